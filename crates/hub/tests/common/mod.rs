@@ -138,7 +138,7 @@ fn read(
         let Some((name, value)) = line.trim().split_once(':') else { break };
         headers.insert(name.to_lowercase(), value.trim().to_owned());
     }
-    if headers.get("expect").is_some() {
+    if headers.contains_key("expect") {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
     let mut body = Vec::new();

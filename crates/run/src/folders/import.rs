@@ -176,7 +176,7 @@ fn read(
 }
 
 /// Reads a folder of CTranslate2 and checks everything but the values of tensors.
-fn read_for_engine(source: &Path, name: String, settings: &ImportSettings) -> Result<Read> {
+fn read_for_engine(source: &Path, name: String, settings: &ImportSettings) -> Result<ReadFolder> {
     let mut notices = Vec::new();
     let asked = [&settings.source_language, &settings.target_language].map(Option::as_deref);
     let read = ctranslate2::read(source, name, asked, &mut notices)?;
@@ -192,7 +192,7 @@ fn with_sources(
     tokenizers: TokenizerPair,
     weights: Weights,
     mut notices: Vec<Notice>,
-) -> Result<Read> {
+) -> Result<ReadFolder> {
     let vocabularies = tokenizers.vocabulary_sizes();
     memory::require_weights(&recipe, vocabularies, &Device::Cpu)?;
     let outline = outline(&recipe, vocabularies)?;

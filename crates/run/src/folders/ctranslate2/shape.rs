@@ -183,7 +183,7 @@ fn is_scaled(attributes: &mut Attributes, width: usize) -> Result<bool> {
     let root = (width as f64).sqrt();
     match (attributes.0.remove("scale_embeddings"), of_embedding) {
         (Some(Attribute::Integer(flag)), None) => Ok(flag != 0),
-        (Some(Attribute::Float(scale)), None) if scale == 1.0 => Ok(false),
+        (Some(Attribute::Float(1.0)), None) => Ok(false),
         (Some(Attribute::Float(scale)), None) if (f64::from(scale) / root - 1.0).abs() < 1e-5 => {
             Ok(true)
         }

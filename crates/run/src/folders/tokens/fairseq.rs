@@ -177,7 +177,10 @@ mod tests {
         let expected: Value = serde_json::from_str(&expected).expect("JSON");
         let size = expected["size"].as_u64().expect("a size") as usize;
         let task = Task::MaskedLanguageModel;
-        let pair = super::super::read(folder.path(), size, (task, 1), &mut Vec::new());
+        let config = fs::read_to_string(folder.path().join("config.json")).expect("a file");
+        let config: Value = serde_json::from_str(&config).expect("JSON");
+        let folder = (folder.path(), &config);
+        let pair = super::super::read(folder, size, (task, 1), &mut Vec::new());
         (pair.expect("a tokenizer").source().clone(), expected)
     }
 
