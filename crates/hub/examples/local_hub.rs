@@ -20,11 +20,6 @@ fn main() {
             println!("{} {LARGE}", server.endpoint);
             // Until the other end closes the input.
             std::io::read_to_string(std::io::stdin()).expect("an input");
-            for (repository, revision) in server.state.lock().expect("no panic").repositories.keys()
-            {
-                let files = server.files(repository, revision).len();
-                eprintln!("{repository} at {revision}: {files} files");
-            }
         }
         ["push", endpoint, folder, repository] => {
             let settings = PushSettings {

@@ -224,7 +224,7 @@ fn answer(request: &Request, state: &mut State, endpoint: &str) -> Answer {
         ("POST", ["api", "validate-yaml"]) => Answer::json(&json!({"errors": [], "warnings": []})),
         ("POST", ["api", "repos", "create"]) => create(request, state, endpoint),
         (_, ["api", "models", owner, name, rest @ ..]) => {
-            of_repository(request, state, &format!("{owner}/{name}"), rest)
+            of_repository(request, state, (endpoint, &format!("{owner}/{name}")), rest)
         }
         ("POST", [_, _, "info", "lfs", "objects", "batch"]) => batch(request, state, endpoint),
         ("PUT" | "POST", ["stored", oid, rest @ ..]) => store(request, state, oid, rest),
@@ -253,7 +253,12 @@ fn create(request: &Request, state: &mut State, endpoint: &str) -> Answer {
     Answer::json(&url)
 }
 
-fn of_repository(request: &Request, state: &mut State, repository: &str, rest: &[&str]) -> Answer {
+fn of_repository(
+    request: &Request,
+    state: &mut State,
+    (endpoint, repository): (&str, &str),
+    rest: &[&str],
+) -> Answer {
     let revision = plain(rest.get(1).copied().unwrap_or("main"));
     let found = state.repositories.iter().find(|((of, name), files)| {
         of == repository && (*name == revision || commit_of(files) == revision)
@@ -277,7 +282,7 @@ fn of_repository(request: &Request, state: &mut State, repository: &str, rest: &
             };
             Answer::json(&json!({ "files": files.iter().map(mode).collect::<Vec<_>>() }))
         }
-        ("POST", Some("commit"), Some(key)) => commit(request, state, &key),
+        ("POST", Some("commit"), Some(key)) => commit(request, state, endpoint, &key),
         ("GET", Some("revision") | None, Some(key)) => {
             let files = &state.repositories[&key];
             let sibling = |(path, (bytes, is_large)): (&String, &(Vec<u8>, bool))| {
@@ -307,7 +312,7 @@ fn of_repository(request: &Request, state: &mut State, repository: &str, rest: &
     }
 }
 
-fn commit(request: &Request, state: &mut State, key: &(String, String)) -> Answer {
+fn commit(request: &Request, state: &mut State, endpoint: &str, key: &(String, String)) -> Answer {
     let mut files = state.repositories[key].clone();
     for line in request.body.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
         let line: Value = serde_json::from_slice(line).unwrap();
@@ -331,7 +336,7 @@ fn commit(request: &Request, state: &mut State, key: &(String, String)) -> Answe
     let oid = commit_of(&files);
     state.repositories.insert(key.clone(), files);
     Answer::json(
-        &json!({"success": true, "commitOid": oid, "commitUrl": format!("http://localhost/{}/commit/{oid}", key.0)}),
+        &json!({"success": true, "commitOid": oid, "commitUrl": format!("{endpoint}/{}/commit/{oid}", key.0)}),
     )
 }
 
