@@ -2,6 +2,8 @@
 //! `pull ENDPOINT REPOSITORY FOLDER`. `scripts/check/hub.py` uses it with the library
 //! huggingface_hub at the other end.
 
+// Tests look at what the server has, the example does not.
+#[allow(dead_code)]
 #[path = "../tests/common/mod.rs"]
 mod common;
 

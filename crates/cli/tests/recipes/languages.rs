@@ -96,9 +96,9 @@ fn one_model_learns_directions_apart() {
         assert_eq!(into[..], [scores[1].clone(), scores[3].clone()]);
         assert_eq!(again(&["--split", "test.bb-aa"]), [scores[2].clone()]);
         // What was searched for has the score that was told.
-        workspace.write("source", "red cat sees two\n");
-        workspace.write("target", "two sees cat red\n");
-        let pair = ["score", tag, "--source", "source", "--target", "target", "--to"];
+        workspace.write("source.txt", "red cat sees two\n");
+        workspace.write("target.txt", "two sees cat red\n");
+        let pair = ["score", tag, "--source", "source.txt", "--target", "target.txt", "--to"];
         let score = |to: &str| -> f64 {
             let said = workspace.succeed(&[&pair[..], &[to]].concat());
             said.split('\t').next().unwrap().parse().expect("a number")
