@@ -90,6 +90,21 @@ impl<M> LoadedRun<M> {
         Ok(())
     }
 
+    /// Refuses to write a model of several directions for other programs.
+    ///
+    /// # Errors
+    /// When its rows name a language.
+    pub(crate) fn require_one_direction(&self) -> Result<()> {
+        if self.config.data.is_multilingual() || self.tokenizers.names_language() {
+            bail!(
+                "the run has several directions of translation: its rows name a language by a \
+                 token of their own, which other programs would leave out; export runs of one \
+                 direction"
+            );
+        }
+        Ok(())
+    }
+
     /// Recipe and tokenizers of one of the run's directions.
     ///
     /// # Errors

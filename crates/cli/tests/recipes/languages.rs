@@ -117,6 +117,10 @@ fn what_is_not_translated_is_refused() {
         workspace.fail(&all, fragments);
     };
     translate(&[], &["several languages", "bb, cc, aa", "choose one"]);
+    for format in ["transformers", "ctranslate2", "onnx"] {
+        let export = ["export", "run", "out", "--to", "bb", "--format", format];
+        workspace.fail(&export, &["several directions", "export runs of one direction"]);
+    }
     translate(&["--to", "dd"], &["does not translate into \"dd\"", "bb, cc, aa"]);
     translate(&["--to", "bb", "--from", "cc"], &["does not read \"cc\"", "aa, bb"]);
     translate(&["--to", "bb", "--from", "bb"], &["from bb into bb"]);

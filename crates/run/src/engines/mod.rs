@@ -44,7 +44,9 @@ pub fn export_run<E: Engine>(
     let task = RunFolder::open(root)?.load_config(&settings.overrides)?.task;
     match entry(task) {
         TaskEntry { translates: true, .. } => {
-            engine.export::<TranslationModel>(&LoadedRun::open(root, settings)?, folder)
+            let run: LoadedRun = LoadedRun::open(root, settings)?;
+            run.require_one_direction()?;
+            engine.export(&run, folder)
         }
         TaskEntry { generates: true, .. } => {
             engine.export::<LanguageModel>(&LoadedRun::open(root, settings)?, folder)

@@ -73,6 +73,7 @@ fn require_exportable(task: Task) -> Result<()> {
 /// # Errors
 /// See [`export_run`].
 pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
+    run.require_one_direction()?;
     let (family, config) = family_of(&run.config, run.model.parameters())?;
     write(run, family, config, folder)
 }

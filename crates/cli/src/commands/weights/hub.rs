@@ -1,33 +1,36 @@
 //! `taper push` and `taper pull`: folders of models on the Hugging Face hub.
 
-use anyhow::Result;
-
-use crate::arguments::{Pull, Push};
-
-/// Refuses: this program was built without the feature. The error says how to get one that has it.
-#[cfg(not(feature = "hub"))]
-fn without_hub() -> Result<()> {
-    anyhow::bail!(
-        "this program was built without access to the hub; build it with the cargo feature `hub` \
-         (cargo install --path crates/cli --features hub), or use `hf upload` and `hf download` \
-         of the package huggingface_hub"
-    )
-}
-
-/// Uploads a folder.
-#[cfg(not(feature = "hub"))]
-pub(crate) fn push(_: &Push) -> Result<()> {
-    without_hub()
-}
-
-/// Downloads a folder.
-#[cfg(not(feature = "hub"))]
-pub(crate) fn pull(_: &Pull) -> Result<()> {
-    without_hub()
-}
-
 #[cfg(feature = "hub")]
 pub(crate) use of_hub::{pull, push};
+#[cfg(not(feature = "hub"))]
+pub(crate) use without_hub::{pull, push};
+
+#[cfg(not(feature = "hub"))]
+mod without_hub {
+    use anyhow::{Result, bail};
+
+    use crate::arguments::{Pull, Push};
+
+    /// Refuses: this program was built without the feature. The error says how to get one that has
+    /// it.
+    fn refuse() -> Result<()> {
+        bail!(
+            "this program was built without access to the hub; build it with the cargo feature \
+             `hub` (cargo install --path crates/cli --features hub), or use `hf upload` and \
+             `hf download` of the package huggingface_hub"
+        )
+    }
+
+    /// Uploads a folder.
+    pub(crate) fn push(_: &Push) -> Result<()> {
+        refuse()
+    }
+
+    /// Downloads a folder.
+    pub(crate) fn pull(_: &Pull) -> Result<()> {
+        refuse()
+    }
+}
 
 #[cfg(feature = "hub")]
 mod of_hub {
