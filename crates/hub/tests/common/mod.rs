@@ -20,7 +20,7 @@ const PART: usize = 4000;
 /// Files of a revision by their paths, with whether they are large.
 type Files = BTreeMap<String, (Vec<u8>, bool)>;
 
-/// What the server has, and how it behaves.
+/// Repositories of the server, and how it behaves.
 #[derive(Default)]
 pub(crate) struct State {
     /// Files by repository and revision.

@@ -117,7 +117,7 @@ const SPACED: f64 = 0.3;
 pub(super) fn with_other_spaces(text: &str, draws: Draws) -> Option<String> {
     let characters: Vec<char> = text.trim().chars().collect();
     let is_ideograph = |place: usize| characters.get(place).copied().is_some_and(is_ideographic);
-    // Of two neighbours that are no spaces, whether one is an ideograph.
+    // True if one of two neighbours, neither of them a space, is an ideograph.
     let is_lost = |place: usize| {
         let before = (0..place).rev().find(|&before| characters[before] != ' ');
         let after = (place..characters.len()).find(|&after| characters[after] != ' ');
