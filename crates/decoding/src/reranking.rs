@@ -81,10 +81,70 @@ impl Default for RerankingConfig {
     }
 }
 
+/// One number for each criterion of the choice: a candidate's scores, or their weights.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Criteria {
+    /// Share that it has in common with all candidates.
+    pub utility: f64,
+    /// Score by the model that translates.
+    pub model: f64,
+    /// Mean log-probability of a token of the source, by the model that translates back.
+    pub reverse: f64,
+    /// Mean log-probability of a token, by the language model.
+    pub language_model: f64,
+}
+
+impl Criteria {
+    /// Weighted sum of these scores.
+    #[must_use]
+    pub fn total(&self, weights: &Self) -> f64 {
+        let own = weights.utility * self.utility + weights.model * self.model;
+        let of_others =
+            weights.reverse * self.reverse + weights.language_model * self.language_model;
+        own + of_others
+    }
+}
+
+impl From<[f64; 4]> for Criteria {
+    fn from([utility, model, reverse, language_model]: [f64; 4]) -> Self {
+        Self { utility, model, reverse, language_model }
+    }
+}
+
+impl From<Criteria> for [f64; 4] {
+    fn from(criteria: Criteria) -> Self {
+        let Criteria { utility, model, reverse, language_model } = criteria;
+        [utility, model, reverse, language_model]
+    }
+}
+
 impl RerankingConfig {
     /// Whether candidates are chosen among.
     pub fn is_active(&self) -> bool {
         self.candidates > 0
+    }
+
+    /// Weights of the criteria; those of models that are not named are 0.
+    pub fn weights(&self) -> Criteria {
+        let of_model = |is_named: bool, weight: f64| if is_named { weight } else { 0.0 };
+        Criteria {
+            utility: self.utility_weight,
+            model: self.model_weight,
+            reverse: of_model(self.reverse.is_some(), self.reverse_weight),
+            language_model: of_model(self.language_model.is_some(), self.language_model_weight),
+        }
+    }
+
+    /// Sets the weights of the criteria; those of models that are not named stay.
+    pub fn set_weights(&mut self, weights: &Criteria) {
+        self.utility_weight = weights.utility;
+        self.model_weight = weights.model;
+        if self.reverse.is_some() {
+            self.reverse_weight = weights.reverse;
+        }
+        if self.language_model.is_some() {
+            self.language_model_weight = weights.language_model;
+        }
     }
 
     pub(crate) fn is_default(&self) -> bool {

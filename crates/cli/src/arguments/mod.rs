@@ -136,8 +136,8 @@ pub(crate) enum Command {
     Generate(Generate),
     /// Decode and score the test sets of a run
     Evaluate(Evaluate),
-    /// Find the beam, length penalty and length reward that translate the validation set best, and
-    /// write them to the run
+    /// Find the settings of the search that translate the validation set best, or the weights of the
+    /// choice among candidates, and write them to the run
     Tune(Tune),
     /// Translate text of one language into the sources of training pairs
     Backtranslate(Backtranslate),

@@ -49,6 +49,12 @@ pub(crate) struct Tune {
 }
 
 impl Tune {
+    /// Whether settings of the search are named.
+    pub(crate) fn names_settings(&self) -> bool {
+        let lists = [&self.length_penalties, &self.length_rewards, &self.shortfall_penalties];
+        self.beams.is_some() || lists.iter().any(|list| list.is_some())
+    }
+
     /// Grid of the settings to try.
     pub(crate) fn grid(&self) -> TuningGrid {
         let usual = TuningGrid::default();

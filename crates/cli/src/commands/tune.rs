@@ -1,9 +1,14 @@
-//! `taper tune`: the settings of the search that translate the validation set best.
+//! `taper tune`: the settings of the search that translate the validation set best, or the weights of
+//! the choice among candidates.
 
 use anyhow::{Result, bail};
-use taper_decoding::LengthSettings;
+use serde::Serialize;
+use taper_decoding::{Criteria, DecodingConfig, LengthSettings};
 use taper_model::TranslationModel;
-use taper_run::evaluation::{Trial, Tuning, TuningEvent, TuningMetric, tune};
+use taper_run::evaluation::{
+    Trial, TrialScores, TunedWeights, Tuning, TuningEvent, TuningMetric, WeightTrial, tune,
+    tune_weights,
+};
 use taper_run::folder::RunLock;
 use taper_run::{LoadedRun, RunFolder};
 
@@ -40,44 +45,118 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
             run.state.step,
             run.checkpoint.display()
         ))?;
-        print_line(
-            "beam  length penalty  length reward  shortfall   BLEU  brevity  length  chrF2",
-        )?;
+    }
+    if run.config.decoding.reranking.is_active() {
+        if arguments.names_settings() {
+            bail!(
+                "the run chooses among candidates (decoding.reranking), and the weights of the \
+                 choice are tuned: leave beams, penalties and rewards out, or tune them with --set \
+                 decoding.reranking.candidates=0"
+            );
+        }
+        let tuned = search_weights(&run, &split, arguments)?;
+        let best = (tuned.best != tuned.before).then_some(tuned.best.weights);
+        return finish(&folder, arguments, &tuned, conclusion_of_weights(&tuned), |decoding| {
+            best.map(|weights| decoding.reranking.set_weights(&weights)).is_some()
+        });
     }
     let tuning = search(&run, &split, arguments)?;
-    let written = tuning.best != tuning.before && !arguments.dry_run;
-    if written {
-        // Overrides of the command line apply to this command alone.
-        let mut config = folder.load_config(&[])?;
-        tuning.best.apply(&mut config.decoding);
-        if config.decoding.shortfall_penalty > 0.0 {
-            config.decoding.expected_length = tuning.expected_length;
+    finish(&folder, arguments, &tuning, conclusion(&tuning), |decoding| {
+        tuning.best.apply(decoding);
+        if decoding.shortfall_penalty > 0.0 {
+            decoding.expected_length = tuning.expected_length;
         }
+        tuning.best != tuning.before
+    })
+}
+
+/// Writes what `apply` changes into the run, if anything is better, and shows the results:
+/// `(tried, settings)` in a line, or `record` as JSON.
+fn finish(
+    folder: &RunFolder,
+    arguments: &Tune,
+    record: &impl Serialize,
+    (tried, settings): (usize, String),
+    apply: impl FnOnce(&mut DecodingConfig) -> bool,
+) -> Result<()> {
+    // Overrides of the command line apply to this command alone.
+    let mut config = folder.load_config(&[])?;
+    let is_better = apply(&mut config.decoding);
+    let written = is_better && !arguments.dry_run;
+    if written {
         config.validate()?;
         folder.save_config(&config)?;
     }
     if arguments.json {
-        let mut record = serde_json::to_value(&tuning)?;
+        let mut record = serde_json::to_value(record)?;
         record["written"] = written.into();
         return print_line(&serde_json::to_string_pretty(&record)?);
     }
-    print_line(&conclusion(&tuning, written.then(|| quoted(&folder.config()))))
+    print_line(&match (is_better, written) {
+        (false, _) => format!("the run's settings are the best of {tried}: {settings}"),
+        (true, true) => {
+            format!("best of {tried}: {settings}; written into {}", quoted(&folder.config()))
+        }
+        (true, false) => format!("best of {tried}: {settings}; the run is left as it is"),
+    })
 }
 
-/// Best settings, and the file that they were written to.
-fn conclusion(tuning: &Tuning, written: Option<String>) -> String {
+/// Weights of a choice, by their keys.
+fn weights_by_key(weights: &Criteria) -> String {
+    let Criteria { utility, model, reverse, language_model } = weights;
+    format!(
+        "decoding.reranking.utility_weight = {utility}, model_weight = {model}, reverse_weight = \
+         {reverse}, language_model_weight = {language_model}"
+    )
+}
+
+/// Number of all weights that were scored, and the best.
+fn conclusion_of_weights(tuned: &TunedWeights) -> (usize, String) {
+    (tuned.trials.len() + 1, weights_by_key(&tuned.best.weights))
+}
+
+/// Searches for weights, and shows the best of each beginning.
+fn search_weights(
+    run: &LoadedRun<TranslationModel>,
+    split: &str,
+    arguments: &Tune,
+) -> Result<TunedWeights> {
+    let mut bar = None;
+    let metric = arguments.metric.into();
+    let tuned = tune_weights(run, split, arguments.sentences, metric, |done, all| {
+        bar.get_or_insert_with(|| sentence_bar(Some(all as u64), "candidates"))
+            .set_position(done as u64);
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let tuned = tuned?;
+    if !arguments.json {
+        let TunedWeights { sentences, candidates, .. } = tuned;
+        print_line(&format!("{candidates} candidates of {sentences} sentences"))?;
+        print_line("utility   model  reverse  language model   BLEU  brevity  length  chrF2")?;
+        print_line(&format!("{}  the run's", row_of_weights(&tuned.before)))?;
+        for trial in &tuned.trials {
+            print_line(&row_of_weights(trial))?;
+        }
+    }
+    Ok(tuned)
+}
+
+fn row_of_weights(WeightTrial { weights, scores }: &WeightTrial) -> String {
+    let Criteria { utility, model, reverse, language_model } = weights;
+    format!("{utility:7.4}  {model:6.4}  {reverse:7.4}  {language_model:14.4}  {}", columns(scores))
+}
+
+/// Number of all trials, and the best settings.
+fn conclusion(tuning: &Tuning) -> (usize, String) {
     let Trial { beam_size, lengths, .. } = tuning.best;
     let LengthSettings { length_penalty, length_reward, shortfall_penalty } = lengths;
     let settings = format!(
         "decoding.beam_size = {beam_size}, length_penalty = {length_penalty}, length_reward = \
          {length_reward}, shortfall_penalty = {shortfall_penalty}"
     );
-    let tried = tuning.trials.len();
-    match (tuning.best != tuning.before, written) {
-        (false, _) => format!("the run's settings are the best of {tried}: {settings}"),
-        (true, Some(file)) => format!("best of {tried}: {settings}; written into {file}"),
-        (true, None) => format!("best of {tried}: {settings}; the run is left as it is"),
-    }
+    (tuning.trials.len(), settings)
 }
 
 /// Tries the settings, and shows the best of each beam.
@@ -85,6 +164,11 @@ fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> R
     let grid = arguments.grid();
     let metric = arguments.metric.into();
     let own = run.config.decoding.clone();
+    if !arguments.json {
+        print_line(
+            "beam  length penalty  length reward  shortfall   BLEU  brevity  length  chrF2",
+        )?;
+    }
     let mut bar = None;
     tune(run, split, arguments.sentences, &grid, metric, |event| {
         match event {
@@ -116,21 +200,23 @@ fn shown(
     is_own: impl Fn(&Trial) -> bool,
 ) -> impl Iterator<Item = &Trial> {
     let mut order: Vec<&Trial> = trials.iter().collect();
-    order.sort_by(|one, other| other.score(metric).total_cmp(&one.score(metric)));
+    order.sort_by(|one, other| other.scores.of(metric).total_cmp(&one.scores.of(metric)));
     let places = order.into_iter().enumerate();
     places.filter(move |(place, trial)| *place < SHOWN || is_own(trial)).map(|(_, trial)| trial)
 }
 
 fn row(trial: &Trial) -> String {
     format!(
-        "{:4}  {:14}  {:13}  {:9}  {:5.2}  {:7.3}  {:6.3}  {:5.2}",
+        "{:4}  {:14}  {:13}  {:9}  {}",
         trial.beam_size,
         trial.lengths.length_penalty,
         trial.lengths.length_reward,
         trial.lengths.shortfall_penalty,
-        trial.bleu,
-        trial.brevity_penalty,
-        trial.length_ratio,
-        trial.chrf
+        columns(&trial.scores)
     )
+}
+
+fn columns(scores: &TrialScores) -> String {
+    let TrialScores { bleu, brevity_penalty, length_ratio, chrf } = scores;
+    format!("{bleu:5.2}  {brevity_penalty:7.3}  {length_ratio:6.3}  {chrf:5.2}")
 }

@@ -92,3 +92,43 @@ fn what_cannot_be_tuned_is_said() {
     let negative = ["tune", "run", "--split", "val", "--length-penalties=-1"];
     workspace.fail(&negative, &["decoding.length_penalty", "-1"]);
 }
+
+#[test]
+fn weights_of_a_choice_among_candidates_are_found_and_written() {
+    let workspace = Workspace::new();
+    let longer = ["--set", "training.max_updates=120", "--set", "training.validate_every=0"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &longer[..]].concat());
+    let candidates = ["--set", "decoding.reranking.candidates=6"];
+    let before = config(&workspace);
+    let tuned = [&["tune", "run", "--json", "--dry-run"], &candidates[..]].concat();
+    let tuned: Value = serde_json::from_str(&workspace.succeed(&tuned)).expect("JSON");
+    assert_eq!(config(&workspace), before, "a dry run changes nothing");
+    assert_eq!((&tuned["sentences"], &tuned["candidates"]), (&12.into(), &(12 * 6).into()));
+    let bleu = |trial: &Value| trial["bleu"].as_f64().expect("BLEU");
+    let best = &tuned["best"];
+    assert!(bleu(best) >= bleu(&tuned["before"]), "{tuned}");
+    // Without models beside it: the utility, the model's score, both, and the run's weights.
+    let trials = tuned["trials"].as_array().expect("trials");
+    assert_eq!(trials.len(), 4);
+    assert!(trials.iter().all(|trial| bleu(trial) <= bleu(best)), "{tuned}");
+
+    // Each is what the command that uses the weights gives.
+    for trial in trials.iter().chain([&tuned["before"], best]) {
+        let weight = |key| format!("decoding.reranking.{key}_weight={}", trial["weights"][key]);
+        let set = [weight("utility"), weight("model")];
+        let evaluate = ["evaluate", "run", "--split", "val", "--json", "--set", &set[0]];
+        let evaluate = [&evaluate[..], &["--set", &set[1]], &candidates].concat();
+        let record: Value = serde_json::from_str(&workspace.succeed(&evaluate)).expect("JSON");
+        assert_eq!(record["results"][0]["bleu"]["score"], trial["bleu"], "{trial}");
+    }
+
+    // Written into a run that has candidates of its own; settings of the search are refused.
+    let with_candidates =
+        format!("{before}\n[decoding.reranking]\ncandidates = 6\nmodel_weight = 0.001\n");
+    workspace.write("run/config.toml", &with_candidates);
+    workspace.fail(&["tune", "run", "--beams", "1,2"], &["decoding.reranking.candidates=0"]);
+    let shown = workspace.succeed(&["tune", "run"]);
+    assert!(shown.contains("72 candidates of 12 sentences"), "{shown}");
+    assert!(shown.contains("written into") || shown.contains("are the best of"), "{shown}");
+    assert!(workspace.succeed(&["tune", "run"]).contains("are the best of"));
+}

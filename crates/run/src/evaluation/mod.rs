@@ -30,4 +30,7 @@ pub(crate) use saving::save;
 pub use scores::TextScores;
 pub use split::{Batches, Split};
 pub use state_gradients::{LayerGradients, state_gradients};
-pub use tuning::{Trial, Tuning, TuningEvent, TuningGrid, TuningMetric, Values, tune};
+pub use tuning::{
+    Trial, TrialScores, TunedWeights, Tuning, TuningEvent, TuningGrid, TuningMetric, Values,
+    WeightTrial, tune, tune_weights,
+};

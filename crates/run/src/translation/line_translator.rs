@@ -7,14 +7,14 @@ use anyhow::Result;
 use serde::Serialize;
 use taper_data::{EncodedText, TokenizerPair};
 use taper_decoding::{
-    AlignedAttention, Control, DecodingConfig, Ensemble, LengthSettings, Renumbered, StepModel,
-    WithSpecialIds,
+    AlignedAttention, Control, Criteria, DecodingConfig, Ensemble, LengthSettings, Renumbered,
+    StepModel, WithSpecialIds,
 };
 use taper_model::{Inference, Model, TranslationModel};
 
 use super::alignment::{LineAligner, SearchedLine, by_weight};
 use super::overlong::{LineLimit, Overlong};
-use super::parts::{DividedLine, DividedLines, LineDivider, TextPart};
+use super::parts::{DividedLine, DividedLines, LineDivider, TextPart, merge};
 use super::punctuation::join;
 use super::reranking::Reranker;
 use super::search::{speaking, translate, translate_under};
@@ -237,6 +237,35 @@ impl<'a> LineTranslator<'a> {
         Ok(whole)
     }
 
+    /// Candidates of each line in the order of the search, with their scores by every criterion; none
+    /// of a line that is translated in parts.
+    ///
+    /// # Errors
+    /// See [`Self::translate`].
+    pub(crate) fn candidates(
+        &self,
+        lines: &[String],
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<(String, Criteria)>>> {
+        let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
+        let found = self.found(&texts, 1, progress)?;
+        let scores = self.reranker.all_scores(&texts, &found)?;
+        let mut scored = found.into_iter().zip(scores);
+        divided
+            .into_iter()
+            .map(|DividedLine { parts, overlong, .. }| {
+                overlong?;
+                let parts: Vec<_> = scored.by_ref().take(parts).collect();
+                Ok(match <[_; 1]>::try_from(parts) {
+                    Ok([(found, scores)]) => {
+                        found.into_iter().map(|one| one.text).zip(scores).collect()
+                    }
+                    Err(_) => Vec::new(),
+                })
+            })
+            .collect()
+    }
+
     /// Translates `lines`, which are numbered from `first`; each translation begins with the line's
     /// entry of `prefixes`, if there are any. `progress` is called with the number of sentences
     /// done so far. Alignments are computed lazily, in the order of the lines, so that only those
@@ -356,17 +385,27 @@ impl<'a> LineTranslator<'a> {
         first: usize,
         progress: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>> {
+        let mut found = self.found(texts, first, progress)?;
+        self.reranker.rank(texts, &mut found)?;
+        Ok(found)
+    }
+
+    /// Results of one search, in its order.
+    fn found(
+        &self,
+        texts: &[TextPart],
+        first: usize,
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<Translation>>> {
         let (tokenizers, config) = (self.tokenizers, &self.decoding);
         let lines: Vec<usize> = texts.iter().map(|text| text.line - first).collect();
         let control = &Renumbered::new(self.control, &lines);
-        let mut found = match &*self.members {
-            [one] => translate(one, tokenizers, config, texts, control, progress)?,
+        match &*self.members {
+            [one] => translate(one, tokenizers, config, texts, control, progress),
             several => {
-                translate(&Ensemble::new(several)?, tokenizers, config, texts, control, progress)?
+                translate(&Ensemble::new(several)?, tokenizers, config, texts, control, progress)
             }
-        };
-        self.reranker.rank(texts, &mut found)?;
-        Ok(found)
+        }
     }
 
     /// Joins parts to lines, and aligns their translations if requested.
@@ -396,35 +435,6 @@ impl<'a> LineTranslator<'a> {
         };
         Ok(lines.into_iter().map(whole).collect())
     }
-}
-
-/// Joins the translations of a line's parts into one list: rank by rank, with log-probabilities
-/// and totals added and scores averaged.
-fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
-    if parts.len() == 1 {
-        return parts.swap_remove(0);
-    }
-    let ranks = parts.iter().map(Vec::len).min().unwrap_or(0);
-    (0..ranks)
-        .map(|rank| {
-            let chosen: Vec<&Translation> = parts.iter().map(|part| &part[rank]).collect();
-            let texts: Vec<&str> = chosen.iter().map(|part| part.text.as_str()).collect();
-            Translation {
-                text: join(&texts),
-                score: chosen.iter().map(|part| part.score).sum::<f64>() / chosen.len() as f64,
-                total: chosen.iter().map(|part| part.total).sum(),
-                log_probability: chosen.iter().map(|part| part.log_probability).sum(),
-                length: chosen.iter().map(|part| part.length).sum(),
-                truncated: chosen.iter().any(|part| part.truncated),
-                tokens: chosen.iter().flat_map(|part| part.tokens.iter().copied()).collect(),
-                token_log_probabilities: chosen
-                    .iter()
-                    .flat_map(|part| part.token_log_probabilities.iter().copied())
-                    .collect(),
-                alignment: None,
-            }
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use rayon::prelude::*;
 use taper_data::{EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{Control, DecodingError, Renumbered, Sentence};
 
-use super::Terms;
 use super::overlong::{LineLimit, Overlong};
+use super::punctuation::join;
+use super::{Terms, Translation};
 use crate::items::BadItem;
 
 /// Number of lines that are tokenised together, in parallel.
@@ -246,4 +247,33 @@ fn check_prefix(
         }
         _ => Ok(()),
     }
+}
+
+/// Joins the translations of a line's parts into one list: rank by rank, with log-probabilities
+/// and totals added and scores averaged.
+pub(super) fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
+    if parts.len() == 1 {
+        return parts.swap_remove(0);
+    }
+    let ranks = parts.iter().map(Vec::len).min().unwrap_or(0);
+    (0..ranks)
+        .map(|rank| {
+            let chosen: Vec<&Translation> = parts.iter().map(|part| &part[rank]).collect();
+            let texts: Vec<&str> = chosen.iter().map(|part| part.text.as_str()).collect();
+            Translation {
+                text: join(&texts),
+                score: chosen.iter().map(|part| part.score).sum::<f64>() / chosen.len() as f64,
+                total: chosen.iter().map(|part| part.total).sum(),
+                log_probability: chosen.iter().map(|part| part.log_probability).sum(),
+                length: chosen.iter().map(|part| part.length).sum(),
+                truncated: chosen.iter().any(|part| part.truncated),
+                tokens: chosen.iter().flat_map(|part| part.tokens.iter().copied()).collect(),
+                token_log_probabilities: chosen
+                    .iter()
+                    .flat_map(|part| part.token_log_probabilities.iter().copied())
+                    .collect(),
+                alignment: None,
+            }
+        })
+        .collect()
 }

@@ -166,6 +166,7 @@ impl Extensions {
 
 #[cfg(test)]
 mod tests {
+    use super::super::TrialScores;
     use super::*;
 
     fn best(beam_size: usize, lengths: (f64, f64, f64)) -> Trial {
@@ -173,10 +174,7 @@ mod tests {
         Trial {
             beam_size,
             lengths: LengthSettings { length_penalty, length_reward, shortfall_penalty },
-            bleu: 1.0,
-            brevity_penalty: 1.0,
-            length_ratio: 1.0,
-            chrf: 1.0,
+            scores: TrialScores { bleu: 1.0, brevity_penalty: 1.0, length_ratio: 1.0, chrf: 1.0 },
         }
     }
 

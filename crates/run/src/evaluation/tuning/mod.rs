@@ -3,13 +3,16 @@
 //! Beam search takes the time; penalties and rewards of lengths only choose among its results. So the
 //! search runs once for each beam size, and every setting is applied to its results, exactly like a
 //! separate search. If the best setting is at an end of the grid, settings beyond it are searched.
+//! Where a run chooses among candidates, [`tune_weights`] finds the weights of the choice.
 
 mod grid;
+mod line_search;
+mod weights;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 use taper_decoding::{DecodingConfig, ExpectedLength, LengthSettings};
-use taper_metrics::{Bleu, Chrf};
+use taper_metrics::{Bleu, Chrf, Metric};
 
 use super::ParallelText;
 use crate::LoadedRun;
@@ -17,6 +20,7 @@ use crate::translation::{LineTranslator, TranslationSettings, encode_sources};
 use grid::Extensions;
 
 pub use grid::{TuningGrid, Values};
+pub use weights::{TunedWeights, WeightTrial, tune_weights};
 
 /// Score to maximise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,6 +40,14 @@ pub struct Trial {
     /// Values of the settings of lengths.
     #[serde(flatten)]
     pub lengths: LengthSettings,
+    /// Scores with them.
+    #[serde(flatten)]
+    pub scores: TrialScores,
+}
+
+/// Scores of translations of the split.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TrialScores {
     /// BLEU.
     pub bleu: f64,
     /// BLEU's own brevity penalty: below 1 if translations are too short.
@@ -46,16 +58,18 @@ pub struct Trial {
     pub chrf: f64,
 }
 
-impl Trial {
+impl TrialScores {
     /// Value of the score to maximise.
     #[must_use]
-    pub fn score(&self, metric: TuningMetric) -> f64 {
+    pub fn of(&self, metric: TuningMetric) -> f64 {
         match metric {
             TuningMetric::Bleu => self.bleu,
             TuningMetric::Chrf => self.chrf,
         }
     }
+}
 
+impl Trial {
     /// Writes these settings into `decoding`.
     pub fn apply(&self, decoding: &mut DecodingConfig) {
         decoding.beam_size = self.beam_size;
@@ -124,7 +138,7 @@ pub fn tune(
         settings.decoding.expected_length = expected_length(run, &text)?;
     }
     let translator = LineTranslator::new(run, &settings)?;
-    let scorer = Scorer::new(run, &text);
+    let scorer = Scorer::new(run, text.references.clone());
     let own = LengthSettings::of(&config.decoding);
     let mut trials: Vec<Trial> = Vec::new();
     let mut try_beam = |beam_size: usize, grid: &TuningGrid, trials: &mut Vec<Trial>| {
@@ -142,7 +156,7 @@ pub fn tune(
         observed?;
         let mut scored = Vec::with_capacity(lengths.len());
         for (&lengths, translations) in lengths.iter().zip(&under) {
-            scored.push(scorer.score(translations, beam_size, lengths)?);
+            scored.push(Trial { beam_size, lengths, scores: scorer.score(translations)? });
         }
         observe(TuningEvent::Scored(&scored))?;
         trials.extend(scored);
@@ -191,12 +205,9 @@ fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLengt
 /// Trial with the highest score: `before` if none is higher, else the first of equals, which has
 /// the smallest beam.
 fn best_of(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
-    trials.iter().fold(
-        before,
-        |best, trial| {
-            if trial.score(metric) > best.score(metric) { *trial } else { best }
-        },
-    )
+    trials.iter().fold(before, |best, trial| {
+        if trial.scores.of(metric) > best.scores.of(metric) { *trial } else { best }
+    })
 }
 
 /// Scores translations of the split.
@@ -207,26 +218,27 @@ struct Scorer {
 }
 
 impl Scorer {
-    fn new(run: &LoadedRun, text: &ParallelText) -> Self {
+    fn new(run: &LoadedRun, references: Vec<String>) -> Self {
         let scoring = run.config.scoring();
         let (tokenizer, lowercase) = (scoring.tokenize, scoring.lowercase);
         Self {
             bleu: Bleu { tokenizer, lowercase, ..Bleu::default() },
             chrf: Chrf { lowercase, ..Chrf::default() },
-            references: [text.references.clone()],
+            references: [references],
         }
     }
 
-    fn score(
-        &self,
-        translations: &[String],
-        beam_size: usize,
-        lengths: LengthSettings,
-    ) -> Result<Trial> {
+    /// The metric to maximise.
+    fn metric(&self, metric: TuningMetric) -> &dyn Metric {
+        match metric {
+            TuningMetric::Bleu => &self.bleu,
+            TuningMetric::Chrf => &self.chrf,
+        }
+    }
+
+    fn score(&self, translations: &[String]) -> Result<TrialScores> {
         let bleu = self.bleu.corpus(translations, &self.references)?;
-        Ok(Trial {
-            beam_size,
-            lengths,
+        Ok(TrialScores {
             bleu: bleu.score,
             brevity_penalty: bleu.brevity_penalty,
             length_ratio: bleu.length_ratio(),
@@ -244,10 +256,7 @@ mod tests {
         let trial = |beam_size, bleu| Trial {
             beam_size,
             lengths: LengthSettings::of(&DecodingConfig::default()),
-            bleu,
-            brevity_penalty: 1.0,
-            length_ratio: 1.0,
-            chrf: -bleu,
+            scores: TrialScores { bleu, brevity_penalty: 1.0, length_ratio: 1.0, chrf: -bleu },
         };
         let (before, trials) = (trial(5, 2.0), [trial(2, 2.0), trial(4, 3.0), trial(8, 3.0)]);
         assert_eq!(best_of(&trials, before, TuningMetric::Bleu).beam_size, 4);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use rayon::prelude::*;
-use taper_decoding::{DecodingConfig, RerankingConfig, Utility};
+use taper_decoding::{Criteria, DecodingConfig, RerankingConfig, Utility};
 use taper_metrics::{Bleu, Chrf, Tokenizer, WeightedReference, expected_scores};
 
 use self::models::RerankingModels;
@@ -23,9 +23,6 @@ pub(super) struct Reranker {
     are_drawn: bool,
     models: Arc<RerankingModels>,
 }
-
-/// Weighted sums of what is known of each candidate of one text, so far.
-type Totals = Vec<f64>;
 
 impl Reranker {
     /// Chooser for the search `config` of translations from and into `languages`, with BLEU's
@@ -62,50 +59,87 @@ impl Reranker {
         if !self.settings.is_active() {
             return Ok(());
         }
-        let by_models = self.by_models(texts, found)?;
-        found
-            .par_iter_mut()
-            .zip(by_models)
-            .filter(|(candidates, _)| !candidates.is_empty())
-            .try_for_each(|(candidates, by_models)| {
-                let RerankingConfig { utility_weight, model_weight, .. } = self.settings;
-                let utilities = match utility_weight == 0.0 {
-                    true => vec![0.0; candidates.len()],
-                    false => self.utilities(candidates)?,
-                };
-                let known = utilities.into_iter().zip(by_models);
-                for (candidate, (utility, by_models)) in candidates.iter_mut().zip(known) {
-                    let own = utility_weight * utility + model_weight * candidate.score;
-                    candidate.total = Some(own + by_models);
-                }
-                let total = |one: &Translation| one.total.unwrap_or(f64::NEG_INFINITY);
-                candidates.sort_by(|one, other| total(other).total_cmp(&total(one)));
-                Ok(())
-            })
+        let weights = self.settings.weights();
+        let scores = self.scores(&weights, texts, found)?;
+        for (candidates, scores) in found.iter_mut().zip(scores) {
+            for (candidate, scores) in candidates.iter_mut().zip(scores) {
+                candidate.total = Some(scores.total(&weights));
+            }
+            let total = |one: &Translation| one.total.unwrap_or(f64::NEG_INFINITY);
+            candidates.sort_by(|one, other| total(other).total_cmp(&total(one)));
+        }
+        Ok(())
     }
 
-    /// Weighted scores of the candidates of each text by the other models.
-    fn by_models(&self, texts: &[TextPart], found: &[Vec<Translation>]) -> Result<Vec<Totals>> {
-        let each = || {
-            texts
+    /// Scores of the candidates of each text by every criterion that there is a model for.
+    ///
+    /// # Errors
+    /// When a candidate cannot be scored.
+    pub(super) fn all_scores(
+        &self,
+        texts: &[TextPart],
+        found: &[Vec<Translation>],
+    ) -> Result<Vec<Vec<Criteria>>> {
+        self.scores(&Criteria::from([1.0; 4]), texts, found)
+    }
+
+    /// Scores of the candidates of each text, 0 by criteria without a weight or a model.
+    fn scores(
+        &self,
+        weights: &Criteria,
+        texts: &[TextPart],
+        found: &[Vec<Translation>],
+    ) -> Result<Vec<Vec<Criteria>>> {
+        let utilities: Vec<Vec<f64>> = found
+            .par_iter()
+            .map(|candidates| match weights.utility == 0.0 || candidates.is_empty() {
+                true => Ok(vec![0.0; candidates.len()]),
+                false => self.utilities(candidates),
+            })
+            .collect::<Result<_>>()?;
+        let [back, fluency] = self.by_models(weights, texts, found)?;
+        let mut of_models = back.into_iter().zip(fluency);
+        let scores = found.iter().zip(utilities).map(|(candidates, utilities)| {
+            candidates
                 .iter()
-                .zip(found)
-                .flat_map(|(text, found)| found.iter().map(move |one| (text, one)))
+                .zip(utilities)
+                .zip(of_models.by_ref())
+                .map(|((one, utility), (reverse, language_model))| Criteria {
+                    utility,
+                    model: one.score,
+                    reverse,
+                    language_model,
+                })
+                .collect()
+        });
+        Ok(scores.collect())
+    }
+
+    /// Scores of all candidates, text by text, by the model that translates back and by the language
+    /// model.
+    fn by_models(
+        &self,
+        weights: &Criteria,
+        texts: &[TextPart],
+        found: &[Vec<Translation>],
+    ) -> Result<[Vec<f64>; 2]> {
+        let none = || vec![0.0; found.iter().map(Vec::len).sum()];
+        let candidates: Vec<String> = match self.models.are_any() {
+            true => found.iter().flatten().map(|one| one.text.clone()).collect(),
+            false => return Ok([none(), none()]),
         };
-        let mut totals = vec![0.0; each().count()];
-        let mut add = |weight: f64, scores: Option<Vec<f64>>| {
-            for (total, score) in totals.iter_mut().zip(scores.into_iter().flatten()) {
-                *total += weight * score;
-            }
+        let counted = texts.iter().zip(found);
+        let sources: Vec<String> =
+            counted.flat_map(|(text, found)| vec![text.text.clone(); found.len()]).collect();
+        let back = match weights.reverse == 0.0 {
+            true => None,
+            false => self.models.back(&sources, &candidates)?,
         };
-        if self.models.are_any() {
-            let candidates: Vec<String> = each().map(|(_, one)| one.text.clone()).collect();
-            let sources: Vec<String> = each().map(|(text, _)| text.text.clone()).collect();
-            add(self.settings.reverse_weight, self.models.back(&sources, &candidates)?);
-            add(self.settings.language_model_weight, self.models.fluency(&candidates)?);
-        }
-        let mut totals = totals.into_iter();
-        Ok(found.iter().map(|found| totals.by_ref().take(found.len()).collect()).collect())
+        let fluency = match weights.language_model == 0.0 {
+            true => None,
+            false => self.models.fluency(&candidates)?,
+        };
+        Ok([back.unwrap_or_else(none), fluency.unwrap_or_else(none)])
     }
 
     /// Utility of each candidate, from 0 to 1.

@@ -1,0 +1,185 @@
+//! Exact search for the best value of one weight (Och 2003, "Minimum Error Rate Training in
+//! Statistical Machine Translation", section 4).
+//!
+//! Along one weight the total of a candidate is a line, so that another candidate of a text is chosen
+//! only where the upper envelope of its lines has a corner. The counts of the chosen candidates, and
+//! with them the score of the corpus, are known for every value.
+
+use taper_metrics::Metric;
+
+/// Candidates of all texts, with their scores by each criterion and their counts.
+#[derive(Debug)]
+pub(super) struct CountedCandidates {
+    /// Candidates of each text, at least one: scores, and the number of the row of `counts`.
+    pub(super) texts: Vec<Vec<([f64; 4], usize)>>,
+    /// Rows of the metric's statistics.
+    pub(super) counts: Vec<Vec<f64>>,
+}
+
+/// Weighted sum of scores.
+pub(super) fn total(scores: &[f64; 4], weights: &[f64; 4]) -> f64 {
+    scores.iter().zip(weights).map(|(score, weight)| score * weight).sum()
+}
+
+/// A text's line becomes the highest at `at`: the counts change from those of one row to another's.
+struct Corner {
+    at: f64,
+    from: usize,
+    to: usize,
+}
+
+impl CountedCandidates {
+    /// Value of weight `axis`, at least 0, with which the chosen candidates score best, while the other
+    /// `weights` stay; with its score.
+    pub(super) fn best_value(
+        &self,
+        metric: &dyn Metric,
+        weights: &[f64; 4],
+        axis: usize,
+    ) -> (f64, f64) {
+        let without = std::array::from_fn(|one| if one == axis { 0.0 } else { weights[one] });
+        let mut sums = vec![0.0; metric.columns()];
+        let mut corners = Vec::new();
+        for text in &self.texts {
+            let lines = text.iter().map(|(scores, _)| (total(scores, &without), scores[axis]));
+            let envelope = envelope(&lines.collect::<Vec<_>>());
+            let rows: Vec<usize> = envelope.iter().map(|&(line, _)| text[line].1).collect();
+            add(&mut sums, &self.counts[rows[0]], 1.0);
+            for (pair, &(_, at)) in rows.windows(2).zip(&envelope[1..]) {
+                corners.push(Corner { at, from: pair[0], to: pair[1] });
+            }
+        }
+        corners.sort_by(|one, other| one.at.total_cmp(&other.at));
+        let mut best = (0.0, metric.value(&sums));
+        let mut rest = &corners[..];
+        while let Some(first) = rest.first() {
+            let at = first.at;
+            let together = rest.iter().take_while(|corner| corner.at == at).count();
+            for corner in &rest[..together] {
+                add(&mut sums, &self.counts[corner.from], -1.0);
+                add(&mut sums, &self.counts[corner.to], 1.0);
+            }
+            rest = &rest[together..];
+            let score = metric.value(&sums);
+            if score > best.1 {
+                // Between two corners, or beyond the last, as far from both as may be.
+                let value = rest.first().map_or(2.0 * at + 1.0, |next| f64::midpoint(at, next.at));
+                best = (value, score);
+            }
+        }
+        best
+    }
+
+    /// Score of the candidates that `weights` choose.
+    pub(super) fn score(&self, metric: &dyn Metric, weights: &[f64; 4]) -> f64 {
+        let mut sums = vec![0.0; metric.columns()];
+        for text in &self.texts {
+            let chosen = highest(text.iter().map(|(scores, _)| total(scores, weights)));
+            add(&mut sums, &self.counts[text[chosen].1], 1.0);
+        }
+        metric.value(&sums)
+    }
+}
+
+/// Number of the highest of values, the first of equals.
+pub(super) fn highest(values: impl Iterator<Item = f64>) -> usize {
+    let mut best = (0, f64::NEG_INFINITY);
+    for (number, value) in values.enumerate() {
+        if value > best.1 {
+            best = (number, value);
+        }
+    }
+    best.0
+}
+
+/// Lines `a + b·x`, as (a, b), that are the highest for some x ≥ 0, each with the x from which on it
+/// is.
+fn envelope(lines: &[(f64, f64)]) -> Vec<(usize, f64)> {
+    let mut current = 0;
+    for (number, line) in lines.iter().enumerate() {
+        let best = lines[current];
+        if line.0 > best.0 || (line.0 == best.0 && line.1 > best.1) {
+            current = number;
+        }
+    }
+    let mut envelope = vec![(current, 0.0)];
+    loop {
+        let (intercept, slope) = lines[current];
+        let steeper = lines.iter().enumerate().filter(|(_, line)| line.1 > slope);
+        let crossing = |line: &(f64, f64)| (intercept - line.0) / (line.1 - slope);
+        let next = steeper.min_by(|(_, one), (_, other)| {
+            crossing(one).total_cmp(&crossing(other)).then(other.1.total_cmp(&one.1))
+        });
+        let Some((number, line)) = next else { return envelope };
+        envelope.push((number, crossing(line).max(0.0)));
+        current = number;
+    }
+}
+
+fn add(sums: &mut [f64], row: &[f64], times: f64) {
+    for (sum, count) in sums.iter_mut().zip(row) {
+        *sum += times * count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use taper_metrics::{Bleu, Segment, Statistics};
+
+    /// Candidates that score by chance, and as many words of their reference as they happen to have.
+    fn candidates(metric: &Bleu) -> CountedCandidates {
+        let reference = "a b c d e f g h";
+        let mut state = 7u64;
+        let mut draw = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as f64 / (1u64 << 31) as f64
+        };
+        let mut all = CountedCandidates { texts: Vec::new(), counts: Vec::new() };
+        for _ in 0..12 {
+            let mut text = Vec::new();
+            for _ in 0..6 {
+                let words = reference.split(' ').map(|word| if draw() < 0.7 { word } else { "x" });
+                let hypothesis = words.collect::<Vec<_>>().join(" ");
+                let segment = Segment { hypothesis: &hypothesis, references: vec![reference] };
+                let counted = Statistics::count(metric, &[segment]).expect("counted");
+                text.push(([draw(), draw(), draw() - 1.0, 0.0], all.counts.len()));
+                all.counts.push(counted.rows().next().expect("a row").to_vec());
+            }
+            all.texts.push(text);
+        }
+        all
+    }
+
+    #[test]
+    fn no_value_of_a_weight_is_better_than_the_one_that_is_found() {
+        let metric = Bleu::default();
+        let candidates = candidates(&metric);
+        let weights = [0.4, 0.3, 0.2, 0.0];
+        let mut gained = 0;
+        for axis in 0..3 {
+            let (value, score) = candidates.best_value(&metric, &weights, axis);
+            let with = |value| {
+                let mut weights = weights;
+                weights[axis] = value;
+                candidates.score(&metric, &weights)
+            };
+            assert_eq!(with(value), score, "axis {axis}");
+            let tried = (0..4000).map(|step| with(f64::from(step) * 1e-3));
+            let best = tried.fold(f64::NEG_INFINITY, f64::max);
+            assert!(best <= score, "axis {axis}: {best}, {score}");
+            gained += usize::from(score > with(weights[axis]));
+        }
+        assert!(gained > 0, "no weight could be improved");
+    }
+
+    #[test]
+    fn an_envelope_has_the_lines_that_are_highest_somewhere() {
+        // The third is never the highest, the last only before 0.
+        let lines = [(1.0, 0.0), (0.0, 1.0), (0.4, 0.5), (-3.0, 2.0), (0.5, -5.0)];
+        assert_eq!(envelope(&lines), [(0, 0.0), (1, 1.0), (3, 3.0)]);
+        // Of lines that meet in one point the steepest goes on.
+        assert_eq!(envelope(&[(1.0, 0.0), (0.5, 0.5), (0.0, 1.0)]), [(0, 0.0), (2, 1.0)]);
+        assert_eq!(envelope(&[(1.0, 1.0), (1.0, 1.0)]), [(0, 0.0)]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Weights of the choice among candidates with which the chosen ones score best: minimum error rate
+//! training (Och 2003).
+//!
+//! Candidates are found and scored once. One weight after the other takes its best value until none
+//! improves the score, from several beginnings, since such a search ends where each weight alone
+//! cannot gain.
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use taper_decoding::Criteria;
+use taper_metrics::{Metric, Segment, Statistics};
+
+use super::line_search::{CountedCandidates, highest, total};
+use super::{Scorer, TrialScores, TuningMetric};
+use crate::LoadedRun;
+use crate::evaluation::ParallelText;
+use crate::translation::{Detail, LineTranslator, TranslationSettings};
+
+/// Rounds over all weights at most.
+const MOST_ROUNDS: usize = 20;
+/// Least gain of a round that is followed by another.
+const LEAST_GAIN: f64 = 1e-9;
+
+/// Weights, with the scores of what they choose.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct WeightTrial {
+    /// The weights.
+    pub weights: Criteria,
+    /// Scores with them.
+    #[serde(flatten)]
+    pub scores: TrialScores,
+}
+
+/// Results of a search for weights.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TunedWeights {
+    /// Number of sentences scored for each. Those that are translated in parts are left out.
+    pub sentences: usize,
+    /// Number of their candidates.
+    pub candidates: usize,
+    /// Weights of the run.
+    pub before: WeightTrial,
+    /// Best weights; the run's if none are better.
+    pub best: WeightTrial,
+    /// Best weights from each beginning.
+    pub trials: Vec<WeightTrial>,
+}
+
+/// Finds the weights of `decoding.reranking` with which `run` translates the split `split` best, on at
+/// most `sentences` sentences. `progress` gets the number of sentences translated so far, and that of
+/// all.
+///
+/// # Errors
+/// When the split cannot be read or decoded, or a model that `decoding.reranking` names cannot be
+/// loaded.
+pub fn tune_weights(
+    run: &LoadedRun,
+    split: &str,
+    sentences: usize,
+    metric: TuningMetric,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<TunedWeights> {
+    let config = &run.config;
+    let text = ParallelText::read(&config.data, config.data.split(split))?.spread(sentences);
+    let mut settings = TranslationSettings::of(config);
+    settings.detail = Detail { all: true, ..settings.detail };
+    let translator = LineTranslator::new(run, &settings)?;
+    let all = text.sources.len();
+    let found = translator.candidates(&text.sources, |done| progress(done, all))?;
+    let (found, references): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .zip(text.references)
+        .filter(|(candidates, _)| !candidates.is_empty())
+        .unzip();
+    if found.is_empty() {
+        bail!("split {split:?}: all of its lines are translated in parts: name another split");
+    }
+    let scorer = Scorer::new(run, references);
+    let counted = count(scorer.metric(metric), &found, &scorer.references[0])?;
+    let own = config.decoding.reranking.weights();
+    let named = [
+        true,
+        true,
+        config.decoding.reranking.reverse.is_some(),
+        config.decoding.reranking.language_model.is_some(),
+    ];
+    let trial = |weights: Criteria| -> Result<WeightTrial> {
+        let chosen: Vec<String> = found.iter().map(|found| chosen(found, &weights)).collect();
+        Ok(WeightTrial { weights, scores: scorer.score(&chosen)? })
+    };
+    let before = trial(own)?;
+    let mut best = before;
+    let mut trials = Vec::new();
+    for begin in beginnings(own.into(), named) {
+        let weights = climb(&counted, scorer.metric(metric), begin, named);
+        let after = trial(rounded(weights))?;
+        if after.scores.of(metric) > best.scores.of(metric) {
+            best = after;
+        }
+        trials.push(after);
+    }
+    let candidates = counted.counts.len();
+    Ok(TunedWeights { sentences: found.len(), candidates, before, best, trials })
+}
+
+/// Text of the candidate that `weights` choose.
+fn chosen(candidates: &[(String, Criteria)], weights: &Criteria) -> String {
+    let best = highest(candidates.iter().map(|(_, scores)| scores.total(weights)));
+    candidates[best].0.clone()
+}
+
+/// Counts of all candidates.
+fn count(
+    metric: &dyn Metric,
+    found: &[Vec<(String, Criteria)>],
+    references: &[String],
+) -> Result<CountedCandidates> {
+    let pairs = found.iter().zip(references);
+    let segments: Vec<Segment<'_>> = pairs
+        .flat_map(|(candidates, reference)| {
+            candidates.iter().map(|(text, _)| Segment {
+                hypothesis: text.as_str(),
+                references: vec![reference.as_str()],
+            })
+        })
+        .collect();
+    let counts = Statistics::count(metric, &segments)?.rows().map(<[f64]>::to_vec).collect();
+    let mut rows = 0..;
+    let texts = found.iter().map(|candidates| {
+        candidates.iter().map(|(_, scores)| (*scores).into()).zip(rows.by_ref()).collect()
+    });
+    Ok(CountedCandidates { texts: texts.collect(), counts })
+}
+
+/// Weights to begin with: the run's, each criterion alone, and all of them.
+fn beginnings(own: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
+    let mut all = vec![own];
+    let alone = |axis| std::array::from_fn(|one| f64::from(u8::from(one == axis)));
+    all.extend((0..4).filter(|&axis| named[axis]).map(alone));
+    all.push(named.map(|is_named| f64::from(u8::from(is_named))));
+    all.retain(|weights| weights.iter().any(|&weight| weight > 0.0));
+    all
+}
+
+/// Weights that no change of one of them improves.
+fn climb(
+    candidates: &CountedCandidates,
+    metric: &dyn Metric,
+    mut weights: [f64; 4],
+    named: [bool; 4],
+) -> [f64; 4] {
+    let mut best = candidates.score(metric, &weights);
+    for _ in 0..MOST_ROUNDS {
+        let before = best;
+        for axis in (0..4).filter(|&axis| named[axis]) {
+            let (value, score) = candidates.best_value(metric, &weights, axis);
+            let mut changed = weights;
+            changed[axis] = value;
+            // Without any weight the first candidate would be chosen, whatever it is.
+            if score > best && total(&changed, &[1.0; 4]) > 0.0 {
+                (weights, best) = (changed, score);
+            }
+        }
+        if best - before < LEAST_GAIN {
+            break;
+        }
+    }
+    weights
+}
+
+/// Weights that add up to 1, in ten-thousandths: only their ratios matter.
+fn rounded(weights: [f64; 4]) -> Criteria {
+    let sum = total(&weights, &[1.0; 4]);
+    weights.map(|weight| (weight / sum * 1e4).round() / 1e4).into()
+}
