@@ -45,21 +45,31 @@ def spm(path, lines, **more):
     return [model.id_to_piece(at) for at in range(model.get_piece_size())]
 
 
-def marian(folder, name, codes=(), drop=0, generation=None, **more):
-    """A MarianMT with weights at random."""
+def marian(folder, name, codes=(), drop=0, generation=None, two=False, **more):
+    """A MarianMT with weights at random; with `two` it has a vocabulary for each language."""
     path = folder / name
     path.mkdir(parents=True)
     kind = more.pop("kind", "unigram")
-    pieces = spm(path / "source.spm", corpus("train", "en")[:2000], model_type=kind)
-    pieces += spm(path / "target.spm", corpus("train", "zh")[:2000], model_type=kind)
+    sides = [spm(path / f"{side}.spm", corpus("train", language)[:2000], model_type=kind)
+             for side, language in [("source", "en"), ("target", "zh")]]
     if drop:
-        pieces = [piece for at, piece in enumerate(pieces) if at < 4 or at % drop]
-    tokens = list(dict.fromkeys(["</s>", "<unk>", *pieces, *codes, "<pad>"]))
-    ids = {token: at for at, token in enumerate(tokens)}
-    (path / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False))
+        sides = [[piece for at, piece in enumerate(pieces) if at < 4 or at % drop]
+                 for pieces in sides]
+    vocabularies = []
+    for pieces in (sides if two else [sides[0] + sides[1]]):
+        tokens = list(dict.fromkeys(["</s>", "<unk>", *pieces, *codes, "<pad>"]))
+        vocabularies.append({token: at for at, token in enumerate(tokens)})
+    ids = vocabularies[-1]
+    names = ["vocab.json", "target_vocab.json"][:len(vocabularies)]
+    for file, tokens in zip(names, vocabularies):
+        (path / file).write_text(json.dumps(tokens, ensure_ascii=False))
+    if two:
+        # As the converter has it, paddings have the same id.
+        assert len(vocabularies[0]) == len(ids)
+        more |= {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": len(ids)}
     tokenizer = transformers.MarianTokenizer(
-        source_spm=str(path / "source.spm"), target_spm=str(path / "target.spm"),
-        vocab=str(path / "vocab.json"), source_lang="en", target_lang="zh")
+        str(path / "source.spm"), str(path / "target.spm"), *[str(path / file) for file in names],
+        source_lang="en", target_lang="zh", separate_vocabs=two)
     config = transformers.MarianConfig(**{
         "vocab_size": len(ids), "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
         "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64,
@@ -296,6 +306,7 @@ def save(folder):
            generation={"length_penalty": 2.0, "no_repeat_ngram_size": 3})
     marian(folder, "marian-greedy", activation_function="relu",
            generation={"num_beams": 1})
+    marian(folder, "marian-two", two=True, decoder_layers=1, generation={"early_stopping": True})
     prefix = "translate English to Chinese: "
     t5(folder, "t5", prefix=prefix)
     t5(folder, "t5-of-today", pieces="tokenizer.json", feed_forward_proj="gelu_new",

@@ -35,7 +35,8 @@ def draw(model: PreTrainedModel, seed: int) -> None:
 
 def learn_padding(model: PreTrainedModel) -> None:
     """The row of padding learns nothing in Transformers, where targets may begin with it, and here it does."""
-    model.model.shared.padding_idx = None
+    if hasattr(model.model, "shared"):
+        model.model.shared.padding_idx = None
     for part in (model.model.encoder, model.model.decoder):
         part.embed_tokens.padding_idx = None
 

@@ -18,7 +18,7 @@ use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
 use crate::folder::files::{require_free, with_suffix, write_atomically};
-use crate::tasks::{TaskModel, with_model, without_adapters};
+use crate::tasks::{TaskModel, entry, with_model, without_adapters};
 use crate::{LoadSettings, LoadedRun, model_card};
 
 /// Result of an export.
@@ -140,11 +140,13 @@ fn write<M: TaskModel>(
     folder: &Path,
 ) -> Result<()> {
     require_free(folder)?;
-    let (source, target) = run.tokenizers.vocabulary_sizes();
-    if source != target {
+    if has_two_vocabularies(&run.config)
+        && !run.tokenizers.is_joint()
+        && !tokens::came_with_sides(&run.tokenizers)
+    {
         bail!(
-            "cannot be exported as a {}, which has one vocabulary for both languages: train one \
-             (data.tokenizer.joint)",
+            "cannot be exported as a {}: Transformers has no tokenizer for two vocabularies that \
+             were trained here: train one (data.tokenizer.joint)",
             family.name
         );
     }
@@ -181,6 +183,11 @@ fn write<M: TaskModel>(
     write_json(&folder.join(CONFIG), &config)
 }
 
+/// Whether source and target of a model have vocabularies of their own.
+pub(super) fn has_two_vocabularies(config: &RunConfig) -> bool {
+    entry(config.task).translates && !config.model.tied.ties_embeddings()
+}
+
 /// Writes the tokenizer of a run with one vocabulary.
 fn write_tokenizer<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     let tokenizer = run.tokenizers.target();
@@ -191,7 +198,11 @@ fn write_tokenizer<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()
 /// Adds the size of the vocabulary and the ids of tokens to the keys of `config.json`.
 fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) -> Result<()> {
     let tokenizer = run.tokenizers.target();
-    config.insert("vocab_size".to_owned(), json!(tokenizer.vocabulary_size()));
+    let (source, target) = run.tokenizers.vocabulary_sizes();
+    config.insert("vocab_size".to_owned(), json!(source));
+    if has_two_vocabularies(&run.config) {
+        config.insert("decoder_vocab_size".to_owned(), json!(target));
+    }
     for (key, id) in recipes::tokens_of(&run.config, tokenizer).ids(tokenizer) {
         if let Some(shape) = config.get(&key).filter(|&shape| *shape != id) {
             bail!("its shape has {key} = {shape}, and its tokenizer {id}");

@@ -10,6 +10,7 @@ use taper_model::Tied;
 use taper_ops::ParameterStore;
 use taper_trainer::{CheckpointError, Checkpoints, Identity, Parent, State};
 
+use super::export::has_two_vocabularies;
 use super::family::{Architecture, Family, chosen, not_one};
 use super::json::read_keys;
 use super::sources::Sources;
@@ -143,18 +144,26 @@ fn read(
         .with_context(shown)?;
     let mut tokenizers = match recipe.task.reads_text() {
         true => {
-            let size = keys["vocab_size"].as_u64().and_then(|size| usize::try_from(size).ok());
-            let size = size.with_context(|| {
-                format!("{}: {}: no vocab_size, expected a number", shown(), not_one(family))
-            })?;
-            recipe.data.tokenizer.vocabulary_size = size;
+            let sizes = vocabulary_sizes(keys, &recipe)
+                .with_context(|| format!("{}: {}", shown(), not_one(family)))?;
+            recipe.data.tokenizer.vocabulary_size = sizes[0];
             match family.tokens {
                 TokenizerFiles::Sides | TokenizerFiles::Languages if tokens::has_sides(source) => {
-                    tokens::read_sides((source, keys), size, None)?
+                    tokens::read_sides((source, keys), &sizes, None)?
                 }
                 _ => {
+                    if let [source, target] = *sizes
+                        && source != target
+                    {
+                        bail!(
+                            "{}: vocab_size is {source} and decoder_vocab_size {target}, but there \
+                             are no source.spm and target.spm with a vocabulary for each",
+                            shown()
+                        );
+                    }
+                    recipe.data.tokenizer.joint = true;
                     let of = (recipe.task, recipe.model.segments);
-                    tokens::read((source, keys), size, of, &mut notices)?
+                    tokens::read((source, keys), sizes[0], of, &mut notices)?
                 }
             }
         }
@@ -173,6 +182,26 @@ fn read(
     }
     recipe.validate().with_context(shown)?;
     with_sources((family, architecture), recipe, tokenizers, weights, notices)
+}
+
+/// Sizes of the vocabularies that a `config.json` has: one for all texts, or one for sources and one
+/// for targets.
+fn vocabulary_sizes(keys: &Value, recipe: &RunConfig) -> Result<Vec<usize>> {
+    let size = |key: &str| {
+        let size = keys[key].as_u64().and_then(|size| usize::try_from(size).ok());
+        size.with_context(|| match &keys[key] {
+            Value::Null => format!("no {key}, expected a number"),
+            other => format!("{key} is {other}, expected a number"),
+        })
+    };
+    let mut sizes = vec![size("vocab_size")?];
+    if has_two_vocabularies(recipe) {
+        sizes.push(match keys["decoder_vocab_size"].is_null() {
+            true => sizes[0],
+            false => size("decoder_vocab_size")?,
+        });
+    }
+    Ok(sizes)
 }
 
 /// Reads a folder of CTranslate2 and checks everything but the values of tensors.
@@ -202,33 +231,35 @@ fn with_sources(
 
 /// Unties the output projection of a model that is declared tied, if the folder has a projection
 /// other than the embedding, like Transformers from version 5 on. Refuses different embeddings of
-/// source and target.
+/// source and target in a model that is declared to have one.
 fn untie(
     family: &Family,
     weights: &Weights,
     recipe: &mut RunConfig,
     notices: &mut Vec<Notice>,
 ) -> Result<()> {
-    for &(ours, copy) in family.copies {
+    for (ours, copy) in family.copies_of(recipe) {
         let Some(name) = family.tensor(ours, recipe).filter(|name| weights.has(name)) else {
             continue;
         };
-        if recipe.model.tied != Tied::None
-            && weights.has(copy)
+        if weights.has(copy)
             && !weights.are_equal(&name, copy).with_context(|| weights.path_of(copy))?
         {
-            if family.tensor("output.weight", recipe).is_none_or(|output| output != copy) {
+            let is_output = family.tensor("output.weight", recipe).is_some_and(|it| it == copy);
+            let mut untied = recipe.clone();
+            // Source and target still share their embeddings, if they did.
+            untied.model.tied = match recipe.model.tied {
+                Tied::All if entry(recipe.task).translates => Tied::Embeddings,
+                _ => Tied::None,
+            };
+            if !is_output || !family.expresses_ties(&untied) {
                 bail!(
                     "{}: {copy} differs from {name}, but a {} has one embedding",
                     weights.path_of(copy),
                     family.name
                 );
             }
-            // Source and target still share their embeddings.
-            recipe.model.tied = match entry(recipe.task).translates {
-                true => Tied::Embeddings,
-                false => Tied::None,
-            };
+            *recipe = untied;
             notices.push(Notice::Untied { tensor: copy.to_owned(), embedding: name });
         }
     }

@@ -172,12 +172,6 @@ impl Key {
         Self::new(name, Setting::Only(value))
     }
 
-    /// Whether it ties embedding and output projection.
-    #[cfg(test)]
-    pub(super) fn ties(&self) -> bool {
-        self.name == "tie_word_embeddings" && !matches!(self.setting, Setting::Only(_))
-    }
-
     /// Sets the value that a `config.json` has for the key.
     fn read(&self, given: &Value, recipe: &mut RunConfig) -> Result<()> {
         let name = self.name;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
 use taper_data::TokenizerPair;
-use taper_model::{Model, Tied};
+use taper_model::Model;
 use taper_ops::ParameterStore;
 
 use super::family::{Architecture, Counterpart, Family};
@@ -113,16 +113,13 @@ fn counterpart(
     let is_there = |one: &Counterpart| one.names.iter().all(|name| weights.has(name));
     let mut all = family.counterparts(name, shape, recipe);
     // Some files contain a tied tensor only under the other name.
-    if recipe.model.tied != Tied::None {
-        let copies = family.copies.iter().filter(|(ours, _)| *ours == name);
-        let of = |&(_, copy): &(&str, &str)| Counterpart {
-            names: vec![copy.to_owned()],
-            shapes: vec![shape.to_vec()],
-            is_transposed: false,
-        };
-        let copies: Vec<Counterpart> = copies.map(of).collect();
-        all.splice(0..0, copies);
-    }
+    let copies = family.copies_of(recipe).into_iter().filter(|(ours, _)| *ours == name);
+    let copies = copies.map(|(_, copy)| Counterpart {
+        names: vec![copy.to_owned()],
+        shapes: vec![shape.to_vec()],
+        is_transposed: false,
+    });
+    all.splice(0..0, copies);
     if let Some(at) = all.iter().rposition(is_there) {
         return Ok(Some(all.swap_remove(at)));
     }
@@ -150,8 +147,7 @@ fn left_out(
     let mut left = Vec::new();
     for name in weights.names().filter(|name| !taken.contains(name)) {
         let is_one_of = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
-        let is_copy = family.copies.iter().any(|&(_, copy)| copy == name);
-        if is_copy && recipe.model.tied != Tied::None {
+        if family.copies_of(recipe).iter().any(|&(_, copy)| copy == name) {
             continue;
         }
         if weights.is_float(name) && !is_one_of(family.unused) && !is_one_of(&BUFFERS) {

@@ -165,14 +165,11 @@ impl Vocabulary {
         let size = self.target().len();
         let is_missing = ["tokenizer.json", "spiece.model", "sentencepiece.bpe.model"];
         let pair = if has("source.spm") || has("target.spm") {
-            if self.target.is_some() {
-                bail!(
-                    "{}: models of SentencePiece with a vocabulary for each language, which cannot \
-                     be imported: only those with one can",
-                    source.display()
-                );
-            }
-            tokens::read_sides((source, config), size, Some(self.ids()?))?
+            let lists: Vec<&[String]> =
+                std::iter::once(&*self.source).chain(self.target.as_deref()).collect();
+            let sizes: Vec<usize> = lists.iter().map(|list| list.len()).collect();
+            let texts = lists.into_iter().map(ids).collect::<Result<_>>()?;
+            tokens::read_sides((source, config), &sizes, Some(texts))?
         } else if OF_SIDES.into_iter().all(has) {
             let sizes = [self.source.len(), size];
             let mut side = |at: usize| {
@@ -197,14 +194,14 @@ impl Vocabulary {
         };
         Ok((pair, kind))
     }
+}
 
-    /// Content of a `vocab.json`.
-    fn ids(&self) -> Result<String> {
-        let tokens = self.source.iter().enumerate();
-        let ids: BTreeMap<&str, usize> =
-            tokens.filter_map(|(id, token)| Some((bare(token)?, id))).collect();
-        Ok(serde_json::to_string(&ids)?)
-    }
+/// Content of a `vocab.json` with the tokens of a list.
+fn ids(list: &[String]) -> Result<String> {
+    let tokens = list.iter().enumerate();
+    let ids: BTreeMap<&str, usize> =
+        tokens.filter_map(|(id, token)| Some((bare(token)?, id))).collect();
+    Ok(serde_json::to_string(&ids)?)
 }
 
 /// Refuses a tokenizer that has another token of an id than the list.

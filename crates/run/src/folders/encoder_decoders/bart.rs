@@ -11,7 +11,7 @@ use crate::folders::keys::{Fixed, Key};
 use crate::folders::tokens::TokenizerFiles;
 
 pub(in crate::folders) static FAMILY: Family = Family {
-    keys: &keys("gelu", 0.0, false, ENCODES),
+    keys: &keys("gelu", 0.0, false, [TIED, ENCODES]),
     tokens: TokenizerFiles::Begun,
     ..of("BART", "bart", ARCHITECTURES, base)
 };
@@ -22,6 +22,9 @@ const ARCHITECTURES: &[Architecture] =
 /// Key for a model that is not only a decoder.
 pub(super) const ENCODES: Key = Key::only("is_decoder", Fixed::Flag(false));
 
+/// Key for a model with one matrix for embeddings and output.
+pub(super) const TIED: Key = Key::only("tie_word_embeddings", Fixed::Flag(true));
+
 /// Numbers of a recipe that a key sets.
 type Numbers = &'static [fn(&mut RunConfig) -> &mut f64];
 const DROPOUT: Numbers =
@@ -29,12 +32,12 @@ const DROPOUT: Numbers =
 const ATTENTION: Numbers = &[|recipe| &mut recipe.model.attention_dropout];
 const INNER: Numbers = &[|recipe| &mut recipe.model.feed_forward_dropout];
 
-/// Keys of a family with these defaults, and one key of its own.
+/// Keys of a family with these defaults: that of its matrices, and one of its own.
 pub(super) const fn keys(
     activation: &'static str,
     attention_dropout: f64,
     scales: bool,
-    own: Key,
+    [tied, own]: [Key; 2],
 ) -> [Key; 16] {
     [
         Key::count("d_model", 1024, |recipe| &mut recipe.model.d_model),
@@ -50,7 +53,7 @@ pub(super) const fn keys(
         Key::number("attention_dropout", attention_dropout, ATTENTION),
         Key::number("activation_dropout", 0.0, INNER),
         Key::flag("scale_embedding", scales, |recipe| &mut recipe.model.scale_embeddings),
-        Key::only("tie_word_embeddings", Fixed::Flag(true)),
+        tied,
         Key::only("is_encoder_decoder", Fixed::Flag(true)),
         own,
     ]

@@ -6,6 +6,9 @@ use crate::folders::family::Module;
 /// has no norms of embeddings.
 pub(super) const MODULES: &[Module] = &[
     Module::same("embedding", &["model.shared"]),
+    Module::same("source_embedding", &["model.encoder.embed_tokens"]),
+    Module::same("target_embedding", &["model.decoder.embed_tokens"]),
+    Module::same("output.weight", &["lm_head.weight"]),
     Module::same("encoder.positions", &["model.encoder.embed_positions"]),
     Module::same("decoder.positions", &["model.decoder.embed_positions"]),
     Module::same("encoder.embedding_norm", &["model.encoder.layernorm_embedding"]),
@@ -78,9 +81,10 @@ pub(super) const MODULES: &[Module] = &[
     Module::shaped("output.bias", &["final_logits_bias"], |_, shape| [&[1], shape].concat()),
 ];
 
-/// Tensors that are tied to the embedding.
+/// Tensors that are tied to the embedding, of both languages or of the target.
 pub(super) const COPIES: &[(&str, &str)] = &[
     ("embedding.weight", "model.encoder.embed_tokens.weight"),
     ("embedding.weight", "model.decoder.embed_tokens.weight"),
     ("embedding.weight", "lm_head.weight"),
+    ("target_embedding.weight", "lm_head.weight"),
 ];

@@ -6,13 +6,13 @@ use serde_json::json;
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions, SinusoidFrequencies};
 
-use super::bart::{keys, of, shared};
+use super::bart::{TIED, keys, of, shared};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
 use crate::folders::keys::Key;
 
 pub(in crate::folders) static FAMILY: Family = Family {
-    keys: &keys("relu", 0.1, true, FIRST_POSITION),
+    keys: &keys("relu", 0.1, true, [TIED, FIRST_POSITION]),
     free: &["embedding_dropout"],
     zeros: &[],
     ..of("M2M100", "m2m_100", ARCHITECTURES, base)

@@ -1,22 +1,20 @@
 //! MarianMT (Junczys-Dowmunt et al. 2018; Tiedemann and Thottingal 2020): the encoder-decoders of
-//! OPUS-MT, with one vocabulary for both languages and a model of SentencePiece for each.
+//! OPUS-MT, with a model of SentencePiece for each language, and one vocabulary for both or one for
+//! each.
 
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
 use taper_data::{Task, TokenizerKind};
-use taper_model::{NormPlacement, Positions};
+use taper_model::{NormPlacement, Positions, Tied};
 
 use super::bart::{keys, of, shared};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
-use crate::folders::keys::{Fixed, Key};
+use crate::folders::keys::Key;
 use crate::folders::tokens::TokenizerFiles;
 
 pub(in crate::folders) static FAMILY: Family = Family {
-    keys: &keys(
-        "gelu",
-        0.0,
-        false,
-        Key::only("share_encoder_decoder_embeddings", Fixed::Flag(true)),
-    ),
+    keys: &keys("gelu", 0.0, false, [TIED, SHARED]),
     tokens: TokenizerFiles::Sides,
     unused: &["*.embed_positions.weight"],
     ..of("MarianMT", "marian", ARCHITECTURES, base)
@@ -24,6 +22,34 @@ pub(in crate::folders) static FAMILY: Family = Family {
 
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("MarianMTModel", Task::Translation, &[])];
+
+const TIED: Key = Key::switch(
+    "tie_word_embeddings",
+    true,
+    |recipe, is_tied| recipe.model.tied = if is_tied { Tied::All } else { Tied::None },
+    |recipe| recipe.model.tied.ties_output(),
+);
+
+/// Key that tells whether both languages have one vocabulary; it comes after [`TIED`].
+const SHARED: Key = Key::own("share_encoder_decoder_embeddings", read_shared, |recipe| {
+    Some(json!(recipe.model.tied.ties_embeddings()))
+});
+
+fn read_shared(given: &Value, recipe: &mut RunConfig) -> Result<()> {
+    let tied = match (given, recipe.model.tied) {
+        (Value::Bool(false), Tied::All) => Tied::Decoder,
+        (Value::Bool(false), tied) => tied,
+        (Value::Bool(true) | Value::Null, Tied::All) => return Ok(()),
+        (Value::Bool(true) | Value::Null, _) => bail!(
+            "tie_word_embeddings is false: the models with one vocabulary that can be imported \
+             have true"
+        ),
+        _ => bail!("share_encoder_decoder_embeddings is {given}, expected true or false"),
+    };
+    recipe.model.tied = tied;
+    recipe.data.tokenizer.joint = false;
+    Ok(())
+}
 
 fn base(recipe: &mut RunConfig) {
     shared(recipe);

@@ -4,12 +4,12 @@
 use taper_data::{Task, TokenizerKind};
 use taper_model::NormPlacement;
 
-use super::bart::{ENCODES, keys, learned, of};
+use super::bart::{ENCODES, TIED, keys, learned, of};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
 
 pub(in crate::folders) static FAMILY: Family = Family {
-    keys: &keys("gelu", 0.0, false, ENCODES),
+    keys: &keys("gelu", 0.0, false, [TIED, ENCODES]),
     ..of("mBART", "mbart", ARCHITECTURES, base)
 };
 

@@ -4,13 +4,13 @@
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions};
 
-use super::bart::{ENCODES, keys, of, shared};
+use super::bart::{ENCODES, TIED, keys, of, shared};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
 use crate::folders::tokens::TokenizerFiles;
 
 pub(in crate::folders) static FAMILY: Family = Family {
-    keys: &keys("gelu", 0.0, false, ENCODES),
+    keys: &keys("gelu", 0.0, false, [TIED, ENCODES]),
     tokens: TokenizerFiles::Fast,
     unused: &["*.embed_positions.weight"],
     ..of("Pegasus", "pegasus", ARCHITECTURES, base)

@@ -26,7 +26,7 @@ pub(super) use languages::{kind_of, with_languages};
 pub use own_pieces::sentence_piece_model;
 pub(super) use read::{read, read_file};
 pub(crate) use sides::write_sentence_pieces;
-pub(super) use sides::{has_sides, read_sides, write_sides};
+pub(super) use sides::{came_with_sides, has_sides, read_sides, write_sides};
 pub(super) use write::{Exported, write, write_generation};
 
 /// Class of Transformers that uses a `tokenizer.json` unchanged, for any model.
@@ -43,7 +43,8 @@ pub(super) enum TokenizerFiles {
     Begun,
     /// `tokenizer.json`, or a model of SentencePiece.
     Pieces,
-    /// A model of SentencePiece for each language, and the ids of all pieces; or `tokenizer.json`.
+    /// A model of SentencePiece for each language, and the ids of all pieces, or those of each
+    /// language; or `tokenizer.json`.
     Sides,
     /// One model of SentencePiece for all languages, and the ids of all pieces; or
     /// `tokenizer.json`. A token of its language comes before each text.

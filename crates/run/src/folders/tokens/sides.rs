@@ -20,8 +20,8 @@ use super::sentence_piece::SentencePieceModel;
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
-/// Ids of the pieces of both languages.
-const VOCABULARY: &str = "vocab.json";
+/// Ids of the pieces of both languages, or of the source, and those of the target.
+const VOCABULARIES: [&str; 2] = ["vocab.json", "target_vocab.json"];
 /// Model of each language of a MarianMT.
 pub(super) const SIDES: [&str; 2] = ["source.spm", "target.spm"];
 /// Model of all languages of an M2M100.
@@ -34,88 +34,129 @@ const MOST_BYTES: u64 = 1 << 28;
 /// pieces, as those of runs that were trained here, a fast tokenizer takes precedence.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
-    let is_fast = has(TOKENIZER) && !has(VOCABULARY);
+    let is_fast = has(TOKENIZER) && !has(VOCABULARIES[0]);
     SIDES.into_iter().any(has) && !is_fast || has_one(source)
 }
 
 /// Whether one model is for all languages. A fast tokenizer takes precedence.
 fn has_one(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
-    has(OF_ALL) && has(VOCABULARY) && !has(TOKENIZER)
+    has(OF_ALL) && has(VOCABULARIES[0]) && !has(TOKENIZER)
 }
 
-/// Reads the tokenizers of the folder `source`, with models of SentencePiece, for a model with `size`
-/// rows in its embedding; `config` is what its `config.json` says, and `vocabulary` the content of
-/// `vocab.json`, if it does not come from that file.
+/// Reads the tokenizers of the folder `source`, with models of SentencePiece, for a model with these
+/// numbers of rows: those of one embedding for both languages, or those of each. `config` is what
+/// its `config.json` says, and `given` the contents of the vocabularies, if they do not come from
+/// files.
 ///
 /// # Errors
 /// When a file is missing or damaged, or names no token that begins or ends a text.
 pub(in super::super) fn read_sides(
     (source, config): (&Path, &Value),
-    size: usize,
-    vocabulary: Option<String>,
+    sizes: &[usize],
+    given: Option<Vec<String>>,
 ) -> Result<TokenizerPair> {
     let files = Files::read(source, config)?;
-    let path = source.join(VOCABULARY);
-    let shown = || path.display().to_string();
-    let text = match vocabulary {
-        Some(text) => Some(text),
-        None => read_text(&path)?,
-    };
-    let text =
-        text.with_context(|| format!("{}: no such file, with the ids of all pieces", shown()))?;
-    let mut vocabulary: BTreeMap<String, u32> = serde_json::from_str(&text)
-        .with_context(|| format!("{}: not an object of tokens and their ids", shown()))?;
     let is_one = has_one(source);
-    let mut special = Vec::new();
-    if is_one {
-        special = languages::of_m2m100(&files)?;
-        let after = vocabulary.len() as u32;
-        vocabulary.extend(special.iter().cloned().zip(after..));
-        special.push(files.named("bos_token").unwrap_or("<s>").to_owned());
+    let mut given = given.map(Vec::into_iter);
+    let mut vocabularies = Vec::new();
+    for (&size, name) in sizes.iter().zip(VOCABULARIES) {
+        let path = source.join(name);
+        let text = match given.as_mut() {
+            Some(texts) => texts.next(),
+            None => read_text(&path)?,
+        };
+        let shown = || path.display().to_string();
+        let text =
+            text.with_context(|| format!("{}: no such file, with the ids of the pieces", shown()))?;
+        let reads_only = vocabularies.is_empty() && sizes.len() > 1;
+        let read = Vocabulary::read(name, text, &files, size, is_one, reads_only);
+        vocabularies.push(read.with_context(shown)?);
     }
-    let named = |role: &str, usual: &str| files.named(role).unwrap_or(usual).to_owned();
-    let [end, unknown, pad] =
-        [("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")]
-            .map(|(role, usual)| named(role, usual));
-    let id = |token: &String| {
-        let id = vocabulary.get(token).copied();
-        id.with_context(|| format!("{}: no token {token}", shown()))
-    };
-    let named_ids = [id(&end)?, id(&unknown)?, id(&pad)?];
-    special.extend([end, unknown.clone(), pad]);
-    let special: Vec<&str> = special.iter().map(String::as_str).collect();
-    let no_text = special.iter().filter_map(|&token| vocabulary.get(token).copied()).collect();
-    let roles = roles(&files, named_ids, no_text, size)?;
-    let ids = ids(files.keys(CONFIG));
-    let codes: BTreeSet<&str> =
-        vocabulary.keys().map(String::as_str).filter(|token| is_code(token)).collect();
-    let side = |name: &str| -> Result<Tokenizer> {
+    let of_source = vocabularies.first().context("no vocabulary")?;
+    let of_target = vocabularies.last().context("no vocabulary")?;
+    let side = |name, of: &Vocabulary| of.tokenizer(source, &files, name);
+    if is_one {
+        return Ok(TokenizerPair::joint(side(OF_ALL, of_source)?));
+    }
+    let pair = [side(SIDES[0], of_source)?, side(SIDES[1], of_target)?];
+    let [source, target] = pair;
+    Ok(TokenizerPair::separate(source, target))
+}
+
+/// Ids of the pieces of a language, or of both.
+struct Vocabulary {
+    /// File, and its content.
+    name: &'static str,
+    text: String,
+    /// Rows of its embedding.
+    size: usize,
+    ids: BTreeMap<String, u32>,
+    /// Spellings of the token for unknown text, and of all special tokens.
+    unknown: String,
+    special: Vec<String>,
+    roles: SpecialTokens,
+}
+
+impl Vocabulary {
+    /// Reads the content `text` of the file `name`. If `is_one`, tokens of languages come behind;
+    /// if `reads_only`, settings of the texts that are written do not concern it.
+    fn read(
+        name: &'static str,
+        text: String,
+        files: &Files,
+        size: usize,
+        is_one: bool,
+        reads_only: bool,
+    ) -> Result<Self> {
+        let mut ids: BTreeMap<String, u32> =
+            serde_json::from_str(&text).context("not an object of tokens and their ids")?;
+        let mut special = Vec::new();
+        if is_one {
+            special = languages::of_m2m100(files)?;
+            let after = ids.len() as u32;
+            ids.extend(special.iter().cloned().zip(after..));
+            special.push(files.named("bos_token").unwrap_or("<s>").to_owned());
+        }
+        let named = |role: &str, usual: &str| files.named(role).unwrap_or(usual).to_owned();
+        let [end, unknown, pad] =
+            [("eos_token", "</s>"), ("unk_token", "<unk>"), ("pad_token", "<pad>")]
+                .map(|(role, usual)| named(role, usual));
+        let id = |token: &String| {
+            let id = ids.get(token).copied();
+            id.with_context(|| format!("no token {token}"))
+        };
+        let named_ids = [id(&end)?, id(&unknown)?, id(&pad)?];
+        special.extend([end, unknown.clone(), pad]);
+        let no_text = special.iter().filter_map(|token| ids.get(token).copied()).collect();
+        let roles = roles(files, named_ids, no_text, size, reads_only)?;
+        Ok(Self { name, text, size, ids, unknown, special, roles })
+    }
+
+    /// Tokenizer of the model of SentencePiece in the file `name` of the folder `source`.
+    fn tokenizer(&self, source: &Path, files: &Files, name: &str) -> Result<Tokenizer> {
         let path = source.join(name);
         let shown = || path.display().to_string();
         let bytes = read_regular(&path, MOST_BYTES)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let model = SentencePieceModel::read(&bytes).with_context(shown)?;
-        let made = pieces::tokenizer(&model, &vocabulary, size, &unknown, &special, &codes);
+        let special: Vec<&str> = self.special.iter().map(String::as_str).collect();
+        let codes = self.ids.keys().map(String::as_str).filter(|token| is_code(token)).collect();
+        let made = pieces::tokenizer(&model, &self.ids, self.size, &self.unknown, &special, &codes);
         let made = made.with_context(shown)?;
         let tokenizer = Tokenizer::of_others(&made.json, &path)?;
         let mut texts = files.kept();
-        texts.insert(VOCABULARY.to_owned(), text.clone());
+        texts.insert(self.name.to_owned(), self.text.clone());
         let folder = FolderTokens {
-            vocabulary_size: size,
+            vocabulary_size: self.size,
             without_row: made.without_row,
-            special: roles.clone(),
-            ids: ids.clone(),
+            special: self.roles.clone(),
+            ids: ids(files.keys(CONFIG)),
             files: texts,
             binary_files: [(name.to_owned(), BASE64.encode(&bytes))].into(),
         };
         Ok(tokenizer.with_folder(&folder)?)
-    };
-    if is_one {
-        return Ok(TokenizerPair::joint(side(OF_ALL)?));
     }
-    let [of_source, of_target] = SIDES;
-    Ok(TokenizerPair::separate(side(of_source)?, side(of_target)?))
 }
 
 /// Keys of a configuration that have ids.
@@ -126,15 +167,18 @@ fn ids(keys: &Value) -> BTreeMap<String, Value> {
 }
 
 /// Roles of tokens: of those named for end, unknown and padding, of those that the configuration
-/// has instead, and of those that are no text.
+/// has instead, and of those that are no text. If `reads_only`, the tokens are those of sources
+/// alone, which the configuration does not name.
 fn roles(
     files: &Files,
     [end, unknown, pad]: [u32; 3],
     mut no_text: Vec<u32>,
     size: usize,
+    reads_only: bool,
 ) -> Result<SpecialTokens> {
     let (generation, keys) = (files.keys(GENERATION_CONFIG), files.keys(CONFIG));
     let key = |name: &str| match &generation[name] {
+        _ if reads_only => &Value::Null,
         Value::Null => &keys[name],
         set => set,
     };
@@ -167,18 +211,23 @@ fn is_code(token: &str) -> bool {
         .is_some_and(|name| !name.is_empty() && !name.contains("<<"))
 }
 
+/// Whether the tokenizers of a run came with models of SentencePiece.
+pub(in super::super) fn came_with_sides(tokenizers: &TokenizerPair) -> bool {
+    let folders = [tokenizers.source(), tokenizers.target()].map(Tokenizer::folder);
+    folders.iter().all(|folder| folder.is_some_and(|one| !one.binary_files.is_empty()))
+}
+
 /// Writes the files that came with both tokenizers of a run; returns whether these came with models
 /// of SentencePiece.
 ///
 /// # Errors
 /// When a file cannot be written.
 pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -> Result<bool> {
-    let [source, target] = [tokenizers.source(), tokenizers.target()].map(Tokenizer::folder);
-    let (Some(source), Some(target)) = (source, target) else { return Ok(false) };
-    if source.binary_files.is_empty() {
+    if !came_with_sides(tokenizers) {
         return Ok(false);
     }
-    for (name, text) in source.files.iter().chain(&target.files) {
+    let folders = [tokenizers.source(), tokenizers.target()].map(Tokenizer::folder);
+    for (name, text) in folders.into_iter().flatten().flat_map(|folder| &folder.files) {
         let older = if name == TOKENIZER_CONFIG { for_older(text)? } else { None };
         let text = older.as_deref().unwrap_or(text);
         write_atomically(&folder.join(name), text.as_bytes())?;
