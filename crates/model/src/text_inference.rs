@@ -171,14 +171,16 @@ impl TextInference {
         let decoder = &self.model.decoder;
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
         let mut x = self.model.embedding.step(&text.ids, &at, &pass)?; // (N, D)
-        let texts = Texts {
-            lengths: &text.lengths,
-            seen: &seen,
-            rows,
-            count: state.rows(),
-            positions: &positions,
-        };
-        for (block, past) in decoder.blocks.iter().zip(&mut state.rows.layers) {
+        let count = state.rows();
+        let layers = decoder.blocks.iter().zip(&mut state.rows.layers);
+        for (layer, (block, past)) in layers.enumerate() {
+            let texts = Texts {
+                lengths: &text.lengths,
+                seen: &seen,
+                rows,
+                count,
+                positions: positions.of(layer),
+            };
             x = block.read(&x, (past, &texts), &pass)?;
         }
         if before > 0 {
@@ -218,8 +220,8 @@ impl TextInference {
             text.push(token);
         }
         let DecodedRows { layers, history, ranges } = &mut state.rows;
-        let rows = PastRows { read: ranges, history, positions: &positions };
-        for (block, past) in decoder.blocks.iter().zip(layers) {
+        for (layer, (block, past)) in decoder.blocks.iter().zip(layers).enumerate() {
+            let rows = PastRows { read: ranges, history, positions: positions.of(layer) };
             x = block.step(&x, (past, &rows), None, &pass)?;
         }
         Ok(decoder.finish(x, &pass)?) // (R, D)

@@ -160,6 +160,16 @@ fn shapes() -> Vec<(&'static str, ModelConfig)> {
             },
         ),
         (
+            "umT5's tables",
+            ModelConfig {
+                positions: Positions::T5,
+                relative_buckets: 6,
+                relative_distance: 9,
+                relative_by_layer: true,
+                ..base.clone()
+            },
+        ),
+        (
             "T5's stacks",
             ModelConfig {
                 attention_scale: Some(1.0),

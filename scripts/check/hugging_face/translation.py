@@ -89,7 +89,7 @@ def marian(folder, name, codes=(), drop=0, generation=None, two=False, **more):
 
 
 def t5(folder, name, family="T5", pieces="", prefix="", **more):
-    """A T5 or mT5 with weights at random. With `pieces` it has these files of a tokenizer alone:
+    """A T5, mT5 or umT5 with weights at random. With `pieces` it has these files of a tokenizer alone:
     `spiece.model`, as on the hub, or `tokenizer.json`, as version 5 of Transformers saves it."""
     path = folder / name
     path.mkdir(parents=True)
@@ -316,6 +316,8 @@ def save(folder):
        tie_word_embeddings=False, generation={"length_penalty": 0.6, "early_stopping": True})
     t5(folder, "mt5", "MT5", pieces="spiece.model", tie_word_embeddings=False,
        generation={"no_repeat_ngram_size": 3, "num_beams": 1})
+    t5(folder, "umt5", "UMT5", pieces="spiece.model", tie_word_embeddings=False,
+       generation={"early_stopping": True})
     byt5(folder, "byt5")
     pegasus(folder, "pegasus", scale_embedding=True)
     pegasus(folder, "pegasus-pieces", "spiece.model", activation_function="relu")

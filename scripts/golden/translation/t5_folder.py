@@ -1,8 +1,8 @@
-"""Makes the folders t5 and mt5: small models with random weights as Transformers saves them, and what they give.
+"""Makes the folders t5, mt5 and umt5: small models with random weights as Transformers saves them, and what they give.
 
 `t5` is a T5 of version 1.0, whose output is its embedding times 1/√d_model, with the `tokenizer.json` that Transformers
 makes of pieces of SentencePiece. `mt5` has gated layers and an output of its own, and the pieces alone, `spiece.model`, as
-most folders of the hub have. `expected.safetensors` has token ids of sources and targets, one after another, and from them
+most folders of the hub have; so has `umt5`, whose layers have biases of distances of their own. `expected.safetensors` has token ids of sources and targets, one after another, and from them
 the logits and the gradient of every parameter under the name that Transformers gives it, in float64. `expected.json` has
 ids of texts, and what `generate` writes, greedily and with a beam of 4. Needs `pip install sentencepiece`, beside the other
 packages.
@@ -16,7 +16,8 @@ from pathlib import Path
 import sentencepiece
 import torch
 from transformers import (
-    GenerationConfig, MT5Config, MT5ForConditionalGeneration, PreTrainedModel, T5Config, T5ForConditionalGeneration, T5Tokenizer)
+    GenerationConfig, MT5Config, MT5ForConditionalGeneration, PreTrainedModel, T5Config, T5ForConditionalGeneration, T5Tokenizer,
+    UMT5Config, UMT5ForConditionalGeneration)
 
 from ..common import ROOT, setup
 from .folders import expect
@@ -32,6 +33,8 @@ SHAPE = dict(
     d_model=16, d_kv=6, d_ff=24, num_layers=2, num_decoder_layers=1, num_heads=3, dropout_rate=0.0,
     relative_attention_num_buckets=8, relative_attention_max_distance=11, decoder_start_token_id=0,
 )
+MODELS = {"mt5": MT5ForConditionalGeneration, "umt5": UMT5ForConditionalGeneration}
+CONFIGS = {"mt5": MT5Config, "umt5": UMT5Config}
 
 
 def pieces(path: Path, normal: str) -> None:
@@ -68,7 +71,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "crates" / "run" / "tests" / "golden")
     out = parser.parse_args().out
     setup()
-    for name, normal, seed in [("t5", "identity", 44), ("mt5", "nmt_nfkc", 47)]:
+    for name, normal, seed in [("t5", "identity", 44), ("mt5", "nmt_nfkc", 47), ("umt5", "identity", 51)]:
         folder = out / name
         folder.mkdir(parents=True, exist_ok=True)
         pieces(folder / "spiece.model", normal)
@@ -82,10 +85,11 @@ def main() -> None:
             tasks = {"translation_source_to_target": {"prefix": PREFIX}}
             model = T5ForConditionalGeneration(T5Config(vocab_size=rows, **SHAPE, task_specific_params=tasks))
         else:
-            model = MT5ForConditionalGeneration(MT5Config(vocab_size=rows, **SHAPE))
+            own = dict(num_decoder_layers=2) if name == "umt5" else {}
+            model = MODELS[name](CONFIGS[name](vocab_size=rows, tie_word_embeddings=False, **SHAPE | own))
             model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
         make(folder, model, tokenizer, seed)
-        if name == "mt5":
+        if name != "t5":
             # As on the hub: version 5 of Transformers writes otherwise, and reads both alike.
             path = folder / "config.json"
             path.write_text(json.dumps(json.loads(path.read_text()) | {"tie_word_embeddings": False}, indent=2) + "\n")

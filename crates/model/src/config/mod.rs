@@ -194,6 +194,12 @@ pub struct ModelConfig {
         extend("x-idle" = ["not-t5"])
     )]
     pub relative_distance: usize,
+    /// Whether each layer has a table of T5's biases, like in umT5 (Chung et al. 2023,
+    /// "UniMax: Fairer and More Effective Language Sampling for Large-Scale Multilingual
+    /// Pretraining"). If it is not set: one for all layers of a stack.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("x-idle" = ["not-t5"]))]
+    pub relative_by_layer: bool,
     /// Scaling of rotary positions beyond the sequences of training.
     #[schemars(extend("x-idle" = ["not-rotary"]))]
     pub rotary: RotaryConfig,
@@ -391,6 +397,7 @@ impl Default for ModelConfig {
             position_offset: 0,
             relative_buckets: RelativeBuckets::default().count,
             relative_distance: RelativeBuckets::default().distance,
+            relative_by_layer: false,
             rotary: RotaryConfig::default(),
             max_positions: 1024,
             image_encoder: ImageEncoder::default(),

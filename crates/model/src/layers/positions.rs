@@ -174,21 +174,27 @@ pub(crate) enum Relative {
     Nothing,
     Rotary(Box<Turns>),
     Alibi(Arc<[f64]>),
-    /// T5's table `(buckets, heads)`, one per stack.
+    /// T5's tables `(buckets, heads)`: one per stack, or one per layer.
     Bias {
-        table: Weight,
+        tables: Vec<Weight>,
         causal: bool,
         buckets: RelativeBuckets,
     },
 }
 
 impl Relative {
+    /// Positions of the stack `name`, whose layers that may differ are `groups`.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
         config: &ModelConfig,
         causal: bool,
+        groups: &[(usize, usize)],
     ) -> Result<Self> {
+        let table = |build: &mut Builder, name: &str| {
+            let name = format!("{name}.relative_bias.weight");
+            build.embedding(&name, config.relative_buckets, config.heads)
+        };
         Ok(match config.positions {
             Positions::Rotary => {
                 Self::Rotary(Box::new(config.rotary.turns(config.attention_shape().head_width)))
@@ -197,11 +203,12 @@ impl Relative {
             Positions::Alibi if build.is_outline() => Self::Nothing,
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
             Positions::T5 => Self::Bias {
-                table: build.embedding(
-                    &format!("{name}.relative_bias.weight"),
-                    config.relative_buckets,
-                    config.heads,
-                )?,
+                tables: match config.relative_by_layer {
+                    true => build.layers(groups, |build, layer| {
+                        table(build, &format!("{name}.layers.{layer}"))
+                    })?,
+                    false => vec![table(build, name)?],
+                },
                 causal,
                 buckets: config.relative(),
             },
@@ -213,23 +220,9 @@ impl Relative {
     }
 
     /// Prepares the layers' positions for these sequences.
-    pub(crate) fn prepare(&self, sequences: &Sequences, pass: &Pass) -> Result<PreparedPositions> {
+    pub(crate) fn prepare(&self, sequences: &Sequences, pass: &Pass) -> Result<StackPositions> {
         let longest = sequences.longest();
-        Ok(match self {
-            Self::Nothing => PreparedPositions::default(),
-            Self::Rotary(turns) => {
-                let rotary = Some((sequences.positions(), **turns));
-                PreparedPositions { rotary, ..Default::default() }
-            }
-            Self::Alibi(slopes) => {
-                PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
-            }
-            Self::Bias { table, causal, buckets } => {
-                let of = (*causal, *buckets);
-                let bias = bias(table.get(pass), 0..longest, longest, of, pass)?;
-                PreparedPositions { bias: Some(bias), ..Default::default() }
-            }
-        })
+        self.prepared(|| sequences.positions(), (0..longest, longest), pass)
     }
 
     /// Prepares the layers' positions for tokens at `positions`, each of which sees itself and the
@@ -239,31 +232,42 @@ impl Relative {
         positions: &Arc<[u32]>,
         pass: &Pass,
     ) -> Result<PreparedPositions> {
-        Ok(match self {
-            Self::Nothing => PreparedPositions::default(),
-            Self::Rotary(turns) => {
-                let rotary = Some((positions.clone(), **turns));
-                PreparedPositions { rotary, ..Default::default() }
-            }
-            Self::Alibi(slopes) => {
-                PreparedPositions { slopes: Some(slopes.clone()), ..Default::default() }
-            }
-            Self::Bias { table, causal, buckets } => {
-                // The bias by distance from the last token: computed for the longest row; the
-                // others use its end.
-                let last = positions.iter().copied().max().unwrap_or(0) as usize;
+        // The bias by distance from the last token: computed for the longest row; the others use
+        // its end.
+        let last = positions.iter().copied().max().unwrap_or(0) as usize;
+        self.prepared(|| positions.clone(), (last..last + 1, last + 1), pass) // (H, 1, T)
+    }
+
+    /// Prepares the layers' positions for tokens `at` these positions, with biases for these
+    /// queries, and for keys from the first position on.
+    fn prepared(
+        &self,
+        at: impl FnOnce() -> Arc<[u32]>,
+        (queries, keys): (Range<usize>, usize),
+        pass: &Pass,
+    ) -> Result<StackPositions> {
+        let mut layer = PreparedPositions::default();
+        match self {
+            Self::Nothing => {}
+            Self::Rotary(turns) => layer.rotary = Some((at(), **turns)),
+            Self::Alibi(slopes) => layer.slopes = Some(slopes.clone()),
+            Self::Bias { tables, causal, buckets } => {
                 let of = (*causal, *buckets);
-                let row = bias(table.get(pass), last..last + 1, last + 1, of, pass)?;
-                PreparedPositions { bias: Some(row), ..Default::default() } // (H, 1, T)
+                let layers = tables.iter().map(|table| {
+                    let bias = bias(table.get(pass), queries.clone(), keys, of, pass)?;
+                    Ok(PreparedPositions { bias: Some(bias), ..Default::default() })
+                });
+                return Ok(StackPositions(layers.collect::<Result<_>>()?));
             }
-        })
+        }
+        Ok(StackPositions([layer].into()))
     }
 }
 
 /// Computes the bias `(H, queries, keys)` from T5's table, for the given query positions.
 fn bias(
     table: &Tensor,
-    queries: std::ops::Range<usize>,
+    queries: Range<usize>,
     keys: usize,
     (causal, of): (bool, RelativeBuckets),
     pass: &Pass,
@@ -275,7 +279,18 @@ fn bias(
     taper_ops::relative_bias(pass.tape(), table, &buckets, count, keys)
 }
 
-/// Positions of one batch, as the layers of a stack use them.
+/// Positions of one batch in the layers of a stack: the same in all, or those of each.
+#[derive(Debug, Clone)]
+pub(crate) struct StackPositions(Arc<[PreparedPositions]>);
+
+impl StackPositions {
+    /// Positions in the layer of this number.
+    pub(crate) fn of(&self, layer: usize) -> &PreparedPositions {
+        &self.0[layer.min(self.0.len() - 1)]
+    }
+}
+
+/// Positions of one batch, as a layer uses them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PreparedPositions {
     pub(crate) rotary: Option<(Arc<[u32]>, Turns)>,

@@ -5,7 +5,7 @@ use super::block::Block;
 use super::guidance::Guide;
 use super::head::scaled;
 use super::norm::Norm;
-use super::positions::{PreparedPositions, Relative};
+use super::positions::{Relative, StackPositions};
 use super::stack_kind::StackKind;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
@@ -43,7 +43,8 @@ impl Stack {
         layers: usize,
         kind: StackKind,
     ) -> Result<Self> {
-        let relative = Relative::new(build, name, config, kind.is_causal())?;
+        let groups = config.groups(kind.is_causal(), layers);
+        let relative = Relative::new(build, name, config, kind.is_causal(), &groups)?;
         let blocks = Self::blocks(build, name, config, layers, kind)?;
         let final_norm = match config.norm {
             NormPlacement::Pre => {
@@ -148,7 +149,7 @@ struct Segment {
     first: usize,
     blocks: Vec<Block>,
     lengths: Arc<[usize]>,
-    positions: PreparedPositions,
+    positions: StackPositions,
     encoded: Option<(Tensor, Arc<[usize]>, Option<Guide>)>,
 }
 
@@ -170,7 +171,8 @@ impl Segment {
                 key_lengths,
                 guide: guide.as_ref().filter(|guide| guide.layer == layer),
             });
-            let within = Within { lengths: &self.lengths, positions: &self.positions, pass };
+            let positions = self.positions.of(layer);
+            let within = Within { lengths: &self.lengths, positions, pass };
             x = block.forward(&x, within, attended.as_ref())?;
             pass.record_state(&self.stack, layer + 1, StatePoint::Layer, &x);
         }

@@ -73,8 +73,8 @@ impl EncoderDecoder for TransformerLayers {
     ) -> Result<Tensor> {
         let positions = self.decoder.relative.prepare_cached(at, pass)?;
         let DecodeState { of_sources, rows: DecodedRows { layers, history, ranges } } = state;
-        let rows = PastRows { read: &[], history, positions: &positions };
         for (layer, (block, past)) in self.decoder.blocks.iter().zip(layers).enumerate() {
+            let rows = PastRows { read: &[], history, positions: positions.of(layer) };
             let source = of_sources.get(layer).map(|key_value| (key_value, &**ranges));
             x = block.step(&x, (past, &rows), source, pass)?;
         }

@@ -64,7 +64,9 @@ fn blocks() -> Vec<(ModelConfig, String)> {
         tied: Tied::Embeddings,
         ..base.clone()
     };
+    let of_umt5 = ModelConfig { relative_by_layer: true, ..of_t5.clone() };
     let mut all = vec![
+        (of_umt5, "biases of distances in each layer".to_owned()),
         (of_bart, "embedding norm and output bias".to_owned()),
         (of_t5, "output scale and dropout of the result".to_owned()),
     ];

@@ -29,6 +29,7 @@ const EXPRESSED: &[&str] = &[
     "sinusoid_frequencies",
     "relative_buckets",
     "relative_distance",
+    "relative_by_layer",
     "segments",
     "image_encoder",
     "pooling",

@@ -35,7 +35,7 @@ pub use tokens::sentence_piece_model;
 pub(crate) use tokens::write_sentence_pieces;
 
 use decoders::{gpt2, llama, mistral, qwen2, qwen3};
-use encoder_decoders::{bart, m2m100, marian, mbart, mt5, pegasus, t5};
+use encoder_decoders::{bart, m2m100, marian, mbart, mt5, pegasus, t5, umt5};
 use encoders::{bert, roberta, vit};
 
 /// Families that can be read and written.
@@ -56,6 +56,7 @@ const FAMILIES: &[&family::Family] = &[
     &mistral::FAMILY,
     &t5::FAMILY,
     &mt5::FAMILY,
+    &umt5::FAMILY,
 ];
 
 /// File of the weights.

@@ -187,7 +187,7 @@ fn check_round_trip<M: TaskModel>(name: &str, quantization: Quantization, half_a
 
 #[test]
 fn exports_are_read_back_to_the_bit() {
-    for name in ["marian", "marian-two", "t5", "mt5", "nllb", "bart"] {
+    for name in ["marian", "marian-two", "t5", "mt5", "umt5", "nllb", "bart"] {
         check_round_trip::<TranslationModel>(name, Quantization::Float32, 0.0);
     }
     for name in ["llama", "gpt2"] {

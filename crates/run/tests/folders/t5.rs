@@ -1,4 +1,4 @@
-//! A T5 of version 1.0 and an mT5, of `scripts/golden/translation/t5_folder.py`.
+//! A T5 of version 1.0, an mT5 and a umT5, of `scripts/golden/translation/t5_folder.py`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::{
     rows, set, tensors, trained,
 };
 
-const FOLDERS: [&str; 2] = ["t5", "mt5"];
+const FOLDERS: [&str; 3] = ["t5", "mt5", "umt5"];
 
 fn golden(name: &str) -> PathBuf {
     super::golden(name)
@@ -56,7 +56,9 @@ fn outputs(run: &LoadedRun<TranslationModel>, name: &str) -> (f64, [f64; 2], can
 
 #[test]
 fn transformers_agrees_and_a_round_trip_changes_no_bit() {
-    for (name, tokens) in [("t5", "tokenizer.json"), ("mt5", "spiece.model")] {
+    for (name, tokens) in
+        [("t5", "tokenizer.json"), ("mt5", "spiece.model"), ("umt5", "spiece.model")]
+    {
         let folder = tempfile::tempdir().unwrap();
         let run = run(name, &folder);
         let (error, [ours, theirs], gradients) = outputs(&run, name);
@@ -64,7 +66,7 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
         assert!((ours / theirs - 1.0).abs() < 1e-5, "{name}: loss {ours} {theirs}");
         let whole = [WEIGHTS, tokens, "generation_config.json"];
         // An mT5 becomes a T5 of version 1.1, which is the same model.
-        let keyed: &[&str] = if name == "t5" { &[CONFIG] } else { &[] };
+        let keyed: &[&str] = if name == "mt5" { &[] } else { &[CONFIG] };
         check_round_trip(&run, &golden(name), (&whole, keyed), &gradients);
     }
 }
@@ -169,10 +171,18 @@ fn folders_that_are_something_else_are_refused() {
         (config("relative_attention_max_distance", json!(4)), "model.relative_distance = 4"),
         (config("is_encoder_decoder", json!(false)), "is_encoder_decoder is false"),
         (config("tie_word_embeddings", json!(false)), "has no tensor lm_head.weight"),
-        (config("model_type", json!("umt5")), "model_type is \"umt5\""),
+        (config("model_type", json!("longt5")), "model_type is \"longt5\""),
     ] {
         assert!(error.contains(said), "{error}");
     }
+    let one_table = refusal::<M>(&golden("umt5"), &|path| {
+        set(path.join(CONFIG), "model_type", &json!("mt5"));
+        set(path.join(CONFIG), "architectures", &json!(["MT5ForConditionalGeneration"]));
+    });
+    assert!(
+        one_table.contains("block.1.layer.0.SelfAttention.relative_attention_bias"),
+        "{one_table}"
+    );
     let other = refusal::<M>(&golden("t5"), &|path| {
         rewrite(path, |weights| {
             let other = (&weights["shared.weight"] * 2.0).unwrap();

@@ -147,6 +147,9 @@ fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
                 "final_norm" => format!("{stack}/layer_norm"),
                 _ => {
                     let (layer, module) = module.strip_prefix("layers.")?.split_once('.')?;
+                    if module == "relative_bias" {
+                        return Some(vec![format!("{stack}/layer_{layer}/{RELATIVE_BIAS}")]);
+                    }
                     let (_, theirs) = MODULES.iter().find(|(ours, _)| *ours == module)?;
                     format!("{stack}/layer_{layer}/{theirs}")
                 }
@@ -164,7 +167,7 @@ fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
     Some(parts.iter().map(|part| format!("{place}{part}/{kind}")).collect())
 }
 
-/// Table of T5's biases in the first layer of a stack.
+/// Table of T5's biases in a layer.
 const RELATIVE_BIAS: &str = "self_attention/relative_attention_bias";
 
 /// Names of the attention layers in each layer of an encoder or a language model, and of a decoder
@@ -263,6 +266,7 @@ fn positions(variables: &mut Variables<'_>, model: &ModelConfig, stacks: &[&str]
         }
         // Without a table there are sinusoids.
         Positions::None => vec![0.0; rows * model.d_model],
+        Positions::T5 if model.relative_by_layer => return,
         Positions::T5 => {
             for stack in stacks {
                 let first = format!("{stack}/layer_0/{RELATIVE_BIAS}");

@@ -33,16 +33,13 @@ pub(super) fn encoder<'a>(
     let (zero, length) = (writer.graph.integer(0), writer.length(&ids, 1));
     let places = writer.range(&zero, &length);
     let padding = writer.padding(&mask);
-    let biases = writer.biases("encoder", (&places, &places), false)?;
-    let biases = match biases {
-        Some(biases) => writer.graph.node("Add", &[&padding, &biases]),
-        None => padding,
-    };
+    let stack = ("encoder", model.encoder_layers);
+    let biases = writer.biases(stack, (&places, &places), false, Some(&padding))?;
     let angles = writer.angles(&positions);
-    for layer in 0..model.encoder_layers {
+    for (layer, biases) in biases.iter().enumerate() {
         let name = format!("encoder.layers.{layer}.self_attention");
         x = writer.sublayer(x, &name, |writer, x| {
-            let seen = (angles.as_ref(), Some(&*biases));
+            let seen = (angles.as_ref(), biases.as_deref());
             Ok(writer.self_attention(x, &name, seen, None)?.0)
         })?;
         let name = format!("encoder.layers.{layer}.feed_forward");
@@ -84,10 +81,11 @@ pub(super) fn decoder<'a>(
     let positions = writer.unsqueezed(&queries, &[0]);
     let table = embedding(parameters, "target_embedding.weight");
     let mut x = writer.embedded((&ids, &positions), table, "decoder")?;
-    let biases = writer.biases("decoder", (&queries, &keys), true)?;
+    let stack = ("decoder", model.decoder_layers);
+    let biases = writer.biases(stack, (&queries, &keys), true, None)?;
     let padding = writer.padding(&mask);
     let angles = writer.angles(&positions);
-    for (layer, past) in past.into_iter().enumerate() {
+    for (layer, (past, biases)) in past.into_iter().zip(&biases).enumerate() {
         let [own, of_encoder] = past.map_or([None, None], |[own, other]| [Some(own), Some(other)]);
         let seen = (angles.as_ref(), biases.as_deref());
         x = writer.own_attention((x, layer), seen, own.as_ref(), TARGET)?;
@@ -129,14 +127,11 @@ pub(super) fn language_model<'a>(
     let table = embedding(parameters, "embedding.weight");
     let mut x = writer.embedded((&ids, &positions), table, "decoder")?;
     let padding = writer.padding(&mask);
-    let biases = writer.biases("decoder", (&queries, &keys), true)?;
-    let biases = match biases {
-        Some(biases) => writer.graph.node("Add", &[&padding, &biases]),
-        None => padding,
-    };
+    let stack = ("decoder", model.decoder_layers);
+    let biases = writer.biases(stack, (&queries, &keys), true, Some(&padding))?;
     let angles = writer.angles(&positions);
-    for (layer, past) in past.iter().enumerate() {
-        let seen = (angles.as_ref(), Some(&*biases));
+    for (layer, (past, biases)) in past.iter().zip(&biases).enumerate() {
+        let seen = (angles.as_ref(), biases.as_deref());
         x = writer.own_attention((x, layer), seen, Some(past), ALL)?;
         let name = format!("decoder.layers.{layer}.feed_forward");
         x = writer.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))?;

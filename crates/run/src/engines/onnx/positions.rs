@@ -134,11 +134,37 @@ impl Writer<'_> {
         self.unsqueezed(&scores, &[1, 2])
     }
 
-    /// Biases of scores by position, of queries and keys with these numbers, which broadcast to
-    /// `(B, H, Tq, Tk)`: what a causal stack hides, T5's biases, ALiBi's distances.
+    /// Biases of scores in each layer of a stack, which broadcast to `(B, H, Tq, Tk)`: those by
+    /// position, of queries and keys with these numbers, and those of `padding`.
     pub(super) fn biases(
         &mut self,
-        stack: &str,
+        (stack, layers): (&str, usize),
+        places: (&str, &str),
+        is_causal: bool,
+        padding: Option<&str>,
+    ) -> Result<Vec<Option<String>>> {
+        let owners = match self.model.relative_by_layer {
+            true => (0..layers).map(|layer| format!("{stack}.layers.{layer}")).collect(),
+            false => vec![stack.to_owned()],
+        };
+        let mut all = Vec::with_capacity(layers);
+        for owner in owners {
+            let by_position = self.biases_by_position(&owner, places, is_causal)?;
+            all.push(match (padding, by_position) {
+                (Some(padding), Some(biases)) => Some(self.graph.node("Add", &[padding, &biases])),
+                (padding, biases) => biases.or(padding.map(str::to_owned)),
+            });
+        }
+        let last = all.last().cloned().flatten();
+        all.resize(layers, last);
+        Ok(all)
+    }
+
+    /// Biases by position: what a causal stack hides, T5's biases, ALiBi's distances. T5's table is
+    /// that of `owner`, a stack or a layer.
+    fn biases_by_position(
+        &mut self,
+        owner: &str,
         (queries, keys): (&str, &str),
         is_causal: bool,
     ) -> Result<Option<String>> {
@@ -163,7 +189,7 @@ impl Writer<'_> {
             }
             Positions::T5 => {
                 let distances = self.graph.node("Sub", &[&keys, &queries]);
-                let table = self.t5_table(stack, is_causal)?;
+                let table = self.t5_table(owner, is_causal)?;
                 let most = self.model.relative_distance as i64;
                 let (low, high) = (self.graph.integer(-most), self.graph.integer(most));
                 let clipped = self.graph.node("Clip", &[&distances, &low, &high]);
@@ -181,8 +207,8 @@ impl Writer<'_> {
 
     /// T5's biases by distance from a query to a key, from the largest before it to the largest
     /// after it: `(2 · distance + 1, H)`.
-    fn t5_table(&mut self, stack: &str, is_causal: bool) -> Result<String> {
-        let (name, heads) = (format!("{stack}.relative_bias.weight"), self.model.heads);
+    fn t5_table(&mut self, owner: &str, is_causal: bool) -> Result<String> {
+        let (name, heads) = (format!("{owner}.relative_bias.weight"), self.model.heads);
         let (values, most) = (self.get(&name)?.values()?, self.model.relative_distance);
         let rows = (0..=2 * most).flat_map(|key| {
             let bucket = t5_bucket(most, key, is_causal, self.model.relative());

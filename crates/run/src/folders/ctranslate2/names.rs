@@ -45,8 +45,16 @@ const MODULES: &[Module] = &[
         &["encoder.layer_0.self_attention.relative_attention_bias"],
     ),
     Module::same(
+        "encoder.layers.*.relative_bias.weight",
+        &["encoder.layer_*.self_attention.relative_attention_bias"],
+    ),
+    Module::same(
         "decoder.relative_bias.weight",
         &["decoder.layer_0.self_attention.relative_attention_bias"],
+    ),
+    Module::same(
+        "decoder.layers.*.relative_bias.weight",
+        &["decoder.layer_*.self_attention.relative_attention_bias"],
     ),
     Module::same("encoder.embedding_norm", &["encoder.layernorm_embedding"]),
     Module::same("decoder.embedding_norm", &["decoder.layernorm_embedding"]),

@@ -228,11 +228,8 @@ fn positions(
         {
             for layer in 1..layers {
                 let (first, other) = (bias(stack, 0), bias(stack, layer));
-                if weights.has(&other) && !weights.are_equal(&first, &other)? {
-                    bail!(
-                        "{other} differs from that of the first layer, as in umT5: here a stack has one"
-                    );
-                }
+                model.relative_by_layer |=
+                    weights.has(&other) && !weights.are_equal(&first, &other)?;
             }
         }
     } else {

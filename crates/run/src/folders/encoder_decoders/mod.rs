@@ -9,3 +9,4 @@ pub(super) mod mt5;
 pub(super) mod pegasus;
 pub(super) mod t5;
 mod t5_keys;
+pub(super) mod umt5;

@@ -12,9 +12,9 @@ pub(in crate::folders) static FAMILY: Family = Family {
     architectures: &[Architecture::new("MT5ForConditionalGeneration", Task::Translation, &[])],
     keys: &[
         t5_keys::WIDTH,
-        Key::count("d_ff", 1024, |recipe| &mut recipe.model.d_ff),
-        Key::count("num_layers", 8, |recipe| &mut recipe.model.encoder_layers),
-        Key::count("num_heads", 6, |recipe| &mut recipe.model.heads),
+        INNER_WIDTH,
+        LAYERS,
+        HEADS,
         t5_keys::DECODER_LAYERS,
         t5_keys::HEAD_WIDTH,
         t5_keys::MULTILINGUAL_FEED_FORWARD,
@@ -29,3 +29,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
     ],
     ..t5::FAMILY
 };
+
+pub(super) const INNER_WIDTH: Key = Key::count("d_ff", 1024, |recipe| &mut recipe.model.d_ff);
+pub(super) const LAYERS: Key =
+    Key::count("num_layers", 8, |recipe| &mut recipe.model.encoder_layers);
+pub(super) const HEADS: Key = Key::count("num_heads", 6, |recipe| &mut recipe.model.heads);

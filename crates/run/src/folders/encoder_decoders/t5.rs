@@ -1,5 +1,6 @@
 //! T5 (Raffel et al. 2020), versions 1.0 and 1.1, and FLAN-T5 (Chung et al. 2022): encoder-decoders
-//! that read the name of a task before a text. mT5 has weights with the same names.
+//! that read the name of a task before a text. mT5 has weights with the same names,
+//! and umT5 biases of distances in each layer.
 
 use taper_data::Task;
 use taper_model::FeedForwardKind;
@@ -43,6 +44,10 @@ pub(in crate::folders) static FAMILY: Family = Family {
             &["encoder.block.0.layer.0.SelfAttention.relative_attention_bias"],
         ),
         Module::same(
+            "encoder.layers.*.relative_bias",
+            &["encoder.block.*.layer.0.SelfAttention.relative_attention_bias"],
+        ),
+        Module::same(
             "encoder.layers.*.self_attention_norm",
             &["encoder.block.*.layer.0.layer_norm"],
         ),
@@ -80,6 +85,10 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Module::same(
             "decoder.relative_bias",
             &["decoder.block.0.layer.0.SelfAttention.relative_attention_bias"],
+        ),
+        Module::same(
+            "decoder.layers.*.relative_bias",
+            &["decoder.block.*.layer.0.SelfAttention.relative_attention_bias"],
         ),
         Module::same(
             "decoder.layers.*.self_attention_norm",
