@@ -5,6 +5,7 @@ mod common;
 mod compatible;
 mod limits;
 mod load;
+mod public;
 mod services;
 mod strangers;
 mod survival;
