@@ -72,6 +72,8 @@ TRANSLATION = {
                 "embedding_norm = true\nscale_embeddings = false\nposition_offset = 2",
     "t5": 'norm_kind = "rms"\npositions = "t5"\nattention_scale = 1.0\nbiases = false\n'
           'feed_forward = "gated"\nactivation = "gelu-tanh"\ntied = "none"',
+    "umt5": 'norm_kind = "rms"\npositions = "t5"\nrelative_by_layer = true\nattention_scale = 1.0\n'
+            'biases = false\nfeed_forward = "gated"\nactivation = "gelu-tanh"\ntied = "embeddings"',
     "rotary-two": 'norm_kind = "layer-without-bias"\npositions = "rotary"\ntied = "none"\n'
                   'feed_forward = "gated"\nactivation = "quick-gelu"\nkey_value_heads = 2',
     "one-key": 'positions = "none"\nkey_value_heads = 1\nhead_width = 8\nactivation = "relu"\n'
@@ -89,6 +91,8 @@ LANGUAGE_MODELS = {
     "interpolated": 'positions = "rotary"\n[model.rotary]\nscaling = "interpolation"\nfactor = 4.0',
     "alibi": 'positions = "alibi"\nactivation = "gelu"',
 }
+# Shapes whose graphs have their weights in a file beside them.
+EXTERNAL = ["umt5", "llama"]
 # Largest difference between log-probabilities of a token. Tokens that an imported MarianMT forbids
 # have no share of the probability there.
 CLOSE, CLOSE_WITHOUT_FORBIDDEN = 1e-4, 2e-3
@@ -151,7 +155,10 @@ def case_of(program, folder, run, task):
     exported = folder / "exported" / run.name
     taper(program, "export", run, exported, "--format", "ctranslate2")
     graph = folder / "onnx" / run.name
-    taper(program, "export", run, graph, "--format", "onnx")
+    external = ["--external-data"] if run.name in EXTERNAL else []
+    taper(program, "export", run, graph, "--format", "onnx", *external)
+    if external and not all(Path(f"{path}_data").exists() for path in graph.glob("*.onnx")):
+        sys.exit(f"{run.name}: the weights are not beside the graphs")
     case = {"name": run.name, "task": task, "folder": str(exported), "graph": str(graph)}
     sources, targets = pairs(50)
     if task == "translation":

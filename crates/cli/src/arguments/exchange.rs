@@ -44,6 +44,10 @@ pub(crate) struct Export {
     /// float32]
     #[arg(long, value_enum, value_name = "TYPE")]
     pub(crate) quantize: Option<QuantizationChoice>,
+    /// Put the weights of graphs of ONNX into files beside them, as those of a graph of more than
+    /// 2 GB always are
+    #[arg(long)]
+    pub(crate) external_data: bool,
     #[command(flatten)]
     pub(crate) weights: Weights,
 }

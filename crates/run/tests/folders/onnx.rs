@@ -16,7 +16,7 @@ fn a_translation_model_has_three_graphs_with_its_weights() {
     let run: LoadedRun<TranslationModel> =
         imported(&golden("marian"), &folder.path().join("run")).unwrap();
     let out = folder.path().join("out");
-    Onnx.export(&run, &out).unwrap();
+    Onnx::default().export(&run, &out).unwrap();
     let weights = run.model.parameters().get("encoder.layers.0.feed_forward.up.bias").unwrap();
     let values = weights.values().unwrap();
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -36,8 +36,40 @@ fn a_translation_model_has_three_graphs_with_its_weights() {
     }
     assert_eq!(json_of(out.join("config.json"))["model_type"], "marian");
     assert!(fs::read_to_string(out.join("README.md")).unwrap().contains("ORTModelForSeq2SeqLM"));
-    let taken = Onnx.export(&run, &out).unwrap_err();
+    let taken = Onnx::default().export(&run, &out).unwrap_err();
     assert!(taken.to_string().contains("exists already"), "{taken}");
+}
+
+#[test]
+fn weights_can_be_in_a_file_beside_the_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let run: LoadedRun<TranslationModel> =
+        imported(&golden("umt5"), &folder.path().join("run")).unwrap();
+    let [inside, beside] = [false, true].map(|external_data| {
+        let out = folder.path().join(external_data.to_string());
+        Onnx { external_data }.export(&run, &out).unwrap();
+        out
+    });
+    let weights = run.model.parameters().get("embedding.weight").unwrap().values().unwrap();
+    let weights: Vec<u8> = weights.iter().flat_map(|value| value.to_le_bytes()).collect();
+    for graph in ["encoder_model", "decoder_model", "decoder_with_past_model"] {
+        let name = format!("{graph}.onnx");
+        let data = format!("{name}_data");
+        let [whole, bare] = [&inside, &beside].map(|out| fs::read(out.join(&name)).unwrap());
+        let values = fs::read(beside.join(&data)).unwrap();
+        let place =
+            |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|window| window == part);
+        assert!(!inside.join(&data).exists() && place(&whole, data.as_bytes()).is_none(), "{name}");
+        assert!(place(&whole, &weights).is_some() && place(&bare, &weights).is_none(), "{name}");
+        assert!(bare.len() + weights.len() < whole.len(), "{name}");
+        // The graph says where they are, and that is where they can be mapped.
+        let offset = place(&values, &weights).expect("in the file");
+        assert_eq!(offset % 4096, 0, "{name}");
+        let said = [b"offset\x12", &[offset.to_string().len() as u8][..]].concat();
+        let said = [&said, offset.to_string().as_bytes()].concat();
+        assert!(place(&bare, &said).is_some(), "{name}: {offset}");
+        assert!(place(&bare, data.as_bytes()).is_some(), "{name}");
+    }
 }
 
 #[test]
@@ -47,7 +79,7 @@ fn a_model_that_no_graph_expresses_is_refused_by_its_key() {
         imported(&golden("llama"), &folder.path().join("run")).unwrap();
     run.config.model.decoder_attention.kind = AttentionKind::Linear;
     let out = folder.path().join("out");
-    let error = Onnx.export(&run, &out).unwrap_err().to_string();
+    let error = Onnx::default().export(&run, &out).unwrap_err().to_string();
     assert!(error.starts_with("model.decoder_attention = \"linear\" cannot be exported for ONNX"));
     assert!(!out.exists());
 }

@@ -60,8 +60,7 @@ fn served_texts_go_on_like_those_of_generate() {
     let (server, _folder) = serving(&names);
     for name in names {
         for (prompt, text) in expected(name)["texts"].as_object().expect("texts") {
-            let asked =
-                json!({ "run": name, "prompt": prompt, "max_tokens": 8, "temperature": 0 });
+            let asked = json!({ "run": name, "prompt": prompt, "max_tokens": 8, "temperature": 0 });
             let found = server.post("/api/generate", &asked).expect(200);
             assert_eq!(found["texts"][0]["text"], *text, "{name}: {prompt}");
         }

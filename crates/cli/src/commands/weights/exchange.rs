@@ -58,7 +58,10 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
 /// Makes a folder from a run.
 pub(crate) fn export(arguments: &Export) -> Result<()> {
     let settings = arguments.weights.settings(&[]);
-    let Export { run, folder, .. } = arguments;
+    let Export { run, folder, external_data, .. } = arguments;
+    if *external_data && !matches!(arguments.format, Format::Onnx) {
+        bail!("--external-data is for --format onnx: add it, or leave --external-data out");
+    }
     let exported = match (arguments.format, arguments.quantize) {
         (Format::Transformers, None) if arguments.adapters => {
             folders::export_adapters(run, &settings, folder)?
@@ -74,7 +77,10 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
             let engine = Ctranslate2(quantize.map(Into::into).unwrap_or_default());
             engines::export_run(run, &settings, &engine, folder)?
         }
-        (Format::Onnx, None) => engines::export_run(run, &settings, &Onnx, folder)?,
+        (Format::Onnx, None) => {
+            let engine = Onnx { external_data: *external_data };
+            engines::export_run(run, &settings, &engine, folder)?
+        }
     };
     print_line(&format!(
         "{}: the {} of step {}, {}",

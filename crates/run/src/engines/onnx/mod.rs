@@ -30,8 +30,12 @@ use crate::{LoadedRun, model_card};
 const EXPRESSED: &[&str] = &["query_key_norm", "output_scale"];
 
 /// ONNX, with weights in f32.
-#[derive(Debug, Clone, Copy)]
-pub struct Onnx;
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Onnx {
+    /// Whether weights are always in a file beside their graph, as those of a graph of more than
+    /// 2 GB have to be. Such a file is mapped, so that several processes share its memory.
+    pub external_data: bool,
+}
 
 impl Engine for Onnx {
     const NAME: &'static str = "ONNX";
@@ -43,9 +47,8 @@ impl Engine for Onnx {
         require_free(folder)?;
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let model = &config.model;
-        let write = |name: &str, graph: graph::Graph<'_>| {
-            graph.write(&folder.join(name), graph::MOST_BYTES)
-        };
+        let most = if self.external_data { 0 } else { graph::MOST_BYTES };
+        let write = |name: &str, graph: graph::Graph<'_>| graph.write(&folder.join(name), most);
         let translates = entry(config.task).translates;
         if translates {
             write("encoder_model.onnx", models::encoder(model, parameters)?)?;
