@@ -231,7 +231,7 @@ impl Relative {
         &self,
         positions: &Arc<[u32]>,
         pass: &Pass,
-    ) -> Result<PreparedPositions> {
+    ) -> Result<StackPositions> {
         // The bias by distance from the last token: computed for the longest row; the others use
         // its end.
         let last = positions.iter().copied().max().unwrap_or(0) as usize;

@@ -249,7 +249,8 @@ fn untie(
             let mut untied = recipe.clone();
             // Source and target still share their embeddings, if they did.
             untied.model.tied = match recipe.model.tied {
-                Tied::All if entry(recipe.task).translates => Tied::Embeddings,
+                Tied::Decoder => Tied::None,
+                _ if entry(recipe.task).translates => Tied::Embeddings,
                 _ => Tied::None,
             };
             if !is_output || !family.expresses_ties(&untied) {

@@ -1,7 +1,7 @@
 //! Tokenizers of translation models: models of SentencePiece, one for each language or one for all,
 //! and the ids of their pieces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
