@@ -79,6 +79,13 @@ fn each_modifier_does_what_it_says_to_both_sides() {
     assert!(typos.iter().all(|(pair, texts)| texts.1 == pair.1));
     // Two errors may undo each other.
     assert!(typos.iter().filter(|(pair, texts)| texts.0 != pair.0).count() > 590);
+    let doubled = ModifiersConfig { doubled_words: 1.0, ..ModifiersConfig::default() };
+    for (pair, texts) in modified(doubled) {
+        assert_eq!(texts.1, pair.1);
+        let words: Vec<&str> = texts.0.split(' ').collect();
+        let place = (1..words.len()).find(|&place| words[place] == words[place - 1]).unwrap();
+        assert_eq!([&words[..place], &words[place + 1..]].concat().join(" "), pair.0);
+    }
     let emoji = ModifiersConfig { emoji: 1.0, ..ModifiersConfig::default() };
     let unknown = ModifiersConfig { unknown_spans: 1.0, ..ModifiersConfig::default() };
     for modifiers in [emoji, unknown] {

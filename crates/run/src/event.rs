@@ -10,7 +10,7 @@ use taper_trainer::{StopReason, WarmStart};
 
 use crate::checks::cost::Cost;
 use crate::checks::dtype_choice::DtypeChoice;
-use crate::evaluation::TestSetResult;
+use crate::evaluation::{HostileTestSet, TestSetResult};
 use crate::numbers::bytes;
 use crate::training::{DataSummary, Further, TrainingLimits};
 use crate::word_vectors::TakenVectors;
@@ -105,6 +105,8 @@ pub enum RunEvent<'a> {
     },
     /// A trained model was measured on a split.
     Measured(&'a TestSetResult),
+    /// A trained model was measured on hostile variants of a split.
+    MeasuredHostile(&'a HostileTestSet),
     /// A test set is being decoded.
     Decoding {
         /// Name of the split.

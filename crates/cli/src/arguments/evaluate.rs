@@ -15,6 +15,11 @@ pub(crate) struct Evaluate {
     /// a language model without any, its validation text]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Vec<String>,
+    /// Score hostile variants of the test sets beside the sets as they are: capitals throughout,
+    /// no full stop, two sentences, doubled words, one word, typing errors; the run keeps the
+    /// scores in scores.hostile.json
+    #[arg(long)]
+    pub(crate) hostile: bool,
     #[command(flatten)]
     pub(crate) search: Search,
     #[command(flatten)]

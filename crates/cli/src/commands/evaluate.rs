@@ -1,7 +1,7 @@
 //! `taper evaluate`: decodes and scores the test sets, or reads them with a language model.
 
 use anyhow::{Result, bail};
-use taper_run::evaluation::evaluate;
+use taper_run::evaluation::{evaluate, evaluate_hostile};
 use taper_run::tasks::entry;
 use taper_run::{RunConfig, RunEvent, RunObserver};
 
@@ -24,25 +24,25 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     };
     let mut reporter = TestReporter::default();
     let mut observer = |event: &RunEvent<'_>| match event {
-        RunEvent::Measuring { .. } | RunEvent::Measured(_) if arguments.json => Ok(()),
+        RunEvent::Measuring { .. } | RunEvent::Measured(_) | RunEvent::MeasuredHostile(_)
+            if arguments.json =>
+        {
+            Ok(())
+        }
         RunEvent::Measuring { checkpoint, step } => {
             print_line(&format!("weights of step {step}, {}", checkpoint.display()))
         }
         RunEvent::Measured(result) => result.lines().iter().try_for_each(|line| print_line(line)),
+        RunEvent::MeasuredHostile(set) => set.lines().iter().try_for_each(|line| print_line(line)),
         event => reporter.observe(event),
     };
-    let found = evaluate(&arguments.run, &load, &arguments.split, search, &mut observer)?;
+    let (run, splits) = (&arguments.run, &arguments.split);
+    let record = match arguments.hostile {
+        true => evaluate_hostile(run, &load, splits, search, &mut observer)?.record(run)?,
+        false => evaluate(run, &load, splits, search, &mut observer)?.record(run)?,
+    };
     if !arguments.json {
         return Ok(());
     }
-    let mut record = serde_json::json!({
-        "run": arguments.run,
-        "checkpoint": found.checkpoint,
-        "step": found.step,
-    });
-    for (key, value) in found.settings.as_object().into_iter().flatten() {
-        record[key] = value.clone();
-    }
-    record["results"] = serde_json::to_value(&found.results)?;
     print_line(&serde_json::to_string_pretty(&record)?)
 }

@@ -8,5 +8,6 @@ mod bench_attention;
 mod bench_kernels;
 mod bench_train;
 mod bleu;
+mod hostile;
 mod theory;
 mod tune;

@@ -34,6 +34,10 @@ pub struct ModifiersConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "merge concatenated"), extend("x-change" = "accepted"))]
     pub merged_sentences: f64,
+    /// A word of the source twice; of a text without spaces, one of its characters.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "repeated_words"), extend("x-change" = "accepted"))]
+    pub doubled_words: f64,
     /// The same one to three emoji on both sides, at the beginning or the end.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-change" = "accepted"))]
@@ -52,13 +56,14 @@ pub struct ModifiersConfig {
 
 impl ModifiersConfig {
     /// Keys with their probabilities.
-    fn probabilities(&self) -> [(&'static str, f64); 8] {
+    fn probabilities(&self) -> [(&'static str, f64); 9] {
         [
             ("data.modifiers.upper_case", self.upper_case),
             ("data.modifiers.title_case", self.title_case),
             ("data.modifiers.typos", self.typos),
             ("data.modifiers.no_end_punctuation", self.no_end_punctuation),
             ("data.modifiers.merged_sentences", self.merged_sentences),
+            ("data.modifiers.doubled_words", self.doubled_words),
             ("data.modifiers.emoji", self.emoji),
             ("data.modifiers.unknown_spans", self.unknown_spans),
             ("data.modifiers.spaces", self.spaces),

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Value, json};
 use taper_data::{Corpus, TokenizerPair};
 
 use super::{Split, TestSetResult};
@@ -15,7 +16,7 @@ use crate::tasks::{TaskModel, entry, require_languages, with_model};
 
 /// Results of evaluating a run.
 #[derive(Debug)]
-pub struct Evaluation {
+pub struct Evaluation<R = TestSetResult> {
     /// Checkpoint whose weights were used.
     pub checkpoint: PathBuf,
     /// Step of the checkpoint.
@@ -23,7 +24,22 @@ pub struct Evaluation {
     /// Settings on which the results depend, besides the model: a JSON object.
     pub settings: Value,
     /// Results, one for each split.
-    pub results: Vec<TestSetResult>,
+    pub results: Vec<R>,
+}
+
+impl<R: Serialize> Evaluation<R> {
+    /// The results of `run` with what they depend on, as a JSON object.
+    ///
+    /// # Errors
+    /// When a result is not JSON.
+    pub fn record(&self, run: &Path) -> Result<Value> {
+        let mut record = json!({ "run": run, "checkpoint": self.checkpoint, "step": self.step });
+        for (key, value) in self.settings.as_object().into_iter().flatten() {
+            record[key] = value.clone();
+        }
+        record["results"] = serde_json::to_value(&self.results).context("scores are not JSON")?;
+        Ok(record)
+    }
 }
 
 /// Evaluates the run at `root` on `splits`, by default on its test sets; `change` may alter the
@@ -40,20 +56,42 @@ pub fn evaluate(
 ) -> Result<Evaluation> {
     let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
     with_model!(task, M => {
-        let every =
-            LoadSettings { every_direction: true, from: None, to: None, ..load.clone() };
-        let mut run = LoadedRun::<M>::open(root, &every)?;
-        change(&mut run.config)?;
-        measure(run, splits, load, observer)
+        let run = open::<M>(root, load, change)?;
+        measure(run, splits, load, observer, |split, model: &M, observer| {
+            let result = model.test(split, observer)?;
+            result.require_finite().with_context(|| format!("split {:?}", split.name))?;
+            observer.observe(&RunEvent::Measured(&result))?;
+            Ok(result)
+        })
     })
 }
 
-fn measure<M: TaskModel>(
+/// Opens a run in all of its directions, to measure those that `load` asks for.
+///
+/// # Errors
+/// When it cannot be loaded; those of `change`.
+pub(super) fn open<M: TaskModel>(
+    root: &Path,
+    load: &LoadSettings,
+    change: impl FnOnce(&mut RunConfig) -> Result<()>,
+) -> Result<LoadedRun<M>> {
+    let every = LoadSettings { every_direction: true, from: None, to: None, ..load.clone() };
+    let mut run = LoadedRun::<M>::open(root, &every)?;
+    change(&mut run.config)?;
+    Ok(run)
+}
+
+/// Measures a run by `test` on each of `splits`, by default on its test sets.
+///
+/// # Errors
+/// When there is no split, or one cannot be read; those of `test`.
+pub(super) fn measure<M: TaskModel, R>(
     run: LoadedRun<M>,
     splits: &[String],
     load: &LoadSettings,
     observer: &mut dyn RunObserver,
-) -> Result<Evaluation> {
+    mut test: impl FnMut(Split<'_>, &M, &mut dyn RunObserver) -> Result<R>,
+) -> Result<Evaluation<R>> {
     if load.from.is_some() || load.to.is_some() {
         require_direction(&run.config, load)?;
     }
@@ -77,10 +115,7 @@ fn measure<M: TaskModel>(
     for split in &splits {
         let (config, tokenizers) = of_split(&config, &tokenizers, split)?;
         let named = Split { name: split, config: &config, tokenizers: &tokenizers };
-        let result = model.test(named, observer)?;
-        result.require_finite().with_context(|| format!("split {split:?}"))?;
-        observer.observe(&RunEvent::Measured(&result))?;
-        results.push(result);
+        results.push(test(named, &model, observer)?);
     }
     Ok(Evaluation { checkpoint, step: state.step, settings: M::measured_by(&config), results })
 }

@@ -3,6 +3,7 @@
 mod answers;
 mod classes;
 mod extrapolation;
+mod hostile;
 mod image_text;
 mod measure;
 mod parallel_text;
@@ -18,6 +19,7 @@ mod translations;
 mod tuning;
 
 pub use extrapolation::{AtLength, Extrapolation, extrapolate, extrapolation_figure};
+pub use hostile::{HostileScores, HostileTestSet, evaluate_hostile};
 pub(crate) use measure::of_split;
 pub use measure::{Evaluation, evaluate};
 pub use parallel_text::ParallelText;

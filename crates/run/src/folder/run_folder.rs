@@ -184,6 +184,11 @@ impl RunFolder {
         self.root.join("scores.json")
     }
 
+    /// Path of the scores of hostile variants of test sets, written by `taper evaluate --hostile`.
+    pub fn hostile_scores(&self) -> PathBuf {
+        self.root.join("scores.hostile.json")
+    }
+
     /// Path of the translations of a test set, written when training ends.
     pub fn translations(&self, split: &str) -> PathBuf {
         self.root.join("translations").join(format!("{}.txt", split_name(split)))

@@ -5,6 +5,7 @@ pub(crate) mod cleaning;
 pub(crate) mod dataset;
 pub(crate) mod directions;
 pub(crate) mod hold_out;
+pub(crate) mod hostile;
 pub(crate) mod largest;
 pub(crate) mod links;
 pub(crate) mod modifiers;

@@ -32,6 +32,30 @@ pub(crate) fn joined(first: &str, second: &str) -> String {
     format!("{first}{between}{second}")
 }
 
+/// Text with one of its words twice, or one of its ideographs if it has no spaces; `drawn` from
+/// [0, 1) chooses it. `None` if there is none.
+pub(crate) fn with_doubled_word(text: &str, drawn: f64) -> Option<String> {
+    let chosen = |count: usize| (drawn * count as f64) as usize;
+    let mut words: Vec<&str> = text.split(' ').collect();
+    if words.len() > 1 {
+        let is_word = |&place: &usize| words[place].chars().all(char::is_alphabetic);
+        let places: Vec<usize> = (0..words.len()).filter(|one| !words[*one].is_empty()).collect();
+        let bare: Vec<usize> = places.iter().copied().filter(is_word).collect();
+        // A word with a mark behind it would have the mark twice.
+        let places = if bare.is_empty() { places } else { bare };
+        let place = *places.get(chosen(places.len()))?;
+        words.insert(place, words[place]);
+        return Some(words.join(" "));
+    }
+    let is_letter = |one: char| is_ideographic(one) && one.is_alphabetic();
+    let places: Vec<(usize, char)> =
+        text.char_indices().filter(|(_, one)| is_letter(*one)).collect();
+    let (place, letter) = *places.get(chosen(places.len()))?;
+    let mut doubled = text.to_owned();
+    doubled.insert(place, letter);
+    Some(doubled)
+}
+
 /// Text with a capital at the beginning of each word.
 pub(crate) fn title_case(text: &str) -> String {
     let mut is_inside = false;
@@ -62,6 +86,19 @@ mod tests {
         assert_eq!(joined("一。", "二。"), "一。二。");
         assert_eq!(joined("一。", "Two."), "一。 Two.");
         assert_eq!(joined("", "Two."), "Two.");
+    }
+
+    #[test]
+    fn a_word_is_there_twice_without_the_mark_behind_it() {
+        assert_eq!(
+            with_doubled_word("The cat sleeps.", 0.9).as_deref(),
+            Some("The cat cat sleeps.")
+        );
+        assert_eq!(with_doubled_word("Well, no.", 0.0).as_deref(), Some("Well, Well, no."));
+        assert_eq!(with_doubled_word("我喜欢猫。", 0.3).as_deref(), Some("我喜喜欢猫。"));
+        for unchanged in ["", "Stop!", "。"] {
+            assert_eq!(with_doubled_word(unchanged, 0.5), None, "{unchanged}");
+        }
     }
 
     #[test]

@@ -12,9 +12,9 @@
 
 pub(crate) mod letters;
 mod spans;
-mod typos;
+pub(crate) mod typos;
 
-use self::letters::{joined, title_case, without_end_punctuation};
+use self::letters::{joined, title_case, with_doubled_word, without_end_punctuation};
 use self::spans::{with_emoji, with_other_spaces, with_unknown_span};
 use self::typos::with_typos;
 use crate::draws::Draws;
@@ -23,7 +23,7 @@ use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 /// Key of these draws, distinct from those that order batches or segment text.
 const PURPOSE: u64 = 10;
 
-/// Changes in order; the number of each is part of the key of its draws, so that the probability of
+/// Changes; the number of each is part of the key of its draws, so that the probability of
 /// one does not alter the others.
 #[derive(Debug, Clone, Copy)]
 enum Change {
@@ -34,6 +34,7 @@ enum Change {
     Case = 4,
     Typos = 5,
     Spaces = 6,
+    DoubledWords = 7,
 }
 
 /// Texts of both sides.
@@ -128,6 +129,7 @@ impl PairModifiers {
             (Change::Case, config.upper_case + config.title_case),
             (Change::Typos, config.typos),
             (Change::Spaces, config.spaces),
+            (Change::DoubledWords, config.doubled_words),
         ];
         probabilities.into_iter().any(|(change, probability)| draws.decides(change) < probability)
     }
@@ -141,6 +143,12 @@ impl PairModifiers {
                 (without_end_punctuation(&source), without_end_punctuation(&target))
         {
             (source, target) = (short_source.to_owned(), short_target.to_owned());
+        }
+        if is_drawn(Change::DoubledWords, config.doubled_words)
+            && let Some(changed) =
+                with_doubled_word(&source, draws.choices(Change::DoubledWords).unit(0))
+        {
+            source = changed;
         }
         if is_drawn(Change::UnknownSpan, config.unknown_spans) {
             (source, target) =

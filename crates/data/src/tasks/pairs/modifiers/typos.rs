@@ -68,7 +68,7 @@ fn look_alike(letter: char, drawn: f64) -> Option<char> {
 }
 
 /// Text with typing errors; `None` if it has no letters in which people make them.
-pub(super) fn with_typos(text: &str, draws: Draws) -> Option<String> {
+pub(crate) fn with_typos(text: &str, draws: Draws) -> Option<String> {
     let mut characters: Vec<char> = text.chars().collect();
     let can_err = |letter: &char| letter.is_alphabetic() && !is_ideographic(*letter);
     let letters = characters.iter().filter(|letter| can_err(letter)).count();
