@@ -92,6 +92,22 @@ def run(trained):
 
 
 @pytest.fixture(scope="session")
+def several(recipe, data, tmp_path_factory):
+    """A run of several directions: into ``bb`` words are reversed, into ``cc`` they are kept."""
+    for stem in ("train", "val", "test"):
+        (data / f"{stem}.cc").write_text((data / f"{stem}.aa").read_text())
+    directions = [("aa", "bb"), ("aa", "cc"), ("bb", "aa")]
+
+    def split(stem):
+        return [{"stem": stem, "from": from_, "to": to} for from_, to in directions]
+
+    languages = {"train": split("train"), "validation": split("val"), "test": split("test")}
+    own = {key: value for key, value in recipe["data"].items() if not key.endswith("_language")}
+    recipe = {**recipe, "data": {**own, **languages}}
+    return taper.train(recipe, tmp_path_factory.mktemp("runs") / "several").load()
+
+
+@pytest.fixture(scope="session")
 def language_model(data, tmp_path_factory):
     """A language model of the sources."""
     recipe = {

@@ -40,6 +40,27 @@ def test_translations_are_the_programs(run):
     assert begun.text.startswith("dog")
 
 
+def test_a_run_of_several_directions(several):
+    text = "\n".join(LINES) + "\n"
+    printed = {
+        (from_, to): program("translate", several.path, "--from", from_, "--to", to, text=text)
+        for from_, to in [("aa", "bb"), ("aa", "cc"), ("bb", "aa")]
+    }
+    assert printed["aa", "bb"] != printed["aa", "cc"]
+    for (from_, to), lines in printed.items():
+        found = several.translate(LINES, to=to, from_=from_)
+        assert [line.text for line in found] == lines.splitlines()
+        one = taper.Run.load(several.path, to=to, from_=from_)
+        assert [line.text for line in one.translate(LINES)] == lines.splitlines()
+    # One call's language does not stay for the next.
+    with pytest.raises(taper.TaperError, match="several languages.*choose one"):
+        several.translate(LINES)
+    with pytest.raises(taper.TaperError, match='does not translate into "dd"'):
+        several.translate(LINES, to="dd")
+    with pytest.raises(taper.TaperError, match='does not read "cc"'):
+        several.translate(LINES, to="bb", from_="cc")
+
+
 def test_a_run_of_an_earlier_version(tmp_path):
     lines = (FROZEN.parent / "source.txt").read_text().splitlines()
     run = taper.Run.load(FROZEN)

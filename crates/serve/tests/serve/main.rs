@@ -3,6 +3,7 @@
 mod answers;
 mod common;
 mod compatible;
+mod directions;
 mod limits;
 mod load;
 mod public;
