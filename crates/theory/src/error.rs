@@ -35,6 +35,9 @@ pub enum TheoryError {
     /// A model could not be built, or run.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// A study of another crate failed.
+    #[error(transparent)]
+    Study(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl TheoryError {

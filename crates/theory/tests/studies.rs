@@ -4,8 +4,9 @@ use candle_core::{DType, Device};
 use taper_model::{Builder, MaskedLanguageModel, Model, ModelConfig, Pass, Positions, Sequences};
 use taper_ops::rng::{Counter, mix};
 use taper_theory::studies::{
-    DELIMITER, Mixture, Point, RidgeSetting, STUDIES, SparseFunction, approximate, expected_noise,
-    fitted_exponent, lookup, nearest_losses, ridge_decoder, ridge_predictions, spectrum_tail,
+    DELIMITER, Mixture, Point, PromptKind, RidgeSetting, STUDIES, SparseFunction, approximate,
+    expected_noise, fitted_exponent, lookup, nearest_losses, ridge_decoder, ridge_predictions,
+    spectrum_tail,
 };
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -241,10 +242,10 @@ fn the_posterior_is_the_sum_over_all_paths() {
 #[test]
 fn examples_tell_the_concept() {
     let mixture = Mixture::draw(5, (10, 10), 50, 1);
-    let seen = |count, length| mixture.accuracy((count, length), false, true);
+    let seen = |count, length| mixture.accuracy(&PromptKind::new(count, length), 60);
     assert!(seen(16, 8) > seen(0, 3) + 0.1, "{} {}", seen(16, 8), seen(0, 3));
     assert!(seen(16, 8) > 0.9, "{}", seen(16, 8));
-    let unseen = mixture.accuracy((16, 8), true, true);
+    let unseen = mixture.accuracy(&PromptKind { unseen: true, ..PromptKind::new(16, 8) }, 60);
     assert!(unseen < seen(16, 8) - 0.2, "{unseen}");
 }
 

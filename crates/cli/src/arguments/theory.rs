@@ -13,8 +13,8 @@ pub(crate) enum TheoryCommand {
     Turing(TheoryTuring),
     /// Compile a program of select and aggregate to an encoder, and run it
     Rasp(TheoryRasp),
-    /// Measure a claim about attention on models with weights set by hand; without a name, list the
-    /// claims
+    /// Measure a claim on models with weights set by hand, or on small ones that are trained for
+    /// it, in minutes; without a name, list the claims
     Show(TheoryShow),
 }
 

@@ -57,6 +57,7 @@ fn claims_are_listed_and_measured() {
     let workspace = Workspace::new();
     let listed = workspace.succeed(&["theory", "show"]);
     assert!(listed.contains("sparse-connections"), "{listed}");
+    assert!(listed.contains("trained-on-concepts"), "{listed}");
     let shown = workspace.succeed(&["theory", "show", "power-laws", "--json"]);
     let told: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(told["rows"].as_array().map(Vec::len), Some(3));

@@ -119,14 +119,6 @@ impl Mixture {
         Self { concepts, memory, vocabulary }
     }
 
-    /// First beliefs: every entity, and every slot but the delimiter's, alike.
-    fn first(&self) -> Vec<Vec<f64>> {
-        let (entities, slots) = (self.memory.len(), self.memory[0].len());
-        let share = 1.0 / (entities * (slots - 1)) as f64;
-        let slot = |slot| if slot == 0 { 0.0 } else { share };
-        vec![(0..slots).map(slot).collect(); entities]
-    }
-
     /// Probabilities of the next token after a prompt, by the posterior over concepts and states.
     #[must_use]
     pub fn predict(&self, prompt: &[usize]) -> Vec<f64> {
@@ -135,70 +127,167 @@ impl Mixture {
 
     /// Probabilities of the next token for a mixture of these concepts.
     fn predict_by(&self, concepts: &[Concept], prompt: &[usize]) -> Vec<f64> {
-        let share = 1.0 / concepts.len() as f64;
-        let mut beliefs = vec![self.first(); concepts.len()];
-        beliefs.iter_mut().flatten().flatten().for_each(|belief| *belief *= share);
+        let mut beliefs = Beliefs::new(self, concepts);
         for token in prompt {
-            let mut total = 0.0;
-            for (belief, concept) in beliefs.iter_mut().zip(concepts) {
-                for (row, memory) in belief.iter_mut().zip(&self.memory) {
-                    for (probability, own) in row.iter_mut().zip(memory) {
-                        *probability *= f64::from(u8::from(own == token));
-                        total += *probability;
-                    }
-                }
-                *belief = moved(belief, concept);
-            }
-            beliefs.iter_mut().flatten().flatten().for_each(|belief| *belief /= total);
+            beliefs.observe(*token);
         }
-        let mut predicted = vec![0.0; self.vocabulary];
-        for belief in &beliefs {
-            for (row, memory) in belief.iter().zip(&self.memory) {
-                row.iter().zip(memory).for_each(|(belief, token)| predicted[*token] += belief);
-            }
-        }
-        predicted
+        beliefs.predicted()
     }
 
-    /// Draws an example of a concept, without delimiters.
-    fn example(&self, concept: &Concept, length: usize, draws: &mut Draws) -> Vec<usize> {
+    /// Nats of each token of a document but the first, given those before it, by the posterior.
+    #[must_use]
+    pub fn surprise(&self, document: &[usize]) -> Vec<f64> {
+        let mut beliefs = Beliefs::new(self, &self.concepts);
+        let nats = document.iter().map(|token| -beliefs.observe(*token).ln());
+        nats.collect::<Vec<f64>>().split_off(1.min(document.len()))
+    }
+
+    /// Draws a document of one of the concepts; it depends on `key` alone.
+    #[must_use]
+    pub fn document(&self, key: u64, length: usize) -> Vec<usize> {
+        let mut draws = Draws::new(key);
+        let concept = &self.concepts[draws.below(self.concepts.len())];
+        self.walk(concept, length, true, &mut draws)
+    }
+
+    /// Draws tokens of a concept. The walk begins in any slot but the delimiter's, and comes to
+    /// this one only if `delimits`.
+    fn walk(
+        &self,
+        concept: &Concept,
+        length: usize,
+        delimits: bool,
+        draws: &mut Draws,
+    ) -> Vec<usize> {
         let mut entity = draws.below(self.memory.len());
         let mut slot = 1 + draws.below(self.memory[0].len() - 1);
         let step = |_| {
             let token = self.memory[entity][slot];
             entity = draws.weighted(&concept.entities[entity]);
             let mut weights = concept.slots[slot].clone();
-            weights[0] = 0.0;
+            weights[0] *= f64::from(u8::from(delimits));
             slot = draws.weighted(&weights);
             token
         };
         (0..length).map(step).collect()
     }
 
-    /// Share of prompts of `count` examples of `length` tokens on which the posterior answers with
-    /// the token that is likeliest under the concept of the examples.
-    ///
-    /// `unseen`: of a concept that the mixture does not have. `delimited`: with delimiters.
+    /// Draws prompts of a kind, the same each time.
     #[must_use]
-    pub fn accuracy(&self, (count, length): (usize, usize), unseen: bool, delimited: bool) -> f64 {
-        const PROMPTS: usize = 60;
-        let mut draws = Draws::new(mix(count as u64, &[length as u64]));
-        let mut right = 0;
-        for number in 0..PROMPTS {
+    pub fn prompts(&self, kind: &PromptKind, count: usize) -> Vec<Prompt> {
+        let mut draws = Draws::new(mix(kind.examples as u64, &[kind.length as u64]));
+        let mut prompts = Vec::with_capacity(count);
+        for number in 0..count {
             let drawn = Concept::draw(&mut draws, self.memory.len(), self.memory[0].len());
             let concept =
-                if unseen { &drawn } else { &self.concepts[number % self.concepts.len()] };
-            let mut prompt = Vec::new();
-            for _ in 0..count {
-                prompt.extend(self.example(concept, length, &mut draws));
-                prompt.extend(delimited.then_some(DELIMITER));
+                if kind.unseen { &drawn } else { &self.concepts[number % self.concepts.len()] };
+            let mut tokens = Vec::new();
+            for _ in 0..kind.examples {
+                tokens.extend(self.walk(concept, kind.length, false, &mut draws));
+                tokens.extend(kind.delimited.then_some(DELIMITER));
             }
-            let question = self.example(concept, length - 1, &mut draws);
-            prompt.extend(&question);
+            let question = self.walk(concept, kind.length - 1, false, &mut draws);
+            tokens.extend(&question);
             let answer = likeliest(&self.predict_by(std::slice::from_ref(concept), &question));
-            right += usize::from(likeliest(&self.predict(&prompt)) == answer);
+            prompts.push(Prompt { tokens, answer });
         }
-        right as f64 / PROMPTS as f64
+        prompts
+    }
+
+    /// Share of `count` prompts of a kind that the posterior answers right.
+    #[must_use]
+    pub fn accuracy(&self, kind: &PromptKind, count: usize) -> f64 {
+        let prompts = self.prompts(kind, count);
+        let is_right = |prompt: &&Prompt| likeliest(&self.predict(&prompt.tokens)) == prompt.answer;
+        prompts.iter().filter(is_right).count() as f64 / count as f64
+    }
+}
+
+/// Kind of prompts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromptKind {
+    /// Number of examples.
+    pub examples: usize,
+    /// Tokens of an example, the answer included.
+    pub length: usize,
+    /// Whether the concept is one that the mixture does not have.
+    pub unseen: bool,
+    /// Whether delimiters stand between examples.
+    pub delimited: bool,
+}
+
+impl PromptKind {
+    /// Examples of a concept of the mixture, with delimiters.
+    #[must_use]
+    pub const fn new(examples: usize, length: usize) -> Self {
+        Self { examples, length, unseen: false, delimited: true }
+    }
+}
+
+/// Conditions under which prompts are measured, by their names.
+#[must_use]
+pub fn conditions() -> [(&'static str, PromptKind); 5] {
+    let of_eight = PromptKind::new(0, 8);
+    [
+        ("seen, k = 3", PromptKind::new(0, 3)),
+        ("seen, k = 5", PromptKind::new(0, 5)),
+        ("seen, k = 8", of_eight),
+        ("seen, k = 8, no delimiters", PromptKind { delimited: false, ..of_eight }),
+        ("unseen, k = 8", PromptKind { unseen: true, ..of_eight }),
+    ]
+}
+
+/// A prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prompt {
+    /// Examples, and a question without its last token.
+    pub tokens: Vec<usize>,
+    /// Token that is likeliest after the question under the concept of the examples.
+    pub answer: usize,
+}
+
+/// Probabilities of concept, entity and slot, given the tokens so far.
+struct Beliefs<'a> {
+    mixture: &'a Mixture,
+    concepts: &'a [Concept],
+    /// By concept, entity and slot; their sum is 1.
+    shares: Vec<Vec<Vec<f64>>>,
+}
+
+impl<'a> Beliefs<'a> {
+    /// First beliefs: every concept, every entity, and every slot but the delimiter's, alike.
+    fn new(mixture: &'a Mixture, concepts: &'a [Concept]) -> Self {
+        let (entities, slots) = (mixture.memory.len(), mixture.memory[0].len());
+        let share = 1.0 / (concepts.len() * entities * (slots - 1)) as f64;
+        let row: Vec<f64> = (0..slots).map(|slot| if slot == 0 { 0.0 } else { share }).collect();
+        Self { mixture, concepts, shares: vec![vec![row; entities]; concepts.len()] }
+    }
+
+    /// Takes a token as the next one, and returns the probability that it had.
+    fn observe(&mut self, token: usize) -> f64 {
+        let mut total = 0.0;
+        for (belief, concept) in self.shares.iter_mut().zip(self.concepts) {
+            for (row, memory) in belief.iter_mut().zip(&self.mixture.memory) {
+                for (probability, own) in row.iter_mut().zip(memory) {
+                    *probability *= f64::from(u8::from(*own == token));
+                    total += *probability;
+                }
+            }
+            *belief = moved(belief, concept);
+        }
+        self.shares.iter_mut().flatten().flatten().for_each(|belief| *belief /= total);
+        total
+    }
+
+    /// Probabilities of the next token.
+    fn predicted(&self) -> Vec<f64> {
+        let mut predicted = vec![0.0; self.mixture.vocabulary];
+        for belief in &self.shares {
+            for (row, memory) in belief.iter().zip(&self.mixture.memory) {
+                row.iter().zip(memory).for_each(|(belief, token)| predicted[*token] += belief);
+            }
+        }
+        predicted
     }
 }
 
@@ -222,26 +311,24 @@ fn moved(belief: &[Vec<f64>], concept: &Concept) -> Vec<Vec<f64>> {
     moved
 }
 
-/// Number of the largest probability other than the delimiter's.
-fn likeliest(probabilities: &[f64]) -> usize {
+/// Number of the largest probability, or logit, other than the delimiter's.
+#[must_use]
+pub fn likeliest(probabilities: &[f64]) -> usize {
     (1..probabilities.len())
         .reduce(|best, at| if probabilities[at] > probabilities[best] { at } else { best })
         .unwrap_or(DELIMITER)
 }
 
+/// Prompts by which an accuracy is measured.
+const PROMPTS: usize = 60;
+
 fn run() -> Result<Findings, TheoryError> {
     let mixture = Mixture::draw(5, (10, 10), 50, 1);
     let counts = [0, 1, 2, 4, 8, 16, 32];
     let (mut rows, mut series) = (Vec::new(), Vec::new());
-    let conditions = [
-        ("seen, k = 3", 3, false, true),
-        ("seen, k = 5", 5, false, true),
-        ("seen, k = 8", 8, false, true),
-        ("seen, k = 8, no delimiters", 8, false, false),
-        ("unseen, k = 8", 8, true, true),
-    ];
-    for (name, length, unseen, delimited) in conditions {
-        let accuracies = counts.map(|count| mixture.accuracy((count, length), unseen, delimited));
+    for (name, kind) in conditions() {
+        let accuracies =
+            counts.map(|examples| mixture.accuracy(&PromptKind { examples, ..kind }, PROMPTS));
         let shown = accuracies.iter().map(|accuracy| format!("{:.0} %", 100.0 * accuracy));
         rows.push([name.to_owned()].into_iter().chain(shown).collect());
         let points = counts.iter().map(|count| *count as f64).zip(accuracies);

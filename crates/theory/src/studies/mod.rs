@@ -4,13 +4,17 @@
 
 mod bayesian_inference;
 mod dictionary;
+mod parity;
 mod power_laws;
 mod ridge;
 mod sparse_connections;
 mod universal;
 
-pub use bayesian_inference::{Concept, DELIMITER, Mixture};
+pub use bayesian_inference::{
+    Concept, DELIMITER, Mixture, Prompt, PromptKind, conditions, likeliest,
+};
 pub use dictionary::{expected_noise, lookup};
+pub use parity::{END_OF_BITS, parity_decoder};
 pub use power_laws::{fitted_exponent, nearest_losses, spectrum_tail};
 pub use ridge::{RidgeSetting, ridge_decoder, ridge_predictions};
 pub use sparse_connections::SparseFunction;
@@ -37,7 +41,7 @@ pub struct Study {
     pub name: &'static str,
     /// Claim, in a sentence.
     pub claim: &'static str,
-    /// Measures it: seconds.
+    /// Measures it: seconds; minutes if it trains.
     pub run: fn() -> Result<Findings, TheoryError>,
 }
 
@@ -52,6 +56,7 @@ pub const STUDIES: &[Study] = &[
 ];
 
 /// Heads of columns.
-fn heads(names: &[&str]) -> Vec<String> {
+#[must_use]
+pub fn heads(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }

@@ -2,24 +2,30 @@
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use taper_theory::studies::STUDIES;
+use taper_experiments::EXPERIMENTS;
+use taper_theory::studies::{STUDIES, Study};
 use unicode_width::UnicodeWidthStr;
 
 use super::draw;
 use crate::arguments::TheoryShow;
 use crate::text::print_line;
 
+/// Claims, first those that need no training.
+fn studies() -> impl Iterator<Item = &'static Study> {
+    STUDIES.iter().chain(EXPERIMENTS)
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &TheoryShow) -> Result<()> {
     let Some(name) = &arguments.name else {
-        let width = STUDIES.iter().map(|study| study.name.len()).max().unwrap_or(0);
-        for study in STUDIES {
+        let width = studies().map(|study| study.name.len()).max().unwrap_or(0);
+        for study in studies() {
             print_line(&format!("{:<width$}  {}", study.name, study.claim))?;
         }
         return Ok(());
     };
-    let Some(study) = STUDIES.iter().find(|study| study.name == name) else {
-        let names = STUDIES.iter().map(|study| study.name).collect::<Vec<_>>();
+    let Some(study) = studies().find(|study| study.name == name) else {
+        let names = studies().map(|study| study.name).collect::<Vec<_>>();
         bail!("no claim is called {name:?}: choose one of {}", names.join(", "));
     };
     let findings = (study.run)()?;

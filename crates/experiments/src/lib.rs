@@ -1,0 +1,26 @@
+//! Claims about training, each measured on small models that are trained for it, in minutes.
+//!
+//! **Decision.** Examples are drawn, as functions of (seed, epoch, place), from sources whose best
+//! predictions can be computed: what a model has learned then stands beside all that there is to
+//! learn. The alternative, a corpus, would leave open whether model or text is to blame.
+//!
+//! An experiment is a [`Study`](taper_theory::studies::Study) like those of `taper-theory`, whose
+//! models are not trained; a further one is a file here, and its name in [`EXPERIMENTS`].
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod concepts;
+mod lesson;
+mod parity;
+mod probes;
+mod students;
+
+pub use concepts::{ConceptDecoder, ConceptLesson};
+pub use parity::{BitFunction, learned, right_answers};
+pub use probes::{Probed, explained, probe, regressor};
+pub use students::student;
+
+use taper_theory::studies::Study;
+
+/// All experiments.
+pub const EXPERIMENTS: &[Study] = &[concepts::STUDY, parity::STUDY, probes::STUDY, students::STUDY];
