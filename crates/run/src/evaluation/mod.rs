@@ -19,14 +19,15 @@ mod translations;
 mod tuning;
 
 pub use extrapolation::{AtLength, Extrapolation, extrapolate, extrapolation_figure};
-pub use hostile::{HostileScores, HostileTestSet, evaluate_hostile};
+pub use hostile::evaluate_hostile;
 pub(crate) use measure::of_split;
 pub use measure::{Evaluation, evaluate};
 pub use parallel_text::ParallelText;
 pub use results::{
-    AfterExamples, AnsweredTestSet, CalibrationBin, CaptionedTestSet, ClassifiedTestSet, Labelled,
-    MaskedTestSet, MatchedTestSet, MeanErrors, ReadTestSet, Recall, RegressedTestSet,
-    TaggedTestSet, TestSetResult, TranslatedTestSet,
+    AfterExamples, AnsweredTestSet, CalibrationBin, CaptionedTestSet, ClassifiedTestSet,
+    HostileScore, HostileScores, HostileTestSet, Labelled, MaskedTestSet, MatchedTestSet,
+    MeanErrors, ReadTestSet, Recall, RegressedTestSet, TaggedTestSet, TestSetResult,
+    TranslatedTestSet,
 };
 pub(crate) use saving::save;
 pub use scores::TextScores;

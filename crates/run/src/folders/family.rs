@@ -2,12 +2,11 @@
 //! in a run. Reading, writing and refusing have one implementation for all families.
 
 use anyhow::{Result, bail};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use taper_data::Task;
 use taper_model::{FeedForwardKind, Tied};
 
-use super::keys::{self, Key};
-use super::recipe as recipes;
+use super::keys::Key;
 use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 use crate::parameter_groups::matches;
@@ -223,16 +222,6 @@ impl Family {
         let has = |ours: &str| (ours == "target_embedding.weight") == (tied == Tied::Decoder);
         let all = self.copies.iter().copied();
         all.filter(|(ours, _)| tied != Tied::None && has(ours)).collect()
-    }
-
-    /// Whether its keys can tell which embeddings of a recipe are one.
-    pub(super) fn expresses_ties(&self, recipe: &RunConfig) -> bool {
-        let (mut config, mut expressed) =
-            (Map::new(), recipes::without_data(String::new(), recipe.task));
-        keys::write(self.keys, recipe, &mut config);
-        (self.base)(&mut expressed);
-        let is_read = keys::read(self.keys, &Value::Object(config), &mut expressed).is_ok();
-        is_read && expressed.model.tied == recipe.model.tied
     }
 
     /// Name of a tensor as in the tables: some files omit the prefix, and older ones call the

@@ -253,7 +253,7 @@ fn untie(
                 _ if entry(recipe.task).translates => Tied::Embeddings,
                 _ => Tied::None,
             };
-            if !is_output || !family.expresses_ties(&untied) {
+            if !is_output || !recipes::expresses_ties(family, &untied) {
                 bail!(
                     "{}: {copy} differs from {name}, but a {} has one embedding",
                     weights.path_of(copy),

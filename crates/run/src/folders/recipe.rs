@@ -10,12 +10,22 @@ use taper_data::{Corpora, ImagesConfig, Task, Tokenizer};
 
 use super::family::{Architecture, Family};
 use super::generation;
+use super::keys;
 use super::preprocessor::Preprocessor;
 use super::tokens::Exported;
 use super::weights::Weights;
 use crate::config::{RunConfig, usual_tokenizer};
 use crate::generation::beginning;
 use crate::tasks::{self, ImportedFolder, entry, usual_tokens};
+
+/// Whether the keys of `family` can tell which embeddings of a recipe are one.
+pub(super) fn expresses_ties(family: &Family, recipe: &RunConfig) -> bool {
+    let (mut config, mut expressed) = (Map::new(), without_data(String::new(), recipe.task));
+    keys::write(family.keys, recipe, &mut config);
+    (family.base)(&mut expressed);
+    let is_read = keys::read(family.keys, &Value::Object(config), &mut expressed).is_ok();
+    is_read && expressed.model.tied == recipe.model.tied
+}
 
 /// Recipe of a run called `name` that receives its weights, without data yet.
 pub(crate) fn without_data(name: String, task: Task) -> RunConfig {

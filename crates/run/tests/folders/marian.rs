@@ -147,7 +147,10 @@ fn folders_that_are_something_else_are_refused() {
         refusal::<M>(&super::golden("marian-two"), &|path| set(path.join(CONFIG), key, &value))
     };
     for (error, said) in [
-        (two("share_encoder_decoder_embeddings", json!(true)), "decoder.embed_tokens.weight has shape"),
+        (
+            two("share_encoder_decoder_embeddings", json!(true)),
+            "decoder.embed_tokens.weight has shape",
+        ),
         (two("decoder_vocab_size", json!(34)), "decoder_vocab_size"),
         (two("decoder_vocab_size", json!("many")), "decoder_vocab_size is \"many\""),
         (two("decoder_vocab_size", json!(36)), "asks for [36, 16]"),

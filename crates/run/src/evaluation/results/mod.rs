@@ -3,6 +3,7 @@
 mod answered;
 mod captioned;
 mod classified;
+mod hostile;
 mod masked;
 mod matched;
 mod read;
@@ -18,6 +19,7 @@ use crate::finite::require_finite;
 pub use answered::AnsweredTestSet;
 pub use captioned::CaptionedTestSet;
 pub use classified::{CalibrationBin, ClassifiedTestSet, Labelled};
+pub use hostile::{HostileScore, HostileScores, HostileTestSet};
 pub use masked::MaskedTestSet;
 pub use matched::{MatchedTestSet, Recall};
 pub use read::ReadTestSet;

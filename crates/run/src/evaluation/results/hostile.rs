@@ -1,0 +1,66 @@
+//! Scores of hostile variants of a test set, as data.
+
+use serde::Serialize;
+
+/// A score of hostile lines, with that of the lines that they were made of.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct HostileScore {
+    /// Score of the hostile lines.
+    pub score: f64,
+    /// Score of the unchanged lines.
+    pub clean: f64,
+    /// Percentage of the second that the first is; `None` if that is 0.
+    pub share: Option<f64>,
+}
+
+/// Scores of one hostile variant.
+#[derive(Debug, Clone, Serialize)]
+pub struct HostileScores {
+    /// Name of the variant.
+    pub variant: &'static str,
+    /// Number of lines that could be made.
+    pub lines: usize,
+    /// BLEU; of single words the percentage of words in the translation that the reference of
+    /// their line has.
+    pub bleu: HostileScore,
+    /// chrF2; `None` for single words, which have no references of their own.
+    pub chrf: Option<HostileScore>,
+}
+
+/// Scores of the hostile variants of a test set.
+#[derive(Debug, Clone, Serialize)]
+pub struct HostileTestSet {
+    /// Name of the split.
+    pub split: String,
+    /// Direction such as `en-de`, in a run of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// Scores, one for each variant that the set has lines for.
+    pub variants: Vec<HostileScores>,
+}
+
+impl HostileTestSet {
+    /// Lines of a report: a table.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let heads = ["lines", "BLEU", "clean", "share", "chrF2", "clean", "share"];
+        let heads: String = heads.map(|head| format!("{head:>8}")).concat();
+        let mut lines = vec![format!("{}, made hostile", self.split), format!("{:<18}{heads}", "")];
+        for HostileScores { variant, lines: count, bleu, chrf } in &self.variants {
+            let scores: String = [Some(bleu), chrf.as_ref()].map(cells).concat();
+            lines.push(format!("  {variant:<16}{count:>8}{scores}").trim_end().to_owned());
+        }
+        if self.variants.iter().any(|one| one.chrf.is_none()) {
+            lines.push(
+                "  (one word: percentage of its translation that the reference has)".to_owned(),
+            );
+        }
+        lines
+    }
+}
+
+fn cells(score: Option<&HostileScore>) -> String {
+    let Some(HostileScore { score, clean, share }) = score else { return String::new() };
+    let share = share.map_or_else(|| "–".to_owned(), |share| format!("{share:.1} %"));
+    format!("{score:>8.2}{clean:>8.2}{share:>8}")
+}
