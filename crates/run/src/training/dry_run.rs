@@ -88,10 +88,11 @@ fn dry_run_with<M: TaskModel>(
     let ready =
         ReadyRun::<M>::new(&RunFolder::new(&place.0), folder, config, settings, true, observer)?;
     let (config, device) = (&ready.config, ready.model.parameters().device());
-    observer.observe(&RunEvent::Prepared {
-        data: DataSummary::of(config, &ready.prepared, device),
-        cost: Cost::of(config, vocabularies(&ready.prepared.tokenizers), device),
-    })?;
+    let cost = Cost::of(config, vocabularies(&ready.prepared.tokenizers), device);
+    // Those of the parent are not read.
+    let unread = memory::unread_bytes(device, &cost);
+    let data = DataSummary::of(config, &ready.prepared, device);
+    observer.observe(&RunEvent::Prepared { data, cost })?;
     taper_ops::allocator::keep_freed_pages();
     let mut batches = TrainingBatches::new(
         ready.prepared.train.clone(),
@@ -111,7 +112,7 @@ fn dry_run_with<M: TaskModel>(
         max_tokens: config.data.batching.max_tokens,
         limits,
         estimated_seconds: limits.remaining(0, 0.0, seconds_per_update),
-        peak_memory: memory::peak(),
+        peak_memory: memory::peak().map(|bytes| bytes + unread),
         checkpoint_bytes: disk::checkpoint_bytes(&config.training, parameters),
     })
 }

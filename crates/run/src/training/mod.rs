@@ -195,6 +195,9 @@ fn train<M: TaskModel>(
     let is_first = exchange.rank() == 0;
     announce(config, &prepared, &device, exchange.size(), observer)?;
     let mut trainer = make_trainer(exchange, folder, config, model, tokenizers, origin, observer)?;
+    // Memory that only loading used.
+    taper_ops::allocator::collect();
+    taper_ops::allocator::keep_freed_pages();
     let step = trainer.state().step;
     let mut recorder = match is_first {
         true => Recorder::open(folder, config, settings, trainer.state(), observer)?,
@@ -283,7 +286,6 @@ fn make_trainer<M: TaskModel>(
     origin: Option<&Origin>,
     observer: &mut dyn RunObserver,
 ) -> Result<Trainer<M>> {
-    taper_ops::allocator::keep_freed_pages();
     let text = recorded_text(folder.root(), &config.task.validation_split(&config.data));
     let identity = Identity {
         tokenizer_hash: tokenizers.hash(),

@@ -236,6 +236,9 @@ impl ParentRun {
         let mut trainer =
             Trainer::new(model, config.training.clone(), identity, &folder.checkpoints())?;
         trainer.save_beginning(parent)?;
+        // The model of the training is another.
+        drop(trainer);
+        taper_ops::allocator::collect();
         Origin::of(folder, config, folder.checkpoint(Some("last"))?)
     }
 }

@@ -22,6 +22,7 @@ use system::resident;
 use trial::{LEAST_TOKENS, Trial};
 
 pub use system::{available, peak, total};
+pub(crate) use trial::unread_bytes;
 
 /// Largest budget that is tried: the batches of Vaswani et al. 2017, section 5.1. Larger ones are a
 /// decision about the training, not about memory.

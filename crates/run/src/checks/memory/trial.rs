@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use candle_core::Device;
 use taper_data::{Dataset, Prepared};
 use taper_model::{Batch, Sequences};
 use taper_ops::{allocator, device};
@@ -30,7 +31,7 @@ const KEPT_BY_THREAD: u64 = 8 << 20;
 pub(super) struct Trial<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,
-    /// Bytes of the process before the first trial; on a GPU, bytes of its memory.
+    /// Bytes of the process before the first trial, with all weights; on a GPU, bytes of its memory.
     resident: u64,
     /// Training data.
     data: Arc<dyn Dataset>,
@@ -44,6 +45,12 @@ pub(super) struct Trial<'a, M> {
     /// Bytes beside the gradients that a training needs for a time between its passes.
     passing_bytes: u64,
     trains_classifier: bool,
+}
+
+/// Bytes that frozen weights take as soon as they are read from a checkpoint: on the CPU, a system
+/// gives memory that was only cleared no pages.
+pub(crate) fn unread_bytes(device: &Device, cost: &Cost) -> u64 {
+    if device.is_cpu() { cost.frozen_bytes } else { 0 }
 }
 
 impl<'a, M: TaskModel> Trial<'a, M> {
@@ -62,7 +69,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         Ok(Self {
             model,
             training: &config.training,
-            resident: in_use(model.device())?,
+            resident: in_use(model.device())? + unread_bytes(model.device(), &cost),
             data,
             growth,
             state_bytes: cost.training_state_bytes - 2 * weights - cost.frozen_bytes,
