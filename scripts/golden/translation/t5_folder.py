@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "crates" / "run" / "tests" / "golden")
     out = parser.parse_args().out
     setup()
-    for name, normal, seed in [("t5", "identity", 44), ("mt5", "nmt_nfkc", 47), ("umt5", "identity", 51)]:
+    for name, normal, seed in [("t5", "identity", 44), ("mt5", "nmt_nfkc", 47), ("umt5", "nmt_nfkc", 51)]:
         folder = out / name
         folder.mkdir(parents=True, exist_ok=True)
         pieces(folder / "spiece.model", normal)

@@ -151,7 +151,7 @@ fn folders_that_are_something_else_are_refused() {
             two("share_encoder_decoder_embeddings", json!(true)),
             "decoder.embed_tokens.weight has shape",
         ),
-        (two("decoder_vocab_size", json!(34)), "decoder_vocab_size"),
+        (two("decoder_vocab_size", json!(34)), "target.spm: the token \"l\" has the id 34"),
         (two("decoder_vocab_size", json!("many")), "decoder_vocab_size is \"many\""),
         (two("decoder_vocab_size", json!(36)), "asks for [36, 16]"),
     ] {
