@@ -94,6 +94,45 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
 }
 
 #[test]
+fn each_direction_and_hostile_variant_has_a_row() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let root = run(folder.path(), "many", GOOD, 10);
+    let corpus =
+        |from: &str, to: &str| format!("{{ stem = \"train\", from = \"{from}\", to = \"{to}\" }}");
+    let config = fs::read_to_string(root.join("config.toml")).expect("config.toml");
+    let both = format!("train = [{}, {}]", corpus("en", "de"), corpus("de", "en"));
+    fs::write(root.join("config.toml"), config.replace("train = \"train\"", &both)).expect("write");
+    let scores = |direction: &str, bleu: f64| {
+        format!(
+            "{{\"split\":\"test\",\"direction\":\"{direction}\",\"sentences\":4,\
+             \"bleu\":{{\"score\":{bleu}}},\"chrf\":{{\"score\":60.5}}}}"
+        )
+    };
+    let all = [scores("en-de", 31.25), scores("de-en", 33.5), scores("de-fr", 1.75)];
+    fs::write(root.join("scores.json"), format!("[{}]", all.join(","))).expect("write");
+    fs::write(
+        root.join("scores.hostile.json"),
+        "{\"results\":[{\"split\":\"test\",\"variants\":[{\"variant\":\"one word\",\"lines\":3,\
+         \"bleu\":{\"score\":45.5,\"clean\":91,\"share\":50},\"chrf\":null}]}]}",
+    )
+    .expect("write");
+    let data = RunData::read(&root).expect("a run");
+    let html = report(&data, Language::English).expect("a page");
+    let row = |name: &str, cells: &[&str]| {
+        let row: String = cells.iter().map(|cell| format!(">{cell}</td>")).collect();
+        let at = html.find(&format!(">{name}</th>")).unwrap_or_else(|| panic!("{name}"));
+        let shown = html[at..].split("</tr>").next().expect("a row");
+        let shown = shown.replace("<td class=\"number\"", "").replace("<td", "");
+        assert!(shown.contains(&row), "{name}: {shown}");
+    };
+    row("en-de", &["test", "4", "31.25", "60.50", "–"]);
+    row("de-en", &["test", "4", "33.50", "60.50", "–"]);
+    row("de-fr (zero-shot)", &["test", "4", "1.75", "60.50", "–"]);
+    row("one word", &["3", "45.50", "91.00", "50.0", "–", "–", "–"]);
+    assert!(report(&data, Language::Chinese).expect("a page").contains("各方向"));
+}
+
+#[test]
 fn what_is_gone_is_named_and_the_rest_is_shown() {
     let folder = tempfile::tempdir().expect("temporary folder");
     let root = run(folder.path(), "good", GOOD, 10);

@@ -49,7 +49,9 @@ fn test_sets(run: &RunData, language: Language) -> Result<String> {
     for result in &run.scores {
         of_sets.extend(test_set_figures(result, language));
     }
-    let mut tables = sections::scores(run, language);
+    let mut tables: Vec<String> = sections::directions(run, language).into_iter().collect();
+    tables.extend(sections::scores(run, language));
+    tables.extend(sections::hostile(run, language));
     tables.extend(run.sets.iter().map(|set| sections::flaws(set, language)));
     Ok(figures(plain(&of_sets))? + &panels(&tables))
 }
@@ -67,7 +69,7 @@ pub fn report(run: &RunData, language: Language) -> Result<String> {
     )];
     let body = training(run, language).context("the curves of training")?;
     parts.push(Section::new("curves", say("Training", "训练曲线"), body));
-    if !run.scores.is_empty() {
+    if !run.scores.is_empty() || !run.hostile.is_empty() {
         let body = test_sets(run, language)?;
         parts.push(Section::new("test", say("Test sets", "测试集"), body));
     }

@@ -93,6 +93,69 @@ pub(super) fn scores(run: &RunData, language: Language) -> Vec<String> {
     run.scores.iter().map(of_one).collect()
 }
 
+/// Panel with the scores of each direction, for a run of several.
+pub(super) fn directions(run: &RunData, language: Language) -> Option<String> {
+    let head = [
+        language.choose("direction", "方向"),
+        language.choose("test set", "测试集"),
+        language.choose("sentences", "句数"),
+        "BLEU",
+        "chrF2",
+        "chrF2++",
+    ];
+    let trained = run.config.data.trained_directions();
+    let row = |result: &Value| {
+        let direction = result["direction"].as_str()?;
+        let is_trained = trained.iter().any(|one| one.to_string() == direction);
+        let zero_shot =
+            if is_trained { "" } else { language.choose(" (zero-shot)", "（零样本）") };
+        let score = |name: &str| {
+            result[name]["score"].as_f64().map_or_else(|| "–".to_owned(), |one| format!("{one:.2}"))
+        };
+        let split = result["split"].as_str().unwrap_or("test").to_owned();
+        let sentences = result["sentences"].as_u64().map_or_else(|| "–".to_owned(), grouped);
+        let scores = ["bleu", "chrf", "chrf_plus_plus"].map(score);
+        Some([vec![format!("{direction}{zero_shot}"), split, sentences], scores.to_vec()].concat())
+    };
+    let rows: Vec<Vec<String>> = run.scores.iter().filter_map(row).collect();
+    let title = language.choose("Directions", "各方向");
+    (!rows.is_empty()).then(|| panel(title, &table(&head, &rows)))
+}
+
+/// Panels with the scores of hostile variants of test sets, if they were scored.
+pub(super) fn hostile(run: &RunData, language: Language) -> Vec<String> {
+    let head = [
+        language.choose("variant", "变体"),
+        language.choose("lines", "行数"),
+        "BLEU",
+        language.choose("clean", "原样"),
+        "%",
+        "chrF2",
+        language.choose("clean", "原样"),
+        "%",
+    ];
+    let number = |value: &Value, digits: usize| {
+        value.as_f64().map_or_else(|| "–".to_owned(), |one| format!("{one:.digits$}"))
+    };
+    let row = |variant: &Value| -> Vec<String> {
+        let name = variant["variant"].as_str().unwrap_or_default().to_owned();
+        let lines = variant["lines"].as_u64().map_or_else(|| "–".to_owned(), grouped);
+        let scores = ["bleu", "chrf"].into_iter().flat_map(|metric| {
+            let of = &variant[metric];
+            [number(&of["score"], 2), number(&of["clean"], 2), number(&of["share"], 1)]
+        });
+        [name, lines].into_iter().chain(scores).collect()
+    };
+    let of_set = |set: &Value| {
+        let rows: Vec<Vec<String>> =
+            set["variants"].as_array().into_iter().flatten().map(row).collect();
+        let title = language.choose("made hostile", "恶劣变体");
+        let split = set["split"].as_str().unwrap_or("test");
+        panel(&format!("{split}: {title}"), &table(&head, &rows))
+    };
+    run.hostile.iter().map(of_set).collect()
+}
+
 /// Panel with the number of translations with each flaw.
 pub(super) fn flaws(set: &SentenceSet, language: Language) -> String {
     let rows: Vec<[String; 2]> = set

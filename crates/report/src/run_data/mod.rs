@@ -44,6 +44,8 @@ pub struct RunData {
     pub data: Option<Value>,
     /// Test sets, as in `scores.json`.
     pub scores: Vec<Value>,
+    /// Test sets with scores of their hostile variants, as in `scores.hostile.json`.
+    pub hostile: Vec<Value>,
     /// Commands that the run was given.
     pub commands: Vec<Command>,
     /// Run whose weights this one began with, if it is still there.
@@ -69,6 +71,10 @@ impl RunData {
             Some(Value::Array(results)) => results,
             Some(_) => anyhow::bail!("{} does not hold scores", folder.scores().display()),
         };
+        let hostile = match json(&folder.hostile_scores())? {
+            None => Vec::new(),
+            Some(record) => record["results"].as_array().cloned().unwrap_or_default(),
+        };
         let path = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         let name = path.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
         let mut data = Self {
@@ -82,6 +88,7 @@ impl RunData {
             chosen: Vec::new(),
             missing: Vec::new(),
             scores,
+            hostile,
             config,
             folder,
         };
