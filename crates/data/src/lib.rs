@@ -51,6 +51,7 @@ mod epochs;
 mod error;
 mod file_names;
 mod files;
+mod identification;
 mod images;
 mod prefetch;
 mod tables;
@@ -68,6 +69,9 @@ pub use epochs::{Epochs, Positions};
 pub use error::{Error, Result};
 pub use file_names::{hexadecimal, is_compressed, split_name};
 pub use files::{not_a_file, read_regular, write_whole};
+pub use identification::{
+    IdentifiedLanguage, IdentifierTraining, LanguageIdentifier, own_letters, train_identifier,
+};
 pub use images::{Pixels, Resampling, Resize, write_png};
 pub use prefetch::{Prefetched, Prefetcher};
 pub use tables::require_plain_text;
@@ -87,7 +91,7 @@ pub use tasks::masked::config::MaskedConfig;
 pub use tasks::masked::dataset::MaskedDataset;
 pub use tasks::masked::prepare::{masked_split, prepare_masked};
 pub use tasks::pairs::cache::Pair;
-pub use tasks::pairs::cleaning::{Cleaner, DropReason, Dropped};
+pub use tasks::pairs::cleaning::{Cleaner, DropReason, Dropped, DroppedPair};
 pub use tasks::pairs::dataset::PairDataset;
 pub use tasks::pairs::dataset::plan::PairPlan;
 pub use tasks::pairs::hold_out::hold_out;

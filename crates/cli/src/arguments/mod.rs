@@ -12,6 +12,7 @@ mod hub;
 mod init;
 mod inspect;
 mod items;
+mod languages;
 mod made_text;
 mod pipeline;
 mod predict;
@@ -51,6 +52,9 @@ pub(crate) use hub::{Pull, Push};
 pub(crate) use init::Init;
 pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Merge, Quantize, Runs};
 pub(crate) use items::{SpecialTokenRule, SpecialTokens, Strict};
+pub(crate) use languages::{
+    LanguageModelFile, LanguagesCommand, LanguagesEvaluate, LanguagesIdentify, LanguagesTrain,
+};
 pub(crate) use made_text::{Backtranslate, Distill, Diversify};
 pub(crate) use pipeline::Pipeline;
 pub(crate) use predict::Predict;
@@ -200,6 +204,9 @@ pub(crate) enum Command {
     Merge(Merge),
     /// Round a run's weights to int8: a folder of a quarter of the size, for translation
     Quantize(Quantize),
+    /// Identify the languages of lines, or train a model that does
+    #[command(subcommand)]
+    Languages(LanguagesCommand),
     /// Train a tokenizer, or apply one
     #[command(subcommand)]
     Tokenizer(TokenizerCommand),

@@ -10,6 +10,7 @@ mod finetune;
 mod generate;
 mod init;
 mod inspect;
+mod languages;
 mod made_text;
 pub(crate) mod pipeline;
 mod predict;
@@ -81,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Average(arguments) => weights::average::run(arguments),
         Command::Merge(arguments) => weights::merge::run(arguments),
         Command::Quantize(arguments) => weights::quantize::run(arguments),
+        Command::Languages(command) => languages::run(command),
         Command::Tokenizer(command) => tokenizer::run(command),
         Command::Embeddings(command) => embeddings::run(command),
         Command::Theory(command) => theory::run(command),

@@ -27,6 +27,36 @@ pub struct CleaningConfig {
     pub max_characters: usize,
     /// Whether to drop a training pair that equals an earlier one, letter for letter.
     pub drop_duplicates: bool,
+    /// A side that is in another language than its own with at least this probability drops its
+    /// pair, as the model of 74 languages in the program has it; 0: languages are not identified.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "language_id langid lid"))]
+    pub other_language: f64,
+    /// A pair is dropped if less than this share of the letters of a side belongs to the script of
+    /// its language; 0: scripts are not checked.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "script_ratio"))]
+    pub min_own_script: f64,
+    /// Whether to drop a pair whose target has the letters and digits of its source.
+    #[schemars(extend("x-names" = "copy copies"))]
+    pub drop_copies: bool,
+    /// Whether to drop a pair whose sides differ in their digits, in whatever order.
+    #[schemars(extend("x-names" = "digits numbers"))]
+    pub same_digits: bool,
+    /// Whether to drop a pair of which one side is in capitals throughout and the other is not.
+    pub same_case: bool,
+}
+
+impl CleaningConfig {
+    /// Whether a pair may be dropped for what its text says.
+    pub(crate) fn has_text_rules(&self) -> bool {
+        let Self { drop_copies, same_digits, same_case, .. } = *self;
+        self.other_language > 0.0
+            || self.min_own_script > 0.0
+            || drop_copies
+            || same_digits
+            || same_case
+    }
 }
 
 impl Default for CleaningConfig {
@@ -37,6 +67,11 @@ impl Default for CleaningConfig {
             max_ratio: 9.0,
             max_characters: 10_000,
             drop_duplicates: false,
+            other_language: 0.0,
+            min_own_script: 0.0,
+            drop_copies: false,
+            same_digits: false,
+            same_case: false,
         }
     }
 }

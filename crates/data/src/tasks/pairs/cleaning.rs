@@ -21,6 +21,16 @@ pub enum DropReason {
     Ratio,
     /// The same pair occurred before.
     Duplicate,
+    /// A side is in another language than its own.
+    OtherLanguage,
+    /// A side has too few letters of the script of its language.
+    Script,
+    /// The target is the source.
+    Copy,
+    /// The sides have different digits.
+    Digits,
+    /// One side is in capitals.
+    Case,
 }
 
 /// Numbers of pairs dropped for each reason. A pair counts once, under the first reason that holds.
@@ -39,41 +49,125 @@ pub struct Dropped {
     /// Pairs that occurred before.
     #[serde(default)]
     pub duplicate: u64,
+    /// Pairs with a side in another language.
+    #[serde(default)]
+    pub other_language: u64,
+    /// Pairs with a side in another script.
+    #[serde(default)]
+    pub script: u64,
+    /// Pairs of the same text.
+    #[serde(default)]
+    pub copy: u64,
+    /// Pairs of different digits.
+    #[serde(default)]
+    pub digits: u64,
+    /// Pairs with capitals on one side.
+    #[serde(default)]
+    pub case: u64,
+}
+
+/// A dropped pair, as an example in the report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedPair {
+    /// Description of the reason.
+    pub reason: String,
+    /// Source, or its beginning.
+    pub source: String,
+    /// Target, or its beginning.
+    pub target: String,
+}
+
+/// Most examples of a reason.
+const MOST_EXAMPLES: usize = 3;
+
+/// Characters of a text that an example has.
+const SHOWN: usize = 120;
+
+impl DroppedPair {
+    /// Adds a pair to `examples`, unless there are enough for its reason.
+    pub(crate) fn add(examples: &mut Vec<Self>, reason: DropReason, source: &str, target: &str) {
+        let cut = |text: &str| text.chars().take(SHOWN).collect();
+        let reason = reason.describe().to_owned();
+        Self { reason, source: cut(source), target: cut(target) }.put(examples);
+    }
+
+    /// Puts it behind `examples`, unless there are enough for its reason.
+    pub(crate) fn put(self, examples: &mut Vec<Self>) {
+        if examples.iter().filter(|one| one.reason == self.reason).count() < MOST_EXAMPLES {
+            examples.push(self);
+        }
+    }
+}
+
+impl DropReason {
+    /// Every reason, in the order of reports.
+    pub const ALL: [Self; 11] = [
+        Self::EmptySource,
+        Self::EmptyTarget,
+        Self::TooShort,
+        Self::TooLong,
+        Self::Ratio,
+        Self::Duplicate,
+        Self::OtherLanguage,
+        Self::Script,
+        Self::Copy,
+        Self::Digits,
+        Self::Case,
+    ];
+
+    /// Description in reports.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::EmptySource => "empty source",
+            Self::EmptyTarget => "empty target",
+            Self::TooShort => "too short",
+            Self::TooLong => "too long",
+            Self::Ratio => "length ratio",
+            Self::Duplicate => "duplicate",
+            Self::OtherLanguage => "other language",
+            Self::Script => "other script",
+            Self::Copy => "copy",
+            Self::Digits => "other digits",
+            Self::Case => "other case",
+        }
+    }
 }
 
 impl Dropped {
     /// Counts one more pair.
     pub fn count(&mut self, reason: DropReason) {
-        *match reason {
+        *self.of(reason) += 1;
+    }
+
+    fn of(&mut self, reason: DropReason) -> &mut u64 {
+        match reason {
             DropReason::EmptySource => &mut self.empty_source,
             DropReason::EmptyTarget => &mut self.empty_target,
             DropReason::TooShort => &mut self.too_short,
             DropReason::TooLong => &mut self.too_long,
             DropReason::Ratio => &mut self.ratio,
             DropReason::Duplicate => &mut self.duplicate,
-        } += 1;
+            DropReason::OtherLanguage => &mut self.other_language,
+            DropReason::Script => &mut self.script,
+            DropReason::Copy => &mut self.copy,
+            DropReason::Digits => &mut self.digits,
+            DropReason::Case => &mut self.case,
+        }
     }
 
     /// Adds the counts of another process or shard.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.empty_source += other.empty_source;
-        self.empty_target += other.empty_target;
-        self.too_short += other.too_short;
-        self.too_long += other.too_long;
-        self.ratio += other.ratio;
-        self.duplicate += other.duplicate;
+        let mut other = *other;
+        for reason in DropReason::ALL {
+            *self.of(reason) += *other.of(reason);
+        }
     }
 
     /// Description of each reason, with its count.
-    pub fn reasons(&self) -> [(&'static str, u64); 6] {
-        [
-            ("empty source", self.empty_source),
-            ("empty target", self.empty_target),
-            ("too short", self.too_short),
-            ("too long", self.too_long),
-            ("length ratio", self.ratio),
-            ("duplicate", self.duplicate),
-        ]
+    pub fn reasons(&self) -> [(&'static str, u64); DropReason::ALL.len()] {
+        let mut counts = *self;
+        DropReason::ALL.map(|reason| (reason.describe(), *counts.of(reason)))
     }
 
     /// Number of all dropped pairs.

@@ -12,6 +12,7 @@ pub(crate) mod modifiers;
 pub(crate) mod prepare;
 pub(crate) mod reader;
 pub(crate) mod report;
+pub(crate) mod rules;
 pub(crate) mod subwords;
 pub(crate) mod tokenizers;
 pub(crate) mod variation;

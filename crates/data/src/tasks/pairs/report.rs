@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Dropped;
+use crate::{Dropped, DroppedPair};
 
 /// Data report of one split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct DataReport {
     pub pairs_kept: u64,
     /// Numbers of dropped pairs, by reason.
     pub dropped: Dropped,
+    /// Examples of dropped pairs, a few for each reason that their text has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped_pairs: Vec<DroppedPair>,
     /// Pairs that were not read as training text because their source is held out for validation.
     #[serde(default)]
     pub held_out: u64,

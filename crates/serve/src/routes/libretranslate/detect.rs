@@ -15,9 +15,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use taper_data::Direction;
+use taper_data::{Direction, own_letters};
 
-use super::languages::own_letters;
 use super::{allowed, directions};
 use crate::app::App;
 use crate::engine::{Engine, Fit, Measure};

@@ -66,50 +66,6 @@ pub(super) fn name(code: &str) -> &str {
     NAMES.iter().find(|(known, _)| *known == own).map_or(code, |(_, name)| name)
 }
 
-/// Letters of scripts, as ranges of Unicode.
-const LATIN: &[(char, char)] =
-    &[('A', 'Z'), ('a', 'z'), ('\u{aa}', '\u{24f}'), ('\u{1e00}', '\u{1eff}')];
-const CYRILLIC: &[(char, char)] = &[('\u{400}', '\u{52f}')];
-const GREEK: &[(char, char)] = &[('\u{370}', '\u{3ff}'), ('\u{1f00}', '\u{1fff}')];
-const HEBREW: &[(char, char)] = &[('\u{590}', '\u{5ff}')];
-const ARABIC: &[(char, char)] =
-    &[('\u{600}', '\u{6ff}'), ('\u{750}', '\u{77f}'), ('\u{fb50}', '\u{fefc}')];
-const DEVANAGARI: &[(char, char)] = &[('\u{900}', '\u{97f}')];
-const HAN: &[(char, char)] =
-    &[('\u{3005}', '\u{3007}'), ('\u{3400}', '\u{9fff}'), ('\u{20000}', '\u{323af}')];
-const HAN_AND_KANA: &[(char, char)] = &[
-    ('\u{3005}', '\u{3007}'),
-    ('\u{3040}', '\u{30ff}'),
-    ('\u{3400}', '\u{9fff}'),
-    ('\u{20000}', '\u{323af}'),
-];
-const HANGUL: &[(char, char)] =
-    &[('\u{1100}', '\u{11ff}'), ('\u{3130}', '\u{318f}'), ('\u{ac00}', '\u{d7af}')];
-
-/// Share of a text's letters that belong to the language's script: 1 if the script is unknown, 0
-/// without letters.
-pub(super) fn own_letters(code: &str, text: &str) -> f64 {
-    let script = match canonical(code).as_str() {
-        "ru" | "uk" | "bg" => CYRILLIC,
-        "el" => GREEK,
-        "he" => HEBREW,
-        "ar" => ARABIC,
-        "hi" => DEVANAGARI,
-        "zh" | "zt" => HAN,
-        "ja" => HAN_AND_KANA,
-        "ko" => HANGUL,
-        known if NAMES.iter().any(|(code, _)| *code == known) => LATIN,
-        _ => &[('\0', char::MAX)],
-    };
-    let is_own = |letter: char| script.iter().any(|&(a, z)| (a..=z).contains(&letter));
-    let (mut own, mut all) = (0_usize, 0_usize);
-    for letter in text.chars().filter(|character| character.is_alphabetic()) {
-        all += 1;
-        own += usize::from(is_own(letter));
-    }
-    if all == 0 { 0.0 } else { own as f64 / all as f64 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,21 +105,5 @@ mod tests {
             (name("zh-Hant"), name("EN"), name("aa")),
             ("Chinese (traditional)", "English", "aa")
         );
-    }
-
-    #[test]
-    fn letters_are_those_of_a_language() {
-        for (code, text, share) in [
-            ("en", "I love you, 7 times.", 1.0),
-            ("zh", "我爱你。", 1.0),
-            ("en", "我爱你。", 0.0),
-            ("zh-Hant", "我愛you", 0.4),
-            ("ja", "これは本", 1.0),
-            ("ru", "Привет", 1.0),
-            ("xx", "Привет 我", 1.0),
-            ("en", "1 2 3", 0.0),
-        ] {
-            assert!((own_letters(code, text) - share).abs() < 1e-9, "{code} {text}");
-        }
     }
 }

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use self::shards::PairShards;
 use crate::tasks::pairs::directions::SplitCorpora;
 use crate::tasks::pairs::reader::empty_corpus;
+use crate::tasks::pairs::rules::TextRules;
 use crate::tasks::pairs::variation::PairVariation;
 use crate::text::cache::{CACHE_FOLDER, Cache, Key};
 use crate::text::fingerprint::Fingerprint;
@@ -64,6 +65,18 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     }
     if !(cleaning.max_ratio == 0.0 || (1.0..=f64::MAX).contains(&cleaning.max_ratio)) {
         return wrong("data.cleaning.max_ratio", "must be 0 (no limit) or at least 1");
+    }
+    for (key, share) in [
+        ("data.cleaning.other_language", cleaning.other_language),
+        ("data.cleaning.min_own_script", cleaning.min_own_script),
+    ] {
+        if !(0.0..=1.0).contains(&share) {
+            return wrong(key, "must lie between 0 (off) and 1");
+        }
+    }
+    for direction in config.directions() {
+        // Fails now rather than when text is tokenised.
+        TextRules::new(cleaning, direction, "")?;
     }
     Ok(())
 }

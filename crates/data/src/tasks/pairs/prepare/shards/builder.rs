@@ -5,8 +5,9 @@ use rayon::prelude::*;
 use super::{PairShards, ShardReport, code};
 use crate::tasks::pairs::cache::record;
 use crate::tasks::pairs::reader::held_out::fingerprint;
+use crate::tasks::pairs::rules::TextRules;
 use crate::text::cache::CacheWriter;
-use crate::{Cleaner, Error, PairLinks, RawPair, Result, Tokenizer};
+use crate::{Cleaner, Corpus, DroppedPair, Error, PairLinks, RawPair, Result, Tokenizer};
 
 /// Number of pairs that are read before they are tokenised together, in parallel.
 const CHUNK: usize = 16_384;
@@ -19,6 +20,7 @@ pub(super) struct Builder<'a> {
     of: &'a PairShards<'a>,
     pub(super) writer: CacheWriter,
     cleaner: Cleaner,
+    rules: Option<TextRules>,
     /// Pairs whose text is kept, to be tokenised together.
     chunk: Vec<RawPair>,
     chunk_bytes: usize,
@@ -27,8 +29,19 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(of: &'a PairShards<'a>, writer: CacheWriter) -> Self {
-        Self {
+    /// Builder for a shard of a corpus.
+    ///
+    /// # Errors
+    ///
+    /// If its language cannot be identified, and shall be.
+    pub(super) fn new(
+        of: &'a PairShards<'a>,
+        writer: CacheWriter,
+        corpus: &Corpus,
+    ) -> Result<Self> {
+        let direction = of.config.direction_of(corpus);
+        Ok(Self {
+            rules: TextRules::new(&of.config.cleaning, direction, &corpus.tag)?,
             of,
             writer,
             cleaner: Cleaner::new(&of.config.cleaning),
@@ -36,7 +49,7 @@ impl<'a> Builder<'a> {
             chunk_bytes: 0,
             report: ShardReport::default(),
             has_links: of.part.has_links(),
-        }
+        })
     }
 
     /// Takes a pair, unless its text is a reason to drop it; returns whether there are enough pairs
@@ -59,6 +72,7 @@ impl<'a> Builder<'a> {
     pub(super) fn tokenise(&mut self) -> Result<u64> {
         let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
         let mut chunk = std::mem::take(&mut self.chunk);
+        self.apply_rules(&mut chunk);
         let tokenizers = self.of.tokenizers;
         let sources = encoded(&chunk, tokenizers.source(), |pair| &pair.source)?;
         let targets = encoded(&chunk, tokenizers.target(), |pair| &pair.target)?;
@@ -93,6 +107,20 @@ impl<'a> Builder<'a> {
         chunk.clear();
         self.chunk = chunk;
         Ok(bytes)
+    }
+
+    /// Drops pairs by their text, which is checked in parallel.
+    fn apply_rules(&mut self, chunk: &mut Vec<RawPair>) {
+        let Some(rules) = &self.rules else { return };
+        let check = |pair: &RawPair| rules.check(&pair.source, &pair.target).err();
+        let mut reasons = chunk.par_iter().map(check).collect::<Vec<_>>().into_iter();
+        let report = &mut self.report;
+        chunk.retain(|pair| {
+            let Some(reason) = reasons.next().flatten() else { return true };
+            report.dropped.count(reason);
+            DroppedPair::add(&mut report.dropped_pairs, reason, &pair.source, &pair.target);
+            false
+        });
     }
 
     /// Word links of a pair.

@@ -8,7 +8,8 @@ use crate::tasks::pairs::reader::empty_corpus;
 use crate::tasks::pairs::report::SideCounter;
 use crate::text::cache::{CacheWriter, Items, Key};
 use crate::{
-    BatchingReport, Corpus, CorpusReport, DataReport, Direction, DropReason, Dropped, Error, Result,
+    BatchingReport, Corpus, CorpusReport, DataReport, Direction, DropReason, Dropped, DroppedPair,
+    Error, Result,
 };
 
 /// The cache while it is joined.
@@ -20,6 +21,7 @@ pub(super) struct Merged<'a> {
     kept: u64,
     held_out: u64,
     dropped: Dropped,
+    dropped_pairs: Vec<DroppedPair>,
     /// Fingerprints of earlier pairs, if duplicates are dropped.
     seen: HashSet<u128>,
     corpora: Vec<CorpusReport>,
@@ -43,6 +45,7 @@ impl<'a> Merged<'a> {
             kept: 0,
             held_out: 0,
             dropped: Dropped::default(),
+            dropped_pairs: Vec::new(),
             seen: HashSet::new(),
             corpora: of.part.split.iter().map(report).collect(),
             sides: Default::default(),
@@ -88,6 +91,7 @@ impl<'a> Merged<'a> {
         self.pairs += report.pairs;
         self.held_out += report.held_out;
         self.dropped.add(&report.dropped);
+        report.dropped_pairs.iter().for_each(|pair| pair.clone().put(&mut self.dropped_pairs));
         self.corpora[corpus].pairs_read += report.pairs - report.held_out;
     }
 
@@ -126,6 +130,7 @@ impl<'a> Merged<'a> {
             pairs_read: read,
             pairs_kept: self.kept,
             dropped: self.dropped,
+            dropped_pairs: self.dropped_pairs,
             held_out: self.held_out,
             corpora: self.corpora,
             source: source.finish(&languages(|one| one.from)),

@@ -24,7 +24,8 @@ use crate::tasks::pairs::reader::{FileReader, PairFiles, pair_files};
 use crate::text::cache::{CacheWriter, Key};
 use crate::text::shards::Shards;
 use crate::{
-    DataConfig, DropReason, Dropped, Error, Result, Share, TokenisingProgress, TokenizerPair,
+    DataConfig, DropReason, Dropped, DroppedPair, Error, Result, Share, TokenisingProgress,
+    TokenizerPair,
 };
 
 /// Number of pairs of a shard: some 15 MB of text, a few seconds of work. A version with another
@@ -40,6 +41,9 @@ struct ShardReport {
     held_out: u64,
     /// Pairs that are dropped, and so not in the shard.
     dropped: Dropped,
+    /// Examples of pairs that are dropped for their text.
+    #[serde(default)]
+    dropped_pairs: Vec<DroppedPair>,
     /// Whether the files end with it.
     is_last: bool,
 }
@@ -149,7 +153,8 @@ impl<'a> PairShards<'a> {
         reader: &mut FileReader,
         tell: &mut dyn FnMut(&FileReader, u64),
     ) -> Result<bool> {
-        let mut builder = Builder::new(self, self.shards.writer(place.0, place.1)?);
+        let corpus = &self.part.split[self.files[place.0].corpus];
+        let mut builder = Builder::new(self, self.shards.writer(place.0, place.1)?, corpus)?;
         while builder.report.pairs < PAIRS {
             let Some(pair) = reader.next_pair()? else {
                 builder.report.is_last = true;

@@ -1,0 +1,24 @@
+//! Codes of languages in their usual spellings.
+
+/// Other codes with the codes of models: those of ISO 639-3, as in `deu_Latn`, and of LibreTranslate.
+const OTHERS: &str = "\
+    afr af ara ar arb ar asm as aze az azj az bel be bul bg ben bn bre br cat ca ces cs cym cy \
+    dan da deu de dzo dz ell el eng en epo eo spa es est et ekk et eus eu fas fa pes fa fin fi \
+    fra fr gle ga gla gd glg gl guj gu heb he iw he hin hi hrv hr hun hu hye hy ind id isl is \
+    ita it jpn ja kat ka kaz kk khm km kan kn kor ko lit lt lav lv lvs lv mkd mk mal ml mon mn \
+    khk mn mar mr mya my nob nb no nb nep ne npi ne nld nl ory or pan pa pol pl pbt ps pus ps \
+    por pt pb pt ron ro rus ru sin si slk sk slv sl als sq sqi sq srp sr swe sv tam ta tel te \
+    tgk tg tha th tur tr uig ug ukr uk uzb uz uzn uz vie vi zho zh cmn zh zt zh";
+
+/// Code of a language without its script and region, as models have it.
+pub(super) fn canonical(code: &str) -> String {
+    let code = code.trim().to_ascii_lowercase();
+    let language = code.split(['-', '_']).next().unwrap_or_default();
+    let mut words = OTHERS.split(' ');
+    while let (Some(other), Some(own)) = (words.next(), words.next()) {
+        if other == language {
+            return own.to_owned();
+        }
+    }
+    language.to_owned()
+}

@@ -1,0 +1,114 @@
+//! Features of a text by which its language is identified: n-grams of characters, and whole words.
+
+/// Longest n-gram.
+const LONGEST: usize = 4;
+
+/// Number of characters of a text that are examined: more would hardly change the result.
+const EXAMINED: usize = 120;
+
+/// Character between words.
+const SEPARATOR: char = ' ';
+
+/// Odd constant of multiplicative hashing (the golden ratio, Knuth 1973).
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Words of a text in lower case, with a separator before, between and after them.
+#[derive(Debug)]
+pub(super) struct Features(Vec<char>);
+
+/// Whether a character is part of a word: a letter, or a mark, such as the vowels of many scripts.
+fn is_of_word(character: char) -> bool {
+    match character {
+        'a'..='z' | 'A'..='Z' => true,
+        '\0'..='\u{7f}' => false,
+        // Joiners are parts of words in Persian and in the scripts of India.
+        '\u{200c}' | '\u{200d}' => true,
+        // Scripts with marks among their letters.
+        '\u{300}'..='\u{36f}' | '\u{590}'..='\u{1cff}' => !character.is_numeric(),
+        other => other.is_alphabetic(),
+    }
+}
+
+fn mixed(hash: u64, character: char) -> u64 {
+    (hash.rotate_left(5) ^ u64::from(character)).wrapping_mul(GOLDEN)
+}
+
+/// Row of a feature among `rows`.
+fn row_of(hash: u64, rows: usize) -> usize {
+    // The upper half of a product is mixed best.
+    let mixed = (hash ^ (hash >> 29)).wrapping_mul(GOLDEN) >> 32;
+    ((mixed * rows as u64) >> 32) as usize
+}
+
+impl Features {
+    /// Features of the beginning of `text`.
+    pub(super) fn of(text: &str) -> Self {
+        let mut words = vec![SEPARATOR];
+        for character in text.chars() {
+            if words.len() > EXAMINED {
+                break;
+            }
+            match character {
+                one if !is_of_word(one) => {
+                    if words.last() != Some(&SEPARATOR) {
+                        words.push(SEPARATOR);
+                    }
+                }
+                one if one.is_ascii() => words.push(one.to_ascii_lowercase()),
+                one => words.extend(one.to_lowercase()),
+            }
+        }
+        if words.last() != Some(&SEPARATOR) {
+            words.push(SEPARATOR);
+        }
+        Self(words)
+    }
+
+    /// Calls `each` with the row of each feature, among `rows` rows.
+    pub(super) fn each(&self, rows: usize, mut each: impl FnMut(usize)) {
+        for (start, &first) in self.0.iter().enumerate() {
+            let mut hash = 0;
+            for (length, &character) in (1..=LONGEST).zip(&self.0[start..]) {
+                hash = mixed(hash, character);
+                // A separator alone says nothing.
+                if length > 1 || first != SEPARATOR {
+                    each(row_of(hash ^ length as u64, rows));
+                }
+            }
+            if first == SEPARATOR {
+                let word = self.0[start + 1..].iter().take_while(|&&one| one != SEPARATOR);
+                let (hash, length) =
+                    word.fold((1, 2), |(hash, length), &one| (mixed(hash, one), length + 1));
+                // Shorter words are n-grams, with the separators around them.
+                if length > LONGEST {
+                    each(row_of(hash, rows));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> Vec<usize> {
+        let mut rows = Vec::new();
+        Features::of(text).each(1 << 20, |row| rows.push(row));
+        rows
+    }
+
+    #[test]
+    fn features_are_of_letters_alone() {
+        assert_eq!(
+            Features::of("It's 5 °C, isn't it?").0.iter().collect::<String>(),
+            " it s c isn t it "
+        );
+        assert_eq!(Features::of("हिन्दी").0.len(), 8);
+        assert_eq!(rows("Two words!"), rows("TWO\twords"));
+        assert!(rows("1 + 1").is_empty());
+        // Three letters and two separators: 3 single, 4 of two, 3 of three, 2 of four, and a word.
+        assert_eq!(rows("cat").len(), 13);
+        assert_eq!(rows(&"word ".repeat(100)), rows(&"word ".repeat(50)));
+    }
+}

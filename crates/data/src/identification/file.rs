@@ -1,0 +1,67 @@
+//! The file of a language identifier: a line of JSON, then numbers in little-endian order.
+
+use serde::{Deserialize, Serialize};
+
+use super::{LanguageIdentifier, WIDTH};
+
+/// First bytes of a file.
+const MAGIC: &[u8] = b"taper languages 1\n";
+
+/// Most languages and features of a model.
+const MOST: usize = 1 << 24;
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    languages: Vec<String>,
+    features: usize,
+    width: usize,
+}
+
+impl LanguageIdentifier {
+    /// Content of the model's file: biases and weights in 32 bits, vectors in 8.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let head =
+            Head { languages: self.languages.clone(), features: self.vectors.len(), width: WIDTH };
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(serde_json::to_vec(&head).unwrap_or_default());
+        bytes.push(b'\n');
+        let numbers = self.biases.iter().chain(self.weights.as_flattened());
+        bytes.extend(numbers.flat_map(|number| number.to_le_bytes()));
+        bytes.extend(self.vectors.as_flattened().iter().map(|value| value.cast_unsigned()));
+        bytes
+    }
+
+    /// Model of a file's content.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
+        const OTHER: &str =
+            "not a model of languages: expected the output of `taper languages train`";
+        let rest = bytes.strip_prefix(MAGIC).ok_or(OTHER)?;
+        let end = rest.iter().position(|&byte| byte == b'\n').ok_or(OTHER)?;
+        let head: Head = serde_json::from_slice(&rest[..end]).map_err(|_| OTHER)?;
+        let count = head.languages.len();
+        if head.width != WIDTH
+            || !(1..=MOST).contains(&count)
+            || !(1..=MOST).contains(&head.features)
+        {
+            return Err("a model of languages of another version of Taper");
+        }
+        let (numbers, vectors) = rest[end + 1..]
+            .split_at_checked(4 * count * (1 + WIDTH))
+            .filter(|(_, vectors)| vectors.len() == head.features * WIDTH)
+            .ok_or("a damaged model of languages: its length is not what its first line says")?;
+        let (numbers, _) = numbers.as_chunks::<4>();
+        let numbers: Vec<f32> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return Err("a damaged model of languages: a weight is not a finite number");
+        }
+        let (biases, weights) = numbers.split_at(count);
+        let vectors: Vec<i8> = vectors.iter().map(|&byte| byte.cast_signed()).collect();
+        Ok(Self {
+            languages: head.languages,
+            vectors: vectors.as_chunks::<WIDTH>().0.to_vec(),
+            weights: weights.as_chunks::<WIDTH>().0.to_vec(),
+            biases: biases.to_vec(),
+        })
+    }
+}

@@ -1,0 +1,183 @@
+//! Identification of the language of a text.
+//!
+//! The classifier of Joulin et al. 2017, "Bag of Tricks for Efficient Text Classification": the mean
+//! of the vectors of a text's features, hashed n-grams of characters and words, then a softmax over
+//! languages. Vectors are kept in 8 bits, so that a model of 74 languages takes less than 1 MB.
+//!
+//! **Decision.** The model is trained by Taper (`taper languages train`) and part of the program. A
+//! table of n-grams for each language was rejected: at this size it knows too few of them.
+
+mod codes;
+mod features;
+mod file;
+mod scripts;
+mod training;
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use serde::Serialize;
+
+use self::features::Features;
+use crate::{Error, Result, read_regular};
+
+pub use self::scripts::own_letters;
+pub use self::training::{IdentifierTraining, train_identifier};
+
+/// Numbers of a feature's vector.
+const WIDTH: usize = 24;
+
+/// Model that is part of the program.
+static BUNDLED: &[u8] = include_bytes!("languages.bin");
+
+/// Most bytes of a model's file.
+const MOST_BYTES: u64 = 1 << 28;
+
+/// A language with its probability.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct IdentifiedLanguage {
+    /// Code of the language (ISO 639).
+    pub language: String,
+    /// Probability among the languages of the model.
+    pub probability: f64,
+}
+
+/// Identifier of the language of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LanguageIdentifier {
+    /// Codes, sorted.
+    languages: Vec<String>,
+    /// Vectors of features, rounded.
+    vectors: Vec<[i8; WIDTH]>,
+    /// Weights of each language, which include the scales of `vectors`.
+    weights: Vec<[f32; WIDTH]>,
+    /// Bias of each language.
+    biases: Vec<f32>,
+}
+
+impl LanguageIdentifier {
+    /// The model that is part of the program.
+    ///
+    /// # Panics
+    ///
+    /// Never: a test reads it.
+    #[must_use]
+    pub fn bundled() -> &'static Self {
+        static READ: LazyLock<LanguageIdentifier> =
+            LazyLock::new(|| LanguageIdentifier::from_bytes(BUNDLED).expect("the bundled model"));
+        &READ
+    }
+
+    /// Reads a model that [`to_bytes`](Self::to_bytes) wrote.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or is not such a model.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = read_regular(path, MOST_BYTES).map_err(|error| Error::io(path, error))?;
+        Self::from_bytes(&bytes).map_err(|message| Error::Malformed {
+            path: path.to_owned(),
+            message: message.to_owned(),
+        })
+    }
+
+    /// Codes of the languages.
+    #[must_use]
+    pub fn languages(&self) -> &[String] {
+        &self.languages
+    }
+
+    /// Number of the language that a code names in one of its usual spellings, such as `zh-Hans`,
+    /// `pt_BR` or `deu_Latn`; `None` if the model does not know it.
+    #[must_use]
+    pub fn number_of(&self, code: &str) -> Option<usize> {
+        let code = codes::canonical(code);
+        self.languages.iter().position(|language| *language == code)
+    }
+
+    /// Probability of each language, in the order of the codes; `None` for a text without letters.
+    #[must_use]
+    pub fn probabilities(&self, text: &str) -> Option<Vec<f32>> {
+        let mut sum = [0_i32; WIDTH];
+        let mut count = 0;
+        Features::of(text).each(self.vectors.len(), |row| {
+            for (sum, value) in sum.iter_mut().zip(&self.vectors[row]) {
+                *sum += i32::from(*value);
+            }
+            count += 1;
+        });
+        if count == 0 {
+            return None;
+        }
+        let mean = sum.map(|sum| sum as f32 / count as f32);
+        let logit = |(weights, bias): (&[f32; WIDTH], &f32)| dot(weights, &mean) + bias;
+        let mut probabilities: Vec<f32> =
+            self.weights.iter().zip(&self.biases).map(logit).collect();
+        softmax(&mut probabilities);
+        Some(probabilities)
+    }
+
+    /// Likeliest language of a text; `None` for a text without letters.
+    #[must_use]
+    pub fn identify(&self, text: &str) -> Option<IdentifiedLanguage> {
+        let probabilities = self.probabilities(text)?;
+        let best = (0..probabilities.len())
+            .max_by(|&one, &other| probabilities[one].total_cmp(&probabilities[other]))?;
+        let probability = f64::from(probabilities[best]);
+        Some(IdentifiedLanguage { language: self.languages[best].clone(), probability })
+    }
+}
+
+fn dot(one: &[f32; WIDTH], other: &[f32; WIDTH]) -> f32 {
+    one.iter().zip(other).map(|(one, other)| one * other).sum()
+}
+
+fn softmax(logits: &mut [f32]) {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    logits.iter_mut().for_each(|logit| *logit = (*logit - most).exp());
+    let total: f32 = logits.iter().sum();
+    logits.iter_mut().for_each(|logit| *logit /= total);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundled_model_is_small_and_knows_languages() {
+        assert!(BUNDLED.len() <= 1_000_000);
+        let model = LanguageIdentifier::bundled();
+        assert!(model.languages().len() >= 60, "{:?}", model.languages());
+        for (text, language) in [
+            ("The quick brown fox jumps over the lazy dog.", "en"),
+            ("Der schnelle braune Fuchs springt über den faulen Hund.", "de"),
+            ("Le renard brun saute par-dessus le chien paresseux.", "fr"),
+            ("Быстрая лиса прыгает через ленивую собаку.", "ru"),
+            ("Швидка лисиця стрибає через ледачого пса.", "uk"),
+            ("敏捷的棕色狐狸跳过了懒狗。", "zh"),
+            ("素早い狐がのろまな犬を飛び越える。", "ja"),
+            ("الثعلب البني السريع يقفز فوق الكلب الكسول", "ar"),
+        ] {
+            let found = model.identify(text).expect("letters");
+            assert_eq!(found.language, language, "{text}: {found:?}");
+            assert!(found.probability > 0.5, "{text}: {found:?}");
+            // Case and marks are nothing to go by.
+            assert_eq!(model.identify(&text.to_uppercase()).expect("letters").language, language);
+        }
+        assert_eq!(model.identify("12 + 30 = 42 :-)"), None);
+        assert_eq!(model.identify(""), None);
+    }
+
+    #[test]
+    fn languages_have_their_usual_codes() {
+        let model = LanguageIdentifier::bundled();
+        let number = |code: &str| model.number_of(code);
+        for (code, same) in
+            [("zh", "zh-Hans"), ("zh", "cmn"), ("pt", "pt_BR"), ("de", "deu_Latn"), ("nb", "no")]
+        {
+            assert!(number(code).is_some(), "{code}");
+            assert_eq!(number(code), number(same), "{code} {same}");
+        }
+        assert_eq!(number("aa"), None);
+    }
+}

@@ -1,0 +1,236 @@
+//! Training of a language identifier: stochastic gradient descent on pieces of lines.
+
+use std::collections::BTreeMap;
+
+use super::features::Features;
+use super::{LanguageIdentifier, WIDTH, dot, softmax};
+use crate::{Draws, Error, Result};
+
+/// Key of these draws, distinct from those of other training.
+const PURPOSE: u64 = 13;
+
+/// Fewest and most characters of the pieces of lines that are trained on, drawn evenly.
+const PIECE: (f64, f64) = (10.0, 60.0);
+
+/// Power of a language's number of lines that its share of the pieces is proportional to.
+const EVENNESS: f64 = 0.3;
+
+/// Share of the values of a dimension that are rounded in range; rarer ones are cut off.
+const IN_RANGE: f64 = 0.9995;
+
+/// Settings of a training.
+#[derive(Debug, Clone, Copy)]
+pub struct IdentifierTraining {
+    /// Number of vectors that features share; each takes 24 bytes.
+    pub features: usize,
+    /// Number of pieces of lines to train on.
+    pub pieces: u64,
+    /// Learning rate at the beginning, from where it falls linearly to 0.
+    pub learning_rate: f32,
+    /// Seed of all draws.
+    pub seed: u64,
+}
+
+impl Default for IdentifierTraining {
+    fn default() -> Self {
+        Self { features: 40_500, pieces: 5_000_000, learning_rate: 0.3, seed: 1 }
+    }
+}
+
+/// Model in training.
+struct Trainee {
+    vectors: Vec<[f32; WIDTH]>,
+    weights: Vec<[f32; WIDTH]>,
+    biases: Vec<f32>,
+    rows: Vec<usize>,
+    probabilities: Vec<f32>,
+}
+
+/// Trains a model on lines of text in known languages; `told` receives the number of pieces so far
+/// and their mean loss since it was last called.
+///
+/// # Errors
+///
+/// If there are fewer than two languages, or a setting is impossible; those of `told`.
+pub fn train_identifier(
+    lines: &[(String, String)],
+    settings: IdentifierTraining,
+    told: &mut dyn FnMut(u64, f64) -> Result<()>,
+) -> Result<LanguageIdentifier> {
+    let mut of_language: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (language, line) in lines {
+        of_language.entry(language).or_default().push(line);
+    }
+    let wrong =
+        |message: &str| Err(Error::Config { key: "languages", message: message.to_owned() });
+    if of_language.len() < 2 {
+        return wrong("there are fewer than two languages to tell apart");
+    }
+    if settings.features == 0 || settings.pieces == 0 {
+        return wrong("a model needs a feature and a piece of text at least");
+    }
+    let shares: Vec<f64> =
+        of_language.values().map(|lines| (lines.len() as f64).powf(EVENNESS)).collect();
+    let total: f64 = shares.iter().sum();
+    let lines: Vec<Vec<&str>> = of_language.values().cloned().collect();
+    let mut trainee = Trainee::new(settings, lines.len());
+    let (mut loss, mut since) = (0.0, 0);
+    for piece in 0..settings.pieces {
+        let draws = Draws::new(settings.seed, piece, PURPOSE);
+        let mut left = draws.unit(0) * total;
+        let language = shares.iter().position(|share| {
+            left -= share;
+            left < 0.0
+        });
+        let language = language.unwrap_or(shares.len() - 1);
+        let of_this = &lines[language];
+        let line = of_this[(draws.unit(1) * of_this.len() as f64) as usize];
+        let rate = settings.learning_rate * (1.0 - piece as f32 / settings.pieces as f32);
+        if let Some(one) = trainee.update(piece_of(line, draws), language, rate) {
+            loss += f64::from(one);
+            since += 1;
+        }
+        if (piece + 1) % 100_000 == 0 || piece + 1 == settings.pieces {
+            told(piece + 1, loss / f64::from(since.max(1)))?;
+            (loss, since) = (0.0, 0);
+        }
+    }
+    Ok(trainee.rounded(of_language.into_keys().map(str::to_owned).collect()))
+}
+
+/// Piece of a line, from the beginning of a word if one is near.
+fn piece_of(line: &str, draws: Draws) -> &str {
+    let length = (PIECE.0 + draws.unit(2) * (PIECE.1 - PIECE.0)) as usize;
+    let count = line.chars().count();
+    let place = (draws.unit(3) * (count.saturating_sub(length) + 1) as f64) as usize;
+    let at = |text: &str, place| text.char_indices().nth(place).map_or(text.len(), |(at, _)| at);
+    let rest = &line[at(line, place)..];
+    let word = if place == 0 { 0 } else { rest.find(' ').map_or(0, |space| space + 1) };
+    let rest = if rest.len() - word >= length { &rest[word..] } else { rest };
+    &rest[..at(rest, length)]
+}
+
+impl Trainee {
+    fn new(settings: IdentifierTraining, languages: usize) -> Self {
+        let draws = Draws::new(settings.seed, 0, PURPOSE).within(u64::MAX, 0);
+        let value = |row: usize, place: usize| {
+            (2.0 * draws.unit((row * WIDTH + place) as u64) - 1.0) as f32 / WIDTH as f32
+        };
+        let vector = |row| std::array::from_fn(|place| value(row, place));
+        Self {
+            vectors: (0..settings.features).map(vector).collect(),
+            weights: vec![[0.0; WIDTH]; languages],
+            biases: vec![0.0; languages],
+            rows: Vec::new(),
+            probabilities: vec![0.0; languages],
+        }
+    }
+
+    /// Makes a step on a piece of text and returns its loss; `None` if it has no letters.
+    fn update(&mut self, piece: &str, language: usize, rate: f32) -> Option<f32> {
+        let Self { vectors, weights, biases, rows, probabilities } = self;
+        rows.clear();
+        Features::of(piece).each(vectors.len(), |row| rows.push(row));
+        if rows.is_empty() {
+            return None;
+        }
+        let mut mean = [0.0; WIDTH];
+        for &row in rows.iter() {
+            add(&mut mean, &vectors[row], 1.0 / rows.len() as f32);
+        }
+        for ((probability, weights), bias) in probabilities.iter_mut().zip(&*weights).zip(&*biases)
+        {
+            *probability = dot(weights, &mean) + bias;
+        }
+        softmax(probabilities);
+        let mut gradient = [0.0; WIDTH];
+        for (place, &probability) in probabilities.iter().enumerate() {
+            let step = rate * (f32::from(u8::from(place == language)) - probability);
+            add(&mut gradient, &weights[place], step);
+            add(&mut weights[place], &mean, step);
+            biases[place] += BIAS_RATE * step;
+        }
+        // Features of a long piece share its gradient, each by less than the mean's derivative
+        // would have it shrink.
+        let share = 1.0 / (rows.len() as f32).sqrt();
+        for &row in rows.iter() {
+            add(&mut vectors[row], &gradient, share);
+        }
+        Some(-probabilities[language].max(f32::MIN_POSITIVE).ln())
+    }
+
+    /// The model with vectors in 8 bits.
+    fn rounded(mut self, languages: Vec<String>) -> LanguageIdentifier {
+        let mut vectors = vec![[0; WIDTH]; self.vectors.len()];
+        for place in 0..WIDTH {
+            let mut sizes: Vec<f32> = self.vectors.iter().map(|one| one[place].abs()).collect();
+            sizes.sort_by(f32::total_cmp);
+            let largest = sizes[((sizes.len() - 1) as f64 * IN_RANGE) as usize];
+            let scale = largest.max(f32::MIN_POSITIVE) / f32::from(i8::MAX);
+            for (rounded, vector) in vectors.iter_mut().zip(&self.vectors) {
+                // Saturates.
+                rounded[place] = (vector[place] / scale).round() as i8;
+            }
+            self.weights.iter_mut().for_each(|weights| weights[place] *= scale);
+        }
+        LanguageIdentifier { languages, vectors, weights: self.weights, biases: self.biases }
+    }
+}
+
+/// Part of the learning rate that biases have: all pieces move them.
+const BIAS_RATE: f32 = 0.1;
+
+fn add(to: &mut [f32; WIDTH], from: &[f32; WIDTH], factor: f32) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to += factor * from;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines() -> Vec<(String, String)> {
+        let words = [
+            ("aa", ["kato", "mirun", "salote", "pavi", "rukamo"]),
+            ("bb", ["schrenk", "dorft", "wulz", "grimm", "pfostel"]),
+        ];
+        let line = |(code, words): &(&str, [&str; 5]), number: usize| {
+            let words = (0..6).map(|place| words[(number * 7 + place * place * 3) % 5]);
+            ((*code).to_owned(), words.collect::<Vec<_>>().join(" "))
+        };
+        (0..50).flat_map(|number| words.iter().map(move |words| line(words, number))).collect()
+    }
+
+    const SETTINGS: IdentifierTraining =
+        IdentifierTraining { features: 300, pieces: 3000, learning_rate: 1.0, seed: 3 };
+
+    #[test]
+    fn languages_are_learnt_and_survive_their_file() {
+        let mut losses = Vec::new();
+        let mut told = |_, loss| {
+            losses.push(loss);
+            Ok(())
+        };
+        let model = train_identifier(&lines(), SETTINGS, &mut told).expect("trained");
+        assert_eq!(losses.len(), 1);
+        let found = |text: &str| model.identify(text).expect("letters");
+        assert_eq!((&*found("salote kato").language, &*found("wulz grimm").language), ("aa", "bb"));
+        assert!(found("salote kato").probability > 0.9);
+        let again = train_identifier(&lines(), SETTINGS, &mut |_, _| Ok(())).expect("trained");
+        assert_eq!(model, again);
+        let bytes = model.to_bytes();
+        assert_eq!(LanguageIdentifier::from_bytes(&bytes).as_ref(), Ok(&model));
+        for length in 0..bytes.len() {
+            assert!(LanguageIdentifier::from_bytes(&bytes[..length]).is_err(), "{length}");
+        }
+        assert!(LanguageIdentifier::from_bytes(&[&bytes[..], b"x"].concat()).is_err());
+    }
+
+    #[test]
+    fn one_language_is_no_choice() {
+        let lines = &lines()[..1];
+        let error = train_identifier(lines, SETTINGS, &mut |_, _| Ok(())).expect_err("refused");
+        assert!(error.to_string().contains("fewer than two languages"), "{error}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Rules by which pairs are dropped for what their text says: language, script, copies, digits and
+//! case.
+
+use super::modifiers::letters::is_ideographic;
+use crate::{
+    CleaningConfig, Direction, DropReason, Error, LanguageIdentifier, Result, own_letters,
+};
+
+/// Fewest letters with a case of a text that is said to be in capitals.
+const SHOUTED: usize = 4;
+
+/// Rules for the pairs of a corpus.
+#[derive(Debug)]
+pub(crate) struct TextRules {
+    config: CleaningConfig,
+    direction: Direction,
+    /// Numbers of both languages for the identifier, if it is asked.
+    languages: Option<[usize; 2]>,
+    /// Text before each source that is no part of it.
+    tag: String,
+}
+
+impl TextRules {
+    /// Rules for pairs in `direction`, whose sources begin with `tag`; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if a language shall be identified that no model knows.
+    pub(crate) fn new(
+        config: &CleaningConfig,
+        direction: Direction,
+        tag: &str,
+    ) -> Result<Option<Self>> {
+        if !config.has_text_rules() {
+            return Ok(None);
+        }
+        let number = |code: &str| {
+            let model = LanguageIdentifier::bundled();
+            model.number_of(code).ok_or_else(|| Error::Config {
+                key: "data.cleaning.other_language",
+                message: format!(
+                    "cannot identify the language {code:?}: set it to 0, or name one of {}",
+                    model.languages().join(", ")
+                ),
+            })
+        };
+        let languages = match config.other_language > 0.0 {
+            true => Some([number(&direction.from)?, number(&direction.to)?]),
+            false => None,
+        };
+        let (config, tag) = (config.clone(), tag.to_owned());
+        Ok(Some(Self { config, direction, languages, tag }))
+    }
+
+    /// Checks the text of a pair.
+    ///
+    /// # Errors
+    ///
+    /// The reason to drop the pair.
+    pub(crate) fn check(&self, source: &str, target: &str) -> Result<(), DropReason> {
+        let source = source.strip_prefix(&self.tag).unwrap_or(source).trim_start();
+        let config = &self.config;
+        let sides = [(source, &self.direction.from), (target, &self.direction.to)];
+        if config.drop_copies && is_copy(source, target) {
+            return Err(DropReason::Copy);
+        }
+        if config.same_digits && digits(source) != digits(target) {
+            return Err(DropReason::Digits);
+        }
+        if config.same_case && is_shouted(source).zip(is_shouted(target)).is_some_and(differ) {
+            return Err(DropReason::Case);
+        }
+        if config.min_own_script > 0.0 {
+            let is_other = |&(text, code): &(&str, &String)| {
+                text.chars().any(char::is_alphabetic)
+                    && own_letters(code, text) < config.min_own_script
+            };
+            if sides.iter().any(is_other) {
+                return Err(DropReason::Script);
+            }
+        }
+        if let Some(languages) = self.languages {
+            let is_other = |(text, own): (&str, usize)| {
+                LanguageIdentifier::bundled().probabilities(text).is_some_and(|probabilities| {
+                    f64::from(1.0 - probabilities[own]) >= config.other_language
+                })
+            };
+            if sides.map(|side| side.0).into_iter().zip(languages).any(is_other) {
+                return Err(DropReason::OtherLanguage);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn differ((one, other): (bool, bool)) -> bool {
+    one != other
+}
+
+/// Whether both texts have the same letters and digits in the same order, without regard to case.
+fn is_copy(source: &str, target: &str) -> bool {
+    let letters = |text: &str| -> Vec<char> {
+        text.chars().filter(|one| one.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    let source = letters(source);
+    source.iter().any(|one| one.is_alphabetic()) && source == letters(target)
+}
+
+/// Digits of a text, sorted: sides name numbers in another order, and write them with other marks.
+fn digits(text: &str) -> Vec<u32> {
+    // Also those of full width and of other scripts, ten in a row from each zero.
+    let value = |one: char| match one {
+        '0'..='9' => Some(u32::from(one) - u32::from('0')),
+        '\u{ff10}'..='\u{ff19}' => Some(u32::from(one) - 0xff10),
+        '\u{660}'..='\u{669}' => Some(u32::from(one) - 0x660),
+        '\u{6f0}'..='\u{6f9}' => Some(u32::from(one) - 0x6f0),
+        '\u{966}'..='\u{96f}' => Some(u32::from(one) - 0x966),
+        _ => None,
+    };
+    let mut digits: Vec<u32> = text.chars().filter_map(value).collect();
+    digits.sort_unstable();
+    digits
+}
+
+/// Whether a text is in capitals throughout; `None` if too few of its letters have a case.
+fn is_shouted(text: &str) -> Option<bool> {
+    let (mut upper, mut lower) = (0, 0);
+    for letter in text.chars().filter(|&one| !is_ideographic(one)) {
+        upper += usize::from(letter.is_uppercase());
+        lower += usize::from(letter.is_lowercase());
+    }
+    (upper + lower >= SHOUTED).then_some(lower == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(change: impl FnOnce(&mut CleaningConfig), pair: [&str; 2]) -> Option<DropReason> {
+        let mut config = CleaningConfig::default();
+        change(&mut config);
+        let rules = TextRules::new(&config, Direction::new("en", "de"), "<news>");
+        rules.expect("languages").expect("rules").check(pair[0], pair[1]).err()
+    }
+
+    #[test]
+    fn each_rule_drops_what_it_says_and_nothing_else() {
+        let good = [
+            "<news> The 2 old houses stand near the river.",
+            "Die 2 alten Häuser stehen am Fluss.",
+        ];
+        let copies = |config: &mut CleaningConfig| config.drop_copies = true;
+        let digits = |config: &mut CleaningConfig| config.same_digits = true;
+        let case = |config: &mut CleaningConfig| config.same_case = true;
+        let script = |config: &mut CleaningConfig| config.min_own_script = 0.5;
+        let language = |config: &mut CleaningConfig| config.other_language = 0.9;
+        for (change, pair, expected) in [
+            (
+                &copies as &dyn Fn(&mut CleaningConfig),
+                ["<news> Hotel Adler!", "hotel adler"],
+                DropReason::Copy,
+            ),
+            (&digits, ["In 1999 it rained.", "Es regnete 1989."], DropReason::Digits),
+            (&case, ["STOP TALKING", "Hör auf zu reden"], DropReason::Case),
+            (&script, ["The house", "Дом"], DropReason::Script),
+            (
+                &language,
+                ["The house stands near the river.", "La casa está cerca del río grande."],
+                DropReason::OtherLanguage,
+            ),
+            (&language, ["Das alte Haus steht am Fluss.", good[1]], DropReason::OtherLanguage),
+        ] {
+            assert_eq!(reason(change, pair), Some(expected), "{pair:?}");
+            assert_eq!(reason(change, good), None, "{expected:?}");
+        }
+        // Numbers are themselves in every script and order; a pair of them alone is no copy.
+        assert_eq!(reason(digits, ["1 and 23", "２３ und 1"]), None);
+        assert_eq!(reason(copies, ["12:30", "12:30"]), None);
+        assert_eq!(reason(case, ["OK", "in Ordnung"]), None);
+    }
+
+    #[test]
+    fn unknown_languages_are_named() {
+        let config = CleaningConfig { other_language: 0.9, ..CleaningConfig::default() };
+        let error = TextRules::new(&config, Direction::new("en", "xx"), "").expect_err("refused");
+        assert!(error.to_string().contains("cannot identify the language \"xx\""), "{error}");
+        let none = TextRules::new(&CleaningConfig::default(), Direction::new("aa", "bb"), "");
+        assert!(none.expect("no rules").is_none());
+    }
+}
