@@ -79,7 +79,7 @@ impl ConceptLesson {
 }
 
 /// Makes a batch of documents: each token but the last predicts the next.
-fn batch_of(documents: &[Vec<usize>]) -> Batch {
+pub(crate) fn batch_of(documents: &[Vec<usize>]) -> Batch {
     let ids = |tokens: &[usize]| tokens.iter().map(|token| *token as u32).collect::<Vec<u32>>();
     let texts: Vec<_> = documents.iter().map(|tokens| ids(&tokens[..tokens.len() - 1])).collect();
     let answers = documents.iter().flat_map(|tokens| ids(&tokens[1..])).collect();

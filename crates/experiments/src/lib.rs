@@ -10,17 +10,22 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod concepts;
+mod lanczos;
 mod lesson;
 mod parity;
 mod probes;
 mod students;
+mod warm_up;
 
 pub use concepts::{ConceptDecoder, ConceptLesson};
+pub use lanczos::largest_eigenvalue;
 pub use parity::{BitFunction, learned, right_answers};
 pub use probes::{Probed, explained, probe, regressor};
 pub use students::student;
+pub use warm_up::{Beginning, Measured, Warming, noise_scale};
 
 use taper_theory::studies::Study;
 
 /// All experiments.
-pub const EXPERIMENTS: &[Study] = &[concepts::STUDY, parity::STUDY, probes::STUDY, students::STUDY];
+pub const EXPERIMENTS: &[Study] =
+    &[concepts::STUDY, parity::STUDY, probes::STUDY, students::STUDY, warm_up::STUDY];

@@ -1,8 +1,11 @@
 //! Claims about training, on models that take seconds.
 
 use taper_experiments::{
-    BitFunction, ConceptLesson, explained, learned, probe, regressor, right_answers, student,
+    Beginning, BitFunction, ConceptLesson, Warming, explained, largest_eigenvalue, learned,
+    noise_scale, probe, regressor, right_answers, student,
 };
+use taper_model::NormPlacement;
+use taper_ops::rng::Counter;
 use taper_theory::studies::{Mixture, PromptKind, fitted_exponent, parity_decoder};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -53,7 +56,7 @@ fn one_layer_learns_parity_only_step_by_step() -> TestResult {
 /// A probe reads what is a linear map of states, and nothing of what is not in them.
 #[test]
 fn probes_explain_linear_maps_alone() {
-    let counter = taper_ops::rng::Counter::new(3);
+    let counter = Counter::new(3);
     let normal = |at: usize| counter.normal_at(at as u64);
     let states: Vec<Vec<f64>> =
         (0..600).map(|row| (0..5).map(|at| normal(5 * row + at)).collect()).collect();
@@ -94,5 +97,86 @@ fn students_fall_by_the_dimension() -> TestResult {
         exponents.push(fitted_exponent(&[small, large], &[error, least]));
     }
     assert!(exponents[0] < exponents[1] && exponents[1] < 0.0, "{exponents:?}");
+    Ok(())
+}
+
+/// The largest eigenvalue of a matrix that is known: H D H with a reflection H = 1 − 2 u uᵀ / uᵀu.
+#[test]
+fn the_largest_eigenvalue_comes_of_products() -> TestResult {
+    let size = 60;
+    let counter = Counter::new(5);
+    let axis: Vec<f64> = (0..size).map(|at| counter.normal_at(at)).collect();
+    let dot = |left: &[f64], right: &[f64]| -> f64 {
+        left.iter().zip(right).map(|(left, right)| left * right).sum()
+    };
+    let reflected = |vector: &[f64]| -> Vec<f64> {
+        let share = 2.0 * dot(&axis, vector) / dot(&axis, &axis);
+        vector.iter().zip(&axis).map(|(part, axis)| part - share * axis).collect()
+    };
+    // From −9 to 2.8 in steps of 0.2, and 3.7: the largest is not the one of largest size.
+    let product = |vector: &[f64]| -> Result<Vec<f64>, std::convert::Infallible> {
+        let mut inner = reflected(vector);
+        for (at, part) in inner.iter_mut().enumerate() {
+            *part *= if at == 59 { 3.7 } else { -9.0 + 0.2 * at as f64 };
+        }
+        Ok(reflected(&inner))
+    };
+    assert!((largest_eigenvalue(60, 60, product)? - 3.7).abs() < 1e-9);
+    assert!((largest_eigenvalue(60, 25, product)? - 3.7).abs() < 1e-2);
+    // 2 × 2 by hand: (5 ± √5) / 2.
+    let small = |v: &[f64]| -> Result<_, std::convert::Infallible> {
+        Ok(vec![2.0 * v[0] + v[1], v[0] + 3.0 * v[1]])
+    };
+    assert!((largest_eigenvalue(2, 5, small)? - (5.0 + 5.0_f64.sqrt()) / 2.0).abs() < 1e-9);
+    Ok(())
+}
+
+/// McCandlish et al. 2018, equation 2.9: of gradients with a known mean and variance, the scale is
+/// tr Σ / |G|².
+#[test]
+fn the_noise_scale_is_that_of_known_gradients() {
+    let counter = Counter::new(11);
+    // Of so few gradients the square of the mean is half too large, which is taken off.
+    let (count, width, batch, deviation) = (12, 3000, 4.0_f64, 0.5);
+    let gradient = |row: usize| -> Vec<f64> {
+        let noise =
+            |at: usize| deviation / batch.sqrt() * counter.normal_at((row * width + at) as u64);
+        (0..width).map(|at| 0.1 + noise(at)).collect()
+    };
+    let gradients: Vec<Vec<f64>> = (0..count).map(gradient).collect();
+    let expected = deviation.powi(2) / 0.1_f64.powi(2);
+    assert!((noise_scale(&gradients, batch) / expected - 1.0).abs() < 0.1);
+}
+
+/// The product with the Hessian is symmetric, and no direction curves more than the sharpness;
+/// rectification begins with small steps and ends at the full rate.
+#[test]
+fn curvature_is_that_of_the_loss() -> TestResult {
+    for norm in [NormPlacement::Pre, NormPlacement::Post] {
+        let mut training = Warming::new(norm, 2, 1)?;
+        let (measured, loss) = training.train(Beginning::WarmUp, (60, 3e-3), &[0, 50])?;
+        assert!(measured.len() == 2 && loss.is_finite() && loss < 1.6, "{loss}");
+        assert!(measured.iter().all(|one| one.sharpness > 0.0), "{measured:?}");
+        let size = training.size();
+        let direction = |key: u64| -> Vec<f64> {
+            let parts: Vec<f64> =
+                (0..size as u64).map(|at| Counter::new(key).normal_at(at)).collect();
+            let length = parts.iter().map(|part| part * part).sum::<f64>().sqrt();
+            parts.into_iter().map(|part| part / length).collect()
+        };
+        let dot = |left: &[f64], right: &[f64]| -> f64 {
+            left.iter().zip(right).map(|(left, right)| left * right).sum()
+        };
+        let (one, other) = (direction(1), direction(2));
+        let of_one = training.curvature(&one)?;
+        let of_other = training.curvature(&other)?;
+        let size_of_product = dot(&of_one, &of_one).sqrt();
+        let difference = (dot(&other, &of_one) - dot(&one, &of_other)).abs();
+        assert!(difference < 1e-2 * size_of_product, "{difference} of {size_of_product}");
+        assert!(dot(&one, &of_one) <= training.sharpness()? * 1.01);
+    }
+    let factor = |number| Beginning::Rectified.factor(number, 0.98);
+    assert_eq!(factor(4), 0.0);
+    assert!(factor(5) < 0.1 && factor(50) < factor(100) && factor(2000) > 0.999);
     Ok(())
 }
