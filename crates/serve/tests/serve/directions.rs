@@ -17,7 +17,7 @@ fn trained(folder: &Path) -> PathBuf {
     let data = folder.join("data");
     std::fs::create_dir(&data).expect("a folder");
     let sentence = |number: usize| {
-        (0..3 + number % 3).map(|place| WORDS[(number * 5 + place * (1 + number % 7)) % 8])
+        (0..3 + number % 3).map(move |place| WORDS[(number * 5 + place * (1 + number % 7)) % 8])
     };
     let text = |turned: bool| -> String {
         let line = |number: usize| {
