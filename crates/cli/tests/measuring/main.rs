@@ -9,5 +9,6 @@ mod bench_kernels;
 mod bench_train;
 mod bleu;
 mod hostile;
+mod languages;
 mod theory;
 mod tune;
