@@ -102,7 +102,7 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut rights: Vec<Vec<f64>>) -> Vec<Vec<f64>> 
     for pivot in 0..size {
         let above = matrix[pivot].clone();
         for row in pivot + 1..size {
-            let factor = matrix[row][pivot] / above[pivot];
+            let factor = matrix[row][pivot] / matrix[pivot][pivot];
             matrix[row].iter_mut().zip(&above).for_each(|(cell, above)| *cell -= factor * above);
             rights.iter_mut().for_each(|right| right[row] -= factor * right[pivot]);
         }
