@@ -93,9 +93,9 @@ def run(trained):
 
 @pytest.fixture(scope="session")
 def several(recipe, data, tmp_path_factory):
-    """A run of several directions: into ``bb`` words are reversed, into ``cc`` they are kept."""
+    """A run of several directions: into ``bb`` words are reversed, into ``cc`` in capitals."""
     for stem in ("train", "val", "test"):
-        (data / f"{stem}.cc").write_text((data / f"{stem}.aa").read_text())
+        (data / f"{stem}.cc").write_text((data / f"{stem}.aa").read_text().upper())
     directions = [("aa", "bb"), ("aa", "cc"), ("bb", "aa")]
 
     def split(stem):

@@ -10,8 +10,8 @@ use crate::common::{Running, train};
 
 const LINES: [&str; 3] = ["red cat sees two", "dogs run here", "big red dogs"];
 
-/// Trains a run that turns words round into `bb` and keeps them into `cc`, and reads both `aa` and
-/// `bb`.
+/// Trains a run that turns words round into `bb` and writes them in capitals into `cc`, and reads both
+/// `aa` and `bb`.
 fn trained(folder: &Path) -> PathBuf {
     const WORDS: [&str; 8] = ["red", "cat", "sees", "two", "big", "dogs", "run", "here"];
     let data = folder.join("data");
@@ -29,8 +29,9 @@ fn trained(folder: &Path) -> PathBuf {
         };
         (0..120).map(line).collect()
     };
-    for (language, turned) in [("aa", false), ("bb", true), ("cc", false)] {
-        std::fs::write(data.join(format!("pairs.{language}")), text(turned)).expect("written");
+    let texts = [("aa", text(false)), ("bb", text(true)), ("cc", text(false).to_uppercase())];
+    for (language, text) in texts {
+        std::fs::write(data.join(format!("pairs.{language}")), text).expect("written");
     }
     let run = folder.join("many");
     train(include_str!("directions.toml"), &data, &run);
