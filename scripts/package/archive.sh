@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 built=$(scripts/package/build.sh "$@" -p taper)
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 case $built in
-  target/release) triple=$(rustc -vV | sed -n 's/^host: //p') ;;
+  target/dist) triple=$(rustc -vV | sed -n 's/^host: //p') ;;
   *) triple=$(basename "$(dirname "$built")") ;;
 esac
 name=taper-$version-$triple

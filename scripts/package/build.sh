@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds crates for others' machines, and prints the folder that they are in.
+# Builds crates for others' machines in the profile `dist`, and prints the folder that they are in.
 #
 #   scripts/package/build.sh [--glibc 2.28 | --target TRIPLE] [OPTIONS OF CARGO'S]
 #
@@ -8,17 +8,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-build=(cargo build --release --locked)
-built=target/release
+build=(cargo build --profile dist --locked)
+built=target/dist
 case ${1:-} in
   --glibc)
     triple=$(rustc -vV | sed -n 's/^host: //p')
-    build=(cargo zigbuild --release --locked --target "$triple.$2")
-    built=target/$triple/release
+    build=(cargo zigbuild --profile dist --locked --target "$triple.$2")
+    built=target/$triple/dist
     shift 2 ;;
   --target)
     build+=(--target "$2")
-    built=target/$2/release
+    built=target/$2/dist
     shift 2 ;;
 esac
 TAPER_COMMIT=$(git rev-parse --short HEAD)
