@@ -33,7 +33,7 @@ const PROMPTS: usize = 300;
 pub struct ConceptLesson {
     /// Width of the decoder.
     pub width: usize,
-    /// Its layers.
+    /// Layers of the decoder.
     pub layers: usize,
     /// Tokens of a document: no prompt may be longer.
     pub length: usize,
