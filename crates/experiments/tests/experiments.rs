@@ -136,7 +136,7 @@ fn the_largest_eigenvalue_comes_of_products() -> TestResult {
 #[test]
 fn the_noise_scale_is_that_of_known_gradients() {
     let counter = Counter::new(11);
-    // Of so few gradients the square of the mean is half too large, which is taken off.
+    // The square of the mean of so few gradients is half too large, which is taken off.
     let (count, width, batch, deviation) = (12, 3000, 4.0_f64, 0.5);
     let gradient = |row: usize| -> Vec<f64> {
         let noise =

@@ -178,7 +178,7 @@ mod tests {
         // The third is never the highest, the last only before 0.
         let lines = [(1.0, 0.0), (0.0, 1.0), (0.4, 0.5), (-3.0, 2.0), (0.5, -5.0)];
         assert_eq!(envelope(&lines), [(0, 0.0), (1, 1.0), (3, 3.0)]);
-        // Of lines that meet in one point the steepest goes on.
+        // The steepest of the lines that meet in one point goes on.
         assert_eq!(envelope(&[(1.0, 0.0), (0.5, 0.5), (0.0, 1.0)]), [(0, 0.0), (2, 1.0)]);
         assert_eq!(envelope(&[(1.0, 1.0), (1.0, 1.0)]), [(0, 0.0)]);
     }
