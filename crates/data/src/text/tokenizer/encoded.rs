@@ -103,8 +103,14 @@ impl Tokenizer {
     pub fn encode_text(&self, text: &str) -> Result<EncodedText> {
         let reader = self.reader_of(text)?;
         self.encodings.fetch_add(1, Ordering::Relaxed);
-        let encoding = of_text("encode", text, || reader.encode(text, false))?;
+        let normal = self.forms.as_ref().map(|forms| forms.normalize(text));
+        let read = normal.as_ref().map_or(text, |normal| normal.text());
+        let encoding = of_text("encode", text, || reader.encode(read, false))?;
         let whole = |&(start, end): &(usize, usize)| {
+            let Range { start, end } = match &normal {
+                Some(normal) => normal.original(start..end),
+                None => start..end,
+            };
             let start = text.floor_char_boundary(start);
             start..text.ceil_char_boundary(end).max(start)
         };

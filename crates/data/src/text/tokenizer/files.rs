@@ -73,9 +73,13 @@ impl Tokenizer {
     /// tokenizer is shared.
     fn with_facts(&self, folder: String, path: &Path) -> Result<Self> {
         let tokens = FolderTokens::from_json(&folder, &FolderTokens::path(path))?;
+        if tokens.sentence_piece_forms != self.forms.is_some() {
+            return Self::from_json(&self.json, Some(folder), path);
+        }
         let special = tokens.special.clone();
         let folder = Some(Folder { tokens, json: folder });
-        Ok(Self::of_parts(self.inner.clone(), self.json.clone(), self.ids, special, folder))
+        let (inner, forms) = (self.inner.clone(), self.forms.clone());
+        Ok(Self::of_parts(inner, forms, self.json.clone(), self.ids, special, folder))
     }
 
     /// Reads the content `json` of the file `path`, and that of the file of facts beside it.
@@ -143,7 +147,7 @@ impl Tokenizer {
             serde_json::from_value(json.clone()).map_err(|error| fault(error.into()))?;
         let mut inner = (*self.inner).clone();
         inner.with_post_processor(Some(processor));
-        inner.to_string(true).map(Some).map_err(fault)
+        self.written(&inner).map(Some)
     }
 }
 

@@ -5,6 +5,9 @@
 //! [requested](crate::SpelledSpecial). Imported models have tokenizers with [special tokens of
 //! their own](special), which are for tasks other than translation.
 
+mod added;
+mod by_words;
+mod character_map;
 pub(crate) mod encoded;
 mod files;
 pub(crate) mod pair;
@@ -14,6 +17,7 @@ pub(crate) mod special;
 pub(crate) mod spelled;
 pub(crate) mod training;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -22,10 +26,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use tokenizers::{AddedToken, ModelWrapper, NormalizedString, Normalizer};
+use tokenizers::{ModelWrapper, NormalizedString, Normalizer};
 
 use crate::file_names::hexadecimal;
 use crate::text::panics::of_text;
+use crate::text::tokenizer::by_words::WordEncoder;
+use crate::text::tokenizer::character_map::CharacterMap;
 use crate::text::tokenizer::segmentation::Layout;
 use crate::text::tokenizer::special::{FolderTokens, MARKS, Marks, RowMarks, SpecialTokens};
 use crate::text::tokenizer::spelled::Spelling;
@@ -50,6 +56,10 @@ pub(crate) const FILE: &str = "tokenizer.json";
 #[derive(Clone)]
 pub struct Tokenizer {
     pub(super) inner: Arc<tokenizers::Tokenizer>,
+    /// Normal forms of characters that text gets before the library's tokenizer sees it.
+    forms: Option<Arc<CharacterMap>>,
+    /// Encoder word by word, where the division into words is known without the library.
+    words: Option<Arc<WordEncoder>>,
     json: Arc<str>,
     hash: Arc<str>,
     /// One more than the largest id of the library's tokenizer.
@@ -161,59 +171,6 @@ impl Tokenizer {
         Self::from_json(&json, None, Path::new(FILE))
     }
 
-    /// Adds a token for each of `tags`, wherever text spells it.
-    ///
-    /// # Errors
-    ///
-    /// If the library refuses one.
-    pub(crate) fn with_tags(self, tags: &[String]) -> Result<Self> {
-        if tags.is_empty() {
-            return Ok(self);
-        }
-        let mut inner = (*self.inner).clone();
-        // Without normalisation, which is applied to other text.
-        let added = tags.iter().map(|tag| AddedToken::from(tag.as_str(), false).normalized(false));
-        inner.add_tokens(added.collect::<Vec<_>>()).map_err(fault("add tags"))?;
-        self.replaced(&inner)
-    }
-
-    /// Adds a token for each of [`MARKS`], which no text spells, unless it has them.
-    ///
-    /// # Errors
-    ///
-    /// If the library refuses one.
-    pub(crate) fn with_marks(self) -> Result<Self> {
-        if self.marks().is_ok() {
-            return Ok(self);
-        }
-        let mut inner = (*self.inner).clone();
-        let added = MARKS.map(|mark| AddedToken::from(mark, true));
-        inner.add_special_tokens(added).map_err(fault("add marks"))?;
-        self.replaced(&inner)
-    }
-
-    /// Adds a token for each of `marks` of languages, which no text spells, unless it has them.
-    ///
-    /// # Errors
-    ///
-    /// If the library refuses one.
-    pub(crate) fn with_language_marks(self, marks: &[String]) -> Result<Self> {
-        if marks.iter().all(|mark| self.id(mark).is_some()) {
-            return Ok(self);
-        }
-        let mut inner = (*self.inner).clone();
-        let added = marks.iter().map(|mark| AddedToken::from(mark.as_str(), true));
-        inner.add_special_tokens(added.collect::<Vec<_>>()).map_err(fault("add languages"))?;
-        self.replaced(&inner)
-    }
-
-    /// Replaces the library's tokenizer by one with more tokens.
-    fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
-        let json = inner.to_string(true).map_err(fault("write its file"))?;
-        let folder = self.folder.as_ref().map(|folder| folder.json.clone());
-        Self::from_json(&json, folder, Path::new(FILE))
-    }
-
     /// The ids of the marks of encoders.
     ///
     /// # Errors
@@ -274,13 +231,19 @@ impl Tokenizer {
         inner.with_truncation(None).map_err(fault("switch truncation off"))?;
         // An id may exceed the number of tokens if an imported file has gaps.
         let ids = inner.get_vocab(true).values().max().map_or(0, |id| *id as usize + 1);
-        Ok(Self::of_parts(Arc::new(inner), json.into(), ids, special, folder))
+        let mut forms = None;
+        if folder.as_ref().is_some_and(|folder| folder.tokens.sentence_piece_forms) {
+            let message = |message| Error::Tokenizer { action: "normalise text", message };
+            forms = CharacterMap::taken_from(&mut inner).map_err(message)?.map(Arc::new);
+        }
+        Ok(Self::of_parts(Arc::new(inner), forms, json.into(), ids, special, folder))
     }
 
     /// Makes a tokenizer from the library's, with the content `json` of its file and the number of
     /// its `ids`.
     fn of_parts(
         inner: Arc<tokenizers::Tokenizer>,
+        forms: Option<Arc<CharacterMap>>,
         json: Arc<str>,
         ids: usize,
         special: SpecialTokens,
@@ -300,7 +263,9 @@ impl Tokenizer {
             is_ours: (0..)
                 .zip(SPECIAL_TOKENS)
                 .all(|(id, token)| inner.token_to_id(token) == Some(id)),
+            words: WordEncoder::of(&inner).map(Arc::new),
             inner,
+            forms,
             json,
             ids,
             hash: hexadecimal(&hash.finalize()).into(),
@@ -334,8 +299,20 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let reader = self.reader_of(text)?;
         self.encodings.fetch_add(1, Ordering::Relaxed);
-        let encoding = of_text("encode", text, || reader.encode_fast(text, false))?;
-        Ok(self.plain(encoding.get_ids()))
+        let normal = self.with_forms(text);
+        let ids = of_text("encode", text, || match &self.words {
+            Some(words) if !self.reads_special() => words.encode(&self.inner, &normal),
+            _ => Ok(reader.encode_fast(&*normal, false)?.get_ids().to_vec()),
+        })?;
+        Ok(self.plain(&ids))
+    }
+
+    /// Text with the normal forms of its characters, as the library's tokenizer expects it.
+    fn with_forms<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match &self.forms {
+            Some(forms) => forms.text(text).into(),
+            None => text.into(),
+        }
     }
 
     /// Ids that the library made of text.
@@ -392,7 +369,7 @@ impl Tokenizer {
     ///
     /// If the library refuses the text.
     pub fn normalize(&self, text: &str) -> Result<String> {
-        let mut normalized = NormalizedString::from(text);
+        let mut normalized = NormalizedString::from(&*self.with_forms(text));
         if let Some(normalizer) = self.inner.get_normalizer() {
             of_text("normalise", text, || normalizer.normalize(&mut normalized))?;
         }

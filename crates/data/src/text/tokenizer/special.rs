@@ -199,6 +199,10 @@ pub struct FolderTokens {
     /// Number of the tokenizer's pieces beyond these rows: their text is unknown to the model.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub without_row: usize,
+    /// Whether characters have the normal forms that SentencePiece gives them, where the library
+    /// `tokenizers` would give others by the same map.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sentence_piece_forms: bool,
     /// Special tokens.
     pub special: SpecialTokens,
     /// Keys of the model's configuration that hold ids of tokens.

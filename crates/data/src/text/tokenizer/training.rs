@@ -11,9 +11,11 @@
 //! afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::convert::Infallible;
 
 use ahash::AHashMap;
 use compact_str::CompactString;
+use rayon::prelude::*;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::models::unigram::{Unigram, UnigramTrainer};
 use tokenizers::normalizers::unicode::NFKC;
@@ -24,6 +26,7 @@ use tokenizers::{
     OffsetType, PreTokenizedString, PreTokenizer, PreTokenizerWrapper,
 };
 
+use crate::text::tokenizer::by_words::WordDivision;
 use crate::text::tokenizer::segmentation::{Layout, SPACE_MARK, decoder, pre_tokenizer};
 use crate::text::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
 use crate::{Error, Result, TokenizerConfig, TokenizerKind};
@@ -31,6 +34,12 @@ use crate::{Error, Result, TokenizerConfig, TokenizerKind};
 /// Character after a copy of each word while a Unigram vocabulary is trained, which is removed
 /// afterwards: a noncharacter, which no text should contain.
 const SENTINEL: char = '\u{FFFF}';
+
+/// Bytes of the texts that are divided at once.
+const BYTES_AT_ONCE: usize = 1 << 25;
+
+/// Number of times that each word occurs.
+type Counts = AHashMap<CompactString, u64>;
 
 /// Tokens that are fixed before training: the special ones and, with fallback, the bytes.
 fn fixed_tokens(byte_fallback: bool) -> Vec<String> {
@@ -170,21 +179,54 @@ fn count_words(
     normalizer: Option<&NormalizerWrapper>,
     pre_tokenizer: &PreTokenizerWrapper,
 ) -> Result<BTreeMap<String, u64>> {
-    let mut counts = BTreeMap::new();
-    for text in texts {
-        let mut words = PreTokenizedString::from(normalized(text?, normalizer)?);
-        pre_tokenizer.pre_tokenize(&mut words).map_err(fault("split a text into words"))?;
-        for (word, _, _) in words.get_splits(OffsetReferential::Original, OffsetType::None) {
-            match counts.get_mut(word) {
-                Some(count) => *count += 1,
-                None => {
-                    counts.insert(word.to_owned(), 1);
-                }
+    let division = WordDivision::of(normalizer, pre_tokenizer);
+    let counted = |mut counts: Counts, text: String| -> Result<Counts> {
+        let mut count = |word: &str| match counts.get_mut(word) {
+            Some(count) => *count += 1,
+            None => _ = counts.insert(word.into(), 1),
+        };
+        match division {
+            Some(division) => {
+                let text = division.normalized(normalizer, &text);
+                let text = text.map_err(fault("normalise a text"))?;
+                let Ok(()) =
+                    division.each_word(&text, |word| -> std::result::Result<(), Infallible> {
+                        count(word);
+                        Ok(())
+                    });
+            }
+            None => {
+                let mut words = PreTokenizedString::from(normalized(text, normalizer)?);
+                pre_tokenizer.pre_tokenize(&mut words).map_err(fault("split a text into words"))?;
+                let words = words.get_splits(OffsetReferential::Original, OffsetType::None);
+                words.into_iter().for_each(|(word, _, _)| count(word));
             }
         }
+        Ok(counts)
+    };
+    let mut all = Counts::default();
+    let mut texts = texts.peekable();
+    while texts.peek().is_some() {
+        let (mut some, mut bytes) = (Vec::new(), 0);
+        while let Some(text) = texts.next_if(|_| bytes < BYTES_AT_ONCE) {
+            some.push(text?);
+            bytes += some.last().map_or(0, String::len);
+        }
+        let parts = some.into_par_iter().try_fold(Counts::default, counted);
+        let more = parts.try_reduce(Counts::default, |one, other| Ok(sum(one, other)))?;
+        all = sum(all, more);
     }
-    counts.remove("");
-    Ok(counts)
+    all.remove("");
+    Ok(all.into_iter().map(|(word, count)| (word.into(), count)).collect())
+}
+
+/// Sum of two tables of counts.
+fn sum(one: Counts, other: Counts) -> Counts {
+    let (mut all, fewer) = if one.len() < other.len() { (other, one) } else { (one, other) };
+    for (word, count) in fewer {
+        *all.entry(word).or_default() += count;
+    }
+    all
 }
 
 /// Most frequent characters that together make up `coverage` of the text, and the space mark.

@@ -118,6 +118,7 @@ fn write(recipe: &RunConfig) -> Option<Value> {
         (_, RotaryScaling::Ntk) => "ntk",
         (_, RotaryScaling::Llama3) => "llama3",
         (_, RotaryScaling::Yarn) => "yarn",
+        (_, RotaryScaling::DualChunk) => "dual-chunk",
     };
     let mut keys = Map::new();
     keys.insert("rope_type".to_owned(), json!(kind));

@@ -86,6 +86,8 @@ pub(in super::super) fn read_file(
     let folder = FolderTokens {
         vocabulary_size: size,
         without_row: 0,
+        // Of a folder that Transformers reads by the library `tokenizers`.
+        sentence_piece_forms: false,
         special,
         ids: ids
             .filter(|(key, _)| key.ends_with(ID_KEY))

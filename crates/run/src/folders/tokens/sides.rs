@@ -150,6 +150,7 @@ impl Vocabulary {
         let folder = FolderTokens {
             vocabulary_size: self.size,
             without_row: made.without_row,
+            sentence_piece_forms: true,
             special: self.roles.clone(),
             ids: ids(files.keys(CONFIG)),
             files: texts,

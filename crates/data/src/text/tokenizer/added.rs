@@ -1,0 +1,79 @@
+//! Tokens that a tokenizer gets beside those of its vocabulary, and the file that has them.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tokenizers::AddedToken;
+
+use crate::Result;
+use crate::text::tokenizer::special::MARKS;
+use crate::text::tokenizer::{FILE, Tokenizer, fault};
+
+impl Tokenizer {
+    /// Adds a token for each of `tags`, wherever text spells it.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses one.
+    pub(crate) fn with_tags(self, tags: &[String]) -> Result<Self> {
+        if tags.is_empty() {
+            return Ok(self);
+        }
+        let mut inner = (*self.inner).clone();
+        // Without normalisation, which is applied to other text.
+        let added = tags.iter().map(|tag| AddedToken::from(tag.as_str(), false).normalized(false));
+        inner.add_tokens(added.collect::<Vec<_>>()).map_err(fault("add tags"))?;
+        self.replaced(&inner)
+    }
+
+    /// Adds a token for each of [`MARKS`], which no text spells, unless it has them.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses one.
+    pub(crate) fn with_marks(self) -> Result<Self> {
+        if self.marks().is_ok() {
+            return Ok(self);
+        }
+        let mut inner = (*self.inner).clone();
+        let added = MARKS.map(|mark| AddedToken::from(mark, true));
+        inner.add_special_tokens(added).map_err(fault("add marks"))?;
+        self.replaced(&inner)
+    }
+
+    /// Adds a token for each of `marks` of languages, which no text spells, unless it has them.
+    ///
+    /// # Errors
+    ///
+    /// If the library refuses one.
+    pub(crate) fn with_language_marks(self, marks: &[String]) -> Result<Self> {
+        if marks.iter().all(|mark| self.id(mark).is_some()) {
+            return Ok(self);
+        }
+        let mut inner = (*self.inner).clone();
+        let added = marks.iter().map(|mark| AddedToken::from(mark.as_str(), true));
+        inner.add_special_tokens(added.collect::<Vec<_>>()).map_err(fault("add languages"))?;
+        self.replaced(&inner)
+    }
+
+    /// Replaces the library's tokenizer by one with more tokens.
+    fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
+        let json = self.written(inner)?;
+        let folder = self.folder.as_ref().map(|folder| folder.json.clone());
+        Self::from_json(&json, folder, Path::new(FILE))
+    }
+
+    /// Content of the file of `inner`, which was made of the library's tokenizer.
+    pub(super) fn written(&self, inner: &tokenizers::Tokenizer) -> Result<String> {
+        let fault = fault("write its file");
+        let json = inner.to_string(true).map_err(&fault)?;
+        if self.forms.is_none() {
+            return Ok(json);
+        }
+        let read =
+            |json: &str| serde_json::from_str::<Value>(json).map_err(|error| fault(error.into()));
+        let mut file = read(&json)?;
+        file["normalizer"] = read(&self.json)?["normalizer"].take();
+        serde_json::to_string_pretty(&file).map_err(|error| fault(error.into()))
+    }
+}

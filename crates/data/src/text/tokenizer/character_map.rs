@@ -1,0 +1,246 @@
+//! Normal forms of characters as SentencePiece has them (Kudo and Richardson 2018, section 3.3):
+//! from left to right, the longest beginning of the rest that its compiled map knows is replaced,
+//! and any other character stays.
+//!
+//! The library `tokenizers` reads the same map grapheme by grapheme, and replaces a whole grapheme by
+//! the shortest beginning of it: a full-width letter with an accent loses its accent there.
+
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use tokenizers::normalizers::Sequence;
+use tokenizers::{NormalizerWrapper, Tokenizer};
+
+/// Compiled map of characters to their normal forms.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct CharacterMap {
+    /// Double array of the strings that are replaced (Aoe 1989), in the layout of Darts-clone.
+    units: Vec<u32>,
+    /// Normal forms, each ended by a zero.
+    forms: String,
+    /// Texts that stay as they are, the longest first.
+    kept: Vec<String>,
+}
+
+/// Normalised text that remembers where each part of it comes from.
+#[derive(Debug, Default)]
+pub(super) struct Normalized {
+    text: String,
+    /// Ends of each part, in the normalised text and in the original one, both ascending.
+    ends: Vec<(usize, usize)>,
+}
+
+impl CharacterMap {
+    /// Takes the map from the normalizer of `inner`, which is left with its other steps; `None` if
+    /// it has none. The tokens that it adds to its vocabulary stay as text spells them.
+    ///
+    /// # Errors
+    ///
+    /// If the map is damaged.
+    pub(super) fn taken_from(inner: &mut Tokenizer) -> Result<Option<Self>, String> {
+        let steps: Vec<NormalizerWrapper> = match inner.get_normalizer() {
+            Some(NormalizerWrapper::Sequence(steps)) => steps.as_ref().to_vec(),
+            Some(alone) => vec![alone.clone()],
+            None => return Ok(None),
+        };
+        let Some((NormalizerWrapper::Precompiled(first), rest)) = steps.split_first() else {
+            return Ok(None);
+        };
+        let written = serde_json::to_value(first).map_err(|error| error.to_string())?;
+        let bytes = written["precompiled_charsmap"].as_str().map(|text| BASE64.decode(text));
+        let Some(Ok(bytes)) = bytes else {
+            return Err("the map of characters is not in Base64".to_owned());
+        };
+        let added = inner.get_added_tokens_decoder();
+        let kept = added.into_values().map(|token| token.content).collect();
+        let map = Self::read(&bytes, kept)?;
+        let rest = Sequence::new(rest.to_vec());
+        let rest = Some(NormalizerWrapper::Sequence(rest));
+        inner.with_normalizer(rest).map_err(|error| error.to_string())?;
+        Ok(Some(map))
+    }
+
+    /// Reads a compiled map: the number of bytes of the double array, the array, and the normal
+    /// forms, all in little endian.
+    fn read(bytes: &[u8], mut kept: Vec<String>) -> Result<Self, String> {
+        let damaged = || "the map of characters is damaged".to_owned();
+        let (size, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let size = u32::from_le_bytes(*size) as usize;
+        let (units, forms) = rest.split_at_checked(size).ok_or_else(damaged)?;
+        let (units, []) = units.as_chunks() else {
+            return Err(damaged());
+        };
+        let units: Vec<u32> = units.iter().map(|unit| u32::from_le_bytes(*unit)).collect();
+        let forms = String::from_utf8(forms.to_vec()).map_err(|_| damaged())?;
+        if units.is_empty() || !forms.ends_with('\0') {
+            return Err(damaged());
+        }
+        kept.retain(|text| !text.is_empty());
+        kept.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        Ok(Self { units, forms, kept })
+    }
+
+    /// Longest beginning of `text` that the map replaces, by its length, and its normal form.
+    fn longest(&self, text: &str) -> Option<(usize, &str)> {
+        let mut found = None;
+        let mut place = offset(*self.units.first()?);
+        for (length, &byte) in (1..).zip(text.as_bytes()) {
+            place ^= usize::from(byte);
+            // The label of a node is the byte that leads to it.
+            let Some(&unit) = self.units.get(place).filter(|unit| label(**unit) == u32::from(byte))
+            else {
+                break;
+            };
+            place ^= offset(unit);
+            if has_leaf(unit) {
+                let leaf = self.units.get(place)?;
+                found = Some((length, (leaf & !(1 << 31)) as usize));
+            }
+        }
+        let (length, start) = found?;
+        let form = self.forms.get(start..)?;
+        Some((length, &form[..form.find('\0')?])).filter(|_| text.is_char_boundary(length))
+    }
+
+    /// Replaces the characters of `text`. Calls `part` after each part with the length of the
+    /// normalised text and that of the original text up to there.
+    fn replace(&self, text: &str, mut part: impl FnMut(usize, usize)) -> String {
+        let mut normal = String::with_capacity(text.len());
+        let mut at = 0;
+        while let Some(first) = text[at..].chars().next() {
+            let rest = &text[at..];
+            let is_kept = |one: &&String| rest.starts_with(one.as_str());
+            let (length, form) = match self.kept.iter().find(is_kept) {
+                Some(kept) => (kept.len(), kept.as_str()),
+                None => self.longest(rest).unwrap_or_else(|| {
+                    let length = first.len_utf8();
+                    (length, &rest[..length])
+                }),
+            };
+            normal.push_str(form);
+            at += length;
+            part(normal.len(), at);
+        }
+        normal
+    }
+
+    /// Normalised text.
+    pub(super) fn text(&self, text: &str) -> String {
+        self.replace(text, |_, _| {})
+    }
+
+    /// Normalised text that remembers where its parts come from.
+    pub(super) fn normalize(&self, text: &str) -> Normalized {
+        let mut ends = Vec::with_capacity(text.len());
+        let text = self.replace(text, |normal, original| ends.push((normal, original)));
+        Normalized { text, ends }
+    }
+}
+
+impl Normalized {
+    /// Normalised text.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Bytes of the original text from which the `bytes` of the normalised one come, and those
+    /// behind them that were left out.
+    pub(super) fn original(&self, bytes: Range<usize>) -> Range<usize> {
+        // Parts that end at or before a place of the normalised text.
+        let parts = |place: usize| self.ends.partition_point(|&(normal, _)| normal <= place);
+        let end_of = |parts: usize| parts.checked_sub(1).map_or(0, |last| self.ends[last].1);
+        let start = end_of(parts(bytes.start));
+        let within = self.ends.get(self.ends.partition_point(|&(normal, _)| normal < bytes.end));
+        match within.filter(|_| !bytes.is_empty()) {
+            Some(&(normal, _)) => start..end_of(parts(normal)),
+            None => start..start,
+        }
+    }
+}
+
+/// Whether a node ends a string, whose value is in a unit of its own.
+const fn has_leaf(unit: u32) -> bool {
+    unit >> 8 & 1 == 1
+}
+
+/// Byte that leads to a node; no byte for a value.
+const fn label(unit: u32) -> u32 {
+    unit & (1 << 31 | 0xFF)
+}
+
+/// Distance to the children of a node, by exclusive or.
+const fn offset(unit: u32) -> usize {
+    ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Map and normal forms by the package `sentencepiece`.
+    const GOLDEN: &str = include_str!("../../../tests/golden/character_map.json");
+
+    fn golden(kept: &[&str]) -> (CharacterMap, Vec<(String, String)>) {
+        let mut file: serde_json::Value = serde_json::from_str(GOLDEN).expect("JSON");
+        let bytes = BASE64.decode(file["map"].as_str().expect("a map")).expect("Base64");
+        let kept = kept.iter().map(|&text| text.to_owned()).collect();
+        let map = CharacterMap::read(&bytes, kept).expect("a map");
+        (map, serde_json::from_value(file["cases"].take()).expect("pairs of texts"))
+    }
+
+    #[test]
+    fn texts_have_the_normal_forms_of_the_package() {
+        let (map, cases) = golden(&[]);
+        assert!(cases.len() > 1900, "{}", cases.len());
+        for (text, normal) in cases {
+            assert_eq!(map.text(&text), normal, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn parts_come_from_whole_characters_of_the_original() {
+        let (map, cases) = golden(&[]);
+        for (text, normal) in cases {
+            let made = map.normalize(&text);
+            assert_eq!(made.text(), normal);
+            assert_eq!(made.original(0..normal.len()).end, text.len(), "{text:?}");
+            let mut before = 0;
+            for (at, character) in normal.char_indices() {
+                let part = made.original(at..at + character.len_utf8());
+                assert!(part.start >= before && part.start < part.end, "{text:?}: {part:?}");
+                assert!(normal.contains(&map.text(&text[part.clone()])), "{text:?}: {part:?}");
+                before = part.start;
+            }
+        }
+        let made = map.normalize("x\u{3000}㍿。");
+        assert_eq!(made.text(), "x 株式会社。");
+        assert_eq!(made.original(1..2), 1..4);
+        assert_eq!(made.original(5..8), 4..7);
+        assert_eq!(made.original(14..17), 7..10);
+        assert_eq!(made.original(3..3), 4..4);
+    }
+
+    #[test]
+    fn added_tokens_stay() {
+        let (map, _) = golden(&["<Ａ>", "aa", "a"]);
+        assert_eq!(map.text("Ａ<Ａ>abcaaabc"), "A<Ａ>abcaaabc");
+        assert_eq!(map.text("bc…"), "bc...");
+    }
+
+    #[test]
+    fn a_damaged_map_is_refused() {
+        let file: serde_json::Value = serde_json::from_str(GOLDEN).expect("JSON");
+        let bytes = BASE64.decode(file["map"].as_str().expect("a map")).expect("Base64");
+        for end in [0, 3, 4, 40, bytes.len() - 1] {
+            assert!(CharacterMap::read(&bytes[..end], Vec::new()).is_err(), "{end}");
+        }
+        // No text finds its way out of a wrong array.
+        for place in (4..1028).step_by(3) {
+            let mut wrong = bytes.clone();
+            wrong[place] ^= 0xFF;
+            let map = CharacterMap::read(&wrong, Vec::new()).expect("the sizes are right");
+            map.text("Ａabc e\u{302}\u{301} ﷺ");
+        }
+    }
+}
