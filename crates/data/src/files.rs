@@ -58,6 +58,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// File under a temporary name, removed unless it was renamed.
+#[derive(Debug)]
 pub(crate) struct Partial(pub(crate) PathBuf);
 
 impl Partial {

@@ -97,9 +97,13 @@ pub use tasks::pairs::dataset::plan::PairPlan;
 pub use tasks::pairs::hold_out::hold_out;
 pub use tasks::pairs::hostile::{HostileLine, Hostility};
 pub use tasks::pairs::links::PairLinks;
+pub use tasks::pairs::near_duplicates::{NearDuplicates, NearKeys};
 pub use tasks::pairs::prepare::prepare_pairs;
 pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files};
-pub use tasks::pairs::report::{BatchingReport, CorpusReport, DataReport, LengthBin, SideReport};
+pub use tasks::pairs::report::{
+    BatchingReport, CorpusReport, DataReport, LengthBin, SideReport, UsualLengths,
+};
+pub use tasks::pairs::rules::TextRules;
 pub use tasks::questions::config::QuestionsConfig;
 pub use tasks::questions::squad::{Answer, Paragraph, Question, read_questions};
 pub use tasks::questions::windows::{Context, QuestionWindow, best_windows, windows, windows_of};

@@ -99,6 +99,54 @@ fn each_modifier_does_what_it_says_to_both_sides() {
 }
 
 #[test]
+fn a_single_word_stands_for_its_pair_with_its_translation() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(directory.path());
+    // Numbers in words, of which each is in few pairs.
+    let words: Vec<(String, String)> = (0..60_u8)
+        .map(|one| (format!("word{}", letters(one)), format!("Wort{}", letters(one))))
+        .collect();
+    let pairs: Vec<(String, String)> = (0..600)
+        .map(|line| {
+            let (one, other) = (&words[line * 7 % 60], &words[(line * 13 + line / 60) % 60]);
+            (format!("the {} and {}.", one.0, other.0), format!("das {} und {}.", one.1, other.1))
+        })
+        .collect();
+    common::write_split(directory.path(), "train", &pairs);
+    config.modifiers.single_words = 0.5;
+    let data = prepare_pairs(&config, &directory.path().join("run")).unwrap();
+    let epoch = |number| texts(&data, &data.train, &config, number);
+    let (second, third) = (epoch(2), epoch(3));
+    assert_ne!(second, third);
+    assert_eq!(second, epoch(2));
+    let mut alone = 0;
+    for (line, (source, target)) in second {
+        let pair = &pairs[line - 1];
+        if (&source, &target) == (&pair.0, &pair.1) {
+            continue;
+        }
+        alone += 1;
+        assert!(words.contains(&(source.clone(), target.clone())), "{source} | {target}");
+        assert!(pair.0.contains(&source) && pair.1.contains(&target));
+    }
+    // Half of 600, within five standard deviations.
+    assert!((239..=361).contains(&alone), "{alone}");
+    config.train = serde_json::from_value(serde_json::json!([
+        { "stem": "train", "from": "en", "to": "de" },
+        { "stem": "train", "from": "de", "to": "en" },
+    ]))
+    .unwrap();
+    (config.validation, config.test) = ("".into(), "".into());
+    let error = prepare_pairs(&config, &directory.path().join("several")).unwrap_err();
+    assert!(error.to_string().contains("data.modifiers.single_words"), "{error}");
+}
+
+/// A number below 676 in letters.
+fn letters(number: u8) -> String {
+    [number / 26, number % 26].map(|digit| char::from(b'a' + digit)).iter().collect()
+}
+
+#[test]
 fn a_merged_pair_has_the_next_one_behind_it() {
     let merged = ModifiersConfig { merged_sentences: 1.0, ..ModifiersConfig::default() };
     let texts = modified(merged);

@@ -58,6 +58,54 @@ fn the_report_counts_what_is_dropped_and_why() {
 }
 
 #[test]
+fn unusual_lengths_and_near_duplicates_are_dropped_from_training_text_and_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = common::corpus(directory.path());
+    let mut pairs: Vec<_> = (0..600_u32)
+        .map(|number| {
+            let codes = |step: u32| {
+                (0..6).map(|part| format!("{:04x}", (number * 6 + part) * step % 65_521)).collect()
+            };
+            let (english, german): (Vec<String>, Vec<String>) = (codes(40_503), codes(51_407));
+            text(&english.join(" "), &german.join(" "))
+        })
+        .collect();
+    let again = format!("{}!", pairs[70].0.to_uppercase());
+    let translated = pairs[70].1.clone();
+    pairs.push((again, translated));
+    let short = pairs[90].1.chars().take(12).collect::<String>();
+    pairs.push(text("dead beef dead beef dead beef", &short));
+    common::write_split(directory.path(), "train", &pairs);
+    common::write_split(directory.path(), "val", &pairs[550..]);
+    let (kept, _) = prepared(&config);
+    assert_eq!(kept.train.len(), 602);
+    assert!(kept.train.report().usual_lengths.is_empty());
+    config.cleaning.near_duplicates = 0.8;
+    config.cleaning.length_deviations = 5.0;
+    let (cleaned, _) = prepared(&config);
+    let report = cleaned.train.report();
+    assert_eq!((report.dropped.near_duplicate, report.dropped.lengths), (1, 1));
+    assert_eq!((report.dropped.total(), cleaned.train.len()), (2, 600));
+    let reasons: Vec<&str> = report.dropped_pairs.iter().map(|pair| pair.reason.as_str()).collect();
+    assert_eq!(reasons, ["near duplicate", "unusual lengths"]);
+    assert_eq!(report.dropped_pairs[0].source, pairs[600].0);
+    let usual = &report.usual_lengths[0];
+    assert_eq!((usual.direction.as_str(), usual.most_characters), ("en-de", Some(64)));
+    assert_eq!((usual.ratio, usual.deviation), (1.0, 0.05));
+    // Validation text is measured as it is.
+    assert_eq!(cleaned.validation.unwrap().len(), 52);
+    for (key, wrong) in [("near_duplicates", 0.4), ("length_deviations", 0.5)] {
+        let mut config = config.clone();
+        match key {
+            "near_duplicates" => config.cleaning.near_duplicates = wrong,
+            _ => config.cleaning.length_deviations = wrong,
+        }
+        let error = prepare_pairs(&config, &directory.path().join("wrong")).unwrap_err();
+        assert!(error.to_string().contains(key), "{error}");
+    }
+}
+
+#[test]
 fn ids_are_those_of_the_text() {
     let directory = tempfile::tempdir().unwrap();
     for joint in [true, false] {

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{Error, Result};
+
 /// Rules by which pairs are dropped. A pair is always dropped with both sides, so that they stay
 /// aligned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,11 +42,24 @@ pub struct CleaningConfig {
     /// Whether to drop a pair whose target has the letters and digits of its source.
     #[schemars(extend("x-names" = "copy copies"))]
     pub drop_copies: bool,
-    /// Whether to drop a pair whose sides differ in their digits, in whatever order.
+    /// Whether to drop a pair whose sides differ in their digits, in whatever order and script.
+    /// Digits that a side with Chinese numerals lacks are not judged.
     #[schemars(extend("x-names" = "digits numbers"))]
     pub same_digits: bool,
     /// Whether to drop a pair of which one side is in capitals throughout and the other is not.
     pub same_case: bool,
+    /// A training pair is dropped if the ratio of characters of its sides is further from the usual
+    /// one than this many standard deviations. Both are learned from the other pairs of the same
+    /// languages and of about its length; 0: they are not learned.
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-names" = "length_zscore gale_church"))]
+    pub length_deviations: f64,
+    /// A training pair is dropped if its text and that of an earlier one have at least this Jaccard
+    /// index: the share of pieces of five letters, or two Chinese characters, that both have, among
+    /// those of either. From 0.5 to 1, and 0.8 is usual; 0: texts are not compared.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "minhash near_dedup fuzzy_dedup"))]
+    pub near_duplicates: f64,
 }
 
 impl CleaningConfig {
@@ -56,6 +71,43 @@ impl CleaningConfig {
             || drop_copies
             || same_digits
             || same_case
+    }
+
+    /// Refuses impossible limits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the offending key.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
+        if self.max_tokens == 0 || self.max_tokens < self.min_tokens {
+            return wrong(
+                "data.cleaning.max_tokens",
+                "must be at least 1 and at least data.cleaning.min_tokens",
+            );
+        }
+        if !(self.max_ratio == 0.0 || (1.0..=f64::MAX).contains(&self.max_ratio)) {
+            return wrong("data.cleaning.max_ratio", "must be 0 (no limit) or at least 1");
+        }
+        for (key, share) in [
+            ("data.cleaning.other_language", self.other_language),
+            ("data.cleaning.min_own_script", self.min_own_script),
+        ] {
+            if !(0.0..=1.0).contains(&share) {
+                return wrong(key, "must lie between 0 (off) and 1");
+            }
+        }
+        let deviations = self.length_deviations;
+        if !(deviations == 0.0 || (1.0..=f64::MAX).contains(&deviations)) {
+            return wrong("data.cleaning.length_deviations", "must be 0 (off) or at least 1");
+        }
+        if !(self.near_duplicates == 0.0 || (0.5..=1.0).contains(&self.near_duplicates)) {
+            return wrong(
+                "data.cleaning.near_duplicates",
+                "must be 0 (off) or lie between 0.5 and 1",
+            );
+        }
+        Ok(())
     }
 }
 
@@ -72,6 +124,8 @@ impl Default for CleaningConfig {
             drop_copies: false,
             same_digits: false,
             same_case: false,
+            length_deviations: 0.0,
+            near_duplicates: 0.0,
         }
     }
 }

@@ -34,6 +34,12 @@ pub struct ModifiersConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "merge concatenated"), extend("x-change" = "accepted"))]
     pub merged_sentences: f64,
+    /// One word of the source alone, with its translation. Both are in the pair, and the words are
+    /// those whose translation the first 50,000 pairs of the training text make certain: most have
+    /// none in free translations.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    #[schemars(extend("x-names" = "one_word word_pairs"), extend("x-change" = "accepted"))]
+    pub single_words: f64,
     /// A word of the source twice; of a text without spaces, one of its characters.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "repeated_words"), extend("x-change" = "accepted"))]
@@ -56,13 +62,14 @@ pub struct ModifiersConfig {
 
 impl ModifiersConfig {
     /// Keys with their probabilities.
-    fn probabilities(&self) -> [(&'static str, f64); 9] {
+    fn probabilities(&self) -> [(&'static str, f64); 10] {
         [
             ("data.modifiers.upper_case", self.upper_case),
             ("data.modifiers.title_case", self.title_case),
             ("data.modifiers.typos", self.typos),
             ("data.modifiers.no_end_punctuation", self.no_end_punctuation),
             ("data.modifiers.merged_sentences", self.merged_sentences),
+            ("data.modifiers.single_words", self.single_words),
             ("data.modifiers.doubled_words", self.doubled_words),
             ("data.modifiers.emoji", self.emoji),
             ("data.modifiers.unknown_spans", self.unknown_spans),

@@ -21,6 +21,7 @@ use serde::Serialize;
 use self::features::Features;
 use crate::{Error, Result, read_regular};
 
+pub(crate) use self::scripts::OwnLetters;
 pub use self::scripts::own_letters;
 pub use self::training::{IdentifierTraining, train_identifier};
 

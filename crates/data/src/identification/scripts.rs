@@ -76,20 +76,38 @@ fn script_of(code: &str) -> Option<Script> {
     })
 }
 
+/// Letters of a language, looked up once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnLetters {
+    script: Option<Script>,
+}
+
+impl OwnLetters {
+    /// Letters of the language with this code.
+    pub(crate) fn of(code: &str) -> Self {
+        Self { script: script_of(code) }
+    }
+
+    /// Share of a text's letters that are own ones: 1 if the script is unknown; `None` without
+    /// letters.
+    pub(crate) fn share(self, text: &str) -> Option<f64> {
+        let is_own = |letter: char| {
+            self.script.is_none_or(|script| script.iter().any(|&(a, z)| (a..=z).contains(&letter)))
+        };
+        let (mut own, mut all) = (0_usize, 0_usize);
+        for letter in text.chars().filter(|character| character.is_alphabetic()) {
+            all += 1;
+            own += usize::from(is_own(letter));
+        }
+        (all > 0).then(|| own as f64 / all as f64)
+    }
+}
+
 /// Share of a text's letters that belong to the script of the language with this code: 1 if its
 /// script is unknown, 0 without letters.
 #[must_use]
 pub fn own_letters(code: &str, text: &str) -> f64 {
-    let script = script_of(code);
-    let is_own = |letter: char| {
-        script.is_none_or(|script| script.iter().any(|&(a, z)| (a..=z).contains(&letter)))
-    };
-    let (mut own, mut all) = (0_usize, 0_usize);
-    for letter in text.chars().filter(|character| character.is_alphabetic()) {
-        all += 1;
-        own += usize::from(is_own(letter));
-    }
-    if all == 0 { 0.0 } else { own as f64 / all as f64 }
+    OwnLetters::of(code).share(text).unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use taper_data::{
     BatchingReport, CaptionReport, CorpusReport, DataReport, ImageReport, RegressionReport, Report,
-    SideReport, TextReport,
+    SideReport, TextReport, UsualLengths,
 };
 
 use crate::numbers::bytes;
@@ -154,7 +154,29 @@ fn pair_lines(report: &DataReport) -> Vec<String> {
     lines.extend(held_out);
     lines.extend(several.map(corpus_line));
     lines.extend([source, target].map(side_line));
+    lines.extend(usual_lengths(&report.usual_lengths));
     lines
+}
+
+/// A line for each direction of which usual lengths were learned.
+fn usual_lengths(all: &[UsualLengths]) -> Vec<String> {
+    let class = |usual: &UsualLengths| {
+        let up_to = match usual.most_characters {
+            Some(most) => format!("to {most}"),
+            None => "above".to_owned(),
+        };
+        format!("{up_to}: {:.2} ×÷ {:.2}", usual.ratio, usual.deviation.exp())
+    };
+    let line = |classes: &[UsualLengths]| {
+        let list: Vec<String> = classes.iter().map(class).collect();
+        format!(
+            "  usual lengths {}, characters of the target for each of the source, by those of both: \
+             {}",
+            classes[0].direction,
+            list.join(", ")
+        )
+    };
+    all.chunk_by(|one, other| one.direction == other.direction).map(line).collect()
 }
 
 fn images_line(report: &ImageReport) -> String {

@@ -31,6 +31,10 @@ pub enum DropReason {
     Digits,
     /// One side is in capitals.
     Case,
+    /// The lengths of the sides are unusual for their languages.
+    Lengths,
+    /// An earlier pair is nearly the same.
+    NearDuplicate,
 }
 
 /// Numbers of pairs dropped for each reason. A pair counts once, under the first reason that holds.
@@ -64,6 +68,12 @@ pub struct Dropped {
     /// Pairs with capitals on one side.
     #[serde(default)]
     pub case: u64,
+    /// Pairs of lengths that are unusual for their languages.
+    #[serde(default)]
+    pub lengths: u64,
+    /// Pairs that are nearly the same as an earlier one.
+    #[serde(default)]
+    pub near_duplicate: u64,
 }
 
 /// A dropped pair, as an example in the report.
@@ -86,9 +96,12 @@ const SHOWN: usize = 120;
 impl DroppedPair {
     /// Adds a pair to `examples`, unless there are enough for its reason.
     pub(crate) fn add(examples: &mut Vec<Self>, reason: DropReason, source: &str, target: &str) {
+        if !Self::has_room(examples, reason) {
+            return;
+        }
         let cut = |text: &str| text.chars().take(SHOWN).collect();
         let reason = reason.describe().to_owned();
-        Self { reason, source: cut(source), target: cut(target) }.put(examples);
+        examples.push(Self { reason, source: cut(source), target: cut(target) });
     }
 
     /// Puts it behind `examples`, unless there are enough for its reason.
@@ -97,11 +110,16 @@ impl DroppedPair {
             examples.push(self);
         }
     }
+
+    /// Whether `examples` has not enough for a reason.
+    pub(crate) fn has_room(examples: &[Self], reason: DropReason) -> bool {
+        examples.iter().filter(|one| one.reason == reason.describe()).count() < MOST_EXAMPLES
+    }
 }
 
 impl DropReason {
     /// Every reason, in the order of reports.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::EmptySource,
         Self::EmptyTarget,
         Self::TooShort,
@@ -113,6 +131,8 @@ impl DropReason {
         Self::Copy,
         Self::Digits,
         Self::Case,
+        Self::Lengths,
+        Self::NearDuplicate,
     ];
 
     /// Description in reports.
@@ -130,6 +150,8 @@ impl DropReason {
             Self::Copy => "copy",
             Self::Digits => "other digits",
             Self::Case => "other case",
+            Self::Lengths => "unusual lengths",
+            Self::NearDuplicate => "near duplicate",
         }
     }
 }
@@ -153,6 +175,8 @@ impl Dropped {
             DropReason::Copy => &mut self.copy,
             DropReason::Digits => &mut self.digits,
             DropReason::Case => &mut self.case,
+            DropReason::Lengths => &mut self.lengths,
+            DropReason::NearDuplicate => &mut self.near_duplicate,
         }
     }
 

@@ -18,6 +18,9 @@ pub struct DataReport {
     /// Examples of dropped pairs, a few for each reason that their text has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped_pairs: Vec<DroppedPair>,
+    /// Usual ratios of lengths, if pairs with others are dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usual_lengths: Vec<UsualLengths>,
     /// Pairs that were not read as training text because their source is held out for validation.
     #[serde(default)]
     pub held_out: u64,
@@ -34,6 +37,24 @@ pub struct DataReport {
     pub text_hash: String,
     /// The hash of the tokenizers.
     pub tokenizer_hash: String,
+}
+
+/// Ratio of lengths that is usual for pairs of about the same length in a direction, as it was
+/// learned from them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UsualLengths {
+    /// The direction, as in "en-de".
+    pub direction: String,
+    /// Largest number of characters of both sides together; `None` for no limit. The smallest is
+    /// above half of it, but in the first class.
+    pub most_characters: Option<u64>,
+    /// Pairs that it was learned from, repetitions included.
+    pub pairs: u64,
+    /// Median of the number of target characters for each source character.
+    pub ratio: f64,
+    /// Standard deviation of the natural logarithm of the ratio, which is estimated by 1.4826 times
+    /// its median absolute deviation.
+    pub deviation: f64,
 }
 
 /// Contribution of a corpus to a split.

@@ -1,19 +1,20 @@
 //! Rules by which pairs are dropped for what their text says: language, script, copies, digits and
 //! case.
 
+use super::digits::same_digits;
 use super::modifiers::letters::is_ideographic;
-use crate::{
-    CleaningConfig, Direction, DropReason, Error, LanguageIdentifier, Result, own_letters,
-};
+use crate::identification::OwnLetters;
+use crate::{CleaningConfig, Direction, DropReason, Error, LanguageIdentifier, Result};
 
 /// Fewest letters with a case of a text that is said to be in capitals.
 const SHOUTED: usize = 4;
 
 /// Rules for the pairs of a corpus.
 #[derive(Debug)]
-pub(crate) struct TextRules {
+pub struct TextRules {
     config: CleaningConfig,
-    direction: Direction,
+    /// Letters of both languages.
+    letters: [OwnLetters; 2],
     /// Numbers of both languages for the identifier, if it is asked.
     languages: Option<[usize; 2]>,
     /// Text before each source that is no part of it.
@@ -26,11 +27,7 @@ impl TextRules {
     /// # Errors
     ///
     /// [`Error::Config`] if a language shall be identified that no model knows.
-    pub(crate) fn new(
-        config: &CleaningConfig,
-        direction: Direction,
-        tag: &str,
-    ) -> Result<Option<Self>> {
+    pub fn new(config: &CleaningConfig, direction: Direction, tag: &str) -> Result<Option<Self>> {
         if !config.has_text_rules() {
             return Ok(None);
         }
@@ -48,8 +45,9 @@ impl TextRules {
             true => Some([number(&direction.from)?, number(&direction.to)?]),
             false => None,
         };
+        let letters = [&direction.from, &direction.to].map(|code| OwnLetters::of(code));
         let (config, tag) = (config.clone(), tag.to_owned());
-        Ok(Some(Self { config, direction, languages, tag }))
+        Ok(Some(Self { config, letters, languages, tag }))
     }
 
     /// Checks the text of a pair.
@@ -57,25 +55,24 @@ impl TextRules {
     /// # Errors
     ///
     /// The reason to drop the pair.
-    pub(crate) fn check(&self, source: &str, target: &str) -> Result<(), DropReason> {
-        let source = source.strip_prefix(&self.tag).unwrap_or(source).trim_start();
+    pub fn check(&self, source: &str, target: &str) -> Result<(), DropReason> {
+        let source = without_tag(source, &self.tag);
         let config = &self.config;
-        let sides = [(source, &self.direction.from), (target, &self.direction.to)];
+        let sides = [source, target];
         if config.drop_copies && is_copy(source, target) {
             return Err(DropReason::Copy);
         }
-        if config.same_digits && digits(source) != digits(target) {
+        if config.same_digits && !same_digits(source, target) {
             return Err(DropReason::Digits);
         }
         if config.same_case && is_shouted(source).zip(is_shouted(target)).is_some_and(differ) {
             return Err(DropReason::Case);
         }
         if config.min_own_script > 0.0 {
-            let is_other = |&(text, code): &(&str, &String)| {
-                text.chars().any(char::is_alphabetic)
-                    && own_letters(code, text) < config.min_own_script
+            let is_other = |(text, own): (&str, OwnLetters)| {
+                own.share(text).is_some_and(|share| share < config.min_own_script)
             };
-            if sides.iter().any(is_other) {
+            if sides.into_iter().zip(self.letters).any(is_other) {
                 return Err(DropReason::Script);
             }
         }
@@ -85,12 +82,17 @@ impl TextRules {
                     f64::from(1.0 - probabilities[own]) >= config.other_language
                 })
             };
-            if sides.map(|side| side.0).into_iter().zip(languages).any(is_other) {
+            if sides.into_iter().zip(languages).any(is_other) {
                 return Err(DropReason::OtherLanguage);
             }
         }
         Ok(())
     }
+}
+
+/// Source without the tag of its corpus.
+pub(crate) fn without_tag<'a>(source: &'a str, tag: &str) -> &'a str {
+    source.strip_prefix(tag).unwrap_or(source).trim_start()
 }
 
 fn differ((one, other): (bool, bool)) -> bool {
@@ -99,27 +101,10 @@ fn differ((one, other): (bool, bool)) -> bool {
 
 /// Whether both texts have the same letters and digits in the same order, without regard to case.
 fn is_copy(source: &str, target: &str) -> bool {
-    let letters = |text: &str| -> Vec<char> {
-        text.chars().filter(|one| one.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-    };
-    let source = letters(source);
-    source.iter().any(|one| one.is_alphabetic()) && source == letters(target)
-}
-
-/// Digits of a text, sorted: sides name numbers in another order, and write them with other marks.
-fn digits(text: &str) -> Vec<u32> {
-    // Also those of full width and of other scripts, ten in a row from each zero.
-    let value = |one: char| match one {
-        '0'..='9' => Some(u32::from(one) - u32::from('0')),
-        '\u{ff10}'..='\u{ff19}' => Some(u32::from(one) - 0xff10),
-        '\u{660}'..='\u{669}' => Some(u32::from(one) - 0x660),
-        '\u{6f0}'..='\u{6f9}' => Some(u32::from(one) - 0x6f0),
-        '\u{966}'..='\u{96f}' => Some(u32::from(one) - 0x966),
-        _ => None,
-    };
-    let mut digits: Vec<u32> = text.chars().filter_map(value).collect();
-    digits.sort_unstable();
-    digits
+    fn letters(text: &str) -> impl Iterator<Item = char> {
+        text.chars().filter(|one| one.is_alphanumeric()).flat_map(char::to_lowercase)
+    }
+    letters(source).eq(letters(target)) && letters(source).any(char::is_alphabetic)
 }
 
 /// Whether a text is in capitals throughout; `None` if too few of its letters have a case.

@@ -2,8 +2,13 @@
 //! segmentation.
 
 use crate::tasks::pairs::modifiers::PairModifiers;
+use crate::tasks::pairs::modifiers::word_pairs::WordPairs;
 use crate::tasks::pairs::subwords::PairSampler;
-use crate::{DataConfig, Epoch, Pair, Result, TokenizerPair};
+use crate::{DataConfig, Epoch, Pair, PairReader, Result, TokenizerPair};
+
+/// Number of pairs, the first of the training text, from which words and their translations are
+/// learned.
+const WORDS_FROM: usize = 50_000;
 
 /// Varies the pairs of a training split.
 #[derive(Debug)]
@@ -19,11 +24,16 @@ impl PairVariation {
     ///
     /// # Errors
     ///
-    /// If the tokenizers do not fit the settings of sampling.
+    /// If the tokenizers do not fit the settings of sampling, or words are to be learned from text
+    /// that cannot be read.
     pub(crate) fn new(config: &DataConfig, tokenizers: &TokenizerPair) -> Result<Option<Self>> {
         let max_tokens = config.cleaning.max_tokens;
         let sampler = PairSampler::new(tokenizers, &config.tokenizer, max_tokens)?;
-        let modifiers = PairModifiers::new(&config.modifiers, max_tokens);
+        let words = match config.modifiers.single_words > 0.0 {
+            true => Some(word_pairs(config)?),
+            false => None,
+        };
+        let modifiers = PairModifiers::new(&config.modifiers, words, max_tokens);
         let varies = sampler.is_some() || modifiers.is_some();
         Ok(varies.then_some(Self { modifiers, sampler, max_tokens }))
     }
@@ -49,4 +59,12 @@ impl PairVariation {
             None => pair,
         })
     }
+}
+
+/// Words with a certain translation, by the training text alone: the same in every process and
+/// after every start.
+fn word_pairs(config: &DataConfig) -> Result<WordPairs> {
+    let reader = PairReader::open(config, &config.train)?.without_tags();
+    let texts = reader.take(WORDS_FROM).map(|pair| pair.map(|pair| (pair.source, pair.target)));
+    Ok(WordPairs::learn(&texts.collect::<Result<Vec<_>>>()?))
 }

@@ -1,5 +1,5 @@
 //! Changes to training pairs that make a model robust: capitals, typing errors, lost punctuation,
-//! two sentences in one, text that is copied.
+//! two sentences in one, one word alone, text that is copied.
 //!
 //! Case, merged sentences and copied emoji follow OpusTrainer (Bogoychev et al. 2023,
 //! "OpusCleaner and OpusTrainer", section 4), typing errors Belinkov and Bisk 2018, "Synthetic and
@@ -13,10 +13,12 @@
 pub(crate) mod letters;
 mod spans;
 pub(crate) mod typos;
+pub(crate) mod word_pairs;
 
 use self::letters::{joined, title_case, with_doubled_word, without_end_punctuation};
 use self::spans::{with_emoji, with_other_spaces, with_unknown_span};
 use self::typos::with_typos;
+use self::word_pairs::WordPairs;
 use crate::draws::Draws;
 use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 
@@ -35,6 +37,7 @@ enum Change {
     Typos = 5,
     Spaces = 6,
     DoubledWords = 7,
+    SingleWord = 8,
 }
 
 /// Texts of both sides.
@@ -44,6 +47,8 @@ type Texts = (String, String);
 #[derive(Debug)]
 pub(crate) struct PairModifiers {
     config: ModifiersConfig,
+    /// Words that may stand alone, if any do.
+    words: Option<WordPairs>,
     /// Largest number of tokens of a side; a pair that would get more stays as it is.
     max_tokens: usize,
 }
@@ -76,9 +81,14 @@ impl PairDraws {
 }
 
 impl PairModifiers {
-    /// Modifiers of this configuration; `None` if it changes nothing.
-    pub(crate) fn new(config: &ModifiersConfig, max_tokens: usize) -> Option<Self> {
-        config.is_active().then(|| Self { config: config.clone(), max_tokens })
+    /// Modifiers of this configuration, with the words that may stand alone; `None` if it changes
+    /// nothing.
+    pub(crate) fn new(
+        config: &ModifiersConfig,
+        words: Option<WordPairs>,
+        max_tokens: usize,
+    ) -> Option<Self> {
+        config.is_active().then(|| Self { config: config.clone(), words, max_tokens })
     }
 
     /// The pair as it is in an epoch. `next` gives the pair that may be put behind it; `tag` stays
@@ -100,7 +110,9 @@ impl PairModifiers {
         }
         let Some((mut source, mut target)) = texts(&pair, tokenizers)? else { return Ok(pair) };
         let is_tagged = strip_tag(&mut source, tag);
-        if draws.decides(Change::Merged) < self.config.merged_sentences
+        if let Some((word, translation)) = self.word_of(&source, &target, draws) {
+            (source, target) = (word.to_owned(), translation.to_owned());
+        } else if draws.decides(Change::Merged) < self.config.merged_sentences
             && let Some(next) = next()?
             && let Some((mut source_behind, target_behind)) = texts(&next, tokenizers)?
         {
@@ -118,6 +130,15 @@ impl PairModifiers {
         Ok(if fits(&source) && fits(&target) { Pair { source, target, ..pair } } else { pair })
     }
 
+    /// Word of a pair that stands for it, with its translation, if one is drawn.
+    fn word_of(&self, source: &str, target: &str, draws: PairDraws) -> Option<(&str, &str)> {
+        if draws.decides(Change::SingleWord) >= self.config.single_words {
+            return None;
+        }
+        let drawn = draws.choices(Change::SingleWord).unit(0);
+        self.words.as_ref()?.within(source, target, drawn)
+    }
+
     /// Whether anything is drawn for a pair: most pairs have not to be decoded.
     fn changes(&self, draws: PairDraws) -> bool {
         let config = &self.config;
@@ -130,6 +151,7 @@ impl PairModifiers {
             (Change::Typos, config.typos),
             (Change::Spaces, config.spaces),
             (Change::DoubledWords, config.doubled_words),
+            (Change::SingleWord, config.single_words),
         ];
         probabilities.into_iter().any(|(change, probability)| draws.decides(change) < probability)
     }

@@ -56,27 +56,16 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
             "needs one vocabulary for both languages: set data.tokenizer.joint = true, or 0 here",
         );
     }
-    let cleaning = &config.cleaning;
-    if cleaning.max_tokens == 0 || cleaning.max_tokens < cleaning.min_tokens {
+    config.cleaning.validate()?;
+    if config.modifiers.single_words > 0.0 && config.is_multilingual() {
         return wrong(
-            "data.cleaning.max_tokens",
-            "must be at least 1 and at least data.cleaning.min_tokens",
+            "data.modifiers.single_words",
+            "knows the words of one direction, and data.train has several: set it to 0",
         );
-    }
-    if !(cleaning.max_ratio == 0.0 || (1.0..=f64::MAX).contains(&cleaning.max_ratio)) {
-        return wrong("data.cleaning.max_ratio", "must be 0 (no limit) or at least 1");
-    }
-    for (key, share) in [
-        ("data.cleaning.other_language", cleaning.other_language),
-        ("data.cleaning.min_own_script", cleaning.min_own_script),
-    ] {
-        if !(0.0..=1.0).contains(&share) {
-            return wrong(key, "must lie between 0 (off) and 1");
-        }
     }
     for direction in config.directions() {
         // Fails now rather than when text is tokenised.
-        TextRules::new(cleaning, direction, "")?;
+        TextRules::new(&config.cleaning, direction, "")?;
     }
     Ok(())
 }

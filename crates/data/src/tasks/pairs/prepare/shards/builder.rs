@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::{PairShards, ShardReport, code};
+use super::preface::Preface;
+use super::{PairShards, ShardReport};
 use crate::tasks::pairs::cache::record;
 use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::tasks::pairs::rules::TextRules;
@@ -21,6 +22,8 @@ pub(super) struct Builder<'a> {
     pub(super) writer: CacheWriter,
     cleaner: Cleaner,
     rules: Option<TextRules>,
+    /// Text before each source that is no part of it.
+    tag: &'a str,
     /// Pairs whose text is kept, to be tokenised together.
     chunk: Vec<RawPair>,
     chunk_bytes: usize,
@@ -37,12 +40,13 @@ impl<'a> Builder<'a> {
     pub(super) fn new(
         of: &'a PairShards<'a>,
         writer: CacheWriter,
-        corpus: &Corpus,
+        corpus: &'a Corpus,
     ) -> Result<Self> {
         let direction = of.config.direction_of(corpus);
         Ok(Self {
             rules: TextRules::new(&of.config.cleaning, direction, &corpus.tag)?,
             of,
+            tag: &corpus.tag,
             writer,
             cleaner: Cleaner::new(&of.config.cleaning),
             chunk: Vec::with_capacity(CHUNK),
@@ -76,37 +80,40 @@ impl<'a> Builder<'a> {
         let tokenizers = self.of.tokenizers;
         let sources = encoded(&chunk, tokenizers.source(), |pair| &pair.source)?;
         let targets = encoded(&chunk, tokenizers.target(), |pair| &pair.target)?;
+        let mut prefaces = self.prefaces(&chunk).into_iter();
         for ((source, target), pair) in sources.iter().zip(&targets).zip(&chunk) {
-            let checked = self.cleaner.check_tokens(source.len(), target.len());
-            let links = match self.has_links && checked.is_ok() {
-                true => Some(self.links(pair)?),
-                false => None,
-            };
-            let own = |links| record(source, target, pair.line, links);
-            let bytes = match checked {
-                _ if self.of.drops_duplicates => {
-                    let mut bytes = Vec::new();
-                    // No text has a line break, so that the sides cannot be confused with others.
-                    let text = format!("{}\n{}", pair.source, pair.target);
-                    bytes.extend(fingerprint(&text).to_le_bytes());
-                    bytes.push(checked.err().map_or(0, code));
-                    if checked.is_ok() {
-                        bytes.extend(own(links.as_ref()));
-                    }
-                    bytes
-                }
-                Ok(()) => own(links.as_ref()),
-                Err(reason) => {
+            let preface = prefaces.next().unwrap_or_default();
+            let reason = self.cleaner.check_tokens(source.len(), target.len()).err();
+            let mut bytes = preface.bytes(reason);
+            if let Some(reason) = reason {
+                if !self.of.rules.drops_duplicates {
                     self.report.dropped.count(reason);
                     continue;
                 }
-            };
+            } else {
+                let links = if self.has_links { Some(self.links(pair)?) } else { None };
+                bytes.extend(record(source, target, pair.line, links.as_ref()));
+                if let Some((source, target)) = preface.lengths {
+                    self.report.lengths.count(source, target);
+                }
+            }
             self.writer.push(1, &bytes)?;
         }
         // Its memory is used again.
         chunk.clear();
         self.chunk = chunk;
         Ok(bytes)
+    }
+
+    /// Facts about each pair for the rules that need others, computed in parallel; none without
+    /// such rules.
+    fn prefaces(&self, chunk: &[RawPair]) -> Vec<Preface> {
+        match &self.of.rules {
+            rules if rules.are_any() => {
+                chunk.par_iter().map(|pair| rules.preface(pair, self.tag)).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Drops pairs by their text, which is checked in parallel.

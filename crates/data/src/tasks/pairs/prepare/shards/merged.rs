@@ -1,15 +1,19 @@
 //! Joins shards into one cache, and what they counted into one report.
 
 use std::collections::HashSet;
+use std::path::Path;
 
-use super::{PairShards, REASONS, ShardReport};
+use super::preface::Preface;
+use super::{PairShards, ShardReport};
 use crate::tasks::pairs::cache::Record;
+use crate::tasks::pairs::lengths::LengthLimits;
+use crate::tasks::pairs::near_duplicates::NearDuplicates;
 use crate::tasks::pairs::reader::empty_corpus;
 use crate::tasks::pairs::report::SideCounter;
 use crate::text::cache::{CacheWriter, Items, Key};
 use crate::{
     BatchingReport, Corpus, CorpusReport, DataReport, Direction, DropReason, Dropped, DroppedPair,
-    Error, Result,
+    Error, Result, Tokenizer, UsualLengths,
 };
 
 /// The cache while it is joined.
@@ -24,6 +28,10 @@ pub(super) struct Merged<'a> {
     dropped_pairs: Vec<DroppedPair>,
     /// Fingerprints of earlier pairs, if duplicates are dropped.
     seen: HashSet<u128>,
+    /// Limits of lengths for each corpus; none if unusual ones are kept.
+    limits: Vec<LengthLimits>,
+    /// Earlier pairs, if those that nearly repeat one are dropped.
+    near: Option<NearDuplicates>,
     corpora: Vec<CorpusReport>,
     sides: [SideCounter; 2],
     is_byte: [Vec<bool>; 2],
@@ -31,16 +39,29 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    pub(super) fn new(of: &'a PairShards<'a>, writer: CacheWriter) -> Self {
+    /// Cache at `path` without pairs, which will be held to these limits.
+    ///
+    /// # Errors
+    ///
+    /// If a file beside it cannot be made.
+    pub(super) fn new(
+        of: &'a PairShards<'a>,
+        writer: CacheWriter,
+        limits: Vec<LengthLimits>,
+        path: &Path,
+    ) -> Result<Self> {
+        let near = of.rules.near_threshold().map(|threshold| NearDuplicates::new(threshold, path));
         let report = |corpus: &Corpus| CorpusReport {
             name: corpus.name(),
             weight: corpus.weight,
             tag: corpus.tag.clone(),
             ..CorpusReport::default()
         };
-        Self {
+        Ok(Self {
             of,
             writer,
+            limits,
+            near: near.transpose()?,
             pairs: 0,
             kept: 0,
             held_out: 0,
@@ -51,7 +72,7 @@ impl<'a> Merged<'a> {
             sides: Default::default(),
             is_byte: [of.tokenizers.source().byte_ids(), of.tokenizers.target().byte_ids()],
             has_links: of.part.has_links(),
-        }
+        })
     }
 
     /// Takes the next pair of a shard, whose files begin after `lines` lines.
@@ -62,21 +83,14 @@ impl<'a> Merged<'a> {
         corpus: usize,
         unreadable: impl Fn(std::io::Error) -> Error,
     ) -> Result<()> {
-        if self.of.drops_duplicates {
-            let mut head = [0; 17];
-            items.read(&mut head).map_err(&unreadable)?;
-            let mut pair = [0; 16];
-            pair.copy_from_slice(&head[..16]);
-            let reason = usize::from(head[16]).checked_sub(1).and_then(|place| REASONS.get(place));
-            let is_new = self.seen.insert(u128::from_le_bytes(pair));
-            let dropped = if is_new { reason.copied() } else { Some(DropReason::Duplicate) };
-            if let Some(dropped) = dropped {
-                self.dropped.count(dropped);
-                if reason.is_none() {
-                    Record::read(items, self.has_links).map_err(&unreadable)?;
-                }
-                return Ok(());
+        let preface = self.of.rules.read(items).map_err(&unreadable)?;
+        if let Some(reason) = self.reason_to_drop(&preface, corpus)? {
+            self.dropped.count(reason);
+            if preface.reason.is_none() {
+                let pair = Record::read(items, self.has_links).map_err(&unreadable)?;
+                self.show_dropped(reason, &pair);
             }
+            return Ok(());
         }
         let pair = Record::read(items, self.has_links).map_err(&unreadable)?.moved(lines);
         self.kept += 1;
@@ -84,6 +98,40 @@ impl<'a> Merged<'a> {
         self.sides[0].add(&pair.source, &self.is_byte[0]);
         self.sides[1].add(&pair.target, &self.is_byte[1]);
         self.writer.push(1, &pair.bytes)
+    }
+
+    /// Adds a dropped pair to the examples, unless there are enough for its reason.
+    fn show_dropped(&mut self, reason: DropReason, pair: &Record) {
+        if DroppedPair::has_room(&self.dropped_pairs, reason) {
+            // A damaged shard, which is found at its end, may have any ids.
+            let text = |tokenizer: &Tokenizer, ids| tokenizer.decode(ids).unwrap_or_default();
+            let source = text(self.of.tokenizers.source(), &pair.source);
+            let target = text(self.of.tokenizers.target(), &pair.target);
+            DroppedPair::add(&mut self.dropped_pairs, reason, &source, &target);
+        }
+    }
+
+    /// Reason to drop a pair of a corpus by the pairs before it, and by all of its direction.
+    fn reason_to_drop(&mut self, preface: &Preface, corpus: usize) -> Result<Option<DropReason>> {
+        let is_seen = |fingerprint| !self.seen.insert(fingerprint);
+        if preface.fingerprint.is_some_and(is_seen) {
+            return Ok(Some(DropReason::Duplicate));
+        }
+        if preface.reason.is_some() {
+            return Ok(preface.reason);
+        }
+        if let (Some((source, target)), Some(limits)) = (preface.lengths, self.limits.get(corpus))
+            && !limits.allow(source, target)
+        {
+            return Ok(Some(DropReason::Lengths));
+        }
+        if let (Some(text), Some(near)) = (&preface.near, &mut self.near) {
+            let (source, target) = text.sides();
+            if !near.take(&text.keys, source, target)? {
+                return Ok(Some(DropReason::NearDuplicate));
+            }
+        }
+        Ok(None)
     }
 
     /// Adds the counts of a shard.
@@ -131,6 +179,7 @@ impl<'a> Merged<'a> {
             pairs_kept: self.kept,
             dropped: self.dropped,
             dropped_pairs: self.dropped_pairs,
+            usual_lengths: usual_lengths(self.of, &self.limits),
             held_out: self.held_out,
             corpora: self.corpora,
             source: source.finish(&languages(|one| one.from)),
@@ -142,4 +191,16 @@ impl<'a> Merged<'a> {
         };
         self.writer.finish(key, &report)
     }
+}
+
+/// What was learned about the lengths of each direction, once.
+fn usual_lengths(of: &PairShards<'_>, limits: &[LengthLimits]) -> Vec<UsualLengths> {
+    let mut directions = HashSet::new();
+    let corpora = of.part.split.iter().zip(limits);
+    let learned = corpora.flat_map(|(corpus, limits)| {
+        let direction = of.config.direction_of(corpus).to_string();
+        let is_new = directions.insert(direction.clone());
+        if is_new { limits.report(&direction) } else { Vec::new() }
+    });
+    learned.collect()
 }

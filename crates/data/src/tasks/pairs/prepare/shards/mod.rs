@@ -2,29 +2,31 @@
 //! read together, cleaned by their text and tokenised.
 //!
 //! A shard encodes pairs like their cache, except that lines are counted from the beginning of the
-//! files. If duplicates are dropped, each pair is preceded by a fingerprint of 16 bytes, and a byte
-//! with the reason to drop it by its tokens, or 0. The order of equal pairs is known only when
-//! shards are joined.
+//! files. Rules that need the other pairs of the split are applied when shards are joined, in the
+//! order of the text; for these each pair has a [`preface`].
 
 mod builder;
 mod merged;
+mod preface;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use self::builder::Builder;
 use self::merged::Merged;
+use self::preface::SplitRules;
+use crate::tasks::pairs::lengths::{LengthCounts, LengthLimits};
 use crate::tasks::pairs::prepare::Part;
 use crate::tasks::pairs::reader::held_out::held_out_sentences;
 use crate::tasks::pairs::reader::{FileReader, PairFiles, pair_files};
 use crate::text::cache::{CacheWriter, Key};
 use crate::text::shards::Shards;
 use crate::{
-    DataConfig, DropReason, Dropped, DroppedPair, Error, Result, Share, TokenisingProgress,
+    DataConfig, Direction, Dropped, DroppedPair, Error, Result, Share, TokenisingProgress,
     TokenizerPair,
 };
 
@@ -44,6 +46,9 @@ struct ShardReport {
     /// Examples of pairs that are dropped for their text.
     #[serde(default)]
     dropped_pairs: Vec<DroppedPair>,
+    /// Lengths of the others, if pairs of unusual ones are dropped.
+    #[serde(default)]
+    lengths: LengthCounts,
     /// Whether the files end with it.
     is_last: bool,
 }
@@ -58,7 +63,7 @@ pub(crate) struct PairShards<'a> {
     /// Bytes of each of `files`.
     bytes: Vec<u64>,
     held_out: HashSet<u128>,
-    drops_duplicates: bool,
+    rules: SplitRules,
 }
 
 impl<'a> PairShards<'a> {
@@ -80,8 +85,12 @@ impl<'a> PairShards<'a> {
         };
         let bytes = files.iter().map(size).collect::<Result<_>>()?;
         let held_out = if part.is_training { held_out_sentences(config)? } else { HashSet::new() };
-        let drops_duplicates = part.is_training && config.cleaning.drop_duplicates;
-        Ok(Self { config, tokenizers, part, shards, files, bytes, held_out, drops_duplicates })
+        let rules = if part.is_training {
+            SplitRules::new(&config.cleaning)
+        } else {
+            SplitRules::default()
+        };
+        Ok(Self { config, tokenizers, part, shards, files, bytes, held_out, rules })
     }
 
     /// Makes the missing shards of a process's share.
@@ -173,13 +182,41 @@ impl<'a> PairShards<'a> {
         Ok(is_last)
     }
 
+    /// Limits of lengths of each corpus by the pairs of its direction in all shards; `None` if a
+    /// shard is missing.
+    fn limits(&self) -> Result<Option<Vec<LengthLimits>>> {
+        if !self.rules.has_lengths {
+            return Ok(Some(Vec::new()));
+        }
+        let mut counts: HashMap<Direction, LengthCounts> = HashMap::new();
+        let direction = |corpus: usize| self.config.direction_of(&self.part.split[corpus]);
+        for (file, files) in self.files.iter().enumerate() {
+            let counts = counts.entry(direction(files.corpus)).or_default();
+            for shard in 0.. {
+                let report = self.shards.report::<ShardReport>(file, shard)?;
+                let Some(report) = report else { return Ok(None) };
+                counts.add(&report.lengths);
+                if report.is_last {
+                    break;
+                }
+            }
+        }
+        let deviations = self.config.cleaning.length_deviations;
+        let learn = |corpus| {
+            let counts = counts.get(&direction(corpus)).cloned().unwrap_or_default();
+            LengthLimits::learn(&counts, deviations)
+        };
+        Ok(Some((0..self.part.split.len()).map(learn).collect()))
+    }
+
     /// Joins the shards into the cache at `path`; returns `false` if one of them is missing.
     ///
     /// # Errors
     ///
     /// If no pair is left, or the text has changed, or the disk is full.
     pub(crate) fn merge(&self, path: &Path, key: &Key) -> Result<bool> {
-        let mut merged = Merged::new(self, CacheWriter::create(path)?);
+        let Some(limits) = self.limits()? else { return Ok(false) };
+        let mut merged = Merged::new(self, CacheWriter::create(path)?, limits, path)?;
         let mut line = 0;
         for (file, files) in self.files.iter().enumerate() {
             for shard in 0.. {
@@ -224,17 +261,4 @@ fn skip(reader: &mut FileReader, pairs: &mut u64) -> Result<bool> {
         *pairs -= 1;
     }
     Ok(true)
-}
-
-/// Reasons that are known from tokens; each one's place, from 1, is its byte in a shard.
-const REASONS: [DropReason; 5] = [
-    DropReason::EmptySource,
-    DropReason::EmptyTarget,
-    DropReason::TooShort,
-    DropReason::TooLong,
-    DropReason::Ratio,
-];
-
-fn code(reason: DropReason) -> u8 {
-    REASONS.iter().position(|&one| one == reason).map_or(0, |place| place as u8 + 1)
 }

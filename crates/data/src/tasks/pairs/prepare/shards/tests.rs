@@ -69,10 +69,15 @@ fn shards_in(run: &Path, config: &DataConfig) -> Vec<PathBuf> {
 #[test]
 fn however_many_processes_tokenise_the_cache_is_the_same() {
     let folder = tempfile::tempdir().expect("folder");
-    for drop_duplicates in [false, true] {
+    for (drop_duplicates, compares) in [(false, false), (true, false), (false, true), (true, true)]
+    {
         let mut plain = corpus(folder.path());
         plain.cleaning.drop_duplicates = drop_duplicates;
-        let run = |name: &str| folder.path().join(format!("{name}-{drop_duplicates}"));
+        if compares {
+            plain.cleaning.near_duplicates = 0.5;
+            plain.cleaning.length_deviations = 1.0;
+        }
+        let run = |name: &str| folder.path().join(format!("{name}-{drop_duplicates}-{compares}"));
         let whole = run("whole");
         let config = hold_out(&plain, 7, &whole).expect("drawn");
         let one = prepared(&config, &whole);
@@ -84,6 +89,9 @@ fn however_many_processes_tokenise_the_cache_is_the_same() {
                 .all(|&count| count > 0)
         );
         assert_eq!(dropped.duplicate > 0, drop_duplicates);
+        assert_eq!(dropped.near_duplicate > 0, compares);
+        let examples = |reason| one.1.dropped_pairs.iter().any(|pair| pair.reason == reason);
+        assert_eq!(examples("near duplicate"), compares);
         assert!(one.1.held_out >= 4 && one.1.corpora[1].pairs_kept > 0);
         for of in [2, 3, 4] {
             let run = run(&of.to_string());

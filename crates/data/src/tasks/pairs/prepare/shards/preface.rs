@@ -1,0 +1,168 @@
+//! Facts before each pair of a shard, for rules that need the other pairs of the split: whether it
+//! occurs twice, how long pairs usually are, and what it nearly repeats.
+//!
+//! ```text
+//! fingerprint of both texts (16 bytes), reason to drop it by its tokens or 0 (1)   duplicates
+//! characters of source and target (u32 each)                                       lengths
+//! keys (u32 each), bytes of the text (u32), source, line break and target          near duplicates
+//! ```
+//!
+//! Each part is there if its rule is on. A pair with a reason to be dropped has the first alone.
+
+use std::io::{Error, ErrorKind};
+
+use crate::tasks::pairs::lengths::characters;
+use crate::tasks::pairs::near_duplicates::NearKeys;
+use crate::tasks::pairs::reader::held_out::fingerprint;
+use crate::tasks::pairs::rules::without_tag;
+use crate::text::cache::Items;
+use crate::{CleaningConfig, DropReason, RawPair};
+
+/// Reasons that are known from tokens; each one's place, from 1, is its byte in a shard.
+const REASONS: [DropReason; 5] = [
+    DropReason::EmptySource,
+    DropReason::EmptyTarget,
+    DropReason::TooShort,
+    DropReason::TooLong,
+    DropReason::Ratio,
+];
+
+fn code(reason: DropReason) -> u8 {
+    REASONS.iter().position(|&one| one == reason).map_or(0, |place| place as u8 + 1)
+}
+
+/// Rules that need the other pairs of a split.
+#[derive(Debug, Default)]
+pub(super) struct SplitRules {
+    pub(super) drops_duplicates: bool,
+    pub(super) has_lengths: bool,
+    /// Threshold of near duplicates and their keys, if they are dropped.
+    near: Option<(f64, NearKeys)>,
+}
+
+/// Facts before a pair.
+#[derive(Debug, Default)]
+pub(super) struct Preface {
+    pub(super) fingerprint: Option<u128>,
+    pub(super) reason: Option<DropReason>,
+    /// Characters of source and target.
+    pub(super) lengths: Option<(u32, u32)>,
+    pub(super) near: Option<NearText>,
+}
+
+/// Text of a pair, and keys by which it is found.
+#[derive(Debug, Default)]
+pub(super) struct NearText {
+    pub(super) keys: Vec<u32>,
+    /// Source and target with a line break between them; no text has one.
+    text: String,
+}
+
+impl NearText {
+    /// Source and target.
+    pub(super) fn sides(&self) -> (&str, &str) {
+        self.text.split_once('\n').unwrap_or((&self.text, ""))
+    }
+}
+
+impl SplitRules {
+    /// Rules for the training split.
+    pub(super) fn new(config: &CleaningConfig) -> Self {
+        let threshold = config.near_duplicates;
+        Self {
+            drops_duplicates: config.drop_duplicates,
+            has_lengths: config.length_deviations > 0.0,
+            near: (threshold > 0.0).then(|| (threshold, NearKeys::new(threshold))),
+        }
+    }
+
+    /// Whether there are any.
+    pub(super) fn are_any(&self) -> bool {
+        self.drops_duplicates || self.has_lengths || self.near.is_some()
+    }
+
+    /// Jaccard index from which on pairs are near duplicates, if these are dropped.
+    pub(super) fn near_threshold(&self) -> Option<f64> {
+        self.near.as_ref().map(|(threshold, _)| *threshold)
+    }
+
+    /// Facts about a pair of a corpus with this tag.
+    pub(super) fn preface(&self, pair: &RawPair, tag: &str) -> Preface {
+        let target = pair.target.as_str();
+        let source = without_tag(&pair.source, tag);
+        let whole = || fingerprint(&format!("{}\n{target}", pair.source));
+        let lengths = || (characters(source), characters(target));
+        let near = |(_, keys): &(f64, NearKeys)| NearText {
+            keys: keys.of(source, target),
+            text: format!("{source}\n{target}"),
+        };
+        Preface {
+            fingerprint: self.drops_duplicates.then(whole),
+            reason: None,
+            lengths: self.has_lengths.then(lengths),
+            near: self.near.as_ref().map(near),
+        }
+    }
+
+    /// Reads what [`Preface::bytes`] wrote. A damaged one takes no more memory than the file.
+    pub(super) fn read(&self, items: &mut Items<'_>) -> std::io::Result<Preface> {
+        let mut preface = Preface::default();
+        if self.drops_duplicates {
+            let mut fingerprint = [0; 16];
+            items.read(&mut fingerprint)?;
+            preface.fingerprint = Some(u128::from_le_bytes(fingerprint));
+            let mut reason = [0];
+            items.read(&mut reason)?;
+            let place = usize::from(reason[0]).checked_sub(1);
+            preface.reason = place.and_then(|place| REASONS.get(place)).copied();
+            if preface.reason.is_some() {
+                return Ok(preface);
+            }
+        }
+        if self.has_lengths {
+            preface.lengths = Some((number(items)?, number(items)?));
+        }
+        if let Some((_, near)) = &self.near {
+            let keys = (0..near.count()).map(|_| number(items)).collect::<std::io::Result<_>>()?;
+            let length = number(items)?;
+            if u64::from(length) > items.end.saturating_sub(items.at) {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let mut text = vec![0; length as usize];
+            items.read(&mut text)?;
+            let invalid = |error| Error::new(ErrorKind::InvalidData, error);
+            let text = String::from_utf8(text).map_err(invalid)?;
+            preface.near = Some(NearText { keys, text });
+        }
+        Ok(preface)
+    }
+}
+
+impl Preface {
+    /// Encoded facts of a pair that its tokens give this reason to drop, or none.
+    pub(super) fn bytes(&self, reason: Option<DropReason>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(fingerprint) = self.fingerprint {
+            bytes.extend(fingerprint.to_le_bytes());
+            bytes.push(reason.map_or(0, code));
+        }
+        if reason.is_some() {
+            return bytes;
+        }
+        if let Some((source, target)) = self.lengths {
+            bytes.extend([source, target].map(u32::to_le_bytes).concat());
+        }
+        if let Some(NearText { keys, text }) = &self.near {
+            bytes.extend(keys.iter().flat_map(|key| key.to_le_bytes()));
+            bytes.extend((text.len() as u32).to_le_bytes());
+            bytes.extend(text.as_bytes());
+        }
+        bytes
+    }
+}
+
+fn number(items: &mut Items<'_>) -> std::io::Result<u32> {
+    let mut bytes = [0; 4];
+    items.read(&mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
+}
