@@ -27,8 +27,18 @@ impl Docx {
     ///
     /// If it is no DOCX, is damaged, or its text is larger than 256 MiB.
     pub fn read(bytes: Vec<u8>) -> Result<(Self, String)> {
+        Self::read_within(bytes, LARGEST)
+    }
+
+    /// Reads a file like [`Self::read`] whose parts of text have at most `most` bytes together: a
+    /// small archive may expand to any size.
+    ///
+    /// # Errors
+    ///
+    /// If it is no DOCX, is damaged, or its text is larger.
+    pub fn read_within(bytes: Vec<u8>, most: u64) -> Result<(Self, String)> {
         let mut archive = ZipArchive::new(Cursor::new(&bytes)).map_err(damaged)?;
-        let (mut parts, mut text, mut left) = (Vec::new(), String::new(), LARGEST);
+        let (mut parts, mut text, mut left) = (Vec::new(), String::new(), most);
         for number in 0..archive.len() {
             let file = archive.by_index_raw(number).map_err(damaged)?;
             let name = file.name().map_err(damaged)?.into_owned();
@@ -38,15 +48,17 @@ impl Docx {
             let (method, crc, size) = (file.compression(), file.crc32(), file.size());
             let mut part = Vec::new();
             let read = match method {
-                CompressionMethod::STORE => file.take(left + 1).read_to_end(&mut part),
-                CompressionMethod::DEFLATE => {
-                    flate2::read::DeflateDecoder::new(file).take(left + 1).read_to_end(&mut part)
+                CompressionMethod::STORE => {
+                    file.take(left.saturating_add(1)).read_to_end(&mut part)
                 }
+                CompressionMethod::DEFLATE => flate2::read::DeflateDecoder::new(file)
+                    .take(left.saturating_add(1))
+                    .read_to_end(&mut part),
                 other => return Err(damaged(format!("{name} is compressed by {other}"))),
             };
             read.map_err(damaged)?;
             if part.len() as u64 > left {
-                return Err(damaged(format!("its text is larger than {LARGEST} bytes")));
+                return Err(damaged(format!("its text is larger than {most} bytes")));
             }
             left -= part.len() as u64;
             let mut sum = flate2::Crc::new();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 use taper_run::tasks::TaskModel;
+use tokio::sync::Semaphore;
 
 use crate::engine::{Engine, Verb};
 use crate::error::Refusal;
@@ -22,6 +23,8 @@ pub(crate) struct App {
     pub(crate) observer: Observer,
     pub(crate) pages: Pages,
     pub(crate) files: Files,
+    /// Places for documents in work.
+    pub(crate) documents: Arc<Semaphore>,
     /// Number that distinguishes the random draws of a request from those of all others.
     pub(crate) draws: AtomicU64,
 }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
+
 use crate::error::Refusal;
 
 /// Time for which a file is stored.
@@ -20,9 +22,17 @@ pub(crate) struct Files(Mutex<VecDeque<Waiting>>);
 struct Waiting {
     /// Secret in its address: anyone who knows it may have the file.
     secret: String,
-    name: String,
-    content: String,
+    file: KeptFile,
     since: Instant,
+}
+
+/// File to keep, or to fetch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptFile {
+    /// Name; letters that addresses and headers would have to escape are replaced in it.
+    pub(crate) name: String,
+    pub(crate) media_type: &'static str,
+    pub(crate) content: Bytes,
 }
 
 impl Files {
@@ -30,14 +40,14 @@ impl Files {
     ///
     /// # Errors
     /// When the system has no random bits.
-    pub(crate) fn keep(&self, name: &str, content: String) -> Result<String, Refusal> {
+    pub(crate) fn keep(&self, mut file: KeptFile) -> Result<String, Refusal> {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits)
             .map_err(|error| Refusal::Failed(format!("no random bits: {error}")))?;
         let secret = taper_data::hexadecimal(&bits);
-        let name = plain(name);
-        let asked = format!("{secret}.{name}");
-        self.put(Waiting { secret, name, content, since: Instant::now() });
+        file.name = plain(&file.name);
+        let asked = format!("{secret}.{}", file.name);
+        self.put(Waiting { secret, file, since: Instant::now() });
         Ok(asked)
     }
 
@@ -45,23 +55,23 @@ impl Files {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = file.since;
         waiting.push_back(file);
-        let mut bytes: usize = waiting.iter().map(|file| file.content.len()).sum();
+        let mut bytes: usize = waiting.iter().map(|one| one.file.content.len()).sum();
         // The newest file is stored at any size.
         while waiting.len() > 1
             && (waiting.len() > FILES
                 || bytes > BYTES
                 || waiting.front().is_some_and(|oldest| now - oldest.since > KEPT))
         {
-            bytes -= waiting.pop_front().map_or(0, |oldest| oldest.content.len());
+            bytes -= waiting.pop_front().map_or(0, |oldest| oldest.file.content.len());
         }
     }
 
-    /// Name and content of a file.
-    pub(crate) fn find(&self, asked: &str) -> Option<(String, String)> {
+    /// File at an address.
+    pub(crate) fn find(&self, asked: &str) -> Option<KeptFile> {
         let secret = asked.split('.').next().unwrap_or_default();
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = waiting.iter().find(|file| file.secret == secret)?;
-        (file.since.elapsed() <= KEPT).then(|| (file.name.clone(), file.content.clone()))
+        let kept = waiting.iter().find(|kept| kept.secret == secret)?;
+        (kept.since.elapsed() <= KEPT).then(|| kept.file.clone())
     }
 }
 
@@ -78,30 +88,28 @@ fn plain(name: &str) -> String {
 mod tests {
     use super::*;
 
+    fn file(name: &str, content: &str) -> KeptFile {
+        let content = Bytes::from(content.to_owned());
+        KeptFile { name: name.to_owned(), media_type: "text/plain", content }
+    }
+
     #[test]
     fn files_wait_for_a_while_and_the_oldest_make_room() {
         let files = Files::default();
-        let first = files.keep("Brief an \"Anna\"\r\n.txt", "eins".to_owned()).expect("kept");
+        let first = files.keep(file("Brief an \"Anna\"\r\n.txt", "eins")).expect("kept");
         assert!(first.ends_with(".Brief_an__Anna___.txt"), "{first}");
-        let found = ("Brief_an__Anna___.txt".to_owned(), "eins".to_owned());
-        assert_eq!(files.find(&first), Some(found));
+        assert_eq!(files.find(&first), Some(file("Brief_an__Anna___.txt", "eins")));
         assert_eq!(files.find("0123.a.txt"), None);
         assert_eq!(files.find(""), None);
         for number in 0..FILES {
-            files.keep("a.txt", number.to_string()).expect("kept");
+            files.keep(file("a.txt", &number.to_string())).expect("kept");
         }
         assert_eq!(files.find(&first), None, "there were too many");
-        let large = files.keep("b.txt", "x".repeat(BYTES + 1)).expect("kept");
+        let large = files.keep(file("b.txt", &"x".repeat(BYTES + 1))).expect("kept");
         assert!(files.find(&large).is_some());
         assert_eq!(files.0.lock().expect("files").len(), 1);
         let Some(past) = Instant::now().checked_sub(2 * KEPT) else { return };
-        let file = |secret: &str, since| Waiting {
-            secret: secret.to_owned(),
-            name: "c.txt".to_owned(),
-            content: String::new(),
-            since,
-        };
-        files.put(file("old", past));
+        files.put(Waiting { secret: "old".to_owned(), file: file("c.txt", ""), since: past });
         assert_eq!(files.find("old"), None, "its time is over");
     }
 }

@@ -85,6 +85,7 @@ impl Server {
             engines.push(engine);
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let documents = Arc::new(Semaphore::new(settings.limits.documents));
         let app = Arc::new(App {
             settings,
             engines,
@@ -92,6 +93,7 @@ impl Server {
             observer,
             pages: Pages::new()?,
             files: Files::default(),
+            documents,
             // Draws differ from those of an earlier server.
             draws: AtomicU64::new(now.as_micros() as u64),
         });

@@ -50,6 +50,13 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Largest size of a picture in bytes.
     pub image_bytes: usize,
+    /// Largest size of a document in bytes.
+    pub document_bytes: usize,
+    /// Largest number of sentences of a document.
+    pub sentences: usize,
+    /// Largest number of documents that are translated at a time, all clients together; further ones
+    /// are turned away with 503.
+    pub documents: usize,
     /// Largest number of lines or texts of a request.
     pub lines: usize,
     /// Largest number of tokens of a request, all its lines together.
@@ -74,6 +81,8 @@ pub struct Limits {
     pub client_connections: usize,
     /// Time limit for a request to wait and be processed; after it, its work is dropped.
     pub answer: Duration,
+    /// The same for a document.
+    pub document_answer: Duration,
     /// Time limit for a client to send a request, and for an answer to stay unread.
     pub transfer: Duration,
     /// Time limit for accepted work after the server is stopped.
@@ -85,6 +94,9 @@ impl Default for Limits {
         Self {
             body_bytes: 1 << 18,
             image_bytes: 1 << 22,
+            document_bytes: 1 << 22,
+            sentences: 10_000,
+            documents: 8,
             lines: 256,
             tokens: 16_384,
             attention_tokens: 160,
@@ -95,6 +107,7 @@ impl Default for Limits {
             connections: 512,
             client_connections: 256,
             answer: Duration::from_secs(60),
+            document_answer: Duration::from_secs(600),
             transfer: Duration::from_secs(20),
             farewell: Duration::from_secs(30),
         }

@@ -4,10 +4,10 @@
     scripts/check/serve/page.py RUN [--taper TAPER] [--screenshots FOLDER] [--figure FILE]
 
 RUN is a run of configs/quickstart.toml. Checks that a translation follows what is typed, that stale
-ones do not come, alternatives, alignments under the pointer and by keys, layers and heads, files in
-and out, two runs side by side, texts that grow, labels, the other language and theme, a telephone,
-names of all controls for screen readers, and that the browser complains of nothing. --figure writes
-the picture of the page that the README has.
+ones do not come, alternatives, alignments under the pointer and by keys, layers and heads, files and
+documents in and out, two runs side by side, texts that grow, labels, the other language and theme,
+a telephone, names of all controls for screen readers, and that the browser complains of nothing.
+--figure writes the picture of the page that the README has.
 
 Needs Python 3.11, Chromium and chromedriver (Debian: chromium, chromium-driver), and nothing else.
 """
@@ -114,7 +114,27 @@ def translation(browser, pictures, folder, taper, run):
                               capture_output=True, check=True).stdout
     check(saved.exists() and saved.read_text() == expected,
           f"a file of {len(lines)} lines in and out is what taper translate gives")
+    document(browser, folder, taper, run)
     browser.run("document.querySelectorAll('#runs input')[1].click();")
+
+
+def document(browser, folder, taper, run):
+    """A document in and out."""
+    page = folder / "page.html"
+    page.write_text("<p>I love you.</p>\n<p>She <b>loves</b> him.</p>\n" * 30)
+    browser.type("#document", str(page))
+    browser.wait("return !!document.querySelector('#document-list a');")
+    browser.run("document.querySelector('#document-list a').click();")
+    saved = folder / "page.zh.html"
+    for _ in range(200):
+        if saved.exists():
+            break
+        time.sleep(0.05)
+    expected = folder / "expected.html"
+    subprocess.run([taper, "translate", run, "--file", page, "--output", expected], check=True,
+                   capture_output=True)
+    check(saved.exists() and saved.read_text() == expected.read_text(),
+          "a document in and out is what taper translate --file gives")
 
 
 def words(browser, url, pictures):

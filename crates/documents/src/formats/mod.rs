@@ -9,8 +9,8 @@ mod word;
 
 use std::path::Path;
 
-use crate::Result;
 use crate::segment::Segment;
+use crate::{Error, Result};
 
 pub(crate) use word::BETWEEN;
 
@@ -35,22 +35,60 @@ pub enum DocumentFormat {
     Docx,
 }
 
+/// Endings of the names of documents, with their formats.
+const ENDINGS: [(&str, DocumentFormat); 14] = [
+    ("html", DocumentFormat::Html),
+    ("htm", DocumentFormat::Html),
+    ("xhtml", DocumentFormat::Html),
+    ("md", DocumentFormat::Markdown),
+    ("markdown", DocumentFormat::Markdown),
+    ("srt", DocumentFormat::Srt),
+    ("vtt", DocumentFormat::Vtt),
+    ("po", DocumentFormat::Po),
+    ("pot", DocumentFormat::Po),
+    ("xlf", DocumentFormat::Xliff),
+    ("xliff", DocumentFormat::Xliff),
+    ("docx", DocumentFormat::Docx),
+    ("txt", DocumentFormat::Text),
+    ("text", DocumentFormat::Text),
+];
+
 impl DocumentFormat {
-    /// Format of a file by its name; `None` for others.
-    #[must_use]
-    pub fn by_name(path: &Path) -> Option<Self> {
-        let ending = path.extension()?.to_string_lossy().to_lowercase();
-        Some(match ending.as_str() {
-            "txt" | "text" => Self::Text,
-            "html" | "htm" | "xhtml" => Self::Html,
-            "md" | "markdown" => Self::Markdown,
-            "srt" => Self::Srt,
-            "vtt" => Self::Vtt,
-            "po" | "pot" => Self::Po,
-            "xlf" | "xliff" => Self::Xliff,
-            "docx" => Self::Docx,
-            _ => return None,
+    /// Format of a file by its name.
+    ///
+    /// # Errors
+    ///
+    /// If no format has such names; the message has the names that there are.
+    pub fn by_name(path: &Path) -> Result<Self> {
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        let format = ENDINGS.iter().find(|(known, _)| *known == ending).map(|&(_, format)| format);
+        format.ok_or_else(|| {
+            let known: Vec<String> = Self::endings().map(|known| format!(".{known}")).collect();
+            Error::Document(format!(
+                "its name does not say what it is: it must end in one of {}",
+                known.join(", ")
+            ))
         })
+    }
+
+    /// Endings of the names of files that are documents, in lowercase and without the dot.
+    pub fn endings() -> impl Iterator<Item = &'static str> {
+        ENDINGS.iter().map(|&(ending, _)| ending)
+    }
+
+    /// Media type of such files.
+    #[must_use]
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; charset=utf-8",
+            Self::Html => "text/html; charset=utf-8",
+            Self::Markdown => "text/markdown; charset=utf-8",
+            Self::Srt => "application/x-subrip; charset=utf-8",
+            Self::Vtt => "text/vtt; charset=utf-8",
+            Self::Po => "text/x-gettext-translation; charset=utf-8",
+            Self::Xliff => "application/xliff+xml; charset=utf-8",
+            Self::Docx => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        }
     }
 
     /// Segments of a text, in its order.
@@ -65,5 +103,27 @@ impl DocumentFormat {
             Self::Xliff => catalogs::of_xliff(text)?,
             Self::Docx => word::segments(text)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_the_format_or_which_ones_there_are() {
+        for (name, format) in [
+            ("a/page.HTML", DocumentFormat::Html),
+            ("letter.docx", DocumentFormat::Docx),
+            ("a.b.pot", DocumentFormat::Po),
+            ("a.text", DocumentFormat::Text),
+        ] {
+            assert_eq!(DocumentFormat::by_name(Path::new(name)).expect(name), format);
+        }
+        for name in ["a.doc", "docx", ".docx", "", "page.html."] {
+            let error = DocumentFormat::by_name(Path::new(name)).expect_err(name).to_string();
+            let known = DocumentFormat::endings().all(|known| error.contains(&format!(".{known}")));
+            assert!(known, "{name}: {error}");
+        }
     }
 }

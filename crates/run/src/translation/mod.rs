@@ -17,7 +17,10 @@ mod token_spans;
 use serde::Serialize;
 
 pub use alignment::AlignedTokens;
-pub use documents::{TranslatedDocument, translate_document};
+pub use documents::{
+    DocumentFile, DocumentTranslation, SentenceWindow, TranslatedDocument, TranslatedSentence,
+    linked_sentences, sentence_settings, translate_document,
+};
 pub(crate) use line_translator::BestTranslations;
 pub use line_translator::{LineTranslator, PackedModels, TranslatedLine};
 pub use order::Order;

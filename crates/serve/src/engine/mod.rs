@@ -49,7 +49,9 @@ pub(crate) use generation::{Generate, GenerateOptions, Scoring};
 pub(crate) use labels::{LabelImage, LabelTexts};
 pub(crate) use pictures::{Describe, Match};
 use queue::{LANES, Queue, lane_of};
-pub(crate) use translation::{LineAnswer, Measure, Translate, TranslateOptions, rounded};
+pub(crate) use translation::{
+    LineAnswer, Measure, Translate, TranslateOptions, TranslateSentences, rounded,
+};
 pub(crate) use verbs::Verbs;
 pub(crate) use words::{Question, Tag};
 pub(crate) use work::{Continued, Fit, OwnPrompt, Piece, PromptText, Verb};

@@ -12,7 +12,7 @@ mod stream;
 pub(crate) use body::{file_of, form_or_json_of, json_of};
 pub(crate) use connection::{Client, serve_connection};
 pub(crate) use guard::{guard, is_key};
-pub(crate) use multipart::{Part, multipart_of};
+pub(crate) use multipart::{Form, Part, multipart_of};
 pub(crate) use places::{Places, turn_away};
 pub(crate) use respond::{html, json, openai_refusal, text};
 pub(crate) use stream::{EventSender, event_stream};

@@ -21,22 +21,55 @@ pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Reads the fields of a body.
+/// Fields of a form; of several with one name, the first counts.
+#[derive(Debug)]
+pub(crate) struct Form(Vec<Part>);
+
+impl Form {
+    /// Names of the fields.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|part| part.name.as_str())
+    }
+
+    /// Text of a field that is not a file.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        let part = self.0.iter().find(|part| part.name == name && part.file.is_none())?;
+        std::str::from_utf8(&part.bytes).ok()
+    }
+
+    /// Takes a file out.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn take_file(&mut self, name: &str) -> Result<Part, Refusal> {
+        let is_it = |part: &Part| part.name == name && part.file.is_some();
+        let at = self.0.iter().position(is_it);
+        let at = at.ok_or_else(|| Refusal::Malformed(format!("the form has no {name}")))?;
+        Ok(self.0.swap_remove(at))
+    }
+}
+
+/// Reads the fields of a body of at most `most` bytes.
 ///
 /// # Errors
 /// When the body has another media type, or is too large or malformed.
-pub(crate) async fn multipart_of(request: Request, limits: &Limits) -> Result<Vec<Part>, Refusal> {
+pub(crate) async fn multipart_of(
+    request: Request,
+    most: usize,
+    limits: &Limits,
+) -> Result<Form, Refusal> {
     if media_type(&request) != "multipart/form-data" {
         return Err(Refusal::Kind("multipart/form-data"));
     }
     let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = parameter(header.unwrap_or_default(), "boundary");
-    let bytes = bytes_of(request, limits.body_bytes, limits).await?;
+    let bytes = bytes_of(request, most, limits).await?;
     let parts = boundary.filter(|boundary| !boundary.is_empty()).and_then(|boundary| {
         // The first boundary is at the beginning of a line, which may be the first line.
         parts(&[b"\r\n", bytes.as_slice()].concat(), &format!("\r\n--{boundary}"))
     });
-    parts.ok_or_else(|| Refusal::Malformed("the form is not multipart/form-data".to_owned()))
+    let malformed = || Refusal::Malformed("the form is not multipart/form-data".to_owned());
+    parts.map(Form).ok_or_else(malformed)
 }
 
 /// Parts between boundaries.

@@ -23,6 +23,11 @@ impl EventSender {
         serde_json::to_string(value).is_ok_and(|json| self.send_text(&json))
     }
 
+    /// Waits until nobody reads any more.
+    pub(crate) async fn closed(&self) {
+        self.0.closed().await;
+    }
+
     /// Sends a line of text; returns `false` if nobody reads any more.
     pub(crate) fn send_text(&self, line: &str) -> bool {
         self.0.send(Bytes::from(format!("data: {line}\n\n"))).is_ok()

@@ -16,7 +16,8 @@ const key = {
 // The answer to a request, tried again where the server is busy.
 const ask = async (path, body, { signal, type = 'application/json', told = () => {} } = {}) => {
   const headers = {};
-  if (body !== undefined) headers['Content-Type'] = type;
+  // A form has a boundary of its own in its type.
+  if (body !== undefined && type) headers['Content-Type'] = type;
   if (key.get()) headers.Authorization = `Bearer ${key.get()}`;
   const sent = type === 'application/json' && body !== undefined ? JSON.stringify(body) : body;
   for (let attempt = 1; ; attempt++) {
@@ -36,6 +37,28 @@ const ask = async (path, body, { signal, type = 'application/json', told = () =>
     told(say('waiting', { seconds }));
     await pause(1000 * seconds, signal);
   }
+};
+
+// The events of an answer as they come.
+const events = async function* (answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let kept = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    kept += value;
+    const parts = kept.split('\n\n');
+    kept = parts.pop();
+    for (const part of parts) yield JSON.parse(part.slice('data: '.length));
+  }
+};
+
+// Offers a blob under a name to be saved.
+const offerFile = (blob, name) => {
+  const link = taper.element('a', '', name);
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  return link;
 };
 
 // A card for what a run answers, with a place for its state and its errors.

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_plots::{Language, Page, escape};
+use taper_run::translation::DocumentFile;
 
 /// Texts of the page, by language and name.
 const TEXTS: &str = include_str!("texts.json");
@@ -10,11 +11,12 @@ const TEXTS: &str = include_str!("texts.json");
 const BODY: &str = include_str!("body.html");
 const STYLE: &str = include_str!("style.css");
 /// Scripts of the page, in this order.
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("ask.js"),
     include_str!("attention.js"),
     include_str!("words.js"),
     include_str!("keep.js"),
+    include_str!("documents.js"),
     include_str!("translate.js"),
     include_str!("prompts.js"),
     include_str!("labels.js"),
@@ -65,6 +67,8 @@ fn page(language: Language) -> Result<(String, String)> {
     let (own, other) = (language.choose("en", "zh"), language.choose("zh", "en"));
     let mut texts: Value = serde_json::from_str(TEXTS).context("texts.json")?;
     let mut texts = texts[own].take();
+    let endings: Vec<String> = DocumentFile::endings().map(|one| format!(".{one}")).collect();
+    texts["document-endings"] = endings.join(",").into();
     texts["other-code"] = other.into();
     texts["other-name"] = language.choose("中文", "English").into();
     let mut body = String::with_capacity(2 * BODY.len());
@@ -146,6 +150,7 @@ mod tests {
         let (page, policy) = pages.choose(Some("zh"), "en");
         assert!(page.contains("lang=\"zh-Hans\"") && page.contains("翻译"));
         assert!(policy.contains("connect-src 'self'") && !policy.contains("unsafe"), "{policy}");
+        assert!(page.contains("accept=\".html,.htm,"), "documents that the program reads");
         assert!(!page.contains("{{") && !page.contains("=\"http") && !page.contains("url("));
     }
 }

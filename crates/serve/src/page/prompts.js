@@ -9,19 +9,6 @@ const startPrompts = runs => {
     return card;
   });
   let under = null;
-  // The events of an answer as they come.
-  const events = async function* (answer) {
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let kept = '';
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      kept += value;
-      const parts = kept.split('\n\n');
-      kept = parts.pop();
-      for (const part of parts) yield JSON.parse(part.slice('data: '.length));
-    }
-  };
   // Every token of the text in the shade of its probability; the more surprising, the darker.
   const score = async (card, prompt, signal) => {
     const text = card.text.textContent;

@@ -1,20 +1,41 @@
+// A list of the directions of a run, from which one is chosen; its values are their numbers.
+const chooseDirection = (directions, changed) => {
+  const label = taper.element('label', 'muted', `${say('direction')} `);
+  const list = taper.element('select');
+  list.append(...directions.map(({ from, to }, number) => {
+    const option = taper.element('option', '', `${from} → ${to}`);
+    option.value = number;
+    return option;
+  }));
+  list.addEventListener('change', () => {
+    byId('source').lang = directions[list.value].from;
+    changed();
+  });
+  label.append(list);
+  return list;
+};
+
 // Translations that follow what is typed.
 const startTranslation = runs => {
   // So many lines are asked for at a time, and so many are aligned.
   const CHUNK = 16, ALIGNED = 40, ALTERNATIVES = 4, OFFERS = 6;
   const source = byId('source'), save = byId('save');
   const cards = runs.map(run => {
-    const { source: from, target: to } = run.translation;
-    const card = makeCard(run, `${from} → ${to}`);
+    const { source: from, target: to, directions = [] } = run.translation;
+    const card = makeCard(run, directions.length ? '' : `${from} → ${to}`);
+    const choice = directions.length && chooseDirection(directions, () => again());
+    card.direction = () => choice ? directions[choice.value] : { from, to };
     card.results = [];
     card.attention = makeAttention(card);
     card.lines = taper.element('div');
+    if (choice) card.body.append(choice.parentElement);
     card.body.append(card.lines);
-    if (run.translation.aligns) card.body.append(card.attention.details);
+    // Attention is that of a run of one direction.
+    if (run.translation.aligns && !choice) card.body.append(card.attention.details);
     byId('translations').append(card.card);
     return card;
   });
-  source.lang = runs[0].translation.source;
+  source.lang = cards[0].direction().from;
 
   const kept = keepTexts(source, () => again());
   // Alternatives for a word: the search goes on from the words before it.
@@ -27,8 +48,8 @@ const startTranslation = runs => {
     place.querySelector('.target').after(list);
     const found = new Map();
     await onCard(card, async () => {
-      const asked = { run: card.run.name, text: [result.source], alternatives: OFFERS,
-        prefix: before, alignment: true, terms: kept.terms() };
+      const asked = { run: card.run.name, ...card.direction(), text: [result.source],
+        alternatives: OFFERS, prefix: before, alignment: true, terms: kept.terms() };
       const answer = await (await ask('api/translate', asked)).json();
       for (const one of answer.translations[0].translations) {
         // The words after the prefix, of which the first is offered.
@@ -52,7 +73,7 @@ const startTranslation = runs => {
     list.replaceChildren(...[...found].map(([first, one]) => {
       const item = taper.element('li'), button = taper.element('button', '', first);
       button.type = 'button';
-      button.lang = card.run.translation.target;
+      button.lang = card.direction().to;
       button.append(taper.element('small', 'muted', ` ${one.text}`));
       button.addEventListener('click', () => choose(one));
       item.append(button);
@@ -76,12 +97,12 @@ const startTranslation = runs => {
     const line = taper.element('div', 'line');
     const [best, ...others] = result.translations;
     const target = taper.element('p', 'target');
-    target.lang = card.run.translation.target;
+    target.lang = card.direction().to;
     line.append(target);
     const { alignment } = best;
     if (alignment && alignment.target.join('').trim() === best.text.trim()) {
       const read = taper.element('p', 'read');
-      read.lang = card.run.translation.source;
+      read.lang = card.direction().from;
       read.title = say('read-as');
       const words = asWords(alignment);
       const tokens = aligned(words, target, read, number =>
@@ -111,7 +132,7 @@ const startTranslation = runs => {
       for (const other of others) {
         const item = taper.element('li');
         const text = taper.element('span', '', other.text);
-        text.lang = card.run.translation.target;
+        text.lang = card.direction().to;
         item.append(text, taper.element('span', '', other.score.toFixed(2)));
         list.append(item);
       }
@@ -128,7 +149,7 @@ const startTranslation = runs => {
     card.say(say('working'));
     for (let at = 0; at < lines.length; at += CHUNK) {
       const answer = await ask('api/translate', {
-        run: card.run.name, text: lines.slice(at, at + CHUNK),
+        run: card.run.name, ...card.direction(), text: lines.slice(at, at + CHUNK),
         alternatives: lines.length === 1 ? ALTERNATIVES : 1,
         alignment: isShort && card.run.translation.aligns, terms: kept.terms(),
       }, { signal, told: card.say });
@@ -211,18 +232,21 @@ const startTranslation = runs => {
     if (file) open(file);
     event.target.value = '';
   });
+  // Text goes into the field; what is more than text is translated as a document.
+  const documents = startDocuments(cards, kept.terms);
+  const isText = file => /\.(txt|text)$/i.test(file.name) || !documents.isDocument(file);
   source.addEventListener('drop', event => {
     const [file] = event.dataTransfer.files;
     if (!file) return;
     event.preventDefault();
-    open(file);
+    if (isText(file)) open(file);
+    else documents.openAll([...event.dataTransfer.files]);
   });
   save.addEventListener('click', () => {
     for (const card of cards.filter(one => one.isChosen() && one.results.length)) {
       const text = card.results.map(one => `${one.translations[0].text}\n`).join('');
-      const link = taper.element('a');
-      link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }));
-      link.download = `${card.run.name}.${card.run.translation.target}.txt`;
+      const link = offerFile(new Blob([text], { type: 'text/plain' }),
+        `${card.run.name}.${card.direction().to}.txt`);
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
     }

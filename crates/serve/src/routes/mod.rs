@@ -2,12 +2,14 @@
 //! compares the two.
 
 mod attention;
+mod documents;
 mod generation;
 mod labels;
 mod libretranslate;
 mod openai;
 mod operations;
 mod pictures;
+mod translate_file;
 mod translation;
 mod words;
 
@@ -32,6 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ("get", "/openapi.json", get(operations::description)),
         ("get", "/api/runs", get(operations::runs)),
         ("post", "/api/translate", post(translation::translate)),
+        ("post", "/api/translate-file", post(translate_file::translate_file)),
         ("post", "/api/attention", post(attention::attention)),
         ("post", "/api/generate", post(generation::generate)),
         ("post", "/api/classify", post(labels::classify)),

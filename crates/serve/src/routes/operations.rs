@@ -54,6 +54,8 @@ pub(super) async fn runs(State(app): State<Arc<App>>) -> Response {
                 "lines": limits.lines, "tokens": limits.tokens,
                 "attention_tokens": limits.attention_tokens, "new_tokens": limits.new_tokens,
                 "beam": limits.beam, "answer_seconds": limits.answer.as_secs_f64(),
+                "document_bytes": limits.document_bytes, "sentences": limits.sentences,
+                "document_answer_seconds": limits.document_answer.as_secs_f64(),
             },
         }),
     )

@@ -91,7 +91,7 @@ pub(super) async fn translate(
 ///
 /// # Errors
 /// When the run has no such direction.
-fn direction(
+pub(super) fn direction(
     engine: &Engine,
     from: Option<&str>,
     to: Option<&str>,

@@ -4,6 +4,7 @@ mod answers;
 mod common;
 mod compatible;
 mod directions;
+mod documents;
 mod limits;
 mod load;
 mod public;

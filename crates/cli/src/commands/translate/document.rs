@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use taper_data::{is_compressed, not_a_file, read_regular, text_of, write_whole};
-use taper_documents::{Document, DocumentFormat, Docx};
-use taper_run::translation::translate_document;
+use taper_data::{is_compressed, not_a_file, read_regular, write_whole};
+use taper_documents::DocumentFormat;
+use taper_run::translation::{DocumentFile, translate_document};
 use taper_run::truncated_translations;
 
 use super::load;
@@ -27,13 +27,12 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
         bail!("--file needs --output FILE");
     };
     require_new(output)?;
-    let format = format_of(file)?;
-    let (container, source) = read(file, format)?;
+    let source = read(file)?;
     // What is wrong with the document is found before the model is loaded.
-    Document::parse(source.clone(), format, "").with_context(|| file.display().to_string())?;
+    source.document("").with_context(|| file.display().to_string())?;
     let run = load(arguments)?;
     let settings = arguments.settings(&run)?;
-    let document = Document::parse(source, format, &run.config.data.source_language)?;
+    let document = source.document(&run.config.data.source_language)?;
     let (name, lines) = (name_of(file), document.lines().len());
     let mut spelled = SpelledLines::new(run.tokenizers.source(), arguments.special_tokens);
     for (number, line) in (1..).zip(document.lines()) {
@@ -56,10 +55,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     if found.repaired > 0 {
         say(&format!("placeholders or addresses were put back in {} sentences", found.repaired));
     }
-    let bytes = match container {
-        Some(container) => container.write(&found.text)?,
-        None => found.text.into_bytes(),
-    };
+    let bytes = source.write(found.text)?;
     write_whole(output, |to| to.write_all(&bytes))?;
     faults.end(found.lines)
 }
@@ -82,24 +78,12 @@ fn require_new(output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The text of a document, with its byte-order mark if it has one, and the archive that it is in.
-fn read(file: &Path, format: DocumentFormat) -> Result<(Option<Docx>, String)> {
+/// Reads a document; its name is looked at first.
+fn read(file: &Path) -> Result<DocumentFile> {
     let shown = || format!("--file {}", file.display());
-    let bytes = read_regular(file, LARGEST).with_context(shown)?;
-    if format == DocumentFormat::Docx {
-        let (container, text) = Docx::read(bytes).with_context(shown)?;
-        return Ok((Some(container), text));
+    if let Err(error) = DocumentFormat::by_name(file) {
+        bail!("{}: {error}; lines of text are translated by --input", shown());
     }
-    let text = text_of(&bytes, file)?;
-    Ok((None, if bytes.len() > text.len() { format!("\u{feff}{text}") } else { text }))
-}
-
-fn format_of(file: &Path) -> Result<DocumentFormat> {
-    DocumentFormat::by_name(file).with_context(|| {
-        format!(
-            "--file {}: its name does not say what it is: call it .html, .md, .srt, .vtt, .po, .xlf, .docx or \
-             .txt; lines of text are translated by --input",
-            file.display()
-        )
-    })
+    let bytes = read_regular(file, LARGEST).with_context(shown)?;
+    DocumentFile::read(file, bytes, LARGEST).with_context(shown)
 }

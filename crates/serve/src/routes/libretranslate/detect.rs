@@ -1,13 +1,16 @@
 //! `POST /detect`: the language of a text, among the source languages of the runs.
 //!
-//! There is no model for this. A language is recognised by its script and by the vocabularies of
-//! the runs that read it. If all tokens of a vocabulary are equally likely, a text of `k` tokens
+//! The identifier that is part of the program ([`LanguageIdentifier`]) gives each of its languages a
+//! probability, which is the confidence: it is low for a text in a language that no run reads.
+//!
+//! Languages that are one to the identifier, such as `pt` and `pb` or `zh` and `zt`, share its
+//! probability, and those that it does not know share what its likeliest one leaves. They share by the
+//! vocabularies of the runs. If all tokens of a vocabulary are equally likely, a text of `k` tokens
 //! has the probability `|V|^-k`, so the vocabulary that spells it in the fewest bits fits it best;
 //! each unknown character costs as much as one of Unicode's. Bayes' rule, with the share of the
-//! language's own letters as prior, gives a probability for each language. The confidence is this
-//! probability times both shares, of own letters and of known characters: it is low for a text in a
-//! language that no run reads. Languages of one script whose runs share one vocabulary cannot be
-//! distinguished, and have equal confidences.
+//! language's own letters as prior, gives each its part. Where nothing else is known of a language,
+//! the shares of own letters and of known characters count too. Languages whose runs share one
+//! vocabulary cannot be distinguished, and have equal confidences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use taper_data::{Direction, own_letters};
+use taper_data::{Direction, LanguageIdentifier, own_letters};
 
 use super::{allowed, directions};
 use crate::app::App;
@@ -24,8 +27,15 @@ use crate::error::Refusal;
 use crate::http::{form_or_json_of, json};
 use crate::routes::translation::Texts;
 
-/// Number of characters of a text that are examined.
-const LOOKED_AT: usize = 2000;
+/// Number of characters of a text that are examined: all of a short one, and passages from throughout
+/// a longer one.
+const LOOKED_AT: usize = 4000;
+
+/// Number of these passages.
+const PASSAGES: usize = 8;
+
+/// Lowest confidence with which a language is named.
+const NAMED: f64 = 0.1;
 
 /// Possible language of a text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,6 +51,9 @@ pub(super) struct Detected {
 struct DetectRequest {
     q: Texts,
     api_key: Option<String>,
+    /// Whether to name languages that no run reads, which LibreTranslate does not.
+    #[serde(default)]
+    all_languages: bool,
 }
 
 /// Request as a form.
@@ -48,11 +61,14 @@ struct DetectRequest {
 struct DetectForm {
     q: String,
     api_key: Option<String>,
+    #[serde(default)]
+    all_languages: bool,
 }
 
 impl From<DetectForm> for DetectRequest {
     fn from(form: DetectForm) -> Self {
-        Self { q: Texts::One(form.q), api_key: form.api_key }
+        let DetectForm { q, api_key, all_languages } = form;
+        Self { q: Texts::One(q), api_key, all_languages }
     }
 }
 
@@ -69,7 +85,19 @@ pub(in crate::routes) async fn detect(
     if texts.iter().all(String::is_empty) {
         return Err(Refusal::Malformed("q is empty: there is nothing to detect".to_owned()));
     }
-    Ok(json(200, &languages_of(&app, &texts, directions(&app)).await?))
+    match asked.all_languages {
+        true => Ok(json(200, &all_languages_of(&texts))),
+        false => Ok(json(200, &languages_of(&app, &texts, directions(&app)).await?)),
+    }
+}
+
+/// Possible languages of some texts together, among all that the identifier knows, the likeliest first;
+/// none for texts without letters.
+fn all_languages_of(texts: &[String]) -> Vec<Detected> {
+    let identifier = LanguageIdentifier::bundled();
+    let probabilities = probabilities(identifier, &passages(texts));
+    let all = identifier.languages().iter().cloned();
+    named(all.zip(probabilities.into_iter().map(f64::from)).collect(), 0)
 }
 
 /// Possible languages of some texts together, among those that `runs` read, the likeliest first; at
@@ -82,46 +110,122 @@ pub(super) async fn languages_of<'a>(
     texts: &[String],
     runs: impl Iterator<Item = (&'a Engine, Direction)>,
 ) -> Result<Vec<Detected>, Refusal> {
-    let text: String = texts.join("\n").chars().take(LOOKED_AT).collect();
-    let mut fits: BTreeMap<String, Fit> = BTreeMap::new();
+    let (identifier, passages) = (LanguageIdentifier::bundled(), passages(texts));
+    let text = passages.join("\n");
+    // Languages by what the identifier takes them for, each with the runs that read it.
+    let mut groups: BTreeMap<Option<usize>, BTreeMap<String, Vec<&Engine>>> = BTreeMap::new();
     for (engine, Direction { from, .. }) in runs {
-        let fit = app.ask(engine, Measure { text: text.clone() }).await?;
-        let best = fits.entry(from).or_insert(fit);
-        if fit.cost < best.cost {
-            *best = fit;
-        }
+        let group = groups.entry(identifier.number_of(&from)).or_default();
+        group.entry(from).or_default().push(engine);
     }
-    if fits.is_empty() {
+    if groups.is_empty() {
         return Err(Refusal::Missing("no run that translates is served".to_owned()));
     }
-    Ok(judged(&text, &fits))
+    let probabilities = probabilities(identifier, &passages);
+    let likeliest = probabilities.iter().copied().reduce(f32::max);
+    let mut found = Vec::new();
+    for (number, languages) in groups {
+        let probability = match number {
+            Some(number) => probabilities.get(number).copied(),
+            None => likeliest.map(|likeliest| 1.0 - likeliest),
+        };
+        let probability = f64::from(probability.unwrap_or(0.0));
+        if probability == 0.0 || (number.is_some() && languages.len() == 1) {
+            found.extend(languages.into_keys().map(|language| (language, probability)));
+            continue;
+        }
+        let fits = fits(app, &text, languages).await?;
+        found.extend(shares(&text, &fits).into_iter().map(|(language, part, share)| {
+            let share = if number.is_some() { 1.0 } else { share };
+            (language, probability * part * share)
+        }));
+    }
+    Ok(named(found, 1))
 }
 
-/// Confidence in each language.
-fn judged(text: &str, fits: &BTreeMap<String, Fit>) -> Vec<Detected> {
+/// Passages that are examined of some texts.
+fn passages(texts: &[String]) -> Vec<String> {
+    let text = texts.join("\n");
+    let characters = text.chars().count();
+    if characters <= LOOKED_AT {
+        return vec![text];
+    }
+    let passage = |number| {
+        let passage = text.chars().skip(number * (characters / PASSAGES));
+        passage.take(LOOKED_AT / PASSAGES).collect()
+    };
+    (0..PASSAGES).map(passage).collect()
+}
+
+/// Probability of each language of the identifier: the mean over the passages, so that one that
+/// quotes another language does not decide; none if no passage has letters.
+fn probabilities(identifier: &LanguageIdentifier, passages: &[String]) -> Vec<f32> {
+    let of_passages: Vec<Vec<f32>> =
+        passages.iter().filter_map(|passage| identifier.probabilities(passage)).collect();
+    let languages = of_passages.first().map_or(0, Vec::len);
+    let mean = |language: usize| {
+        of_passages.iter().map(|one| one[language]).sum::<f32>() / of_passages.len() as f32
+    };
+    (0..languages).map(mean).collect()
+}
+
+/// Fit of a text to the best vocabulary of each of some languages. Each run is asked once.
+///
+/// # Errors
+/// See [`App::ask`].
+async fn fits(
+    app: &App,
+    text: &str,
+    languages: BTreeMap<String, Vec<&Engine>>,
+) -> Result<BTreeMap<String, Fit>, Refusal> {
+    let mut by_run: BTreeMap<&str, Fit> = BTreeMap::new();
+    let mut fits: BTreeMap<String, Fit> = BTreeMap::new();
+    for (language, engines) in languages {
+        for engine in engines {
+            let fit = match by_run.get(engine.info.name.as_str()) {
+                Some(fit) => *fit,
+                None => app.ask(engine, Measure { text: text.to_owned() }).await?,
+            };
+            by_run.insert(&engine.info.name, fit);
+            let best = fits.entry(language.clone()).or_insert(fit);
+            if fit.cost < best.cost {
+                *best = fit;
+            }
+        }
+    }
+    Ok(fits)
+}
+
+/// Languages with their confidences, the likeliest first, of which at least `least` are named.
+fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
+    found.sort_by(|(one, confidence), (other, its)| {
+        its.total_cmp(confidence).then_with(|| one.cmp(other))
+    });
+    let detected = |(language, probability): (String, f64)| Detected {
+        // Rounded to a tenth of a percent.
+        confidence: (1e3 * probability).round() / 10.0,
+        language,
+    };
+    let mut found: Vec<Detected> = found.into_iter().map(detected).collect();
+    let likely = found.iter().filter(|one| one.confidence >= NAMED).count();
+    found.truncate(likely.max(least));
+    found
+}
+
+/// Part of each language in a text that is in one of them, and the share of the text that it can
+/// spell in its own letters.
+fn shares(text: &str, fits: &BTreeMap<String, Fit>) -> Vec<(String, f64, f64)> {
     let letters = |language: &str| own_letters(language, text);
     let costs = fits.iter().filter(|(language, _)| letters(language) > 0.0);
     let least = costs.map(|(_, fit)| fit.cost).fold(f64::INFINITY, f64::min);
-    let mut weighed: Vec<(&str, f64, f64)> = fits
-        .iter()
-        .map(|(language, fit)| match letters(language) {
-            0.0 => (language.as_str(), 0.0, 0.0),
-            letters => (language.as_str(), letters * (least - fit.cost).exp(), letters * fit.known),
-        })
-        .collect();
-    // If no character is known, scripts still count.
-    weighed.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let weighed = fits.iter().map(|(language, fit)| match letters(language) {
+        0.0 => (language.clone(), 0.0, 0.0),
+        letters => (language.clone(), letters * (least - fit.cost).exp(), letters * fit.known),
+    });
+    let mut weighed: Vec<(String, f64, f64)> = weighed.collect();
     let total: f64 = weighed.iter().map(|(_, weight, _)| weight).sum();
-    let detected = |&(language, weight, share): &(&str, f64, f64)| Detected {
-        // Rounded to a tenth of a percent.
-        confidence: (1e3 * share * weight / total.max(f64::MIN_POSITIVE)).round() / 10.0,
-        language: language.to_owned(),
-    };
-    let mut found: Vec<Detected> = weighed.iter().map(detected).collect();
-    found.sort_by(|one, other| other.confidence.total_cmp(&one.confidence));
-    let likely = found.iter().filter(|one| one.confidence > 0.0).count();
-    found.truncate(likely.max(1));
-    found
+    weighed.iter_mut().for_each(|(_, weight, _)| *weight /= total.max(f64::MIN_POSITIVE));
+    weighed
 }
 
 #[cfg(test)]
@@ -136,8 +240,10 @@ mod tests {
     fn a_text_is_in_the_language_whose_vocabulary_spells_it_shortest() {
         let told = |text: &str, fits: &[(&'static str, Fit)]| -> Vec<(String, f64)> {
             let owned = fits.iter().map(|&(language, fit)| (language.to_owned(), fit));
-            let found = judged(text, &owned.collect());
-            found.into_iter().map(|one| (one.language, one.confidence)).collect()
+            let shares = shares(text, &owned.collect());
+            let found = shares.into_iter().map(|(language, part, share)| (language, part * share));
+            let found = named(found.collect(), 1).into_iter();
+            found.map(|one| (one.language, one.confidence)).collect()
         };
         let of = |language: &str, confidence: f64| (language.to_owned(), confidence);
         let text = "Ich liebe dich";
@@ -153,11 +259,25 @@ mod tests {
         // Even if the spelling in another vocabulary is short.
         let fits = [("zh", fit(900.0, 8000.0, 1.0)), ("en", fit(1.0, 2.0, 1.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // A language that no run reads is not claimed.
+        // A language in which the text cannot be is not claimed.
         assert_eq!(told("我爱你", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
-        let fits = [("en", fit(9.0, 8000.0, 0.0)), ("zh", fit(9.0, 8000.0, 0.0))];
-        assert_eq!(told("我爱你", &fits), [of("zh", 0.0)]);
         assert_eq!(told("1 + 1", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         assert_eq!(told("ab", &[("xx", fit(9.0, 80.0, 0.25))]), [of("xx", 25.0)]);
+    }
+
+    #[test]
+    fn long_texts_are_examined_throughout() {
+        let texts = |text: &str| [text.to_owned()];
+        assert_eq!(passages(&[texts("a"), texts("b")].concat()), ["a\nb"]);
+        assert_eq!(passages(&texts("")), [""]);
+        let long = "我".repeat(LOOKED_AT) + &"a".repeat(3 * LOOKED_AT);
+        let looked_at = passages(&texts(&long)).concat();
+        let count = |wanted: char| looked_at.chars().filter(|&one| one == wanted).count();
+        assert_eq!((count('我'), count('a')), (LOOKED_AT / 4, 3 * LOOKED_AT / 4));
+        let found =
+            all_languages_of(&texts(&"The cat sat on the mat with a friend. ".repeat(9000)));
+        assert_eq!(found[0].language, "en");
+        assert!(found[0].confidence > 50.0, "{found:?}");
+        assert_eq!(all_languages_of(&texts(" 12\n")), []);
     }
 }

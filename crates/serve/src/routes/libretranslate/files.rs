@@ -1,4 +1,5 @@
-//! `POST /translate_file` and `GET /download_file/{name}`: plain text in, plain text out.
+//! `POST /translate_file` and `GET /download_file/{name}`: a document in, the same document in another
+//! language out.
 
 use std::sync::Arc;
 
@@ -7,77 +8,47 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_DISPOSITION, HOST, HeaderValue};
 use axum::response::Response;
 use serde_json::json;
-use taper_data::split_lines;
 
-use super::{allowed, chosen, plain};
+use super::{allowed, chosen};
 use crate::app::App;
 use crate::error::Refusal;
-use crate::http::{Part, json, multipart_of, text};
-use crate::routes::translation::translated;
+use crate::files::KeptFile;
+use crate::http::{is_key, json, multipart_of, text};
+use crate::routes::documents::{DocumentWork, opened};
 
-/// Number of lines that are translated at a time, so that a long file does not delay other
-/// requests.
-const TOGETHER: usize = 32;
-
-/// Translates a file of plain text, line by line, and returns the address of the translation.
+/// Translates a document, and returns the address of the translation.
 pub(in crate::routes) async fn translate_file(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
-    let parts = match multipart_of(request, app.limits()).await {
-        Ok(parts) => parts,
+    let limits = app.limits();
+    // A key may be within the form, but strangers send no large ones.
+    let is_known = is_key(&app, &headers, None);
+    let most = limits.body_bytes + if is_known { limits.document_bytes } else { 0 };
+    let mut form = match multipart_of(request, most, limits).await {
+        Ok(form) => form,
         // Without a key, other errors are not reported.
         Err(refusal) => return Err(allowed(&app, &headers, None).err().unwrap_or(refusal)),
     };
-    let value = |name: &str| {
-        let part = parts.iter().find(|part| part.name == name && part.file.is_none());
-        part.and_then(|part| std::str::from_utf8(&part.bytes).ok())
-    };
-    allowed(&app, &headers, value("api_key"))?;
+    allowed(&app, &headers, form.text("api_key"))?;
+    let file = form.take_file("file")?;
     let needed = |name: &str| {
-        value(name).filter(|value| !value.is_empty()).ok_or_else(|| {
+        form.text(name).filter(|value| !value.is_empty()).ok_or_else(|| {
             Refusal::Malformed(format!("the form has no {name}: expected file, source and target"))
         })
     };
     let (source, target) = (needed("source")?, needed("target")?);
-    let file = parts.iter().find(|part| part.name == "file" && part.file.is_some());
-    let file = file.ok_or_else(|| Refusal::Malformed("the form has no file".to_owned()))?;
-    let (name, content) = read(file)?;
-    let texts = [content.to_owned()];
-    let choice = chosen(&app, source, target, &texts).await?;
-    let lines: Vec<String> = split_lines(content).into_iter().map(str::to_owned).collect();
-    let translate = async {
-        let mut found = Vec::with_capacity(lines.len());
-        for lines in lines.chunks(TOGETHER.min(app.limits().lines)) {
-            let lines = translated(&app, choice.engine, lines.to_vec(), plain(&choice, 1)).await?;
-            found.extend(lines.into_iter().map(|line| {
-                line.translations.into_iter().next().map(|best| best.text).unwrap_or_default()
-            }));
-        }
-        Ok(found.join("\n"))
-    };
-    let whole = tokio::time::timeout(app.limits().answer, translate);
-    let content = whole.await.map_err(|_| Refusal::Late)??;
-    let name = app.files.keep(&name, content)?;
-    let url = format!("{}/download_file/{name}", base(&headers));
-    Ok(json(200, &json!({ "translatedFileUrl": url })))
-}
-
-/// Name of a file without its folder, and its text.
-fn read(file: &Part) -> Result<(String, &str), Refusal> {
-    let name = file.file.as_deref().unwrap_or_default();
-    let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    if !name.to_ascii_lowercase().ends_with(".txt") {
-        return Err(Refusal::Malformed(format!(
-            "{name:?} is not supported: only files of plain text are, whose names end in .txt"
-        )));
+    let document = opened(&app, file).await?;
+    let choice = chosen(&app, source, target, &document.sample).await?;
+    let work = DocumentWork::new(&app, document, choice.direction, String::new()).await?;
+    let stored = work.finish(&app, choice.engine, |_| {}).await?;
+    let url = format!("{}/{}", base(&headers), stored.address);
+    let mut answer = json!({ "translatedFileUrl": url });
+    if let Some(warning) = stored.warning() {
+        answer["warning"] = warning.into();
     }
-    let text = std::str::from_utf8(&file.bytes).ok().filter(|text| !text.contains('\0'));
-    let text = text.ok_or_else(|| {
-        Refusal::Malformed(format!("{name:?} is not text in UTF-8: save it in that encoding"))
-    })?;
-    Ok((name.to_owned(), text))
+    Ok(json(200, &answer))
 }
 
 /// Address by which the client calls the server.
@@ -93,11 +64,11 @@ pub(in crate::routes) async fn download_file(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
-    let (file, content) = app.files.find(&name).ok_or_else(|| {
+    let KeptFile { name, media_type, content } = app.files.find(&name).ok_or_else(|| {
         Refusal::Missing("there is no such file, or there is no longer".to_owned())
     })?;
-    let mut response = text(200, "text/plain; charset=utf-8", content);
-    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{file}\"")) {
+    let mut response = text(200, media_type, content);
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
         response.headers_mut().insert(CONTENT_DISPOSITION, value);
     }
     Ok(response)

@@ -1,5 +1,7 @@
 //! Translation models, for clients.
 
+mod sentences;
+
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
@@ -13,6 +15,8 @@ use taper_run::translation::{
     AlignedTokens, Detail, LineTranslator, Terms, TranslatedLine, Translation, TranslationSettings,
 };
 use taper_run::{LoadSettings, LoadedRun};
+
+pub(crate) use sentences::TranslateSentences;
 
 use super::attention::{Attend, AttendPair};
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
@@ -225,6 +229,7 @@ impl<'a> Translates<'a> {
     /// Handlers of all requests to a translation model.
     pub(super) fn handlers(&self) -> Handlers<'_> {
         let handlers = Handlers::new("translates").with::<Translate>(self).with::<Measure>(self);
+        let handlers = handlers.with::<TranslateSentences>(self);
         handlers.with::<Attend>(self).with::<AttendPair>(self)
     }
 }

@@ -1,0 +1,102 @@
+//! Documents as files: bytes in, bytes out.
+
+use std::path::Path;
+
+use anyhow::Result;
+use taper_data::text_of;
+use taper_documents::{Document, DocumentFormat, Docx};
+
+/// File of a document, in the format that its name tells.
+#[derive(Debug, Clone)]
+pub struct DocumentFile {
+    format: DocumentFormat,
+    /// Archive that the text is in, if it is in one.
+    container: Option<Docx>,
+    /// Text, with its byte-order mark if it has one.
+    text: String,
+}
+
+impl DocumentFile {
+    /// Reads the bytes of the file `name`, whose text has at most `most` bytes: an archive may expand
+    /// to any size.
+    ///
+    /// # Errors
+    /// When the name does not tell a format, the bytes are not text in UTF-8, or an archive is damaged
+    /// or has more text.
+    pub fn read(name: &Path, bytes: Vec<u8>, most: u64) -> Result<Self> {
+        let format = DocumentFormat::by_name(name)?;
+        if format == DocumentFormat::Docx {
+            let (container, text) = Docx::read_within(bytes, most)?;
+            return Ok(Self { format, container: Some(container), text });
+        }
+        let text = text_of(&bytes, name)?;
+        let has_mark = bytes.len() > text.len();
+        let text = if has_mark { format!("\u{feff}{text}") } else { text };
+        Ok(Self { format, container: None, text })
+    }
+
+    /// Endings of the names of such files, in lowercase and without the dot.
+    pub fn endings() -> impl Iterator<Item = &'static str> {
+        DocumentFormat::endings()
+    }
+
+    /// Media type of the file.
+    #[must_use]
+    pub fn media_type(&self) -> &'static str {
+        self.format.media_type()
+    }
+
+    /// The document, in a language by whose rules sentences are told apart.
+    ///
+    /// # Errors
+    /// When the text does not have its format, with the line.
+    pub fn document(&self, language: &str) -> Result<Document> {
+        Ok(Document::parse(self.text.clone(), self.format, language)?)
+    }
+
+    /// Bytes of the file with the text of the translated document.
+    ///
+    /// # Errors
+    /// When the text belongs to another document.
+    pub fn write(&self, text: String) -> Result<Vec<u8>> {
+        match &self.container {
+            Some(container) => Ok(container.write(&text)?),
+            None => Ok(text.into_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_back_to_the_byte() {
+        let read =
+            |name: &str, bytes: &[u8]| DocumentFile::read(Path::new(name), bytes.to_vec(), 1 << 20);
+        for text in ["\u{feff}a b\r\n", "a b", ""] {
+            let file = read("a.txt", text.as_bytes()).expect("a text");
+            let document = file.document("en").expect("a document");
+            assert_eq!(file.write(document.write(&[])).expect("bytes"), text.as_bytes());
+        }
+        let letter =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../documents/tests/golden/letter.docx");
+        let letter = std::fs::read(letter).expect("a letter");
+        let file = read("Letter.DOCX", &letter).expect("a letter");
+        let text = file.document("en").expect("a document").write(&[]);
+        let written = file.write(text.clone()).expect("bytes");
+        let again = read("again.docx", &written).expect("a letter");
+        assert_eq!(again.document("en").expect("a document").write(&[]), text);
+        for (name, bytes, said) in [
+            ("a.doc", &b"x"[..], "must end in one of .html"),
+            ("a.docx", b"PK", "not a readable DOCX file"),
+            ("a.txt", b"\xff\xfea\0", "UTF-16"),
+            ("a.md", b"a\n\xff", "line 2"),
+        ] {
+            let error = format!("{:#}", read(name, bytes).expect_err(name));
+            assert!(error.contains(said), "{name}: {error}");
+        }
+        let error = DocumentFile::read(Path::new("a.docx"), letter, 10).expect_err("too large");
+        assert!(format!("{error:#}").contains("larger than 10 bytes"), "{error:#}");
+    }
+}

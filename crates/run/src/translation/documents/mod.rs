@@ -1,0 +1,263 @@
+//! Translation of whole documents: their sentences as lines are, and markup where its words went.
+
+mod file;
+mod sentences;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use anyhow::Result;
+use taper_documents::{Document, Translated};
+
+use super::{LineTranslator, TranslationSettings};
+use crate::LoadedRun;
+
+pub use file::DocumentFile;
+pub use sentences::{TranslatedSentence, linked_sentences, sentence_settings};
+
+/// Number of sentences of a window.
+const WINDOW: usize = 1024;
+
+/// Document with its translation.
+#[derive(Debug)]
+pub struct TranslatedDocument {
+    /// The translated document.
+    pub text: String,
+    /// Number of its lines.
+    pub lines: usize,
+    /// Reasons why a line stays as it is, each with the line's number, counted from 1.
+    pub faults: Vec<(usize, anyhow::Error)>,
+    /// Lines whose placeholders were put back, since the model would have changed them.
+    pub repaired: usize,
+    /// Number of translations that end only because they reached the maximum length.
+    pub truncated: usize,
+    /// Numbers of lines, from 1, each with a term whose translation it lacks.
+    pub missing_terms: Vec<(usize, String)>,
+}
+
+/// Translates a document with the model of `run`; `progress` is called with the number of lines done
+/// so far.
+///
+/// # Errors
+/// When the search, the tokenizer or an alignment fails.
+pub fn translate_document(
+    run: &LoadedRun,
+    settings: &TranslationSettings,
+    document: Document,
+    mut progress: impl FnMut(usize),
+) -> Result<TranslatedDocument> {
+    let translator = LineTranslator::new(run, &sentence_settings(settings, false))?;
+    let aligner = translator.under(&sentence_settings(settings, true), &());
+    let prefix = &run.config.data.source_prefix;
+    let mut translation = DocumentTranslation::new(document);
+    while let Some(window) = translation.next_window() {
+        let translator = if window.is_aligned() { &aligner } else { &translator };
+        let texts = window.texts();
+        let (before, all) = (translation.done(), translation.lines());
+        let report = |count: usize| progress((before + count.min(texts.len())).min(all));
+        let translated = translator.translate(texts, &[], 1, report)?;
+        let found = linked_sentences(prefix, texts, translated)?;
+        translation.add(&window, found);
+    }
+    Ok(translation.finish())
+}
+
+/// Sentences to translate together, without markup.
+#[derive(Debug)]
+pub struct SentenceWindow {
+    /// Indices of their lines in the document.
+    numbers: Vec<usize>,
+    texts: Vec<String>,
+    is_aligned: bool,
+}
+
+impl SentenceWindow {
+    /// The sentences, which are numbered from 1 on in each window.
+    #[must_use]
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// Whether their translations must be aligned, under [`sentence_settings`] that say so.
+    #[must_use]
+    pub fn is_aligned(&self) -> bool {
+        self.is_aligned
+    }
+}
+
+/// Translation of a document in progress: it gives windows of sentences, in whatever way they are
+/// translated, takes their translations, and ends with the translated document.
+///
+/// Only lines with markup are aligned. A line whose translation has another set of placeholders is
+/// translated again without them, and they are put where their neighbours went: each stands there
+/// exactly as often as in the source.
+#[derive(Debug)]
+pub struct DocumentTranslation {
+    document: Document,
+    translations: Vec<Option<Translated>>,
+    faults: Vec<(usize, anyhow::Error)>,
+    truncated: Vec<bool>,
+    /// Terms that lines lack, by the indices of these.
+    missing_terms: BTreeMap<usize, Vec<String>>,
+    /// Indices of the lines of each further window, and whether they are aligned.
+    waiting: VecDeque<(Vec<usize>, bool)>,
+    done: usize,
+    /// Number of lines that are translated without placeholders, once it is known.
+    repaired: Option<usize>,
+}
+
+impl DocumentTranslation {
+    /// Begins to translate a document.
+    #[must_use]
+    pub fn new(document: Document) -> Self {
+        let lines = document.lines().len();
+        let mut translation = Self {
+            document,
+            translations: vec![None; lines],
+            faults: Vec::new(),
+            truncated: vec![false; lines],
+            missing_terms: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            done: 0,
+            repaired: None,
+        };
+        for has_markup in [false, true] {
+            let lines = translation.document.lines().iter().enumerate();
+            let of_kind = lines.filter(|(_, line)| line.has_markup() == has_markup);
+            let numbers: Vec<usize> = of_kind.map(|(number, _)| number).collect();
+            translation.wait(&numbers, has_markup);
+        }
+        translation
+    }
+
+    fn wait(&mut self, numbers: &[usize], is_aligned: bool) {
+        self.waiting.extend(numbers.chunks(WINDOW).map(|window| (window.to_vec(), is_aligned)));
+    }
+
+    /// Number of lines of the document.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.translations.len()
+    }
+
+    /// Number of lines that have been translated; those that are translated again do not count twice.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.done.min(self.lines())
+    }
+
+    /// Next sentences to translate, after the translations of all windows before were added; `None`
+    /// once there are no more.
+    pub fn next_window(&mut self) -> Option<SentenceWindow> {
+        if self.waiting.is_empty() && self.repaired.is_none() {
+            let changed = self.changed();
+            for &number in &changed {
+                let line = self.document.lines()[number].without_placeholders();
+                self.document.replace(number, line);
+            }
+            self.repaired = Some(changed.len());
+            self.wait(&changed, true);
+        }
+        let (numbers, is_aligned) = self.waiting.pop_front()?;
+        let text = |&number: &usize| self.document.lines()[number].text().to_owned();
+        let texts = numbers.iter().map(text).collect();
+        Some(SentenceWindow { numbers, texts, is_aligned })
+    }
+
+    /// Indices of the lines whose translation has other placeholders than they have.
+    fn changed(&self) -> Vec<usize> {
+        let is_changed = |number: &usize| {
+            let to = self.translations[*number].as_ref();
+            to.is_some_and(|to| !self.document.lines()[*number].keeps_placeholders(&to.text))
+        };
+        (0..self.lines()).filter(is_changed).collect()
+    }
+
+    /// Adds the translations of a window's sentences, or the reasons why they have none.
+    pub fn add(&mut self, window: &SentenceWindow, found: Vec<Result<TranslatedSentence>>) {
+        self.done += window.numbers.len();
+        for (&number, found) in window.numbers.iter().zip(found) {
+            let Some(translation) = self.translations.get_mut(number) else { continue };
+            match found {
+                Err(error) => {
+                    self.faults.push((number + 1, error));
+                    *translation = None;
+                }
+                Ok(found) => {
+                    self.missing_terms.insert(number, found.missing_terms);
+                    self.truncated[number] = found.is_truncated;
+                    *translation = found.translation;
+                }
+            }
+        }
+    }
+
+    /// The document with the translations that were added; a line without one stays as it is.
+    #[must_use]
+    pub fn finish(mut self) -> TranslatedDocument {
+        self.faults.sort_by_key(|(number, _)| *number);
+        let missing = self.missing_terms.into_iter();
+        let missing_terms = missing
+            .flat_map(|(number, terms)| terms.into_iter().map(move |term| (number + 1, term)));
+        TranslatedDocument {
+            text: self.document.write(&self.translations),
+            lines: self.translations.len(),
+            faults: self.faults,
+            repaired: self.repaired.unwrap_or(0),
+            truncated: self.truncated.iter().filter(|&&is| is).count(),
+            missing_terms: missing_terms.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use taper_documents::DocumentFormat;
+
+    use super::*;
+
+    fn sentence(text: &str) -> Result<TranslatedSentence> {
+        let translation = Some(Translated { text: text.to_owned(), links: Vec::new() });
+        Ok(TranslatedSentence { translation, ..TranslatedSentence::default() })
+    }
+
+    #[test]
+    fn windows_give_every_sentence_once_and_again_what_lost_its_placeholders() {
+        let source = "<p>One {a}.</p>\n<p><b>Two</b> three.</p>\n<p>Four.</p>\n".to_owned();
+        let document = Document::parse(source, DocumentFormat::Html, "en").expect("a page");
+        let mut translation = DocumentTranslation::new(document);
+        let window = translation.next_window().expect("plain sentences");
+        assert_eq!(
+            (window.texts(), window.is_aligned()),
+            (&["One {a}.", "Four."].map(str::to_owned)[..], false)
+        );
+        translation.add(&window, vec![sentence("Eins."), Err(anyhow::anyhow!("unknown"))]);
+        assert_eq!((translation.done(), translation.lines()), (2, 3));
+        let window = translation.next_window().expect("sentences with markup");
+        assert_eq!((window.texts(), window.is_aligned()), (&["Two three.".to_owned()][..], true));
+        translation.add(&window, vec![sentence("Zwei drei.")]);
+        let window = translation.next_window().expect("the sentence without its placeholder");
+        assert!(window.is_aligned() && !window.texts()[0].contains("{a}"), "{window:?}");
+        translation.add(&window, vec![sentence("Eins.")]);
+        assert_eq!(translation.done(), 3);
+        assert!(translation.next_window().is_none());
+        let found = translation.finish();
+        assert_eq!((found.lines, found.repaired, found.truncated), (3, 1, 0));
+        assert_eq!(found.faults.len(), 1);
+        assert_eq!(found.faults[0].0, 3);
+        assert_eq!(found.text.matches("{a}").count(), 1, "{}", found.text);
+        assert!(
+            found.text.contains("<p>Four.</p>") && found.text.contains("Eins"),
+            "{}",
+            found.text
+        );
+    }
+
+    #[test]
+    fn a_document_without_text_stays_as_it_is() {
+        let source = "<!-- nothing -->\r\n".to_owned();
+        let document = Document::parse(source.clone(), DocumentFormat::Html, "").expect("a page");
+        let mut translation = DocumentTranslation::new(document);
+        assert!(translation.next_window().is_none());
+        assert_eq!(translation.finish().text, source);
+    }
+}

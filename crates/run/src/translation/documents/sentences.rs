@@ -1,0 +1,80 @@
+//! Sentences of documents, translated as lines are and linked to their translations.
+
+use std::ops::Range;
+
+use anyhow::Result;
+use taper_documents::Translated;
+
+use crate::items::BadItem;
+use crate::translation::token_spans::token_spans;
+use crate::translation::{AlignedTokens, Detail, TranslatedLine, TranslationSettings};
+
+/// Translation of a sentence of a document.
+#[derive(Debug, Clone, Default)]
+pub struct TranslatedSentence {
+    /// Best translation, with links if it was aligned; `None` for a sentence whose search was
+    /// cancelled.
+    pub translation: Option<Translated>,
+    /// Whether it ends only because it reached the maximum length.
+    pub is_truncated: bool,
+    /// Translations of terms that it lacks.
+    pub missing_terms: Vec<String>,
+}
+
+/// Settings under which sentences are translated: the best translation alone, aligned if `is_aligned`.
+#[must_use]
+pub fn sentence_settings(settings: &TranslationSettings, is_aligned: bool) -> TranslationSettings {
+    let detail = Detail { all: false, alignments: is_aligned, weights: is_aligned };
+    TranslationSettings { detail, ..settings.clone() }
+}
+
+/// Translations of the sentences `texts` made of those of the same lines, which were `translated` under
+/// [`sentence_settings`]. The model saw `source_prefix` before each. A sentence that cannot be
+/// translated has the reason in its place.
+///
+/// # Errors
+/// When the search, the tokenizer or an alignment has failed.
+pub fn linked_sentences(
+    source_prefix: &str,
+    texts: &[String],
+    translated: impl IntoIterator<Item = Result<TranslatedLine>>,
+) -> Result<Vec<Result<TranslatedSentence>>> {
+    let mut found = Vec::with_capacity(texts.len());
+    for (text, translated) in texts.iter().zip(translated) {
+        found.push(match translated {
+            Err(error) if error.is::<BadItem>() => Err(error),
+            translated => Ok(sentence(source_prefix, text, translated?)),
+        });
+    }
+    Ok(found)
+}
+
+fn sentence(source_prefix: &str, text: &str, translated: TranslatedLine) -> TranslatedSentence {
+    let TranslatedLine { translations, missing_terms, .. } = translated;
+    let best = translations.into_iter().next();
+    let is_truncated = best.as_ref().is_some_and(|best| best.truncated);
+    let translation = best.map(|best| {
+        let aligned = best.alignment.unwrap_or_default();
+        let links = links(source_prefix, text, &best.text, &aligned);
+        Translated { text: best.text, links }
+    });
+    TranslatedSentence { translation, is_truncated, missing_terms }
+}
+
+/// Links between bytes of a line and of its translation. The model saw `prefix` before the line.
+fn links(
+    prefix: &str,
+    line: &str,
+    text: &str,
+    aligned: &AlignedTokens,
+) -> Vec<(Range<usize>, Range<usize>)> {
+    let before = prefix.len();
+    let source = token_spans(&format!("{prefix}{line}"), &aligned.source_tokens);
+    let target = token_spans(text, &aligned.target_tokens);
+    let linked = aligned.pairs.iter().filter_map(|&(from, to)| {
+        let (from, to) = (source.get(from)?, target.get(to)?);
+        let from = from.start.checked_sub(before)?..from.end - before;
+        (!from.is_empty() && !to.is_empty()).then(|| (from, to.clone()))
+    });
+    linked.collect()
+}

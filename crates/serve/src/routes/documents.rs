@@ -1,0 +1,291 @@
+//! Documents that clients send: read, translated part by part, written.
+//!
+//! **Decision.** A document is translated in requests of a few sentences each to its run. The
+//! alternative, a single request, would let nothing of its weight go before its end. Reading and
+//! writing happen on threads of their own, because the thread that speaks HTTP is a single one.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use serde_json::{Value, json};
+use taper_data::Direction;
+use taper_run::translation::{
+    DocumentFile, DocumentTranslation, SentenceWindow, TranslatedDocument, TranslatedSentence,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::app::App;
+use crate::engine::{Engine, TranslateSentences};
+use crate::error::Refusal;
+use crate::files::KeptFile;
+use crate::http::Part;
+use crate::settings::Limits;
+
+/// Largest number of sentences that are translated at a time, so that a long document does not delay
+/// other requests.
+const TOGETHER: usize = 32;
+
+/// Number of bytes to which the text of an archive may expand for each that a document may have.
+const EXPANSION: u64 = 4;
+
+/// Largest number of sentences by which the language of a document is recognised.
+const SAMPLED: usize = 64;
+
+/// Longest pause before a further part of a document is submitted again to a run that is busy.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Document that a client has sent.
+pub(super) struct SentDocument {
+    /// Name without folders.
+    name: String,
+    file: DocumentFile,
+    /// Sentences from throughout the document.
+    pub(super) sample: Vec<String>,
+    /// Place among the documents in work.
+    place: OwnedSemaphorePermit,
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// When too many documents are in work, it is too large, its name does not tell a format, or it does not
+/// have its format.
+pub(super) async fn opened(app: &App, part: Part) -> Result<SentDocument, Refusal> {
+    let most = app.limits().document_bytes;
+    if part.bytes.len() > most {
+        return Err(Refusal::Large(format!("a document may have {most} bytes")));
+    }
+    let place = Arc::clone(&app.documents).try_acquire_owned();
+    let place = place.map_err(|_| Refusal::Busy(Duration::from_secs(1)))?;
+    let name = part.file.unwrap_or_default();
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    aside(move || {
+        let malformed =
+            |error| Refusal::Malformed(format!("{name:?}: {}", taper_run::one_line(&error)));
+        let file = DocumentFile::read(Path::new(&name), part.bytes, EXPANSION * most as u64);
+        let file = file.map_err(malformed)?;
+        // Without a language, sentences are as good as any to recognise it by.
+        let document = file.document("").map_err(malformed)?;
+        let lines = document.lines();
+        let sample = lines.iter().step_by(lines.len().div_ceil(SAMPLED).max(1));
+        let sample = sample.map(|line| line.text().to_owned()).collect();
+        Ok(SentDocument { name, file, sample, place })
+    })
+    .await
+}
+
+/// Result of `work`, which other requests do not wait for. A panic concerns it alone.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let failed =
+        || Refusal::Failed("the document could not be read; the server goes on".to_owned());
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(failed()))
+}
+
+/// Document in translation.
+pub(super) struct DocumentWork {
+    document: SentDocument,
+    translation: DocumentTranslation,
+    direction: Direction,
+    terms: String,
+    /// Sentences in work, with the translations of the first of them.
+    window: Option<(SentenceWindow, Vec<anyhow::Result<TranslatedSentence>>)>,
+    /// Whether a part is translated already.
+    has_begun: bool,
+}
+
+impl DocumentWork {
+    /// Prepares to translate a document in a direction of a run, with `terms` as lines.
+    ///
+    /// # Errors
+    /// When it has too many sentences.
+    pub(super) async fn new(
+        app: &App,
+        document: SentDocument,
+        direction: Direction,
+        terms: String,
+    ) -> Result<Self, Refusal> {
+        let most = app.limits().sentences;
+        aside(move || {
+            let parsed = document.file.document(&direction.from);
+            let parsed = parsed.map_err(|error| Refusal::Malformed(taper_run::one_line(&error)))?;
+            let sentences = parsed.lines().len();
+            if sentences > most {
+                return Err(Refusal::Large(format!(
+                    "the document has {sentences} sentences: at most {most} are taken at once"
+                )));
+            }
+            let translation = DocumentTranslation::new(parsed);
+            let (window, has_begun) = (None, false);
+            Ok(Self { document, translation, direction, terms, window, has_begun })
+        })
+        .await
+    }
+
+    /// Translates the next sentences; returns whether there were any.
+    ///
+    /// # Errors
+    /// When the run is busy at the beginning, and for the other errors of [`App::ask`].
+    pub(super) async fn step(&mut self, app: &App, engine: &Engine) -> Result<bool, Refusal> {
+        if self.window.is_none() {
+            self.window = self.translation.next_window().map(|window| (window, Vec::new()));
+        }
+        let Some((window, found)) = &mut self.window else { return Ok(false) };
+        let texts = together(&window.texts()[found.len()..], app.limits());
+        let answers = loop {
+            let asked = TranslateSentences {
+                texts: texts.to_vec(),
+                first: found.len() + 1,
+                direction: Some(self.direction.clone()),
+                terms: self.terms.clone(),
+                is_aligned: window.is_aligned(),
+            };
+            match app.ask(engine, asked).await {
+                // What is done would be lost otherwise.
+                Err(Refusal::Busy(wait)) if self.has_begun => {
+                    tokio::time::sleep(wait.min(PAUSE)).await;
+                }
+                answers => break answers?,
+            }
+        };
+        if answers.len() != texts.len() {
+            return Err(Refusal::Failed("sentences have no translation".to_owned()));
+        }
+        found.extend(answers);
+        self.has_begun = true;
+        if found.len() == window.texts().len()
+            && let Some((window, found)) = self.window.take()
+        {
+            self.translation.add(&window, found);
+        }
+        Ok(true)
+    }
+
+    /// Number of sentences done so far, and of all.
+    pub(super) fn progress(&self) -> (usize, usize) {
+        let in_window = self.window.as_ref().map_or(0, |(_, found)| found.len());
+        let all = self.translation.lines();
+        ((self.translation.done() + in_window).min(all), all)
+    }
+
+    /// Translates all that is left, within the time limit, and stores the translated document. `told`
+    /// is called after each part.
+    ///
+    /// # Errors
+    /// For the errors of [`Self::step`], and when it takes too long.
+    pub(super) async fn finish(
+        mut self,
+        app: &App,
+        engine: &Engine,
+        mut told: impl FnMut(&Self),
+    ) -> Result<StoredDocument, Refusal> {
+        let limit = app.limits().document_answer;
+        let all = async move {
+            while self.step(app, engine).await? {
+                told(&self);
+            }
+            self.store(app).await
+        };
+        tokio::time::timeout(limit, all).await.unwrap_or(Err(Refusal::Late))
+    }
+
+    async fn store(self, app: &App) -> Result<StoredDocument, Refusal> {
+        let Self { document: SentDocument { name, file, place, .. }, translation, .. } = self;
+        let written = aside(move || {
+            let mut found = translation.finish();
+            let media_type = file.media_type();
+            let bytes = file.write(std::mem::take(&mut found.text));
+            let bytes = bytes.map_err(|error| Refusal::Failed(taper_run::one_line(&error)))?;
+            drop(place);
+            Ok((found, KeptFile { name, media_type, content: Bytes::from(bytes) }))
+        });
+        let (found, file) = written.await?;
+        let name = file.name.clone();
+        Ok(StoredDocument {
+            address: format!("download_file/{}", app.files.keep(file)?),
+            name,
+            found,
+        })
+    }
+}
+
+/// First of some sentences that are translated together: these have at most as many bytes as a request
+/// may have tokens, unless a single one has more.
+fn together<'t>(texts: &'t [String], limits: &Limits) -> &'t [String] {
+    let mut bytes = 0;
+    let fits = |text: &&String| {
+        bytes += text.len();
+        bytes <= limits.tokens / 2
+    };
+    let most = TOGETHER.min(limits.lines);
+    let count = texts.iter().take(most).take_while(fits).count();
+    &texts[..count.max(1).min(texts.len())]
+}
+
+/// Translated document that waits to be fetched.
+pub(super) struct StoredDocument {
+    /// Address, from the root of the server.
+    pub(super) address: String,
+    /// Name of the file as it was sent.
+    name: String,
+    /// Report of the translation, without its text.
+    found: TranslatedDocument,
+}
+
+impl StoredDocument {
+    /// Description for clients.
+    pub(super) fn description(&self) -> Value {
+        let TranslatedDocument { lines, faults, repaired, truncated, missing_terms, .. } =
+            &self.found;
+        let unchanged = faults.iter().map(|(sentence, error)| {
+            json!({ "sentence": sentence, "reason": taper_run::one_line(error) })
+        });
+        let missing = missing_terms
+            .iter()
+            .map(|(sentence, term)| json!({ "sentence": sentence, "term": term }));
+        json!({
+            "url": self.address, "name": self.name, "sentences": lines,
+            "unchanged": unchanged.collect::<Vec<_>>(), "repaired": repaired,
+            "truncated": truncated, "missing_terms": missing.collect::<Vec<_>>(),
+        })
+    }
+
+    /// Warning that sentences stay as they are, or end at the maximum length; `None` if none does.
+    pub(super) fn warning(&self) -> Option<String> {
+        let TranslatedDocument { lines, faults, truncated, .. } = &self.found;
+        let mut warnings = Vec::new();
+        if let Some((sentence, error)) = faults.first() {
+            warnings.push(format!(
+                "{} of {lines} sentences stay as they are; the first is sentence {sentence}: {}",
+                faults.len(),
+                taper_run::one_line(error)
+            ));
+        }
+        if *truncated > 0 {
+            warnings.push(taper_run::truncated_translations(*truncated, *lines, ""));
+        }
+        (!warnings.is_empty()).then(|| warnings.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_go_together_up_to_a_number_and_a_size() {
+        let limits = Limits { tokens: 20, lines: 3, ..Limits::default() };
+        let counts = |lengths: &[usize]| {
+            let texts: Vec<String> = lengths.iter().map(|&length| "x".repeat(length)).collect();
+            together(&texts, &limits).len()
+        };
+        for (lengths, count) in
+            [(&[1, 1, 1, 1][..], 3), (&[5, 5, 1], 2), (&[50, 1], 1), (&[11], 1), (&[], 0)]
+        {
+            assert_eq!(counts(lengths), count, "{lengths:?}");
+        }
+    }
+}
