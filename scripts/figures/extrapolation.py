@@ -6,8 +6,8 @@
 Each run is the model of configs/shakespeare-char.toml on data/tinyshakespeare
 (scripts/fetch/tinyshakespeare.sh), about a minute on two cores. Runs are kept in FOLDER; those that
 are there are not trained again. Then `taper extrapolate` prints the perplexity on blocks of 64 to
-1,024 characters, rotary positions also interpolated and with NTK scaling, and draws it into
-FOLDER/figures; and of the Transformer-XL by the length of its memory.
+2,048 characters, rotary positions also interpolated, with NTK scaling, by YaRN and in dual chunks,
+and draws it into FOLDER/figures; and of the Transformer-XL by the length of its memory.
 
 Needs Python 3.11, and nothing else.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = "configs/shakespeare-char.toml"
-LENGTHS, MEMORIES = "64,128,256,512,1024", (0, 4, 8, 16, 32, 64, 128)
+LENGTHS, MEMORIES = "64,128,256,512,1024,2048", (0, 4, 8, 16, 32, 64, 128)
 XL = ["model.positions=none", "model.decoder_attention.kind=transformer-xl"]
 RUNS = {
     "sinusoidal": ["model.positions=sinusoidal", "model.scale_embeddings=true"],

@@ -207,17 +207,27 @@ fn perplexity_by_length_is_that_of_evaluate() {
     let json = json.split("\n1 figures").next().expect("JSON");
     let found: serde_json::Value = serde_json::from_str(json).expect("JSON");
     let scalings: Vec<&str> =
-        (0..4).map(|i| found[i]["scaling"].as_str().expect("a name")).collect();
-    assert_eq!(scalings, ["none", "interpolation", "ntk", "none"]);
+        (0..6).map(|i| found[i]["scaling"].as_str().expect("a name")).collect();
+    assert_eq!(scalings, ["none", "interpolation", "ntk", "yarn", "dual-chunk", "none"]);
     let perplexity = |model: usize, length: usize| {
         found[model]["points"][length]["perplexity"].as_f64().expect("a number")
     };
     // At the length of training all are one.
-    assert!((1..3).all(|scaling| perplexity(scaling, 0) == perplexity(0, 0)), "{json}");
+    let is_one = |scaling: usize| (perplexity(scaling, 0) / perplexity(0, 0) - 1.0).abs() < 1e-6;
+    assert!((1..5).all(is_one), "{json}");
     for (model, settings) in [
         (0, &[][..]),
         (1, &["model.rotary.scaling=interpolation", "model.rotary.factor=2"]),
         (2, &["model.rotary.scaling=ntk", "model.rotary.factor=2"]),
+        (
+            3,
+            &[
+                "model.rotary.scaling=yarn",
+                "model.rotary.factor=2",
+                "model.rotary.original_length=24",
+            ],
+        ),
+        (4, &["model.rotary.scaling=dual-chunk", "model.rotary.original_length=24"]),
     ] {
         let mut arguments =
             vec!["evaluate", "rotary", "--json", "--set", "data.text.block_length=48"];
@@ -227,10 +237,59 @@ fn perplexity_by_length_is_that_of_evaluate() {
         let alone = record["results"][0]["perplexity"].as_f64().expect("a number");
         assert!((perplexity(model, 1) / alone - 1.0).abs() < 1e-5, "{settings:?}: {json}");
     }
-    assert!(perplexity(1, 1) != perplexity(0, 1) && perplexity(2, 1) != perplexity(0, 1));
-    let refused = found[3]["points"][1]["refused"].as_str().expect("a reason");
+    assert!((1..5).all(|scaling| perplexity(scaling, 1) != perplexity(0, 1)), "{json}");
+    let refused = found[5]["points"][1]["refused"].as_str().expect("a reason");
     assert!(refused.contains("max_positions"), "{refused}");
     let figure = fs::read_to_string(workspace.path("figures/extrapolation.svg")).expect("a figure");
-    assert!(figure.contains("rotary, NTK"), "{figure}");
+    assert!(figure.contains("rotary, NTK") && figure.contains("rotary, dual chunk"), "{figure}");
     workspace.fail(&["extrapolate", "rotary", "--lengths", "0"], &["at least one token"]);
+}
+
+/// Some keys that a model knows by heart are found, and none that it has never seen.
+#[test]
+fn keys_are_found_by_exact_match() {
+    let workspace = Workspace::of_text();
+    let line = "quick brown foxes and lazy dogs know that the key is 77777. so be it, 8 or not.\n";
+    workspace.write("data/text.txt", line.repeat(60));
+    let longer = ["--set", "data.text.block_length=64"];
+    let train = ["train", "tiny.toml", "--run", "run"];
+    workspace.succeed(&[&train[..], &MEMORISE, &longer].concat());
+    let begin =
+        ["extrapolate", "run", "--statement", " key {key}.", "--question", " that the key is"];
+    let ask = |more: &[&str]| {
+        let asked = ["--passkeys", "4", "--depths", "3", "--lengths", "64,96", "--json"];
+        let json = workspace.succeed(&[&begin[..], &asked, more].concat());
+        let json = json.split("\n6 figures").next().expect("JSON").to_owned();
+        serde_json::from_str::<serde_json::Value>(&json).expect("JSON")
+    };
+    let at = |found: &serde_json::Value, length: usize, key: &str| -> Vec<f64> {
+        let depths = found[0]["points"][length]["passkey"].as_array().expect("depths");
+        depths.iter().map(|depth| depth[key].as_f64().expect("a number")).collect()
+    };
+    let known = ask(&["--key-characters", "7", "--svg", "figures"]);
+    assert_eq!(at(&known, 0, "depth"), [0.0, 0.5, 1.0]);
+    assert_eq!(at(&known, 1, "keys"), [4.0; 3]);
+    // Filler that is not the text that it knows leads elsewhere most of the time.
+    let found: f64 = (0..2).flat_map(|length| at(&known, length, "found")).sum();
+    assert!(found >= 1.0, "{known}");
+    let unknown = ask(&["--key-characters", "8"]);
+    assert_eq!(at(&unknown, 0, "found"), [0.0; 3]);
+    // The same keys and texts each time; a part of a longer key is not the key.
+    assert_eq!(ask(&["--key-characters", "7"]), known);
+    let shorter = ask(&["--key-characters", "7", "--key-length", "4"]);
+    assert_eq!(at(&shorter, 0, "found"), [0.0; 3]);
+    let figure = fs::read_to_string(workspace.path("figures/passkeys-tiny-dual-chunk.svg"))
+        .expect("a figure");
+    assert!(figure.contains("depth of the key") && figure.contains("96"), "{figure}");
+    let lines = workspace.succeed(
+        &[&begin[..], &["--passkeys", "1", "--key-characters", "7", "--lengths", "64"]].concat(),
+    );
+    assert!(lines.contains("keys found, texts of"), "{lines}");
+    let refused = |more: &[&str], messages: &[&str]| {
+        workspace.fail(&[&begin[..], &["--passkeys", "1"], more].concat(), messages);
+    };
+    refused(&["--lengths", "64"], &["has characters that the model has never seen"]);
+    refused(&["--key-characters", "7", "--lengths", "20"], &["no room for filler"]);
+    refused(&["--key-characters", "7", "--depths", "0"], &["at least one depth"]);
+    workspace.fail(&["extrapolate", "run", "--depths", "3"], &["required arguments"]);
 }

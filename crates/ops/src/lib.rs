@@ -65,7 +65,7 @@ pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
-    Cell, ConvolutionSpec, CrossEntropySpec, Dropout, EmbeddingSpec, Factors, GatedSpec,
+    Cell, ConvolutionSpec, CrossEntropySpec, Dropout, DualChunk, EmbeddingSpec, Factors, GatedSpec,
     HierarchicalSpec, JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, LowRankSpec, MuonStep,
     NormSpec, NormedColumns, Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, ScanInputs,
     ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,

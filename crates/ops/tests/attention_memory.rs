@@ -42,6 +42,7 @@ fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> usize {
         key_lengths: [length].into(),
         causal: true,
         sparse,
+        dual_chunk: None,
         query_start: 0,
         slopes: None,
         dropout: Dropout::new(0.1, 1),

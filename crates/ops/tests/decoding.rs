@@ -66,9 +66,9 @@ fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
 /// Keys that queries see, with all rows in one tensor.
 fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     match seen {
-        VisibleKeys::Past { text, history, bias, slopes, sparse, .. } => {
+        VisibleKeys::Past { text, history, bias, slopes, sparse, dual_chunk, .. } => {
             let kept = cache.kept().expect("rows");
-            VisibleKeys::Past { kept, text, history, bias, slopes, sparse }
+            VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk }
         }
         VisibleKeys::Source { .. } => seen,
     }
@@ -96,6 +96,7 @@ fn shared_keys_are_as_copies() -> Result<()> {
                 bias: None,
                 slopes: None,
                 sparse: None,
+                dual_chunk: None,
             };
             let ours = decoding_attention(&query, seen, shape)?;
             let composed = composed::decoding_attention(&query, seen, shape)?;
@@ -131,6 +132,7 @@ fn queries_see_their_past() -> Result<()> {
                 bias: bias.as_ref(),
                 slopes,
                 sparse: None,
+                dual_chunk: None,
             };
             let ours = decoding_attention(&query, seen, shape(&query))?;
             let composed = composed::decoding_attention(&query, seen, shape(&query))?;
@@ -163,6 +165,7 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
                 bias,
                 slopes,
                 sparse: None,
+                dual_chunk: None,
             };
             assert_eq!((0..3).map(|query| seen.keys(query)).collect::<Vec<_>>(), [6, 1, 2]);
             let ours = decoding_attention(&query, seen, shape(&query))?;
@@ -179,8 +182,9 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             let contiguous = stepped.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;
             let history = vec![vec![0]; 6];
             let kept = CachedRows::Apart { text: None, steps: &contiguous };
-            let (text, sparse) = ([].as_slice(), None);
-            let seen = VisibleKeys::Past { kept, text, history: &history, bias, slopes, sparse };
+            let (text, sparse, dual_chunk) = ([].as_slice(), None, None);
+            let history = &history;
+            let seen = VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk };
             let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, shape(&query))?;
             assert_eq!(values(&alone), values(&ours.narrow(0, 0, 1)?), "to the bit");
         }
@@ -217,6 +221,7 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
                 bias,
                 slopes,
                 sparse,
+                dual_chunk: None,
             };
             let ours = decoding_attention(&query, seen(sparse), shape(&query))?;
             let composed = composed::decoding_attention(&query, seen(sparse), shape(&query))?;
@@ -247,6 +252,7 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
                 bias: None,
                 slopes: None,
                 sparse: Some(rule),
+                dual_chunk: None,
             };
             let difference =
                 largest_difference(&decoding_attention(&query, seen, shape(&query))?, &whole);
@@ -325,6 +331,7 @@ fn what_does_not_fit_is_an_error() {
             bias: None,
             slopes: None,
             sparse: None,
+            dual_chunk: None,
         };
         decoding_attention(&query, seen, shape(&query))
     };
@@ -336,8 +343,9 @@ fn what_does_not_fit_is_an_error() {
     let in_one = |text: &[Range<usize>], row| {
         let history = [vec![row, 0]];
         let kept = cache.kept().expect("rows");
-        let (bias, slopes, sparse) = (None, None, None);
-        let seen = VisibleKeys::Past { kept, text, history: &history, bias, slopes, sparse };
+        let (bias, slopes, sparse, dual_chunk) = (None, None, None, None);
+        let history = &history;
+        let seen = VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk };
         decoding_attention(&query, seen, shape(&query))
     };
     assert!(in_one(&[0..4, 1..2], 3).is_ok());

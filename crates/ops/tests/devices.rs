@@ -240,6 +240,7 @@ impl Check {
                     bias: None,
                     slopes: None,
                     sparse: None,
+                    dual_chunk: None,
                 };
                 decoding_attention(&v[0], seen, AttentionShape::dividing(width, heads))
             })
@@ -265,6 +266,7 @@ impl Check {
                     bias: None,
                     slopes: Some(&slopes),
                     sparse: (step % 2 == 0).then(|| Sparse::window(9)),
+                    dual_chunk: None,
                 };
                 let query = on(values(&[3, width], 99 + step)?)?;
                 found.extend(on_host(&decoding_attention(&query, seen, shape)?)?);

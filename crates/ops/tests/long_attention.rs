@@ -120,6 +120,7 @@ impl Kind {
             key_lengths: self.keys.as_ref().unwrap_or(&self.queries).clone().into(),
             causal: self.causal,
             sparse: self.sparse,
+            dual_chunk: None,
             query_start: 0,
             slopes: self.alibi.then(|| Arc::from([0.05, 0.2])),
             dropout: Dropout::new(self.rate, 9),

@@ -39,6 +39,7 @@ impl ModelConfig {
         self.validate_attention_shape()?;
         self.experts.validate()?;
         self.rotary.validate()?;
+        self.validate_dual_chunk()?;
         self.validate_relative()?;
         for (name, causal, layers) in [
             ("model.encoder_attention", false, self.encoder_layers),
@@ -48,6 +49,23 @@ impl ModelConfig {
             self.validate_state_space((name, causal), layers)?;
         }
         Ok(())
+    }
+
+    /// Refuses dual chunk attention in layers whose keys do not meet a query one by one.
+    fn validate_dual_chunk(&self) -> Result<(), ModelError> {
+        if self.positions != Positions::Rotary || self.rotary.dual_chunk().is_none() {
+            return Ok(());
+        }
+        let unsuited =
+            [AttentionKind::Performer, AttentionKind::Reformer, AttentionKind::Hierarchical];
+        match unsuited.into_iter().find(|&kind| self.decoder_attention.has(kind)) {
+            None => Ok(()),
+            Some(kind) => Err(ModelError::Config(format!(
+                "model.rotary.scaling = \"dual-chunk\" rotates a query anew for chunks of keys, which \
+                 \"{}\" does not see apart: use \"full\" or \"sparse\" attention, or another scaling",
+                kind.name()
+            ))),
+        }
     }
 
     /// Checks the fields of every architecture: widths, positions and dropout rates.

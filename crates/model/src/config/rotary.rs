@@ -1,10 +1,10 @@
-//! Rotary positions: base, pairs, and scaling beyond the sequences of training.
+//! Rotary positions: base, pairs, and ways beyond the sequences of training.
 
 use super::bounds;
 use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use taper_ops::{Pairs, Rotations, Turns};
+use taper_ops::{DualChunk, Pairs, Rotations, Turns};
 
 /// Base of the speeds of the paper.
 const BASE: f64 = 10_000.0;
@@ -20,7 +20,7 @@ pub enum RotaryPairs {
     Interleaved,
 }
 
-/// Scaling of the rotary angles.
+/// Scaling of the rotary angles, or chunks of positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RotaryScaling {
@@ -39,9 +39,26 @@ pub enum RotaryScaling {
     /// Scaling like "llama3", but the share grows with the number of the angle, and queries and
     /// keys are multiplied by `magnitude` (Peng et al. 2024, "YaRN").
     Yarn,
+    /// Angles are kept. Positions begin anew with each chunk of `chunk` tokens, and no chunk before
+    /// that of a query is farther than `original_length` (An et al. 2024, "Training-Free
+    /// Long-Context Scaling of Large Language Models"). For decoders.
+    DualChunk,
 }
 
 impl RotaryScaling {
+    /// Name in recipes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Interpolation => "interpolation",
+            Self::Ntk => "ntk",
+            Self::Llama3 => "llama3",
+            Self::Yarn => "yarn",
+            Self::DualChunk => "dual-chunk",
+        }
+    }
+
     /// Whether the scaling depends on the number of rotations.
     fn is_by_rotations(self) -> bool {
         matches!(self, Self::Llama3 | Self::Yarn)
@@ -72,15 +89,19 @@ pub struct RotaryConfig {
     pub scaling: RotaryScaling,
     /// Length of sequences, as a multiple of those in training.
     #[schemars(range(min = 1.0, max = 1e6))]
-    #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["rotary-not-scaled"]))]
+    #[schemars(
+        extend("x-weights" = ["changeable"]),
+        extend("x-idle" = ["rotary-not-scaled", "rotary-dual-chunk"])
+    )]
     pub factor: f64,
-    /// Longest sequence of the original training, in tokens; "llama3" and "yarn" need it.
+    /// Longest sequence of the original training, in tokens; "llama3", "yarn" and "dual-chunk" need
+    /// it.
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         extend("x-names" = "original_max_position_embeddings"),
         extend("x-weights" = ["changeable"]),
-        extend("x-idle" = ["rotary-not-by-rotations"])
+        extend("x-idle" = ["rotary-without-length"])
     )]
     pub original_length: Option<usize>,
     /// Rotations over `original_length` below which an angle is divided by the factor. If it is not
@@ -112,6 +133,24 @@ pub struct RotaryConfig {
         extend("x-idle" = ["rotary-not-yarn"])
     )]
     pub magnitude: Option<f64>,
+    /// Tokens of a chunk with "dual-chunk". If it is not set: three quarters of `original_length`.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "chunk_size"),
+        extend("x-weights" = ["changeable"]),
+        extend("x-idle" = ["rotary-not-dual-chunk"])
+    )]
+    pub chunk: Option<usize>,
+    /// Tokens at the beginning of a chunk that see the chunk before it at true distances, with
+    /// "dual-chunk". If it is not set: `original_length` − `chunk`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "local_size"),
+        extend("x-weights" = ["changeable"]),
+        extend("x-idle" = ["rotary-not-dual-chunk"])
+    )]
+    pub local_window: Option<usize>,
 }
 
 impl Default for RotaryConfig {
@@ -125,6 +164,8 @@ impl Default for RotaryConfig {
             slow_rotations: None,
             fast_rotations: None,
             magnitude: None,
+            chunk: None,
+            local_window: None,
         }
     }
 }
@@ -148,12 +189,22 @@ impl RotaryConfig {
             RotaryPairs::Interleaved => Pairs::Interleaved,
         });
         match self.scaling {
-            RotaryScaling::None => plain,
+            RotaryScaling::None | RotaryScaling::DualChunk => plain,
             RotaryScaling::Interpolation => plain.interpolated(self.factor),
             RotaryScaling::Ntk => plain.ntk(self.factor, head),
             RotaryScaling::Llama3 => plain.llama3(self.rotations()),
             RotaryScaling::Yarn => plain.yarn(self.rotations(), self.magnitude),
         }
+    }
+
+    /// Chunks of positions; `None` if positions are counted through.
+    #[must_use]
+    pub fn dual_chunk(self) -> Option<DualChunk> {
+        // Checked configurations have a length.
+        let trained = self.original_length.unwrap_or(1);
+        let chunk = self.chunk.unwrap_or((trained.saturating_mul(3) / 4).max(1));
+        let window = self.local_window.unwrap_or(trained.saturating_sub(chunk));
+        (self.scaling == RotaryScaling::DualChunk).then_some(DualChunk { chunk, window, trained })
     }
 
     fn rotations(self) -> Rotations {
@@ -179,16 +230,27 @@ impl RotaryConfig {
         if let Some(length) = self.original_length {
             bounds::size("model.rotary.original_length", length, bounds::TOKENS)?;
         }
-        if !self.scaling.is_by_rotations() {
+        let chunks = self.dual_chunk();
+        if !self.scaling.is_by_rotations() && chunks.is_none() {
             return Ok(());
         }
         let refuse = |message: String| Err(ModelError::Config(message));
         if self.original_length.is_none() {
             return refuse(
                 "model.rotary.scaling = \"llama3\" and \"yarn\" count rotations over the longest \
-                 sequence of the original training: set model.rotary.original_length"
+                 sequence of the original training, and \"dual-chunk\" divides it: set \
+                 model.rotary.original_length"
                     .to_owned(),
             );
+        }
+        if let Some(chunks) = chunks {
+            return chunks.fault().map_or(Ok(()), |fault| {
+                refuse(format!(
+                    "model.rotary.chunk is {}, model.rotary.local_window is {} and \
+                     model.rotary.original_length is {}: {fault}",
+                    chunks.chunk, chunks.window, chunks.trained
+                ))
+            });
         }
         let Rotations { slow, fast, .. } = self.rotations();
         if slow >= fast || (self.scaling == RotaryScaling::Yarn && slow == 0.0) {

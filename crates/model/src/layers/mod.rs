@@ -19,6 +19,7 @@ pub(crate) mod norm;
 pub(crate) mod places;
 pub mod positions;
 pub(crate) mod recurrent;
+pub(crate) mod rotary;
 pub(crate) mod stack;
 pub(crate) mod stack_kind;
 pub(crate) mod state_space;

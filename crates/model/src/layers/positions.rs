@@ -1,12 +1,13 @@
 //! Position encodings: those added to embeddings, and those applied to queries and keys or scores.
 
+use super::rotary::RotaryPositions;
 use super::weight::Weight;
 use crate::config::{Architecture, ModelConfig, Positions, RelativeBuckets, SinusoidFrequencies};
 use crate::{Builder, Pass, Sequences};
 use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
-use taper_ops::Turns;
+use taper_ops::{DualChunk, Turns};
 
 /// Computes `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` at the positions `at`, with the
 /// frequencies `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
@@ -172,7 +173,7 @@ impl Sinusoids {
 #[derive(Debug, Clone)]
 pub(crate) enum Relative {
     Nothing,
-    Rotary(Box<Turns>),
+    Rotary(Box<Turns>, Option<DualChunk>),
     Alibi(Arc<[f64]>),
     /// T5's tables `(buckets, heads)`: one per stack, or one per layer.
     Bias {
@@ -197,7 +198,15 @@ impl Relative {
         };
         Ok(match config.positions {
             Positions::Rotary => {
-                Self::Rotary(Box::new(config.rotary.turns(config.attention_shape().head_width)))
+                let chunks = config.rotary.dual_chunk();
+                if chunks.is_some() && !causal {
+                    candle_core::bail!(
+                        "{name}: model.rotary.scaling = \"dual-chunk\" has no distances of tokens \
+                         after a query, which an encoder sees: use another scaling"
+                    );
+                }
+                let turns = config.rotary.turns(config.attention_shape().head_width);
+                Self::Rotary(Box::new(turns), chunks)
             }
             // An outline may have more heads than memory has room for.
             Positions::Alibi if build.is_outline() => Self::Nothing,
@@ -249,7 +258,9 @@ impl Relative {
         let mut layer = PreparedPositions::default();
         match self {
             Self::Nothing => {}
-            Self::Rotary(turns) => layer.rotary = Some((at(), **turns)),
+            Self::Rotary(turns, chunks) => {
+                layer.rotary = Some(RotaryPositions::new(**turns, *chunks, at()));
+            }
             Self::Alibi(slopes) => layer.slopes = Some(slopes.clone()),
             Self::Bias { tables, causal, buckets } => {
                 let of = (*causal, *buckets);
@@ -293,7 +304,14 @@ impl StackPositions {
 /// Positions of one batch, as a layer uses them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PreparedPositions {
-    pub(crate) rotary: Option<(Arc<[u32]>, Turns)>,
+    pub(crate) rotary: Option<RotaryPositions>,
     pub(crate) slopes: Option<Arc<[f64]>>,
     pub(crate) bias: Option<Tensor>,
+}
+
+impl PreparedPositions {
+    /// Chunks by which queries are rotated; `None` if they have one rotation.
+    pub(crate) fn dual_chunk(&self) -> Option<DualChunk> {
+        self.rotary.as_ref().and_then(RotaryPositions::dual_chunk)
+    }
 }

@@ -1,6 +1,6 @@
 //! Attention of single queries in Candle's primitives, for decoding on a GPU.
 
-use super::attention::HIDDEN;
+use super::attention::{HIDDEN, by_rotation};
 use super::recent::Recent;
 use super::{CountedProduct, wide};
 use crate::device::check_count;
@@ -29,7 +29,7 @@ pub fn decoding_attention(
     let lengths: Vec<usize> = (0..queries).map(|query| seen.keys(query)).collect();
     let longest = lengths.iter().copied().max().unwrap_or(0);
     if longest == 0 {
-        return query.zeros_like();
+        return query.narrow(1, 0, shape.query_width())?.zeros_like();
     }
     check_count(
         device,
@@ -47,9 +47,24 @@ pub fn decoding_attention(
     let part = |part: usize| gathered.narrow(2, part, 1)?.squeeze(2); // (R, T, K, Dh)
     let keys = part(0)?.permute((0, 2, 3, 1))?.contiguous()?; // (R, K, Dh, T)
     let values = part(1)?.transpose(1, 2)?.contiguous()?; // (R, K, T, Dh)
-    let query = query.contiguous()?.reshape((queries, key_value_heads, shape.group(), head))?;
-    let scores = wide(&(query * scale)?.times(&keys)?)?; // (R, K, G, T)
-    let mut scores = scores.reshape((queries, heads, 1, longest))?;
+    let products = |rotation: usize| {
+        let query = query.narrow(1, rotation * shape.query_width(), shape.query_width())?;
+        let query = query.contiguous()?.reshape((queries, key_value_heads, shape.group(), head))?;
+        let scores = wide(&(query * scale)?.times(&keys)?)?; // (R, K, G, T)
+        scores.reshape((queries, heads, 1, longest))
+    };
+    let mut scores = products(0)?;
+    if let VisibleKeys::Past { dual_chunk: Some(chunks), .. } = seen {
+        // The last column is the last key of each query.
+        let of_query = |&length: &usize| {
+            (0..longest).map(move |column| {
+                let key = (column + length).saturating_sub(longest);
+                chunks.rotation(length.saturating_sub(1), key)
+            })
+        };
+        let rotations = lengths.iter().flat_map(of_query).collect();
+        scores = by_rotation(scores, products, rotations, &[queries, 1, 1, longest])?;
+    }
     if let Some(mask) = mask(seen, lengths.clone(), heads, scores.dtype(), device)? {
         scores = scores.broadcast_add(&mask)?;
     }

@@ -18,6 +18,7 @@ mod rotary;
 mod scan;
 
 pub use adam::AdamStep;
+pub use attention::dual_chunk::DualChunk;
 pub(crate) use attention::mask_index;
 pub use attention::sparse::Sparse;
 pub(crate) use attention::sparse::{Sight, merge};

@@ -221,6 +221,16 @@ conditions! { |config, section|
             config.model.rotary.scaling,
             RotaryScaling::Llama3 | RotaryScaling::Yarn
         );
+    "rotary-without-length":
+        "model.rotary.scaling is \"none\", \"interpolation\" or \"ntk\"",
+        matches!(
+            config.model.rotary.scaling,
+            RotaryScaling::None | RotaryScaling::Interpolation | RotaryScaling::Ntk
+        );
+    "rotary-dual-chunk": "model.rotary.scaling is \"dual-chunk\"",
+        config.model.rotary.scaling == RotaryScaling::DualChunk;
+    "rotary-not-dual-chunk": "model.rotary.scaling is not \"dual-chunk\"",
+        config.model.rotary.scaling != RotaryScaling::DualChunk;
     "rotary-not-yarn": "model.rotary.scaling is not \"yarn\"",
         config.model.rotary.scaling != RotaryScaling::Yarn;
 }

@@ -18,7 +18,10 @@ mod text;
 mod translations;
 mod tuning;
 
-pub use extrapolation::{AtLength, Extrapolation, extrapolate, extrapolation_figure};
+pub use extrapolation::{
+    AtLength, Extrapolation, ExtrapolationSettings, Passkey, Retrieved, extrapolate,
+    extrapolation_figure, passkey_figure,
+};
 pub use hostile::evaluate_hostile;
 pub(crate) use measure::of_split;
 pub use measure::{Evaluation, evaluate};

@@ -322,6 +322,11 @@ impl<'a> Generator<'a> {
         }
     }
 
+    /// Tokens that the model reads before every prompt.
+    pub(crate) fn beginning(&self) -> Vec<u32> {
+        before_prompts(self.tokenizer)
+    }
+
     fn encode(&self, prompt: &str) -> Result<Vec<u32>> {
         encode(&self.of_prompts, prompt)
     }

@@ -1,6 +1,6 @@
 //! Language modelling: a decoder, measured by its predictions of the tokens of a text.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_data::{Corpus, Task, TextBlocks};
 use taper_model::{Builder, LanguageModel};
@@ -93,6 +93,16 @@ pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     } else {
         Vec::new()
     }
+}
+
+/// The first split that a run is measured on; `None` for the held-out part of the training text.
+///
+/// # Errors
+/// When the run has no test text.
+pub(crate) fn first_test_text(config: &RunConfig) -> Result<Option<String>> {
+    let sets = text_test_sets(config);
+    let first = sets.first().context("the run has no test text (data.test)")?;
+    Ok(held_out(config, first).map(str::to_owned))
 }
 
 /// Refuses a split whose files are missing.

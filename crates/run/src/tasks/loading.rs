@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use candle_core::Device;
+use serde_json::Value;
 use taper_data::Direction;
 use taper_model::ModelConfig;
 use taper_trainer::{State, load_model, read_state};
@@ -200,8 +201,14 @@ fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfi
     let given = serde_json::json!({ "model": config.model });
     for key in keys().iter().filter(|key| !key.is_section() && key.has(Weights::Changeable)) {
         let pointer = format!("/{}", key.name.replace('.', "/"));
-        if let (Some(place), Some(value)) = (model.pointer_mut(&pointer), given.pointer(&pointer)) {
-            *place = value.clone();
+        let Some((section, name)) = pointer.rsplit_once('/') else { continue };
+        let Some(place) = model.pointer_mut(section).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        // A key without a value is left out.
+        match given.pointer(&pointer) {
+            Some(value) => _ = place.insert(name.to_owned(), value.clone()),
+            None => _ = place.remove(name),
         }
     }
     serde_json::from_value(model["model"].take()).context("the configuration is not JSON")

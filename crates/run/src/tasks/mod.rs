@@ -47,6 +47,7 @@ pub use building::{build_model, without_adapters};
 pub use entries::entry;
 pub use entry::{Answered, Done, Examples, Items, Predictions, Predicts, Reads, Stacks, TaskEntry};
 pub use imported_folder::ImportedFolder;
+pub(crate) use language_model::first_test_text;
 pub(crate) use loading::require_languages;
 pub use loading::require_unedited;
 

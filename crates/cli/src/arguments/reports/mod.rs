@@ -1,5 +1,6 @@
 //! Arguments of the commands that show runs: `report`, `compare`, `top`, `scaling`, `extrapolate`.
 
+mod extrapolate;
 mod pictures;
 #[cfg(feature = "serve")]
 mod serve;
@@ -11,6 +12,7 @@ use taper_report::SentenceAddress;
 
 use super::{Overrides, Weights};
 
+pub(crate) use extrapolate::Extrapolate;
 pub(crate) use pictures::{PageLanguage, Pictures};
 #[cfg(feature = "serve")]
 pub(crate) use serve::Serve;
@@ -70,26 +72,6 @@ pub(crate) struct Scaling {
     pub(crate) flops: Vec<f64>,
     #[command(flatten)]
     pub(crate) pictures: Pictures,
-}
-
-/// Arguments of `extrapolate`.
-#[derive(Debug, Args)]
-pub(crate) struct Extrapolate {
-    /// Folders of runs of language models
-    #[arg(required = true)]
-    pub(crate) runs: Vec<PathBuf>,
-    /// Block lengths, in tokens
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [64, 128, 256, 512, 1024])]
-    pub(crate) lengths: Vec<usize>,
-    #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
-    #[command(flatten)]
-    pub(crate) pictures: Pictures,
-    /// Print the scores as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Arguments of `top`.

@@ -52,6 +52,9 @@ pub(crate) struct Serve {
     /// Largest number of tokens of a request
     #[arg(long, value_name = "N", default_value_t = Limits::default().tokens)]
     pub(crate) max_tokens: usize,
+    /// Largest number of sentences of a document
+    #[arg(long, value_name = "N", default_value_t = Limits::default().sentences)]
+    pub(crate) max_sentences: usize,
     /// Largest number of tokens added to a prompt
     #[arg(long, value_name = "N", default_value_t = Limits::default().new_tokens)]
     pub(crate) max_new_tokens: usize,
@@ -61,6 +64,9 @@ pub(crate) struct Serve {
     /// Time limit of a request in seconds; its work is then abandoned
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     pub(crate) timeout: f64,
+    /// Time limit of a document in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    pub(crate) document_timeout: f64,
     #[command(flatten)]
     pub(crate) weights: Weights,
     /// Print one JSON object for each event
@@ -89,6 +95,7 @@ impl Serve {
             ("--queue", self.queue),
             ("--max-lines", self.max_lines),
             ("--max-tokens", self.max_tokens),
+            ("--max-sentences", self.max_sentences),
             ("--max-new-tokens", self.max_new_tokens),
             ("--batch", self.batch),
         ] {
@@ -105,8 +112,12 @@ impl Serve {
             }
         }
         // A day is far longer than anybody waits.
-        if !(self.timeout > 0.0 && self.timeout <= 86_400.0) {
-            bail!("--timeout {} must be above 0 and at most 86400", self.timeout);
+        for (name, seconds) in
+            [("--timeout", self.timeout), ("--document-timeout", self.document_timeout)]
+        {
+            if !(seconds > 0.0 && seconds <= 86_400.0) {
+                bail!("{name} {seconds} must be above 0 and at most 86400");
+            }
         }
         Ok(ServeSettings {
             runs: self.runs.clone(),
@@ -121,9 +132,11 @@ impl Serve {
                 queue: self.queue,
                 lines: self.max_lines,
                 tokens: self.max_tokens,
+                sentences: self.max_sentences,
                 new_tokens: self.max_new_tokens,
                 batch: self.batch,
                 answer: Duration::from_secs_f64(self.timeout),
+                document_answer: Duration::from_secs_f64(self.document_timeout),
                 ..Limits::default()
             },
         })

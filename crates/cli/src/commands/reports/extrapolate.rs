@@ -1,9 +1,11 @@
-//! `taper extrapolate`: perplexity by the length of blocks.
+//! `taper extrapolate`: perplexity, and keys that are found, by the length of texts.
 
 use anyhow::Result;
 use taper_report::NamedFigure;
 use taper_run::RunEvent;
-use taper_run::evaluation::{Extrapolation, extrapolate, extrapolation_figure};
+use taper_run::evaluation::{
+    AtLength, Extrapolation, Retrieved, extrapolate, extrapolation_figure, passkey_figure,
+};
 
 use super::write_pictures;
 use crate::arguments::Extrapolate;
@@ -12,41 +14,73 @@ use crate::text::print_line;
 /// Runs the command.
 pub(crate) fn run(arguments: &Extrapolate) -> Result<()> {
     let load = arguments.weights.settings(&arguments.overrides.set);
+    let settings = arguments.settings();
     let mut found = Vec::new();
     for root in &arguments.runs {
         let mut observer = |_: &RunEvent<'_>| Ok(());
-        found.extend(extrapolate(root, &load, &arguments.lengths, &mut observer)?);
+        found.extend(extrapolate(root, &load, &settings, &mut observer)?);
     }
     if arguments.json {
         print_line(&serde_json::to_string_pretty(&found)?)?;
     } else {
-        table(&found, &arguments.lengths)?;
+        table(&found)?;
     }
-    let figure = extrapolation_figure(&found);
-    let figures = [NamedFigure { name: "extrapolation".into(), figure }];
     match (&arguments.pictures.svg, &arguments.pictures.png) {
         (None, None) => Ok(()),
-        _ => write_pictures(&figures, &arguments.pictures),
+        _ => write_pictures(&figures(&found), &arguments.pictures),
     }
 }
 
-/// Prints a line for each model, with its run.
-fn table(found: &[Extrapolation], lengths: &[usize]) -> Result<()> {
-    let heads = lengths.iter().map(|length| format!("{length:>9}")).collect::<String>();
-    print_line(&format!("{:<28}{heads}  run", "perplexity, blocks of"))?;
+/// Perplexity of all models by length, and the keys that each of them found.
+fn figures(found: &[Extrapolation]) -> Vec<NamedFigure> {
+    let name = "extrapolation".to_owned();
+    let mut figures = vec![NamedFigure { name, figure: extrapolation_figure(found) }];
     for one in found {
-        let cells = one.points.iter().map(|point| match point.perplexity {
-            Some(perplexity) => format!("{perplexity:>9.3}"),
-            None => format!("{:>9}", "–"),
-        });
-        let cells = cells.collect::<String>();
-        print_line(&format!("{:<28}{cells}  {}", one.name(), one.run))?;
+        let name = format!("passkeys-{}-{}", one.run, one.scaling.name());
+        figures.extend(passkey_figure(one).map(|figure| NamedFigure { name, figure }));
     }
-    let refused = found.iter().flat_map(|one| one.points.iter().map(move |point| (one, point)));
-    for (one, point) in refused {
-        if let Some(why) = &point.refused {
-            print_line(&format!("{}, {} tokens: {why}", one.name(), point.length))?;
+    figures
+}
+
+/// Prints a line for each model, with its run: perplexity, and the share of keys over all depths.
+fn table(found: &[Extrapolation]) -> Result<()> {
+    rows(found, "perplexity, blocks of", |point| Some(format!("{:.3}", point.perplexity?)))?;
+    if found.iter().flat_map(|one| &one.points).any(|point| point.passkey.is_some()) {
+        rows(found, "keys found, texts of", |point| {
+            let depths = point.passkey.as_ref()?;
+            let count =
+                |number: fn(&Retrieved) -> usize| depths.iter().map(number).sum::<usize>() as f64;
+            let share = count(|at| at.found) / count(|at| at.keys);
+            Some(format!("{share:.3}"))
+        })?;
+    }
+    for one in found {
+        for point in &one.points {
+            if let Some(why) = &point.refused {
+                print_line(&format!("{}, {} tokens: {why}", one.name(), point.length))?;
+            }
         }
+    }
+    Ok(())
+}
+
+/// Prints a table with a line for each model, and above it the lengths where they change.
+fn rows(
+    found: &[Extrapolation],
+    title: &str,
+    cell: impl Fn(&AtLength) -> Option<String>,
+) -> Result<()> {
+    let mut heads = String::new();
+    for one in found {
+        let lengths: String =
+            one.points.iter().map(|point| format!("{:>9}", point.length)).collect();
+        if lengths != heads {
+            print_line(&format!("{title:<28}{lengths}  run"))?;
+            heads = lengths;
+        }
+        let cell = |point| format!("{:>9}", cell(point).unwrap_or_else(|| "–".to_owned()));
+        let cells: String = one.points.iter().map(cell).collect();
+        print_line(&format!("{:<28}{cells}  {}", one.name(), one.run))?;
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ use reformer::Reformer;
 use softmax::Softmax;
 use std::fmt::Debug;
 use std::sync::Arc;
-use taper_ops::{AttentionShape, Products, composed, rotary};
+use taper_ops::{AttentionShape, Products, composed};
 use transformer_xl::TransformerXl;
 
 /// A layer of self-attention that is being built.
@@ -75,7 +75,8 @@ impl Site<'_> {
 ///
 /// `qkv (N, W)` has query, key and value of each token side by side, as an [`AttentionShape`] says;
 /// the result is as wide as the queries, `(N, Q)`. With two projections, `qkv` has the query, which
-/// is also the key, and the value. With rotary positions, queries and keys are rotated already.
+/// is also the key, and the value. With rotary positions, queries and keys are rotated already, and
+/// with dual chunk attention `qkv` begins with all rotations of the query.
 pub(crate) trait Mechanism: Debug + Send + Sync {
     /// Whether tokens are also seen as a memory, without a gradient to the states below: then `qkv`
     /// has a second key and value after the others.
@@ -289,7 +290,7 @@ impl SelfAttention {
     }
 
     /// Projects, normalises query and key if they have norms, and rotates them if positions are
-    /// rotary: `(N, D)` → `(N, W)`.
+    /// rotary: `(N, D)` → `(N, W)`, or wider with queries in several rotations.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.norms.forward(self.qkv.forward(x, pass)?, pass)?;
         if pass.is_training() && self.mechanism.remembers() {
@@ -301,11 +302,7 @@ impl SelfAttention {
             })?; // (N, 5·D)
         }
         match &positions.rotary {
-            Some((at, turns)) => {
-                let keys = self.parts - 2;
-                let turned = self.shape.query_width() + keys * self.shape.key_value_width();
-                rotary(pass.tape(), &qkv, (at, *turns), self.shape.head_width, turned)
-            }
+            Some(rotary) => rotary.rotate(&qkv, (self.shape, self.parts - 2), pass),
             None => Ok(qkv),
         }
     }
@@ -313,8 +310,9 @@ impl SelfAttention {
     /// Query, key and value of each token, apart: from `qkv (N, W)`.
     fn projections(&self, qkv: &Tensor) -> Result<ProjectionRecord> {
         let (query, width) = (self.shape.query_width(), self.shape.key_value_width());
-        // With two projections, the query is also the key.
-        let keys = if self.parts == 2 { 0 } else { query };
+        // With two projections, the query is also the key; otherwise keys follow all rotations of
+        // the query.
+        let keys = if self.parts == 2 { 0 } else { qkv.dim(1)? - 2 * width };
         Ok(ProjectionRecord {
             layer: self.name.clone(),
             shape: self.shape,

@@ -60,6 +60,7 @@ impl Softmax {
             key_lengths: lengths.clone(),
             causal: self.causal,
             sparse: self.sparse,
+            dual_chunk: positions.dual_chunk(),
             query_start: 0,
             slopes: positions.slopes.clone(),
             dropout: pass.dropout(self.dropout, self.site),
@@ -81,12 +82,15 @@ impl Softmax {
             bias: positions.bias.as_ref(),
             slopes: positions.slopes.as_ref(),
             sparse: self.sparse,
+            dual_chunk: positions.dual_chunk(),
         }
     }
 
-    /// Splits `(N, Q + 2·K)` into `(N, Q)` and `(N, 2·K)`: query, and key and value.
+    /// Splits `(N, Q + 2·K)` into `(N, Q)` and `(N, 2·K)`: query, in all its rotations, and key and
+    /// value.
     fn apart(&self, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
-        let (width, pair) = (self.shape.query_width(), 2 * self.shape.key_value_width());
+        let pair = 2 * self.shape.key_value_width();
+        let width = qkv.dim(1)? - pair;
         let query = qkv.narrow(1, 0, width)?.contiguous()?;
         Ok((query, qkv.narrow(1, width, pair)?.contiguous()?))
     }
@@ -123,12 +127,13 @@ impl Mechanism for Softmax {
 
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
         let Within { lengths, positions, pass } = within;
-        let width = self.shape.query_width();
+        let spec = self.spec(lengths, positions, pass);
+        let width = spec.queries_width();
         composed::attention_weights(
             &qkv.narrow(1, 0, width)?,
             &qkv.narrow(1, width, self.shape.key_value_width())?,
             positions.bias.as_ref(),
-            &self.spec(lengths, positions, pass),
+            &spec,
         )
     }
 

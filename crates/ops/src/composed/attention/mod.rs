@@ -14,7 +14,7 @@ pub use sequence_sums::sequence_sums;
 use super::recent::Recent;
 use super::{CountedProduct, wide};
 use crate::device::{check_count, kernels_of};
-use crate::spec::{AttentionSpec, Sight, Sparse, mask_index};
+use crate::spec::{AttentionSpec, DualChunk, Sight, Sparse, mask_index};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// # Errors
 /// If the shapes disagree.
 pub fn self_attention(qkv: &Tensor, bias: Option<&Tensor>, spec: &AttentionSpec) -> Result<Tensor> {
-    let (width, key_width) = (spec.shape.query_width(), spec.shape.key_value_width());
+    let (width, key_width) = (spec.queries_width(), spec.shape.key_value_width());
     let query = qkv.narrow(1, 0, width)?;
     let key = qkv.narrow(1, width, key_width)?;
     attend(&query, &key, &qkv.narrow(1, width + key_width, key_width)?, bias, spec)
@@ -53,8 +53,8 @@ pub fn cross_attention(
 /// zero for keys beyond the end of their sequence; rows of queries beyond the end are meaningless.
 ///
 /// # Shapes
-/// `query (N, Q)`, `key (M, K)`, `bias (H, T, T)` with `T` at least the longest sequence →
-/// `(B, H, Tq, Tk)`, each sequence padded to the longest.
+/// `query (N, Q)`, in all rotations, `key (M, K)`, `bias (H, T, T)` with `T` at least the longest
+/// sequence → `(B, H, Tq, Tk)`, each sequence padded to the longest.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -103,14 +103,27 @@ fn shifted_scores(
 ) -> Result<Tensor> {
     let shape = spec.shape;
     longest(spec, query.device())?;
-    let q = (heads(query, &spec.query_lengths, shape.heads)? * shape.scale)?;
     let k = heads(key, &spec.key_lengths, shape.key_value_heads)?;
     let (batch, keys) = (k.dim(0)?, k.dim(2)?);
-    let queries = q.dim(2)?;
-    // Queries of a group are one matrix, (B, K, G·Tq, Dh): its product with the keys they share.
-    let q = q.reshape((batch, shape.key_value_heads, shape.group() * queries, shape.head_width))?;
-    let scores = wide(&q.times(&k.t()?.contiguous()?)?)?;
-    let mut scores = scores.reshape((batch, shape.heads, queries, keys))?;
+    let k = k.t()?.contiguous()?; // (B, K, Dh, Tk)
+    let products = |rotation: usize| {
+        let query = query.narrow(1, rotation * shape.query_width(), shape.query_width())?;
+        let q = (heads(&query, &spec.query_lengths, shape.heads)? * shape.scale)?;
+        let queries = q.dim(2)?;
+        // Queries of a group are one matrix, (B, K, G·Tq, Dh): its product with the keys that they
+        // share.
+        let group = shape.group() * queries;
+        let q = q.reshape((batch, shape.key_value_heads, group, shape.head_width))?;
+        wide(&q.times(&k)?)?.reshape((batch, shape.heads, queries, keys))
+    };
+    let mut scores = products(0)?;
+    let queries = scores.dim(2)?;
+    if let Some(chunks) = spec.dual_chunk {
+        let first = spec.query_start;
+        let of_pair = |pair| chunks.rotation(first + pair / keys, pair % keys);
+        let pairs = (0..queries * keys).map(of_pair).collect();
+        scores = by_rotation(scores, products, pairs, &[1, 1, queries, keys])?;
+    }
     scores = scores.broadcast_add(&mask(spec, queries, keys, scores.dtype(), query.device())?)?;
     if let Some(bias) = bias {
         let bias = bias.narrow(1, 0, queries)?.narrow(2, 0, keys)?.to_dtype(scores.dtype())?;
@@ -118,6 +131,32 @@ fn shifted_scores(
     }
     // The maximum is a constant shift; it is detached, so that it gets no gradient.
     scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)
+}
+
+/// Selects the score of each pair by its rotation, from the scores of the first rotation and those
+/// of the others, which `products` computes.
+///
+/// # Shapes
+/// `scores (B, H, Tq, Tk)`, `rotations` of `shape`, which broadcasts to it → `(B, H, Tq, Tk)`.
+pub(super) fn by_rotation(
+    scores: Tensor,
+    products: impl Fn(usize) -> Result<Tensor>,
+    rotations: Vec<usize>,
+    shape: &[usize],
+) -> Result<Tensor> {
+    let (dtype, device) = (scores.dtype(), scores.device().clone());
+    let of_rotation = |rotation: usize, scores: &Tensor| {
+        let has = rotations.iter().map(|&of_pair| f64::from(of_pair == rotation)).collect();
+        let has = Tensor::from_vec::<_, f64>(has, shape, &Device::Cpu)?.to_dtype(dtype)?;
+        scores.broadcast_mul(&has.to_device(&device)?)
+    };
+    let mut sum = of_rotation(0, &scores)?;
+    for rotation in 1..DualChunk::ROTATIONS {
+        if rotations.contains(&rotation) {
+            sum = (sum + of_rotation(rotation, &products(rotation)?)?)?;
+        }
+    }
+    Ok(sum)
 }
 
 /// Lengths of the longest queries and keys, checked to have no more scores than a device can count.

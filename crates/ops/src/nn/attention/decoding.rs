@@ -13,7 +13,9 @@
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
 use crate::products::fetch;
-use crate::spec::{ABSENT, AttentionShape, CachedRows, Sight, Sparse, VisibleKeys, merge};
+use crate::spec::{
+    ABSENT, AttentionShape, CachedRows, DualChunk, Sight, Sparse, VisibleKeys, merge,
+};
 use crate::sums::{blocked_max, blocked_sum};
 use crate::tape::is_fused;
 use candle_core::{Error, Result, Tensor};
@@ -23,7 +25,7 @@ use std::ops::Range;
 /// Computes `softmax(scale · q Kᵀ + biases) V` for each query and head, without gradients.
 ///
 /// # Shapes
-/// `query (R, Q)` → `(R, Q)`, for the query width `Q` of `shape`.
+/// `query (R, Q)`, in each of its rotations → `(R, Q)`, for the query width `Q` of `shape`.
 ///
 /// # Errors
 /// If the shapes disagree, `shape` is impossible, or a row does not exist.
@@ -72,7 +74,11 @@ fn check(
         VisibleKeys::Source { key_value, rows } => whole(key_value, rows)?,
         VisibleKeys::Past { .. } => past_fits(seen, queries, shape)?,
     };
-    if !fits || width != shape.query_width() {
+    let rotations = match seen {
+        VisibleKeys::Past { dual_chunk: Some(_), .. } => DualChunk::ROTATIONS,
+        _ => 1,
+    };
+    if !fits || width != rotations * shape.query_width() {
         candle_core::bail!(
             "attention: {queries} queries of width {width} do not fit {shape:?} or what they see"
         );
@@ -82,12 +88,15 @@ fn check(
 
 /// Whether past tokens fit the queries.
 fn past_fits(seen: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Result<bool> {
-    let VisibleKeys::Past { kept, text, history, bias, slopes, sparse } = seen else {
+    let VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk } = seen else {
         return Ok(false);
     };
     let (heads, columns) = (shape.heads, 2 * shape.key_value_width());
     if let Some(fault) = sparse.and_then(|rule| rule.fault(true)) {
         candle_core::bail!("sparse attention: {fault}, and this is {sparse:?}");
+    }
+    if let Some(fault) = dual_chunk.and_then(DualChunk::fault) {
+        candle_core::bail!("dual chunk attention: {fault}, and this is {dual_chunk:?}");
     }
     let mut fits =
         kept.steps() == history.len() && slopes.is_none_or(|slopes| slopes.len() == heads);
@@ -147,10 +156,12 @@ fn fused<T: Float>(
     shape: AttentionShape,
 ) -> Result<Tensor> {
     let heads = shape.heads;
-    let (rows, width) = query.dims2()?;
-    let (bias, slopes, sparse) = match seen {
-        VisibleKeys::Source { .. } => (None, None, None),
-        VisibleKeys::Past { bias, slopes, sparse, .. } => (bias, slopes, sparse),
+    let ((rows, columns), width) = (query.dims2()?, shape.query_width());
+    let (bias, slopes, sparse, dual_chunk) = match seen {
+        VisibleKeys::Source { .. } => (None, None, None, None),
+        VisibleKeys::Past { bias, slopes, sparse, dual_chunk, .. } => {
+            (bias, slopes, sparse, dual_chunk)
+        }
     };
     let (query_host, bias_host) = (Host::new(query)?, bias.map(Host::new).transpose()?);
     let queries = query_host.elements::<T>()?;
@@ -164,20 +175,20 @@ fn fused<T: Float>(
     let whole = whole.as_ref().map(Host::elements::<T>).transpose()?.unwrap_or_default();
     let hosts = blocks.iter().map(Host::new).collect::<Result<Vec<_>>>()?;
     let blocks = hosts.iter().map(Host::elements::<T>).collect::<Result<Vec<_>>>()?;
-    let columns = 2 * shape.key_value_width();
+    let pair = 2 * shape.key_value_width();
     let mut out = vec![T::default(); rows * width];
     out.par_chunks_mut(QUERIES * width).enumerate().for_each_init(
-        || (Vec::new(), Chosen::default(), Vec::new()),
+        || (Vec::new(), Chosen { dual_chunk, ..Chosen::default() }, Vec::new()),
         |(pairs, chosen, weights), (chunk, out)| {
             for (i, out) in out.chunks_exact_mut(width).enumerate() {
                 let query = chunk * QUERIES + i;
                 chosen.choose(sparse, heads, seen.keys(query));
                 pairs.clear();
-                gather(pairs, seen, query, (whole, &blocks), columns, chosen);
+                gather(pairs, seen, query, (whole, &blocks), pair, chosen);
                 weights.clear();
                 weights.resize(heads * pairs.len().next_multiple_of(LANES), T::NEGATIVE_INFINITY);
                 attend(
-                    &queries[query * width..(query + 1) * width],
+                    &queries[query * columns..(query + 1) * columns],
                     shape,
                     pairs,
                     weights,
@@ -203,6 +214,8 @@ pub(super) struct Chosen {
     positions: Vec<usize>,
     /// Keys that a head does not see, `(H, positions)`, if heads differ.
     hidden: Vec<bool>,
+    /// Chunks by which the query is rotated.
+    dual_chunk: Option<DualChunk>,
 }
 
 impl Chosen {
@@ -241,6 +254,12 @@ impl Chosen {
     #[inline(always)]
     fn position(&self, index: usize) -> usize {
         self.positions.get(index).copied().unwrap_or(index)
+    }
+
+    /// Rotation of the query for the key that is gathered as number `index`.
+    #[inline(always)]
+    fn rotation(&self, index: usize) -> usize {
+        self.dual_chunk.map_or(0, |chunks| chunks.rotation(self.keys - 1, self.position(index)))
     }
 }
 
@@ -286,9 +305,9 @@ fn fetch_all<T: Float>(row: &[T]) {
 }
 
 vectorised! {
-    /// Attends from one query; `pairs` has the key and value of each chosen token. `weights` is
-    /// scratch, filled with −∞, with a multiple of [`LANES`] for each head, whose exponentials are
-    /// computed side by side; `out` is zero.
+    /// Attends from one query, in all its rotations; `pairs` has the key and value of each chosen
+    /// token. `weights` is scratch, filled with −∞, with a multiple of [`LANES`] for each head,
+    /// whose exponentials are computed side by side; `out` is zero.
     fn attend<T>(
         query: &[T],
         shape: AttentionShape,
@@ -303,7 +322,7 @@ vectorised! {
         if keys == 0 {
             return;
         }
-        let (head_width, group) = (shape.head_width, shape.group());
+        let (head_width, group, width) = (shape.head_width, shape.group(), shape.query_width());
         let (row, scale) = (keys.next_multiple_of(LANES), T::of(shape.scale));
         pairs.iter().take(AHEAD).for_each(|pair| fetch_all(pair));
         for (j, pair) in pairs.iter().enumerate() {
@@ -311,6 +330,7 @@ vectorised! {
                 fetch_all(next);
             }
             let keys = pair.chunks_exact(head_width);
+            let query = &query[chosen.rotation(j) * width..][..width];
             let groups = query.chunks_exact(group * head_width).zip(keys).enumerate();
             for (number, (queries, key)) in groups {
                 for (member, query) in queries.chunks_exact(head_width).enumerate() {

@@ -27,6 +27,8 @@ pub(super) struct Span {
     pub(super) weights: usize,
     /// Whether a query may see fewer than all keys.
     is_masked: bool,
+    /// Largest number of keys for which queries have one rotation.
+    chunk: usize,
 }
 
 /// Whether attention of `queries` queries to `keys` keys keeps a weight for each pair for the
@@ -38,9 +40,10 @@ pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
 }
 
 impl Span {
-    /// Whether it is computed in tiles.
+    /// Whether it is computed in tiles: long sequences, and those of several chunks, whose queries
+    /// are rotated for each.
     pub(super) fn is_long(&self) -> bool {
-        !keeps_scores(self.queries, self.keys, self.is_masked)
+        self.keys > self.chunk || !keeps_scores(self.queries, self.keys, self.is_masked)
     }
 
     fn weight_count(&self, heads: usize) -> usize {
@@ -96,7 +99,8 @@ pub(super) const VALUE: usize = 2;
 impl Layout {
     pub(super) fn new(spec: &AttentionSpec) -> Self {
         let is_masked = spec.causal || spec.sparse.is_some();
-        let mut next = Span { query: 0, queries: 0, key: 0, keys: 0, weights: 0, is_masked };
+        let chunk = spec.dual_chunk.map_or(usize::MAX, |chunks| chunks.chunk);
+        let mut next = Span { query: 0, queries: 0, key: 0, keys: 0, weights: 0, is_masked, chunk };
         let spans: Vec<Span> = spec
             .query_lengths
             .iter()

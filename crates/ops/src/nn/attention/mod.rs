@@ -48,8 +48,8 @@ use operands::{Gradients, Operands};
 /// Computes self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` for each head.
 ///
 /// # Shapes
-/// `qkv (N, Q + 2·K)`: query, key and value side by side, of the widths that an
-/// [`AttentionShape`](crate::AttentionShape) gives; `bias (H, T, T)` with `T` at least the longest
+/// `qkv (N, Q + 2·K)`: query, in all its rotations, key and value side by side, of the widths of an
+/// [`AttentionShape`](crate::AttentionShape); `bias (H, T, T)` with `T` at least the longest
 /// sequence, added to the scores of every sequence → `(N, Q)`.
 ///
 /// # Errors
@@ -62,18 +62,24 @@ pub fn self_attention(
     spec: &AttentionSpec,
 ) -> Result<Tensor> {
     let (rows, stride) = qkv.dims2()?;
-    check(spec, (rows, rows), (stride, stride == spec.shape.projected_width()))?;
+    check(
+        spec,
+        (rows, rows),
+        (stride, stride == spec.queries_width() + 2 * spec.shape.key_value_width()),
+    )?;
     check_bias(spec, bias)?;
     let columns = |column| Columns { stride, column };
-    let key = spec.shape.query_width();
+    let key = spec.queries_width();
     let at = [columns(0), columns(key), columns(key + spec.shape.key_value_width())];
     let inputs = Inputs { query: qkv.clone(), key_value: qkv.clone(), bias: bias.cloned() };
-    if !is_fused(tape, &inputs.tensors())? {
+    // Queries in several rotations have no backward pass, and no kernel on a GPU.
+    let is_rotated = spec.dual_chunk.is_some();
+    if !is_fused(tape, &inputs.tensors())? || (is_rotated && tape.is_some()) {
         let inputs: Vec<&Tensor> = [qkv].into_iter().chain(bias).collect();
         let kernels = kernels(tape.is_some(), &inputs)?;
         let attended = match bias {
-            None => kernels.self_attention(tape, qkv, spec),
-            Some(_) => None,
+            None if !is_rotated => kernels.self_attention(tape, qkv, spec),
+            _ => None,
         };
         return attended.unwrap_or_else(|| {
             composed::on_tape(tape, "attention", &inputs, |v| {
@@ -127,6 +133,9 @@ pub fn cross_attention(
     let (width, key_width) = (spec.shape.query_width(), spec.shape.key_value_width());
     check(spec, (queries, keys), (stride, width <= stride && key_stride == 2 * key_width))?;
     check_bias(spec, bias)?;
+    if spec.dual_chunk.is_some() {
+        candle_core::bail!("dual chunk attention is between the tokens of one sequence");
+    }
     let at = [
         Columns { stride, column: 0 },
         Columns { stride: key_stride, column: 0 },
@@ -340,6 +349,14 @@ fn check(
         let mut lengths = spec.query_lengths.iter().zip(spec.key_lengths.iter());
         if lengths.any(|(queries, keys)| spec.query_start + queries != *keys) {
             candle_core::bail!("sparse attention: queries are to be the last of their keys");
+        }
+    }
+    if let Some(chunks) = spec.dual_chunk {
+        if let Some(fault) = chunks.fault() {
+            candle_core::bail!("dual chunk attention: {fault}, and this is {chunks:?}");
+        }
+        if !spec.causal {
+            candle_core::bail!("dual chunk attention: a token sees those before it alone");
         }
     }
     if let Some(slopes) = spec.slopes.as_ref().filter(|slopes| slopes.len() != spec.shape.heads) {

@@ -1,7 +1,9 @@
 //! Settings of attention, and the keys that queries see in decoding.
 
+pub(super) mod dual_chunk;
 pub(super) mod sparse;
 
+use self::dual_chunk::DualChunk;
 use self::sparse::{Sight, Sparse};
 use super::attention_shape::AttentionShape;
 use super::dropout::Dropout;
@@ -24,6 +26,10 @@ pub struct AttentionSpec {
     pub causal: bool,
     /// Keys among these that a query sees; `None`: all. For self-attention.
     pub sparse: Option<Sparse>,
+    /// Chunks by which queries are rotated; `None`: a query has one rotation. For causal
+    /// self-attention, whose queries then have [`DualChunk::ROTATIONS`] times as many columns: all
+    /// heads in the first rotation, then in the next.
+    pub dual_chunk: Option<DualChunk>,
     /// Position of the first query of each sequence among its keys: 0 except for decoding with a
     /// cache.
     pub query_start: usize,
@@ -47,11 +53,24 @@ impl AttentionSpec {
             query_lengths: lengths,
             causal: false,
             sparse: None,
+            dual_chunk: None,
             query_start: 0,
             slopes: None,
             dropout: Dropout::none(),
             products: Products::F32,
         }
+    }
+
+    /// Number of rotations of each query.
+    #[must_use]
+    pub fn rotations(&self) -> usize {
+        self.dual_chunk.map_or(1, |_| DualChunk::ROTATIONS)
+    }
+
+    /// Width of the queries in packed projections, in all their rotations.
+    #[must_use]
+    pub fn queries_width(&self) -> usize {
+        self.shape.query_width().saturating_mul(self.rotations())
     }
 
     /// Number of visible pairs of a query and a key, over all sequences and heads: each takes one
@@ -132,6 +151,9 @@ pub enum VisibleKeys<'a> {
         slopes: Option<&'a Arc<[f64]>>,
         /// Keys among these that the last token sees; `None`: all.
         sparse: Option<Sparse>,
+        /// Chunks by which queries are rotated: then the query has [`DualChunk::ROTATIONS`] times
+        /// as many columns, as in [`AttentionSpec::dual_chunk`].
+        dual_chunk: Option<DualChunk>,
     },
 }
 

@@ -20,12 +20,12 @@ pub(super) fn refused(config: &RunConfig) -> Option<&'static str> {
         Positions::T5 => !translates,
         _ => false,
     };
-    let is_yarn =
-        model.positions == Positions::Rotary && model.rotary.scaling == RotaryScaling::Yarn;
+    let is_unknown_scaling = model.positions == Positions::Rotary
+        && matches!(model.rotary.scaling, RotaryScaling::Yarn | RotaryScaling::DualChunk);
     [
         (model.norm_kind == NormKind::RmsWithBias, "norm_kind"),
         (has_no_positions, "positions"),
-        (is_yarn, "rotary.scaling"),
+        (is_unknown_scaling, "rotary.scaling"),
         (translates && is_other(false, model.encoder_layers), "encoder_attention"),
         (is_other(true, model.decoder_layers), "decoder_attention"),
         (model.heads > i16::MAX as usize, "heads"),

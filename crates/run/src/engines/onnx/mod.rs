@@ -17,7 +17,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
-use taper_model::{AttentionKind, ModelConfig};
+use taper_model::{AttentionKind, ModelConfig, Positions};
 
 use super::{Engine, limits, tokenizer_files};
 use crate::config::RunConfig;
@@ -79,6 +79,9 @@ fn refused(config: &RunConfig) -> Option<&'static str> {
     };
     if translates && is_other(false, model.encoder_layers) {
         return Some("encoder_attention");
+    }
+    if model.positions == Positions::Rotary && model.rotary.dual_chunk().is_some() {
+        return Some("rotary.scaling");
     }
     is_other(true, model.decoder_layers).then_some("decoder_attention")
 }

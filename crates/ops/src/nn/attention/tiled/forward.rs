@@ -33,6 +33,8 @@ struct Ready<'a, P: TileProducts> {
 struct Worker<P: TileProducts> {
     products: P::Worker,
     tile: Tile<P::Value>,
+    /// Products of the queries in another rotation.
+    rotated: Tile<P::Value>,
     /// Results of the queries, before division by the softmax denominators.
     sums: Vec<P::Value>,
 }
@@ -76,6 +78,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     let worker = || Worker::<P> {
         products: products.worker(),
         tile: Tile::new(STEP),
+        rotated: Tile::new(layout.spec.dual_chunk.map_or(0, |_| STEP)),
         sums: vec![P::Value::default(); BLOCK * stride(layout.shape().head_width)],
     };
     let one_task = |worker: &mut Worker<P>, task: &Task<'_>| {
@@ -100,13 +103,17 @@ fn attend<P: TileProducts>(
 ) -> Vec<Online<P::Value>> {
     let Task { span, head, .. } = *task;
     let terms = terms(operands, layout, (span, head));
-    let query = rows(operands, QUERY, layout, (span, head), task.queries.clone());
-    let query = products.right(query);
+    // Rotations are the heads of a query, one set after the other.
+    let rotated = |rotation: usize| {
+        let head = rotation * layout.shape().heads + head;
+        products.right(rows(operands, QUERY, layout, (span, head), task.queries.clone()))
+    };
+    let query: Vec<P::Operand<'_>> = (0..layout.spec.rotations()).map(rotated).collect();
     let count = task.queries.len();
     let stride = stride(layout.shape().head_width);
     let panels = count.div_ceil(PANEL);
     let mut online = vec![Online::new(); panels];
-    let tile = worker.tile.rows();
+    let (tile, other) = (worker.tile.rows(), worker.rotated.rows());
     let of_panel = |panel: usize| panel * PANEL..((panel + 1) * PANEL).min(count);
     let pieces = pieces(panels, |panel, seen| {
         let (queries, first) = (of_panel(panel), terms.start + task.queries.start);
@@ -118,14 +125,27 @@ fn attend<P: TileProducts>(
         let (panel, first_key) = (piece.panel, piece.passing.start);
         let (queries, online) = (of_panel(panel), &mut online[panel]);
         let keys = piece.passing.len();
-        let sides = ((key, piece.passing), (&query, queries.clone()));
-        products.multiply(&mut worker.products, sides.0, sides.1, tile);
         let at = Region {
             query: task.queries.start + queries.start,
             queries: queries.len(),
             key: first_key,
             keys,
         };
+        let mut multiply = |rotation: usize, tile: &mut [[P::Value; PANEL]]| {
+            let sides = ((key, piece.passing.clone()), (&query[rotation], queries.clone()));
+            products.multiply(&mut worker.products, sides.0, sides.1, tile);
+        };
+        match layout.spec.dual_chunk {
+            None => multiply(0, tile),
+            Some(chunks) => {
+                let rotations = at.rotations(chunks, terms.start);
+                multiply(rotations.start, tile);
+                for rotation in rotations.start + 1..rotations.end {
+                    multiply(rotation, other);
+                    at.take_rotation((chunks, rotation), terms.start, other, tile);
+                }
+            }
+        }
         if let Some(sight) = sight {
             at.hide(sight, terms.start, &mut tile[..keys]);
         }

@@ -5,7 +5,7 @@ use super::STEP;
 use super::passes::Region;
 use crate::float::Float;
 use crate::products::PANEL;
-use crate::spec::{AttentionSpec, Sight, merge};
+use crate::spec::{AttentionSpec, DualChunk, Sight, merge};
 use std::ops::Range;
 
 /// A panel of rows, and rows that stream past and are seen by one of them, or see one.
@@ -87,6 +87,34 @@ impl Region {
     /// Positions of the queries, if the first one of the sequence is at `start`.
     fn positions(&self, start: usize) -> Range<usize> {
         start + self.query..start + self.query + self.queries
+    }
+
+    /// Rotations of queries in the tile's pairs.
+    pub(super) fn rotations(&self, chunks: DualChunk, start: usize) -> Range<usize> {
+        let (queries, keys) = (self.positions(start), self.keys());
+        let least = chunks.rotation(queries.start, keys.end - 1);
+        least..chunks.rotation(queries.end - 1, keys.start) + 1
+    }
+
+    /// Copies the products of one rotation to the pairs that have it, in tiles with a row for each
+    /// key and a lane for each query.
+    pub(super) fn take_rotation<T: Float>(
+        &self,
+        (chunks, rotation): (DualChunk, usize),
+        start: usize,
+        from: &[[T; PANEL]],
+        tile: &mut [[T; PANEL]],
+    ) {
+        let positions = self.positions(start);
+        for ((key, from), to) in self.keys().zip(from).zip(tile) {
+            let queries = chunks.queries_of(key, rotation);
+            let first = queries.start.max(positions.start);
+            let end = queries.end.min(positions.end);
+            if first < end {
+                let lanes = first - positions.start..end - positions.start;
+                to[lanes.clone()].copy_from_slice(&from[lanes]);
+            }
+        }
     }
 
     /// Hides the scores of unseen keys from the softmax, in a tile with a row for each key and a

@@ -1,0 +1,252 @@
+//! Predictions of language models on texts longer or shorter than in training.
+
+mod figures;
+mod passkey;
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use taper_model::{AttentionKind, LanguageModel, ModelConfig, Positions, RotaryScaling};
+
+use super::{TestSetResult, evaluate};
+use crate::LoadedRun;
+use crate::config::RunConfig;
+use crate::event::RunObserver;
+use crate::folder::RunFolder;
+use crate::loaded_run::LoadSettings;
+use crate::tasks::entry;
+pub use figures::{extrapolation_figure, passkey_figure};
+pub use passkey::{Passkey, Retrieved};
+
+/// Measurements of one model by block length.
+#[derive(Debug, Clone, Serialize)]
+pub struct Extrapolation {
+    /// Name of the run.
+    pub run: String,
+    /// Position encoding, or Transformer-XL, which has its own positions.
+    pub positions: String,
+    /// Scaling of rotary positions in blocks longer than in training.
+    pub scaling: RotaryScaling,
+    /// Tokens of a block in training.
+    pub trained: usize,
+    /// Measurements, in the order of the lengths.
+    pub points: Vec<AtLength>,
+}
+
+/// Measurement of a model at one length.
+#[derive(Debug, Clone, Serialize)]
+pub struct AtLength {
+    /// Tokens of a block.
+    pub length: usize,
+    /// Mean negative log-likelihood of a token, in nats; `None` if the model cannot read blocks of
+    /// this length.
+    pub loss: Option<f64>,
+    /// Perplexity, `exp(loss)`; `None` like `loss`.
+    pub perplexity: Option<f64>,
+    /// Reason why the model cannot read them, or cannot be asked for keys; `None` if it can.
+    pub refused: Option<String>,
+    /// Keys found in texts of this length, by depth; `None` if none were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passkey: Option<Vec<Retrieved>>,
+}
+
+impl Extrapolation {
+    /// Name of the model for figures.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let scaling = match self.scaling {
+            RotaryScaling::None => "",
+            RotaryScaling::Interpolation => ", interpolated",
+            RotaryScaling::Ntk => ", NTK",
+            RotaryScaling::Llama3 => ", as Llama 3",
+            RotaryScaling::Yarn => ", YaRN",
+            RotaryScaling::DualChunk => ", dual chunk",
+        };
+        format!("{}{scaling}", self.positions)
+    }
+}
+
+/// Lengths to measure, and keys to ask for.
+#[derive(Debug, Clone, Default)]
+pub struct ExtrapolationSettings {
+    /// Tokens of a block; empty: 1 to 32 times those of training, in powers of two.
+    pub lengths: Vec<usize>,
+    /// Keys to hide in texts of these lengths; `None`: none.
+    pub passkey: Option<Passkey>,
+}
+
+impl ExtrapolationSettings {
+    fn lengths(&self, trained: usize) -> Vec<usize> {
+        match self.lengths.is_empty() {
+            true => (0..6).map(|doubled| trained << doubled).collect(),
+            false => self.lengths.clone(),
+        }
+    }
+
+    fn validate(&self) -> Result<()> {
+        if self.lengths.contains(&0) {
+            bail!("a block has at least one token");
+        }
+        self.passkey.as_ref().map_or(Ok(()), Passkey::validate)
+    }
+}
+
+/// Measures the language model of the run at `root` on its test text in blocks of several lengths,
+/// and asks for keys in texts of these lengths. Rotary positions without a scaling are measured
+/// plain and with every scaling that needs no training, by the ratio of the block's length to that
+/// of training.
+///
+/// # Errors
+/// When the run is of another task or cannot be loaded, or the settings are impossible. If the
+/// model cannot read a length, the reason is stored instead.
+pub fn extrapolate(
+    root: &Path,
+    load: &LoadSettings,
+    settings: &ExtrapolationSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<Vec<Extrapolation>> {
+    let config = RunFolder::open(root)?.load_config(&load.overrides)?;
+    if !entry(config.task).generates {
+        bail!("{}: it is no language model, of which blocks have a length", root.display());
+    }
+    settings.validate()?;
+    let trained = RunFolder::open(root)?.load_config(&[])?.data.text.block_length;
+    let model = &config.model;
+    let scalings: &[RotaryScaling] = match model.positions {
+        Positions::Rotary if model.rotary.scaling == RotaryScaling::None => &COMPARED,
+        _ => &[model.rotary.scaling],
+    };
+    let mut found = Vec::new();
+    for &scaling in scalings {
+        let at_length = |length| {
+            let mut own = load.clone();
+            own.overrides.extend(changes(&config, scaling, (trained, length)));
+            measure(root, &own, (length, settings.passkey.as_ref()), observer)
+        };
+        found.push(Extrapolation {
+            run: config.name.clone(),
+            positions: positions(model).to_owned(),
+            scaling,
+            trained,
+            points: settings.lengths(trained).into_iter().map(at_length).collect::<Result<_>>()?,
+        });
+    }
+    require_measured(root, &found, settings)?;
+    Ok(found)
+}
+
+/// Refuses measurements of which none succeeded.
+fn require_measured(
+    root: &Path,
+    found: &[Extrapolation],
+    settings: &ExtrapolationSettings,
+) -> Result<()> {
+    let points = || found.iter().flat_map(|one| &one.points);
+    let why = || points().find_map(|point| point.refused.clone()).unwrap_or_default();
+    if points().all(|point| point.loss.is_none()) {
+        bail!("{}: no length can be read: {}", root.display(), why());
+    }
+    if settings.passkey.is_some() && points().all(|point| point.passkey.is_none()) {
+        bail!("{}: no text can be asked for keys: {}", root.display(), why());
+    }
+    Ok(())
+}
+
+/// Scalings that are compared, of a model without one.
+const COMPARED: [RotaryScaling; 5] = [
+    RotaryScaling::None,
+    RotaryScaling::Interpolation,
+    RotaryScaling::Ntk,
+    RotaryScaling::Yarn,
+    RotaryScaling::DualChunk,
+];
+
+/// Changes of a recipe for reading blocks of `length` tokens with a scaling.
+fn changes(
+    config: &RunConfig,
+    scaling: RotaryScaling,
+    (trained, length): (usize, usize),
+) -> Vec<String> {
+    // Tokens of a batch: the length of the longest block, or the usual number.
+    let batch = config.data.batching.planned_tokens().max(length);
+    let mut changes = vec![
+        format!("data.text.block_length={length}"),
+        format!("data.batching.max_tokens={batch}"),
+    ];
+    let rotary = &config.model.rotary;
+    if scaling == rotary.scaling {
+        return changes;
+    }
+    changes.push(format!("model.rotary.scaling={}", scaling.name()));
+    if scaling != RotaryScaling::DualChunk {
+        let factor = (length as f64 / trained as f64).max(1.0);
+        changes.push(format!("model.rotary.factor={factor:?}"));
+    }
+    let has_length = matches!(scaling, RotaryScaling::Yarn | RotaryScaling::DualChunk);
+    if has_length && rotary.original_length.is_none() {
+        changes.push(format!("model.rotary.original_length={trained}"));
+    }
+    changes
+}
+
+/// Measures a run, as `load` changes it, in blocks of `length` tokens.
+///
+/// # Errors
+/// When it can be read once, but not loaded again.
+fn measure(
+    root: &Path,
+    load: &LoadSettings,
+    (length, passkey): (usize, Option<&Passkey>),
+    observer: &mut dyn RunObserver,
+) -> Result<AtLength> {
+    let mut at_length = match evaluate(root, load, &[], |_| Ok(()), observer) {
+        Ok(measured) => point(length, measured.results)?,
+        Err(error) => return Ok(AtLength::refused(length, &error)),
+    };
+    if let Some(passkey) = passkey {
+        let run = LoadedRun::<LanguageModel>::open(root, load)?;
+        match passkey.retrieve(&run, length) {
+            Ok(found) => at_length.passkey = Some(found),
+            Err(error) => at_length.refused = AtLength::refused(length, &error).refused,
+        }
+    }
+    Ok(at_length)
+}
+
+/// Name of the positions of a model.
+fn positions(model: &ModelConfig) -> &'static str {
+    match model.positions {
+        Positions::None if model.decoder_attention.has(AttentionKind::TransformerXl) => {
+            AttentionKind::TransformerXl.name()
+        }
+        positions => positions.name(),
+    }
+}
+
+impl AtLength {
+    /// Length that the model cannot read.
+    fn refused(length: usize, error: &anyhow::Error) -> Self {
+        // Only the message, without a backtrace.
+        let refused = format!("{error:#}").lines().next().map(str::to_owned);
+        Self { length, loss: None, perplexity: None, refused, passkey: None }
+    }
+}
+
+/// Mean over all test sets, weighted by their tokens.
+fn point(length: usize, results: Vec<TestSetResult>) -> Result<AtLength> {
+    let (mut sum, mut tokens) = (0.0, 0.0);
+    for result in results {
+        let TestSetResult::Read(read) = result else { bail!("a test set was not read") };
+        sum += read.loss * read.tokens as f64;
+        tokens += read.tokens as f64;
+    }
+    let loss = sum / tokens;
+    Ok(AtLength {
+        length,
+        loss: Some(loss),
+        perplexity: Some(loss.exp()),
+        refused: None,
+        passkey: None,
+    })
+}

@@ -1,0 +1,210 @@
+//! Retrieval of keys that are hidden in long texts (Mohtashami and Jaggi 2023, "Landmark Attention:
+//! Random-Access Infinite Context Length for Transformers", section 4.2): filler text, within it a
+//! sentence with a key, and at the end the question for it.
+//!
+//! The filler is of words that the run's test text has, without those of the sentence and the
+//! question; keys and words are functions of a seed, so that every model and every way beyond the
+//! lengths of training is asked for the same keys in the same texts.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use taper_data::{Draws, SpelledSpecial, TextBlocks};
+use taper_decoding::DecodingConfig;
+use taper_model::LanguageModel;
+
+use crate::LoadedRun;
+use crate::generation::{GeneratedText, GenerationSettings, Generator, Prompt, PromptContent};
+use crate::tasks::first_test_text;
+
+/// Place of the key in a statement.
+const KEY: &str = "{key}";
+
+/// Number of batches of text of which the words are taken.
+const BATCHES: usize = 64;
+
+/// Questions to ask for keys.
+#[derive(Debug, Clone)]
+pub struct Passkey {
+    /// Number of depths, evenly from the beginning of a text to its end.
+    pub depths: usize,
+    /// Number of keys for each length and depth.
+    pub keys: usize,
+    /// Characters of which keys are made.
+    pub characters: String,
+    /// Number of characters of a key.
+    pub key_length: usize,
+    /// Sentence that states the key, with `{key}` in its place.
+    pub statement: String,
+    /// Question at the end, which the key and nothing else continues.
+    pub question: String,
+    /// Seed of keys and filler.
+    pub seed: u64,
+}
+
+impl Default for Passkey {
+    fn default() -> Self {
+        Self {
+            depths: 5,
+            keys: 10,
+            characters: "0123456789".to_owned(),
+            key_length: 5,
+            statement: " The pass key is {key}. Remember it.".to_owned(),
+            question: " What is the pass key? The pass key is".to_owned(),
+            seed: 1,
+        }
+    }
+}
+
+/// Keys that a model found at one depth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Retrieved {
+    /// Share of the filler before the key: 0 at the beginning of the text, 1 at its end.
+    pub depth: f64,
+    /// Number of keys that were asked for.
+    pub keys: usize,
+    /// Number of keys that greedy decoding repeated exactly.
+    pub found: usize,
+}
+
+/// A text with a key.
+struct Hidden {
+    key: String,
+    ids: Vec<u32>,
+}
+
+impl Passkey {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// If there is nothing to ask for, or the statement has no place for the key.
+    pub(super) fn validate(&self) -> Result<()> {
+        if [self.depths, self.keys, self.key_length].contains(&0) || self.characters.is_empty() {
+            bail!("passkeys: there is at least one depth, one key and one character of a key");
+        }
+        if !self.statement.contains(KEY) {
+            bail!("passkeys: the statement {:?} has no {KEY} for the key", self.statement);
+        }
+        Ok(())
+    }
+
+    /// Asks a model for keys in texts of `length` tokens, at each depth. The answer counts too.
+    ///
+    /// # Errors
+    /// If the vocabulary cannot spell the sentences, or they leave no room for filler.
+    pub(super) fn retrieve(
+        &self,
+        run: &LoadedRun<LanguageModel>,
+        length: usize,
+    ) -> Result<Vec<Retrieved>> {
+        let words = self.words(run)?;
+        let settings = GenerationSettings {
+            decoding: DecodingConfig::default(),
+            max_tokens: self.answer(),
+            context: length,
+            special_tokens: SpelledSpecial::default(),
+        };
+        let generator = Generator::new(run, &settings)?;
+        let at_depth = |index: usize| {
+            let depth = index as f64 / (self.depths - 1).max(1) as f64;
+            let draws = Draws::new(self.seed, length as u64, index as u64);
+            let texts = (0..self.keys)
+                .map(|number| {
+                    self.hide(&generator, &words, draws.within(number as u64, 0), (length, depth))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let prompts: Vec<Prompt<'_>> = (0..)
+                .zip(&texts)
+                .map(|(number, text)| Prompt { content: PromptContent::Tokens(&text.ids), number })
+                .collect();
+            let answers = generator.generate_until(&prompts, |_| ControlFlow::Continue(()))?;
+            let is_found = |(text, answers): &(&Hidden, &Vec<_>)| {
+                answers.first().is_some_and(|answer| self.is_key(&text.key, answer))
+            };
+            let found = texts.iter().zip(&answers).filter(is_found).count();
+            Ok(Retrieved { depth, keys: self.keys, found })
+        };
+        (0..self.depths).map(at_depth).collect()
+    }
+
+    /// Largest number of tokens of an answer: a space, the key, and what shows that it ends.
+    fn answer(&self) -> usize {
+        self.key_length + 2
+    }
+
+    /// Whether an answer is the key, without regard to spaces before it and to the text after it.
+    fn is_key(&self, key: &str, answer: &GeneratedText) -> bool {
+        let rest = answer.text.trim_start().strip_prefix(key);
+        rest.is_some_and(|rest| !rest.starts_with(|next: char| self.characters.contains(next)))
+    }
+
+    /// Makes a text of `length` tokens, less the answer, with a key at this depth.
+    fn hide(
+        &self,
+        generator: &Generator<'_>,
+        words: &[String],
+        draws: Draws,
+        (length, depth): (usize, f64),
+    ) -> Result<Hidden> {
+        let characters: Vec<char> = self.characters.chars().collect();
+        let drawn = |index: usize, of: usize| (draws.bits(index as u64) % of as u64) as usize;
+        let key: String =
+            (0..self.key_length).map(|index| characters[drawn(index, characters.len())]).collect();
+        let statement = spell(generator, &self.statement.replace(KEY, &key))?;
+        let question = spell(generator, &self.question)?;
+        let beginning = generator.beginning();
+        let others = beginning.len() + statement.len() + question.len() + self.answer();
+        let Some(room) = length.checked_sub(others).filter(|&room| room > 0) else {
+            bail!(
+                "passkeys: a text of {length} tokens has no room for filler beside {others} others"
+            );
+        };
+        let filler: Vec<&str> = (0..room)
+            .map(|index| words[drawn(self.key_length + index, words.len())].as_str())
+            .collect();
+        let filler = spell(generator, &filler.join(" "))?;
+        let filler = &filler[..room.min(filler.len())];
+        let before = (depth * filler.len() as f64).round() as usize;
+        let (before, after) = filler.split_at(before);
+        let ids = [beginning.as_slice(), before, &statement, after, &question].concat();
+        Ok(Hidden { key, ids })
+    }
+
+    /// Words of the run's test text that occur neither in the statement nor in the question, and
+    /// have no characters of keys.
+    fn words(&self, run: &LoadedRun<LanguageModel>) -> Result<Vec<String>> {
+        let (config, tokenizer) = (&run.config, run.tokenizers.target());
+        let split = first_test_text(config).context("passkeys: words for filler")?;
+        let is_spoken = |word: &&str| {
+            !format!(" {} {} ", self.statement, self.question).contains(&format!(" {word} "))
+                && !word.contains(|character: char| self.characters.contains(character))
+        };
+        let mut words = BTreeSet::new();
+        for batch in TextBlocks::open(&config.data, tokenizer, split.as_deref())?.take(BATCHES) {
+            let Some(stream) = batch?.streams.into_iter().next() else { continue };
+            let mut rest = stream.ids.as_slice();
+            for &length in &stream.lengths {
+                let (block, others) = rest.split_at(length);
+                rest = others;
+                let text = tokenizer.decode(block)?;
+                let all: Vec<&str> = text.split_whitespace().collect();
+                // The first and the last may be parts of words.
+                let whole = all.get(1..all.len().saturating_sub(1)).unwrap_or_default();
+                words.extend(whole.iter().copied().filter(is_spoken).map(str::to_owned));
+            }
+        }
+        if words.is_empty() {
+            bail!("passkeys: the test text of the run has no words for filler");
+        }
+        Ok(words.into_iter().collect())
+    }
+}
+
+/// Tokens of a part of a text.
+fn spell(generator: &Generator<'_>, text: &str) -> Result<Vec<u32>> {
+    let mut ids =
+        generator.read(PromptContent::Text(text)).with_context(|| format!("passkeys: {text:?}"))?;
+    Ok(ids.split_off(generator.beginning().len()))
+}
