@@ -2,6 +2,10 @@
 # Compiles the CUDA kernels and type-checks everything with the `cuda` and `nccl` features, tests and
 # benches included, without a GPU: two to five minutes. Candle's own kernels, which nothing here
 # calls and which take longer than all the rest, are left out.
+#
+#   scripts/check/cuda.sh [COMMAND OF CARGO'S]
+#
+# Another command than `check` takes its place: with `clippy`, one pass has the lints as well.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 scripts/check/cuda_toolkit.sh target/cuda-toolkit
@@ -36,4 +40,7 @@ chmod +x "$NVCC"
 # A build for a GPU must not find what stands in for kernels.
 trap 'cargo clean --quiet --release -p candle-kernels' EXIT
 cargo clean --quiet --release -p candle-kernels
-cargo check --release --workspace --all-targets --features cuda,nccl
+if [ $# = 0 ]; then
+  set -- check --release --workspace --all-targets --features cuda,nccl
+fi
+cargo "$@"

@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -316,6 +317,7 @@ def main():
     parser.add_argument("taper", nargs="?", default=TAPER, type=Path)
     parser.add_argument("--python", type=Path)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--lines", type=int, default=200, help="of the corpus to translate")
     parser.add_argument("--updates", type=int, default=600, help="of the translation models")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
@@ -327,20 +329,23 @@ def main():
         environment.pop("PYTHONPATH", None)
         run = [python, PARTS / "save.py", folder / "saved"]
         subprocess.run(run, env=environment, check=True)
-        run = [python, PARTS / "translation.py", "save", folder / "saved-translation"]
+        run = [python, PARTS / "translation.py", "save", folder / "saved-translation",
+               str(arguments.lines)]
         subprocess.run(run, env=environment, check=True)
         taper = Taper(arguments.taper.resolve(), folder)
         write_data(folder / "data")
         cases = [ask(taper, case) for case in [*train(taper, "data"), *take_over(taper)]]
         (folder / "cases.json").write_text(json.dumps(cases))
         (folder / "translation.json").write_text(json.dumps([*translate(taper, arguments.updates)]))
-        failed = []
-        for path in ["", str(older(python, Path(made)))]:
-            of_version = {**environment, **({"PYTHONPATH": path} if path else {})}
-            for part in [["compare.py"], ["translation.py", "compare"]]:
-                run = [python, PARTS / part[0], *part[1:], folder]
-                failed.append(subprocess.run(run, env=of_version).returncode != 0)
-    sys.exit(any(failed))
+        versions = [{}, {"PYTHONPATH": str(older(python, Path(made)))}]
+        parts = [["translation.py", "compare"], ["compare.py"]]
+        # Each on one thread.
+        with ThreadPoolExecutor(os.cpu_count()) as workers:
+            failed = [workers.submit(
+                subprocess.run, [python, PARTS / part[0], *part[1:], folder],
+                env={**environment, **version}) for part in parts for version in versions]
+        failed = [one for one in failed if one.result().returncode != 0]
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":
