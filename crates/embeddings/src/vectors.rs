@@ -85,6 +85,21 @@ impl WordVectors {
         over(dot(self.row(a), self.row(b)), self.lengths[a] * self.lengths[b])
     }
 
+    /// Computes the cosine of each pair of `words`; it is that of two different words that are
+    /// one-hot vectors if it is 0.
+    ///
+    /// # Errors
+    /// When a word has no vector.
+    ///
+    /// # Shapes
+    /// `(words, words)`, symmetric.
+    pub fn similarities<S: AsRef<str>>(&self, words: &[S]) -> Result<Vec<Vec<f64>>> {
+        let row = |word: &S| self.row_of(word.as_ref()).ok_or_else(|| self.unknown(word.as_ref()));
+        let rows: Vec<usize> = words.iter().map(row).collect::<Result<_>>()?;
+        let with_all = |&a: &usize| rows.iter().map(|&b| self.cosine(a, b)).collect();
+        Ok(rows.iter().map(with_all).collect())
+    }
+
     /// Finds the `count` words whose vectors have the largest cosine with the mean direction of
     /// `words`, except for `words` themselves.
     ///
@@ -185,6 +200,18 @@ mod tests {
         assert_eq!(vectors.nearest(&["a", "c"], 1).expect("known")[0].0, "b");
         let error = vectors.nearest(&["B"], 1).expect_err("unknown").to_string();
         assert_eq!(error, "no vector for \"B\"; there is one for b");
+    }
+
+    #[test]
+    fn similarities_are_cosines_of_all_pairs() {
+        let vectors = of(&[("a", [2.0, 0.0]), ("b", [1.0, 1.0]), ("c", [0.0, 3.0])]);
+        let found = vectors.similarities(&["a", "b", "c"]).expect("known");
+        let half = 0.5_f64.sqrt();
+        let expected = [[1.0, half, 0.0], [half, 1.0, half], [0.0, half, 1.0]];
+        for (row, wanted) in found.iter().zip(expected) {
+            assert!(row.iter().zip(wanted).all(|(one, other)| (one - other).abs() < 1e-6));
+        }
+        assert!(vectors.similarities(&["a", "d"]).is_err());
     }
 
     #[test]

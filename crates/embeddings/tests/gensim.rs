@@ -85,6 +85,23 @@ fn a_mark_before_the_head_is_dropped_and_what_follows_the_last_vector_is_refused
     assert!(error.contains("UTF-16"), "{error}");
 }
 
+/// The bytes of the first number begin with a letter and a line end, as a short line of text does.
+#[test]
+fn a_binary_file_that_begins_like_text_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vectors.bin");
+    for second in [b'\n', b' '] {
+        let like_text = f32::from_le_bytes([b'i', second, 0x5A, 0x3D]);
+        let words = vec!["is".to_owned(), "was".to_owned()];
+        let values = vec![like_text, 0.5, -1.0, f32::from_le_bytes(*b"1 2\n")];
+        let vectors = WordVectors::new(words, values, 2).unwrap();
+        vectors.write(&path, Format::Binary).unwrap();
+        let (read, format) = WordVectors::read_with_format(&path).unwrap();
+        assert_eq!(format, Format::Binary);
+        assert_eq!(bits(&read), bits(&vectors));
+    }
+}
+
 #[test]
 fn a_line_with_a_number_too_many_is_refused_and_a_word_may_hold_spaces() {
     let folder = tempfile::tempdir().expect("folder");

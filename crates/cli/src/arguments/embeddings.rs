@@ -7,6 +7,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use taper_embeddings::Format;
 use taper_embeddings::training::{Architecture, Limits, TrainingSettings};
 
+use crate::arguments::PageLanguage;
+
 /// Commands under `embeddings`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EmbeddingsCommand {
@@ -18,6 +20,8 @@ pub(crate) enum EmbeddingsCommand {
     Nearest(EmbeddingsNearest),
     /// Find the word that is to C as B is to A
     Analogy(EmbeddingsAnalogy),
+    /// Compute the cosines of all pairs of some words, as a table or a drawing
+    Similarities(EmbeddingsSimilarities),
     /// Compare vectors with people's judgements of word similarity
     Evaluate(EmbeddingsEvaluate),
     /// Write vectors in another format
@@ -137,6 +141,22 @@ pub(crate) struct EmbeddingsAnalogy {
     /// Number of words to print
     #[arg(long, short, default_value_t = 5, value_name = "N")]
     pub(crate) count: usize,
+}
+
+/// Arguments of `embeddings similarities`.
+#[derive(Debug, Args)]
+pub(crate) struct EmbeddingsSimilarities {
+    #[command(flatten)]
+    pub(crate) file: VectorFile,
+    /// Words to compare
+    #[arg(required = true, num_args = 2.., value_name = "WORD")]
+    pub(crate) words: Vec<String>,
+    /// Write the cosines as a drawing
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// The language of the drawing
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) language: PageLanguage,
 }
 
 /// Arguments of `embeddings evaluate`.

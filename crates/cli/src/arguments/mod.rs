@@ -42,7 +42,7 @@ pub(crate) use bench::{
 pub(crate) use bleu::{Bleu, MetricName, OutputFormat};
 pub(crate) use embeddings::{
     EmbeddingsAnalogy, EmbeddingsCommand, EmbeddingsConvert, EmbeddingsEvaluate, EmbeddingsNearest,
-    EmbeddingsResume, EmbeddingsTrain, VectorFile,
+    EmbeddingsResume, EmbeddingsSimilarities, EmbeddingsTrain, VectorFile,
 };
 pub(crate) use evaluate::{Evaluate, Score};
 pub(crate) use exchange::{Export, Format, Import};

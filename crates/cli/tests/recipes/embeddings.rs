@@ -23,6 +23,15 @@ fn vectors_are_trained_asked_compared_and_converted() {
     workspace.write("pairs.csv", pairs);
     let compared = workspace.succeed(&["embeddings", "evaluate", "words", "pairs.csv"]);
     assert!(compared.contains("over 2 pairs; 1 more have"), "{compared}");
+    let pair = ["embeddings", "similarities", "words", words[0], words[1]];
+    let table = workspace.succeed(&pair);
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.lines().nth(1).expect("a row").contains("1.00"), "{table}");
+    let json = workspace.succeed(&[&pair[..], &["--svg", "pair.svg", "--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["cosines"][0][1], json["cosines"][1][0]);
+    let drawn = std::fs::read_to_string(workspace.path("pair.svg")).expect("a drawing");
+    assert!(drawn.starts_with("<svg") && drawn.contains(words[1]), "{drawn}");
     workspace.succeed(&["embeddings", "convert", "words", "words.txt", "--format", "text"]);
     workspace.succeed(&["embeddings", "convert", "words.txt", "words.bin", "--format", "binary"]);
     let bytes = |name: &str| std::fs::read(workspace.path(name)).expect("vectors");

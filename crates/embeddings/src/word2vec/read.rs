@@ -109,10 +109,14 @@ fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     (!ends_in_number).then_some((word, numbers))
 }
 
-/// Whether a line is text, as opposed to bytes of numbers.
-fn is_printed(line: &[u8]) -> bool {
-    let is_text = |text: &str| !text.trim_end().contains(|c: char| c.is_control() && c != '\t');
-    !line.is_empty() && std::str::from_utf8(line).is_ok_and(is_text)
+/// Whether a line is a faulty row of text, as opposed to bytes of numbers. Such bytes may begin with
+/// what can be printed and a line end: at least half of the fields have to be there, and the first
+/// of them has to be a number.
+fn is_faulty_text(line: &[u8], dimensions: usize) -> bool {
+    let Ok(text) = std::str::from_utf8(line) else { return false };
+    let fields: Vec<&str> = text.trim_end().split(' ').skip(1).collect();
+    let is_number = |field: &&str| field.parse::<f32>().is_ok();
+    fields.first().is_some_and(is_number) && 2 * fields.len() >= dimensions
 }
 
 impl VectorFile<'_> {
@@ -169,7 +173,8 @@ impl VectorFile<'_> {
             return Err(self.fault(", line 1", "the head promises no vector"));
         }
         let first = self.line()?;
-        if row_of_text(&first, rows.dimensions).is_some() || is_printed(&first) {
+        if row_of_text(&first, rows.dimensions).is_some() || is_faulty_text(&first, rows.dimensions)
+        {
             self.text_row(&first, rows)?;
             for row in 1..words {
                 let line = self.line()?;

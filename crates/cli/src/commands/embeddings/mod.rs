@@ -14,6 +14,7 @@ pub(crate) fn run(command: &EmbeddingsCommand) -> Result<()> {
         EmbeddingsCommand::Resume(arguments) => train::resume(arguments),
         EmbeddingsCommand::Nearest(arguments) => queries::nearest(arguments),
         EmbeddingsCommand::Analogy(arguments) => queries::analogy(arguments),
+        EmbeddingsCommand::Similarities(arguments) => queries::similarities(arguments),
         EmbeddingsCommand::Evaluate(arguments) => queries::evaluate(arguments),
         EmbeddingsCommand::Convert(arguments) => queries::convert(arguments),
     }
