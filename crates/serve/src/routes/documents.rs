@@ -144,7 +144,7 @@ impl DocumentWork {
                 is_aligned: window.is_aligned(),
             };
             match app.ask(engine, asked).await {
-                // What is done would be lost otherwise.
+                // Finished parts would be lost otherwise.
                 Err(Refusal::Busy(wait)) if self.has_begun => {
                     tokio::time::sleep(wait.min(PAUSE)).await;
                 }

@@ -387,7 +387,7 @@ fn languages_are_told_apart() {
     let asked = json!({ "q": english, "source": "auto", "target": "zh" });
     let found = server.post("/translate", &asked).expect(200);
     assert_eq!(found["detectedLanguage"]["language"], "en");
-    // Of the languages that go there, and an empty text is in none.
+    // Only languages that go there count, and an empty text is in none.
     let asked = json!({ "q": portuguese, "source": "auto", "target": "zt" });
     let found = server.post("/translate", &asked).expect(200);
     assert_eq!(found["detectedLanguage"]["language"], "en");

@@ -71,7 +71,7 @@ impl LengthCounts {
     }
 }
 
-/// What is usual in a class.
+/// Usual ratio of a class.
 #[derive(Debug, Clone, Copy)]
 struct Usual {
     pairs: u64,
@@ -138,7 +138,7 @@ impl LengthLimits {
         })
     }
 
-    /// What was learned about `direction`, for the report.
+    /// Numbers learned about `direction`, for the report.
     pub(crate) fn report(&self, direction: &str) -> Vec<UsualLengths> {
         let of = |(class, usual): (usize, &Option<Usual>)| {
             let Usual { pairs, median, deviation } = (*usual)?;

@@ -86,7 +86,7 @@ pub(in super::super) fn read_file(
     let folder = FolderTokens {
         vocabulary_size: size,
         without_row: 0,
-        // Of a folder that Transformers reads by the library `tokenizers`.
+        // Transformers reads such a folder by the library `tokenizers`.
         sentence_piece_forms: false,
         special,
         ids: ids

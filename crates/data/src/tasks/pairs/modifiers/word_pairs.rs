@@ -64,7 +64,7 @@ impl WordPairs {
             let dice = |piece: usize| {
                 2.0 * both[piece] as f64 / (pairs.len() + targets.counts[piece]) as f64
             };
-            // Of equals the longest, since its parts are never alone; then the first in order.
+            // The longest of equals, since its parts are never alone; then the first in order.
             let rank = |&one: &usize, &other: &usize| {
                 let length = |piece: usize| targets.words[piece].chars().count();
                 let (first, second) = (dice(one), dice(other));

@@ -83,7 +83,7 @@ impl NearDuplicates {
         let own = if candidates.is_empty() { Vec::new() } else { shingle_set(source, target) };
         let equal: Vec<u32> =
             keys.last().map_or_else(Vec::new, |&all| self.table.pairs(all).collect());
-        // Those that share all hashes first, and then those that share the most bands.
+        // Pairs with all hashes in common come first, then those with the most bands.
         let ranked = candidates.chunk_by(|one, other| one == other);
         let mut ranked: Vec<(bool, usize, u32)> =
             ranked.map(|all| (equal.contains(&all[0]), all.len(), all[0])).collect();

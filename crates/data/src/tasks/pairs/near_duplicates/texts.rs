@@ -90,7 +90,7 @@ mod tests {
         let text = |number: usize| format!("{number} 猫 ").repeat(number % 50);
         for number in 0..20_000 {
             texts.push(&text(number)).expect("room");
-            // What was just pushed, and what was long ago.
+            // A text just pushed, and one of long ago.
             for number in [number, number / 3] {
                 assert_eq!(texts.read(number).expect("readable"), text(number));
             }

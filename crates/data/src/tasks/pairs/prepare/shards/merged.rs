@@ -193,7 +193,7 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// What was learned about the lengths of each direction, once.
+/// Numbers learned about the lengths of each direction, once.
 fn usual_lengths(of: &PairShards<'_>, limits: &[LengthLimits]) -> Vec<UsualLengths> {
     let mut directions = HashSet::new();
     let corpora = of.part.split.iter().zip(limits);
