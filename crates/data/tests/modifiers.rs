@@ -99,6 +99,19 @@ fn each_modifier_does_what_it_says_to_both_sides() {
 }
 
 #[test]
+fn a_vocabulary_has_words_in_capitals_if_training_has() {
+    let pieces = |upper_case| {
+        let directory = tempfile::tempdir().unwrap();
+        let modifiers = ModifiersConfig { upper_case, ..ModifiersConfig::default() };
+        let (_, data) = prepared(directory.path(), modifiers);
+        ["the house", "THE HOUSE"].map(|text| data.tokenizers.source().encode(text).unwrap().len())
+    };
+    let [plain, spelled] = pieces(0.0);
+    assert!(spelled >= 2 * plain, "{spelled} {plain}");
+    assert_eq!(pieces(0.5), [plain, plain]);
+}
+
+#[test]
 fn a_single_word_stands_for_its_pair_with_its_translation() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = common::corpus(directory.path());

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::draws::Draws;
 use crate::tasks::pairs::directions::mix;
+use crate::tasks::pairs::modifiers::in_case;
 use crate::{
     Cleaner, Corpora, DataConfig, Direction, LanguageTag, PairReader, RawPair, Result, Tokenizer,
     TokenizerConfig, TokenizerPair,
@@ -11,6 +12,8 @@ use crate::{
 
 /// Key of the draws of the pairs that train a vocabulary of several directions.
 const PURPOSE: u64 = 11;
+/// Key of the draws of the pairs whose capitals train a vocabulary.
+const CASE: u64 = 15;
 
 /// Texts of both sides of a pair.
 type PairTexts = Result<(String, String)>;
@@ -100,13 +103,21 @@ impl TokenizerPair {
 }
 
 /// Texts of the training pairs that cleaning keeps before tokens are known: the first of them, or
-/// of several directions a sample by their temperature.
+/// of several directions a sample by their temperature. As many as have capitals in training come
+/// in capitals, too: such words would else be spelled by letters.
 fn training_pairs(config: &DataConfig) -> Result<Box<dyn Iterator<Item = PairTexts>>> {
     let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
-    match config.is_multilingual() {
-        true => Ok(Box::new(mixed_pairs(config, limit)?)),
-        false => Ok(Box::new(clean_pairs(config, &config.train)?.take(limit))),
-    }
+    let pairs: Box<dyn Iterator<Item = PairTexts>> = match config.is_multilingual() {
+        true => Box::new(mixed_pairs(config, limit)?),
+        false => Box::new(clean_pairs(config, &config.train)?.take(limit)),
+    };
+    let (modifiers, draws) = (config.modifiers.clone(), Draws::new(0, 0, CASE));
+    let with_cased = move |(pair, place): (PairTexts, u64)| {
+        let cased =
+            pair.as_ref().ok().and_then(|pair| in_case(&modifiers, pair, draws.unit(place)));
+        std::iter::once(pair).chain(cased.map(Ok))
+    };
+    Ok(Box::new(pairs.zip(0..).flat_map(with_cased)))
 }
 
 /// Texts of the pairs of `split` that cleaning keeps before tokens are known.

@@ -179,7 +179,8 @@ impl PairModifiers {
         if is_drawn(Change::Emoji, config.emoji) {
             (source, target) = with_emoji(&source, &target, draws.choices(Change::Emoji));
         }
-        (source, target) = self.in_case((source, target), draws.decides(Change::Case));
+        let texts = (source, target);
+        (source, target) = in_case(config, &texts, draws.decides(Change::Case)).unwrap_or(texts);
         if is_drawn(Change::Typos, config.typos)
             && let Some(changed) = with_typos(&source, draws.choices(Change::Typos))
         {
@@ -192,19 +193,23 @@ impl PairModifiers {
         }
         (source, target)
     }
+}
 
-    /// Texts in the drawn case. A target whose source has no case stays as it is: nothing would
-    /// tell the model when to write capitals.
-    fn in_case(&self, (source, target): Texts, drawn: f64) -> Texts {
-        let ModifiersConfig { upper_case, title_case: title, .. } = self.config;
-        let change: fn(&str) -> String = match drawn {
-            drawn if drawn < upper_case => str::to_uppercase,
-            drawn if drawn < upper_case + title => title_case,
-            _ => return (source, target),
-        };
-        let changed = change(&source);
-        if changed == source { (source, target) } else { (changed, change(&target)) }
-    }
+/// Texts in the drawn case; `None` if they stay as they are. So does a target whose source has no
+/// case: nothing would tell the model when to write capitals.
+pub(crate) fn in_case(
+    config: &ModifiersConfig,
+    (source, target): &Texts,
+    drawn: f64,
+) -> Option<Texts> {
+    let ModifiersConfig { upper_case, title_case: title, .. } = *config;
+    let change: fn(&str) -> String = match drawn {
+        drawn if drawn < upper_case => str::to_uppercase,
+        drawn if drawn < upper_case + title => title_case,
+        _ => return None,
+    };
+    let changed = change(source);
+    (changed != *source).then(|| (changed, change(target)))
 }
 
 /// Texts of a pair; `None` if they cannot be known from its ids.
