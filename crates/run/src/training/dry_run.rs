@@ -16,7 +16,7 @@ use super::{Arithmetic, DataSummary, Peak, TimedUpdates, TrainSettings, Training
 use crate::checks::cost::Cost;
 use crate::checks::{device, disk, memory};
 use crate::config::{RunConfig, without_effect};
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{RecipeNotice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, vocabularies, with_model};
 
@@ -78,7 +78,7 @@ fn dry_run_with<M: TaskModel>(
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
     let config = &preflight(config, settings, observer)?;
     for note in without_effect(config)? {
-        observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
+        observer.observe(&RunEvent::notice(RecipeNotice::WithoutEffect(note)))?;
     }
     let place = TemporaryFolder::new()?;
     observer.observe(&RunEvent::Locked { folder: &place.0 })?;

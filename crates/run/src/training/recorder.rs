@@ -4,7 +4,7 @@ use anyhow::Result;
 use taper_trainer::{BoxError, Event, Observer, State};
 
 use crate::config::RunConfig;
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{FolderNotice, RunEvent, RunObserver};
 use crate::folder::{KeptFiles, MetricsLog, RunFolder};
 use crate::training::TrainSettings;
 use crate::training::tensorboard::TensorBoard;
@@ -64,7 +64,7 @@ impl<'a> Recorder<'a> {
             return Ok(());
         }
         let folder = files.root().to_owned();
-        self.observer.observe(&RunEvent::Notice(Notice::WrittenAgain { folder, names }))
+        self.observer.observe(&RunEvent::notice(FolderNotice::WrittenAgain { folder, names }))
     }
 }
 
