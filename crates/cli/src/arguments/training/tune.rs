@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use taper_run::evaluation::{TuningGrid, TuningMetric, Values};
 
-use super::{Overrides, Weights};
+use crate::arguments::{Overrides, Weights};
 
 /// Arguments of `tune`.
 #[derive(Debug, Args)]

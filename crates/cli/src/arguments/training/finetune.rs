@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use taper_data::Task;
 
-use super::{Overrides, TrainOutput};
+use crate::arguments::{Overrides, TrainOutput};
 
 /// Arguments of `finetune`.
 #[derive(Debug, Args)]

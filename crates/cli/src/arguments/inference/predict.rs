@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Overrides, SpecialTokens, Strict, Weights};
+use crate::arguments::{Overrides, SpecialTokens, Strict, Weights};
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]

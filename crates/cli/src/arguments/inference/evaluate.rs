@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Overrides, Search, SpecialTokens, Strict, Weights};
+use crate::arguments::{Overrides, Search, SpecialTokens, Strict, Weights};
 
 /// Arguments of `evaluate`.
 #[derive(Debug, Args)]

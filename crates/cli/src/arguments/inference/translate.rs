@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use taper_run::LoadedRun;
 use taper_run::translation::{Detail, OverlongRule, Terms, TranslationSettings};
 
-use super::{Control, Overrides, Search, SpecialTokens, Strict, Weights};
+use crate::arguments::{Control, Overrides, Search, SpecialTokens, Strict, Weights};
 
 /// Arguments of `translate`.
 #[derive(Debug, Args)]

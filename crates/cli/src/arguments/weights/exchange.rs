@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use taper_run::engines::ctranslate2::Quantization;
 
-use super::Weights;
+use crate::arguments::Weights;
 
 /// Arguments of `import`.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use clap::Args;
 use taper_run::RunConfig;
 use taper_run::generation::GenerationSettings;
 
-use super::{Control, Overrides, SpecialTokens, Strict, Weights};
+use crate::arguments::{Control, Overrides, SpecialTokens, Strict, Weights};
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]

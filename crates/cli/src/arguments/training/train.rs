@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use taper_run::TrainSettings;
 use taper_run::folder::Command;
 
-use super::Overrides;
+use crate::arguments::Overrides;
 
 /// Arguments of `train`.
 #[derive(Debug, Args)]
