@@ -3,11 +3,11 @@
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::LayerCost;
-use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::Stack;
-use crate::layers::stack_kind::StackKind;
+use crate::layers::stack::StackKind;
+use crate::layers::stack::block::Block;
 use crate::translation::in_blocks;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::Tensor;

@@ -1,8 +1,8 @@
 //! The dense feed-forward layer: plain or gated.
 
-use super::linear::{Linear, Residual};
 use crate::config::FeedForwardKind;
 use crate::cost::PartCost;
+use crate::layers::linear::{Linear, Residual};
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use taper_ops::{Activation, GatedSpec};
@@ -59,7 +59,7 @@ impl DenseFeedForward {
 
     /// Both matrices.
     #[cfg(test)]
-    pub(crate) fn matrices(&self) -> [&super::weight::Weight; 2] {
+    pub(crate) fn matrices(&self) -> [&crate::layers::weight::Weight; 2] {
         [self.up.weight(), self.down.weight()]
     }
 

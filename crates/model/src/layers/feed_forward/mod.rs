@@ -1,10 +1,13 @@
 //! The feed-forward part of a layer: dense, or a mixture of experts.
 
-use super::dense::DenseFeedForward;
-use super::experts::Experts;
-use super::linear::Residual;
+mod dense;
+mod experts;
+
+use crate::layers::linear::Residual;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
+use dense::DenseFeedForward;
+use experts::Experts;
 use taper_ops::rng::name_key;
 
 /// Feed-forward part of a layer, after attention.

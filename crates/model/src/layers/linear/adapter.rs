@@ -1,6 +1,6 @@
 //! Low-rank adapters of linear layers.
 
-use super::weight::Weight;
+use crate::layers::weight::Weight;
 use crate::{Builder, Pass};
 use candle_core::{D, DType, Result, Tensor};
 use taper_ops::rng::name_key;

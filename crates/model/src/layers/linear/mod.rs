@@ -1,9 +1,11 @@
 //! Linear layers.
 
-use super::adapter::{Adapter, Around};
-use super::weight::Weight;
+pub(crate) mod adapter;
+
 use crate::cost::PartCost;
+use crate::layers::weight::Weight;
 use crate::{Builder, Pass};
+use adapter::{Adapter, Around};
 use candle_core::{Device, Result, Tensor};
 use taper_ops::{Activation, Dropout, Products};
 

@@ -1,10 +1,12 @@
 //! Position encodings: those added to embeddings, and those applied to queries and keys or scores.
 
-use super::rotary::RotaryPositions;
-use super::weight::Weight;
+mod rotary;
+
 use crate::config::{Architecture, ModelConfig, Positions, RelativeBuckets, SinusoidFrequencies};
+use crate::layers::weight::Weight;
 use crate::{Builder, Pass, Sequences};
 use candle_core::{Device, Result, Tensor};
+use rotary::RotaryPositions;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use taper_ops::{DualChunk, Turns};

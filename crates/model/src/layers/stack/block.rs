@@ -1,13 +1,13 @@
 //! A Transformer layer, for encoders and decoders.
 
-use super::attention::{Attended, CrossAttention, LayerPast, PastRows, Texts, Within};
-use super::feed_forward::FeedForward;
-use super::linear::Residual;
+use super::kind::StackKind;
 use super::mixer::Mixer;
-use super::norm::Norm;
-use super::stack_kind::StackKind;
 use crate::config::NormPlacement;
 use crate::cost::{LayerCost, PartCost};
+use crate::layers::attention::{Attended, CrossAttention, LayerPast, PastRows, Texts, Within};
+use crate::layers::feed_forward::FeedForward;
+use crate::layers::linear::Residual;
+use crate::layers::norm::Norm;
 use crate::recorder::StatePoint;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};

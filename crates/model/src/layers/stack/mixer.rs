@@ -1,8 +1,8 @@
 //! Mixing of a sequence's tokens within a layer: self-attention, or a state-space layer.
 
-use super::attention::{LayerPast, PastRows, SelfAttention, Texts, Within};
-use super::linear::Residual;
-use super::state_space::StateSpace;
+use crate::layers::attention::{LayerPast, PastRows, SelfAttention, Texts, Within};
+use crate::layers::linear::Residual;
+use crate::layers::state_space::StateSpace;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 

@@ -1,20 +1,25 @@
 //! A stack of layers: an encoder, or a decoder with or without an encoder.
 
-use super::attention::{Attended, Within};
-use super::block::Block;
-use super::guidance::Guide;
-use super::head::scaled;
-use super::norm::Norm;
-use super::positions::{Relative, StackPositions};
-use super::stack_kind::StackKind;
+pub(crate) mod block;
+mod kind;
+mod mixer;
+
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
+use crate::layers::attention::{Attended, Within};
+use crate::layers::guidance::Guide;
+use crate::layers::head::scaled;
+use crate::layers::norm::Norm;
+use crate::layers::positions::{Relative, StackPositions};
 use crate::recorder::StatePoint;
 use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass, Sequences};
+use block::Block;
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
+
+pub(crate) use kind::StackKind;
 
 /// Output of an encoder `(M, D)`, as a decoder attends to it.
 pub(crate) struct AttendedEncoder<'a> {

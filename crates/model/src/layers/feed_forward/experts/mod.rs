@@ -20,11 +20,11 @@
 mod tests;
 
 use super::dense::DenseFeedForward;
-use super::head::picked;
-use super::linear::Residual;
-use super::weight::Weight;
 use crate::config::ExpertsConfig;
 use crate::cost::PartCost;
+use crate::layers::head::picked;
+use crate::layers::linear::Residual;
+use crate::layers::weight::Weight;
 use crate::{Builder, ModelConfig, Pass, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
