@@ -1,9 +1,6 @@
 //! A run from its recipe to its scores: data, model, training loop, final test.
 
-mod arithmetic;
-mod batches;
-mod data_report;
-mod data_summary;
+mod data;
 mod dry_run;
 mod failure;
 mod further;
@@ -14,8 +11,6 @@ mod preparation;
 mod recorder;
 mod resume;
 mod settings;
-mod tensorboard;
-mod timed_updates;
 mod together;
 
 use std::fs;
@@ -37,24 +32,21 @@ use crate::evaluation::{self, Split, TestSetResult};
 use crate::event::{FolderNotice, RecipeNotice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock, quoted};
 use crate::tasks::{TaskModel, vocabularies, with_model};
-use batches::TrainingBatches;
+use data::batches::TrainingBatches;
 use failure::{explained, is_loss};
 use origin::Origin;
 use parent_run::ParentRun;
 pub use parent_run::model_of;
 use preparation::{ReadyRun, preflight};
-use recorder::Recorder;
-use tensorboard::Watched;
+use recorder::{Recorder, Watched};
 
-pub use arithmetic::{Arithmetic, OperationShare, Peak};
-pub(crate) use batches::{in_order, packed};
-pub use data_summary::DataSummary;
-pub use dry_run::{DryRun, dry_run};
+pub use data::DataSummary;
+pub(crate) use data::batches::{in_order, packed};
+pub use dry_run::{Arithmetic, DryRun, OperationShare, Peak, TimedUpdates, dry_run};
 pub use further::{Further, Seam};
 pub use limits::TrainingLimits;
 pub use resume::{resume, resume_among};
 pub use settings::{Outcome, TrainSettings};
-pub use timed_updates::TimedUpdates;
 pub use together::follow;
 
 /// Starts a run in `folder`, which must not exist yet. If it fails before training, the folder is

@@ -5,7 +5,8 @@ use candle_core::Device;
 use taper_data::{Corpus, Prepared, TokenisingProgress, hold_out};
 use taper_decoding::ExpectedLength;
 
-use super::{TrainSettings, data_report};
+use super::TrainSettings;
+use super::data::report;
 use crate::checks::dtype_choice::AUTO_DTYPE;
 use crate::checks::dtype_choice::DtypeChoice;
 use crate::checks::{device, disk, memory, use_threads};
@@ -227,6 +228,6 @@ fn prepare_data(
     let prepared = observed(observer, |observe| {
         config.task.prepare_observed(&config.data, folder.root(), observe)
     })?;
-    data_report::save(&folder.data_report(), config, &prepared, device)?;
+    report::save(&folder.data_report(), config, &prepared, device)?;
     Ok(prepared)
 }

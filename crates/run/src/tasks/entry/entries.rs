@@ -2,7 +2,7 @@
 
 use taper_data::Task;
 
-use super::entry::{Examples, Predicts, Reads, Stacks, TaskEntry};
+use super::{Examples, Predicts, Reads, Stacks, TaskEntry};
 
 /// Facts about a task.
 #[must_use]

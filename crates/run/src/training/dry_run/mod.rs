@@ -1,5 +1,8 @@
 //! Estimate of the cost of a training, measured by a few of its updates.
 
+mod arithmetic;
+mod timed_updates;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -9,16 +12,20 @@ use serde::Serialize;
 use taper_ops::profile;
 use taper_trainer::{Position, Source};
 
-use super::batches::TrainingBatches;
+use super::data::DataSummary;
+use super::data::batches::TrainingBatches;
 use super::parent_run::ParentRun;
 use super::preparation::{ReadyRun, preflight};
-use super::{Arithmetic, DataSummary, Peak, TimedUpdates, TrainSettings, TrainingLimits};
+use super::{TrainSettings, TrainingLimits};
 use crate::checks::cost::Cost;
 use crate::checks::{device, disk, memory};
 use crate::config::{RunConfig, without_effect};
 use crate::event::{RecipeNotice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, vocabularies, with_model};
+
+pub use arithmetic::{Arithmetic, OperationShare, Peak};
+pub use timed_updates::TimedUpdates;
 
 /// Number of updates before the measurement, in which threads start and memory is taken.
 const WARM_UP: u64 = 2;

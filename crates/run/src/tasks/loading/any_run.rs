@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use taper_data::{SpelledSpecial, Task, TokenizerPair};
 use taper_ops::ParameterStore;
 
-use super::{Done, Items, Predictions, TaskModel, require_task, with_model};
 use crate::attention::{AttentionMap, require_words};
+use crate::tasks::{Done, Items, Predictions, TaskModel, require_task, with_model};
 use crate::{LoadSettings, LoadedRun, Notice, RunConfig};
 
 /// Loaded run of any task.

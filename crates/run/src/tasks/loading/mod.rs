@@ -1,5 +1,8 @@
 //! Loading of trained runs.
 
+mod any_run;
+mod building;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -9,7 +12,6 @@ use taper_data::Direction;
 use taper_model::ModelConfig;
 use taper_trainer::{State, load_model, read_state};
 
-use super::building::{build_model, without_adapters};
 use super::{TaskModel, entry, require_decoding, require_task};
 use crate::checks::{device, use_threads};
 use crate::config::{
@@ -18,6 +20,9 @@ use crate::config::{
 use crate::folder::{RunFolder, quoted};
 use crate::loaded_run::in_direction;
 use crate::{LoadSettings, LoadedRun, WeightType};
+
+pub use any_run::{AnyRun, open};
+pub use building::{build_model, without_adapters};
 
 impl<M: TaskModel> LoadedRun<M> {
     /// Loads the run at `root` with the weights that `settings` name.

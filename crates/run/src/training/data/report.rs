@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use candle_core::Device;
 use taper_data::Prepared;
 
-use super::DataSummary;
+use super::summary::DataSummary;
 use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
 use crate::tasks::{cost_of, vocabularies};

@@ -1,5 +1,7 @@
 //! Link between the trainer and the observers of the run: its record, `metrics.jsonl`.
 
+mod tensorboard;
+
 use anyhow::Result;
 use taper_trainer::{BoxError, Event, Observer, State};
 
@@ -7,7 +9,9 @@ use crate::config::RunConfig;
 use crate::event::{FolderNotice, RunEvent, RunObserver};
 use crate::folder::{KeptFiles, MetricsLog, RunFolder};
 use crate::training::TrainSettings;
-use crate::training::tensorboard::TensorBoard;
+use tensorboard::TensorBoard;
+
+pub(crate) use tensorboard::Watched;
 
 /// Link that writes the trainer's events to the record of the run and passes them on.
 pub(crate) struct Recorder<'a> {

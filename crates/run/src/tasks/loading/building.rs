@@ -5,9 +5,9 @@ use candle_core::Device;
 use taper_data::TokenizerPair;
 use taper_model::Builder;
 
-use super::{TaskModel, vocabularies};
 use crate::checks::{device, memory};
 use crate::config::RunConfig;
+use crate::tasks::{TaskModel, vocabularies};
 use crate::{parameter_groups, word_vectors};
 
 /// Builds a model of `config` on `device`, with parameters drawn from `seed`; without a seed, they

@@ -1,10 +1,14 @@
 //! Facts about tasks, as data.
 
+mod entries;
+
 use std::path::PathBuf;
 
 use anyhow::Result;
 use serde::Serialize;
 use taper_data::Task;
+
+pub use entries::entry;
 
 /// Facts about a task that commands, checks, reports and servers ask for.
 #[derive(Debug)]
