@@ -33,25 +33,26 @@ pub(crate) use embeddings::{
     EmbeddingsResume, EmbeddingsSimilarities, EmbeddingsTrain, VectorFile,
 };
 pub(crate) use inference::{Evaluate, Form, Generate, Predict, Score, TextArguments, Translate};
-pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Merge, Quantize, Runs};
+pub(crate) use inspect::{ConfigCommand, Inspect, Runs};
 pub(crate) use languages::{
     LanguageModelFile, LanguagesCommand, LanguagesEvaluate, LanguagesIdentify, LanguagesTrain,
 };
 pub(crate) use made_text::{Backtranslate, Distill, Diversify};
 pub(crate) use options::{
-    Control, Overrides, Search, SpecialTokenRule, SpecialTokens, Strict, Weights,
+    Checkpoint, Control, ItemRules, Loading, Overrides, Search, SpecialTokenRule, SpecialTokens,
+    Strict, Weights,
 };
 pub(crate) use pipeline::Pipeline;
 #[cfg(feature = "serve")]
 pub(crate) use reports::Serve;
 pub(crate) use reports::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
-pub(crate) use setup::{Docs, Doctor, Manual, Quickstart};
+pub(crate) use setup::{Completions, Docs, Doctor, Manual, Quickstart};
 pub(crate) use theory::{TheoryCommand, TheoryRasp, TheoryShow, TheoryTuring};
 pub(crate) use tokenizer::{
     TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
 };
 pub(crate) use training::{Finetune, Init, Resume, Train, TrainOutput, Transport, Tune};
-pub(crate) use weights::{Export, Format, Import, Pull, Push};
+pub(crate) use weights::{Average, Export, Format, Import, Merge, Pull, Push, Quantize};
 
 /// Train, resume, translate and evaluate Transformer translation models.
 #[derive(Debug, Parser)]

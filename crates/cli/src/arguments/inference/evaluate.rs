@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{Overrides, Search, SpecialTokens, Strict, Weights};
+use crate::arguments::{ItemRules, Loading, Search, Weights};
 
 /// Arguments of `evaluate`.
 #[derive(Debug, Args)]
@@ -23,9 +23,7 @@ pub(crate) struct Evaluate {
     #[command(flatten)]
     pub(crate) search: Search,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
     /// Print the scores as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -56,9 +54,7 @@ pub(crate) struct Score {
     #[command(flatten)]
     pub(crate) weights: Weights,
     #[command(flatten)]
-    pub(crate) special_tokens: SpecialTokens,
-    #[command(flatten)]
-    pub(crate) strict: Strict,
+    pub(crate) items: ItemRules,
     /// Print one JSON object a line: the log-probability of each token, or an error
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,7 +7,7 @@ use clap::Args;
 use taper_run::RunConfig;
 use taper_run::generation::GenerationSettings;
 
-use crate::arguments::{Control, Overrides, SpecialTokens, Strict, Weights};
+use crate::arguments::{Control, ItemRules, Loading};
 
 /// Arguments of `generate`.
 #[derive(Debug, Args)]
@@ -37,13 +37,9 @@ pub(crate) struct Generate {
     #[command(flatten)]
     pub(crate) control: Control,
     #[command(flatten)]
-    pub(crate) weights: Weights,
+    pub(crate) loading: Loading,
     #[command(flatten)]
-    pub(crate) overrides: Overrides,
-    #[command(flatten)]
-    pub(crate) special_tokens: SpecialTokens,
-    #[command(flatten)]
-    pub(crate) strict: Strict,
+    pub(crate) items: ItemRules,
     /// Print one JSON object a text: prompt, text, tokens, log-probability and reason of the end,
     /// or an error
     #[arg(long)]
@@ -59,7 +55,7 @@ impl Generate {
         let mut settings = GenerationSettings::of(config);
         self.control.apply(&mut settings.decoding)?;
         settings.max_tokens = self.max_tokens;
-        settings.special_tokens = self.special_tokens.rule.into();
+        settings.special_tokens = self.items.special_tokens.rule.into();
         if let Some(context) = self.context {
             settings.context = context;
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{Overrides, SpecialTokens, Strict, Weights};
+use crate::arguments::{ItemRules, Overrides, Weights};
 
 /// Arguments of `predict`.
 #[derive(Debug, Args)]
@@ -30,9 +30,7 @@ pub(crate) struct Predict {
     #[command(flatten)]
     pub(crate) weights: Weights,
     #[command(flatten)]
-    pub(crate) special_tokens: SpecialTokens,
-    #[command(flatten)]
-    pub(crate) strict: Strict,
+    pub(crate) items: ItemRules,
     /// Print one JSON object a line: label, its probability, the probabilities of all labels; or
     /// caption and score; or answer, its start and end, and its probability; or an error
     #[arg(long)]

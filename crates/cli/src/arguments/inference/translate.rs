@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use taper_run::LoadedRun;
 use taper_run::translation::{Detail, OverlongRule, Terms, TranslationSettings};
 
-use crate::arguments::{Control, Overrides, Search, SpecialTokens, Strict, Weights};
+use crate::arguments::{Control, ItemRules, Loading, Search};
 
 /// Arguments of `translate`.
 #[derive(Debug, Args)]
@@ -39,13 +39,9 @@ pub(crate) struct Translate {
     #[command(flatten)]
     pub(crate) overlong: OverlongArguments,
     #[command(flatten)]
-    pub(crate) weights: Weights,
+    pub(crate) loading: Loading,
     #[command(flatten)]
-    pub(crate) overrides: Overrides,
-    #[command(flatten)]
-    pub(crate) special_tokens: SpecialTokens,
-    #[command(flatten)]
-    pub(crate) strict: Strict,
+    pub(crate) items: ItemRules,
     /// Print one JSON object a line: line number, source, translations with scores, or an error
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,6 +3,15 @@
 use clap::{Args, ValueEnum};
 use taper_data::SpelledSpecial;
 
+/// Treatment of items that spell special tokens, or cannot be answered.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct ItemRules {
+    #[command(flatten)]
+    pub(crate) special_tokens: SpecialTokens,
+    #[command(flatten)]
+    pub(crate) strict: Strict,
+}
+
 /// Treatment of items that cannot be answered.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Strict {

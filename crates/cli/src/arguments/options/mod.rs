@@ -4,6 +4,6 @@ mod items;
 mod search;
 mod weights;
 
-pub(crate) use items::{SpecialTokenRule, SpecialTokens, Strict};
+pub(crate) use items::{ItemRules, SpecialTokenRule, SpecialTokens, Strict};
 pub(crate) use search::{Control, Search};
-pub(crate) use weights::{Overrides, Weights};
+pub(crate) use weights::{Checkpoint, Loading, Overrides, Weights};

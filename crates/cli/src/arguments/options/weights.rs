@@ -15,13 +15,44 @@ pub(crate) struct Overrides {
     pub(crate) set: Vec<String>,
 }
 
-/// Weights of a run to use, and the device to compute on.
+/// Checkpoint of a run.
 #[derive(Debug, Args)]
-pub(crate) struct Weights {
+pub(crate) struct Checkpoint {
     /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
     /// [default: average if there and not older than last, else best, else last]
     #[arg(long)]
     pub(crate) checkpoint: Option<String>,
+}
+
+/// Weights of a run to use, and overrides of its recipe.
+#[derive(Debug, Args)]
+pub(crate) struct Loading {
+    #[command(flatten)]
+    weights: Weights,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+impl Loading {
+    /// Loads the run at `root` with these weights and overrides.
+    ///
+    /// # Errors
+    /// Errors of [`LoadedRun::open`].
+    pub(crate) fn load<M: TaskModel>(&self, root: &Path) -> Result<LoadedRun<M>> {
+        self.weights.load(root, &self.overrides.set)
+    }
+
+    /// Settings for loading runs.
+    pub(crate) fn settings(&self) -> LoadSettings {
+        self.weights.settings(&self.overrides.set)
+    }
+}
+
+/// Weights of a run to use, and the device to compute on.
+#[derive(Debug, Args)]
+pub(crate) struct Weights {
+    #[command(flatten)]
+    checkpoint: Checkpoint,
     /// auto, cpu, cuda, cuda:N or metal [default: the run's]
     #[arg(long)]
     pub(crate) device: Option<String>,
@@ -76,7 +107,7 @@ impl Weights {
     /// Settings for loading these weights, with `overrides` of the recipe.
     pub(crate) fn settings(&self, overrides: &[String]) -> LoadSettings {
         LoadSettings {
-            checkpoint: self.checkpoint.clone(),
+            checkpoint: self.checkpoint.checkpoint.clone(),
             device: self.device.clone(),
             weights: self.weight_type.map(WeightType::from),
             overrides: overrides.to_vec(),

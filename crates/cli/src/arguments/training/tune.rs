@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use taper_run::evaluation::{TuningGrid, TuningMetric, Values};
 
-use crate::arguments::{Overrides, Weights};
+use crate::arguments::Loading;
 
 /// Arguments of `tune`.
 #[derive(Debug, Args)]
@@ -40,9 +40,7 @@ pub(crate) struct Tune {
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
     /// Print the trials as JSON
     #[arg(long)]
     pub(crate) json: bool,
