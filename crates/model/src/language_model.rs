@@ -37,8 +37,7 @@ impl LanguageModel {
         vocabulary: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        builder.check(|| config.validate_transformer())?;
-        let mut builder = builder.with_biases(config.biases);
+        let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let table = build.token_table("embedding.weight", vocabulary, config.d_model)?;
         let output = match config.tied {
