@@ -7,7 +7,7 @@ mod vocabulary;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_data::TokenizerPair;
 use taper_decoding::{DecodingConfig, LengthPenaltyForm};
