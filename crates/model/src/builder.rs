@@ -120,6 +120,16 @@ impl Builder {
         if self.only_counts { Ok(()) } else { check() }
     }
 
+    /// Checks the configuration of a model of one stack of Transformer layers, and sets whether its
+    /// linear layers have biases.
+    pub(crate) fn of_transformer(
+        self,
+        config: &ModelConfig,
+    ) -> std::result::Result<Self, ModelError> {
+        self.check(|| config.validate_transformer())?;
+        Ok(self.with_biases(config.biases))
+    }
+
     /// Sets whether linear layers have biases.
     pub(crate) fn with_biases(self, biases: bool) -> Self {
         Self { biases, ..self }

@@ -29,8 +29,7 @@ impl TextClassifier {
         classes: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        builder.check(|| config.validate_transformer())?;
-        let mut builder = builder.with_biases(config.biases);
+        let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let pooling = TextPooling::new(build, config)?;

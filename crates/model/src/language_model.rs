@@ -3,11 +3,11 @@
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::LayerCost;
-use crate::layers::block::Block;
 use crate::layers::embedding::TokenEmbedding;
 use crate::layers::head::Head;
 use crate::layers::stack::Stack;
-use crate::layers::stack_kind::StackKind;
+use crate::layers::stack::StackKind;
+use crate::layers::stack::block::Block;
 use crate::translation::in_blocks;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::Tensor;
@@ -37,8 +37,7 @@ impl LanguageModel {
         vocabulary: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        builder.check(|| config.validate_transformer())?;
-        let mut builder = builder.with_biases(config.biases);
+        let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let table = build.token_table("embedding.weight", vocabulary, config.d_model)?;
         let output = match config.tied {

@@ -68,8 +68,8 @@ pub use config::{
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;
-pub use layers::adapter::{is_adapter, set_magnitudes};
 pub use layers::attention::UnprojectedAttention;
+pub use layers::linear::adapter::{is_adapter, set_magnitudes};
 pub use layers::positions;
 pub use masked::MaskedLanguageModel;
 pub use model::{Model, cost_of};

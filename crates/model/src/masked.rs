@@ -42,8 +42,7 @@ impl MaskedLanguageModel {
         next_sentence: bool,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        builder.check(|| config.validate_transformer())?;
-        let mut builder = builder.with_biases(config.biases);
+        let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let width = config.d_model;
         let table = build.token_table("embedding.weight", vocabulary, width)?;

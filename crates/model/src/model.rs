@@ -3,8 +3,8 @@
 use candle_core::{DType, Device, Tensor};
 use taper_ops::{ParameterStore, composed};
 
-use crate::layers::block::Block;
-use crate::layers::stack_kind::StackKind;
+use crate::layers::stack::StackKind;
+use crate::layers::stack::block::Block;
 use crate::{
     Batch, Builder, Cost, LayerCost, LossOutput, ModelConfig, ModelCore, ModelError, Objective,
     Pass,

@@ -8,12 +8,12 @@
 
 use crate::config::ModelConfig;
 use crate::cost::{LayerCost, PartCost};
-use crate::layers::block::Block;
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
 use crate::layers::positions::Added;
 use crate::layers::stack::Stack;
-use crate::layers::stack_kind::StackKind;
+use crate::layers::stack::StackKind;
+use crate::layers::stack::block::Block;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;

@@ -35,8 +35,7 @@ impl SpanExtractor {
         vocabulary: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        builder.check(|| config.validate_transformer())?;
-        let mut builder = builder.with_biases(config.biases);
+        let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let weight = build.matrix("span.weight", ENDS, config.d_model, 1)?;

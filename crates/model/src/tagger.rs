@@ -28,8 +28,7 @@ impl TokenTagger {
         tags: usize,
         builder: Builder,
     ) -> Result<Self, ModelError> {
-        builder.check(|| config.validate_transformer())?;
-        let mut builder = builder.with_biases(config.biases);
+        let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let head = ClassHead::of_tokens(build, "tags", tags, config)?;

@@ -125,6 +125,11 @@ fn numbers(language: Language) -> String {
 }
 
 fn charts(language: Language) -> Result<String, Box<dyn Error>> {
+    let all = [curve, waves, scatter, bars, confusions, norms].map(|figure| figure(language));
+    Ok(figures(&all)?)
+}
+
+fn curve(language: Language) -> Figure {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
     let noise = |at: f64| 0.12 * (at * 12.9898).sin() * (at * 0.37).cos();
     let loss = |at: i32| 1.5 + 6.0 * f64::from(at).powf(-0.4) + noise(f64::from(at));
@@ -145,64 +150,70 @@ fn charts(language: Language) -> Result<String, Box<dyn Error>> {
         Axis::linear(say("nats a token", "奈特/词元")),
         series,
     );
-    let curve = Figure::new(say("Cross entropy", "交叉熵"), "7.5 → 1.7", chart);
+    Figure::new(say("Cross entropy", "交叉熵"), "7.5 → 1.7", chart)
+}
+
+fn waves(language: Language) -> Figure {
     let waves = (0..6).map(|number| {
         let wave =
             |at: i32| (f64::from(at), (f64::from(at) / 100.0 * TAU + f64::from(number)).sin());
         Series::line(format!("{}", number + 1), (0..100).map(wave).collect())
     });
-    let many =
-        Chart::new(Axis::linear(say("update", "更新次数")), Axis::linear("sin"), waves.collect());
-    let many = Figure::new(say("Many lines", "多条曲线"), "six sine waves", many);
-    let dots = ["a", "b", "c", "d"].into_iter().zip([
-        (3.0, 20.0),
-        (10.0, 27.5),
-        (40.0, 31.0),
-        (95.0, 33.0),
-    ]);
+    let x = Axis::linear(language.choose("update", "更新次数"));
+    let chart = Chart::new(x, Axis::linear("sin"), waves.collect());
+    Figure::new(language.choose("Many lines", "多条曲线"), "six sine waves", chart)
+}
+
+fn scatter(language: Language) -> Figure {
+    let places = [(3.0, 20.0), (10.0, 27.5), (40.0, 31.0), (95.0, 33.0)];
+    let dots = ["a", "b", "c", "d"].into_iter().zip(places);
     let dots = dots.map(|(name, at)| Series::dots(name, vec![at])).collect();
-    let scatter = Chart::new(Axis::log(say("minutes", "分钟")), Axis::linear("BLEU"), dots);
-    let scatter = Figure::new(say("Time and score", "时间与得分"), "a to d", scatter);
+    let x = Axis::log(language.choose("minutes", "分钟"));
+    let chart = Chart::new(x, Axis::linear("BLEU"), dots);
+    Figure::new(language.choose("Time and score", "时间与得分"), "a to d", chart)
+}
+
+fn bars(language: Language) -> Figure {
     let bars = Bars {
-        label: say("words of the source (sentences)", "原文词数（句数）").to_owned(),
+        label: language.choose("words of the source (sentences)", "原文词数（句数）").to_owned(),
         categories: ["1–5 (120)", "6–10 (800)", "11–20 (700)", "21–30 (340)", "31+ (40)"]
             .map(String::from)
             .to_vec(),
-        y: Axis::linear(say("score", "得分")),
+        y: Axis::linear(language.choose("score", "得分")),
         series: vec![
             ("BLEU".to_owned(), vec![41.0, 39.5, 33.2, 28.0, 22.5]),
             ("chrF2".to_owned(), vec![61.0, 60.5, 55.2, 51.0, 47.5]),
         ],
     };
-    let bars = Figure::new(say("Scores by length", "按长度的得分"), "41 → 22.5", bars);
+    Figure::new(language.choose("Scores by length", "按长度的得分"), "41 → 22.5", bars)
+}
+
+fn confusions(language: Language) -> Figure {
     let labels = ["Berlin", "Paris", "北京", "القاهرة"].map(String::from).to_vec();
+    let value = |row: i32, column: i32| if row == column { 0.8 } else { 0.02 * f64::from(row) };
     let map = Heatmap {
-        row_label: say("right label", "正确标签").to_owned(),
-        column_label: say("given label", "给出的标签").to_owned(),
-        values: (0..4)
-            .map(|row| {
-                (0..4)
-                    .map(|column| if row == column { 0.8 } else { 0.02 * f64::from(row) })
-                    .collect()
-            })
-            .collect(),
+        row_label: language.choose("right label", "正确标签").to_owned(),
+        column_label: language.choose("given label", "给出的标签").to_owned(),
+        values: (0..4).map(|row| (0..4).map(|column| value(row, column)).collect()).collect(),
         rows: labels.clone(),
         columns: labels,
         strongest: Some(1.0),
     };
-    let map = Figure::new(say("Which labels are confused", "混淆矩阵"), "mostly right", map);
+    Figure::new(language.choose("Which labels are confused", "混淆矩阵"), "mostly right", map)
+}
+
+fn norms(language: Language) -> Figure {
     let norm =
         |row: i32, column: i32| f64::from(row - 3) * 0.3 + (f64::from(column) / 9.0).sin() * 0.5;
-    let layers = Heatmap {
-        row_label: say("layer", "层").to_owned(),
-        column_label: say("update", "更新次数").to_owned(),
+    let map = Heatmap {
+        row_label: language.choose("layer", "层").to_owned(),
+        column_label: language.choose("update", "更新次数").to_owned(),
         rows: (0..7).map(|row| format!("encoder.layers.{row}")).collect(),
         columns: (1..=60).map(|at| (at * 50).to_string()).collect(),
         values: (0..7).map(|row| (0..60).map(|column| norm(row, column)).collect()).collect(),
         strongest: None,
     };
-    let layers = Figure::new(say("Norms by layer", "各层范数"), "waves", layers).sized(720, 320);
-    Ok(figures(&[curve, many, scatter, bars, map, layers])?)
+    Figure::new(language.choose("Norms by layer", "各层范数"), "waves", map).sized(720, 320)
 }
 
 fn multiples(language: Language) -> Result<String, Box<dyn Error>> {

@@ -77,7 +77,10 @@ pub mod translation;
 pub mod word_vectors;
 
 pub use config::RunConfig;
-pub use event::{Notice, RunEvent, RunObserver, truncated_translations};
+pub use event::{
+    FolderNotice, ImportNotice, Notice, RecipeNotice, RunEvent, RunObserver, TextNotice,
+    truncated_translations,
+};
 pub use finite::NotFinite;
 pub use folder::{RunFolder, RunState, RunSummary, list_runs};
 pub use generation::{GenerationSettings, Generator};

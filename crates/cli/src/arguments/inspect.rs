@@ -1,4 +1,4 @@
-//! Arguments of `average`, `merge`, `quantize`, `runs`, `inspect`, `config` and `completions`.
+//! Arguments of `runs`, `inspect` and `config`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -6,47 +6,6 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::Overrides;
-
-/// Arguments of `average`.
-#[derive(Debug, Args)]
-pub(crate) struct Average {
-    /// Folder of the run
-    pub(crate) run: PathBuf,
-    /// Number of newest checkpoints to average [default: the run's training.average_last, else all]
-    #[arg(long, value_name = "K")]
-    pub(crate) last: Option<usize>,
-    /// Share of these weights, from 0 to 1: the rest is of the weights that the run began with, so that
-    /// it forgets less of what those can do
-    #[arg(long, value_name = "SHARE")]
-    pub(crate) with_parent: Option<f64>,
-}
-
-/// Arguments of `merge`.
-#[derive(Debug, Args)]
-pub(crate) struct Merge {
-    /// Folder of the run with adapters
-    pub(crate) run: PathBuf,
-    /// Folder to make
-    pub(crate) new: PathBuf,
-    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
-    /// [default: average if there and not older than last, else best, else last]
-    #[arg(long)]
-    pub(crate) checkpoint: Option<String>,
-}
-
-/// Arguments of `quantize`.
-#[derive(Debug, Args)]
-pub(crate) struct Quantize {
-    /// Folder of the run
-    pub(crate) run: PathBuf,
-    /// Folder to make [default: the run's, with -int8 behind its name]
-    #[arg(long, short, value_name = "FOLDER")]
-    pub(crate) output: Option<PathBuf>,
-    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
-    /// [default: average if there and not older than last, else best, else last]
-    #[arg(long)]
-    pub(crate) checkpoint: Option<String>,
-}
 
 /// Arguments of `runs`.
 #[derive(Debug, Args)]
@@ -92,13 +51,6 @@ pub(crate) struct Inspect {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Arguments of `completions`.
-#[derive(Debug, Args)]
-pub(crate) struct Completions {
-    /// Shell
-    pub(crate) shell: clap_complete::Shell,
 }
 
 /// Commands under `config`.

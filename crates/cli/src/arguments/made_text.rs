@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use taper_run::made_text::{Method, TranslationCache};
 
-use super::{Overrides, Search, Weights};
+use super::{Loading, Search};
 
 /// Folders of the pairs and of the translations behind them.
 #[derive(Debug, Args)]
@@ -46,9 +46,7 @@ pub(crate) struct Backtranslate {
     #[command(flatten)]
     pub(crate) folders: MadeFolders,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
 }
 
 /// Way in which sources are made.
@@ -90,9 +88,7 @@ pub(crate) struct Distill {
     #[command(flatten)]
     pub(crate) folders: MadeFolders,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
 }
 
 /// Arguments of `diversify`.
@@ -116,7 +112,5 @@ pub(crate) struct Diversify {
     #[command(flatten)]
     pub(crate) folders: MadeFolders,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
 }

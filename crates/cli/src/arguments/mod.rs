@@ -4,34 +4,22 @@ mod attention;
 mod bench;
 mod bleu;
 mod embeddings;
-mod evaluate;
-mod exchange;
-mod finetune;
-mod generate;
-mod hub;
-mod init;
+mod inference;
 mod inspect;
-mod items;
 mod languages;
 mod made_text;
+mod options;
 mod pipeline;
-mod predict;
 mod reports;
-mod search;
 mod setup;
 mod theory;
 mod tokenizer;
-mod train;
-mod translate;
-mod tune;
+mod training;
+mod weights;
 
-use std::path::Path;
 use std::sync::LazyLock;
 
-use anyhow::Result;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use taper_run::tasks::TaskModel;
-use taper_run::{LoadSettings, LoadedRun, WeightType};
+use clap::{Parser, Subcommand};
 
 pub(crate) use attention::{
     Align, AlignCommand, AlignEvaluate, Attention, Explain, PositionsArguments, PruneHeads,
@@ -44,32 +32,27 @@ pub(crate) use embeddings::{
     EmbeddingsAnalogy, EmbeddingsCommand, EmbeddingsConvert, EmbeddingsEvaluate, EmbeddingsNearest,
     EmbeddingsResume, EmbeddingsSimilarities, EmbeddingsTrain, VectorFile,
 };
-pub(crate) use evaluate::{Evaluate, Score};
-pub(crate) use exchange::{Export, Format, Import};
-pub(crate) use finetune::Finetune;
-pub(crate) use generate::Generate;
-pub(crate) use hub::{Pull, Push};
-pub(crate) use init::Init;
-pub(crate) use inspect::{Average, Completions, ConfigCommand, Inspect, Merge, Quantize, Runs};
-pub(crate) use items::{SpecialTokenRule, SpecialTokens, Strict};
+pub(crate) use inference::{Evaluate, Form, Generate, Predict, Score, TextArguments, Translate};
+pub(crate) use inspect::{ConfigCommand, Inspect, Runs};
 pub(crate) use languages::{
     LanguageModelFile, LanguagesCommand, LanguagesEvaluate, LanguagesIdentify, LanguagesTrain,
 };
 pub(crate) use made_text::{Backtranslate, Distill, Diversify};
+pub(crate) use options::{
+    Checkpoint, Control, ItemRules, Loading, Overrides, Search, SpecialTokenRule, SpecialTokens,
+    Strict, Weights,
+};
 pub(crate) use pipeline::Pipeline;
-pub(crate) use predict::Predict;
 #[cfg(feature = "serve")]
 pub(crate) use reports::Serve;
 pub(crate) use reports::{Compare, Extrapolate, PageLanguage, Pictures, Report, Scaling, Top};
-pub(crate) use search::{Control, Search};
-pub(crate) use setup::{Docs, Doctor, Manual, Quickstart};
+pub(crate) use setup::{Completions, Docs, Doctor, Manual, Quickstart};
 pub(crate) use theory::{TheoryCommand, TheoryRasp, TheoryShow, TheoryTuring};
 pub(crate) use tokenizer::{
     TokenizerCommand, TokenizerEncode, TokenizerFile, TokenizerPieces, TokenizerTrain,
 };
-pub(crate) use train::{Resume, Train, TrainOutput, Transport};
-pub(crate) use translate::{Form, TextArguments, Translate};
-pub(crate) use tune::Tune;
+pub(crate) use training::{Finetune, Init, Resume, Train, TrainOutput, Transport, Tune};
+pub(crate) use weights::{Average, Export, Format, Import, Merge, Pull, Push, Quantize};
 
 /// Train, resume, translate and evaluate Transformer translation models.
 #[derive(Debug, Parser)]
@@ -231,86 +214,6 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Write the manual's pages, for `man`
     Manual(Manual),
-}
-
-/// Overrides of single keys.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Overrides {
-    /// Override one key of the recipe; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-}
-
-/// Weights of a run to use, and the device to compute on.
-#[derive(Debug, Args)]
-pub(crate) struct Weights {
-    /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
-    /// [default: average if there and not older than last, else best, else last]
-    #[arg(long)]
-    pub(crate) checkpoint: Option<String>,
-    /// auto, cpu, cuda, cuda:N or metal [default: the run's]
-    #[arg(long)]
-    pub(crate) device: Option<String>,
-    /// Type in which matrices are multiplied [default: int8 where the weights were saved so, else
-    /// the run's dtype]
-    #[arg(long = "weights", value_enum, value_name = "TYPE")]
-    pub(crate) weight_type: Option<WeightChoice>,
-    /// Language to translate into, of a run of several
-    #[arg(long, value_name = "LANGUAGE")]
-    pub(crate) to: Option<String>,
-    /// Language to translate from, of a run of several [default: the first that is translated into
-    /// --to]
-    #[arg(long, value_name = "LANGUAGE")]
-    pub(crate) from: Option<String>,
-}
-
-/// Type in which matrices are multiplied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WeightChoice {
-    /// 32 bits, the type in which the weights were trained
-    F32,
-    /// Weights and activations rounded to bf16
-    Bf16,
-    /// Weights and activations rounded to 8 bits, for models that write text: the fastest on most
-    /// processors
-    Int8,
-}
-
-impl From<WeightChoice> for WeightType {
-    fn from(choice: WeightChoice) -> Self {
-        match choice {
-            WeightChoice::F32 => Self::F32,
-            WeightChoice::Bf16 => Self::Bf16,
-            WeightChoice::Int8 => Self::Int8,
-        }
-    }
-}
-
-impl Weights {
-    /// Loads the run at `root` with these weights and with `overrides` of its recipe.
-    ///
-    /// # Errors
-    /// Errors of [`LoadedRun::open`].
-    pub(crate) fn load<M: TaskModel>(
-        &self,
-        root: &Path,
-        overrides: &[String],
-    ) -> Result<LoadedRun<M>> {
-        LoadedRun::open(root, &self.settings(overrides))
-    }
-
-    /// Settings for loading these weights, with `overrides` of the recipe.
-    pub(crate) fn settings(&self, overrides: &[String]) -> LoadSettings {
-        LoadSettings {
-            checkpoint: self.checkpoint.clone(),
-            device: self.device.clone(),
-            weights: self.weight_type.map(WeightType::from),
-            overrides: overrides.to_vec(),
-            from: self.from.clone(),
-            to: self.to.clone(),
-            every_direction: false,
-        }
-    }
 }
 
 #[cfg(test)]

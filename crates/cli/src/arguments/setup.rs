@@ -37,3 +37,10 @@ pub(crate) struct Docs {
     /// Page, for example scores or language-models [default: the list of all]
     pub(crate) page: Option<String>,
 }
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Shell
+    pub(crate) shell: clap_complete::Shell,
+}

@@ -11,7 +11,7 @@ use crate::text::print_line;
 
 /// Runs the command. Without `--json` it prints each result when it is computed.
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
-    let load = arguments.weights.settings(&arguments.overrides.set);
+    let load = arguments.loading.settings();
     let search = |config: &mut RunConfig| match config.task {
         task if arguments.search.mbr.is_some() && !entry(task).translates => {
             bail!("--mbr is for translations: leave it out")

@@ -21,15 +21,14 @@ const RULE: &str = "---------------";
 /// Runs the command. A single text is printed while it is generated, several once all are complete.
 pub(crate) fn run(arguments: &Generate) -> Result<()> {
     let prompts = prompts(arguments)?;
-    let run: LoadedRun<LanguageModel> =
-        arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+    let run: LoadedRun<LanguageModel> = arguments.loading.load(&arguments.run)?;
     let settings = arguments.settings(&run.config)?;
     let generator = Generator::new(&run, &settings)?;
     let place = |index: usize| match prompts.len() {
         1 => "the prompt".to_owned(),
         _ => format!("prompt {}", index + 1),
     };
-    let mut spelled = SpelledLines::new(run.tokenizers.target(), arguments.special_tokens);
+    let mut spelled = SpelledLines::new(run.tokenizers.target(), arguments.items.special_tokens);
     for (index, prompt) in prompts.iter().enumerate() {
         spelled.look(prompt, || place(index));
     }
@@ -99,7 +98,7 @@ fn print_texts(
     prompts: &[String],
     texts: Vec<Result<Vec<GeneratedText>>>,
 ) -> Result<()> {
-    let (mut faults, all, mut is_first) = (Faults::new(arguments.strict), texts.len(), true);
+    let (mut faults, all, mut is_first) = (Faults::new(arguments.items.strict), texts.len(), true);
     let mut print = |record: Value, text: String| -> Result<()> {
         if arguments.json {
             return print_line(&record.to_string());

@@ -38,7 +38,7 @@ impl Bars {
 /// Runs `backtranslate`.
 pub(crate) fn backtranslate(arguments: &Backtranslate) -> Result<()> {
     let Backtranslate { run: root, text, folders, .. } = arguments;
-    let mut run: LoadedRun = arguments.weights.load(root, &arguments.overrides.set)?;
+    let mut run: LoadedRun = arguments.loading.load(root)?;
     run.config.name = root.display().to_string();
     let mut settings = TranslationSettings::of(&run.config);
     arguments.search.apply(&mut settings.decoding, None)?;
@@ -57,7 +57,7 @@ pub(crate) fn backtranslate(arguments: &Backtranslate) -> Result<()> {
 pub(crate) fn distill(arguments: &Distill) -> Result<()> {
     let Distill { runs, folders, .. } = arguments;
     let [root, ensemble @ ..] = runs.as_slice() else { return Ok(()) };
-    let mut run: LoadedRun = arguments.weights.load(root, &arguments.overrides.set)?;
+    let mut run: LoadedRun = arguments.loading.load(root)?;
     let corpus = ParallelCorpus::of(&run.config, &arguments.data)?;
     run.config.name =
         runs.iter().map(|run| run.display().to_string()).collect::<Vec<_>>().join(" + ");
@@ -88,7 +88,7 @@ pub(crate) fn diversify(arguments: &Diversify) -> Result<()> {
         forward,
         backward,
         corpus: &corpus,
-        load: arguments.weights.settings(&arguments.overrides.set),
+        load: arguments.loading.settings(),
         beam_size: arguments.beam,
         output: &folders.output,
     };

@@ -49,7 +49,7 @@ fn lines(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result
         bail!("{}: the run {does}: name a file of them with --input", file.display());
     }
     let (lines, name) = (read_lines(&arguments.input)?, name_of(&arguments.input));
-    SpelledLines::new(run.tokenizers().target(), arguments.special_tokens)
+    SpelledLines::new(run.tokenizers().target(), arguments.items.special_tokens)
         .look_at_lines(&lines, &name);
     if let Some(notice) = run.notice_on(&lines, Path::new(&name)) {
         say(&notice.to_string());
@@ -86,7 +86,7 @@ fn images(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Resul
 fn load(arguments: &Predict, config: &RunConfig) -> Result<Box<dyn AnyRun>> {
     let settings = arguments.weights.settings(&arguments.overrides.set);
     let mut run = tasks::open(config.task, &arguments.run, &settings)?;
-    run.spell(arguments.special_tokens.rule.into());
+    run.spell(arguments.items.special_tokens.rule.into());
     Ok(run)
 }
 
@@ -106,7 +106,7 @@ fn pictures_of(files: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Prints a line for each answer: JSON, or text after the answer's file, if there is one.
 fn print(answers: Vec<Result<Answered>>, arguments: &Predict) -> Result<()> {
-    let (mut faults, all) = (Faults::new(arguments.strict), answers.len());
+    let (mut faults, all) = (Faults::new(arguments.items.strict), answers.len());
     for (index, one) in answers.into_iter().enumerate() {
         let file = arguments.images.get(index);
         let Answered { json: record, text } = match one {

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
 /// Loads the run, with the arguments' treatment of special tokens.
 fn load<M: TaskModel>(arguments: &Score) -> Result<LoadedRun<M>> {
     let mut run = arguments.weights.load(&arguments.run, &[])?;
-    run.tokenizers = run.tokenizers.with_spelled(arguments.special_tokens.rule.into());
+    run.tokenizers = run.tokenizers.with_spelled(arguments.items.special_tokens.rule.into());
     Ok(run)
 }
 
@@ -51,7 +51,8 @@ fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
     let run: LoadedRun = load(arguments)?;
     let (of_source, of_target) = (run.tokenizers.source(), run.tokenizers.target());
     for (tokenizer, lines, path) in [(of_source, &sources, source), (of_target, &targets, target)] {
-        SpelledLines::new(tokenizer, arguments.special_tokens).look_at_lines(lines, &name_of(path));
+        SpelledLines::new(tokenizer, arguments.items.special_tokens)
+            .look_at_lines(lines, &name_of(path));
     }
     let place = |side, index: usize| {
         let path = if side == Side::Source { source } else { target };
@@ -76,7 +77,7 @@ fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
 fn texts(arguments: &Score, path: &Path) -> Result<()> {
     let lines = read_lines(path)?;
     let run: LoadedRun<LanguageModel> = load(arguments)?;
-    SpelledLines::new(run.tokenizers.target(), arguments.special_tokens)
+    SpelledLines::new(run.tokenizers.target(), arguments.items.special_tokens)
         .look_at_lines(&lines, &name_of(path));
     let bar = sentence_bar(Some(lines.len() as u64), "scoring");
     let scores = TextScorer::new(&run)?
@@ -115,7 +116,7 @@ impl Question {
 fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     let lines = read_lines(path)?;
     let run: LoadedRun<LanguageModel> = load(arguments)?;
-    SpelledLines::new(run.tokenizers.target(), arguments.special_tokens)
+    SpelledLines::new(run.tokenizers.target(), arguments.items.special_tokens)
         .look_at_lines(&lines, &name_of(path));
     let scorer = TextScorer::new(&run)?;
     let (mut asked, mut right, mut right_per_byte) = (0_u32, 0_u32, 0_u32);
@@ -130,7 +131,7 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
         let best = question.choices[score.best].clone();
         Ok((score, best))
     };
-    let mut faults = Faults::new(arguments.strict);
+    let mut faults = Faults::new(arguments.items.strict);
     for (index, line) in lines.iter().enumerate() {
         let place = || format!("{}, line {}", name_of(path), index + 1);
         let found = match answered(line).with_context(place) {
@@ -163,7 +164,7 @@ fn print<T>(
     text: impl Fn(&T) -> String,
     record: impl Fn(&T) -> Result<serde_json::Value>,
 ) -> Result<()> {
-    let (mut faults, all) = (Faults::new(arguments.strict), scores.len());
+    let (mut faults, all) = (Faults::new(arguments.items.strict), scores.len());
     for (index, score) in scores.into_iter().enumerate() {
         print_one(index, score, &mut faults, arguments.json, &text, &record)?;
     }

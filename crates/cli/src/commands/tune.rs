@@ -31,8 +31,7 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         true => None,
         false => Some(RunLock::acquire(folder.root(), &mut TestReporter::default())?),
     };
-    let run: LoadedRun<TranslationModel> =
-        arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
+    let run: LoadedRun<TranslationModel> = arguments.loading.load(&arguments.run)?;
     let split = arguments.split.clone().unwrap_or_else(|| run.config.data.validation.name());
     if split.is_empty() {
         bail!(

@@ -134,51 +134,29 @@ impl DataConfig {
 
     /// Refuses directions that no model can have, or that none is trained for.
     pub(crate) fn validate_directions(&self) -> Result<()> {
-        let wrong = |key, message: String| Err(Error::Config { key, message });
-        let trained = self.trained_directions();
-        let is_several = trained.len() > 1;
         if !(self.languages.temperature >= 1.0 && self.languages.temperature.is_finite()) {
             return wrong("data.languages.temperature", "must be a number from 1".to_owned());
         }
-        let splits = [
+        let trained = self.trained_directions();
+        for (key, split) in [
             ("data.train", &self.train),
             ("data.validation", &self.validation),
             ("data.test", &self.test),
-        ];
-        for (key, split) in splits {
+        ] {
             let own = |corpus: &&Corpus| !corpus.from.is_empty() || !corpus.to.is_empty();
-            for corpus in split.iter().filter(|corpus| is_several || own(corpus)) {
-                let direction = self.direction_of(corpus);
-                let is_name = |name: &String| {
-                    !name.is_empty()
-                        && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
-                };
-                if !is_name(&direction.from) || !is_name(&direction.to) {
-                    return wrong(
-                        key,
-                        format!(
-                            "from = {:?}, to = {:?}: the name of a language has letters, digits, \
-                             - and _",
-                            direction.from, direction.to
-                        ),
-                    );
-                }
-                let knows = |pick: fn(&Direction) -> &String| {
-                    trained.iter().any(|one| pick(one) == pick(&direction))
-                };
-                if !knows(|one| &one.to) || !knows(|one| &one.from) {
-                    return wrong(
-                        key,
-                        format!(
-                            "has text from {} to {}, and no corpus of data.train is from the one, \
-                             or none is to the other: leave it out, or train on some",
-                            direction.from, direction.to
-                        ),
-                    );
-                }
+            for corpus in split.iter().filter(|corpus| trained.len() > 1 || own(corpus)) {
+                validate_direction(key, &self.direction_of(corpus), &trained)?;
             }
         }
-        if is_several && self.bidirectional_epochs > 0 {
+        match trained.len() > 1 {
+            true => self.validate_as_multilingual(),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses settings that are for data of one direction.
+    fn validate_as_multilingual(&self) -> Result<()> {
+        if self.bidirectional_epochs > 0 {
             return wrong(
                 "data.bidirectional_epochs",
                 "turns pairs of one direction round: set it to 0, and name the corpus for each \
@@ -186,7 +164,7 @@ impl DataConfig {
                     .to_owned(),
             );
         }
-        if is_several && self.hold_out > 0 {
+        if self.hold_out > 0 {
             return wrong(
                 "data.hold_out",
                 "draws a validation set of one direction: set it to 0, and name one for each \
@@ -196,6 +174,37 @@ impl DataConfig {
         }
         Ok(())
     }
+}
+
+/// Refuses the direction of a corpus of the split `key` if a language has no valid name, or is not
+/// among those of training.
+fn validate_direction(
+    key: &'static str,
+    direction: &Direction,
+    trained: &[Direction],
+) -> Result<()> {
+    let Direction { from, to } = direction;
+    let is_name = |name: &String| {
+        !name.is_empty() && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
+    };
+    if !is_name(from) || !is_name(to) {
+        let message = format!(
+            "from = {from:?}, to = {to:?}: the name of a language has letters, digits, - and _"
+        );
+        return wrong(key, message);
+    }
+    if !trained.iter().any(|one| one.to == *to) || !trained.iter().any(|one| one.from == *from) {
+        let message = format!(
+            "has text from {from} to {to}, and no corpus of data.train is from the one, or none is \
+             to the other: leave it out, or train on some"
+        );
+        return wrong(key, message);
+    }
+    Ok(())
+}
+
+fn wrong(key: &'static str, message: String) -> Result<()> {
+    Err(Error::Config { key, message })
 }
 
 #[cfg(test)]

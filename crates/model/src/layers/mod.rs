@@ -2,25 +2,18 @@
 //!
 //! Each part states its [cost](crate::Cost) beside the code that builds it.
 
-pub(crate) mod adapter;
 pub(crate) mod attention;
-pub(crate) mod block;
-pub(crate) mod dense;
 pub(crate) mod embedding;
 pub(crate) mod encoders;
-pub(crate) mod experts;
 pub(crate) mod feed_forward;
 pub(crate) mod gated_convolution;
 pub(crate) mod guidance;
 pub(crate) mod head;
 pub(crate) mod linear;
-pub(crate) mod mixer;
 pub(crate) mod norm;
 pub(crate) mod places;
 pub mod positions;
 pub(crate) mod recurrent;
-pub(crate) mod rotary;
 pub(crate) mod stack;
-pub(crate) mod stack_kind;
 pub(crate) mod state_space;
 pub(crate) mod weight;

@@ -15,7 +15,7 @@ use crate::layers::head::{last_rows, loss_of_rows, picked};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
 use crate::layers::stack::Stack;
-use crate::layers::stack_kind::StackKind;
+use crate::layers::stack::StackKind;
 use crate::layers::weight::Weight;
 use crate::tally::Stream;
 use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};

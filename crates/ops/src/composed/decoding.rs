@@ -4,7 +4,7 @@ use super::attention::{HIDDEN, by_rotation};
 use super::recent::Recent;
 use super::{CountedProduct, wide};
 use crate::device::check_count;
-use crate::spec::{AttentionShape, Sight, Sparse, VisibleKeys};
+use crate::spec::{AttentionShape, DualChunk, Sight, Sparse, VisibleKeys};
 use candle_core::{D, DType, Device, Result, Tensor};
 use std::sync::Arc;
 
@@ -55,29 +55,13 @@ pub fn decoding_attention(
     };
     let mut scores = products(0)?;
     if let VisibleKeys::Past { dual_chunk: Some(chunks), .. } = seen {
-        // The last column is the last key of each query.
-        let of_query = |&length: &usize| {
-            (0..longest).map(move |column| {
-                let key = (column + length).saturating_sub(longest);
-                chunks.rotation(length.saturating_sub(1), key)
-            })
-        };
-        let rotations = lengths.iter().flat_map(of_query).collect();
+        let rotations = rotations(chunks, &lengths, longest);
         scores = by_rotation(scores, products, rotations, &[queries, 1, 1, longest])?;
     }
     if let Some(mask) = mask(seen, lengths.clone(), heads, scores.dtype(), device)? {
         scores = scores.broadcast_add(&mask)?;
     }
-    if let VisibleKeys::Past { bias, slopes, .. } = seen {
-        if let Some(bias) = bias {
-            let last = bias.narrow(1, 0, 1)?.narrow(2, bias.dim(2)? - longest, longest)?;
-            scores = scores.broadcast_add(&last.to_dtype(scores.dtype())?.unsqueeze(0)?)?;
-        }
-        if let Some(slopes) = slopes {
-            let distances = distances(slopes.clone(), longest, scores.dtype(), device)?;
-            scores = scores.broadcast_add(&distances)?;
-        }
-    }
+    let scores = with_biases(scores, seen, longest)?;
     let exponents = scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)?.exp()?;
     let weights = exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)?;
     let weights = weights.to_dtype(values.dtype())?;
@@ -89,6 +73,31 @@ pub fn decoding_attention(
         return out.broadcast_mul(&host_tensor(sees, &[queries, 1], out.dtype(), device)?);
     }
     Ok(out)
+}
+
+/// Rotation of each query for each column, whose last one is the last key of the query.
+fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize> {
+    let of_query = |&length: &usize| {
+        (0..longest).map(move |column| {
+            let key = (column + length).saturating_sub(longest);
+            chunks.rotation(length.saturating_sub(1), key)
+        })
+    };
+    lengths.iter().flat_map(of_query).collect()
+}
+
+/// Adds what depends on distances to scores `(R, H, 1, T)` of the past.
+fn with_biases(mut scores: Tensor, seen: VisibleKeys<'_>, longest: usize) -> Result<Tensor> {
+    let VisibleKeys::Past { bias, slopes, .. } = seen else { return Ok(scores) };
+    if let Some(bias) = bias {
+        let last = bias.narrow(1, 0, 1)?.narrow(2, bias.dim(2)? - longest, longest)?;
+        scores = scores.broadcast_add(&last.to_dtype(scores.dtype())?.unsqueeze(0)?)?;
+    }
+    if let Some(slopes) = slopes {
+        let distances = distances(slopes.clone(), longest, scores.dtype(), scores.device())?;
+        scores = scores.broadcast_add(&distances)?;
+    }
+    Ok(scores)
 }
 
 /// A tensor of all keys and values, and the row in it for each column of each query. A hidden

@@ -6,7 +6,7 @@ use taper_metrics::Tokenizer;
 use taper_model::TranslationModel;
 
 use super::{ParallelText, Split, TextScores, TranslatedTestSet};
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{RunEvent, RunObserver, TextNotice};
 use crate::translation::{BestTranslations, LineTranslator, TranslationSettings};
 
 impl TranslatedTestSet {
@@ -31,13 +31,13 @@ impl TranslatedTestSet {
         let direction = config.data.is_multilingual().then(|| of_data().to_string());
         if truncated > 0 {
             let (split, of) = (split.to_owned(), translations.len());
-            observer.observe(&RunEvent::Notice(Notice::Truncated { split, truncated, of }))?;
+            observer.observe(&RunEvent::notice(TextNotice::Truncated { split, truncated, of }))?;
         }
         let scores = TextScores::new(&translations, &text.references, &config.scoring())
             .with_context(|| format!("split `{split}`"))?;
         if scores.bleu.looks_tokenized && config.evaluation.tokenize != Tokenizer::None {
             let split = split.to_owned();
-            observer.observe(&RunEvent::Notice(Notice::LooksTokenized(split)))?;
+            observer.observe(&RunEvent::notice(TextNotice::LooksTokenized(split)))?;
         }
         Ok(Self {
             split: split.to_owned(),

@@ -18,7 +18,7 @@ use serde_json::Value;
 use taper_data::not_a_file;
 use taper_trainer::State;
 
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{FolderNotice, Notice, RunEvent, RunObserver};
 use crate::folder::files::write_atomically;
 
 /// Open log.
@@ -150,7 +150,7 @@ fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
         Some(line) => {
             let aside = free_name(path);
             fs::copy(path, &aside)?;
-            Some(Notice::RecordSetAside { path: path.to_owned(), line, aside })
+            Some(FolderNotice::RecordSetAside { path: path.to_owned(), line, aside }.into())
         }
         None => None,
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{FolderNotice, RunEvent, RunObserver};
 
 /// Name of the lock within the run.
 pub(crate) const LOCK_FILE: &str = "run.lock";
@@ -68,7 +68,7 @@ impl RunLock {
                 );
             }
             Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => {
-                observer.observe(&RunEvent::Notice(Notice::NoLocks(folder.to_owned())))?;
+                observer.observe(&RunEvent::notice(FolderNotice::NoLocks(folder.to_owned())))?;
             }
             Err(TryLockError::Error(error)) => {
                 return Err(error).with_context(|| format!("cannot lock {}", path.display()));

@@ -19,7 +19,7 @@ use super::weights::Weights;
 use super::{CONFIG, FAMILIES, adapters, ctranslate2, keys, recipe as recipes, tokens};
 use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{ImportNotice, Notice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, entry, outline, with_model};
 
@@ -261,7 +261,7 @@ fn untie(
                 );
             }
             *recipe = untied;
-            notices.push(Notice::Untied { tensor: copy.to_owned(), embedding: name });
+            notices.push(ImportNotice::Untied { tensor: copy.to_owned(), embedding: name }.into());
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use taper_ops::ParameterStore;
 use super::family::{Architecture, Counterpart, Family};
 use super::weights::Weights;
 use crate::config::RunConfig;
-use crate::event::Notice;
+use crate::event::{ImportNotice, Notice};
 use crate::parameter_groups::matches;
 use crate::tasks::{build_model, with_model};
 
@@ -74,7 +74,7 @@ impl Sources {
                 sources.insert(name, Source::Drawn(values));
             }
             let architecture = architecture.name.to_owned();
-            notices.push(Notice::HeadDrawn { architecture, parameters: drawn });
+            notices.push(ImportNotice::HeadDrawn { architecture, parameters: drawn }.into());
         }
         Ok(Self(sources))
     }
@@ -160,7 +160,7 @@ fn left_out(
         }
         left.push(name.to_owned());
     }
-    Ok((!left.is_empty()).then_some(Notice::TensorsLeftOut(left)))
+    Ok((!left.is_empty()).then(|| ImportNotice::TensorsLeftOut(left).into()))
 }
 
 /// Draws initial values for these parameters; a head of classes gets zeros (Dosovitskiy et al.

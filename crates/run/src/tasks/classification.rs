@@ -13,7 +13,7 @@ use crate::config::RunConfig;
 use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::prediction::{Prediction, predict_after};
-use crate::{LoadedRun, Notice};
+use crate::{LoadedRun, Notice, TextNotice};
 
 impl TaskModel for TextClassifier {
     const TASK: Task = Task::Classification;
@@ -40,7 +40,7 @@ impl TaskModel for TextClassifier {
 
     fn notice_on(config: &RunConfig, lines: &[String], path: &Path) -> Option<Notice> {
         let line = first_with_tab(lines, &config.data.labelled)? as u64 + 1;
-        Some(Notice::TabInText { path: path.to_owned(), line })
+        Some(TextNotice::TabInText { path: path.to_owned(), line }.into())
     }
 
     fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {

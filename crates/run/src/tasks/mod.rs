@@ -5,11 +5,8 @@
 //! on a task. [`every_task`] is the only list of tasks; a task in it is known everywhere. Entries
 //! are separate from the models, so that the configuration can use them.
 
-mod any_run;
-mod building;
 mod captions;
 mod classification;
-mod entries;
 mod entry;
 mod image_classification;
 mod image_text;
@@ -42,14 +39,13 @@ use crate::evaluation::{Batches, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::{LoadedRun, Notice};
 
-pub use any_run::{AnyRun, open};
-pub use building::{build_model, without_adapters};
-pub use entries::entry;
-pub use entry::{Answered, Done, Examples, Items, Predictions, Predicts, Reads, Stacks, TaskEntry};
+pub use entry::{
+    Answered, Done, Examples, Items, Predictions, Predicts, Reads, Stacks, TaskEntry, entry,
+};
 pub use imported_folder::ImportedFolder;
 pub(crate) use language_model::first_test_text;
 pub(crate) use loading::require_languages;
-pub use loading::require_unedited;
+pub use loading::{AnyRun, build_model, open, require_unedited, without_adapters};
 
 /// Sizes of the vocabularies of source and target; for a single text, the same size twice; 0
 /// without text.

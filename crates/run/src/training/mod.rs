@@ -1,9 +1,6 @@
 //! A run from its recipe to its scores: data, model, training loop, final test.
 
-mod arithmetic;
-mod batches;
-mod data_report;
-mod data_summary;
+mod data;
 mod dry_run;
 mod failure;
 mod further;
@@ -14,8 +11,6 @@ mod preparation;
 mod recorder;
 mod resume;
 mod settings;
-mod tensorboard;
-mod timed_updates;
 mod together;
 
 use std::fs;
@@ -34,27 +29,24 @@ use taper_trainer::{
 use crate::checks::cost::Cost;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, Split, TestSetResult};
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{FolderNotice, RecipeNotice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock, quoted};
 use crate::tasks::{TaskModel, vocabularies, with_model};
-use batches::TrainingBatches;
+use data::batches::TrainingBatches;
 use failure::{explained, is_loss};
 use origin::Origin;
 use parent_run::ParentRun;
 pub use parent_run::model_of;
 use preparation::{ReadyRun, preflight};
-use recorder::Recorder;
-use tensorboard::Watched;
+use recorder::{Recorder, Watched};
 
-pub use arithmetic::{Arithmetic, OperationShare, Peak};
-pub(crate) use batches::{in_order, packed};
-pub use data_summary::DataSummary;
-pub use dry_run::{DryRun, dry_run};
+pub use data::DataSummary;
+pub(crate) use data::batches::{in_order, packed};
+pub use dry_run::{Arithmetic, DryRun, OperationShare, Peak, TimedUpdates, dry_run};
 pub use further::{Further, Seam};
 pub use limits::TrainingLimits;
 pub use resume::{resume, resume_among};
 pub use settings::{Outcome, TrainSettings};
-pub use timed_updates::TimedUpdates;
 pub use together::follow;
 
 /// Starts a run in `folder`, which must not exist yet. If it fails before training, the folder is
@@ -144,7 +136,7 @@ fn start_with<M: TaskModel>(
             // While the lock is held, so that no other process can have written to the folder.
             if let Err(cause) = folder.remove(found) {
                 let (folder, cause) = (folder.root().to_owned(), format!("{cause:#}"));
-                observer.observe(&RunEvent::Notice(Notice::NotRemoved { folder, cause }))?;
+                observer.observe(&RunEvent::notice(FolderNotice::NotRemoved { folder, cause }))?;
             }
             Err(error)
         }
@@ -173,7 +165,7 @@ fn checked(
         {
             continue;
         }
-        observer.observe(&RunEvent::Notice(Notice::WithoutEffect(note)))?;
+        observer.observe(&RunEvent::notice(RecipeNotice::WithoutEffect(note)))?;
     }
     Ok(config)
 }
@@ -206,11 +198,7 @@ fn train<M: TaskModel>(
     let limits = TrainingLimits::of(&config.training, prepared.train.batching());
     let mut batches =
         TrainingBatches::new(prepared.train.clone(), &config.data.batching, config.training.seed);
-    let mut validation: Box<dyn Validate<M>> = match &prepared.validation {
-        Some(dataset) if is_first => M::validation(config, dataset.clone(), tokenizers)?,
-        _ => Box::new(NoValidation),
-    };
-    validation = Watched::boxed(validation, recorder.events.as_ref(), tokenizers);
+    let mut validation = validation::<M>(config, &prepared, &recorder)?;
     let (dtype, task) = (config.dtype.as_str(), config.task);
     recorder.observer.observe(&RunEvent::Begins {
         folder: folder.root(),
@@ -244,6 +232,22 @@ fn train<M: TaskModel>(
     Ok(Outcome::Complete { reason, step, results })
 }
 
+/// Validation of the first process; the others have none.
+fn validation<M: TaskModel>(
+    config: &RunConfig,
+    prepared: &Prepared,
+    recorder: &Recorder<'_>,
+) -> Result<Box<dyn Validate<M>>> {
+    let tokenizers = &prepared.tokenizers;
+    let validation: Box<dyn Validate<M>> = match &prepared.validation {
+        Some(dataset) if recorder.is_of_first() => {
+            M::validation(config, dataset.clone(), tokenizers)?
+        }
+        _ => Box::new(NoValidation),
+    };
+    Ok(Watched::boxed(validation, recorder.events.as_ref(), tokenizers))
+}
+
 /// Reports data and cost of a training that is about to begin among `processes`.
 fn announce(
     config: &RunConfig,
@@ -257,23 +261,24 @@ fn announce(
         cost: Cost::among(config, vocabularies(&prepared.tokenizers), device, processes),
     })?;
     if let Some(notice) = directions_only(&config.training, prepared.train.batching()) {
-        observer.observe(&RunEvent::Notice(notice))?;
+        observer.observe(&RunEvent::notice(notice))?;
     }
     let micro_batches = config.training.accumulation;
     if processes > micro_batches {
-        observer.observe(&RunEvent::Notice(Notice::IdleProcesses { processes, micro_batches }))?;
+        observer
+            .observe(&RunEvent::notice(RecipeNotice::IdleProcesses { processes, micro_batches }))?;
     }
     Ok(())
 }
 
 /// Warning if training ends before the wanted direction is trained alone.
-fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Option<Notice> {
+fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Option<RecipeNotice> {
     let epochs = batching.bidirectional_epochs;
     let updates = batching.batches_of(epochs).div_ceil(training.accumulation as u64);
     let ends_by = |limit: u64, amount: u64| limit > 0 && limit <= amount;
     let is_too_early = epochs > 0
         && (ends_by(training.max_epochs, epochs) || ends_by(training.max_updates, updates));
-    is_too_early.then_some(Notice::DirectionsOnly { epochs, updates })
+    is_too_early.then_some(RecipeNotice::DirectionsOnly { epochs, updates })
 }
 
 /// Trainer at `origin`, or at the beginning if there is none.
@@ -303,7 +308,7 @@ fn make_trainer<M: TaskModel>(
     let changes = origin.score_changes(&config.training, &trainer.state().identity.validation);
     if let Some(best) = origin.state.early_stopping.best.filter(|_| !changes.is_empty()) {
         trainer.forget_scores()?;
-        observer.observe(&RunEvent::Notice(Notice::ScoresForgotten {
+        observer.observe(&RunEvent::notice(RecipeNotice::ScoresForgotten {
             changes,
             best: format!("{:.4}", best.score),
             step: best.step,

@@ -5,12 +5,13 @@ use candle_core::Device;
 use taper_data::{Corpus, Prepared, TokenisingProgress, hold_out};
 use taper_decoding::ExpectedLength;
 
-use super::{TrainSettings, data_report};
+use super::TrainSettings;
+use super::data::report;
 use crate::checks::dtype_choice::AUTO_DTYPE;
 use crate::checks::dtype_choice::DtypeChoice;
 use crate::checks::{device, disk, memory, use_threads};
 use crate::config::RunConfig;
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{RecipeNotice, RunEvent, RunObserver};
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, build_model, with_model};
 use crate::word_vectors::{self, TakenVectors};
@@ -171,7 +172,7 @@ pub(super) fn preflight(
     if config.dtype == AUTO_DTYPE {
         let choice = DtypeChoice::fastest(&device);
         config.dtype = choice.name.to_owned();
-        observer.observe(&RunEvent::Notice(Notice::DtypeChosen(choice)))?;
+        observer.observe(&RunEvent::notice(RecipeNotice::DtypeChosen(choice)))?;
     }
     config.require_what_is_watched()?;
     let data = &config.data;
@@ -194,7 +195,7 @@ pub(super) fn preflight(
     let too_late = training.validate_every == 0
         || (training.max_updates > 0 && training.validate_every > training.max_updates);
     if training.checkpoint_every == 0 && too_late {
-        observer.observe(&RunEvent::Notice(Notice::SavedOnlyAtTheEnd))?;
+        observer.observe(&RunEvent::notice(RecipeNotice::SavedOnlyAtTheEnd))?;
     }
     use_threads(config.threads)?;
     Ok(config)
@@ -227,6 +228,6 @@ fn prepare_data(
     let prepared = observed(observer, |observe| {
         config.task.prepare_observed(&config.data, folder.root(), observe)
     })?;
-    data_report::save(&folder.data_report(), config, &prepared, device)?;
+    report::save(&folder.data_report(), config, &prepared, device)?;
     Ok(prepared)
 }

@@ -14,7 +14,7 @@ use super::preparation::{ReadyRun, preflight};
 use super::{Outcome, TrainSettings, together, train};
 use crate::checks::dtype_choice::AUTO_DTYPE;
 use crate::config::{Change, Difference, RunConfig, described, differences};
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{FolderNotice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
 use crate::tasks::with_model;
 
@@ -53,7 +53,7 @@ pub fn resume_among(
     together::meet(&mut *exchange, given)?;
     let lock = RunLock::acquire(folder.root(), observer)?;
     if let Some(process) = &lock.killed {
-        observer.observe(&RunEvent::Notice(Notice::ProcessKilled(process.clone())))?;
+        observer.observe(&RunEvent::notice(FolderNotice::ProcessKilled(process.clone())))?;
     }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     folder.recover()?;

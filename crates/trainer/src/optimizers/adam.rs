@@ -23,18 +23,23 @@ impl Optimizer for Adam {
         let Ok(moments) = <&mut [Tensor; 2]>::try_from(state) else {
             bail!("adam keeps two moments")
         };
-        let &OptimizerConfig { beta1, beta2, epsilon, weight_decay, .. } = &self.config;
-        let &Step { number, learning_rate, gradient_scale } = step;
-        let numbers = AdamStep {
-            learning_rate,
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-            step: number,
-            gradient_scale,
-            decoupled: self.decoupled,
-        };
+        let numbers = numbers(&self.config, step, self.decoupled);
         adam_step(store, range, gradient, moments, &numbers)
+    }
+}
+
+/// Hyperparameters of a step.
+pub(super) fn numbers(config: &OptimizerConfig, step: &Step, decoupled: bool) -> AdamStep {
+    let &OptimizerConfig { beta1, beta2, epsilon, weight_decay, .. } = config;
+    let &Step { number, learning_rate, gradient_scale } = step;
+    AdamStep {
+        learning_rate,
+        beta1,
+        beta2,
+        epsilon,
+        weight_decay,
+        step: number,
+        gradient_scale,
+        decoupled,
     }
 }

@@ -1,8 +1,9 @@
 //! Muon.
 
 use candle_core::{Result, Tensor, bail};
-use taper_ops::{AdamStep, MuonStep, Parameter, muon_step};
+use taper_ops::{MuonStep, Parameter, muon_step};
 
+use super::adam::numbers;
 use super::{Optimizer, OptimizerConfig, Part, Step};
 
 /// Muon (Jordan et al. 2024) for the projections of linear layers, and AdamW for all other
@@ -29,18 +30,7 @@ impl Optimizer for Muon {
         let Ok(buffers) = <&mut [Tensor; 2]>::try_from(state) else {
             bail!("muon keeps two buffers")
         };
-        let &OptimizerConfig { beta1, beta2, epsilon, weight_decay, momentum, .. } = &self.config;
-        let &Step { number, learning_rate, gradient_scale } = step;
-        let adam = AdamStep {
-            learning_rate,
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-            step: number,
-            gradient_scale,
-            decoupled: true,
-        };
+        let (adam, momentum) = (numbers(&self.config, step, true), self.config.momentum);
         muon_step(store, range, gradient, buffers, &MuonStep { adam, momentum })
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{Overrides, PageLanguage, Weights};
+use crate::arguments::{Loading, Overrides, PageLanguage};
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -23,9 +23,7 @@ pub(crate) struct Explain {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
 }
 
 /// Arguments of `positions`.

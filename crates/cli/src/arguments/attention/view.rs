@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use taper_run::attention::AttentionPart;
 
-use crate::arguments::{Overrides, PageLanguage, Weights};
+use crate::arguments::{Loading, PageLanguage};
 
 /// Arguments of `attention`.
 #[derive(Debug, Args)]
@@ -48,9 +48,7 @@ pub(crate) struct Attention {
     #[arg(long, conflicts_with = "heads")]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
 }
 
 /// Kind of attention, by its queries and keys.
@@ -92,7 +90,5 @@ pub(crate) struct PruneHeads {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use taper_run::evaluation::{ExtrapolationSettings, Passkey};
 
-use super::{Overrides, Pictures, Weights};
+use super::{Loading, Pictures};
 
 /// Arguments of `extrapolate`.
 #[derive(Debug, Args)]
@@ -19,9 +19,7 @@ pub(crate) struct Extrapolate {
     #[command(flatten)]
     passkeys: Passkeys,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
     #[command(flatten)]
     pub(crate) pictures: Pictures,
     /// Print the scores as JSON

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use taper_report::SentenceAddress;
 
-use super::{Overrides, Weights};
+use super::Loading;
 
 pub(crate) use extrapolate::Extrapolate;
 pub(crate) use pictures::{PageLanguage, Pictures};
@@ -30,9 +30,7 @@ pub(crate) struct Report {
     #[arg(long, value_name = "[SPLIT:]LINE,…", value_delimiter = ',')]
     pub(crate) attention: Vec<SentenceAddress>,
     #[command(flatten)]
-    pub(crate) weights: Weights,
-    #[command(flatten)]
-    pub(crate) overrides: Overrides,
+    pub(crate) loading: Loading,
     #[command(flatten)]
     pub(crate) pictures: Pictures,
 }

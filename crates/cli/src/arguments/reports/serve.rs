@@ -80,45 +80,10 @@ impl Serve {
     /// # Errors
     /// When the key file cannot be read, or a bound is 0.
     pub(crate) fn settings(&self) -> Result<ServeSettings> {
-        let api_key = match &self.api_key_file {
-            None => self.api_key.clone(),
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
-                Some(text.lines().next().unwrap_or_default().trim().to_owned())
-            }
-        };
-        let client_connections = self.client_connections.unwrap_or(self.connections.div_ceil(2));
-        for (name, number) in [
-            ("--connections", self.connections),
-            ("--client-connections", client_connections),
-            ("--queue", self.queue),
-            ("--max-lines", self.max_lines),
-            ("--max-tokens", self.max_tokens),
-            ("--max-sentences", self.max_sentences),
-            ("--max-new-tokens", self.max_new_tokens),
-            ("--batch", self.batch),
-        ] {
-            if number == 0 {
-                bail!("{name} must be at least 1");
-            }
-        }
-        for origin in &self.origins {
-            if origin != "*" && (!origin.contains("://") || origin.ends_with('/')) {
-                bail!(
-                    "--cors {origin} is no origin: expected SCHEME://NAME, with :PORT where it has \
-                     one and nothing behind it, or *"
-                );
-            }
-        }
-        // A day is far longer than anybody waits.
-        for (name, seconds) in
-            [("--timeout", self.timeout), ("--document-timeout", self.document_timeout)]
-        {
-            if !(seconds > 0.0 && seconds <= 86_400.0) {
-                bail!("{name} {seconds} must be above 0 and at most 86400");
-            }
-        }
+        let api_key = self.key()?;
+        self.check_bounds()?;
+        self.check_origins()?;
+        self.check_times()?;
         Ok(ServeSettings {
             runs: self.runs.clone(),
             load: self.weights.settings(&[]),
@@ -128,7 +93,7 @@ impl Serve {
             origins: self.origins.clone(),
             limits: Limits {
                 connections: self.connections,
-                client_connections,
+                client_connections: self.connections_of_client(),
                 queue: self.queue,
                 lines: self.max_lines,
                 tokens: self.max_tokens,
@@ -140,5 +105,59 @@ impl Serve {
                 ..Limits::default()
             },
         })
+    }
+
+    /// Key that clients must send: the given one, or that of the key file.
+    fn key(&self) -> Result<Option<String>> {
+        let Some(path) = &self.api_key_file else { return Ok(self.api_key.clone()) };
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Some(text.lines().next().unwrap_or_default().trim().to_owned()))
+    }
+
+    fn connections_of_client(&self) -> usize {
+        self.client_connections.unwrap_or(self.connections.div_ceil(2))
+    }
+
+    fn check_bounds(&self) -> Result<()> {
+        for (name, number) in [
+            ("--connections", self.connections),
+            ("--client-connections", self.connections_of_client()),
+            ("--queue", self.queue),
+            ("--max-lines", self.max_lines),
+            ("--max-tokens", self.max_tokens),
+            ("--max-sentences", self.max_sentences),
+            ("--max-new-tokens", self.max_new_tokens),
+            ("--batch", self.batch),
+        ] {
+            if number == 0 {
+                bail!("{name} must be at least 1");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_origins(&self) -> Result<()> {
+        for origin in &self.origins {
+            if origin != "*" && (!origin.contains("://") || origin.ends_with('/')) {
+                bail!(
+                    "--cors {origin} is no origin: expected SCHEME://NAME, with :PORT where it has \
+                     one and nothing behind it, or *"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check_times(&self) -> Result<()> {
+        // A day is far longer than anybody waits.
+        for (name, seconds) in
+            [("--timeout", self.timeout), ("--document-timeout", self.document_timeout)]
+        {
+            if !(seconds > 0.0 && seconds <= 86_400.0) {
+                bail!("{name} {seconds} must be above 0 and at most 86400");
+            }
+        }
+        Ok(())
     }
 }

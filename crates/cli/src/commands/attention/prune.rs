@@ -13,7 +13,7 @@ pub(crate) fn run(arguments: &PruneHeads) -> Result<()> {
     if !arguments.dry_run {
         bail!("say --dry-run: what heads are worth is measured, and weights stay as they are");
     }
-    let load = arguments.weights.settings(&arguments.overrides.set);
+    let load = arguments.loading.settings();
     let split = arguments.split.as_deref();
     let mut found =
         head_importance(&arguments.run, &load, split, arguments.tokens, |done, all| {

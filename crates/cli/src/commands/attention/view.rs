@@ -19,7 +19,7 @@ const ZOOM: f32 = 2.0;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Attention) -> Result<()> {
-    let load = arguments.weights.settings(&arguments.overrides.set);
+    let load = arguments.loading.settings();
     let target = arguments.target.as_deref();
     let map = AttentionMap::of(&arguments.run, &load, &arguments.text, target)?;
     if arguments.heads {

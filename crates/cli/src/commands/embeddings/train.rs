@@ -12,7 +12,7 @@ use taper_embeddings::training::{self, Event, Limits, Outcome};
 use taper_run::checks::memory;
 use taper_run::folder::RunLock;
 use taper_run::numbers::grouped;
-use taper_run::{Notice, RunEvent};
+use taper_run::{FolderNotice, Notice, RunEvent};
 
 use crate::arguments::{EmbeddingsResume, EmbeddingsTrain};
 use crate::bars::{clock, word_bar};
@@ -47,7 +47,7 @@ fn in_folder(
 ) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut notices = |event: &RunEvent<'_>| {
-        if let RunEvent::Notice(notice @ Notice::NoLocks(_)) = event {
+        if let RunEvent::Notice(notice @ Notice::Folder(FolderNotice::NoLocks(_))) = event {
             say(&notice.to_string());
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::text::print_line;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Extrapolate) -> Result<()> {
-    let load = arguments.weights.settings(&arguments.overrides.set);
+    let load = arguments.loading.settings();
     let settings = arguments.settings();
     let mut found = Vec::new();
     for root in &arguments.runs {

@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: &Report) -> Result<()> {
     let language = arguments.pictures.language.into();
     let mut run = RunData::read(&arguments.run)?;
     if !arguments.attention.is_empty() {
-        let load = arguments.weights.settings(&arguments.overrides.set);
+        let load = arguments.loading.settings();
         run.look(&arguments.attention, &load)?;
     }
     let path = arguments.output.clone().unwrap_or_else(|| arguments.run.join("report.html"));

@@ -34,7 +34,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     let settings = arguments.settings(&run)?;
     let document = source.document(&run.config.data.source_language)?;
     let (name, lines) = (name_of(file), document.lines().len());
-    let mut spelled = SpelledLines::new(run.tokenizers.source(), arguments.special_tokens);
+    let mut spelled = SpelledLines::new(run.tokenizers.source(), arguments.items.special_tokens);
     for (number, line) in (1..).zip(document.lines()) {
         spelled.look(line.text(), || format!("{name}, sentence {number}"));
     }
@@ -42,7 +42,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     let found =
         translate_document(&run, &settings, document, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
-    let mut faults = Faults::new(arguments.strict);
+    let mut faults = Faults::new(arguments.items.strict);
     for (number, error) in found.faults {
         faults.note(error.context(format!("{name}, sentence {number}, which stays as it is")))?;
     }

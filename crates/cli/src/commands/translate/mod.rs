@@ -63,8 +63,8 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
 
 /// Loads the run, with the arguments' treatment of special tokens.
 fn load(arguments: &Translate) -> Result<LoadedRun> {
-    let mut run: LoadedRun = arguments.weights.load(&arguments.run, &arguments.overrides.set)?;
-    run.tokenizers = run.tokenizers.with_spelled(arguments.special_tokens.rule.into());
+    let mut run: LoadedRun = arguments.loading.load(&arguments.run)?;
+    run.tokenizers = run.tokenizers.with_spelled(arguments.items.special_tokens.rule.into());
     Ok(run)
 }
 
@@ -96,9 +96,9 @@ fn translate(
     let settings = arguments.settings(&run)?;
     let translator = LineTranslator::new(&run, &settings)?;
     output.begin(&Order::new(&run, &settings, form, &input.hashes())?)?;
-    let spelled = SpelledLines::new(run.tokenizers.source(), arguments.special_tokens);
+    let spelled = SpelledLines::new(run.tokenizers.source(), arguments.items.special_tokens);
     let name = arguments.text.input.as_deref().map_or("standard input".to_owned(), name_of);
-    stream(&translator, form, input, output, (spelled, &name), Faults::new(arguments.strict))
+    stream(&translator, form, input, output, (spelled, &name), Faults::new(arguments.items.strict))
 }
 
 /// Whether `path` is neither a file nor a folder but, for example, a pipe or a device, whose bytes

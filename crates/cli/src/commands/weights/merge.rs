@@ -8,8 +8,8 @@ use crate::text::print_line;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Merge) -> Result<()> {
-    let Merge { run, new, checkpoint } = arguments;
-    let (checkpoint, step) = merge_adapters(run, checkpoint.as_deref(), new)?;
+    let Merge { run, new, from } = arguments;
+    let (checkpoint, step) = merge_adapters(run, from.checkpoint.as_deref(), new)?;
     print_line(&format!(
         "added the adapters of step {step}, {}, to the weights that they change: {}",
         checkpoint.display(),

@@ -8,7 +8,7 @@ use crate::text::print_line;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Quantize) -> Result<()> {
-    let (name, to) = (arguments.checkpoint.as_deref(), arguments.output.as_deref());
+    let (name, to) = (arguments.from.checkpoint.as_deref(), arguments.output.as_deref());
     let Quantized { folder, checkpoint, step, before, after } = quantize(&arguments.run, name, to)?;
     print_line(&format!(
         "rounded the weights of step {step}, {}, to int8: {}, {:.2} MB where they had {:.2} MB",

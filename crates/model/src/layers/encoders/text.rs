@@ -7,7 +7,7 @@ use crate::layers::embedding::{EmbeddingNorm, TokenEmbedding};
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
 use crate::layers::stack::Stack;
-use crate::layers::stack_kind::StackKind;
+use crate::layers::stack::StackKind;
 use crate::layers::weight::Weight;
 use crate::{Builder, ModelConfig, ModelError, Pass, Sequences};
 use candle_core::{DType, Device, Result, Tensor};

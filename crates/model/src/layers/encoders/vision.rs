@@ -8,7 +8,7 @@ use crate::layers::head::picked;
 use crate::layers::linear::Linear;
 use crate::layers::positions::sinusoids;
 use crate::layers::stack::Stack;
-use crate::layers::stack_kind::StackKind;
+use crate::layers::stack::StackKind;
 use crate::layers::weight::Weight;
 use crate::{Builder, ImageShape, ModelConfig, ModelError, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};

@@ -322,49 +322,10 @@ vectorised! {
         if keys == 0 {
             return;
         }
-        let (head_width, group, width) = (shape.head_width, shape.group(), shape.query_width());
-        let (row, scale) = (keys.next_multiple_of(LANES), T::of(shape.scale));
-        pairs.iter().take(AHEAD).for_each(|pair| fetch_all(pair));
-        for (j, pair) in pairs.iter().enumerate() {
-            if let Some(next) = pairs.get(j + AHEAD) {
-                fetch_all(next);
-            }
-            let keys = pair.chunks_exact(head_width);
-            let query = &query[chosen.rotation(j) * width..][..width];
-            let groups = query.chunks_exact(group * head_width).zip(keys).enumerate();
-            for (number, (queries, key)) in groups {
-                for (member, query) in queries.chunks_exact(head_width).enumerate() {
-                    weights[(number * group + member) * row + j] =
-                        scale * blocked_sum([query, key], |[query, key]| query * key);
-                }
-            }
-        }
+        let row = keys.next_multiple_of(LANES);
+        scores(query, shape, pairs, weights, chosen);
         for (head, weights) in weights.chunks_exact_mut(row).enumerate() {
-            if let Some(slopes) = slopes {
-                for (j, weight) in weights[..keys].iter_mut().enumerate() {
-                    let distance = chosen.keys - 1 - chosen.position(j);
-                    *weight -= slopes[head] * T::of(distance as f64);
-                }
-            }
-            if let Some((bias, (_, queries, columns))) = bias {
-                let first = head * queries * columns + columns - chosen.keys;
-                if chosen.positions.is_empty() {
-                    for (weight, bias) in weights[..keys].iter_mut().zip(&bias[first..]) {
-                        *weight += *bias;
-                    }
-                } else {
-                    for (weight, position) in weights.iter_mut().zip(&chosen.positions) {
-                        *weight += bias[first + position];
-                    }
-                }
-            }
-            if let Some(hidden) = chosen.hidden.get(head * keys..(head + 1) * keys) {
-                for (weight, is_hidden) in weights.iter_mut().zip(hidden) {
-                    if *is_hidden {
-                        *weight = T::NEGATIVE_INFINITY;
-                    }
-                }
-            }
+            add_biases((weights, keys), head, bias, slopes, chosen);
             let largest = blocked_max(weights);
             for weight in weights.iter_mut() {
                 *weight = (*weight - largest).exp();
@@ -374,28 +335,97 @@ vectorised! {
                 *weight *= total;
             }
         }
-        for (head, (weights, out)) in
-            weights.chunks_exact(row).zip(out.chunks_exact_mut(head_width)).enumerate()
-        {
-            let first = shape.key_value_width() + head / group * head_width;
-            let (blocks, rest) = out.as_chunks_mut::<LANES>();
-            for (block, out) in blocks.iter_mut().enumerate() {
-                let first = first + block * LANES;
-                // Sums stay in registers.
-                let mut sums = [T::default(); LANES];
-                for (weight, pair) in weights.iter().zip(pairs) {
-                    for (sum, value) in sums.iter_mut().zip(&pair[first..first + LANES]) {
-                        *sum += *weight * *value;
-                    }
-                }
-                *out = sums;
+        let of_heads = weights.chunks_exact(row).zip(out.chunks_exact_mut(shape.head_width));
+        for (head, (weights, out)) in of_heads.enumerate() {
+            let first = shape.key_value_width() + head / shape.group() * shape.head_width;
+            sum_values(weights, pairs, first, out);
+        }
+    }
+}
+
+/// Computes the scores of all heads: a row of `weights` for each.
+#[inline(always)]
+fn scores<T: Float>(
+    query: &[T],
+    shape: AttentionShape,
+    pairs: &[&[T]],
+    weights: &mut [T],
+    chosen: &Chosen,
+) {
+    let (head_width, group, width) = (shape.head_width, shape.group(), shape.query_width());
+    let (row, scale) = (pairs.len().next_multiple_of(LANES), T::of(shape.scale));
+    pairs.iter().take(AHEAD).for_each(|pair| fetch_all(pair));
+    for (j, pair) in pairs.iter().enumerate() {
+        if let Some(next) = pairs.get(j + AHEAD) {
+            fetch_all(next);
+        }
+        let keys = pair.chunks_exact(head_width);
+        let query = &query[chosen.rotation(j) * width..][..width];
+        let groups = query.chunks_exact(group * head_width).zip(keys).enumerate();
+        for (number, (queries, key)) in groups {
+            for (member, query) in queries.chunks_exact(head_width).enumerate() {
+                weights[(number * group + member) * row + j] =
+                    scale * blocked_sum([query, key], |[query, key]| query * key);
             }
-            let first = first + blocks.len() * LANES;
-            for (weight, pair) in weights.iter().zip(pairs) {
-                for (out, value) in rest.iter_mut().zip(&pair[first..]) {
-                    *out += *weight * *value;
-                }
+        }
+    }
+}
+
+/// Adds to the scores of a head what depends on positions; keys that it does not see get −∞.
+#[inline(always)]
+fn add_biases<T: Float>(
+    (weights, keys): (&mut [T], usize),
+    head: usize,
+    bias: Option<Bias<'_, T>>,
+    slopes: Option<&[T]>,
+    chosen: &Chosen,
+) {
+    if let Some(slopes) = slopes {
+        for (j, weight) in weights[..keys].iter_mut().enumerate() {
+            let distance = chosen.keys - 1 - chosen.position(j);
+            *weight -= slopes[head] * T::of(distance as f64);
+        }
+    }
+    if let Some((bias, (_, queries, columns))) = bias {
+        let first = head * queries * columns + columns - chosen.keys;
+        if chosen.positions.is_empty() {
+            for (weight, bias) in weights[..keys].iter_mut().zip(&bias[first..]) {
+                *weight += *bias;
             }
+        } else {
+            for (weight, position) in weights.iter_mut().zip(&chosen.positions) {
+                *weight += bias[first + position];
+            }
+        }
+    }
+    if let Some(hidden) = chosen.hidden.get(head * keys..(head + 1) * keys) {
+        for (weight, is_hidden) in weights.iter_mut().zip(hidden) {
+            if *is_hidden {
+                *weight = T::NEGATIVE_INFINITY;
+            }
+        }
+    }
+}
+
+/// Adds up the weighted values of a head, which are in the columns of `pairs` from `first` on.
+#[inline(always)]
+fn sum_values<T: Float>(weights: &[T], pairs: &[&[T]], first: usize, out: &mut [T]) {
+    let (blocks, rest) = out.as_chunks_mut::<LANES>();
+    for (block, out) in blocks.iter_mut().enumerate() {
+        let first = first + block * LANES;
+        // Sums stay in registers.
+        let mut sums = [T::default(); LANES];
+        for (weight, pair) in weights.iter().zip(pairs) {
+            for (sum, value) in sums.iter_mut().zip(&pair[first..first + LANES]) {
+                *sum += *weight * *value;
+            }
+        }
+        *out = sums;
+    }
+    let first = first + blocks.len() * LANES;
+    for (weight, pair) in weights.iter().zip(pairs) {
+        for (out, value) in rest.iter_mut().zip(&pair[first..]) {
+            *out += *weight * *value;
         }
     }
 }

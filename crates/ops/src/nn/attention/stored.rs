@@ -33,80 +33,86 @@ impl Layout {
         out: Shared<T>,
         weights: Shared<T>,
     ) {
-        let Operands { values, at, bias } = *operands;
-        let (width, dh) = (self.width(), self.shape().head_width);
-        let one_sequence = |dropped: &mut Vec<T>,
-                            span: &Span,
-                            to_out: Shared<T>,
-                            to_weights: Shared<T>| {
-            let (tq, tk) = (span.queries, span.keys);
-            let out_at = Columns { stride: width, column: 0 };
-            if tq == 0 || tk == 0 {
-                return out_at.clear(to_out, span.query, tq, width);
-            }
-            let (square, how) = (Matrix::rows(tk), self.how(span));
-            for head in 0..self.shape().heads {
-                let shared = self.shape().key_value_head(head);
-                let first = span.weights + head * tq * tk;
-                let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
-                let key = (values[KEY], at[KEY].head(span.key, shared, dh).transposed());
-                // SAFETY: each sequence has its own weights, and the product writes those of this
-                // head.
-                let weights = unsafe {
-                    raw_product(
-                        (tq, dh, tk),
-                        query,
-                        key,
-                        (to_weights, square.at(first)),
-                        Write::Replace,
-                        how,
-                        None,
-                    );
-                    to_weights.range(first..first + tq * tk)
-                };
-                let slope = self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]);
-                let bias =
-                    bias.map(|(bias, size, row)| (&bias[head * size..(head + 1) * size], row));
-                scale_and_bias(
-                    weights,
-                    tk,
-                    self.scale(),
-                    self.spec.query_start,
-                    T::of(slope),
-                    bias,
-                );
-                if let Some(sight) = Sight::new(&self.spec, head, tk) {
-                    hide(weights, tk, &sight, self.spec.query_start);
-                }
-                softmax_rows(
-                    weights,
-                    tk,
-                    if self.spec.causal { Some(self.spec.query_start) } else { None },
-                );
-                let used: &[T] = if self.spec.dropout.is_active() {
-                    let used = self.mask(dropped, span, head);
-                    multiply(used, weights);
-                    used
-                } else {
-                    weights
-                };
-                let value = (values[VALUE], at[VALUE].head(span.key, shared, dh));
-                let to = (to_out, out_at.head(span.query, head, dh));
-                // SAFETY: each sequence has its own rows.
-                unsafe {
-                    raw_product((tq, tk, dh), (used, square), value, to, Write::Replace, how, None)
-                };
-            }
-        };
         let sizes = || self.spans.chunks(SOME).map(|some| some.iter().map(pairs).sum());
         region(longest_of(sizes), || {
             let spans = self.spans.par_iter().with_max_len(SOME);
             spans.for_each_init(Vec::new, |dropped, span| {
                 if !span.is_long() {
-                    one_sequence(dropped, span, out, weights);
+                    // SAFETY: each sequence has its own rows and weights.
+                    unsafe { self.forward_of(operands, span, (out, weights), dropped) };
                 }
             });
         });
+    }
+
+    /// Computes the result and the weights of one sequence.
+    ///
+    /// # Safety
+    /// The requirements of [`Self::forward`], for this sequence.
+    unsafe fn forward_of<T: Float>(
+        &self,
+        operands: &Operands<'_, T>,
+        span: &Span,
+        (out, weights): (Shared<T>, Shared<T>),
+        dropped: &mut Vec<T>,
+    ) {
+        let (width, dh) = (self.width(), self.shape().head_width);
+        let (tq, tk) = (span.queries, span.keys);
+        let out_at = Columns { stride: width, column: 0 };
+        if tq == 0 || tk == 0 {
+            return out_at.clear(out, span.query, tq, width);
+        }
+        for head in 0..self.shape().heads {
+            // SAFETY: the caller's promise.
+            let weights = unsafe { self.weights_of(operands, span, head, &weights) };
+            let used: &[T] = if self.spec.dropout.is_active() {
+                let used = self.mask(dropped, span, head);
+                multiply(used, weights);
+                used
+            } else {
+                weights
+            };
+            let at = operands.at[VALUE].head(span.key, self.shape().key_value_head(head), dh);
+            let (used, value) = ((used, Matrix::rows(tk)), (operands.values[VALUE], at));
+            let to = (out, out_at.head(span.query, head, dh));
+            let (shape, how) = ((tq, tk, dh), self.how(span));
+            // SAFETY: the caller's promise.
+            unsafe { raw_product(shape, used, value, to, Write::Replace, how, None) };
+        }
+    }
+
+    /// Computes the weights of one head of a sequence, before dropout.
+    ///
+    /// # Safety
+    /// The requirements of [`Self::forward`], for these weights.
+    unsafe fn weights_of<'a, T: Float>(
+        &self,
+        operands: &Operands<'_, T>,
+        span: &Span,
+        head: usize,
+        to: &'a Shared<T>,
+    ) -> &'a mut [T] {
+        let Operands { values, at, bias } = *operands;
+        let (tq, tk, dh) = (span.queries, span.keys, self.shape().head_width);
+        let shared = self.shape().key_value_head(head);
+        let first = span.weights + head * tq * tk;
+        let query = (values[QUERY], at[QUERY].head(span.query, head, dh));
+        let key = (values[KEY], at[KEY].head(span.key, shared, dh).transposed());
+        let (place, how) = ((*to, Matrix::rows(tk).at(first)), self.how(span));
+        // SAFETY: the caller's promise, and the product writes the weights of this head.
+        let weights = unsafe {
+            raw_product((tq, dh, tk), query, key, place, Write::Replace, how, None);
+            to.range(first..first + tq * tk)
+        };
+        let slope = T::of(self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]));
+        let bias = bias.map(|(bias, size, row)| (&bias[head * size..(head + 1) * size], row));
+        let start = self.spec.query_start;
+        scale_and_bias(weights, tk, self.scale(), start, slope, bias);
+        if let Some(sight) = Sight::new(&self.spec, head, tk) {
+            hide(weights, tk, &sight, start);
+        }
+        softmax_rows(weights, tk, self.spec.causal.then_some(start));
+        weights
     }
 
     /// Products and threads for a sequence.
@@ -137,112 +143,16 @@ impl Layout {
         grad: &[T],
         gradients: &Gradients<T>,
     ) -> Option<Vec<T>> {
-        let (shape, width, dh) = (self.shape(), self.width(), self.shape().head_width);
-        let Operands { values, at, bias } = *operands;
-        let Gradients { values: to, write, .. } = *gradients;
-        let bias_shape = bias.map(|(bias, size, row)| (bias.len(), size, row));
+        let bias_size = operands.bias.map(|(bias, ..)| bias.len());
         // Each group has its own sum for the bias.
-        let group = self.spans.len().div_ceil(if bias.is_some() { 16 } else { 64 }).max(1);
+        let group = self.spans.len().div_ceil(if bias_size.is_some() { 16 } else { 64 }).max(1);
         let of_group = |spans: &[Span]| {
-            let mut bias_sum = vec![T::default(); bias_shape.map_or(0, |(count, ..)| count)];
-            let (mut mask, mut probs, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+            let mut bias_sum = vec![T::default(); bias_size.unwrap_or(0)];
+            let mut scratch = Scratch { mask: Vec::new(), used: Vec::new(), scores: Vec::new() };
             for span in spans.iter().filter(|span| !span.is_long()) {
-                let (tq, tk) = (span.queries, span.keys);
-                if tq == 0 || tk == 0 {
-                    if write == Write::Replace {
-                        at[QUERY].clear(to[QUERY], span.query, tq, width);
-                        for part in [KEY, VALUE] {
-                            at[part].clear(to[part], span.key, tk, shape.key_value_width());
-                        }
-                    }
-                    continue;
-                }
-                let (square, how) = (Matrix::rows(tk), self.how(span));
-                for head in 0..shape.heads {
-                    let head_at = |part: usize| {
-                        let row = if part == QUERY { span.query } else { span.key };
-                        at[part].head(row, self.head_of(part, head), dh)
-                    };
-                    // The first head of a group writes the gradients that the group shares.
-                    let is_first = head.is_multiple_of(shape.group());
-                    let shared_write = if is_first { write } else { Write::Add };
-                    let operand = |part: usize| (values[part], head_at(part));
-                    let to = |part: usize| (to[part], head_at(part));
-                    let weights =
-                        &saved[span.weights + head * tq * tk..span.weights + (head + 1) * tq * tk];
-                    let grad_at = Matrix::rows(width).at(span.query * width + head * dh);
-                    let mask =
-                        self.spec.dropout.is_active().then(|| &*self.mask(&mut mask, span, head));
-                    let used: &[T] = match mask {
-                        Some(mask) => {
-                            let used = room(&mut probs, tq * tk);
-                            used.copy_from_slice(mask);
-                            multiply(used, weights);
-                            used
-                        }
-                        None => weights,
-                    };
-                    // SAFETY: here and below: sequences have disjoint rows, and each is processed
-                    // by one task.
-                    unsafe {
-                        raw_product(
-                            (tk, tq, dh),
-                            (used, square.transposed()),
-                            (grad, grad_at),
-                            to(VALUE),
-                            shared_write,
-                            how,
-                            None,
-                        )
-                    };
-                    let scores = room(&mut scores, tq * tk);
-                    let (value, value_at) = operand(VALUE);
-                    product(
-                        (tq, dh, tk),
-                        (grad, grad_at),
-                        (value, value_at.transposed()),
-                        (scores, square),
-                        Write::Replace,
-                        how,
-                    );
-                    if let Some(mask) = mask {
-                        multiply(scores, mask);
-                    }
-                    // The adjoint of the biased scores; the adjoint of the products is `scale`
-                    // times it.
-                    if let Some((_, size, bias_row)) = bias_shape {
-                        softmax_backward(weights, scores, tk, T::of(1.0));
-                        for (i, row) in scores.chunks_exact(tk).enumerate() {
-                            let start = head * size + i * bias_row;
-                            crate::parallel::add(&mut bias_sum[start..start + tk], row);
-                        }
-                        let scale = self.scale::<T>();
-                        scores.iter_mut().for_each(|score| *score *= scale);
-                    } else {
-                        softmax_backward(weights, scores, tk, self.scale());
-                    }
-                    // SAFETY: as above.
-                    unsafe {
-                        raw_product(
-                            (tq, tk, dh),
-                            (scores, square),
-                            operand(KEY),
-                            to(QUERY),
-                            write,
-                            how,
-                            None,
-                        );
-                        raw_product(
-                            (tk, tq, dh),
-                            (scores, square.transposed()),
-                            operand(QUERY),
-                            to(KEY),
-                            shared_write,
-                            how,
-                            None,
-                        );
-                    }
-                }
+                let pass = Backward { layout: self, operands, saved, grad, gradients, span };
+                // SAFETY: sequences have disjoint rows, and each is processed by one task.
+                unsafe { pass.sequence(&mut scratch, &mut bias_sum) };
             }
             bias_sum
         };
@@ -250,7 +160,123 @@ impl Layout {
         let partial: Vec<Vec<T>> = region(longest_of(sizes), || {
             self.spans.par_chunks(group).with_max_len(1).map(of_group).collect()
         });
-        bias_shape.map(|(count, ..)| combined(partial, count))
+        bias_size.map(|count| combined(partial, count))
+    }
+}
+
+/// Working memory of a task of the backward pass.
+struct Scratch<T> {
+    mask: Vec<T>,
+    /// Weights after dropout.
+    used: Vec<T>,
+    scores: Vec<T>,
+}
+
+/// Backward pass of one sequence.
+struct Backward<'a, T> {
+    layout: &'a Layout,
+    operands: &'a Operands<'a, T>,
+    saved: &'a [T],
+    grad: &'a [T],
+    gradients: &'a Gradients<T>,
+    span: &'a Span,
+}
+
+impl<T: Float> Backward<'_, T> {
+    /// Writes the adjoints of the sequence, and adds to that of the bias.
+    ///
+    /// # Safety
+    /// The requirements of [`Layout::backward`], for this sequence.
+    unsafe fn sequence(&self, scratch: &mut Scratch<T>, bias_sum: &mut [T]) {
+        let Self { layout, span, .. } = *self;
+        let Gradients { values: to, write, .. } = *self.gradients;
+        let (shape, at) = (layout.shape(), self.operands.at);
+        if span.queries == 0 || span.keys == 0 {
+            if write == Write::Replace {
+                at[QUERY].clear(to[QUERY], span.query, span.queries, layout.width());
+                for part in [KEY, VALUE] {
+                    at[part].clear(to[part], span.key, span.keys, shape.key_value_width());
+                }
+            }
+            return;
+        }
+        for head in 0..shape.heads {
+            // SAFETY: the caller's promise.
+            unsafe { self.head(head, scratch, bias_sum) };
+        }
+    }
+
+    /// Adds the contributions of one head.
+    ///
+    /// # Safety
+    /// The requirements of [`Self::sequence`].
+    unsafe fn head(&self, head: usize, scratch: &mut Scratch<T>, bias_sum: &mut [T]) {
+        let Self { layout, span, grad, .. } = *self;
+        let Gradients { values: to, write, .. } = *self.gradients;
+        let (tq, tk, dh) = (span.queries, span.keys, layout.shape().head_width);
+        let (square, how) = (Matrix::rows(tk), layout.how(span));
+        let head_at = |part: usize| {
+            let row = if part == QUERY { span.query } else { span.key };
+            self.operands.at[part].head(row, layout.head_of(part, head), dh)
+        };
+        // The first head of a group writes the gradients that the group shares.
+        let is_first = head.is_multiple_of(layout.shape().group());
+        let shared_write = if is_first { write } else { Write::Add };
+        let operand = |part: usize| (self.operands.values[part], head_at(part));
+        let to = |part: usize| (to[part], head_at(part));
+        let first = span.weights + head * tq * tk;
+        let weights = &self.saved[first..first + tq * tk];
+        let width = layout.width();
+        let grad = (grad, Matrix::rows(width).at(span.query * width + head * dh));
+        let Scratch { mask, used, scores } = scratch;
+        let mask = layout.spec.dropout.is_active().then(|| &*layout.mask(mask, span, head));
+        let used: &[T] = match mask {
+            Some(mask) => {
+                let used = room(used, tq * tk);
+                used.copy_from_slice(mask);
+                multiply(used, weights);
+                used
+            }
+            None => weights,
+        };
+        let (shape, used) = ((tk, tq, dh), (used, square.transposed()));
+        // SAFETY: the caller's promise, here and below.
+        unsafe { raw_product(shape, used, grad, to(VALUE), shared_write, how, None) };
+        let scores = room(scores, tq * tk);
+        let (value, at) = operand(VALUE);
+        let (shape, value) = ((tq, dh, tk), (value, at.transposed()));
+        product(shape, grad, value, (&mut *scores, square), Write::Replace, how);
+        if let Some(mask) = mask {
+            multiply(scores, mask);
+        }
+        self.adjoint_of_products(head, weights, scores, bias_sum);
+        let (shape, left) = ((tq, tk, dh), (&*scores, square));
+        // SAFETY: as above.
+        unsafe { raw_product(shape, left, operand(KEY), to(QUERY), write, how, None) };
+        let (shape, left) = ((tk, tq, dh), (&*scores, square.transposed()));
+        // SAFETY: as above.
+        unsafe { raw_product(shape, left, operand(QUERY), to(KEY), shared_write, how, None) };
+    }
+
+    /// Turns the adjoint of a head's weights into that of its products, and adds the adjoint of the
+    /// biased scores, without the factor `scale`, to that of the bias.
+    fn adjoint_of_products(
+        &self,
+        head: usize,
+        weights: &[T],
+        scores: &mut [T],
+        bias_sum: &mut [T],
+    ) {
+        let (tk, scale) = (self.span.keys, self.layout.scale::<T>());
+        let Some((_, size, bias_row)) = self.operands.bias else {
+            return softmax_backward(weights, scores, tk, scale);
+        };
+        softmax_backward(weights, scores, tk, T::of(1.0));
+        for (i, row) in scores.chunks_exact(tk).enumerate() {
+            let start = head * size + i * bias_row;
+            crate::parallel::add(&mut bias_sum[start..start + tk], row);
+        }
+        scores.iter_mut().for_each(|score| *score *= scale);
     }
 }
 

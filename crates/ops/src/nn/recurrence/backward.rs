@@ -2,7 +2,7 @@
 
 use super::attending::attend_backward;
 use super::cells::{gru_backward, lstm_backward};
-use super::{AttentionHosts, PIECE, Repeated, Saved, Widths};
+use super::{Attended, AttentionHosts, PIECE, Repeated, Saved, Widths};
 use crate::float::Float;
 use crate::host::Host;
 use crate::parallel::{add, column_sums};
@@ -121,9 +121,8 @@ impl Back {
         saved: &Saved<T>,
         adjoint: &[T],
     ) -> Result<StepGradients<T>> {
-        let (spec, widths) = (&self.spec, self.widths);
-        let Widths { state: width, gates: across, scores, values: of_value } = widths;
-        let (count, rows) = (spec.lengths.len(), steps.rows());
+        let (spec, rows) = (&self.spec, steps.rows());
+        let Widths { state: width, gates: across, .. } = self.widths;
         let weight_host = Host::new(&self.weight)?;
         let weight = Repeated::new(
             (weight_host.elements::<T>()?, Matrix::rows(width)),
@@ -132,28 +131,48 @@ impl Back {
         );
         let lent = self.attention.as_ref().map(OwnedAttention::lent);
         let hosts = lent.as_ref().map(AttentionHosts::new).transpose()?;
-        let attention = match &hosts {
-            Some(hosts) => Some(Attended {
-                context: Repeated::new(
-                    (hosts.context.elements::<T>()?, Matrix::rows(of_value)),
-                    (across, of_value),
-                    spec.products,
-                ),
-                query: Repeated::new(
-                    (hosts.query.elements::<T>()?, Matrix::rows(width)),
-                    (scores, width),
-                    spec.products,
-                ),
-                energy: hosts.energy.elements::<T>()?,
-                keys: hosts.keys.elements::<T>()?,
-                values: hosts.values.elements::<T>()?,
-            }),
-            None => None,
-        };
+        let attention = hosts.as_ref().map(|hosts| self.attended::<T>(hosts)).transpose()?;
+        let mut gradients = self.zeros(rows, attention.as_ref());
+        let mut norms = vec![0.0; if spec.state_gradients.is_some() { rows } else { 0 }];
+        for step in (0..steps.count()).rev() {
+            self.cells(step, steps, saved, adjoint, (&mut gradients, &mut norms));
+            if let Some(attention) = &attention {
+                self.attention(step, steps, saved, adjoint, attention, &mut gradients);
+            }
+            self.carry(steps.of_step(step), &weight, attention.as_ref(), &mut gradients);
+        }
+        if let Some(noted) = &spec.state_gradients {
+            noted.set(norms);
+        }
+        Ok(gradients)
+    }
+
+    fn attended<'a, T: Float>(&self, hosts: &'a AttentionHosts<'_>) -> Result<Attended<'a, T>> {
+        let Widths { state: width, gates: across, scores, values: of_value } = self.widths;
+        let products = self.spec.products;
+        let context = (hosts.context.elements()?, Matrix::rows(of_value));
+        let query = (hosts.query.elements()?, Matrix::rows(width));
+        Ok(Attended {
+            context: Repeated::new(context, (across, of_value), products),
+            query: Repeated::new(query, (scores, width), products),
+            energy: hosts.energy.elements()?,
+            keys: hosts.keys.elements()?,
+            values: hosts.values.elements()?,
+        })
+    }
+
+    /// Gradients before the last step.
+    fn zeros<T: Float>(
+        &self,
+        rows: usize,
+        attention: Option<&Attended<'_, T>>,
+    ) -> StepGradients<T> {
+        let Widths { state: width, gates: across, scores, .. } = self.widths;
+        let count = self.spec.lengths.len();
         let zeros = |count: usize| vec![T::default(); count];
-        let is_lstm = spec.cell == Cell::Lstm;
-        let of_keys = attention.as_ref().map_or((0, 0), |it| (it.keys.len(), it.values.len()));
-        let mut gradients = StepGradients {
+        let is_lstm = self.spec.cell == Cell::Lstm;
+        let of_keys = attention.map_or((0, 0), |it| (it.keys.len(), it.values.len()));
+        StepGradients {
             by_inputs: zeros(rows * across),
             by_product: zeros(if is_lstm { 0 } else { rows * across }),
             carried: zeros(count * width),
@@ -162,44 +181,36 @@ impl Back {
             by_energies: zeros(count * scores),
             by_keys: zeros(of_keys.0),
             by_values: zeros(of_keys.1),
+        }
+    }
+
+    /// Adds the gradients by the states before a step: through the gates, and through the queries.
+    fn carry<T: Float>(
+        &self,
+        of_step: Range<usize>,
+        weight: &Repeated<'_, T>,
+        attention: Option<&Attended<'_, T>>,
+        gradients: &mut StepGradients<T>,
+    ) {
+        let Widths { state: width, gates: across, scores, .. } = self.widths;
+        let products = self.spec.products;
+        let by_product = match self.spec.cell {
+            Cell::Lstm => &gradients.by_inputs,
+            Cell::Gru => &gradients.by_product,
         };
-        let mut norms = vec![0.0; if spec.state_gradients.is_some() { rows } else { 0 }];
-        for step in (0..steps.count()).rev() {
-            self.cells(step, steps, saved, adjoint, (&mut gradients, &mut norms));
-            if let Some(attention) = &attention {
-                self.attention(step, steps, saved, adjoint, attention, &mut gradients);
-            }
-            let of_step = steps.of_step(step);
-            let by_product = if is_lstm { &gradients.by_inputs } else { &gradients.by_product };
-            let left = &by_product[of_step.start * across..of_step.end * across];
-            let carried = Shared::new(&mut gradients.carried);
-            let onto_carried = |row: usize, sums: &mut [T]| {
-                // SAFETY: each row is finished once.
-                add(unsafe { carried.range(row * width..row * width + sums.len()) }, sums);
-            };
-            let shape = (of_step.len(), across, width);
-            product_then(
-                shape,
-                (left, Matrix::rows(across)),
-                weight.right(),
-                spec.products,
-                Some(&onto_carried),
-            );
-            if let Some(attention) = &attention {
-                let left = &gradients.by_queries[of_step.start * scores..of_step.end * scores];
-                product_then(
-                    (of_step.len(), scores, width),
-                    (left, Matrix::rows(scores)),
-                    attention.query.right(),
-                    spec.products,
-                    Some(&onto_carried),
-                );
-            }
+        let carried = Shared::new(&mut gradients.carried);
+        let onto_carried = |row: usize, sums: &mut [T]| {
+            // SAFETY: each row is finished once.
+            add(unsafe { carried.range(row * width..row * width + sums.len()) }, sums);
+        };
+        let left = &by_product[of_step.start * across..of_step.end * across];
+        let (shape, left) = ((of_step.len(), across, width), (left, Matrix::rows(across)));
+        product_then(shape, left, weight.right(), products, Some(&onto_carried));
+        if let Some(attention) = attention {
+            let left = &gradients.by_queries[of_step.start * scores..of_step.end * scores];
+            let (shape, left) = ((of_step.len(), scores, width), (left, Matrix::rows(scores)));
+            product_then(shape, left, attention.query.right(), products, Some(&onto_carried));
         }
-        if let Some(noted) = &spec.state_gradients {
-            noted.set(norms);
-        }
-        Ok(gradients)
     }
 
     /// Runs the gates of a step backward: from the gradients by its states to the gradients by the
@@ -381,15 +392,6 @@ impl Back {
         }
         Ok(())
     }
-}
-
-/// Attention in the backward pass.
-struct Attended<'a, T> {
-    context: Repeated<'a, T>,
-    query: Repeated<'a, T>,
-    energy: &'a [T],
-    keys: &'a [T],
-    values: &'a [T],
 }
 
 /// State before each row: `(N, H)`, in the order of steps.

@@ -2,15 +2,15 @@
 
 use super::attending::attend;
 use super::cells::{gru_forward, lstm_forward};
-use super::{AttentionHosts, PIECE, Repeated, Saved, Widths, backward, inputs};
+use super::{Attended, AttentionHosts, PIECE, Repeated, Saved, Widths, backward, inputs};
 use crate::float::Float;
 use crate::host::Host;
 use crate::packed_weights::PackedWeights;
 use crate::parallel::add;
-use crate::products::{Matrix, product_into};
+use crate::products::{Matrix, Products, product_into};
 use crate::profile::{even, region};
 use crate::shared::Shared;
-use crate::spec::{Cell, Recurred, Recurrence, RecurrenceSpec, TimeSteps};
+use crate::spec::{AdditiveAttention, Cell, Recurred, Recurrence, RecurrenceSpec, TimeSteps};
 use crate::tape::Tape;
 use candle_core::{Device, Result, Tensor};
 use rayon::prelude::*;
@@ -49,151 +49,202 @@ fn run<T: Float>(
     steps: &TimeSteps,
     widths: Widths,
 ) -> Result<(Vec<T>, Saved<T>)> {
-    let Widths { state: width, gates: across, scores, values: of_value } = widths;
-    let (count, rows) = (spec.lengths.len(), steps.rows());
-    let input_host = Host::new(given.inputs)?;
-    let input_values = input_host.elements::<T>()?;
-    let weight_host = Host::new(given.weight)?;
-    let weight =
-        Repeated::transposed(weight_host.elements::<T>()?, given.weight, packs, spec.products)?;
+    let (inputs, weight) = (Host::new(given.inputs)?, Host::new(given.weight)?);
     let bias = given.bias.map(Host::new).transpose()?;
-    let no_bias = vec![T::default(); if bias.is_none() { across } else { 0 }];
-    let bias = bias.as_ref().map(Host::elements::<T>).transpose()?.unwrap_or(&no_bias);
-    let attention_hosts = given.attention.as_ref().map(AttentionHosts::new).transpose()?;
-    let attention = match (&attention_hosts, &given.attention) {
-        (Some(hosts), Some(tensors)) => Some((
-            Repeated::transposed(
-                hosts.query.elements::<T>()?,
-                tensors.query,
-                packs,
-                spec.products,
-            )?,
-            Repeated::transposed(
-                hosts.context.elements::<T>()?,
-                tensors.context,
-                packs,
-                spec.products,
-            )?,
-            hosts.energy.elements::<T>()?,
-            hosts.keys.elements::<T>()?,
-            hosts.values.elements::<T>()?,
-        )),
-        _ => None,
+    let no_bias = vec![T::default(); if bias.is_none() { widths.gates } else { 0 }];
+    let attention = given.attention.as_ref().map(AttentionHosts::new).transpose()?;
+    let layer = Layer {
+        spec,
+        steps,
+        widths,
+        inputs: inputs.elements::<T>()?,
+        weight: Repeated::transposed(weight.elements()?, given.weight, packs, spec.products)?,
+        bias: bias.as_ref().map(Host::elements::<T>).transpose()?.unwrap_or(&no_bias),
+        attention: match (&attention, &given.attention) {
+            (Some(hosts), Some(tensors)) => Some(attended(hosts, tensors, packs, spec.products)?),
+            _ => None,
+        },
     };
     let mut saved = Saved::new(spec, steps, widths);
-    saved.begin(given.initial, spec, steps, width)?;
-    let mut out = vec![T::default(); rows * widths.out()];
-    let mut from_context = vec![T::default(); if scores > 0 { count * across } else { 0 }];
-    let shared_out = Shared::new(&mut out);
+    saved.begin(given.initial, spec, steps, widths.state)?;
+    let mut out = vec![T::default(); steps.rows() * widths.out()];
+    let sums = if widths.scores > 0 { spec.lengths.len() * widths.gates } else { 0 };
+    let mut from_context = vec![T::default(); sums];
     for step in 0..steps.count() {
-        let of_step = steps.of_step(step);
-        let (active, first, before) = (of_step.len(), of_step.start, steps.before(step));
-        let states = Shared::new(&mut saved.states);
-        // SAFETY: within a step, states of the previous step are read, and those of this one
-        // written, each row by one task.
-        let previous: &[T] = unsafe { states.range(before * width..(before + active) * width) };
-        if let Some((query, context, energy, keys, values)) = &attention {
-            let queries = Shared::new(&mut saved.queries[first * scores..]);
-            let shape = (active, width, scores);
-            // SAFETY: nobody else uses this memory.
-            unsafe {
-                product_into(
-                    shape,
-                    (previous, Matrix::rows(width)),
-                    query.right(),
-                    queries,
-                    spec.products,
-                    None,
-                );
-            }
-            let (weights, contexts) =
-                (Shared::new(&mut saved.weights), Shared::new(&mut saved.contexts));
-            let one_row = |place: usize| {
-                let row = first + place;
-                let range = spec.attended[steps.order[place]].clone();
-                let pairs = saved.first_weight[row]..saved.first_weight[row + 1];
-                let to = steps.packed_row(place, step) * widths.out() + width;
-                // SAFETY: each row has its own query, weights, context and place in the result.
-                unsafe {
-                    let context = contexts.range(row * of_value..(row + 1) * of_value);
-                    attend(
-                        queries.range(place * scores..(place + 1) * scores),
-                        energy,
-                        &keys[range.start * scores..range.end * scores],
-                        &values[range.start * of_value..range.end * of_value],
-                        weights.range(pairs),
-                        context,
-                    );
-                    shared_out.write(to, context);
-                }
-            };
-            region(even(active.div_ceil(PIECE)), || {
-                (0..active).into_par_iter().with_min_len(PIECE).for_each(one_row);
-            });
-            // SAFETY: nobody else uses this memory, and the contexts have been written.
-            unsafe {
-                product_into(
-                    (active, of_value, across),
-                    (
-                        &saved.contexts[first * of_value..(first + active) * of_value],
-                        Matrix::rows(of_value),
-                    ),
-                    context.right(),
-                    Shared::new(&mut from_context),
-                    spec.products,
-                    None,
-                );
-            }
+        if let Some(attention) = &layer.attention {
+            layer.attend(step, attention, &mut saved, Shared::new(&mut out), &mut from_context);
         }
-        let from_context = Shared::new(&mut from_context);
-        let (cells, fresh) = (Shared::new(&mut saved.cells), Shared::new(&mut saved.fresh));
-        let gates = Shared::new(&mut saved.gates[first * across..]);
-        let finish = |row: usize, gates: &mut [T]| {
-            for (place, gates) in (row..).zip(gates.chunks_exact_mut(across)) {
-                let packed = steps.packed_row(place, step);
-                let given = &input_values[packed * across..(packed + 1) * across];
-                let state = spec.lengths.len() + first + place;
-                let (old, new) = (before + place, state * width..(state + 1) * width);
-                // SAFETY: each row is finished once, and has its own part of everything.
-                unsafe {
-                    let inputs = if scores > 0 {
-                        let sum = from_context.range(place * across..(place + 1) * across);
-                        add(sum, given);
-                        sum
-                    } else {
-                        given
-                    };
-                    let state = states.range(new.clone());
-                    match spec.cell {
-                        Cell::Gru => {
-                            let row = (first + place) * width;
-                            let fresh = fresh.range(row..row + width);
-                            let previous = &previous[place * width..(place + 1) * width];
-                            gru_forward(gates, inputs, bias, previous, fresh, state);
-                        }
-                        Cell::Lstm => {
-                            let previous = cells.range(old * width..(old + 1) * width);
-                            let cell = cells.range(new);
-                            lstm_forward(gates, inputs, bias, previous, cell, state);
-                        }
-                    }
-                    shared_out.write(packed * widths.out(), state);
-                }
-            }
-        };
-        // SAFETY: nobody else uses this memory.
-        unsafe {
-            product_into(
-                (active, width, across),
-                (previous, Matrix::rows(width)),
-                weight.right(),
-                gates,
-                spec.products,
-                Some(&finish),
-            );
-        }
+        layer.advance(step, &mut saved, Shared::new(&mut out), Shared::new(&mut from_context));
     }
     Ok((out, saved))
+}
+
+/// Attention in the forward pass.
+fn attended<'a, T: Float>(
+    hosts: &'a AttentionHosts<'_>,
+    tensors: &AdditiveAttention<'_>,
+    packs: Option<&PackedWeights>,
+    products: Products,
+) -> Result<Attended<'a, T>> {
+    let (query, context) = (hosts.query.elements()?, hosts.context.elements()?);
+    Ok(Attended {
+        query: Repeated::transposed(query, tensors.query, packs, products)?,
+        context: Repeated::transposed(context, tensors.context, packs, products)?,
+        energy: hosts.energy.elements()?,
+        keys: hosts.keys.elements()?,
+        values: hosts.values.elements()?,
+    })
+}
+
+/// A layer in the forward pass.
+struct Layer<'a, T> {
+    spec: &'a RecurrenceSpec,
+    steps: &'a TimeSteps,
+    widths: Widths,
+    /// `(N, G·H)`.
+    inputs: &'a [T],
+    weight: Repeated<'a, T>,
+    bias: &'a [T],
+    attention: Option<Attended<'a, T>>,
+}
+
+/// Memory that a step writes to, each row by one task.
+#[derive(Clone, Copy)]
+struct Destinations<T> {
+    states: Shared<T>,
+    cells: Shared<T>,
+    fresh: Shared<T>,
+    out: Shared<T>,
+    /// Contribution of the contexts to the inputs of the gates; empty without attention.
+    from_context: Shared<T>,
+}
+
+impl<T: Float> Layer<'_, T> {
+    /// Computes the contexts of a step from the previous states, and their contribution to the
+    /// inputs of the gates.
+    fn attend(
+        &self,
+        step: usize,
+        attention: &Attended<'_, T>,
+        saved: &mut Saved<T>,
+        out: Shared<T>,
+        from_context: &mut [T],
+    ) {
+        let Widths { state: width, gates: across, scores, values: of_value } = self.widths;
+        let (spec, steps) = (self.spec, self.steps);
+        let of_step = steps.of_step(step);
+        let (active, first, before) = (of_step.len(), of_step.start, steps.before(step));
+        let previous = &saved.states[before * width..(before + active) * width];
+        let queries = Shared::new(&mut saved.queries[first * scores..]);
+        let shape = (active, width, scores);
+        let left = (previous, Matrix::rows(width));
+        // SAFETY: nobody else uses this memory.
+        unsafe {
+            product_into(shape, left, attention.query.right(), queries, spec.products, None);
+        }
+        let (weights, contexts) =
+            (Shared::new(&mut saved.weights), Shared::new(&mut saved.contexts));
+        let one_row = |place: usize| {
+            let row = first + place;
+            let range = spec.attended[steps.order[place]].clone();
+            let pairs = saved.first_weight[row]..saved.first_weight[row + 1];
+            let to = steps.packed_row(place, step) * self.widths.out() + width;
+            // SAFETY: each row has its own query, weights, context and place in the result.
+            unsafe {
+                let context = contexts.range(row * of_value..(row + 1) * of_value);
+                attend(
+                    queries.range(place * scores..(place + 1) * scores),
+                    attention.energy,
+                    &attention.keys[range.start * scores..range.end * scores],
+                    &attention.values[range.start * of_value..range.end * of_value],
+                    weights.range(pairs),
+                    context,
+                );
+                out.write(to, context);
+            }
+        };
+        region(even(active.div_ceil(PIECE)), || {
+            (0..active).into_par_iter().with_min_len(PIECE).for_each(one_row);
+        });
+        let contexts = &saved.contexts[first * of_value..(first + active) * of_value];
+        let (shape, left) = ((active, of_value, across), (contexts, Matrix::rows(of_value)));
+        let (right, sums) = (attention.context.right(), Shared::new(from_context));
+        // SAFETY: nobody else uses this memory, and the contexts have been written.
+        unsafe { product_into(shape, left, right, sums, spec.products, None) };
+    }
+
+    /// Computes the gates and the states of a step.
+    fn advance(&self, step: usize, saved: &mut Saved<T>, out: Shared<T>, from_context: Shared<T>) {
+        let Widths { state: width, gates: across, .. } = self.widths;
+        let of_step = self.steps.of_step(step);
+        let (active, first, before) = (of_step.len(), of_step.start, self.steps.before(step));
+        let to = Destinations {
+            states: Shared::new(&mut saved.states),
+            cells: Shared::new(&mut saved.cells),
+            fresh: Shared::new(&mut saved.fresh),
+            out,
+            from_context,
+        };
+        let gates = Shared::new(&mut saved.gates[first * across..]);
+        // SAFETY: within a step, states of the previous step are read, and those of this one
+        // written, each row by one task.
+        let previous: &[T] = unsafe { to.states.range(before * width..(before + active) * width) };
+        let finish = |row: usize, gates: &mut [T]| {
+            for (place, gates) in (row..).zip(gates.chunks_exact_mut(across)) {
+                let previous = &previous[place * width..(place + 1) * width];
+                // SAFETY: each row is finished once, and has its own part of everything.
+                unsafe { self.finish(step, place, gates, previous, &to) };
+            }
+        };
+        let (shape, left) = ((active, width, across), (previous, Matrix::rows(width)));
+        let (right, products) = (self.weight.right(), self.spec.products);
+        // SAFETY: nobody else uses this memory.
+        unsafe { product_into(shape, left, right, gates, products, Some(&finish)) };
+    }
+
+    /// Computes the gates and the state of one row of a step from the product of its previous state.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes the row.
+    #[inline]
+    unsafe fn finish(
+        &self,
+        step: usize,
+        place: usize,
+        gates: &mut [T],
+        previous: &[T],
+        to: &Destinations<T>,
+    ) {
+        let Widths { state: width, gates: across, scores, .. } = self.widths;
+        let packed = self.steps.packed_row(place, step);
+        let given = &self.inputs[packed * across..(packed + 1) * across];
+        let row = self.steps.of_step(step).start + place;
+        let state = self.spec.lengths.len() + row;
+        let (old, new) = (self.steps.before(step) + place, state * width..(state + 1) * width);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let inputs = if scores > 0 {
+                let sum = to.from_context.range(place * across..(place + 1) * across);
+                add(sum, given);
+                sum
+            } else {
+                given
+            };
+            let state = to.states.range(new.clone());
+            match self.spec.cell {
+                Cell::Gru => {
+                    let fresh = to.fresh.range(row * width..(row + 1) * width);
+                    gru_forward(gates, inputs, self.bias, previous, fresh, state);
+                }
+                Cell::Lstm => {
+                    let previous = to.cells.range(old * width..(old + 1) * width);
+                    let cell = to.cells.range(new);
+                    lstm_forward(gates, inputs, self.bias, previous, cell, state);
+                }
+            }
+            to.out.write(packed * self.widths.out(), state);
+        }
+    }
 }
 
 impl<T: Float> Saved<T> {

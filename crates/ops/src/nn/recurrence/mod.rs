@@ -250,3 +250,12 @@ impl<'a> AttentionHosts<'a> {
         })
     }
 }
+
+/// Attention that is multiplied at each step, in the layout of a pass.
+struct Attended<'a, T> {
+    context: Repeated<'a, T>,
+    query: Repeated<'a, T>,
+    energy: &'a [T],
+    keys: &'a [T],
+    values: &'a [T],
+}

@@ -290,9 +290,9 @@ fn back_step<T: Float>(
     outputs: Outputs<T>,
     sums: &mut Sums<T>,
 ) {
-    let (one, zero) = (T::of(1.0), T::default());
+    let one = T::of(1.0);
     let ScanShape { tokens, channels: all, states } = operands.shape;
-    let (channels, width) = (operands.channels(block), states * LANES);
+    let channels = operands.channels(block);
     let place = token * all + channels.start;
     let count = channels.len();
     let (input, gate) = (operands.input(&channels, token), operands.gate(&channels, token));
@@ -308,24 +308,61 @@ fn back_step<T: Float>(
     for lane in 0..LANES {
         sums.skip[lane] += given[lane] * input[lane];
     }
-    let scaled = map([&delta, &input], |[delta, input]| delta * input);
-    let (mut of_delta, mut of_scaled) = ([zero; LANES], [zero; LANES]);
-    let range = |index: usize| index * LANES..(index + 1) * LANES;
-    let before = &again.states[step * width..(step + 1) * width];
-    let after = &again.states[(step + 1) * width..(step + 2) * width];
-    let powers = &again.powers[step * width..(step + 1) * width];
     // SAFETY: no other task has this group of blocks and this token.
     let of_sides = operands.selective.then(|| unsafe {
         let start = (block / BLOCKS * tokens + token) * 2 * states;
         outputs.in_out.range(start..start + 2 * states)
     });
-    let (mut of_into, mut of_from) = match of_sides {
-        Some(of_sides) => {
-            let (into, from) = of_sides.split_at_mut(states);
-            (Some(into), Some(from))
+    let (mut of_delta, of_scaled) = back_states(
+        operands,
+        (token, block, step),
+        again,
+        (&given, &input),
+        carried,
+        of_sides,
+        sums,
+    );
+    let raw = operands.raw_step(&channels, token);
+    for lane in 0..LANES {
+        of_input[lane] += of_scaled[lane] * delta[lane];
+        of_delta[lane] = (of_delta[lane] + of_scaled[lane] * input[lane]) * sigmoid(raw[lane]);
+    }
+    // SAFETY: no other task has this block and this token.
+    unsafe {
+        outputs.x.write(place, &of_input[..count]);
+        outputs.gate.write(place, &of_gate[..count]);
+        if operands.selective {
+            outputs.delta.write(place, &of_delta[..count]);
         }
-        None => (None, None),
-    };
+    }
+    if !operands.selective {
+        crate::parallel::add(&mut sums.delta, &of_delta);
+    }
+}
+
+/// Carries the adjoints of the states back over a step, from `given`, the adjoint of the sum over
+/// states, and the step's input. Returns the adjoints of Δ, through exp(Δ A) alone, and of Δ u.
+/// Adjoints of B and C go to `of_sides`, or else to `sums`.
+#[inline(always)]
+fn back_states<T: Float>(
+    operands: &Operands<'_, T>,
+    (token, block, step): (usize, usize, usize),
+    again: &Again<T>,
+    (given, input): (&Lanes<T>, &Lanes<T>),
+    carried: &mut [T],
+    of_sides: Option<&mut [T]>,
+    sums: &mut Sums<T>,
+) -> (Lanes<T>, Lanes<T>) {
+    let (zero, states) = (T::default(), operands.shape.states);
+    let width = states * LANES;
+    let delta = again.steps[step].0;
+    let scaled = map([&delta, input], |[delta, input]| delta * input);
+    let (mut of_delta, mut of_scaled) = ([zero; LANES], [zero; LANES]);
+    let range = |index: usize| index * LANES..(index + 1) * LANES;
+    let before = &again.states[step * width..(step + 1) * width];
+    let after = &again.states[(step + 1) * width..(step + 2) * width];
+    let powers = &again.powers[step * width..(step + 1) * width];
+    let mut of_sides = of_sides.map(|both| both.split_at_mut(states));
     for index in 0..states {
         let decay = operands.decay(block, index);
         let into = operands.side(block, token, index);
@@ -345,31 +382,16 @@ fn back_step<T: Float>(
             of_delta[lane] += of_exponent * decay[lane];
             of_decay[lane] += of_exponent * delta[lane];
         }
-        match (&mut of_into, &mut of_from) {
-            (Some(of_into), Some(of_from)) => {
+        match &mut of_sides {
+            Some((of_into, of_from)) => {
                 of_into[index] += sum(product_into);
                 of_from[index] += sum(product_from);
             }
-            _ => {
+            None => {
                 crate::parallel::add(&mut sums.in_out[range(index)], &product_into);
                 crate::parallel::add(&mut sums.in_out[range(states + index)], &product_from);
             }
         }
     }
-    let raw = operands.raw_step(&channels, token);
-    for lane in 0..LANES {
-        of_input[lane] += of_scaled[lane] * delta[lane];
-        of_delta[lane] = (of_delta[lane] + of_scaled[lane] * input[lane]) * sigmoid(raw[lane]);
-    }
-    // SAFETY: no other task has this block and this token.
-    unsafe {
-        outputs.x.write(place, &of_input[..count]);
-        outputs.gate.write(place, &of_gate[..count]);
-        if operands.selective {
-            outputs.delta.write(place, &of_delta[..count]);
-        }
-    }
-    if !operands.selective {
-        crate::parallel::add(&mut sums.delta, &of_delta);
-    }
+    (of_delta, of_scaled)
 }

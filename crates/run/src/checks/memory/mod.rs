@@ -15,7 +15,7 @@ use taper_ops::device;
 
 use crate::checks::counting::{Scalars, scalars, training_state_bytes};
 use crate::config::RunConfig;
-use crate::event::{Notice, RunEvent, RunObserver};
+use crate::event::{RecipeNotice, RunEvent, RunObserver};
 use crate::numbers::{bytes, grouped};
 use crate::tasks::{TaskModel, Vocabularies, cost_of, vocabularies};
 use system::resident;
@@ -83,7 +83,8 @@ pub fn fit<M: TaskModel>(
         Some(tokens) if tokens == most => Ok(MOST_TOKENS),
         Some(tokens) => {
             if tokens < FEW_TOKENS {
-                observer.observe(&RunEvent::Notice(Notice::SmallBatches { tokens, limit }))?;
+                observer
+                    .observe(&RunEvent::notice(RecipeNotice::SmallBatches { tokens, limit }))?;
             }
             Ok(tokens)
         }

@@ -7,7 +7,7 @@ mod vocabulary;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 use taper_data::TokenizerPair;
 use taper_decoding::{DecodingConfig, LengthPenaltyForm};
@@ -60,16 +60,7 @@ pub(super) fn read(
     let (mut weights, described) = Weights::open_model_bin(source)?;
     let shown = || source.join(MODEL_BIN).display().to_string();
     weights.rename(|name| FAMILY.whole_name(name))?;
-    let known = FAMILY.architectures.iter();
-    let Some(architecture) = known.clone().find(|one| one.name == described.specification) else {
-        let known: Vec<&str> = known.map(|one| one.name).collect();
-        bail!(
-            "{}: a {}, which cannot be imported: only {} can",
-            shown(),
-            described.specification,
-            known.join(" and ")
-        );
-    };
+    let architecture = architecture(&described.specification, shown)?;
     let mut recipe = recipes::without_data(name, architecture.task);
     let translates = entry(recipe.task).translates;
     let mut attributes = Attributes::new(&described.attributes).with_context(shown)?;
@@ -90,12 +81,8 @@ pub(super) fn read(
         vocabulary.add_start();
     }
     vocabulary.require_rows(source, &weights, translates)?;
-    let never = match weights.has(OUTPUT_BIAS) {
-        true => weights.values(OUTPUT_BIAS).with_context(shown)?,
-        false => Vec::new(),
-    };
-    let never = never.iter().enumerate().filter(|(_, bias)| **bias < NEVER).map(|(id, _)| id);
-    let config = vocabulary.config(&keys, starts_from_zero, &never.collect::<Vec<_>>())?;
+    let never = never_written(&weights).with_context(shown)?;
+    let config = vocabulary.config(&keys, starts_from_zero, &never)?;
     let (pair, kind) = vocabulary.tokenizers(source, &config, &recipe, asked, notices)?;
     recipe.data.tokenizer.vocabulary_size = vocabulary.target().len();
     recipe.data.tokenizer.joint = recipe.model.tied.ties_embeddings();
@@ -119,6 +106,29 @@ pub(super) fn read(
         tokenizers = marked;
     }
     Ok(Model { recipe, tokenizers, weights, architecture })
+}
+
+/// Architecture of the specification that a file names; `shown` is its path in an error.
+fn architecture(specification: &str, shown: impl Fn() -> String) -> Result<&'static Architecture> {
+    let known = FAMILY.architectures;
+    known.iter().find(|one| one.name == specification).with_context(|| {
+        let known: Vec<&str> = known.iter().map(|one| one.name).collect();
+        format!(
+            "{}: a {specification}, which cannot be imported: only {} can",
+            shown(),
+            known.join(" and ")
+        )
+    })
+}
+
+/// Ids of the tokens that are never written.
+fn never_written(weights: &Weights) -> Result<Vec<usize>> {
+    if !weights.has(OUTPUT_BIAS) {
+        return Ok(Vec::new());
+    }
+    let biases = weights.values(OUTPUT_BIAS)?;
+    let never = biases.iter().enumerate().filter(|(_, bias)| **bias < NEVER);
+    Ok(never.map(|(id, _)| id).collect())
 }
 
 /// Adds a token whose embedding is zero, after which such a decoder begins, and which it never

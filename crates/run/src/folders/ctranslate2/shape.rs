@@ -114,17 +114,7 @@ pub(super) fn describe(
         if translates { layers(weights, "encoder") } else { model.decoder_layers };
     let inner = rows("decoder.layer_0.ffn.linear_0.weight");
     model.d_ff = inner.context("has no tensor decoder.layer_0.ffn.linear_0.weight")?;
-    model.heads = attributes.count("num_heads")?.context("has no attribute num_heads")?;
-    // Converters leave out a width that the engine reads off the tensors.
-    let of_tensors = weights.shape("decoder.layer_0.self_attention.linear_1.weight");
-    let of_tensors = of_tensors.and_then(|shape| shape.get(1)).map(|columns| columns / model.heads);
-    let width = attributes.count("head_dim")?.or(of_tensors);
-    model.head_width = width.filter(|width| width * model.heads != model.d_model);
-    let shared = attributes.count("num_heads_kv")?;
-    model.key_value_heads = shared.filter(|&shared| shared != model.heads);
-    let usual = (model.attention_shape().head_width as f64).powf(-0.5);
-    let scale = attributes.number("queries_scale");
-    model.attention_scale = scale.filter(|scale| (scale / usual - 1.0).abs() > 1e-6);
+    heads(attributes, weights, model)?;
     model.output_scale = attributes.number("scale_outputs").filter(|&scale| scale != 0.0);
     model.norm = match attributes.flag("pre_norm") {
         true => NormPlacement::Pre,
@@ -157,17 +147,38 @@ pub(super) fn describe(
     model.query_key_value_biases = (of_attention != model.biases).then_some(of_attention);
     model.attention_output_biases = (of_result != model.biases).then_some(of_result);
     model.output_bias = weights.has(OUTPUT_BIAS);
+    model.tied = tied(weights, translates)?;
+    positions(attributes, weights, translates, model)
+}
+
+/// Sets the heads of attention, after the width of the model.
+fn heads(attributes: &mut Attributes, weights: &Weights, model: &mut ModelConfig) -> Result<()> {
+    model.heads = attributes.count("num_heads")?.context("has no attribute num_heads")?;
+    // Converters leave out a width that the engine reads off the tensors.
+    let of_tensors = weights.shape("decoder.layer_0.self_attention.linear_1.weight");
+    let of_tensors = of_tensors.and_then(|shape| shape.get(1)).map(|columns| columns / model.heads);
+    let width = attributes.count("head_dim")?.or(of_tensors);
+    model.head_width = width.filter(|width| width * model.heads != model.d_model);
+    let shared = attributes.count("num_heads_kv")?;
+    model.key_value_heads = shared.filter(|&shared| shared != model.heads);
+    let usual = (model.attention_shape().head_width as f64).powf(-0.5);
+    let scale = attributes.number("queries_scale");
+    model.attention_scale = scale.filter(|scale| (scale / usual - 1.0).abs() > 1e-6);
+    Ok(())
+}
+
+/// Matrices of embeddings and of the output that are equal.
+fn tied(weights: &Weights, translates: bool) -> Result<Tied> {
     let is_same = |other: &str| -> Result<bool> {
         Ok(weights.has(other) && weights.are_equal(EMBEDDING, other)?)
     };
-    model.tied = match (translates && is_same(OF_SOURCE)?, is_same(OUTPUT)?) {
+    Ok(match (translates && is_same(OF_SOURCE)?, is_same(OUTPUT)?) {
         (true, true) => Tied::All,
         (true, false) => Tied::Embeddings,
         (false, true) if translates => Tied::Decoder,
         (false, true) => Tied::All,
         (false, false) => Tied::None,
-    };
-    positions(attributes, weights, translates, model)
+    })
 }
 
 fn layers(weights: &Weights, stack: &str) -> usize {

@@ -12,7 +12,7 @@ use super::marks::{
     CLASSES, MASKS, SEPARATORS, is_doubled, other_rows, post_processor, require_marks, template,
 };
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG, vocabulary};
-use crate::event::Notice;
+use crate::event::{Notice, RecipeNotice};
 use crate::tasks::entry;
 
 /// Spellings of special tokens, for folders that do not name them.
@@ -81,7 +81,8 @@ pub(in super::super) fn read_file(
     }
     require_marks(&special, task).with_context(|| path.display().to_string())?;
     let others = other_rows(&file, &files, &special, (task, segments));
-    notices.extend(others.map(|said| Notice::WithoutEffect(format!("{}: {said}", path.display()))));
+    let note = |said| format!("{}: {said}", path.display());
+    notices.extend(others.map(|said| RecipeNotice::WithoutEffect(note(said)).into()));
     let ids = files.keys(CONFIG).as_object().into_iter().flatten();
     let folder = FolderTokens {
         vocabulary_size: size,
@@ -138,17 +139,6 @@ impl Names<'_> {
         let mask = self.id("mask_token").or_else(|| self.spelled(&MASKS));
         let unknown = self.tokenizer.special_tokens().unknown;
 
-        let marked = file["added_tokens"].as_array().into_iter().flatten();
-        let marked = marked.filter(|token| token["special"] == true);
-        let named = marked.filter_map(spelling).chain(self.files.all_named());
-        // Bytes in place of characters that the vocabulary lacks are text, whatever the file marks
-        // them as.
-        let spells_bytes = file["model"]["byte_fallback"] == true;
-        let named = named.filter(|token| !(spells_bytes && is_byte(token)));
-        let mut no_text: Vec<u32> = named.filter_map(|token| self.tokenizer.id(token)).collect();
-        no_text.extend([class, separator, mask, unknown].into_iter().flatten());
-        no_text.sort_unstable();
-        no_text.dedup();
         Ok(SpecialTokens {
             pad: pad.or_else(|| self.spelled(&PADS)),
             unknown,
@@ -160,7 +150,7 @@ impl Names<'_> {
             separator,
             doubled_separator: is_doubled(file, separator),
             mask,
-            no_text,
+            no_text: self.no_text(file, &[class, separator, mask, unknown]),
             never_written: match entry(self.task).translates {
                 true if generation.is_null() => never_written(&keys["bad_words_ids"], self.size)?,
                 true => never_written(&generation["bad_words_ids"], self.size)?,
@@ -169,6 +159,22 @@ impl Names<'_> {
             before: Vec::new(),
             after: Vec::new(),
         })
+    }
+
+    /// Ids of all tokens that are no text, with those of `roles`, ascending.
+    fn no_text(&self, file: &Value, roles: &[Option<u32>]) -> Vec<u32> {
+        let marked = file["added_tokens"].as_array().into_iter().flatten();
+        let marked = marked.filter(|token| token["special"] == true);
+        let named = marked.filter_map(spelling).chain(self.files.all_named());
+        // Bytes in place of characters that the vocabulary lacks are text, whatever the file marks
+        // them as.
+        let spells_bytes = file["model"]["byte_fallback"] == true;
+        let named = named.filter(|token| !(spells_bytes && is_byte(token)));
+        let mut no_text: Vec<u32> = named.filter_map(|token| self.tokenizer.id(token)).collect();
+        no_text.extend(roles.iter().flatten());
+        no_text.sort_unstable();
+        no_text.dedup();
+        no_text
     }
 
     /// Finds the first token of a row of an encoder, and the token after each of its texts: those

@@ -10,10 +10,8 @@ use crate::float::Float;
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
 use crate::parallel::add;
 use crate::products::Matrix;
-use crate::profile::{longest_of, region};
 use crate::shared::{Shared, Write};
 use crate::sums::blocked_sum;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Inputs of the backward pass, beside those of the forward pass.
@@ -71,8 +69,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     known: Known<'_, P::Value>,
     to: (Shared<P::Value>, Write),
 ) {
-    let (tasks, places) = (layout.tasks(), layout.hierarchy.places());
-    let width = stride(layout.head);
+    let (places, width) = (layout.hierarchy.places(), stride(layout.head));
     let worker = || {
         let room = |rows: usize, width: usize| vec![P::Value::default(); rows * width];
         Worker::<P> {
@@ -88,11 +85,9 @@ pub(super) unsafe fn run<P: TileProducts>(
         }
     };
     let pass = Pass { products, layout, inputs, known, to };
-    region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
-        tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            // SAFETY: each task has its own heads of a sequence.
-            unsafe { pass.sequence(worker, sequence, heads) };
-        });
+    layout.for_heads(worker, |worker, sequence, heads| {
+        // SAFETY: each task has its own heads of a sequence.
+        unsafe { pass.sequence(worker, sequence, heads) };
     });
 }
 

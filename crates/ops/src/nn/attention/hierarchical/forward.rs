@@ -6,9 +6,7 @@ use super::{KEY, QUERY, VALUE};
 use crate::float::Float;
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
 use crate::products::Matrix;
-use crate::profile::{longest_of, region};
 use crate::shared::{Shared, Write};
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Inputs of both passes.
@@ -107,7 +105,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     inputs: Inputs<'_, P::Value>,
     to: (Shared<P::Value>, Option<Shared<P::Value>>),
 ) {
-    let (tasks, places) = (layout.tasks(), layout.hierarchy.places());
+    let places = layout.hierarchy.places();
     let worker = || {
         let room = |rows: usize, width: usize| vec![P::Value::default(); rows * width];
         Worker::<P> {
@@ -120,16 +118,14 @@ pub(super) unsafe fn run<P: TileProducts>(
         }
     };
     let pass = Pass { products, layout, inputs, to };
-    region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
-        tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            for chunk in 0..sequence.counts[0] {
-                let seen = layout.seen(sequence, chunk);
-                for head in heads.clone() {
-                    // SAFETY: each task has its own heads of a sequence.
-                    unsafe { pass.chunk(worker, (sequence, head), (chunk, &seen)) };
-                }
+    layout.for_heads(worker, |worker, sequence, heads| {
+        for chunk in 0..sequence.counts[0] {
+            let seen = layout.seen(sequence, chunk);
+            for head in heads.clone() {
+                // SAFETY: each task has its own heads of a sequence.
+                unsafe { pass.chunk(worker, (sequence, head), (chunk, &seen)) };
             }
-        });
+        }
     });
 }
 

@@ -1,6 +1,6 @@
 //! Positions of sequences and their summaries in memory, and the tokens that a chunk sees.
 
-use super::super::layout::{Columns, head_groups};
+use super::super::layout::{Columns, for_heads};
 use super::super::tiled::products::Rows;
 use crate::float::Float;
 use crate::spec::{HierarchicalSpec, Hierarchy};
@@ -117,7 +117,7 @@ impl Layout {
 
     /// Columns of query (0), key (1) or value (2).
     pub(super) fn columns(&self, part: usize) -> Columns {
-        Columns { stride: 3 * self.width(), column: part * self.width() }
+        Columns::of_packed(part, self.width())
     }
 
     /// Rows of one head of query, key or value.
@@ -132,11 +132,13 @@ impl Layout {
         Rows { values: qkv, at, count: rows.len(), width: self.head }
     }
 
-    /// Tasks: each a sequence with some of its heads.
-    pub(super) fn tasks(&self) -> Vec<(&Sequence, Range<usize>)> {
-        let groups = || head_groups(self.sequences.len(), self.spec.heads);
-        let sequences = self.sequences.iter().filter(|sequence| sequence.length > 0);
-        sequences.flat_map(|sequence| groups().map(move |heads| (sequence, heads))).collect()
+    /// Runs `each` for some heads of each sequence as one task, on memory that `worker` makes.
+    pub(super) fn for_heads<W>(
+        &self,
+        worker: impl Fn() -> W + Sync + Send,
+        each: impl Fn(&mut W, &Sequence, &Range<usize>) + Sync + Send,
+    ) {
+        for_heads(&self.sequences, self.spec.heads, |sequence| sequence.length, worker, each);
     }
 
     /// Keys that the tokens of a chunk see.

@@ -7,10 +7,8 @@ use super::state::{State, add_products, clear_future};
 use super::{KEY, QUERY, VALUE};
 use crate::float::Float;
 use crate::products::Matrix;
-use crate::profile::{longest_of, region};
 use crate::shared::{Shared, Write};
 use crate::spec::LinearAttentionSpec;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Destinations of results.
@@ -83,7 +81,6 @@ pub(super) unsafe fn run<P: TileProducts>(
     qkv: &[P::Value],
     to: Outputs<P::Value>,
 ) {
-    let tasks = layout.tasks();
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let worker = || {
@@ -98,11 +95,9 @@ pub(super) unsafe fn run<P: TileProducts>(
         }
     };
     let pass = Pass { products, layout, features, qkv, to };
-    region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
-        tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            // SAFETY: each task has its own heads of a sequence.
-            unsafe { pass.sequence(worker, sequence, heads) };
-        });
+    layout.for_heads(worker, |worker, sequence, heads| {
+        // SAFETY: each task has its own heads of a sequence.
+        unsafe { pass.sequence(worker, sequence, heads) };
     });
 }
 

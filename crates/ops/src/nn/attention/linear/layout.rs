@@ -1,6 +1,6 @@
 //! Positions of sequences and heads, and of the numbers kept for them.
 
-use super::super::layout::{Columns, head_groups};
+use super::super::layout::{Columns, for_heads};
 use super::super::tiled::products::Rows;
 use crate::products::PANEL;
 use crate::spec::{LinearAttentionShape, LinearAttentionSpec};
@@ -127,7 +127,7 @@ impl Layout {
 
     /// Columns of query (0), key (1) or value (2).
     pub(super) fn columns(&self, part: usize) -> Columns {
-        Columns { stride: 3 * self.width(), column: part * self.width() }
+        Columns::of_packed(part, self.width())
     }
 
     /// Rows of one head of query, key or value.
@@ -143,11 +143,13 @@ impl Layout {
         Rows { values: qkv, at, count: rows.len(), width }
     }
 
-    /// Tasks: each a sequence with some of its heads.
-    pub(super) fn tasks(&self) -> Vec<(Sequence, Range<usize>)> {
-        let groups = || head_groups(self.sequences.len(), self.spec.heads);
-        let sequences = self.sequences.iter().filter(|sequence| sequence.length > 0);
-        sequences.flat_map(|&sequence| groups().map(move |heads| (sequence, heads))).collect()
+    /// Runs `each` for some heads of each sequence as one task, on memory that `worker` makes.
+    pub(super) fn for_heads<W>(
+        &self,
+        worker: impl Fn() -> W + Sync + Send,
+        each: impl Fn(&mut W, &Sequence, &Range<usize>) + Sync + Send,
+    ) {
+        for_heads(&self.sequences, self.spec.heads, |sequence| sequence.length, worker, each);
     }
 }
 

@@ -23,10 +23,8 @@ use crate::float::{Float, vectorised};
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
 use crate::parallel::add;
 use crate::products::Matrix;
-use crate::profile::{longest_of, region};
 use crate::shared::{Shared, Write};
 use crate::sums::blocked_sum;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// Inputs of the backward pass, beside queries, keys and values.
@@ -123,18 +121,15 @@ pub(super) unsafe fn run<P: TileProducts>(
             of_rows: room(rows, head),
         }
     };
-    let tasks = layout.tasks();
     let pass = Pass { products, layout, features, qkv, known, to };
-    region(longest_of(|| tasks.iter().map(|(it, heads)| it.length * heads.len())), || {
-        tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            // SAFETY: each task has its own heads of a sequence.
-            unsafe {
-                match layout.spec.causal {
-                    true => pass.causal(worker, sequence, heads),
-                    false => pass.both_ways(worker, sequence, heads),
-                }
+    layout.for_heads(worker, |worker, sequence, heads| {
+        // SAFETY: each task has its own heads of a sequence.
+        unsafe {
+            match layout.spec.causal {
+                true => pass.causal(worker, sequence, heads),
+                false => pass.both_ways(worker, sequence, heads),
             }
-        });
+        }
     });
 }
 

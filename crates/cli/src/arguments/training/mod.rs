@@ -1,0 +1,11 @@
+//! Arguments of the commands that make a recipe, train, and tune what is trained.
+
+mod finetune;
+mod init;
+mod train;
+mod tune;
+
+pub(crate) use finetune::Finetune;
+pub(crate) use init::Init;
+pub(crate) use train::{Resume, Train, TrainOutput, Transport};
+pub(crate) use tune::Tune;

@@ -1,0 +1,330 @@
+//! Settings of a search, and the limits that follow from them.
+
+mod validation;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::lengths::{ExpectedLength, LengthSettings, gnmt_penalty};
+use crate::reranking::RerankingConfig;
+
+/// Search for translations.
+///
+/// The penalty of 0.6 is that of Vaswani et al. 2017, "Attention Is All You Need", section 6.1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DecodingConfig {
+    /// Hypotheses that are followed at once; 1 is greedy search.
+    #[schemars(range(min = 1, max = 65_536))]
+    #[schemars(
+        extend("x-names" = "beam beams beam_width beamsize num_beams max_beam"),
+        extend("x-idle" = ["no-beam", "drawn"])
+    )]
+    pub beam_size: usize,
+    /// Number of translations to return per sentence, best first; at most `beam_size`, unless they
+    /// are drawn. With fewer, the search can stop earlier.
+    #[schemars(range(min = 1, max = 65_536))]
+    #[schemars(extend("x-names" = "nbest num_return_sequences"))]
+    pub n_best: usize,
+    /// Exponent `α` of the length penalty; 0 compares plain log-probabilities, which favours short
+    /// output.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    #[schemars(
+        extend("x-names" = "lenpen len_pen alpha length_alpha beam_alpha length_penalty_alpha \
+            normalize"),
+        extend("x-idle" = ["no-beam"])
+    )]
+    pub length_penalty: f64,
+    /// Base of the length penalty's exponent.
+    #[schemars(extend("x-idle" = ["no-beam", "no-length-penalty"]))]
+    pub length_penalty_form: LengthPenaltyForm,
+    /// Rules by which a search stops, and the cost of forced tokens.
+    #[serde(skip_serializing_if = "SearchRules::is_default")]
+    #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
+    pub rules: SearchRules,
+    /// Reward added to the score for each token, including `</s>`: for models whose output is too
+    /// short for any `α`, because their probabilities are flat (He et al. 2016, "Improved Neural
+    /// Machine Translation with SMT Features", section 3; Murray and Chiang 2018, "Correcting
+    /// Length Bias in Neural Machine Translation").
+    #[schemars(range(min = 0.0))]
+    #[schemars(
+        extend("x-names" = "word_reward word_penalty length_bonus"),
+        extend("x-idle" = ["no-beam"])
+    )]
+    pub length_reward: f64,
+    /// Weight `β` of the penalty on translations that are shorter than expected: for a translation of
+    /// `n` tokens where `L` are expected, the score falls by `β · max(0, L/n - 1)`, and the length
+    /// penalty is that of at most `L` tokens, so that none beyond `L` gains anything (Huang et al. 2017,
+    /// "When to Finish?"; Yang et al. 2018, "Breaking the Beam Search Curse"). Unlike a reward, it
+    /// cannot make translations longer than `L`. 0 for none.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["no-beam", "not-translation"]))]
+    pub shortfall_penalty: f64,
+    /// Length that is expected of a translation.
+    #[serde(skip_serializing_if = "ExpectedLength::is_unknown")]
+    #[schemars(extend("x-idle" = ["no-beam", "not-translation"]))]
+    pub expected_length: ExpectedLength,
+    /// A sentence's search stops once `beam_size * patience` hypotheses have finished (Kasai et al.
+    /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier if
+    /// nothing can change the result any more. With 0, only the latter stops it.
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
+    pub patience: f64,
+    /// Output tokens allowed per source token; both counted without `</s>`.
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-names" = "max_len_a"), extend("x-idle" = ["not-translation"]))]
+    pub max_length_ratio: f64,
+    /// Output tokens allowed on top of `max_length_ratio` times the source length.
+    #[schemars(extend("x-idle" = ["not-translation"]))]
+    pub max_length_offset: usize,
+    /// Output tokens allowed for any source length.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-names" = "max_output_length max_new_tokens max_len_b max_decode_length"))]
+    pub max_length: usize,
+    /// Output tokens required, without `</s>`; the maximum prevails if the two conflict.
+    pub min_length: usize,
+    /// Whether the output may contain `<unk>`.
+    #[schemars(extend("x-names" = "unkpen allow_unk"))]
+    pub allow_unknown: bool,
+    /// Penalty on tokens that the output already contains: divides their positive logits and
+    /// multiplies their negative ones (after Keskar et al. 2019, "CTRL"); 1 changes nothing.
+    #[schemars(range(min = 0.01, max = 100.0))]
+    pub repetition_penalty: f64,
+    /// Penalty on tokens that the output already contains, as in OpenAI's API: subtracted from
+    /// their logits; 0 changes nothing. For clients, not for recipes.
+    #[serde(skip)]
+    pub presence_penalty: f64,
+    /// The same, once for each occurrence in the output.
+    #[serde(skip)]
+    pub frequency_penalty: f64,
+    /// Length of runs of tokens that may not occur twice in an output, or in a prompt and its
+    /// continuation; 0 allows all.
+    #[schemars(extend("x-names" = "no_repeat_ngram_size block_ngram_repeat"))]
+    pub no_repeat_ngram: usize,
+    /// Random sampling of translations in place of search.
+    pub sampling: SamplingConfig,
+    /// Choice among several translations of each text.
+    #[serde(skip_serializing_if = "RerankingConfig::is_default")]
+    #[schemars(extend("x-idle" = ["not-translation"]))]
+    pub reranking: RerankingConfig,
+    /// Largest number of source tokens decoded at a time, each counted once per hypothesis: in one
+    /// batch, or on a CPU in the batches of all threads together. A longer sentence is a batch by
+    /// itself.
+    #[schemars(range(min = 1))]
+    pub batch_tokens: usize,
+    /// Largest number of hypotheses decoded at a time; a batch has at least one sentence. On a CPU,
+    /// threads take batches of their own if there are 32 hypotheses for each.
+    #[schemars(range(min = 1))]
+    pub batch_rows: usize,
+}
+
+impl Default for DecodingConfig {
+    fn default() -> Self {
+        Self {
+            beam_size: 5,
+            n_best: 1,
+            length_penalty: 0.6,
+            length_penalty_form: LengthPenaltyForm::Gnmt,
+            rules: SearchRules::Exact,
+            length_reward: 0.0,
+            shortfall_penalty: 0.0,
+            expected_length: ExpectedLength::default(),
+            patience: 0.0,
+            max_length_ratio: 2.0,
+            max_length_offset: 10,
+            max_length: 512,
+            min_length: 0,
+            allow_unknown: false,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            no_repeat_ngram: 0,
+            sampling: SamplingConfig::default(),
+            reranking: RerankingConfig::default(),
+            batch_tokens: 4096,
+            batch_rows: 256,
+        }
+    }
+}
+
+/// Base of the length penalty, for `n` tokens including `</s>`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LengthPenaltyForm {
+    /// `(5 + n) / 6` (Wu et al. 2016, equation 14).
+    #[default]
+    Gnmt,
+    /// `n` itself, so that an exponent of 1 compares means, as in fairseq and CTranslate2.
+    Power,
+}
+
+/// Rules by which a beam search stops and scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SearchRules {
+    /// A sentence's search stops once nothing can change its result any more, or by `patience`; the
+    /// end that is forced at the maximum length counts in the score.
+    #[default]
+    Exact,
+    /// The rules of `generate` in the library Transformers, so that an imported model gives its
+    /// results. `beam_size` finished hypotheses are kept. The search stops once the best live one,
+    /// scored at its present length, does not exceed the worst of them, or with `patience` above 0
+    /// as soon as there are that many. Forced tokens cost nothing.
+    Transformers,
+    /// The same for a model without `forced_eos_token_id`: no end is forced at the maximum length,
+    /// where a translation stops without one.
+    TransformersOpen,
+}
+
+impl SearchRules {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Random sampling of translations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplingConfig {
+    /// Divisor of logits before drawing: below 1 favours likely tokens, above 1 makes probabilities
+    /// more equal. 0 searches instead of drawing.
+    #[schemars(range(min = 0.0))]
+    #[schemars(extend("x-names" = "temp sampling_temperature softmax_temperature"))]
+    pub temperature: f64,
+    /// Number of the likeliest tokens to draw from; 0 for all.
+    #[schemars(extend("x-names" = "topk sampling_topk"), extend("x-idle" = ["not-drawn"]))]
+    pub top_k: usize,
+    /// Total probability of the tokens to draw from: the smallest set of likeliest tokens with at
+    /// least this probability (Holtzman et al. 2020, "The Curious Case of Neural Text
+    /// Degeneration"); 1 for all.
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
+    #[schemars(extend("x-names" = "topp nucleus sampling_topp"), extend("x-idle" = ["not-drawn"]))]
+    pub top_p: f64,
+    /// Smallest probability of a token to draw, among those that `top_k` and `top_p` leave: less
+    /// likely ones are never drawn (Hewitt et al. 2022, "Truncation Sampling as Language Model
+    /// Desmoothing"; 0.02 for candidates of reranking in Freitag et al. 2023, "Epsilon Sampling
+    /// Rocks"); 0 for all.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    #[schemars(
+        extend("x-names" = "epsilon_cutoff min_prob"),
+        extend("x-idle" = ["not-drawn"])
+    )]
+    pub epsilon: f64,
+    /// Seed of draws, which depend on it, the sentence's number, the sample and the position.
+    #[schemars(extend("x-idle" = ["not-drawn"]))]
+    pub seed: u64,
+}
+
+impl Default for SamplingConfig {
+    fn default() -> Self {
+        Self { temperature: 0.0, top_k: 0, top_p: 1.0, epsilon: 0.0, seed: 1 }
+    }
+}
+
+impl SamplingConfig {
+    /// Whether translations are drawn rather than searched for.
+    pub fn is_active(&self) -> bool {
+        self.temperature > 0.0
+    }
+}
+
+/// Limits on the length of the output for one source, in tokens without `</s>`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OutputLimits {
+    /// Smallest number of tokens before `</s>`.
+    pub min_length: usize,
+    /// Number of tokens after which `</s>` is forced.
+    pub max_length: usize,
+    /// Number of tokens below which an output is shorter than expected; 0 without expectation.
+    pub expected: f64,
+}
+
+impl DecodingConfig {
+    /// Search for as many candidates as the choice among them needs: drawn, or by a beam as wide.
+    #[must_use]
+    pub fn with_candidates(self) -> Self {
+        if !self.reranking.is_active() {
+            return self;
+        }
+        let n_best = self.n_best.max(self.reranking.candidates);
+        let is_drawn = self.sampling.is_active();
+        let beam_size = if is_drawn { self.beam_size } else { self.beam_size.max(n_best) };
+        Self { n_best, beam_size, ..self }
+    }
+
+    /// Score by which hypotheses of different lengths are compared: a log-probability of `length`
+    /// tokens, including `</s>`, over the length penalty, plus the length reward of each token, minus
+    /// the penalty for being shorter than `limits` expect. For a total that is at most 0 it grows
+    /// with the length.
+    pub fn score(&self, log_probability: f64, length: usize, limits: OutputLimits) -> f64 {
+        let (length, expected) = (length as f64, limits.expected + 1.0);
+        let expects = self.shortfall_penalty > 0.0;
+        // Beyond the expected length no token gains anything, or flat probabilities would make
+        // translations endless.
+        let counted = if expects { length.min(expected) } else { length };
+        let penalty = match self.length_penalty_form {
+            LengthPenaltyForm::Gnmt => gnmt_penalty(counted, self.length_penalty),
+            LengthPenaltyForm::Power => counted.powf(self.length_penalty),
+        };
+        let score = log_probability / penalty + self.length_reward * length;
+        match expects {
+            true => score - self.shortfall_penalty * (expected / length - 1.0).max(0.0),
+            false => score,
+        }
+    }
+
+    /// Number of finished hypotheses that are kept.
+    pub(crate) fn kept(&self) -> usize {
+        match self.rules {
+            SearchRules::Exact => self.n_best,
+            SearchRules::Transformers | SearchRules::TransformersOpen => self.beam_size,
+        }
+    }
+
+    /// Whether the logits of tokens that the output already contains are changed.
+    pub(crate) fn penalises(&self) -> bool {
+        self.repetition_penalty != 1.0
+            || self.presence_penalty != 0.0
+            || self.frequency_penalty != 0.0
+    }
+
+    /// Largest number of hypotheses per sentence that are stepped together.
+    pub(crate) fn rows_per_sentence(&self) -> usize {
+        if self.sampling.is_active() { self.n_best } else { self.beam_size }
+    }
+
+    /// Limits for a source of `source_length` tokens, without its `</s>`.
+    pub fn output_limits(&self, source_length: usize) -> OutputLimits {
+        // A float-to-integer cast saturates, so a huge ratio means "no limit by ratio".
+        let by_ratio = (self.max_length_ratio * source_length as f64).floor() as usize;
+        let max_length = by_ratio.saturating_add(self.max_length_offset).min(self.max_length);
+        OutputLimits {
+            min_length: self.min_length.min(max_length),
+            max_length,
+            expected: self.expected_length.of(source_length),
+        }
+    }
+}
+
+impl LengthSettings {
+    /// Settings of `config`.
+    #[must_use]
+    pub fn of(config: &DecodingConfig) -> Self {
+        let &DecodingConfig { length_penalty, length_reward, shortfall_penalty, .. } = config;
+        Self { length_penalty, length_reward, shortfall_penalty }
+    }
+
+    /// Writes the settings to `config`.
+    pub fn apply(self, config: &mut DecodingConfig) {
+        let Self { length_penalty, length_reward, shortfall_penalty } = self;
+        config.length_penalty = length_penalty;
+        config.length_reward = length_reward;
+        config.shortfall_penalty = shortfall_penalty;
+    }
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}

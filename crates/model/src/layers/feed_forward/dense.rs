@@ -1,0 +1,91 @@
+//! The dense feed-forward layer: plain or gated.
+
+use crate::config::FeedForwardKind;
+use crate::cost::PartCost;
+use crate::layers::linear::{Linear, Residual};
+use crate::{Builder, ModelConfig, Pass};
+use candle_core::{Result, Tensor};
+use taper_ops::{Activation, GatedSpec};
+
+/// Computes `W₂ dropout(h) + b₂`, with `h = activation(W₁ x + b₁)` (Vaswani et al. 2017, section
+/// 3.3), or gated with `h = (V x + c) ⊙ activation(W₁ x + b₁)` (Shazeer 2020).
+///
+/// The matrix `up` of a gated layer has the rows of V, and then those of W₁.
+#[derive(Debug, Clone)]
+pub(crate) struct DenseFeedForward {
+    up: Linear,
+    down: Linear,
+    kind: FeedForwardKind,
+    activation: Activation,
+    dropout: f64,
+    site: u64,
+}
+
+impl DenseFeedForward {
+    pub(crate) fn new(
+        build: &mut Builder,
+        name: &str,
+        site: u64,
+        config: &ModelConfig,
+    ) -> Result<Self> {
+        let (outer, inner, kind) = (config.d_model, config.d_ff, config.feed_forward);
+        let parts = kind.parts();
+        let make = |build: &mut Builder| {
+            let up = Linear::new(build, &format!("{name}.up"), outer, parts * inner, parts)?;
+            Ok((up, Linear::new(build, &format!("{name}.down"), inner, outer, 1)?))
+        };
+        let (up, down) = build.with_biases_if(config.has_feed_forward_biases(), make)?;
+        // Between them stand the gated product, or the slopes of the nonlinearity; those of relu
+        // are the signs of its result.
+        build.count(match (kind, Activation::from(config.activation)) {
+            (FeedForwardKind::Plain, Activation::Relu) => PartCost::default().forgetting(inner),
+            _ => PartCost::kept(inner),
+        });
+        Ok(Self {
+            up,
+            down,
+            kind,
+            activation: config.activation.into(),
+            dropout: config.feed_forward_dropout,
+            site,
+        })
+    }
+
+    /// Makes the same layer in f64, for finite differences.
+    #[cfg(test)]
+    pub(crate) fn in_f64(&self) -> Self {
+        Self { up: self.up.in_f64(), down: self.down.in_f64(), ..self.clone() }
+    }
+
+    /// Both matrices.
+    #[cfg(test)]
+    pub(crate) fn matrices(&self) -> [&crate::layers::weight::Weight; 2] {
+        [self.up.weight(), self.down.weight()]
+    }
+
+    fn inner(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let (activation, dropout) = (self.activation, pass.dropout(self.dropout, self.site));
+        match self.kind {
+            FeedForwardKind::Plain => self.up.activated(x, activation, dropout, pass),
+            FeedForwardKind::Gated => {
+                let halves = self.up.forward(x, pass)?; // (N, 2·F)
+                taper_ops::gated(pass.tape(), &halves, &GatedSpec { activation, dropout })
+            }
+        }
+    }
+
+    /// Runs the layer and adds the result to the residual: `(N, D)` → `(N, D)`.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        self.down.onto(&self.inner(x, pass)?, residual, pass)
+    }
+
+    /// Runs the layer by itself: `(N, D)` → `(N, D)`.
+    pub(crate) fn alone(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        self.down.forward(&self.inner(x, pass)?, pass)
+    }
+}

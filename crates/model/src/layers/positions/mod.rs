@@ -1,0 +1,319 @@
+//! Position encodings: those added to embeddings, and those applied to queries and keys or scores.
+
+mod rotary;
+
+use crate::config::{Architecture, ModelConfig, Positions, RelativeBuckets, SinusoidFrequencies};
+use crate::layers::weight::Weight;
+use crate::{Builder, Pass, Sequences};
+use candle_core::{Device, Result, Tensor};
+use rotary::RotaryPositions;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use taper_ops::{DualChunk, Turns};
+
+/// Computes `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` at the positions `at`, with the
+/// frequencies `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
+///
+/// With `halves`, all sines come first, then all cosines.
+#[must_use]
+pub fn sinusoids(
+    at: Range<usize>,
+    width: usize,
+    halves: bool,
+    frequencies: SinusoidFrequencies,
+) -> Vec<f32> {
+    let half = width / 2;
+    let mut out = Vec::with_capacity(at.len() * width);
+    for position in at {
+        for column in 0..width {
+            let (pair, sine) =
+                if halves { (column % half, column < half) } else { (column / 2, column % 2 == 0) };
+            let angle = position as f64 / frequencies.divisor(pair, width);
+            out.push(if sine { angle.sin() } else { angle.cos() } as f32);
+        }
+    }
+    out
+}
+
+/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence from `2^(-8/n)`.
+/// If the number of heads is not a power of two: the sequence of the next lower power, then every
+/// other slope of the next higher.
+#[must_use]
+pub fn alibi_slopes(heads: usize) -> Vec<f64> {
+    let power = |count: usize| (1..=count).map(move |i| 2_f64.powf(-8.0 * i as f64 / count as f64));
+    if heads.is_power_of_two() {
+        return power(heads).collect();
+    }
+    let lower = heads.next_power_of_two() / 2;
+    power(lower).chain(power(2 * lower).step_by(2).take(heads - lower)).collect()
+}
+
+/// T5's bucket of the distance from a query to a key (Raffel et al. 2020, section 2.1): exact up to
+/// half the buckets, then logarithmic up to the largest distance. A causal stack gives all buckets
+/// to the past. It is computed in f32 and in the order of Transformers, so that distances at the
+/// border of two buckets are in the same one.
+#[must_use]
+pub fn t5_bucket(query: usize, key: usize, causal: bool, of: RelativeBuckets) -> usize {
+    let (side, buckets) = if causal {
+        (0, of.count)
+    } else {
+        (if key > query { of.count / 2 } else { 0 }, of.count / 2)
+    };
+    let distance = if causal { query.saturating_sub(key) } else { query.abs_diff(key) };
+    let exact = buckets / 2;
+    if distance < exact {
+        return side + distance;
+    }
+    let whole = (of.distance as f64 / exact as f64).ln() as f32;
+    let growth = (distance as f32 / exact as f32).ln() / whole;
+    side + (exact + (growth * (buckets - exact) as f32) as usize).min(buckets - 1)
+}
+
+/// Positions that are added to the embedding of each token.
+#[derive(Debug, Clone)]
+pub(crate) enum Added {
+    /// None: positions act in attention, or not at all.
+    Nothing,
+    /// A table of constants.
+    Sinusoids(Sinusoids),
+    /// A trained table, whose rows before `first` no token reads.
+    Learned { table: Weight, first: usize, count: usize },
+}
+
+impl Added {
+    pub(crate) fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
+        if config.architecture == Architecture::Recurrent {
+            return Ok(Self::Nothing);
+        }
+        Ok(match config.positions {
+            Positions::Sinusoidal | Positions::SinusoidalHalves => {
+                Self::Sinusoids(Sinusoids::new(config))
+            }
+            Positions::Learned => Self::Learned {
+                table: build.embedding(
+                    &format!("{name}.weight"),
+                    config.position_rows(),
+                    config.d_model,
+                )?,
+                first: config.position_offset,
+                count: config.max_positions,
+            },
+            Positions::T5 | Positions::Rotary | Positions::Alibi | Positions::None => Self::Nothing,
+        })
+    }
+
+    /// Table for tokens at positions `at`, all below `longest`, and the row of each token in it;
+    /// `None` if nothing is added.
+    pub(crate) fn table(
+        &self,
+        at: Arc<[u32]>,
+        longest: usize,
+        pass: &Pass,
+        device: &Device,
+    ) -> Result<(Option<Tensor>, Arc<[u32]>)> {
+        match self {
+            Self::Nothing => Ok((None, at)),
+            Self::Sinusoids(sinusoids) => Ok((Some(sinusoids.table(longest, device)?), at)),
+            Self::Learned { table, first, count } => {
+                if longest > *count {
+                    candle_core::bail!(
+                        "a sequence of {longest} tokens, but the learned position table ends at \
+                         max_positions = {count}"
+                    );
+                }
+                let rows = match *first as u32 {
+                    0 => at,
+                    first => at.iter().map(|at| first + at).collect(),
+                };
+                Ok((Some(table.get(pass).clone()), rows))
+            }
+        }
+    }
+}
+
+/// Table of [`sinusoids`] for the longest sequence so far. Decoding needs one more position at each
+/// step.
+#[derive(Debug, Clone)]
+pub(crate) struct Sinusoids {
+    width: usize,
+    halves: bool,
+    frequencies: SinusoidFrequencies,
+    /// Position of the first row.
+    first: usize,
+    table: Arc<Mutex<Option<Tensor>>>,
+}
+
+impl Sinusoids {
+    fn new(config: &ModelConfig) -> Self {
+        Self {
+            width: config.d_model,
+            halves: config.positions == Positions::SinusoidalHalves,
+            frequencies: config.sinusoid_frequencies,
+            first: config.position_offset,
+            table: Arc::default(),
+        }
+    }
+
+    /// A table of at least `longest` positions.
+    fn table(&self, longest: usize, device: &Device) -> Result<Tensor> {
+        // Each change is a single assignment, so that the value is complete even if another thread
+        // panicked.
+        let mut made = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = made.as_ref().filter(|table| table.dims()[0] >= longest) {
+            return Ok(table.clone());
+        }
+        let count = longest.next_power_of_two();
+        let at = self.first..self.first + count;
+        let values = sinusoids(at, self.width, self.halves, self.frequencies);
+        let table = Tensor::from_vec(values, (count, self.width), device)?;
+        *made = Some(table.clone());
+        Ok(table)
+    }
+}
+
+/// Positions that act on the scores or projections of self-attention in every layer of a stack.
+#[derive(Debug, Clone)]
+pub(crate) enum Relative {
+    Nothing,
+    Rotary(Box<Turns>, Option<DualChunk>),
+    Alibi(Arc<[f64]>),
+    /// T5's tables `(buckets, heads)`: one per stack, or one per layer.
+    Bias {
+        tables: Vec<Weight>,
+        causal: bool,
+        buckets: RelativeBuckets,
+    },
+}
+
+impl Relative {
+    /// Positions of the stack `name`, whose layers that may differ are `groups`.
+    pub(crate) fn new(
+        build: &mut Builder,
+        name: &str,
+        config: &ModelConfig,
+        causal: bool,
+        groups: &[(usize, usize)],
+    ) -> Result<Self> {
+        let table = |build: &mut Builder, name: &str| {
+            let name = format!("{name}.relative_bias.weight");
+            build.embedding(&name, config.relative_buckets, config.heads)
+        };
+        Ok(match config.positions {
+            Positions::Rotary => {
+                let chunks = config.rotary.dual_chunk();
+                if chunks.is_some() && !causal {
+                    candle_core::bail!(
+                        "{name}: model.rotary.scaling = \"dual-chunk\" has no distances of tokens \
+                         after a query, which an encoder sees: use another scaling"
+                    );
+                }
+                let turns = config.rotary.turns(config.attention_shape().head_width);
+                Self::Rotary(Box::new(turns), chunks)
+            }
+            // An outline may have more heads than memory has room for.
+            Positions::Alibi if build.is_outline() => Self::Nothing,
+            Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
+            Positions::T5 => Self::Bias {
+                tables: match config.relative_by_layer {
+                    true => build.layers(groups, |build, layer| {
+                        table(build, &format!("{name}.layers.{layer}"))
+                    })?,
+                    false => vec![table(build, name)?],
+                },
+                causal,
+                buckets: config.relative(),
+            },
+            Positions::Sinusoidal
+            | Positions::SinusoidalHalves
+            | Positions::Learned
+            | Positions::None => Self::Nothing,
+        })
+    }
+
+    /// Prepares the layers' positions for these sequences.
+    pub(crate) fn prepare(&self, sequences: &Sequences, pass: &Pass) -> Result<StackPositions> {
+        let longest = sequences.longest();
+        self.prepared(|| sequences.positions(), (0..longest, longest), pass)
+    }
+
+    /// Prepares the layers' positions for tokens at `positions`, each of which sees itself and the
+    /// cached tokens before it.
+    pub(crate) fn prepare_cached(
+        &self,
+        positions: &Arc<[u32]>,
+        pass: &Pass,
+    ) -> Result<StackPositions> {
+        // The bias by distance from the last token: computed for the longest row; the others use
+        // its end.
+        let last = positions.iter().copied().max().unwrap_or(0) as usize;
+        self.prepared(|| positions.clone(), (last..last + 1, last + 1), pass) // (H, 1, T)
+    }
+
+    /// Prepares the layers' positions for tokens `at` these positions, with biases for these
+    /// queries, and for keys from the first position on.
+    fn prepared(
+        &self,
+        at: impl FnOnce() -> Arc<[u32]>,
+        (queries, keys): (Range<usize>, usize),
+        pass: &Pass,
+    ) -> Result<StackPositions> {
+        let mut layer = PreparedPositions::default();
+        match self {
+            Self::Nothing => {}
+            Self::Rotary(turns, chunks) => {
+                layer.rotary = Some(RotaryPositions::new(**turns, *chunks, at()));
+            }
+            Self::Alibi(slopes) => layer.slopes = Some(slopes.clone()),
+            Self::Bias { tables, causal, buckets } => {
+                let of = (*causal, *buckets);
+                let layers = tables.iter().map(|table| {
+                    let bias = bias(table.get(pass), queries.clone(), keys, of, pass)?;
+                    Ok(PreparedPositions { bias: Some(bias), ..Default::default() })
+                });
+                return Ok(StackPositions(layers.collect::<Result<_>>()?));
+            }
+        }
+        Ok(StackPositions([layer].into()))
+    }
+}
+
+/// Computes the bias `(H, queries, keys)` from T5's table, for the given query positions.
+fn bias(
+    table: &Tensor,
+    queries: Range<usize>,
+    keys: usize,
+    (causal, of): (bool, RelativeBuckets),
+    pass: &Pass,
+) -> Result<Tensor> {
+    let count = queries.len();
+    let buckets: Arc<[u32]> = queries
+        .flat_map(|query| (0..keys).map(move |key| t5_bucket(query, key, causal, of) as u32))
+        .collect();
+    taper_ops::relative_bias(pass.tape(), table, &buckets, count, keys)
+}
+
+/// Positions of one batch in the layers of a stack: the same in all, or those of each.
+#[derive(Debug, Clone)]
+pub(crate) struct StackPositions(Arc<[PreparedPositions]>);
+
+impl StackPositions {
+    /// Positions in the layer of this number.
+    pub(crate) fn of(&self, layer: usize) -> &PreparedPositions {
+        &self.0[layer.min(self.0.len() - 1)]
+    }
+}
+
+/// Positions of one batch, as a layer uses them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PreparedPositions {
+    pub(crate) rotary: Option<RotaryPositions>,
+    pub(crate) slopes: Option<Arc<[f64]>>,
+    pub(crate) bias: Option<Tensor>,
+}
+
+impl PreparedPositions {
+    /// Chunks by which queries are rotated; `None` if they have one rotation.
+    pub(crate) fn dual_chunk(&self) -> Option<DualChunk> {
+        self.rotary.as_ref().and_then(RotaryPositions::dual_chunk)
+    }
+}

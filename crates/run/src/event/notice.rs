@@ -1,0 +1,318 @@
+//! Messages of a run for a person.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::checks::dtype_choice::DtypeChoice;
+use crate::numbers::bytes;
+
+/// Message for a person about a fact that does not end the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Message about a recipe, or a training under it.
+    Recipe(RecipeNotice),
+    /// Message about the folder of a run.
+    Folder(FolderNotice),
+    /// Message about texts that a model reads or writes.
+    Text(TextNotice),
+    /// Message about a folder that is imported.
+    Import(ImportNotice),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Recipe(notice) => fmt::Display::fmt(notice, formatter),
+            Self::Folder(notice) => fmt::Display::fmt(notice, formatter),
+            Self::Text(notice) => fmt::Display::fmt(notice, formatter),
+            Self::Import(notice) => fmt::Display::fmt(notice, formatter),
+        }
+    }
+}
+
+/// Message about a recipe, or a training under it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecipeNotice {
+    /// A key of the recipe is set without effect; the text gives the reason.
+    WithoutEffect(String),
+    /// The recipe leaves the type of the computation open; the run keeps this choice.
+    DtypeChosen(DtypeChoice),
+    /// Nothing is saved before the end of training.
+    SavedOnlyAtTheEnd,
+    /// Training ends before the requested direction is trained alone.
+    DirectionsOnly {
+        /// Value of `data.bidirectional_epochs`.
+        epochs: u64,
+        /// Updates in those epochs.
+        updates: u64,
+    },
+    /// Some processes have nothing to do.
+    IdleProcesses {
+        /// Number of processes.
+        processes: usize,
+        /// Value of `training.accumulation`, which they divide.
+        micro_batches: usize,
+    },
+    /// The largest batches that fit are very small.
+    SmallBatches {
+        /// Size of those batches in tokens.
+        tokens: usize,
+        /// Bytes that the process may use.
+        limit: u64,
+    },
+    /// Scores of validations have another meaning from here on, so the best score and the patience
+    /// are reset.
+    ScoresForgotten {
+        /// Description of the changes.
+        changes: String,
+        /// The best score so far.
+        best: String,
+        /// The update after which it was measured.
+        step: u64,
+    },
+}
+
+impl From<RecipeNotice> for Notice {
+    fn from(notice: RecipeNotice) -> Self {
+        Self::Recipe(notice)
+    }
+}
+
+impl fmt::Display for RecipeNotice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WithoutEffect(what) => write!(formatter, "note: {what}"),
+            Self::DtypeChosen(DtypeChoice { name, reason }) => {
+                write!(formatter, "dtype \"auto\" is {name} for this run, since {reason}")
+            }
+            Self::SavedOnlyAtTheEnd => formatter.write_str(
+                "warning: nothing is saved before the end: set training.checkpoint_every, or a \
+                 smaller training.validate_every",
+            ),
+            Self::DirectionsOnly { epochs, updates } => write!(
+                formatter,
+                "warning: training ends before the wanted direction is trained alone: \
+                 data.bidirectional_epochs = {epochs} take {updates} updates; set it lower, or \
+                 training.max_updates or max_epochs higher"
+            ),
+            Self::IdleProcesses { processes, micro_batches } => write!(
+                formatter,
+                "note: {processes} processes share the micro-batches of an update, of which there \
+                 are {micro_batches}: set training.accumulation to {processes} or a multiple of \
+                 it; data.batching.max_tokens is of one micro-batch"
+            ),
+            Self::SmallBatches { tokens, limit } => write!(
+                formatter,
+                "warning: batches of {tokens} tokens are the largest that fit into {} of memory: \
+                 training will be slow, and its gradients noisy; give it more memory, or train a \
+                 smaller model",
+                bytes(*limit)
+            ),
+            Self::ScoresForgotten { changes, best, step } => write!(
+                formatter,
+                "note: scores of validations cannot be compared with earlier ones ({changes}): \
+                 the best, {best} after update {step}, and the patience are forgotten"
+            ),
+        }
+    }
+}
+
+/// Message about the folder of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FolderNotice {
+    /// The file system of this folder has no locks.
+    NoLocks(PathBuf),
+    /// The process of this number, which trained the run before, was killed.
+    ProcessKilled(String),
+    /// Files of an unsuccessful run cannot be removed from its folder.
+    NotRemoved {
+        /// Folder of the run.
+        folder: PathBuf,
+        /// Reason.
+        cause: String,
+    },
+    /// Files of the run were removed during training, and have been restored.
+    WrittenAgain {
+        /// Folder of the run.
+        folder: PathBuf,
+        /// Names in the folder.
+        names: Vec<String>,
+    },
+    /// The record of the run contains invalid lines.
+    RecordSetAside {
+        /// File of the record.
+        path: PathBuf,
+        /// The first such line, counted from 1.
+        line: u64,
+        /// Copy of the original file.
+        aside: PathBuf,
+    },
+}
+
+impl From<FolderNotice> for Notice {
+    fn from(notice: FolderNotice) -> Self {
+        Self::Folder(notice)
+    }
+}
+
+impl fmt::Display for FolderNotice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLocks(folder) => write!(
+                formatter,
+                "warning: the file system of {} has no locks: do not train in it from two \
+                 processes",
+                folder.display()
+            ),
+            Self::ProcessKilled(process) => write!(
+                formatter,
+                "process {process}, which trained this run before, ended without saying so; \
+                 going on from the last checkpoint"
+            ),
+            Self::NotRemoved { folder, cause } => {
+                write!(formatter, "warning: cannot remove {}: {cause}", folder.display())
+            }
+            Self::WrittenAgain { folder, names } => write!(
+                formatter,
+                "warning: gone from {} while the run was trained, and written again: {}",
+                folder.display(),
+                names.join(", ")
+            ),
+            Self::RecordSetAside { path, line, aside } => write!(
+                formatter,
+                "warning: {}, line {line}: not a record of a training; the file is kept as {}, \
+                 and goes on with its records",
+                path.display(),
+                aside.display()
+            ),
+        }
+    }
+}
+
+/// Message about texts that a model reads or writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TextNotice {
+    /// The translations of this split look tokenized.
+    LooksTokenized(String),
+    /// Translations ended only because they reached the maximum length.
+    Truncated {
+        /// Name of the translated split.
+        split: String,
+        /// Number of truncated translations.
+        truncated: usize,
+        /// Number of all translations.
+        of: usize,
+    },
+    /// A text has a tab, but its model reads one text on each line.
+    TabInText {
+        /// File of the text.
+        path: PathBuf,
+        /// The first such line, counted from 1.
+        line: u64,
+    },
+}
+
+impl From<TextNotice> for Notice {
+    fn from(notice: TextNotice) -> Self {
+        Self::Text(notice)
+    }
+}
+
+impl fmt::Display for TextNotice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LooksTokenized(split) => write!(
+                formatter,
+                "warning: translations of {split} look tokenized, so that BLEU is not \
+                 comparable: train on text as it is written, or say evaluation.tokenize = \
+                 \"none\""
+            ),
+            Self::Truncated { split, truncated, of } => write!(
+                formatter,
+                "warning: {}",
+                truncated_translations(*truncated, *of, &format!(" of {split}"))
+            ),
+            Self::TabInText { path, line } => write!(
+                formatter,
+                "warning: {}, line {line}: has a tab, but the run labels one text a line, and reads \
+                 the tab as part of it; a run of pairs has data.labelled.pairs = true",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Message about a folder that is imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ImportNotice {
+    /// Tensors of an imported folder are not weights, or the model does not use them.
+    TensorsLeftOut(Vec<String>),
+    /// The output projection of an imported folder contradicts its configuration.
+    Untied {
+        /// Tensor of the projection.
+        tensor: String,
+        /// Tensor of the embedding.
+        embedding: String,
+    },
+    /// An imported folder has a model without a head.
+    HeadDrawn {
+        /// Architecture of the model.
+        architecture: String,
+        /// Parameters of the head that was drawn.
+        parameters: Vec<String>,
+    },
+}
+
+impl From<ImportNotice> for Notice {
+    fn from(notice: ImportNotice) -> Self {
+        Self::Import(notice)
+    }
+}
+
+impl fmt::Display for ImportNotice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TensorsLeftOut(names) => write!(
+                formatter,
+                "note: left out, since they are no weights or the model has no use for them: {}",
+                some_of(names)
+            ),
+            Self::Untied { tensor, embedding } => write!(
+                formatter,
+                "note: {tensor} differs from {embedding}, though config.json says that they are \
+                 tied: each is read (model.tied)"
+            ),
+            Self::HeadDrawn { architecture, parameters } => write!(
+                formatter,
+                "warning: a {architecture} has no head: {} are drawn, and what they tell means \
+                 nothing before training; begin a model for your data with `taper train CONFIG \
+                 --from RUN`",
+                some_of(parameters)
+            ),
+        }
+    }
+}
+
+/// First few names, and the number of the others.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}
+
+/// Formats the message that translations never ended, with advice; `which` names them.
+pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> String {
+    format!(
+        "{truncated} of {of} translations{which} reached the maximum length without </s>: a \
+         lower decoding.length_reward, a higher decoding.repetition_penalty or longer training \
+         may help; decoding.max_length_ratio, max_length_offset and max_length set the maximum"
+    )
+}

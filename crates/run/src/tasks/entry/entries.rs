@@ -1,0 +1,217 @@
+//! Entries of all tasks.
+
+use taper_data::Task;
+
+use super::{Examples, Predicts, Reads, Stacks, TaskEntry};
+
+/// Facts about a task.
+#[must_use]
+pub const fn entry(task: Task) -> &'static TaskEntry {
+    match task {
+        Task::Translation => &TRANSLATION,
+        Task::LanguageModel => &LANGUAGE_MODEL,
+        Task::MaskedLanguageModel => &MASKED_LANGUAGE_MODEL,
+        Task::Classification => &CLASSIFICATION,
+        Task::Tagging => &TAGGING,
+        Task::QuestionAnswering => &QUESTION_ANSWERING,
+        Task::ImageClassification => &IMAGE_CLASSIFICATION,
+        Task::Captions => &CAPTIONS,
+        Task::ImageText => &IMAGE_TEXT,
+        Task::InContextRegression => &IN_CONTEXT_REGRESSION,
+    }
+}
+
+/// Entry of a typical task; each task sets the fields that are empty here.
+const USUAL: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    translates: false,
+    generates: false,
+    writes: false,
+    pretrains: false,
+    hides_tokens: false,
+    reads_pairs: false,
+    predicts_classes: true,
+    embeds: false,
+    begins_with: &[],
+    reads: &[],
+    learns_from: None,
+    predicts: None,
+    hides_attention: None,
+    not_served: None,
+    hub_name: None,
+    peft_name: None,
+    uses: "",
+    next: ("", ""),
+};
+
+const TRANSLATION: TaskEntry = TaskEntry {
+    stacks: Stacks::EncoderDecoder,
+    translates: true,
+    writes: true,
+    embeds: true,
+    hub_name: Some("translation"),
+    peft_name: Some("SEQ_2_SEQ_LM"),
+    learns_from: Some(Examples::Pairs),
+    uses: "`taper translate` translates with it, `taper score` scores pairs",
+    next: ("taper translate {run}", "type sentences, or pipe a file in"),
+    ..USUAL
+};
+
+const LANGUAGE_MODEL: TaskEntry = TaskEntry {
+    stacks: Stacks::Decoder,
+    generates: true,
+    embeds: true,
+    reads: &["data.text", "data.fields.text"],
+    hub_name: Some("text-generation"),
+    peft_name: Some("CAUSAL_LM"),
+    learns_from: Some(Examples::Texts),
+    uses: "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
+           --text` scores texts",
+    next: ("taper generate {run} --prompt TEXT", "go on with a text"),
+    ..USUAL
+};
+
+const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    pretrains: true,
+    embeds: true,
+    reads: &["data.text", "data.masked", "data.fields.text"],
+    learns_from: Some(Examples::Texts),
+    not_served: Some(
+        "a masked language model answers nobody; serve a classifier that begins with it",
+    ),
+    hub_name: Some("fill-mask"),
+    hides_tokens: true,
+    uses: "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of \
+           it",
+    next: ("taper train CONFIG --from {run}", "make a classifier of it"),
+    ..USUAL
+};
+
+const CLASSIFICATION: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    begins_with: &[Task::MaskedLanguageModel],
+    reads: &["data.labelled", "data.labelled.pairs", "data.fields.text", "model.pooling"],
+    learns_from: Some(Examples::LabelledTexts),
+    predicts: Some(Predicts {
+        does: "labels texts",
+        doing: "labelling",
+        reads: Reads::Lines("TEXTS"),
+        takes_prompts: false,
+        draws_attention: false,
+    }),
+    hub_name: Some("text-classification"),
+    reads_pairs: true,
+    uses: "`taper predict` labels texts, `taper evaluate` measures it",
+    next: ("taper predict {run}", "type texts, or pipe a file in"),
+    ..USUAL
+};
+
+const TAGGING: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    begins_with: &[Task::MaskedLanguageModel],
+    reads: &["data.labelled"],
+    predicts: Some(Predicts {
+        does: "tags texts",
+        doing: "tagging",
+        reads: Reads::Lines("TEXTS"),
+        takes_prompts: false,
+        draws_attention: false,
+    }),
+    hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
+    hub_name: Some("token-classification"),
+    uses: "`taper predict` tags the words of texts, `taper evaluate` measures it",
+    next: ("taper predict {run}", "tag the words of texts"),
+    ..USUAL
+};
+
+const QUESTION_ANSWERING: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    begins_with: &[Task::MaskedLanguageModel],
+    reads: &["data.questions"],
+    predicts: Some(Predicts {
+        does: "answers questions",
+        doing: "answering",
+        reads: Reads::Lines("QUESTIONS"),
+        takes_prompts: false,
+        draws_attention: false,
+    }),
+    hides_attention: Some(
+        "the run answers questions: attention is shown of classifiers and others",
+    ),
+    hub_name: Some("question-answering"),
+    reads_pairs: true,
+    uses: "`taper predict` answers questions about texts, `taper evaluate` measures it",
+    next: ("taper predict {run}", "answer questions about texts, in JSON lines"),
+    ..USUAL
+};
+
+const IMAGE_CLASSIFICATION: TaskEntry = TaskEntry {
+    stacks: Stacks::Encoder,
+    reads: &["model.pooling"],
+    predicts: Some(Predicts {
+        does: "labels images",
+        doing: "labelling",
+        reads: Reads::Images,
+        takes_prompts: false,
+        draws_attention: true,
+    }),
+    hides_attention: Some(
+        "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where",
+    ),
+    hub_name: Some("image-classification"),
+    uses: "`taper predict` labels images, `taper evaluate` measures it",
+    next: ("taper predict {run} IMAGE…", "label PNG or JPEG files"),
+    ..USUAL
+};
+
+const CAPTIONS: TaskEntry = TaskEntry {
+    stacks: Stacks::EncoderDecoder,
+    writes: true,
+    begins_with: &[Task::ImageClassification],
+    reads: &["data.captions", "model.pooling"],
+    predicts: Some(Predicts {
+        does: "describes images",
+        doing: "describing",
+        reads: Reads::Images,
+        takes_prompts: false,
+        draws_attention: false,
+    }),
+    hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
+    hub_name: Some("image-to-text"),
+    uses: "`taper predict` describes images, `taper evaluate` measures it",
+    next: ("taper predict {run} IMAGE…", "describe PNG or JPEG files"),
+    ..USUAL
+};
+
+const IMAGE_TEXT: TaskEntry = TaskEntry {
+    stacks: Stacks::TwoEncoders,
+    begins_with: &[Task::ImageClassification],
+    reads: &["data.captions", "model.pooling"],
+    predicts: Some(Predicts {
+        does: "compares images",
+        doing: "comparing",
+        reads: Reads::Images,
+        takes_prompts: true,
+        draws_attention: false,
+    }),
+    hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
+    hub_name: Some("zero-shot-image-classification"),
+    uses: "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
+           measures it",
+    next: ("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT", "which fits"),
+    ..USUAL
+};
+
+const IN_CONTEXT_REGRESSION: TaskEntry = TaskEntry {
+    stacks: Stacks::Decoder,
+    reads: &["data.regression"],
+    predicts_classes: false,
+    hides_attention: Some("the run reads points of functions, and attention is shown over words"),
+    not_served: Some(
+        "a run of the task in-context-regression is not served; `taper evaluate` measures it",
+    ),
+    uses: "`taper evaluate` measures it beside ridge regression, `taper report` draws that",
+    next: ("taper report {run}", "draw its error beside least squares"),
+    ..USUAL
+};

@@ -1,0 +1,166 @@
+//! Facts about tasks, as data.
+
+mod entries;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde::Serialize;
+use taper_data::Task;
+
+pub use entries::entry;
+
+/// Facts about a task that commands, checks, reports and servers ask for.
+#[derive(Debug)]
+pub struct TaskEntry {
+    /// Stacks of layers of its models.
+    pub stacks: Stacks,
+    /// Whether its models read one language and write another, each with its own vocabulary.
+    pub translates: bool,
+    /// Whether its models continue a text, token by token.
+    pub generates: bool,
+    /// Whether its models' answers are written by a beam search.
+    pub writes: bool,
+    /// Whether its models are trained so that others can begin with their weights.
+    pub pretrains: bool,
+    /// Whether its models predict tokens that are hidden from them.
+    pub hides_tokens: bool,
+    /// Whether a row may have two texts.
+    pub reads_pairs: bool,
+    /// Whether an answer is one of several classes, so that it is right or wrong.
+    pub predicts_classes: bool,
+    /// Whether a text has a vector by its models.
+    pub embeds: bool,
+    /// Tasks whose models contain, trained, all parts that a model of this task shares with them.
+    pub begins_with: &'static [Task],
+    /// Sections and keys of recipes that only this task and perhaps a few others read.
+    pub reads: &'static [&'static str],
+    /// Examples from which models of the task can be fine-tuned by one command; `None`: by a recipe
+    /// alone.
+    pub learns_from: Option<Examples>,
+    /// Prediction for texts or images; `None` if the models predict nothing for a single one.
+    pub predicts: Option<Predicts>,
+    /// Reason why attention is not shown over the words of a text; `None`: it is.
+    pub hides_attention: Option<&'static str>,
+    /// Reason why runs are not served; `None`: they are.
+    pub not_served: Option<&'static str>,
+    /// Name of the task on hubs of models; `None`: they have none.
+    pub hub_name: Option<&'static str>,
+    /// Name of the task in PEFT; `None`: with one, PEFT would want a head in the folder.
+    pub peft_name: Option<&'static str>,
+    /// Commands for a run of the task, each with its effect.
+    pub uses: &'static str,
+    /// First command for a trained run, with `{run}` in place of its folder, and its effect.
+    pub next: (&'static str, &'static str),
+}
+
+impl TaskEntry {
+    /// Whether marks stand around each text of a row, as encoders of texts have them.
+    #[must_use]
+    pub const fn marks_texts(&self) -> bool {
+        !self.translates && !self.generates
+    }
+}
+
+/// Examples of a task, as files have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Examples {
+    /// Sentences with their translations.
+    Pairs,
+    /// Running text.
+    Texts,
+    /// Texts with a label each.
+    LabelledTexts,
+}
+
+/// Stacks of layers of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stacks {
+    /// Encoder, in which every token attends to all.
+    Encoder,
+    /// Decoder, in which a token attends to itself and its predecessors.
+    Decoder,
+    /// Decoder that attends to an encoder.
+    EncoderDecoder,
+    /// Encoder of images and encoder of texts.
+    TwoEncoders,
+}
+
+impl Stacks {
+    /// Whether the stack that answers is a decoder.
+    #[must_use]
+    pub const fn answers_by_decoder(self) -> bool {
+        matches!(self, Self::Decoder | Self::EncoderDecoder)
+    }
+}
+
+/// Properties of predictions for texts or images.
+#[derive(Debug)]
+pub struct Predicts {
+    /// Verb phrase for the model, in the third person.
+    pub does: &'static str,
+    /// Participle for the model, for a progress bar.
+    pub doing: &'static str,
+    /// Items that it reads.
+    pub reads: Reads,
+    /// Whether prompts may be given with the items.
+    pub takes_prompts: bool,
+    /// Whether attention can be drawn on the items.
+    pub draws_attention: bool,
+}
+
+/// Items for which something is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// Lines of a file, with the name of such a file in a command.
+    Lines(&'static str),
+    /// Image files.
+    Images,
+}
+
+/// Items of a request for predictions: lines or images, depending on the task's entry.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Items<'i> {
+    /// Lines.
+    pub lines: &'i [String],
+    /// PNG and JPEG files.
+    pub images: &'i [PathBuf],
+    /// Texts that may belong to an image.
+    pub prompts: &'i [String],
+    /// Number of lines before these, for messages that number them.
+    pub before: usize,
+}
+
+/// Predictions for items; a bad item has an error in its place.
+pub type Predictions = Result<Vec<Result<Answered>>>;
+
+/// Receiver of the number of items done.
+pub type Done<'d> = &'d mut dyn FnMut(usize);
+
+/// Prediction for an item.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// JSON object.
+    pub json: String,
+    /// Text for a reader; several lines if the item has several parts.
+    pub text: String,
+}
+
+impl Answered {
+    /// Converts predictions to JSON objects, and to text by `text`.
+    ///
+    /// # Errors
+    /// When one cannot be written as JSON.
+    pub(super) fn each<T: Serialize>(
+        predictions: Vec<Result<T>>,
+        text: impl Fn(&T) -> String,
+    ) -> Predictions {
+        let one = |prediction: Result<T>| {
+            Ok(match prediction {
+                Ok(one) => Ok(Self { json: serde_json::to_string(&one)?, text: text(&one) }),
+                Err(error) => Err(error),
+            })
+        };
+        predictions.into_iter().map(one).collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! Loaded runs whose task is known only from their recipe.
+
+use std::any::Any;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use taper_data::{SpelledSpecial, Task, TokenizerPair};
+use taper_ops::ParameterStore;
+
+use crate::attention::{AttentionMap, require_words};
+use crate::tasks::{Done, Items, Predictions, TaskModel, require_task, with_model};
+use crate::{LoadSettings, LoadedRun, Notice, RunConfig};
+
+/// Loaded run of any task.
+pub trait AnyRun: Any + Send + Sync {
+    /// Configuration of the run.
+    fn config(&self) -> &RunConfig;
+
+    /// Tokenizers of the run.
+    fn tokenizers(&self) -> &TokenizerPair;
+
+    /// Checkpoint of the weights.
+    fn checkpoint(&self) -> &Path;
+
+    /// Number of updates of the checkpoint.
+    fn step(&self) -> u64;
+
+    /// Weights of the model.
+    fn parameters(&self) -> &ParameterStore;
+
+    /// Sets the treatment of special tokens that a text spells to `rule`.
+    fn spell(&mut self, rule: SpelledSpecial);
+
+    /// See [`TaskModel::notice_on`].
+    fn notice_on(&self, lines: &[String], path: &Path) -> Option<Notice>;
+
+    /// See [`TaskModel::predict_each`].
+    ///
+    /// # Errors
+    /// When the model fails.
+    fn predict_each(&self, items: &Items<'_>, done: Done<'_>) -> Predictions;
+
+    /// See [`TaskModel::draw_attention`].
+    ///
+    /// # Errors
+    /// When it cannot be drawn.
+    fn draw_attention(&self, image: &Path, to: &Path) -> Result<()>;
+
+    /// See [`AttentionMap::of`].
+    ///
+    /// # Errors
+    /// When the run reads no such text, or no layer has attention weights.
+    fn attention(&self, text: &str, target: Option<&str>) -> Result<AttentionMap>;
+
+    /// See [`TaskModel::sentence_vectors`].
+    ///
+    /// # Errors
+    /// When a text cannot be read, or the task has no vectors.
+    fn sentence_vectors(&self, texts: &[String]) -> Result<Vec<Vec<f32>>>;
+}
+
+impl dyn AnyRun {
+    /// This run with the type of its model, which must be `M`.
+    ///
+    /// # Errors
+    /// When the run has another task, with the command for it.
+    pub fn with_model<M: TaskModel>(&self) -> Result<&LoadedRun<M>> {
+        require_task(self.config(), M::TASK)?;
+        let run: &dyn Any = self;
+        run.downcast_ref().context("the run's model is not that of its task")
+    }
+}
+
+impl<M: TaskModel> AnyRun for LoadedRun<M> {
+    fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    fn checkpoint(&self) -> &Path {
+        &self.checkpoint
+    }
+
+    fn step(&self) -> u64 {
+        self.state.step
+    }
+
+    fn parameters(&self) -> &ParameterStore {
+        self.model.parameters()
+    }
+
+    fn tokenizers(&self) -> &TokenizerPair {
+        &self.tokenizers
+    }
+
+    fn spell(&mut self, rule: SpelledSpecial) {
+        self.tokenizers = self.tokenizers.with_spelled(rule);
+    }
+
+    fn notice_on(&self, lines: &[String], path: &Path) -> Option<Notice> {
+        M::notice_on(&self.config, lines, path)
+    }
+
+    fn predict_each(&self, items: &Items<'_>, done: Done<'_>) -> Predictions {
+        M::predict_each(self, items, done)
+    }
+
+    fn draw_attention(&self, image: &Path, to: &Path) -> Result<()> {
+        M::draw_attention(self, image, to)
+    }
+
+    fn attention(&self, text: &str, target: Option<&str>) -> Result<AttentionMap> {
+        require_words(self.config.task, target)?;
+        M::attention(self, text, target)
+    }
+
+    fn sentence_vectors(&self, texts: &[String]) -> Result<Vec<Vec<f32>>> {
+        M::sentence_vectors(self, texts)
+    }
+}
+
+/// Loads the run at `root`, of any task.
+///
+/// # Errors
+/// See [`LoadedRun::open`].
+pub fn open(task: Task, root: &Path, settings: &LoadSettings) -> Result<Box<dyn AnyRun>> {
+    with_model!(task, M => Ok(Box::new(LoadedRun::<M>::open(root, settings)?)))
+}

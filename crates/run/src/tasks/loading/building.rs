@@ -1,0 +1,49 @@
+//! Building of the models that recipes describe.
+
+use anyhow::{Context, Result};
+use candle_core::Device;
+use taper_data::TokenizerPair;
+use taper_model::Builder;
+
+use crate::checks::{device, memory};
+use crate::config::RunConfig;
+use crate::tasks::{TaskModel, vocabularies};
+use crate::{parameter_groups, word_vectors};
+
+/// Builds a model of `config` on `device`, with parameters drawn from `seed`; without a seed, they
+/// are to be loaded.
+///
+/// # Errors
+/// When the device cannot compute in the type that `config` names, or the model cannot be built.
+pub fn build_model<M: TaskModel>(
+    config: &RunConfig,
+    tokenizers: &TokenizerPair,
+    device: &Device,
+    seed: Option<u64>,
+) -> Result<M> {
+    let vocabularies = vocabularies(tokenizers);
+    let dtype = device::dtype(&config.dtype, device)?;
+    memory::require_weights(config, vocabularies, device)?;
+    let builder = match seed {
+        Some(seed) => Builder::seeded(seed, device, dtype),
+        None => Builder::zeroed(device, dtype),
+    };
+    let builder = builder.with_adapters(&config.model.lora);
+    let model = M::build(config, vocabularies, builder).context("cannot build the model")?;
+    word_vectors::freeze(&config.model.embeddings, tokenizers, model.parameters())?;
+    parameter_groups::apply(&config.training, model.parameters())?;
+    parameter_groups::require_adapters(&config.model.lora, model.parameters())?;
+    Ok(model)
+}
+
+/// Returns the configuration of the same model without adapters. When the weights are loaded into
+/// it, the adapters are added to them.
+#[must_use]
+pub fn without_adapters(config: &RunConfig) -> RunConfig {
+    let mut config = config.clone();
+    if std::mem::take(&mut config.model.lora).is_on() {
+        // Frozen parameters and rates are for training, and may belong to adapters.
+        config.training.freeze.clear();
+    }
+    config
+}

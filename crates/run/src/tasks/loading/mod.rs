@@ -1,0 +1,251 @@
+//! Loading of trained runs.
+
+mod any_run;
+mod building;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use candle_core::Device;
+use serde_json::Value;
+use taper_data::Direction;
+use taper_model::ModelConfig;
+use taper_trainer::{State, load_model, read_state};
+
+use super::{TaskModel, entry, require_decoding, require_task};
+use crate::checks::{device, use_threads};
+use crate::config::{
+    Change, Difference, Override, RunConfig, Weights, described, differences, keys, trained_with,
+};
+use crate::folder::{RunFolder, quoted};
+use crate::loaded_run::in_direction;
+use crate::{LoadSettings, LoadedRun, WeightType};
+
+pub use any_run::{AnyRun, open};
+pub use building::{build_model, without_adapters};
+
+impl<M: TaskModel> LoadedRun<M> {
+    /// Loads the run at `root` with the weights that `settings` name.
+    ///
+    /// # Errors
+    /// When a file is missing or damaged, the tokenizer does not belong to the checkpoint, or the
+    /// run has another task.
+    pub fn open(root: &Path, settings: &LoadSettings) -> Result<Self> {
+        taper_ops::allocator::return_freed_pages();
+        let folder = RunFolder::open(root)?;
+        let mut config = folder.load_config(&settings.overrides)?;
+        require_task(&config, M::TASK).with_context(|| root.display().to_string())?;
+        if settings.weights == Some(WeightType::Int8) {
+            let instead = "--weights int8: leave it out, or give f32 or bf16";
+            require_decoding(M::TASK).context(instead)?;
+        }
+        use_threads(config.threads)?;
+        if !config.task.has_tokenizers(root) {
+            bail!("{}: the run has no tokenizer.json", root.display());
+        }
+        let tokenizers = config.task.load_tokenizers(root)?;
+        let tokenizers = tokenizers.with_source_prefix(&config.data.source_prefix)?;
+        let checkpoint = match &settings.checkpoint {
+            Some(name) => {
+                folder.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?
+            }
+            None => folder.checkpoint(None)?,
+        };
+        config.model = model_of(&folder, &config, &checkpoint)?;
+        if let Some(device) = &settings.device {
+            config.device.clone_from(device);
+        }
+        let device = device::open(&config.device)?;
+        let mut config = without_adapters(&config);
+        let is_int8 = choose_weights(&mut config, settings, &read_state(&checkpoint)?, &device)?;
+        let mut model: M = build_model(&config, &tokenizers, &device, None)?;
+        let state = load_model(&checkpoint, &model, &tokenizers.hash())?;
+        if is_int8 {
+            model.round_to_int8().with_context(|| checkpoint.display().to_string())?;
+        }
+        let (config, tokenizers) = match chosen_direction(&config, settings)? {
+            Some(direction) => in_direction(&config, &tokenizers, &direction)?,
+            None => (config, tokenizers),
+        };
+        // Memory that only loading used.
+        taper_ops::allocator::collect();
+        Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
+    }
+
+    /// Loads another model for an ensemble with this run's: the run at `path` with its default
+    /// weights, or the checkpoint of a run at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be loaded, or its tokenizer differs from this run's.
+    pub fn load_member(&self, path: &Path) -> Result<M> {
+        let (folder, checkpoint) = RunFolder::of_weights(path)
+            .with_context(|| format!("--ensemble {}", path.display()))?;
+        let tokenizers = M::TASK.load_tokenizers(folder.root())?;
+        if tokenizers.hash() != self.tokenizers.hash() {
+            bail!(
+                "--ensemble {}: its tokenizer is another, so its tokens do not mean the same",
+                path.display()
+            );
+        }
+        // All members compute like this run, on one device and with the same type of products.
+        let load = || -> Result<M> {
+            let mut config = folder.load_config(&[])?;
+            config.model = model_of(&folder, &config, &checkpoint)?;
+            config.dtype.clone_from(&self.config.dtype);
+            let config = without_adapters(&config);
+            let device = self.model.parameters().device();
+            let mut model: M = build_model(&config, &tokenizers, device, None)?;
+            load_model(&checkpoint, &model, &tokenizers.hash())?;
+            if self.is_int8 {
+                model.round_to_int8()?;
+            }
+            Ok(model)
+        };
+        load().with_context(|| format!("--ensemble {}", path.display()))
+    }
+}
+
+/// Direction that `settings` choose; `None` if the run has one direction or none, or keeps all.
+///
+/// # Errors
+/// When the run has no such direction, or has to have one chosen.
+fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Option<Direction>> {
+    let (from, to) = (settings.from.as_deref(), settings.to.as_deref());
+    let is_asked = from.is_some() || to.is_some();
+    if !entry(config.task).translates {
+        return if is_asked { require_languages(config).map(|()| None) } else { Ok(None) };
+    }
+    let is_kept = settings.every_direction || !config.data.is_multilingual();
+    if !is_asked && is_kept {
+        return Ok(None);
+    }
+    Ok(Some(config.data.choose_direction(from, to)?))
+}
+
+/// Refuses a choice of languages for a task without any.
+///
+/// # Errors
+/// When the task does not translate.
+pub(crate) fn require_languages(config: &RunConfig) -> Result<()> {
+    if !entry(config.task).translates {
+        bail!(
+            "the run's task is {}, which has no languages to choose: leave out --from and --to",
+            config.task
+        );
+    }
+    Ok(())
+}
+
+/// Decides whether decoding multiplies in int8; if not, `config` gets the type of the products.
+///
+/// # Errors
+/// When the type is set twice, or int8 is requested on a device other than the CPU.
+fn choose_weights(
+    config: &mut RunConfig,
+    settings: &LoadSettings,
+    state: &State,
+    device: &Device,
+) -> Result<bool> {
+    let overrides: Vec<Override> =
+        settings.overrides.iter().map(|text| Override::parse(text)).collect::<Result<_>>()?;
+    let is_set = overrides.iter().any(|one| one.key() == "dtype");
+    let chosen = match (settings.weights, &state.int8_of) {
+        (Some(weights), _) if is_set => bail!(
+            "--weights {} and --set dtype=… both say what matrices are multiplied in: leave one \
+             out",
+            weights.name()
+        ),
+        (Some(weights), _) => Some(weights),
+        (None, Some(_)) if !is_set && device.is_cpu() => Some(WeightType::Int8),
+        (None, _) => None,
+    };
+    match chosen {
+        Some(WeightType::Int8) if !device.is_cpu() => {
+            bail!("--weights int8 is for the CPU: add --device cpu, or leave it out")
+        }
+        // Everything but products of weights stays in f32.
+        Some(WeightType::Int8) => WeightType::F32.name().clone_into(&mut config.dtype),
+        Some(weights) => weights.name().clone_into(&mut config.dtype),
+        None => {}
+    }
+    Ok(chosen == Some(WeightType::Int8))
+}
+
+/// Shape of the model for the weights of `checkpoint`, for a command that loads them under
+/// `config`: the run's shape, with the overrides of the command.
+///
+/// # Errors
+/// When config.toml differs from the configuration of the training, or an override changes the
+/// run's identity.
+fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result<ModelConfig> {
+    let written = folder.load_config(&[])?;
+    let trained = trained_with(&read_state(checkpoint)?, &written)?;
+    if let Some(trained) = &trained {
+        require_unedited(folder, &written, trained)?;
+    }
+    let is_of_weights = |one: &Difference| {
+        one.change() == Change::Never
+            || one.key.starts_with("model.") && !one.has(Weights::Changeable)
+    };
+    let overridden: Vec<Difference> =
+        differences(&written, config)?.into_iter().filter(is_of_weights).collect();
+    if !overridden.is_empty() {
+        bail!(
+            "--set would change what the weights were trained with: {}; leave it out, or train a \
+             run with it",
+            described(&overridden)
+        );
+    }
+    with_changeable(&trained.unwrap_or(written), config)
+}
+
+/// Shape of the model of `trained`, in which keys that do not affect weights have their values in
+/// `config`: the reach of its positions, its memory, and its number of hashes.
+fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfig> {
+    let mut model = serde_json::json!({ "model": trained.model });
+    let given = serde_json::json!({ "model": config.model });
+    for key in keys().iter().filter(|key| !key.is_section() && key.has(Weights::Changeable)) {
+        let pointer = format!("/{}", key.name.replace('.', "/"));
+        let Some((section, name)) = pointer.rsplit_once('/') else { continue };
+        let Some(place) = model.pointer_mut(section).and_then(Value::as_object_mut) else {
+            continue;
+        };
+        // A key without a value is left out.
+        match given.pointer(&pointer) {
+            Some(value) => _ = place.insert(name.to_owned(), value.clone()),
+            None => _ = place.remove(name),
+        }
+    }
+    serde_json::from_value(model["model"].take()).context("the configuration is not JSON")
+}
+
+/// Refuses a config.toml, `written`, with an edited key that shapes the weights, which belong to a
+/// checkpoint `trained` with another value.
+///
+/// # Errors
+/// When they differ, with the difference, unless the run has since been trained with the change:
+/// the change then holds for earlier weights too.
+pub fn require_unedited(
+    folder: &RunFolder,
+    written: &RunConfig,
+    trained: &RunConfig,
+) -> Result<()> {
+    let changes = differences(trained, written)?;
+    let is_accepted = || -> Result<bool> {
+        let Some(last) = folder.last_state()? else { return Ok(false) };
+        Ok(match trained_with(&last, written)? {
+            Some(run) => differences(&run, written)?.is_empty(),
+            None => false,
+        })
+    };
+    if changes.is_empty() || is_accepted().unwrap_or(false) {
+        return Ok(());
+    }
+    bail!(
+        "{} is not what the weights were trained with: {}; put it back, or train on with the \
+         change: taper resume {} --accept-changes",
+        folder.config().display(),
+        described(&changes),
+        quoted(folder.root())
+    )
+}

@@ -1,0 +1,210 @@
+//! Estimate of the cost of a training, measured by a few of its updates.
+
+mod arithmetic;
+mod timed_updates;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
+use taper_ops::profile;
+use taper_trainer::{Position, Source};
+
+use super::data::DataSummary;
+use super::data::batches::TrainingBatches;
+use super::parent_run::ParentRun;
+use super::preparation::{ReadyRun, preflight};
+use super::{TrainSettings, TrainingLimits};
+use crate::checks::cost::Cost;
+use crate::checks::{device, disk, memory};
+use crate::config::{RunConfig, without_effect};
+use crate::event::{RecipeNotice, RunEvent, RunObserver};
+use crate::folder::RunFolder;
+use crate::tasks::{TaskModel, vocabularies, with_model};
+
+pub use arithmetic::{Arithmetic, OperationShare, Peak};
+pub use timed_updates::TimedUpdates;
+
+/// Number of updates before the measurement, in which threads start and memory is taken.
+const WARM_UP: u64 = 2;
+/// Largest and smallest number of measured updates.
+const MOST_UPDATES: u64 = 20;
+const FEWEST_UPDATES: u64 = 3;
+/// Seconds after which the measurement ends.
+const LONG_ENOUGH: f64 = 15.0;
+
+/// Estimated cost of a training.
+#[derive(Debug, Clone, Serialize)]
+pub struct DryRun {
+    /// Number of measured updates.
+    pub measured_updates: u64,
+    /// Mean seconds of an update.
+    pub seconds_per_update: f64,
+    /// Target tokens trained on in a second.
+    pub tokens_per_second: f64,
+    /// Arithmetic of the updates.
+    pub arithmetic: Arithmetic,
+    /// Token budget of a batch on either side, also if the recipe leaves it open.
+    pub max_tokens: usize,
+    /// Limits of the training.
+    #[serde(flatten)]
+    pub limits: TrainingLimits,
+    /// Seconds until its end, without validations and checkpoints; `None` without a limit.
+    pub estimated_seconds: Option<f64>,
+    /// Largest memory of the process, in bytes; `None` if the system does not report it.
+    pub peak_memory: Option<u64>,
+    /// Largest size of the checkpoints in bytes.
+    pub checkpoint_bytes: u64,
+}
+
+/// Does everything that [`start`](super::start) does before the first update, makes a few updates
+/// to measure their time, and removes everything again. `folder`, where the run would be, stays
+/// untouched.
+///
+/// # Errors
+/// The errors of [`start`](super::start), up to the first updates.
+pub fn dry_run(
+    folder: &RunFolder,
+    config: &RunConfig,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<DryRun> {
+    with_model!(config.task, M => dry_run_with::<M>(folder, config, settings, observer))
+}
+
+/// [`dry_run`] with the model of the task.
+fn dry_run_with<M: TaskModel>(
+    folder: &RunFolder,
+    config: &RunConfig,
+    settings: &TrainSettings,
+    observer: &mut dyn RunObserver,
+) -> Result<DryRun> {
+    let parent = ParentRun::of(settings, config)?;
+    let config = parent.as_ref().map_or(config, |parent| &parent.config);
+    let config = &preflight(config, settings, observer)?;
+    for note in without_effect(config)? {
+        observer.observe(&RunEvent::notice(RecipeNotice::WithoutEffect(note)))?;
+    }
+    let place = TemporaryFolder::new()?;
+    observer.observe(&RunEvent::Locked { folder: &place.0 })?;
+    if let Some(parent) = &parent {
+        parent.tokenizers.save(&place.0)?;
+    }
+    let ready =
+        ReadyRun::<M>::new(&RunFolder::new(&place.0), folder, config, settings, true, observer)?;
+    let (config, device) = (&ready.config, ready.model.parameters().device());
+    let cost = Cost::of(config, vocabularies(&ready.prepared.tokenizers), device);
+    // Those of the parent are not read.
+    let unread = memory::unread_bytes(device, &cost);
+    let data = DataSummary::of(config, &ready.prepared, device);
+    observer.observe(&RunEvent::Prepared { data, cost })?;
+    taper_ops::allocator::keep_freed_pages();
+    let mut batches = TrainingBatches::new(
+        ready.prepared.train.clone(),
+        &config.data.batching,
+        config.training.seed,
+    );
+    let Measurement { updates, tokens, seconds, arithmetic } =
+        measure(&ready.model, config, &mut batches)?;
+    let limits = TrainingLimits::of(&config.training, ready.prepared.train.batching());
+    let seconds_per_update = seconds / updates as f64;
+    let parameters = ready.model.parameters().len() as u64;
+    Ok(DryRun {
+        measured_updates: updates,
+        seconds_per_update,
+        tokens_per_second: tokens as f64 / seconds,
+        arithmetic,
+        max_tokens: config.data.batching.max_tokens,
+        limits,
+        estimated_seconds: limits.remaining(0, 0.0, seconds_per_update),
+        peak_memory: memory::peak().map(|bytes| bytes + unread),
+        checkpoint_bytes: disk::checkpoint_bytes(&config.training, parameters),
+    })
+}
+
+/// Updates that were made to measure them.
+struct Measurement {
+    updates: u64,
+    tokens: u64,
+    seconds: f64,
+    arithmetic: Arithmetic,
+}
+
+/// Makes a few updates, and measures the peak of the processor after each.
+fn measure<M: TaskModel>(
+    model: &M,
+    config: &RunConfig,
+    batches: &mut TrainingBatches,
+) -> Result<Measurement> {
+    let mut updates = TimedUpdates::new(model, &config.training, 0.0)?;
+    let device = model.parameters().device();
+    let mut peak = Peak::new(device::dtype(&config.dtype, device)?, device);
+    let (mut position, mut measured, mut tokens) = (Position::default(), 0, 0);
+    let mut seconds = 0.0;
+    for number in 0..WARM_UP + MOST_UPDATES {
+        if number == WARM_UP {
+            (seconds, tokens) = (0.0, 0);
+            profile::start();
+        }
+        measured = number.saturating_sub(WARM_UP);
+        if measured >= FEWEST_UPDATES && seconds > LONG_ENOUGH {
+            break;
+        }
+        let began = Instant::now();
+        let gathered = gather(batches, &mut position, config.training.accumulation)
+            .map_err(|error| anyhow!(error))?;
+        tokens += updates.make(&gathered)?.tokens;
+        device.synchronize().context("cannot wait for the device")?;
+        seconds += began.elapsed().as_secs_f64();
+        measured += u64::from(number >= WARM_UP);
+        peak.measure();
+    }
+    let arithmetic = Arithmetic::of(&profile::stop(), seconds, Some(&peak));
+    Ok(Measurement { updates: measured, tokens, seconds, arithmetic })
+}
+
+/// The next micro-batches of an update.
+fn gather(
+    source: &mut TrainingBatches,
+    position: &mut Position,
+    accumulation: usize,
+) -> Result<Vec<taper_model::Batch>, taper_trainer::BoxError> {
+    let mut places = Vec::with_capacity(accumulation);
+    while places.len() < accumulation {
+        if position.index >= source.batches(position.epoch)? {
+            *position = Position { epoch: position.epoch + 1, index: 0 };
+            continue;
+        }
+        places.push(*position);
+        position.index += 1;
+    }
+    source.arrange(&mut places, 0..accumulation)?;
+    places.into_iter().map(|place| source.batch(place)).collect()
+}
+
+/// Folder that is removed when it is dropped.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new() -> Result<Self> {
+        let name = |number: u32| format!("taper-dry-run-{}-{number}", std::process::id());
+        let free = |path: &Path| fs::create_dir(path).is_ok();
+        let paths = (0..100).map(|number| std::env::temp_dir().join(name(number)));
+        let mut paths = paths.filter(|path| free(path));
+        paths.next().map(Self).with_context(|| {
+            format!(
+                "no folder can be made in {}; TMPDIR names another place",
+                std::env::temp_dir().display()
+            )
+        })
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // The system removes the rest, like any temporary file.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,97 @@
+//! Link between the trainer and the observers of the run: its record, `metrics.jsonl`.
+
+mod tensorboard;
+
+use anyhow::Result;
+use taper_trainer::{BoxError, Event, Observer, State};
+
+use crate::config::RunConfig;
+use crate::event::{FolderNotice, RunEvent, RunObserver};
+use crate::folder::{KeptFiles, MetricsLog, RunFolder};
+use crate::training::TrainSettings;
+use tensorboard::TensorBoard;
+
+pub(crate) use tensorboard::Watched;
+
+/// Link that writes the trainer's events to the record of the run and passes them on.
+pub(crate) struct Recorder<'a> {
+    /// Record of the run, written by process 0.
+    pub(crate) log: Option<MetricsLog>,
+    /// Other files of the run, which process 0 restores too.
+    pub(crate) files: Option<KeptFiles>,
+    /// Record for TensorBoard; `None` if not requested.
+    pub(crate) events: Option<TensorBoard>,
+    /// Observer of the run.
+    pub(crate) observer: &'a mut dyn RunObserver,
+}
+
+impl<'a> Recorder<'a> {
+    /// Opens the records of process 0, and saves the recipe.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written.
+    pub(crate) fn open(
+        folder: &RunFolder,
+        config: &RunConfig,
+        settings: &TrainSettings,
+        state: &State,
+        observer: &'a mut dyn RunObserver,
+    ) -> Result<Self> {
+        // Only now, because a configuration that does not fit the checkpoint must not replace the
+        // one that does.
+        folder.save_config(config)?;
+        if let Some(command) = &settings.command {
+            folder.note_command(command)?;
+        }
+        let log = Some(MetricsLog::open(&folder.metrics(), state, observer)?);
+        let files = Some(KeptFiles::of(folder)?);
+        let events = TensorBoard::open(folder.root(), config, state)?;
+        Ok(Self { log, files, events, observer })
+    }
+
+    /// Whether it is the recorder of process 0.
+    pub(crate) fn is_of_first(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Restores missing files of the run, and reports it.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(crate) fn restore(&mut self) -> Result<()> {
+        let (Some(files), Some(log)) = (&self.files, &mut self.log) else { return Ok(()) };
+        let mut names = files.restore()?;
+        if log.restore()? {
+            names.push("metrics.jsonl".to_owned());
+        }
+        if names.is_empty() {
+            return Ok(());
+        }
+        let folder = files.root().to_owned();
+        self.observer.observe(&RunEvent::notice(FolderNotice::WrittenAgain { folder, names }))
+    }
+}
+
+impl Observer for Recorder<'_> {
+    fn observe(&mut self, event: &Event) -> Result<(), BoxError> {
+        if event.is_metric() {
+            if let Some(log) = &mut self.log {
+                log.append(event)?;
+            }
+            if let Some(events) = &self.events {
+                events.record(event);
+            }
+        }
+        Ok(self.observer.observe(&RunEvent::Training(event))?)
+    }
+
+    fn updated(&mut self, step: u64, seconds: f64) -> Result<(), BoxError> {
+        Ok(self.observer.observe(&RunEvent::Updated { step, seconds })?)
+    }
+
+    fn flush(&mut self) -> Result<(), BoxError> {
+        self.restore()?;
+        self.log.as_mut().map_or(Ok(()), MetricsLog::flush)?;
+        Ok(self.events.as_ref().map_or(Ok(()), TensorBoard::flush)?)
+    }
+}
