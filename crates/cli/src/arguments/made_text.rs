@@ -1,9 +1,9 @@
-//! Arguments of `backtranslate`, `distill` and `diversify`.
+//! Arguments of `backtranslate`, `distill`, `diversify` and `filter`.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use taper_run::made_text::{Method, TranslationCache};
+use taper_run::made_text::{Keep, Method, TranslationCache};
 
 use super::{Loading, Search};
 
@@ -113,4 +113,38 @@ pub(crate) struct Diversify {
     pub(crate) folders: MadeFolders,
     #[command(flatten)]
     pub(crate) loading: Loading,
+}
+
+/// Arguments of `filter`.
+#[derive(Debug, Args)]
+pub(crate) struct Filter {
+    /// Folder of a run that translates as the corpus does
+    #[arg(long, value_name = "RUN")]
+    pub(crate) forward: PathBuf,
+    /// Folder of a run that translates the other way
+    #[arg(long, value_name = "RUN")]
+    pub(crate) backward: PathBuf,
+    /// Share of the pairs that stay, from 0 to 1: the likeliest
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
+    keep: f64,
+    /// Score that a pair needs to stay, from 0 to 1, in place of a share
+    #[arg(long, value_name = "SCORE", conflicts_with = "keep")]
+    least: Option<f64>,
+    /// Split of the data of --forward, or else of the recipe --recipe
+    #[arg(long, value_name = "NAME", default_value = "train")]
+    pub(crate) data: String,
+    /// Recipe whose data is filtered [default: that of --forward]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recipe: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folders: MadeFolders,
+    #[command(flatten)]
+    pub(crate) loading: Loading,
+}
+
+impl Filter {
+    /// Pairs that stay.
+    pub(crate) fn keep(&self) -> Keep {
+        self.least.map_or(Keep::Share(self.keep), Keep::Least)
+    }
 }

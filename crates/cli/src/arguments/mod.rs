@@ -37,7 +37,7 @@ pub(crate) use inspect::{ConfigCommand, Inspect, Runs};
 pub(crate) use languages::{
     LanguageModelFile, LanguagesCommand, LanguagesEvaluate, LanguagesIdentify, LanguagesTrain,
 };
-pub(crate) use made_text::{Backtranslate, Distill, Diversify};
+pub(crate) use made_text::{Backtranslate, Distill, Diversify, Filter};
 pub(crate) use options::{
     Checkpoint, Control, ItemRules, Loading, Overrides, Search, SpecialTokenRule, SpecialTokens,
     Strict, Weights,
@@ -132,6 +132,8 @@ pub(crate) enum Command {
     Distill(Distill),
     /// Add to a corpus what models of both directions make of it
     Diversify(Diversify),
+    /// Leave out of a corpus what models of both directions find unlikely
+    Filter(Filter),
     /// Run the steps of a file: trainings, text that models make, scores; what is finished is not run
     /// again
     Pipeline(Pipeline),

@@ -1,17 +1,19 @@
-//! `taper backtranslate`, `distill` and `diversify`: training text that models make.
+//! `taper backtranslate`, `distill`, `diversify` and `filter`: training text that models make, or
+//! find likely.
 
 use std::path::Path;
 
 use anyhow::Result;
 use indicatif::ProgressBar;
 use taper_run::made_text::{
-    self, BackTranslation, CacheProgress, Distillation, Diversification, Made, ParallelCorpus,
+    self, BackTranslation, CacheProgress, Distillation, Diversification, Filtering, Made,
+    ParallelCorpus,
 };
 use taper_run::numbers::grouped;
 use taper_run::translation::TranslationSettings;
 use taper_run::{LoadedRun, RunConfig, RunFolder};
 
-use crate::arguments::{Backtranslate, Distill, Diversify};
+use crate::arguments::{Backtranslate, Distill, Diversify, Filter};
 use crate::bars::sentence_bar;
 use crate::text::print_line;
 
@@ -96,6 +98,38 @@ pub(crate) fn diversify(arguments: &Diversify) -> Result<()> {
     let cache = |run: &Path| folders.cache(run);
     let made = made_text::diversify(&job, &cache, &mut |seen| bars.show(seen))?;
     tell(&made, &folders.output, "")
+}
+
+/// Runs `filter`.
+pub(crate) fn filter(arguments: &Filter) -> Result<()> {
+    let Filter { forward, backward, folders, .. } = arguments;
+    let config = match &arguments.recipe {
+        Some(recipe) => RunConfig::load(recipe, &[])?,
+        None => RunFolder::open(forward)?.load_config(&[])?,
+    };
+    let corpus = ParallelCorpus::of(&config, &arguments.data)?;
+    let job = Filtering {
+        forward,
+        backward,
+        corpus: &corpus,
+        load: arguments.loading.settings(),
+        keep: arguments.keep(),
+        output: &folders.output,
+    };
+    let mut bars = Bars::default();
+    let cache = |run: &Path| folders.cache(run);
+    let filtered = made_text::filter(&job, &cache, &mut |seen| bars.show(seen))?;
+    drop(bars);
+    for one in &filtered.examples {
+        let score = one.score.map_or_else(|| "no score".to_owned(), |score| format!("{score:.4}"));
+        let [source, target] = &one.texts;
+        print_line(&format!("left out: line {}, {score}: {source} | {target}", one.line))?;
+    }
+    if let Some(least) = filtered.least {
+        let dropped = grouped(filtered.dropped as u64);
+        print_line(&format!("{dropped} pairs are left out, those below a score of {least:.4}"))?;
+    }
+    tell(&filtered.made, &folders.output, "")
 }
 
 /// Tells what was made, and how a recipe reads it.

@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Command::Backtranslate(arguments) => made_text::backtranslate(arguments),
         Command::Distill(arguments) => made_text::distill(arguments),
         Command::Diversify(arguments) => made_text::diversify(arguments),
+        Command::Filter(arguments) => made_text::filter(arguments),
         Command::Pipeline(arguments) => pipeline::run(arguments),
         Command::Score(arguments) => score::run(arguments),
         Command::Predict(arguments) => predict::run(arguments),

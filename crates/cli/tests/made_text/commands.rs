@@ -1,4 +1,4 @@
-//! `backtranslate`, `distill` and `diversify`.
+//! `backtranslate`, `distill`, `diversify` and `filter`.
 
 use std::fs;
 
@@ -197,4 +197,52 @@ fn both_sides_are_translated_and_nothing_comes_twice() {
         assert_eq!(*pair, expected, "{origin}");
     }
     assert_eq!(seen, [true; 3]);
+}
+
+#[test]
+fn pairs_that_both_models_find_unlikely_are_left_out() {
+    let workspace = Workspace::of_frozen_run();
+    let turned = ["--set", "data.source_language=bb", "--set", "data.target_language=aa"];
+    workspace.succeed(&[&["train", "tiny.toml", "--run", "back"], &turned[..]].concat());
+    let make = |options: &[&'static str]| -> Vec<&'static str> {
+        let all = ["filter", "--forward", "run", "--backward", "back", "--data", "val"];
+        [&all[..], options].concat()
+    };
+    let shown = workspace.succeed(&make(&["--keep", "0.5", "--output", "half"]));
+    let (aa, bb) = (lines(&workspace, "data/val.aa"), lines(&workspace, "data/val.bb"));
+    // Scores of the command that scores pairs, a token each.
+    let scores = |run: &str, source: &str, target: &str| -> Vec<f64> {
+        let all = ["score", run, "--source", source, "--target", target, "--json"];
+        let mean = |line: &str| {
+            let record: serde_json::Value = serde_json::from_str(line).expect("a record");
+            let all = record["token_log_probabilities"].as_array().expect("scores");
+            -all.iter().filter_map(serde_json::Value::as_f64).sum::<f64>() / all.len() as f64
+        };
+        workspace.succeed(&all).lines().map(mean).collect()
+    };
+    let there = scores("run", "data/val.aa", "data/val.bb");
+    let back = scores("back", "data/val.bb", "data/val.aa");
+    let score = |index: usize| {
+        let (there, back) = (there[index], back[index]);
+        (-((there - back).abs() + (there + back) / 2.0)).exp()
+    };
+    let mut sorted: Vec<f64> = (0..aa.len()).map(score).collect();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let least = sorted[(aa.len() as f64 / 2.0).round() as usize - 1];
+    let kept: Vec<usize> = (0..aa.len()).filter(|&index| score(index) >= least - 1e-9).collect();
+    let of = |lines: &[String]| kept.iter().map(|&index| lines[index].clone()).collect::<Vec<_>>();
+    assert_eq!(lines(&workspace, "half/train.aa"), of(&aa));
+    assert_eq!(lines(&workspace, "half/train.bb"), of(&bb));
+    assert!(shown.contains(&format!("below a score of {least:.4}")), "{shown}");
+    assert!(shown.contains("left out: line "), "{shown}");
+    // Nothing is scored twice, and another share has other pairs.
+    let before = bytes(&workspace, "half/made.json");
+    assert_eq!(workspace.succeed(&make(&["--keep", "0.5", "--output", "half"])), shown);
+    assert_eq!(bytes(&workspace, "half/made.json"), before);
+    workspace.fail(&make(&["--keep", "0.6", "--output", "half"]), &["half", "another folder"]);
+    workspace.succeed(&make(&["--least", "0", "--output", "all"]));
+    assert_eq!(lines(&workspace, "all/train.aa"), aa);
+    workspace.fail(&make(&["--keep", "1.5", "--output", "x"]), &["1.5", "between 0 and 1"]);
+    let same = ["filter", "--forward", "run", "--backward", "run", "--output", "x"];
+    workspace.fail(&same, &["run: the run translates aa to bb", "bb to aa"]);
 }

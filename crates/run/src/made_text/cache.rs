@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use taper_decoding::ForcedScore;
 
 use crate::folder::files::{put_in_place, with_suffix, write_atomically};
 use crate::translation::order::hex;
-use crate::translation::{LineTranslator, Order, TranslationSettings};
+use crate::translation::{LineTranslator, Order, Translation, TranslationSettings, score_pairs};
 use crate::{BadItem, LoadedRun};
 
 /// Number of lines of the first window that is translated; each following one has twice as many, up
@@ -52,6 +53,11 @@ pub struct Choice {
     pub score: f64,
 }
 
+/// Finds the choices of consecutive lines, the first of which has this number, counted from 1, and
+/// reports the number done.
+type Answers<'a> =
+    Box<dyn FnMut(&[String], usize, &mut dyn FnMut(usize)) -> Result<Vec<Vec<Choice>>> + 'a>;
+
 /// Line of an entry.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
@@ -91,6 +97,69 @@ impl TranslationCache {
     ) -> Result<Entry> {
         let (lines, hash) = measured(text)?;
         let order = Order::new(run, settings, "cached", &[hash])?;
+        let begin = || -> Result<Answers<'_>> {
+            let translator = LineTranslator::new(run, settings)?;
+            Ok(Box::new(move |window, first, progress| {
+                let choice = |one: Translation| Choice { text: one.text, score: one.score };
+                let found = translator.translate(window, &[], first, progress)?;
+                let choices = found.map(|translated| match translated {
+                    Err(error) if error.is::<BadItem>() => Ok(Vec::new()),
+                    translated => Ok(translated?.translations.into_iter().map(choice).collect()),
+                });
+                choices.collect()
+            }))
+        };
+        self.entry(order, text, lines, &begin, observe)
+    }
+
+    /// Scores each line of `targets` as the translation of its line of `sources`, by the mean
+    /// log-probability of a token, or finds that it has been. A line that cannot be scored, such
+    /// as one that is too long, has no choice.
+    ///
+    /// # Errors
+    /// As of [`TranslationCache::translated`].
+    pub(super) fn scored(
+        &self,
+        run: &LoadedRun,
+        [sources, targets]: [&Text<'_>; 2],
+        observe: &mut dyn FnMut(CacheProgress<'_>),
+    ) -> Result<Entry> {
+        let (lines, hash) = measured(sources)?;
+        let settings = TranslationSettings::of(&run.config);
+        let order = Order::new(run, &settings, "scored", &[hash, measured(targets)?.1])?;
+        let begin = || -> Result<Answers<'_>> {
+            let mut rest = None;
+            Ok(Box::new(move |window, first, progress| {
+                if rest.is_none() {
+                    rest = Some((targets.open)()?.skip(first - 1));
+                }
+                let existing: Vec<String> =
+                    rest.iter_mut().flatten().take(window.len()).collect::<Result<_>>()?;
+                let place = |_, index: usize| format!("line {}", first + index);
+                let scores = score_pairs(run, window, &existing, None, place, progress)?;
+                // A pair with an error of its own has no score; others ended the call.
+                let choice = |(score, text): (Result<ForcedScore>, String)| match score {
+                    Ok(score) => {
+                        let score = score.log_probability / score.length.max(1) as f64;
+                        vec![Choice { text, score }]
+                    }
+                    Err(_) => Vec::new(),
+                };
+                Ok(scores.into_iter().zip(existing).map(choice).collect())
+            }))
+        };
+        self.entry(order, sources, lines, &begin, observe)
+    }
+
+    /// Entry of this order: what is there, or else what `begin` finds for the lines of `text`.
+    fn entry<'a>(
+        &self,
+        order: Order,
+        text: &Text<'_>,
+        lines: usize,
+        begin: &dyn Fn() -> Result<Answers<'a>>,
+        observe: &mut dyn FnMut(CacheProgress<'_>),
+    ) -> Result<Entry> {
         let key = order.key()[..32].to_owned();
         let folder = &self.0;
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -104,8 +173,7 @@ impl TranslationCache {
         let partial = with_suffix(&path, ".part");
         let mut file = opened(&partial)?;
         let done = whole_lines(&mut file, &partial)?;
-        let translator = LineTranslator::new(run, settings)?;
-        let written = write(&translator, text, (done, lines), &mut file, observe);
+        let written = write(&mut begin()?, text, (done, lines), &mut file, observe);
         written.with_context(|| format!("{} keeps the lines so far", partial.display()))?;
         put_in_place(&file, &partial, &path)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -181,9 +249,9 @@ fn whole_lines(file: &mut File, partial: &Path) -> Result<usize> {
     measure().with_context(|| format!("cannot read {}", partial.display()))
 }
 
-/// Translates the lines of `text` from line `done` on, and appends them to `file`.
+/// Finds the choices of the lines of `text` from line `done` on, and appends them to `file`.
 fn write(
-    translator: &LineTranslator<'_>,
+    answers: &mut Answers<'_>,
     text: &Text<'_>,
     (mut done, lines): (usize, usize),
     file: &mut File,
@@ -200,19 +268,12 @@ fn write(
         }
         let count = window.len();
         // Parts of long lines are more than the lines.
-        let progress = |part: usize| {
+        let mut progress = |part: usize| {
             observe(CacheProgress { text: name, done: done + part.min(count), lines });
         };
-        let found = translator.translate(&window, &[], done + 1, progress)?;
+        let found = answers(&window, done + 1, &mut progress)?;
         let mut to = BufWriter::new(&mut *file);
-        for (line, translated) in (done + 1..).zip(found) {
-            let translations = match translated {
-                Err(error) if error.is::<BadItem>() => Vec::new(),
-                translated => translated?.translations,
-            };
-            let choice =
-                |one: crate::translation::Translation| Choice { text: one.text, score: one.score };
-            let translations = translations.into_iter().map(choice).collect();
+        for (line, translations) in (done + 1..).zip(found) {
             serde_json::to_writer(&mut to, &Line { line, translations })?;
             to.write_all(b"\n")?;
         }

@@ -100,7 +100,7 @@ pub fn diversify(
 }
 
 /// Refuses a run that does not translate `side` into the other.
-fn require_languages(
+pub(super) fn require_languages(
     run: &LoadedRun,
     path: &Path,
     side: Side,

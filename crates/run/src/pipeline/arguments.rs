@@ -74,6 +74,11 @@ impl Graph<'_> {
                 }
                 line.option("--beam", step.beam);
             }
+            Verb::Filter(step) => {
+                line.words(["filter", "--forward", &self.folder_of(&step.forward)?]);
+                line.words(["--backward", &self.folder_of(&step.backward)?]);
+                line.option("--keep", step.keep);
+            }
             Verb::Evaluate(step) => {
                 line.words(["evaluate", &self.folder_of(&step.run)?]);
                 line.option("--set", &step.set);

@@ -54,7 +54,7 @@ impl Pipeline {
         let file: File = toml::from_str(&text).with_context(|| {
             format!(
                 "{shown}: not a pipeline: its steps are tables [steps.NAME.VERB], where VERB is \
-                 train, backtranslate, distill, diversify or evaluate"
+                 train, backtranslate, distill, diversify, filter or evaluate"
             )
         })?;
         let base = path.parent().unwrap_or(Path::new("")).to_owned();

@@ -16,6 +16,8 @@ pub(super) enum Verb {
     Distill(Distill),
     /// Adds to a corpus what models make of it.
     Diversify(Diversify),
+    /// Leaves out of a corpus what models find unlikely.
+    Filter(Filter),
     /// Scores the test sets of a run.
     Evaluate(Evaluate),
 }
@@ -77,6 +79,18 @@ pub(super) struct Diversify {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    /// Step, or run, that translates as the corpus does.
+    pub(super) forward: String,
+    /// Step, or run, that translates the other way.
+    pub(super) backward: String,
+    /// Share of the pairs that stay.
+    #[serde(default)]
+    pub(super) keep: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Evaluate {
     /// Step, or run, that is scored.
     pub(super) run: String,
@@ -101,7 +115,9 @@ impl Verb {
     pub(super) fn gives(&self) -> Option<Need> {
         match self {
             Self::Train(_) => Some(Need::Model),
-            Self::Backtranslate(_) | Self::Distill(_) | Self::Diversify(_) => Some(Need::Text),
+            Self::Backtranslate(_) | Self::Distill(_) | Self::Diversify(_) | Self::Filter(_) => {
+                Some(Need::Text)
+            }
             Self::Evaluate(_) => None,
         }
     }
@@ -125,6 +141,10 @@ impl Verb {
                 let forward = forward.map(of("forward", Need::Model));
                 forward.chain(backward.map(of("backward", Need::Model))).collect()
             }
+            Self::Filter(step) => vec![
+                ("forward", step.forward.as_str(), Need::Model),
+                ("backward", step.backward.as_str(), Need::Model),
+            ],
             Self::Evaluate(step) => vec![("run", step.run.as_str(), Need::Model)],
         }
     }
@@ -134,7 +154,9 @@ impl Verb {
         match self {
             Self::Train(train) => vec![("recipe", &train.recipe)],
             Self::Backtranslate(step) => vec![("text", &step.text)],
-            Self::Distill(_) | Self::Diversify(_) | Self::Evaluate(_) => Vec::new(),
+            Self::Distill(_) | Self::Diversify(_) | Self::Filter(_) | Self::Evaluate(_) => {
+                Vec::new()
+            }
         }
     }
 }

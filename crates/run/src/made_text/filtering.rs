@@ -1,0 +1,207 @@
+//! Filtering of pairs by how likely models of both directions find them.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use super::CacheProgress;
+use super::cache::{Entry, TranslationCache};
+use super::diversification::require_languages;
+use super::pairs::{Made, PairWriter, identity};
+use super::parallel::{ParallelCorpus, Side};
+use crate::{LoadSettings, LoadedRun};
+
+/// Pairs that are shown as examples of those left out.
+const EXAMPLES: usize = 10;
+
+/// Pairs that stay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Keep {
+    /// This share of them, from 0 to 1: the likeliest.
+    Share(f64),
+    /// Those of this score or more; scores lie between 0 and 1.
+    Least(f64),
+}
+
+/// Settings of a filter.
+#[derive(Debug)]
+pub struct Filtering<'a> {
+    /// Run that translates as the corpus does.
+    pub forward: &'a Path,
+    /// Run that translates the other way.
+    pub backward: &'a Path,
+    /// The corpus.
+    pub corpus: &'a ParallelCorpus,
+    /// Weights and overrides of both runs.
+    pub load: LoadSettings,
+    /// Pairs that stay.
+    pub keep: Keep,
+    /// Folder for the pairs.
+    pub output: &'a Path,
+}
+
+/// Pair that was left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dropped {
+    /// Line of the corpus, counted from 1.
+    pub line: usize,
+    /// Score; `None` if a model cannot read the pair, such as one that is too long.
+    pub score: Option<f64>,
+    /// Source and target.
+    pub texts: [String; 2],
+}
+
+/// Pairs that a filter kept.
+#[derive(Debug)]
+pub struct Filtered {
+    /// The pairs that stay.
+    pub made: Made,
+    /// Number of pairs that were left out.
+    pub dropped: usize,
+    /// The unlikeliest of them, the first line first.
+    pub examples: Vec<Dropped>,
+    /// Score of the unlikeliest pair that stays; `None` if none does.
+    pub least: Option<f64>,
+}
+
+/// Keeps the pairs `(x, y)` of a corpus that models of both directions find likely, and alike: the
+/// score is `exp(−(|a − b| + (a + b) / 2))` with the mean negative log-probability of a token of y
+/// given x, a, and of x given y, b (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering
+/// of Noisy Parallel Corpora", section 2). Pairs that cannot be scored are left out.
+///
+/// # Errors
+/// When a run cannot be loaded or translates other languages, the corpus cannot be read, the folder
+/// has other pairs, or the disk refuses.
+pub fn filter(
+    job: &Filtering<'_>,
+    cache: &dyn Fn(&Path) -> TranslationCache,
+    observe: &mut dyn FnMut(CacheProgress<'_>),
+) -> Result<Filtered> {
+    job.keep.validate()?;
+    let languages = job.corpus.languages();
+    let forward = scored(job, job.forward, Side::Source, cache, observe)?;
+    let backward = scored(job, job.backward, Side::Target, cache, observe)?;
+    let scores = scores_of(&forward, &backward)?;
+    let least = job.keep.least_of(&scores);
+    let is_kept =
+        |score: Option<f64>| score.zip(least).is_some_and(|(score, least)| score >= least);
+    let keep = format!("{:?}", job.keep);
+    let identity =
+        identity(&["filter", languages[0], languages[1], &forward.key, &backward.key, &keep]);
+    let made = match Made::find(job.output, &identity)? {
+        Some(made) => made,
+        None => {
+            let mut pairs = PairWriter::begin(job.output, identity, languages, false)?;
+            pairs.origin("original".to_owned());
+            for ((line, pair), &score) in (1..).zip(job.corpus.pairs()?).zip(&scores) {
+                let [source, target] = pair?;
+                if is_kept(score) {
+                    pairs.push([&source, &target], line, score)?;
+                }
+            }
+            pairs.finish()?
+        }
+    };
+    let dropped: Vec<usize> = (0..scores.len()).filter(|&index| !is_kept(scores[index])).collect();
+    let examples = examples(job.corpus, &scores, &dropped)?;
+    Ok(Filtered { made, dropped: dropped.len(), examples, least })
+}
+
+impl Keep {
+    /// Refuses what is no share.
+    fn validate(self) -> Result<()> {
+        let (Self::Share(value) | Self::Least(value)) = self;
+        if !(0.0..=1.0).contains(&value) {
+            bail!("{value} of the pairs: shares and scores lie between 0 and 1");
+        }
+        Ok(())
+    }
+
+    /// Least score of a pair that stays; `None` if none stays.
+    fn least_of(self, scores: &[Option<f64>]) -> Option<f64> {
+        let mut known: Vec<f64> = scores.iter().copied().flatten().collect();
+        match self {
+            Self::Least(least) => Some(least),
+            Self::Share(share) => {
+                known.sort_by(|a, b| b.total_cmp(a));
+                let count = (share * scores.len() as f64).round() as usize;
+                count.min(known.len()).checked_sub(1).map(|last| known[last])
+            }
+        }
+    }
+}
+
+/// Scores of the corpus by one of the runs, which translates `side` into the other.
+fn scored(
+    job: &Filtering<'_>,
+    path: &Path,
+    side: Side,
+    cache: &dyn Fn(&Path) -> TranslationCache,
+    observe: &mut dyn FnMut(CacheProgress<'_>),
+) -> Result<Entry> {
+    let run: LoadedRun = LoadedRun::open(path, &job.load)?;
+    require_languages(&run, path, side, job.corpus.languages())?;
+    let other = if side == Side::Source { Side::Target } else { Side::Source };
+    let (open, open_other) = (job.corpus.opener(side), job.corpus.opener(other));
+    let texts = [job.corpus.text(side, &open), job.corpus.text(other, &open_other)];
+    cache(path).scored(&run, [&texts[0], &texts[1]], observe)
+}
+
+/// Score of each pair, from the mean log-probabilities of a token by both models.
+fn scores_of(forward: &Entry, backward: &Entry) -> Result<Vec<Option<f64>>> {
+    let both = forward.translations()?.zip(backward.translations()?);
+    both.map(|(there, back)| {
+        let (there, back) = (there?, back?);
+        let both = there.first().zip(back.first());
+        Ok(both.map(|(there, back)| dual_score(-there.score, -back.score)))
+    })
+    .collect()
+}
+
+/// Score of a pair, from the cross-entropies of a token in both directions.
+fn dual_score(there: f64, back: f64) -> f64 {
+    (-((there - back).abs() + f64::midpoint(there, back))).exp()
+}
+
+/// The unlikeliest of the pairs that are left out.
+fn examples(
+    corpus: &ParallelCorpus,
+    scores: &[Option<f64>],
+    dropped: &[usize],
+) -> Result<Vec<Dropped>> {
+    let mut worst = dropped.to_vec();
+    worst.sort_by(|&a, &b| scores[a].unwrap_or(0.0).total_cmp(&scores[b].unwrap_or(0.0)));
+    worst.truncate(EXAMPLES);
+    worst.sort_unstable();
+    let mut examples = Vec::with_capacity(worst.len());
+    for (index, pair) in corpus.pairs()?.enumerate() {
+        let texts = pair?;
+        if worst.binary_search(&index).is_ok() {
+            examples.push(Dropped { line: index + 1, score: scores[index], texts });
+        }
+    }
+    Ok(examples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Keep, dual_score};
+
+    #[test]
+    fn scores_fall_with_both_entropies_and_with_their_difference() {
+        assert!((dual_score(1.0, 1.0) - (-1.0_f64).exp()).abs() < 1e-12);
+        assert!((dual_score(1.0, 3.0) - (-4.0_f64).exp()).abs() < 1e-12);
+        assert!((dual_score(3.0, 1.0) - dual_score(1.0, 3.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_share_counts_all_pairs_and_a_score_does_not() {
+        let scores = [Some(0.5), None, Some(0.1), Some(0.9)];
+        assert_eq!(Keep::Share(0.5).least_of(&scores), Some(0.5));
+        assert_eq!(Keep::Share(1.0).least_of(&scores), Some(0.1));
+        assert_eq!(Keep::Share(0.0).least_of(&scores), None);
+        assert_eq!(Keep::Least(0.3).least_of(&scores), Some(0.3));
+        assert!(Keep::Share(1.5).validate().is_err());
+        assert!(Keep::Least(f64::NAN).validate().is_err());
+    }
+}
