@@ -13,11 +13,26 @@ RECIPES = ROOT / "crates/serve/tests/serve"
 TAPER = ROOT / "target/release/taper"
 
 
+# What a language model learns to answer, and how conversations are written for it.
+COLOURS = {"sky": "blue", "grass": "green", "snow": "white", "coal": "black"}
+TEMPLATE = ("{% for one in messages %}{{ one.role[0] }}:{{ one.content }}|{% endfor %}a:")
+
+
+def conversations():
+    """Lines, each a conversation, most of which end after their first or second answer."""
+    things = list(COLOURS)
+    for number in range(400):
+        asked = [things[number % 4], things[(number + 1 + number // 4 % 3) % 4], things[number // 2 % 4]]
+        rounds = [1, 1, 2, 1, 1, 2, 1, 1, 2, 3][number % 10]
+        yield "|".join(f"u:{thing}|a:{COLOURS[thing]}" for thing in asked[:rounds])
+
+
 def make_runs(taper, folder):
-    """A language model, a classifier of texts and one of images, each trained for a moment."""
+    """Language models, a classifier of texts and one of images, each trained for a moment."""
     data = folder / "data"
     data.mkdir()
     (data / "text.txt").write_text("the quick brown fox, 7 lazy dogs; and a seä.\n" * 60)
+    (data / "chats.txt").write_text("\n".join(conversations()) + "\n")
     reviews = [f"yes\tred birds sing {i}" if i % 2 else f"no\told stones fall {i}"
                for i in range(80)]
     (data / "reviews.tsv").write_text("\n".join(reviews) + "\n")
@@ -31,13 +46,19 @@ def make_runs(taper, folder):
     (data / "shapes-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 96)
                                                     + bytes(number % 2 for number in range(96)))
     runs = []
-    for name in ["text", "reviews", "shapes"]:
-        own = (RECIPES / f"{name}.toml").read_text()
+    for name in ["text", "chat", "reviews", "shapes"]:
+        is_chat = name == "chat"
+        own = (RECIPES / f"{'text' if is_chat else name}.toml").read_text()
+        if is_chat:
+            own = own.replace('train = "text"', 'train = "chats"').replace(
+                "block_length = 24", 'block_length = 96\ndocuments = "lines"\nbarrier = true')
         recipe = (RECIPES / "common.toml").read_text().replace("# OWN", own)
         (folder / f"{name}.toml").write_text(recipe.replace("DIR", str(data)))
         runs.append(folder / name)
         subprocess.run([taper, "train", folder / f"{name}.toml", "--run", runs[-1]], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if is_chat:
+            (runs[-1] / "chat_template.jinja").write_text(TEMPLATE)
     return runs
 
 
