@@ -77,7 +77,7 @@ impl Averaged {
         for tensor in self.tensors.iter_mut().filter(|one| one.name.contains(".lora_b.")) {
             tensor.values.iter_mut().for_each(|value| *value = (f64::from(*value) * weight) as f32);
         }
-        Weights::open(parent, &state)?.each(|theirs| {
+        Weights::open(parent, &state)?.each(&mut |theirs| {
             let own = places.get(&theirs.name).map(|&at| &mut self.tensors[at]);
             if let Some(own) = own.filter(|own| own.shape == theirs.shape) {
                 own.values.iter_mut().zip(&theirs.values).for_each(|(own, &theirs)| {

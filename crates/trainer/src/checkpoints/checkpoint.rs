@@ -106,7 +106,7 @@ pub fn load_model(
     if state.base.is_some() && store.adapter_scale().is_none() {
         let weights = Weights::open(checkpoint, &state)?;
         let wanted = tensors::assigned(&path, weights.shapes(), store.parameters(), &[""])?;
-        weights.each(|Named { name, values, .. }| match wanted.get(&name) {
+        weights.each(&mut |Named { name, values, .. }| match wanted.get(&name) {
             Some((_, parameter)) => parameter.set(values).map_err(failed),
             None => Ok(()),
         })?;

@@ -34,7 +34,7 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     let path = checkpoint.join(MODEL_FILE);
     require_float(checkpoint, &state)?;
     let (mut floats, mut matrices) = (Vec::new(), Vec::new());
-    Weights::open(checkpoint, &state)?.each(|tensor| {
+    Weights::open(checkpoint, &state)?.each(&mut |tensor| {
         match tensor.shape[..] {
             [_, width] if width > 0 && Int8Matrix::holds(&tensor.name, &tensor.shape) => {
                 let matrix = Int8Matrix::round(&tensor.values, width);

@@ -319,7 +319,7 @@ impl Reader {
     /// All tensors, by name in ascending order.
     pub(crate) fn all(self) -> Result<Vec<Named>, CheckpointError> {
         let mut all = Vec::with_capacity(self.tensors.len());
-        self.each(|tensor| {
+        self.each(&mut |tensor| {
             all.push(tensor);
             Ok(())
         })?;
@@ -355,7 +355,7 @@ impl Reader {
     ) -> Result<(), CheckpointError> {
         let tensors = self.tensors.iter().cloned();
         let wanted = assigned(&self.path, tensors, parameters, prefixes)?;
-        self.each(|Named { name, values, .. }| match wanted.get(&name) {
+        self.each(&mut |Named { name, values, .. }| match wanted.get(&name) {
             Some((number, parameter)) => take(*number, parameter, values),
             None => Ok(()),
         })
@@ -364,7 +364,7 @@ impl Reader {
     /// Hands every tensor to `take`, in the order of the file, up to one that is not finite.
     pub(crate) fn each(
         mut self,
-        mut take: impl FnMut(Named) -> Result<(), CheckpointError>,
+        take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let mut scales = HashMap::new();
         for stored in self.stored {

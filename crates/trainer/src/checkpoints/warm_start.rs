@@ -99,7 +99,7 @@ pub fn warm_start(
     let (mut taken, mut unused, mut found) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut partly, mut unwanted) = (Vec::new(), Vec::new());
     let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
-    weights.each(|tensor| {
+    weights.each(&mut |tensor| {
         let name = tensor.name.as_str();
         match left.get(name) {
             Some(_) if !(taking.is_wanted)(name) => {

@@ -65,10 +65,10 @@ impl Weights {
     /// If adapters do not fit their weight, and the errors of `take`.
     pub(crate) fn each(
         self,
-        mut take: impl FnMut(Named) -> Result<(), CheckpointError>,
+        take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let Some(adapters) = self.adapters else { return self.reader.each(take) };
-        self.reader.each(|mut tensor| {
+        self.reader.each(&mut |mut tensor| {
             adapters.add_to(&mut tensor)?;
             take(tensor)
         })?;
@@ -199,7 +199,7 @@ pub fn merge(checkpoint: &Path, recipe: Map<String, Value>) -> Result<Merged, Ch
         return Err(CheckpointError::NoAdapters { path: checkpoint.to_owned() });
     }
     let mut tensors = Vec::new();
-    Weights::open(checkpoint, &state)?.each(|tensor| {
+    Weights::open(checkpoint, &state)?.each(&mut |tensor| {
         tensors.push(tensor);
         Ok(())
     })?;

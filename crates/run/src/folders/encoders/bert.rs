@@ -13,6 +13,54 @@ use crate::folders::tokens::TokenizerFiles;
 /// Keys for pooling, which only a classifier has.
 pub(super) const POOLING: &[&str] = &["pooling"];
 
+/// Modules of an encoder of texts whose tensors have this prefix, and the given ones of heads.
+macro_rules! modules {
+    ($prefix:literal, $($head:expr),+ $(,)?) => {
+        &[
+            Module::same("embedding", &[concat!($prefix, ".embeddings.word_embeddings")]),
+            Module::same(
+                "encoder.positions",
+                &[concat!($prefix, ".embeddings.position_embeddings")],
+            ),
+            Module::same(
+                "encoder.segments",
+                &[concat!($prefix, ".embeddings.token_type_embeddings")],
+            ),
+            Module::same("encoder.embedding_norm", &[concat!($prefix, ".embeddings.LayerNorm")]),
+            Module::parts(
+                "encoder.layers.*.self_attention.qkv",
+                &[
+                    concat!($prefix, ".encoder.layer.*.attention.self.query"),
+                    concat!($prefix, ".encoder.layer.*.attention.self.key"),
+                    concat!($prefix, ".encoder.layer.*.attention.self.value"),
+                ],
+            ),
+            Module::same(
+                "encoder.layers.*.self_attention.out",
+                &[concat!($prefix, ".encoder.layer.*.attention.output.dense")],
+            ),
+            Module::same(
+                "encoder.layers.*.self_attention_norm",
+                &[concat!($prefix, ".encoder.layer.*.attention.output.LayerNorm")],
+            ),
+            Module::same(
+                "encoder.layers.*.feed_forward.up",
+                &[concat!($prefix, ".encoder.layer.*.intermediate.dense")],
+            ),
+            Module::same(
+                "encoder.layers.*.feed_forward.down",
+                &[concat!($prefix, ".encoder.layer.*.output.dense")],
+            ),
+            Module::same(
+                "encoder.layers.*.feed_forward_norm",
+                &[concat!($prefix, ".encoder.layer.*.output.LayerNorm")],
+            ),
+            $($head),+
+        ]
+    };
+}
+pub(super) use modules;
+
 pub(in crate::folders) static FAMILY: Family = Family {
     name: "BERT",
     model_type: "bert",
@@ -20,11 +68,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Architecture::new("BertForPreTraining", MASKED, &["transform", "next_sentence"])
             .free(POOLING),
         Architecture::new("BertForMaskedLM", MASKED, &["transform"]).free(POOLING),
-        Architecture::new(
-            "BertForSequenceClassification",
-            Task::Classification,
-            &["pooler", "classes"],
-        ),
+        Architecture::new("BertForSequenceClassification", Task::Classification, CLASSES),
         Architecture::new("BertForTokenClassification", Task::Tagging, &["tags"]).free(POOLING),
         Architecture::new("BertForQuestionAnswering", Task::QuestionAnswering, &["span"])
             .free(POOLING),
@@ -50,36 +94,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
     ],
     free: FREE,
     prefix: "bert.",
-    modules: &[
-        Module::same("embedding", &["bert.embeddings.word_embeddings"]),
-        Module::same("encoder.positions", &["bert.embeddings.position_embeddings"]),
-        Module::same("encoder.segments", &["bert.embeddings.token_type_embeddings"]),
-        Module::same("encoder.embedding_norm", &["bert.embeddings.LayerNorm"]),
-        Module::parts(
-            "encoder.layers.*.self_attention.qkv",
-            &[
-                "bert.encoder.layer.*.attention.self.query",
-                "bert.encoder.layer.*.attention.self.key",
-                "bert.encoder.layer.*.attention.self.value",
-            ],
-        ),
-        Module::same(
-            "encoder.layers.*.self_attention.out",
-            &["bert.encoder.layer.*.attention.output.dense"],
-        ),
-        Module::same(
-            "encoder.layers.*.self_attention_norm",
-            &["bert.encoder.layer.*.attention.output.LayerNorm"],
-        ),
-        Module::same(
-            "encoder.layers.*.feed_forward.up",
-            &["bert.encoder.layer.*.intermediate.dense"],
-        ),
-        Module::same("encoder.layers.*.feed_forward.down", &["bert.encoder.layer.*.output.dense"]),
-        Module::same(
-            "encoder.layers.*.feed_forward_norm",
-            &["bert.encoder.layer.*.output.LayerNorm"],
-        ),
+    modules: modules![
+        "bert",
         Module::same("pooler", &["bert.pooler.dense"]),
         Module::same("transform", &["cls.predictions.transform.dense"]),
         Module::same("transform_norm", &["cls.predictions.transform.LayerNorm"]),
@@ -120,6 +136,9 @@ pub(super) const EPSILON: Key =
 /// Keys that do not shape the weights of an encoder of texts.
 pub(super) const FREE: &[&str] =
     &["decoder_layers", "decoder_attention", "embedding_dropout", "feed_forward_dropout", "tied"];
+
+/// Modules of a classifier, whose states pass through a pooler.
+pub(super) const CLASSES: &[&str] = &["pooler", "classes"];
 
 const MASKED: Task = Task::MaskedLanguageModel;
 

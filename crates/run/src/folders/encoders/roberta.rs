@@ -13,44 +13,43 @@ use crate::folders::family::{Architecture, Family, Module};
 use crate::folders::keys::{Fixed, Key};
 use crate::folders::tokens::TokenizerFiles;
 
-pub(in crate::folders) static FAMILY: Family = of(
-    "RoBERTa",
-    "roberta",
-    &[
-        Architecture::new("RobertaForMaskedLM", MASKED, &["transform"]).free(bert::POOLING),
-        Architecture::new("RobertaForSequenceClassification", Task::Classification, CLASSES),
-        Architecture::new("RobertaForTokenClassification", Task::Tagging, &["tags"])
-            .free(bert::POOLING),
-        Architecture::new("RobertaForQuestionAnswering", Task::QuestionAnswering, &["span"])
-            .free(bert::POOLING),
-        Architecture::body("RobertaModel", MASKED),
-    ],
-);
+pub(in crate::folders) static FAMILY: Family = Family {
+    name: "RoBERTa",
+    model_type: "roberta",
+    architectures: &architectures([
+        "RobertaForMaskedLM",
+        "RobertaForSequenceClassification",
+        "RobertaForTokenClassification",
+        "RobertaForQuestionAnswering",
+        "RobertaModel",
+    ]),
+    ..SHARED
+};
 
-pub(in crate::folders) static XLM_ROBERTA: Family = of(
-    "XLM-R",
-    "xlm-roberta",
-    &[
-        Architecture::new("XLMRobertaForMaskedLM", MASKED, &["transform"]).free(bert::POOLING),
-        Architecture::new("XLMRobertaForSequenceClassification", Task::Classification, CLASSES),
-        Architecture::new("XLMRobertaForTokenClassification", Task::Tagging, &["tags"])
-            .free(bert::POOLING),
-        Architecture::new("XLMRobertaForQuestionAnswering", Task::QuestionAnswering, &["span"])
-            .free(bert::POOLING),
-        Architecture::body("XLMRobertaModel", MASKED),
-    ],
-);
+pub(in crate::folders) static XLM_ROBERTA: Family = Family {
+    name: "XLM-R",
+    model_type: "xlm-roberta",
+    architectures: &architectures([
+        "XLMRobertaForMaskedLM",
+        "XLMRobertaForSequenceClassification",
+        "XLMRobertaForTokenClassification",
+        "XLMRobertaForQuestionAnswering",
+        "XLMRobertaModel",
+    ]),
+    ..SHARED
+};
 
-const MASKED: Task = Task::MaskedLanguageModel;
-const CLASSES: &[&str] = &["pooler", "classes"];
-
-/// Family with the names and keys that both share.
-const fn of(
-    name: &'static str,
-    model_type: &'static str,
-    architectures: &'static [Architecture],
-) -> Family {
-    Family { name, model_type, architectures, ..SHARED }
+/// Models that both families have, by their names there.
+const fn architectures(names: [&'static str; 5]) -> [Architecture; 5] {
+    let [masked, classes, tags, span, body] = names;
+    let filling = Task::MaskedLanguageModel;
+    [
+        Architecture::new(masked, filling, &["transform"]).free(bert::POOLING),
+        Architecture::new(classes, Task::Classification, bert::CLASSES),
+        Architecture::new(tags, Task::Tagging, &["tags"]).free(bert::POOLING),
+        Architecture::new(span, Task::QuestionAnswering, &["span"]).free(bert::POOLING),
+        Architecture::body(body, filling),
+    ]
 }
 
 const SHARED: Family = Family {
@@ -84,39 +83,8 @@ const SHARED: Family = Family {
     ],
     free: bert::FREE,
     prefix: "roberta.",
-    modules: &[
-        Module::same("embedding", &["roberta.embeddings.word_embeddings"]),
-        Module::same("encoder.positions", &["roberta.embeddings.position_embeddings"]),
-        Module::same("encoder.segments", &["roberta.embeddings.token_type_embeddings"]),
-        Module::same("encoder.embedding_norm", &["roberta.embeddings.LayerNorm"]),
-        Module::parts(
-            "encoder.layers.*.self_attention.qkv",
-            &[
-                "roberta.encoder.layer.*.attention.self.query",
-                "roberta.encoder.layer.*.attention.self.key",
-                "roberta.encoder.layer.*.attention.self.value",
-            ],
-        ),
-        Module::same(
-            "encoder.layers.*.self_attention.out",
-            &["roberta.encoder.layer.*.attention.output.dense"],
-        ),
-        Module::same(
-            "encoder.layers.*.self_attention_norm",
-            &["roberta.encoder.layer.*.attention.output.LayerNorm"],
-        ),
-        Module::same(
-            "encoder.layers.*.feed_forward.up",
-            &["roberta.encoder.layer.*.intermediate.dense"],
-        ),
-        Module::same(
-            "encoder.layers.*.feed_forward.down",
-            &["roberta.encoder.layer.*.output.dense"],
-        ),
-        Module::same(
-            "encoder.layers.*.feed_forward_norm",
-            &["roberta.encoder.layer.*.output.LayerNorm"],
-        ),
+    modules: bert::modules![
+        "roberta",
         // The head of a classifier is a pooler and a layer of classes.
         Module::same("pooler", &["classifier.dense"]),
         Module::same("transform", &["lm_head.dense"]),
