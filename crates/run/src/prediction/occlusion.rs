@@ -151,11 +151,15 @@ fn words_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use taper_data::{TokenizerConfig, TokenizerKind};
 
-    fn tokenizer() -> Tokenizer {
-        let letters: Vec<String> = "a b c ' , . 我 爱".split(' ').map(str::to_owned).collect();
-        Tokenizer::of_words(&letters).expect("a tokenizer")
+    fn tokenizer(kind: TokenizerKind) -> Tokenizer {
+        let config = TokenizerConfig { kind, vocabulary_size: 400, ..TokenizerConfig::default() };
+        let texts = std::iter::repeat_n(TEXT.to_owned(), 8).map(Ok);
+        Tokenizer::train(&config, false, false, texts).expect("trained")
     }
+
+    const TEXT: &str = "the cat's tail, 我爱 c.";
 
     #[test]
     fn log_odds_are_finite_and_exact_near_one() {
@@ -179,15 +183,23 @@ mod tests {
 
     #[test]
     fn words_are_the_whole_text() {
-        let encoded = tokenizer().encode_text("a b, 我爱 c.").expect("tokens");
-        let words: Vec<_> = words_of(&encoded, 1, encoded.len()).collect();
-        let texts: Vec<&str> = words.iter().map(|(text, _)| text.as_str()).collect();
-        assert_eq!(texts.concat(), "a b, 我爱 c.");
-        let (mut end, all) = (1, encoded.len() + 1);
-        for (_, tokens) in &words {
-            assert_eq!(tokens.start, end);
-            end = tokens.end;
+        for kind in [TokenizerKind::Char, TokenizerKind::Bytes] {
+            let encoded = tokenizer(kind).encode_text(TEXT).expect("tokens");
+            let words: Vec<_> = words_of(&encoded, 1, encoded.len()).collect();
+            let texts: Vec<&str> = words.iter().map(|(text, _)| text.as_str()).collect();
+            assert_eq!(texts.concat(), TEXT, "{kind:?}");
+            // Pieces of bytes may be longer than a word.
+            if kind == TokenizerKind::Char {
+                assert_eq!(texts, ["the", " cat's", " tail", ",", " 我", "爱", " c", "."]);
+            }
+            let mut end = 1;
+            for (_, tokens) in &words {
+                assert_eq!(tokens.start, end);
+                end = tokens.end;
+            }
+            assert_eq!(end, encoded.len() + 1);
+            // Beyond what is read there are no words.
+            assert_eq!(words_of(&encoded, 1, 0).count(), 0);
         }
-        assert_eq!(end, all);
     }
 }

@@ -49,7 +49,8 @@ const hiddenAt = place => [place - 1, place + 1].map(at => model.pieces[at]?.tok
 const answersStation = () => {
   const [name, words] = answersTold[model.answer];
   return station(model.stacks.at(-1)?.stack ?? 'decoder', name, words, () => {
-    const cards = lane('choices', model.choices.length), lists = [];
+    const isApart = !['translation', 'text'].includes(model.answer), lists = [];
+    const cards = lane(isApart ? 'choices is-apart' : 'choices', model.choices.length);
     model.choices.forEach(choice => {
       const card = taper.element('div', 'choice');
       card.dataset.column = choice.place;
@@ -93,7 +94,7 @@ const evidenceStation = () => {
     `Each word is left out in turn, and the text is read again. Its evidence is how much the log-odds `
     + `of “${label}” fall without it; words in the other colour speak against the label.`,
     `依次去掉每个词，重新判断。证据是去掉该词后“${label}”的对数几率下降多少；另一种颜色的词反对这个标签。`), () => {
-    const cards = lane('choices evidence', model.evidence.length);
+    const cards = lane('choices is-apart evidence', model.evidence.length);
     const most = Math.max(1, ...model.evidence.map(one => Math.abs(one.evidence)));
     cards.append(...model.evidence.map(({ text, without, evidence }) => {
       const card = taper.element('div', evidence < 0 ? 'choice is-against' : 'choice');
