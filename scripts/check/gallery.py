@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from browser import check
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "serve"))
-from server import Serving
+from server import Serving, make_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = [360, 800, 1200, 2000]
@@ -34,7 +35,8 @@ const wide = document.documentElement.scrollWidth;
 if (wide > innerWidth) problems.push(`the page is ${wide} pixels wide`);
 const groups = ['.stats', '.figures', '.panels', 'header', '.toolbar', '.tools', '.legend',
   '.figure-head', '.wall-row', '.tokens', '.live', '.sentence-tools', '.tablist', 'main',
-  '.transport', '.heads', '.lane', '.drawn', '.sides', '.cards'];
+  '.transport', '.heads', '.lane', '.drawn', '.sides', '.cards', '.more', '.turns', '.turn',
+  '.side'];
 for (const group of document.querySelectorAll(groups.join())) {
   const own = [...group.children].filter(isSeen);
   own.forEach((one, at) => own.slice(at + 1).forEach(other => {
@@ -88,6 +90,11 @@ def accessibility_script(folder):
         return packed.extractfile("package/axe.min.js").read().decode()
 
 
+# Runs that explain a text: a label, tags, and a hidden token.
+EXPLAINED = {"reviews": "red birds sing 3", "tags": "mr stone sings in red town",
+             "masked": "the qu<mask>ck brown"}
+
+
 def small_run(folder, name, updates, width):
     """A run as training leaves it, with layers, and three lines that were translated."""
     text, run = folder / "few", folder / name
@@ -128,7 +135,7 @@ def small_run(folder, name, updates, width):
     return run
 
 
-def pages_of_gallery(folder, trained, make):
+def pages_of_gallery(folder, trained, make, taper):
     """Pages of each kind: the components, a report, a comparison, and of a trained run more."""
     subprocess.run(["cargo", "run", "--release", "--offline", "--quiet", "-p", "taper-plots",
                     "--example", "gallery", "--", folder], check=True, cwd=ROOT)
@@ -147,6 +154,10 @@ def pages_of_gallery(folder, trained, make):
             make("explain", trained, text, "--language", language, "--html",
                  folder / f"explain-{language}.html")
             pages += [folder / f"attention-{language}.html", folder / f"explain-{language}.html"]
+    (folder / "small-runs").mkdir()
+    for run in make_runs(taper, folder / "small-runs", list(EXPLAINED)):
+        pages.append(folder / f"explain-{run.name}.html")
+        make("explain", run, EXPLAINED[run.name], "--html", pages[-1])
     return pages
 
 
@@ -157,9 +168,39 @@ def hang_file(browser, page, folder, axe):
     hang(browser, page.stem, lambda: browser.open(page), folder, axe)
 
 
+# What is shown of each task, and what says that it is.
+SHOWN = {
+    "chat": ("document.getElementById('chat-temperature').value = 0;"
+             "document.getElementById('chat-tokens').value = 20;"
+             "document.getElementById('said').value = 'sky';"
+             "document.getElementById('chat-form').requestSubmit();",
+             "return !document.getElementById('send').disabled"
+             " && document.querySelector('#chats .is-assistant');"),
+    "language-model": ("document.querySelectorAll('#runs input')[1].click();"
+                       "document.getElementById('prompt').value = 'the quick';"
+                       "document.getElementById('go').click();",
+                       "return document.querySelector('#texts .written');"),
+    "classification": ("const field = document.getElementById('to-label');"
+                       "field.value = 'red birds sing 3\\nold stones fall 4';"
+                       "field.dispatchEvent(new Event('input'));",
+                       "return document.querySelectorAll('#labels .evidence .token').length > 7;"),
+    "image-classification": ("", "return document.getElementById('picture');"),
+}
+
+
 def hang_served(browser, taper, run, folder, axe):
-    """Hangs the page of `taper serve` in both languages, with a text that was translated."""
-    server = Serving(taper, [run])
+    """Hangs the page of `taper serve`: in both languages with a text that was translated, and with
+    each other task."""
+    with tempfile.TemporaryDirectory() as made:
+        server = Serving(taper, [run, *make_runs(taper, Path(made))])
+        try:
+            hang_pages(browser, server, folder, axe)
+        finally:
+            server.end()
+
+
+def hang_pages(browser, server, folder, axe):
+    """Hangs the page of a server."""
 
     def opening(language):
         # The same address again would only scroll.
@@ -167,14 +208,21 @@ def hang_served(browser, taper, run, folder, axe):
         browser.open(f"{server.url}/?lang={language}#text=I+love+you.&terms=tea+%3D+%E8%8C%B6")
         browser.wait("return document.querySelector('.card:not(.is-old) .target .token');")
 
-    try:
-        for language in ("en", "zh"):
-            with urllib.request.urlopen(f"{server.url}/?lang={language}") as answer:
-                size = len(answer.read())
-            check(size < MOST_BYTES, f"serve-{language} has {size / 1000:.0f} KB")
-            hang(browser, f"serve-{language}", lambda: opening(language), folder, axe)
-    finally:
-        server.end()
+    def showing(task):
+        act, is_shown = SHOWN[task]
+        browser.open("about:blank")
+        browser.open(f"{server.url}/?lang=en")
+        browser.wait("return document.querySelector('#tasks button');")
+        browser.run(f"document.querySelector('#tasks button[value={task}]').click();" + act)
+        browser.wait(is_shown)
+
+    for language in ("en", "zh"):
+        with urllib.request.urlopen(f"{server.url}/?lang={language}") as answer:
+            size = len(answer.read())
+        check(size < MOST_BYTES, f"serve-{language} has {size / 1000:.0f} KB")
+        hang(browser, f"serve-{language}", lambda: opening(language), folder, axe)
+    for task in SHOWN:
+        hang(browser, f"serve-{task}", lambda: showing(task), folder, axe)
 
 
 def hang(browser, name, opening, folder, axe):

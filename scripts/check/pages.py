@@ -9,7 +9,8 @@ Checks that the page is painted within half a second, that its policy blocks not
 sentences come as they are scrolled to, are sorted, sifted and found, that figures tell their values
 under a pointer and by keys, that the theme changes, and that nothing is wider than a telephone.
 With a translation run, whose test sets were translated, it also looks at the attention of two
-sentences, and travels with another through the model. A machine whose cores are busy takes longer.
+sentences, and travels with another through the model. Classifiers, taggers and masked models that
+are trained for it explain what they answer. A machine whose cores are busy takes longer.
 
 With --gallery it photographs every kind of page at four widths in both themes, and checks the
 layout and, with axe-core, that everybody can use them (gallery.py).
@@ -28,7 +29,8 @@ import time
 from pathlib import Path
 
 from browser import Browser, check
-from gallery import accessibility_script, hang_file, hang_served, pages_of_gallery
+from gallery import EXPLAINED, accessibility_script, hang_file, hang_served, pages_of_gallery
+from server import make_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = 10_000
@@ -234,6 +236,35 @@ def travel(browser, page, pictures):
     check(not complaints, f"the browser complains of nothing {complaints}")
 
 
+def explained(browser, folder, make, taper, pictures):
+    """Journeys to a label with its words, to tags, and to hidden tokens."""
+    (folder / "small").mkdir()
+    runs = {run.name: run for run in make_runs(taper, folder / "small", list(EXPLAINED))}
+    last = ("return [...document.querySelectorAll('.station')].at(-1).querySelector('.choices');")
+    cards = last.replace("return ", "return [...", 1).replace(";", ".children].map(card =>"
+                                                              "card.innerText.split('\\n'));")
+    for name, text in EXPLAINED.items():
+        page = folder / f"explain-{name}.html"
+        make("explain", runs[name], text, "--html", page)
+        browser.open(page)
+        shown = browser.run(cards)
+        if name == "reviews":
+            words = [card[0] for card in shown]
+            check(words == text.split(), f"evidence of each word for a label: {words}")
+        elif name == "tags":
+            tags = [card[:2] for card in shown]
+            check(tags[1] == ["stone", "B-PER"] and len(tags) == 6, f"a tag for each word: {tags}")
+        else:
+            check(len(shown) == 1 and shown[0][0] == "u … c" and shown[0][1] == "i",
+                  f"a token in place of a mask: {shown}")
+        browser.run("document.querySelectorAll('.station-name')[2].click();")
+        focus = browser.run("return document.querySelector('.inspector').innerText;")
+        check(len(focus) > 40, "and its stations are told")
+        pictures and browser.picture(pictures / f"explain-{name}.png")
+        complaints = browser.complaints()
+        check(not complaints, f"the browser complains of nothing {complaints}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("taper", nargs="?", default=ROOT / "target/release/taper", type=Path)
@@ -250,7 +281,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         if arguments.gallery:
-            made = pages_of_gallery(folder, arguments.run, make)
+            made = pages_of_gallery(folder, arguments.run, make, arguments.taper)
             axe = accessibility_script(folder)
         else:
             run = make_run(folder)
@@ -264,6 +295,7 @@ def main():
                     hang_served(browser, arguments.taper, arguments.run, arguments.gallery, axe)
             else:
                 use(browser, run / "report.html", arguments.screenshots)
+                explained(browser, folder, make, arguments.taper, arguments.screenshots)
                 if arguments.run:
                     page = folder / "attention.html"
                     make("report", arguments.run, "--attention", "1,2", "-o", page)

@@ -97,6 +97,7 @@ pub use tasks::pairs::dataset::plan::PairPlan;
 pub use tasks::pairs::hold_out::hold_out;
 pub use tasks::pairs::hostile::{HostileLine, Hostility};
 pub use tasks::pairs::links::PairLinks;
+pub use tasks::pairs::modifiers::letters::is_ideographic;
 pub use tasks::pairs::near_duplicates::{NearDuplicates, NearKeys};
 pub use tasks::pairs::prepare::prepare_pairs;
 pub use tasks::pairs::reader::{PairReader, RawPair, read_pairs, split_files};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use taper_data::Direction;
 use taper_run::LoadedRun;
 use taper_run::tasks::TaskModel;
@@ -28,8 +28,8 @@ pub struct RunInfo {
     /// Largest number of tokens that a prediction of a language model depends on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
-    /// Chat template of a language model, if it has one.
-    #[serde(skip)]
+    /// Chat template of a language model, if it has one; clients learn whether they can chat.
+    #[serde(rename = "chats", serialize_with = "whether_usable")]
     pub(crate) chat: Option<Result<Arc<ChatTemplate>, String>>,
     /// Number of the model's parameters.
     pub parameters: usize,
@@ -41,6 +41,14 @@ pub struct RunInfo {
     /// Kinds of requests that it answers.
     #[serde(skip)]
     pub(crate) verbs: Verbs,
+}
+
+/// Writes whether there is a template without a fault.
+fn whether_usable<S: Serializer>(
+    chat: &Option<Result<Arc<ChatTemplate>, String>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(matches!(chat, Some(Ok(_))))
 }
 
 /// Description of a translation model for clients.

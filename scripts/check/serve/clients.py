@@ -166,7 +166,7 @@ def main():
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        runs = make_runs(arguments.taper, folder)
+        runs = make_runs(arguments.taper, folder, ("text", "reviews", "shapes"))
         (folder / "key").write_text(f"{KEY}\n")
         (runs[0] / "chat_template.jinja").write_text(
             "{% if messages[0].role != 'user' %}{{ raise_exception('only users') }}{% endif %}"

@@ -5,18 +5,21 @@
 
 RUN is a run of configs/quickstart.toml. Checks that a translation follows what is typed, that stale
 ones do not come, alternatives, alignments under the pointer and by keys, layers and heads, files and
-documents in and out, two runs side by side, texts that grow, labels, the other language and theme,
-a telephone, names of all controls for screen readers, and that the browser complains of nothing.
+documents in and out, chosen and dropped, two runs side by side, texts that grow, conversations,
+labels and the words that speak for them, the other language and theme, a telephone, names of all
+controls for screen readers, and that the browser complains of nothing.
 --figure writes the picture of the page that the README has.
 
 Needs Python 3.11, Chromium and chromedriver (Debian: chromium, chromium-driver), and nothing else.
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -135,6 +138,27 @@ def document(browser, folder, taper, run):
                    capture_output=True)
     check(saved.exists() and saved.read_text() == expected.read_text(),
           "a document in and out is what taper translate --file gives")
+    # Wherever a file is dropped: a document is translated, and a text goes into the field.
+    drop = """
+        const box = new DataTransfer(), place = document.querySelector(arguments[0]);
+        box.items.add(new File([arguments[2]], arguments[1]));
+        const event = name => new DragEvent(name,
+          { dataTransfer: box, bubbles: true, cancelable: true });
+        place.dispatchEvent(event('dragover'));
+        const isMarked = getComputedStyle(document.getElementById('documents')).borderTopStyle;
+        place.dispatchEvent(event('drop'));
+        return isMarked;"""
+    marked = browser.run(drop, "h1", "dropped.md", "# I love you.\n")
+    names = browser.wait("const names = [...document.querySelectorAll('#document-list a')].map(one"
+                         " => one.textContent); return names.length > 1 && names;")
+    check(marked == "solid" and names and names[1] == "dropped.zh.md",
+          f"a document is dropped on the page: {marked}, {names}")
+    browser.run(drop, "h1", "strange.xyz", "?")
+    said = browser.wait("return document.querySelector('#document-list .error')?.textContent;")
+    check(said and "strange.xyz" in said or "xyz" in (said or ""), f"what is no document: {said}")
+    browser.run(drop, "#translations", "two.txt", "She loves him.")
+    text = browser.wait("return document.getElementById('source').value === 'She loves him.';")
+    check(text, "a text is dropped into the field")
 
 
 def words(browser, url, pictures):
@@ -179,6 +203,8 @@ def words(browser, url, pictures):
 
 def growing(browser, pictures):
     browser.run("document.querySelector('#tasks button[value=language-model]').click();")
+    # The other language model has never seen some of these letters.
+    browser.run("document.querySelectorAll('#runs input')[1].click();")
     browser.type("#prompt", "the quick")
     browser.run("document.getElementById('max-tokens').value = 400;"
                 "document.getElementById('temperature').value = 0;")
@@ -203,12 +229,64 @@ def growing(browser, pictures):
     check(stopped, "and is stopped")
 
 
+def said_by(url, *messages):
+    """Answer of the server to a conversation, whose turns alternate."""
+    roles = ["user", "assistant"] * len(messages)
+    body = {"model": "chat", "max_tokens": 20, "temperature": 0, "messages": [
+        {"role": role, "content": text} for role, text in zip(roles, messages)]}
+    request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)["choices"][0]["message"]["content"]
+
+
+def conversation(browser, url, pictures):
+    """Turns with the chat template: each answer is that to all turns before it."""
+    browser.run("document.querySelector('#tasks button[value=chat]').click();"
+                "document.getElementById('chat-temperature').value = 0;"
+                "document.getElementById('chat-tokens').value = 20;")
+    turns = ("return !document.getElementById('send').disabled"
+             " && [...document.querySelectorAll('#chats .turn p')].map(one => one.textContent);")
+    first, second = said_by(url, "sky"), said_by(url, "sky", said_by(url, "sky"), "coal")
+    browser.type("#said", "sky" + ENTER)
+    check(browser.wait(turns) == ["sky", first] and first == "blue", f"a question: {first}")
+    browser.type("#said", "coal" + ENTER)
+    shown = browser.wait(turns)
+    check(shown == ["sky", first, "coal", second], f"and another after it: {shown}")
+    told = browser.run("return document.querySelector('#chats [role=status]').textContent;")
+    check("at most 96" in told, f"tokens of the conversation: {told!r}")
+    pictures and browser.picture(pictures / "chat.png")
+    browser.run("document.getElementById('chat-scores').checked = true;")
+    browser.click("#answer-again")
+    shades = "return document.querySelectorAll('#chats .turn:last-child .written').length;"
+    check(browser.wait(shades) == len(second) and browser.wait(turns)[3] == second,
+          "answered again, with the probability of each token")
+    browser.run("document.getElementById('chat-scores').checked = false;"
+                "document.querySelectorAll('#chats .turn button')[1].click();")
+    value = browser.run("return document.getElementById('said').value;")
+    check(value == "coal" and browser.wait(turns) == ["sky", first], "a message is taken back")
+    browser.run("document.getElementById('said').value = '';")
+    browser.type("#said", "\ue008" + ENTER + "\ue000snow")
+    value = browser.run("return document.getElementById('said').value;")
+    check(value == "\nsnow", f"Shift and Enter begin a line: {value!r}")
+    browser.run("document.getElementById('said').value = '';")
+    browser.click("#chat-clear")
+    check(not browser.wait(turns, seconds=1), "a new conversation")
+
+
 
 def labels(browser, pictures, folder):
     browser.run("document.querySelector('#tasks button[value=classification]').click();")
     browser.type("#to-label", "red birds sing 3")
     label = browser.wait("return document.querySelector('#labels .chances th')?.textContent;")
     check(label == "yes", f"a text is labelled: {label}")
+    words = browser.wait("return [...document.querySelectorAll('#labels .evidence .token')].map("
+                         "one => one.textContent);")
+    check(words == ["red", " birds", " sing", " 3"], f"its words: {words}")
+    browser.run("document.querySelector('#labels .evidence').focus();")
+    browser.keys(RIGHT)
+    told = browser.run("return document.querySelector('#labels .evidence + .muted').textContent;")
+    check("red" in told and "without it" in told, f"by keys, for screen readers: {told!r}")
     pictures and browser.picture(pictures / "labels.png")
     browser.run("document.querySelector('#tasks button[value=image-classification]').click();")
     # Chromium draws the picture that is given to it.
@@ -242,7 +320,7 @@ def looks(browser, pictures):
     pictures and browser.picture(pictures / "dark.png")
     browser.run("document.getElementById('theme').click();")
     browser.telephone()
-    for task in ["language-model", "classification", "image-classification", "translation"]:
+    for task in ["chat", "language-model", "classification", "image-classification", "translation"]:
         browser.run(f"document.querySelector('#tasks button[value={task}]').click();")
         wide = browser.run("return [document.documentElement.scrollWidth, innerWidth];")
         check(wide[0] <= wide[1] == 375, f"{task} on a telephone: {wide}")
@@ -282,6 +360,7 @@ def main():
                 translation(browser, pictures, folder, arguments.taper, runs[0])
                 words(browser, server.url, pictures)
                 growing(browser, pictures)
+                conversation(browser, server.url, pictures)
                 labels(browser, pictures, folder)
                 looks(browser, pictures)
                 browser.open(f"{server.url}/?lang=zh")

@@ -13,11 +13,27 @@ RECIPES = ROOT / "crates/serve/tests/serve"
 TAPER = ROOT / "target/release/taper"
 
 
-def make_runs(taper, folder):
-    """A language model, a classifier of texts and one of images, each trained for a moment."""
+# What a language model learns to answer, and how conversations are written for it.
+COLOURS = {"sky": "blue", "grass": "green", "snow": "white", "coal": "black"}
+TEMPLATE = ("{% for one in messages %}{{ one.role[0] }}:{{ one.content }}|{% endfor %}a:")
+
+
+def conversations():
+    """Lines, each a conversation, most of which end after their first or second answer."""
+    things = list(COLOURS)
+    for number in range(400):
+        asked = [things[at % 4] for at in (number, number + 1 + number // 4 % 3, number // 2)]
+        rounds = [1, 1, 2, 1, 1, 2, 1, 1, 2, 3][number % 10]
+        yield "|".join(f"u:{thing}|a:{COLOURS[thing]}" for thing in asked[:rounds])
+
+
+def make_runs(taper, folder, names=("text", "chat", "reviews", "shapes")):
+    """Language models, a classifier of texts and one of images, each trained for a moment; others
+    are called tags and masked."""
     data = folder / "data"
     data.mkdir()
     (data / "text.txt").write_text("the quick brown fox, 7 lazy dogs; and a seä.\n" * 60)
+    (data / "chats.txt").write_text("\n".join(conversations()) + "\n")
     reviews = [f"yes\tred birds sing {i}" if i % 2 else f"no\told stones fall {i}"
                for i in range(80)]
     (data / "reviews.tsv").write_text("\n".join(reviews) + "\n")
@@ -30,15 +46,34 @@ def make_runs(taper, folder):
                                                     + images)
     (data / "shapes-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 96)
                                                     + bytes(number % 2 for number in range(96)))
-    runs = []
-    for name in ["text", "reviews", "shapes"]:
-        own = (RECIPES / f"{name}.toml").read_text()
-        recipe = (RECIPES / "common.toml").read_text().replace("# OWN", own)
-        (folder / f"{name}.toml").write_text(recipe.replace("DIR", str(data)))
-        runs.append(folder / name)
-        subprocess.run([taper, "train", folder / f"{name}.toml", "--run", runs[-1]], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return runs
+    (data / "names.conll").write_text("mr O\nstone B-PER\nsings O\nin O\nred B-LOC\ntown I-LOC\n\n"
+                                      * 24)
+    (data / "checked.conll").write_text((data / "names.conll").read_text())
+    return [make_run(taper, folder, name) for name in names]
+
+
+def recipe_of(name):
+    """Recipe of a run, without what all have in common."""
+    like = {"chat": "text", "masked": "text"}.get(name, name)
+    own = (RECIPES / f"{like}.toml").read_text()
+    if name == "chat":
+        own = own.replace('"text"', '"chats"').replace(
+            "block_length = 24", 'block_length = 96\ndocuments = "lines"\nbarrier = true')
+    if name == "masked":
+        own = own.replace('"language-model"', '"masked-language-model"').replace(
+            "decoder_layers", "encoder_layers")
+    return (RECIPES / "common.toml").read_text().replace("# OWN", own)
+
+
+def make_run(taper, folder, name):
+    """Trains a run for a moment."""
+    (folder / f"{name}.toml").write_text(recipe_of(name).replace("DIR", str(folder / "data")))
+    run = folder / name
+    subprocess.run([taper, "train", folder / f"{name}.toml", "--run", run], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if name == "chat":
+        (run / "chat_template.jinja").write_text(TEMPLATE)
+    return run
 
 
 class Serving:

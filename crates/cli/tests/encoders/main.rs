@@ -106,7 +106,7 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
         assert!(grid.contains("<cls>") && grid.contains("<sep>"), "{grid}");
         workspace.fail(&["attention", run, "red", "--part", "cross"], &["no attention cross"]);
     }
-    workspace.fail(&["explain", "whole", "red"], &["this command explains translation"]);
+    hidden_tokens(&workspace);
     let journey = workspace.succeed(&["explain", "classes", "red birds sing", "--json"]);
     let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
     let label = &journey["choices"][0];
@@ -115,6 +115,22 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
         (&"yes".into(), 2)
     );
     assert!(journey["heads"].as_array().is_some_and(|heads| !heads.is_empty()));
+    let words = journey["evidence"].as_array().expect("words");
+    let text: String = words.iter().filter_map(|word| word["text"].as_str()).collect();
+    assert_eq!((text.as_str(), words.len()), ("red birds sing", 3));
+    // The evidence of a word is that of the text minus that of the text without it.
+    let log_odds = |probability: &serde_json::Value| {
+        let probability = probability.as_f64().expect("a number");
+        (probability / (1.0 - probability)).ln()
+    };
+    for word in words {
+        let evidence = log_odds(&label["probability"]) - log_odds(&word["without"]);
+        assert!((evidence - word["evidence"].as_f64().expect("a number")).abs() < 1e-3, "{word}");
+    }
+    let without = workspace.run_with_input(&["predict", "classes", "--json"], b"red birds\n");
+    let without: serde_json::Value = serde_json::from_str(&stdout(&without)).expect("JSON");
+    let probability = without["probabilities"][1].as_f64().expect("a number");
+    assert!((probability - words[2]["without"].as_f64().expect("a number")).abs() < 1e-6);
     workspace.succeed(&["explain", "classes", "red birds sing", "--html", "label.html"]);
     workspace.fail(
         &["train", "tiny.toml", "--run", "refused", "--from", "whole"],
@@ -124,6 +140,29 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
         &["train", "masked.toml", "--run", "refused", "--set", "data.masked.rate=0"],
         &["data.masked.rate"],
     );
+}
+
+/// Explanations of a masked model: of the masks that a text spells, or of each of its tokens.
+fn hidden_tokens(workspace: &Workspace) {
+    let choices = |text: &str| {
+        let journey = workspace.succeed(&["explain", "whole", text, "--json"]);
+        let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
+        assert_eq!(journey["answer"], "hidden");
+        let tokens = journey["pieces"].as_array().expect("pieces").len();
+        (journey["choices"].as_array().expect("choices").clone(), tokens)
+    };
+    let (all, tokens) = choices("red cat");
+    assert_eq!(all.len(), tokens - 2, "between the marks");
+    let token = all[0]["token"].clone();
+    // A token that is hidden in turn has the probability that it has in place of a mask.
+    let (masked, _) = choices("<mask>ed cat");
+    assert_eq!((masked.len(), &masked[0]["place"]), (1, &1.into()));
+    let same = masked[0]["alternatives"].as_array().expect("tokens").iter();
+    for alternative in same.filter(|one| one[0] == token) {
+        assert_eq!(alternative[1], all[0]["probability"]);
+    }
+    workspace.succeed(&["explain", "whole", "red <mask>at", "--html", "hidden.html"]);
+    workspace.fail(&["explain", "whole", " "], &["empty"]);
 }
 
 /// A classifier that tells classes from the mean, which takes over all that it has but its classes.
@@ -209,6 +248,16 @@ fn words_are_tagged_by_what_stands_around_them() {
     let one: serde_json::Value =
         serde_json::from_str(json.lines().next().expect("a line")).expect("JSON");
     assert_eq!(one["entities"], serde_json::json!([["PER", 1, 1], ["LOC", 4, 5]]));
+
+    let text = "mr stone sings in stone town today";
+    let journey = workspace.succeed(&["explain", "tags", text, "--json"]);
+    let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
+    let tagged = journey["choices"].as_array().expect("tags").iter();
+    let tagged: Vec<String> = tagged.map(|one| format!("{}\t{}", one["word"], one["token"])).collect();
+    let tagged = tagged.join("\n").replace('"', "");
+    assert_eq!(tagged, format!("mr\tO\n{}", first.trim_end()));
+    workspace.succeed(&["explain", "tags", text, "--html", "tags.html"]);
+    workspace.fail(&["explain", "tags", " "], &["empty"]);
 
     let says = |text: &str, what: &[&str]| {
         workspace.write("data/names.conll", text);

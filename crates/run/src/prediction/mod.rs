@@ -1,6 +1,7 @@
 //! Labels for texts and images, tags for words and answers to questions, by trained models.
 
 mod answers;
+mod occlusion;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,7 @@ pub(crate) use answers::answers_of;
 pub use answers::{
     EncodedQuestion, QuestionInContext, SpanAnswer, answer_encoded, predict_answers,
 };
+pub use occlusion::{DividedText, Occlusion, WordEvidence};
 
 /// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
@@ -128,6 +130,11 @@ impl EncodedWords {
         let words: Vec<Vec<String>> = texts.iter().map(words).collect();
         let rows = rows_of_words(run.tokenizers.target(), &words, &run.config.data.labelled)?;
         Ok(words.into_iter().zip(rows).map(|(words, row)| Self { words, row }).collect())
+    }
+
+    /// Words, and the row of their tokens.
+    pub(crate) fn parts(&self) -> (&[String], &Row) {
+        (&self.words, &self.row)
     }
 
     /// Number of tokens that were made; words beyond those that the model reads have none.

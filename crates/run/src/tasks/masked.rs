@@ -8,7 +8,7 @@ use taper_trainer::evaluate;
 
 use super::language_model::{held_out, require_text, text_test_sets};
 use super::{Built, ImportedFolder, TaskModel, Vocabularies};
-use crate::attention::AttentionMap;
+use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, MaskedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -35,6 +35,10 @@ impl TaskModel for MaskedLanguageModel {
     ) -> Option<(u64, &'static str)> {
         let body = Self::body_parameters(&config.model, vocabulary);
         Some((body, "of the encoder with a pooler"))
+    }
+
+    fn journey(run: &LoadedRun<Self>, text: &str) -> Result<Journey> {
+        Journey::of_masked(run, text)
     }
 
     fn attention(run: &LoadedRun<Self>, text: &str, _target: Option<&str>) -> Result<AttentionMap> {

@@ -6,6 +6,7 @@ use taper_data::{LabelOf, Task};
 use taper_model::{Builder, TokenTagger};
 
 use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
+use crate::attention::Journey;
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, Split, TaggedTestSet, TestSetResult};
 use crate::event::RunObserver;
@@ -25,6 +26,10 @@ impl TaskModel for TokenTagger {
 
     fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
         Some((&config.data.labelled.labels, "tags"))
+    }
+
+    fn journey(run: &LoadedRun<Self>, text: &str) -> Result<Journey> {
+        Journey::of_tagged(run, text)
     }
 
     fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {

@@ -6,12 +6,12 @@ use taper_decoding::Control;
 use taper_model::{ImageClassifier, TextClassifier};
 use taper_run::LoadedRun;
 use taper_run::attention::{AttentionMap, labelled_row};
-use taper_run::prediction::{Prediction, predict_pixels, predict_rows};
+use taper_run::prediction::{DividedText, Occlusion, Prediction, predict_pixels, predict_rows};
 
 use super::attention::Attend;
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
 use super::limits::within_limit;
-use super::work::{Verb, weight_of_all};
+use super::work::{TOKEN_BYTES, Verb, weight_of, weight_of_all};
 use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
@@ -32,6 +32,23 @@ impl Verb for LabelTexts {
 
     fn weight(&self, _beam: usize) -> usize {
         weight_of_all(&self.texts)
+    }
+}
+
+/// Label a text, and weigh each of its words.
+#[derive(Debug)]
+pub(crate) struct Occlude {
+    pub(crate) text: String,
+}
+
+impl Verb for Occlude {
+    type Model = TextClassifier;
+    type Answer = Occlusion;
+
+    /// The text is read again without each word.
+    fn weight(&self, _beam: usize) -> usize {
+        let bytes = self.text.len();
+        weight_of(bytes.saturating_mul(1 + bytes / TOKEN_BYTES))
     }
 }
 
@@ -64,7 +81,8 @@ impl Service for LabelsTexts<'_> {
             ..RunInfo::of(&run, opening.name)
         };
         let own = LabelsTexts { run: &run, limits: opening.limits };
-        serve(Handlers::new("labels texts").with::<LabelTexts>(&own).with::<Attend>(&own), info);
+        let handlers = Handlers::new("labels texts").with::<LabelTexts>(&own);
+        serve(handlers.with::<Occlude>(&own).with::<Attend>(&own), info);
         Ok(())
     }
 }
@@ -89,6 +107,30 @@ impl Answers<LabelTexts> for LabelsTexts<'_> {
         let mut labelled = predict_rows(self.run, &rows, |_| control.between_steps())?.into_iter();
         let own = requests.iter().map(|(_, rows)| labelled.by_ref().take(rows.len()).collect());
         Ok(own.collect())
+    }
+}
+
+impl Answers<Occlude> for LabelsTexts<'_> {
+    type Encoded = DividedText;
+
+    fn check(&self, Occlude { text }: &Occlude) -> Result<DividedText, Refusal> {
+        let settings = &self.run.config.data.labelled;
+        let divided = DividedText::new(self.run.tokenizers.target(), text, settings);
+        let divided = divided.map_err(|error| refusal(&error))?;
+        within_limit(divided.tokens(), self.limits.tokens)?;
+        Ok(divided)
+    }
+
+    fn goes_with(&self, _: &Occlude, _: &Occlude) -> bool {
+        false
+    }
+
+    fn answer(
+        &self,
+        requests: &[(&Occlude, &DividedText)],
+        _: &dyn Control,
+    ) -> Result<Vec<Occlusion>> {
+        requests.iter().map(|(_, divided)| divided.occlude(self.run)).collect()
     }
 }
 

@@ -46,7 +46,7 @@ use crate::settings::{Limits, ServeSettings};
 pub(crate) use attention::{Attend, AttendPair};
 pub(crate) use chat::ChatTemplate;
 pub(crate) use generation::{Generate, GenerateOptions, Scoring};
-pub(crate) use labels::{LabelImage, LabelTexts};
+pub(crate) use labels::{LabelImage, LabelTexts, Occlude};
 pub(crate) use pictures::{Describe, Match};
 use queue::{LANES, Queue, lane_of};
 pub(crate) use translation::{

@@ -32,7 +32,9 @@ const ask = async (path, body, { signal, type = 'application/json', told = () =>
     if (answer.ok) return answer;
     const said = await answer.json().catch(() => ({}));
     if (answer.status === 401) byId('key-form').hidden = false;
-    if (answer.status !== 503 || attempt === 5) throw new Error(said.error || answer.statusText);
+    if (answer.status !== 503 || attempt === 5) {
+      throw new Error(said.error?.message ?? said.error ?? answer.statusText);
+    }
     const seconds = Number(answer.headers.get('Retry-After')) || 1;
     told(say('waiting', { seconds }));
     await pause(1000 * seconds, signal);
@@ -49,7 +51,11 @@ const events = async function* (answer) {
     kept += value;
     const parts = kept.split('\n\n');
     kept = parts.pop();
-    for (const part of parts) yield JSON.parse(part.slice('data: '.length));
+    for (const part of parts) {
+      const data = part.slice('data: '.length);
+      if (data === '[DONE]') return;
+      yield JSON.parse(data);
+    }
   }
 };
 

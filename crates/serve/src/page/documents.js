@@ -1,8 +1,6 @@
-// Documents that are chosen or dropped, translated by each chosen run.
+// Documents, translated by each chosen run.
 const startDocuments = (cards, terms) => {
-  const around = byId('documents'), list = byId('document-list'), input = byId('document');
-  const endings = input.accept.split(',');
-  const isDocument = file => endings.some(ending => file.name.toLowerCase().endsWith(ending));
+  const list = byId('document-list'), input = byId('document');
   // `page.html` becomes `page.de.html`.
   const renamed = (name, target) => name.replace(/(\.[^.]*)$/, `.${target}$1`);
   // A line for a document: its name, how far it is, and in the end the translated one.
@@ -82,15 +80,5 @@ const startDocuments = (cards, terms) => {
     openAll([...input.files]);
     input.value = '';
   });
-  around.addEventListener('dragover', event => {
-    event.preventDefault();
-    around.classList.add('over');
-  });
-  around.addEventListener('dragleave', () => around.classList.remove('over'));
-  around.addEventListener('drop', event => {
-    event.preventDefault();
-    around.classList.remove('over');
-    openAll([...event.dataTransfer.files]);
-  });
-  return { isDocument, openAll };
+  return openAll;
 };

@@ -11,13 +11,14 @@ const TEXTS: &str = include_str!("texts.json");
 const BODY: &str = include_str!("body.html");
 const STYLE: &str = include_str!("style.css");
 /// Scripts of the page, in this order.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("ask.js"),
     include_str!("attention.js"),
     include_str!("words.js"),
     include_str!("keep.js"),
     include_str!("documents.js"),
     include_str!("translate.js"),
+    include_str!("chat.js"),
     include_str!("prompts.js"),
     include_str!("labels.js"),
     include_str!("page.js"),

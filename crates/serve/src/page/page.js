@@ -1,6 +1,25 @@
 // What the server serves decides what the page shows.
-const starters = { translation: startTranslation, 'language-model': startPrompts,
-  classification: startLabels, 'image-classification': startPictures };
+const starters = { translation: startTranslation, chat: startChat,
+  'language-model': startPrompts, classification: startLabels,
+  'image-classification': startPictures };
+const isFit = (run, task) => (task === 'chat' ? run.chats : run.task === task);
+document.querySelector('header').insertBefore(document.querySelector('.links'), byId('theme'));
+// What becomes of files that are dropped, wherever on the page.
+let dropped = null;
+const hasFiles = event => dropped && [...event.dataTransfer.types].includes('Files');
+const mark = isOver => document.body.classList.toggle('is-over', isOver);
+addEventListener('dragover', event => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  mark(true);
+});
+addEventListener('dragleave', event => { if (!event.relatedTarget) mark(false); });
+addEventListener('drop', event => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  mark(false);
+  dropped([...event.dataTransfer.files], event.target);
+});
 const begin = async () => {
   const state = byId('state');
   state.hidden = false;
@@ -14,10 +33,10 @@ const begin = async () => {
   }
   state.hidden = true;
   byId('key-form').hidden = true;
-  const tasks = Object.keys(starters).filter(task => served.some(run => run.task === task));
+  const tasks = Object.keys(starters).filter(task => served.some(run => isFit(run, task)));
   const started = {};
   for (const task of tasks) {
-    started[task] = starters[task](served.filter(run => run.task === task));
+    started[task] = starters[task](served.filter(run => isFit(run, task)));
   }
   const nav = byId('tasks'), choice = byId('runs');
   const show = task => {
@@ -25,7 +44,8 @@ const begin = async () => {
     for (const button of nav.children) {
       button.setAttribute('aria-pressed', String(button.value === task));
     }
-    const { cards, again } = started[task];
+    const { cards, again, drop } = started[task];
+    dropped = drop ?? null;
     choice.hidden = cards.length < 2;
     choice.replaceChildren(choice.firstElementChild, ...cards.map(card => {
       const label = taper.element('label', '', ` ${card.run.name}`);

@@ -9,7 +9,7 @@ const startPrompts = runs => {
     return card;
   });
   let under = null;
-  // Every token of the text in the shade of its probability; the more surprising, the darker.
+  // Every token of the text in the shade of its probability.
   const score = async (card, prompt, signal) => {
     const text = card.text.textContent;
     const answer = await ask('v1/completions', { model: card.run.name, prompt: text, max_tokens: 1,
@@ -22,15 +22,15 @@ const startPrompts = runs => {
     let length = 0;
     const own = tokens.filter(token => (length += token.length) - token.length < text.length);
     card.text.replaceChildren(...own.map((token, number) => {
-      const made = taper.element('span', at < prompt.length ? 'given' : 'written', token);
+      const isGiven = at < prompt.length;
       at += token.length;
-      if (scores[number] === null) return made;
-      const share = Math.exp(scores[number]);
-      made.style.setProperty('--unsure', (1 - share).toFixed(3));
+      if (scores[number] === null) {
+        return taper.element('span', isGiven ? 'given' : 'written', token);
+      }
       const others = Object.entries(likeliest[number] ?? {})
-        .sort((one, other) => other[1] - one[1])
-        .map(([other, score]) => `${other} ${percent(Math.exp(score))}`).join(', ');
-      made.title = say('sure-of', { token, percent: percent(share), others });
+        .sort((one, other) => other[1] - one[1]);
+      const made = scoredToken(token, scores[number], others);
+      if (isGiven) made.className = 'given';
       return made;
     }));
   };

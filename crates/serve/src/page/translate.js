@@ -233,15 +233,13 @@ const startTranslation = runs => {
     event.target.value = '';
   });
   // Text goes into the field; what is more than text is translated as a document.
-  const documents = startDocuments(cards, kept.terms);
-  const isText = file => /\.(txt|text)$/i.test(file.name) || !documents.isDocument(file);
-  source.addEventListener('drop', event => {
-    const [file] = event.dataTransfer.files;
-    if (!file) return;
-    event.preventDefault();
-    if (isText(file)) open(file);
-    else documents.openAll([...event.dataTransfer.files]);
-  });
+  const openDocuments = startDocuments(cards, kept.terms);
+  const isText = file => /^[^.]*$|\.(txt|text)$/i.test(file.name);
+  const drop = (files, place) => {
+    const isField = files.length === 1 && isText(files[0]) && !byId('documents').contains(place);
+    if (isField) open(files[0]);
+    else openDocuments(files);
+  };
   save.addEventListener('click', () => {
     for (const card of cards.filter(one => one.isChosen() && one.results.length)) {
       const text = card.results.map(one => `${one.translations[0].text}\n`).join('');
@@ -251,5 +249,5 @@ const startTranslation = runs => {
       setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
     }
   });
-  return { cards, again };
+  return { cards, again, drop };
 };

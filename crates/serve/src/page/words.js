@@ -52,6 +52,15 @@ const newWords = (before, after) => {
 // Below this, a word is marked as unsure.
 const SURE = 0.5;
 const percent = share => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+// A token in the shade of its probability: the more surprising, the darker. `others` has what was
+// likeliest in its place.
+const scoredToken = (token, score, others) => {
+  const made = taper.element('span', 'written', token), share = Math.exp(score);
+  made.style.setProperty('--unsure', (1 - share).toFixed(3));
+  const list = others.map(([other, own]) => `${other} ${percent(Math.exp(own))}`).join(', ');
+  made.title = say('sure-of', { token, percent: percent(share), others: list });
+  return made;
+};
 // Words of a line, of which the chosen one shows what it belongs to.
 const aligned = (alignment, target, read, wanted) => {
   const make = (texts, place) => texts.map(text => {

@@ -1,5 +1,5 @@
-//! Labels of texts and pictures: `POST /api/classify`, `POST /api/classify-image` and `POST
-//! /api/match`.
+//! Labels of texts and pictures: `POST /api/classify`, `POST /api/occlusion`, `POST
+//! /api/classify-image` and `POST /api/match`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use taper_run::prediction::Prediction;
 use super::pictures::Query;
 use super::translation::{Texts, lines};
 use crate::app::App;
-use crate::engine::{Engine, LabelImage, LabelTexts, Match};
+use crate::engine::{Engine, LabelImage, LabelTexts, Match, Occlude};
 use crate::error::Refusal;
 use crate::http::{file_of, json, json_of};
 
@@ -41,6 +41,29 @@ pub(super) async fn classify(
     });
     let found = app.ask(engine, LabelTexts { texts }).await?;
     Ok(answer(engine, &found, warning))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OcclusionRequest {
+    run: Option<String>,
+    text: String,
+}
+
+/// Labels a text, and weighs each of its words.
+pub(super) async fn occlusion(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let OcclusionRequest { run, text } = json_of(request, app.limits()).await?;
+    lines(Texts::Several(vec![text.clone()]))?;
+    let engine = app.engine::<Occlude>(run.as_deref())?;
+    let found = app.ask(engine, Occlude { text }).await?;
+    let answer = json!({
+        "run": engine.info.name, "label": found.prediction.label,
+        "probability": found.prediction.probability, "words": found.words,
+    });
+    Ok(json(200, &answer))
 }
 
 /// Labels a picture.

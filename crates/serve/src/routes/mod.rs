@@ -38,6 +38,7 @@ pub(crate) fn routes() -> Vec<Route> {
         ("post", "/api/attention", post(attention::attention)),
         ("post", "/api/generate", post(generation::generate)),
         ("post", "/api/classify", post(labels::classify)),
+        ("post", "/api/occlusion", post(labels::occlusion)),
         ("post", "/api/classify-image", post(labels::classify_image)),
         ("post", "/api/tag", post(words::tag)),
         ("post", "/api/answer", post(words::answer)),

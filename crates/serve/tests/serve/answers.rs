@@ -217,6 +217,32 @@ fn texts_and_pictures_are_labelled() {
 }
 
 #[test]
+fn words_are_weighed_by_what_the_label_is_without_them() {
+    let server = Running::of(vec![trained().path("reviews")]);
+    let yes = |text: &str| {
+        let found = server.post("/api/classify", &json!({ "text": [text] })).expect(200);
+        found["predictions"][0]["probabilities"][1]["probability"].as_f64().expect("a number")
+    };
+    let log_odds = |probability: f64| (probability / (1.0 - probability)).ln();
+    let text = "red birds sing 2";
+    let found = server.post("/api/occlusion", &json!({ "text": text })).expect(200);
+    assert_eq!(found["label"], "yes");
+    let words = found["words"].as_array().expect("a list");
+    let texts: Vec<&str> = words.iter().filter_map(|word| word["text"].as_str()).collect();
+    assert_eq!(texts, ["red", " birds", " sing", " 2"]);
+    // A text without its last word is another text.
+    let without = words[3]["without"].as_f64().expect("a number");
+    assert!((without - yes("red birds sing")).abs() < 1e-6, "{found}");
+    let evidence = words[3]["evidence"].as_f64().expect("a number");
+    assert!((evidence - (log_odds(yes(text)) - log_odds(without))).abs() < 0.05, "{found}");
+    // A word alone leaves a text of marks alone.
+    let alone = server.post("/api/occlusion", &json!({ "text": "red" })).expect(200);
+    assert_eq!(alone["words"].as_array().expect("a list").len(), 1);
+    server.post("/api/occlusion", &json!({ "text": " " })).expect(422);
+    server.post("/api/occlusion", &json!({ "text": "one\ntwo" })).expect(422);
+}
+
+#[test]
 fn the_description_is_of_what_is_served() {
     let server = Running::of(vec![frozen()]);
     let described = server.get("/openapi.json").expect(200);

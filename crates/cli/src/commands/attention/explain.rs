@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use taper_run::attention::{Answer, AttentionPart, Branch, Journey, journey_page};
+use taper_run::prediction::WordEvidence;
 
 use super::grid::grid;
 use super::view::write;
@@ -58,7 +59,12 @@ fn lines(journey: &Journey) -> Vec<String> {
         }
         last += 1;
     }
-    let answer = if journey.answer == Answer::Label { "The label" } else { "Each next token" };
+    let answer = match journey.answer {
+        Answer::Translation | Answer::Text => "Each next token",
+        Answer::Label => "The label",
+        Answer::Tags => "The tag of each word",
+        Answer::Hidden => "Each hidden token",
+    };
     lines.push(format!("{last}. {answer}, and the likeliest there"));
     for choice in &journey.choices {
         let percent = |probability: f64| format!("{:.1} %", 100.0 * probability);
@@ -67,12 +73,24 @@ fn lines(journey: &Journey) -> Vec<String> {
             .iter()
             .map(|(token, probability)| format!("{token} {}", percent(*probability)))
             .collect();
+        let word = choice.word.as_ref().map(|word| format!("{word}: ")).unwrap_or_default();
         lines.push(format!(
-            "   {} {}   ({})",
+            "   {word}{} {}   ({})",
             choice.token,
             percent(choice.probability),
             others.join(", ")
         ));
+    }
+    if !journey.evidence.is_empty() {
+        lines.push(format!(
+            "{}. The words: evidence for the label in nats, and its probability without the word",
+            last + 1
+        ));
+        let word = |word: &WordEvidence| {
+            let WordEvidence { text, without, evidence } = word;
+            format!("   {evidence:+.2}  {:.1} %  {}", 100.0 * without, text.trim())
+        };
+        lines.extend(journey.evidence.iter().map(word));
     }
     lines
 }

@@ -4,6 +4,7 @@
 mod page;
 mod picture;
 mod reading;
+mod tokens;
 mod stations;
 mod translation;
 
@@ -14,6 +15,7 @@ pub use stations::{Choice, HeadInputs, Piece, StackVectors, VectorStep};
 use serde::Serialize;
 
 use super::AttentionLayer;
+use crate::prediction::WordEvidence;
 
 /// Lengths of the vectors of a stack's tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -64,6 +66,10 @@ pub enum Answer {
     Text,
     /// Label of a text or an image.
     Label,
+    /// Tag of each word of a text.
+    Tags,
+    /// Token in place of each hidden one.
+    Hidden,
 }
 
 /// All stations of a text.
@@ -97,6 +103,8 @@ pub struct Journey {
     /// Translations of the search, best first; empty without a search.
     pub found: Vec<Found>,
     /// Choices: of the tokens of the best translation, `</s>` last; of each next token of a text,
-    /// the one after its end last; or of the label.
+    /// the one after its end last; of the tag of each word; of each hidden token; or of the label.
     pub choices: Vec<Choice>,
+    /// Evidence of each word of a text for its label; empty without a label of a text.
+    pub evidence: Vec<WordEvidence>,
 }

@@ -61,6 +61,7 @@ fn data(journey: &Journey, language: Language) -> Value {
             "before": picture.before, "pixels": STANDARD.encode(&picture.pixels),
         })),
         "beam": journey.beam, "found": journey.found, "choices": journey.choices,
+        "evidence": journey.evidence,
     })
 }
 

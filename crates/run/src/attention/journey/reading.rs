@@ -15,6 +15,7 @@ use crate::attention::map::{layers, shown_tokens};
 use crate::attention::reading::marked;
 use crate::config::RunConfig;
 use crate::generation::TextScorer;
+use crate::prediction::DividedText;
 use crate::tasks::{TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
@@ -63,6 +64,7 @@ impl Journey {
     /// When the text is empty, or the model cannot be run on it.
     pub fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
         let (tokenizer, labelled) = (run.tokenizers.target(), &run.config.data.labelled);
+        let evidence = DividedText::new(tokenizer, text, labelled)?.occlude(run)?.words;
         let row = marked(tokenizer, text, labelled)?;
         let segments: Vec<u32> = row.segments().collect();
         let ids = row.ids;
@@ -70,9 +72,7 @@ impl Journey {
         let (mut records, logits) = in_pool(run.model.device(), || {
             let logits = run.model.logits(&streams[0], &streams[1])?;
             let batch = Batch { asked: Some(vec![0]), ..Batch::new(streams.to_vec(), vec![0]) };
-            let pass = Pass::evaluate_with_states();
-            run.model.loss(&batch, &Objective::default(), 1.0, &pass)?;
-            Ok::<_, ModelError>((pass.into_records(), logits))
+            Ok::<_, ModelError>((records_of(&run.model, &batch)?, logits))
         })
         .context("the text cannot be read")?;
         let tokens = shown_tokens(tokenizer, &ids);
@@ -83,9 +83,17 @@ impl Journey {
             normalized: tokenizer.normalize(text)?,
             pieces: pieces(&tokens, &ids),
             choices: Choice::of(&logits, [None], |id| labelled.labels[id as usize].clone())?,
+            evidence,
             ..journey_of((&run.config, text), &records, attention, &[("encoder", &tokens)])?
         })
     }
+}
+
+/// Runs a model on a batch, and returns what its layers record.
+pub(super) fn records_of(model: &impl Model, batch: &Batch) -> Result<Records, ModelError> {
+    let pass = Pass::evaluate_with_states();
+    model.loss(batch, &Objective::default(), 1.0, &pass)?;
+    Ok(pass.into_records())
 }
 
 /// Pieces of a text, by name and number.

@@ -174,6 +174,11 @@ impl HeadInputs {
 /// Choice of one token, or of a label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Choice {
+    /// Index of the token in the last stack whose vector the choice is made from.
+    pub place: usize,
+    /// Word that is tagged; `None` for other choices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
     /// Token that was chosen.
     pub token: String,
     /// Probability of the token, given its predecessors.
@@ -186,7 +191,7 @@ pub struct Choice {
 
 impl Choice {
     /// Choices of `answers` by the softmax of each row of `logits (N, V)`; an answer of `None` is
-    /// the likeliest one.
+    /// the likeliest one. The row of a choice is its place.
     ///
     /// # Errors
     /// When a logit is not finite.
@@ -197,7 +202,7 @@ impl Choice {
     ) -> Result<Vec<Self>> {
         let rows = on_host(logits)?;
         require_finite("the logits", rows.iter().flatten().copied())?;
-        let choice = |(row, answer): (&Vec<f32>, Option<u32>)| {
+        let choice = |(place, (row, answer)): (usize, (&Vec<f32>, Option<u32>))| {
             let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let sum_at = |temperature: f64| -> f64 {
                 row.iter().map(|logit| (f64::from(logit - largest) / temperature).exp()).sum()
@@ -209,13 +214,15 @@ impl Choice {
             let answer = answer.unwrap_or(order[0]);
             let likeliest = order.iter().take(ALTERNATIVES);
             Self {
+                place,
+                word: None,
                 token: name(answer),
                 probability: probability(answer),
                 alternatives: likeliest.map(|id| (name(*id), probability(*id))).collect(),
                 partition: (1..=TEMPERATURES).map(|tenths| sum_at(tenths as f64 / 10.0)).collect(),
             }
         };
-        Ok(rows.iter().zip(answers).map(choice).collect())
+        Ok(rows.iter().zip(answers).enumerate().map(choice).collect())
     }
 }
 

@@ -5,7 +5,8 @@ const SENTENCE_ENDS: &str = ".!?…。．！？｡।؟۔";
 
 /// Whether words in its script are written without spaces between them: Chinese characters and
 /// Japanese letters, with their punctuation.
-pub(crate) fn is_ideographic(character: char) -> bool {
+#[must_use]
+pub fn is_ideographic(character: char) -> bool {
     matches!(character,
         '\u{3000}'..='\u{30ff}'
         | '\u{31f0}'..='\u{31ff}'

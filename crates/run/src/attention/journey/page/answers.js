@@ -25,20 +25,37 @@ const at = (choice, probability, tenths) => {
   const most = choice.alternatives[0][1];
   return (probability / most) ** (10 / tenths) / choice.partition[tenths - 1];
 };
+// The name of the last station by the kind of answer, and what happens there.
+const nextTold = [say('Next tokens', '下一词元'), say('The last vectors become a number for each '
+  + 'token of the vocabulary, and the softmax makes probabilities of them. Marked is what was '
+  + 'chosen. Draw the temperature up, and the unlikely gains.',
+'最后的向量给词表中每个词元一个数，softmax 把它们变成概率。标出的是所选的词元。温度越高，不常见的越有机会。')];
+const answersTold = {
+  translation: nextTold, text: nextTold,
+  label: [say('Label', '标签'), say('The vector of the first token becomes a number for each '
+    + 'label, and the softmax makes probabilities of them.',
+  '第一个词元的向量给每个标签一个数，softmax 把它们变成概率。')],
+  tags: [say('Tags', '标注'), say('The vector of the first token of each word becomes a number for '
+    + 'each tag, and the softmax makes probabilities of them.',
+  '每个词第一个词元的向量给每个标注一个数，softmax 把它们变成概率。')],
+  hidden: [say('Hidden tokens', '被遮盖的词元'), say('The vector of a mask becomes a number for '
+    + 'each token of the vocabulary, and the softmax makes probabilities of them. In a text '
+    + 'without a mask, each token was hidden in turn: marked is the token that stood there.',
+  '掩码的向量给词表中每个词元一个数，softmax 把它们变成概率。文本中没有掩码时，依次遮盖每个词元：标出的是原来的词元。')],
+};
+// A hidden token with its neighbours.
+const hiddenAt = place => [place - 1, place + 1].map(at => model.pieces[at]?.token ?? '')
+  .join(' … ');
 const answersStation = () => {
-  const isLabel = model.answer === 'label', isText = model.answer === 'text';
-  const words = isLabel ? say('The vector of the first token becomes a number for each label, and '
-    + 'the softmax makes probabilities of them.', '第一个词元的向量给每个标签一个数，softmax 把它们变成概率。')
-    : say('The last vectors become a number for each token of the vocabulary, and the softmax '
-      + 'makes probabilities of them. Marked is what was chosen. Draw the temperature up, and the '
-      + 'unlikely gains.', '最后的向量给词表中每个词元一个数，softmax 把它们变成概率。标出的是所选的词元。温度越高，不常见的越有机会。');
-  return station(model.stacks.at(-1)?.stack ?? 'decoder', isLabel ? say('Label', '标签')
-    : say('Next tokens', '下一词元'), words, () => {
-    const cards = lane('choices', model.choices.length), lists = [];
-    model.choices.forEach((choice, column) => {
+  const [name, words] = answersTold[model.answer];
+  return station(model.stacks.at(-1)?.stack ?? 'decoder', name, words, () => {
+    const isApart = !['translation', 'text'].includes(model.answer), lists = [];
+    const cards = lane(isApart ? 'choices is-apart' : 'choices', model.choices.length);
+    model.choices.forEach(choice => {
       const card = taper.element('div', 'choice');
-      card.dataset.column = column;
-      const before = isText ? `${model.pieces[column].token} →` : '';
+      card.dataset.column = choice.place;
+      const before = { text: () => `${model.pieces[choice.place].token} →`,
+        tags: () => choice.word, hidden: () => hiddenAt(choice.place) }[model.answer]?.();
       if (before) card.append(taper.element('small', 'muted', before));
       const list = taper.element('ol');
       const known = choice.alternatives.some(([token]) => token === choice.token);
@@ -65,9 +82,32 @@ const answersStation = () => {
     const toolbar = taper.element('div', 'toolbar');
     toolbar.append(slider(say('Temperature', '温度'), 1, 20, 1, 10, one => (one / 10).toFixed(1), draw));
     draw(10);
-    const wide = scrolled('wide', say('Next tokens', '下一词元'));
+    const wide = scrolled('wide', name);
     wide.append(cards);
     return [toolbar, wide];
+  });
+};
+// Words of a text in the shade of their evidence for its label.
+const evidenceStation = () => {
+  const label = model.choices[0].token;
+  return station(model.stacks[0]?.stack ?? 'encoder', say('Words', '词'), say(
+    `Each word is left out in turn, and the text is read again. Its evidence is how much the log-odds `
+    + `of “${label}” fall without it; words in the other colour speak against the label.`,
+    `依次去掉每个词，重新判断。证据是去掉该词后“${label}”的对数几率下降多少；另一种颜色的词反对这个标签。`), () => {
+    const cards = lane('choices is-apart evidence', model.evidence.length);
+    const most = Math.max(1, ...model.evidence.map(one => Math.abs(one.evidence)));
+    cards.append(...model.evidence.map(({ text, without, evidence }) => {
+      const card = taper.element('div', evidence < 0 ? 'choice is-against' : 'choice');
+      const word = taper.element('b', '', text.trim());
+      word.dir = 'auto';
+      card.append(word, taper.element('small', 'muted', `${evidence < 0 ? '' : '+'}${
+        fixed(evidence)}`), bar(Math.abs(evidence) / most), taper.element('small', 'muted',
+        say(`without it ${percent(without)}`, `去掉后 ${percent(without)}`)));
+      return card;
+    }));
+    const wide = scrolled('wide', say('Words', '词'));
+    wide.append(cards);
+    return [wide];
   });
 };
 // Branches that a beam of this width would have kept, of those that were recorded.

@@ -35,6 +35,7 @@ if (!model.stacks.length) {
       model.attention[0].name, 1));
 }
 stations.push(answersStation());
+if (model.evidence.length) stations.push(evidenceStation());
 if (model.beam.length) stations.push(beamStation());
 if (model.found.length) stations.push(textStation());
 
@@ -128,8 +129,9 @@ function show(one, isMoved = false) {
   const stack = model.stacks.find(stack => stack.stack === one.stack);
   const isOwn = followed.stack === one.stack || (one.part && followed.stack === null);
   const tokens = one.layer?.queries ?? stack?.tokens ?? [];
-  // Classifiers predict from their first token, other models from their last.
-  const usual = model.answer === 'label' ? 0 : tokens.length - 1;
+  // Encoders predict from tokens of the text, other models from the last one.
+  const isEncoder = ['label', 'tags', 'hidden'].includes(model.answer);
+  const usual = isEncoder ? model.choices[0].place : tokens.length - 1;
   const column = isOwn && followed.column !== null ? followed.column : usual;
   const parts = [taper.element('p', 'muted', stackNames[one.stack]),
     taper.element('h2', '', one.name),
