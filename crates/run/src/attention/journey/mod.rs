@@ -4,8 +4,8 @@
 mod page;
 mod picture;
 mod reading;
-mod tokens;
 mod stations;
+mod tokens;
 mod translation;
 
 pub use page::journey_page;
