@@ -253,7 +253,8 @@ fn words_are_tagged_by_what_stands_around_them() {
     let journey = workspace.succeed(&["explain", "tags", text, "--json"]);
     let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
     let tagged = journey["choices"].as_array().expect("tags").iter();
-    let tagged: Vec<String> = tagged.map(|one| format!("{}\t{}", one["word"], one["token"])).collect();
+    let tagged: Vec<String> =
+        tagged.map(|one| format!("{}\t{}", one["word"], one["token"])).collect();
     let tagged = tagged.join("\n").replace('"', "");
     assert_eq!(tagged, format!("mr\tO\n{}", first.trim_end()));
     workspace.succeed(&["explain", "tags", text, "--html", "tags.html"]);

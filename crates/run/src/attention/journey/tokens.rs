@@ -3,9 +3,7 @@
 use anyhow::{Context, Result, bail};
 use candle_core::Tensor;
 use taper_data::{LabelledConfig, SpelledSpecial};
-use taper_model::{
-    Batch, MaskedLanguageModel, Model, ModelError, Pass, Sequences, TokenTagger,
-};
+use taper_model::{Batch, MaskedLanguageModel, Model, ModelError, Pass, Sequences, TokenTagger};
 use taper_ops::threads::in_pool;
 
 use super::reading::{journey_of, pieces, records_of};
@@ -118,7 +116,10 @@ impl Hidden {
             row[place] = mask;
             row
         };
-        Self { rows: places.clone().map(row).collect(), places: places.map(|at| vec![at]).collect() }
+        Self {
+            rows: places.clone().map(row).collect(),
+            places: places.map(|at| vec![at]).collect(),
+        }
     }
 
     /// Logits of all hidden places `(A, V)`.
