@@ -80,7 +80,8 @@ const answersStation = () => {
       one.value.textContent = percent(share);
     }));
     const toolbar = taper.element('div', 'toolbar');
-    toolbar.append(slider(say('Temperature', '温度'), 1, 20, 1, 10, one => (one / 10).toFixed(1), draw));
+    toolbar.append(slider(say('Temperature', '温度'), 1, 20, 1, 10,
+      one => (one / 10).toFixed(1), draw));
     draw(10);
     const wide = scrolled('wide', name);
     wide.append(cards);
