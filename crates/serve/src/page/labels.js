@@ -1,5 +1,5 @@
-// Words of a text in the shade of their evidence for its label, or against it. The arrow keys go from
-// word to word.
+// Words of a text in the shade of their evidence for its label, or against it. The arrow keys go
+// from word to word.
 const weighed = ({ label, words }) => {
   // Evidence of a fraction of a nat is none to speak of.
   const most = Math.max(1, ...words.map(one => Math.abs(one.evidence)));

@@ -80,7 +80,8 @@ const answersStation = () => {
       one.value.textContent = percent(share);
     }));
     const toolbar = taper.element('div', 'toolbar');
-    toolbar.append(slider(say('Temperature', '温度'), 1, 20, 1, 10, one => (one / 10).toFixed(1), draw));
+    toolbar.append(slider(say('Temperature', '温度'), 1, 20, 1, 10,
+      one => (one / 10).toFixed(1), draw));
     draw(10);
     const wide = scrolled('wide', name);
     wide.append(cards);
@@ -91,8 +92,8 @@ const answersStation = () => {
 const evidenceStation = () => {
   const label = model.choices[0].token;
   return station(model.stacks[0]?.stack ?? 'encoder', say('Words', '词'), say(
-    `Each word is left out in turn, and the text is read again. Its evidence is how much the log-odds `
-    + `of “${label}” fall without it; words in the other colour speak against the label.`,
+    'Each word is left out in turn, and the text is read again. Its evidence is how much the '
+    + `log-odds of “${label}” fall without it; words in the other colour speak against the label.`,
     `依次去掉每个词，重新判断。证据是去掉该词后“${label}”的对数几率下降多少；另一种颜色的词反对这个标签。`), () => {
     const cards = lane('choices is-apart evidence', model.evidence.length);
     const most = Math.max(1, ...model.evidence.map(one => Math.abs(one.evidence)));
