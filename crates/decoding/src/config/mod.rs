@@ -170,7 +170,8 @@ pub enum SearchRules {
     /// The rules of `generate` in the library Transformers, so that an imported model gives its
     /// results. `beam_size` finished hypotheses are kept. The search stops once the best live one,
     /// scored at its present length, does not exceed the worst of them, or with `patience` above 0
-    /// as soon as there are that many. Forced tokens cost nothing.
+    /// as soon as there are that many. Forced tokens cost nothing. A language model's repetition
+    /// penalty is also on tokens of the prompt.
     Transformers,
     /// The same for a model without `forced_eos_token_id`: no end is forced at the maximum length,
     /// where a translation stops without one.

@@ -23,7 +23,7 @@ pub(crate) struct Constraints<'a> {
     pub(crate) needed: Vec<u32>,
     /// Tokens that would repeat a run.
     banned: Vec<u32>,
-    /// Tokens of the output, each once, if repetition is penalised, and how often each occurs.
+    /// Tokens whose repetition is penalised, each once, and how often each occurs in the output.
     pub(crate) repeated: Vec<(u32, usize)>,
     /// Penalty on repeated tokens.
     penalty: f32,
@@ -34,7 +34,7 @@ pub(crate) struct Constraints<'a> {
 impl<'a> Constraints<'a> {
     /// Makes the constraints after `length` output tokens. `history` ends with them if the
     /// configuration [looks back](looks_back); tokens before them count for runs that may not occur
-    /// twice.
+    /// twice and, by the rules of Transformers, for the repetition penalty.
     ///
     /// At the maximum length the end is forced, and its log-probability counts, so that every
     /// translation is a whole sentence with a true score.
@@ -48,9 +48,14 @@ impl<'a> Constraints<'a> {
     ) -> Self {
         let mut repeated = Vec::new();
         if config.penalises() {
-            let mut output = history[history.len().saturating_sub(length)..].to_vec();
-            output.sort_unstable();
-            repeated.extend(output.chunk_by(|a, b| a == b).map(|same| (same[0], same.len())));
+            let (before, output) = history.split_at(history.len().saturating_sub(length));
+            let before = if config.rules == SearchRules::Exact { &[] } else { before };
+            let before = before.iter().map(|&token| (token, 0));
+            let mut counts: Vec<_> = before.chain(output.iter().map(|&token| (token, 1))).collect();
+            counts.sort_unstable();
+            let of_same = counts.chunk_by(|(one, _), (other, _)| one == other);
+            repeated
+                .extend(of_same.map(|same| (same[0].0, same.iter().map(|(_, count)| count).sum())));
         }
         let forced = sentence.prefix.get(length).copied();
         let others = length < limits.max_length;
@@ -116,7 +121,9 @@ impl<'a> Constraints<'a> {
         for &(token, times) in &self.repeated {
             if let Some(logit) = logits.get_mut(token as usize) {
                 *logit = if *logit > 0.0 { *logit / self.penalty } else { *logit * self.penalty };
-                *logit -= self.presence + self.frequency * times as f32;
+                if times > 0 {
+                    *logit -= self.presence + self.frequency * times as f32;
+                }
             }
         }
         Some(logits)
@@ -170,6 +177,14 @@ mod tests {
         let constraints = Constraints::after(&OURS, 1, &[7, 8, 9, 7], &sentence, limits, &config);
         assert_eq!(constraints.banned, [8]);
         assert_eq!(constraints.repeated, [(7, 1)]);
+
+        // By the rules of Transformers the penalty is also on what a prompt has.
+        let config =
+            DecodingConfig { rules: SearchRules::Transformers, presence_penalty: 0.5, ..config };
+        let constraints = Constraints::after(&OURS, 1, &[7, 8, 8, 7], &sentence, limits, &config);
+        assert_eq!(constraints.repeated, [(7, 1), (8, 0)]);
+        let logits = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 3.0];
+        assert_eq!(constraints.penalised(&logits).expect("penalised")[7..], [1.0, 1.5]);
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::{
 /// otherwise once with the likeliest tokens. Calls `on_token` for each new token. An output ends
 /// with an end token, if `on_token` breaks it off, or at the length limit; only in the first case
 /// its probability includes the end. The ban on repeated runs includes those of the prompt, as in
-/// Transformers; the repetition penalty considers only the output.
+/// Transformers; the repetition penalty considers only the output, unless the rules are those of
+/// Transformers.
 ///
 /// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
 /// allow; their grouping changes no output. Outputs of a prompt come best score first; for a prompt

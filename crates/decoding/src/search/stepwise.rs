@@ -2,7 +2,7 @@
 
 use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::Candidate;
-use crate::search::constraints::Constraints;
+use crate::search::constraints::{Constraints, looks_back};
 use crate::search::hypothesis::Path;
 use crate::{
     Control, DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, Sentence, SpecialIds,
@@ -54,7 +54,7 @@ impl<'s> Growing<'s> {
     fn constraints<'a>(&self, special: &'a SpecialIds, config: &DecodingConfig) -> Constraints<'a> {
         let tokens = self.tokens();
         let history = match self.output {
-            Output::Continuation if config.no_repeat_ngram > 0 => {
+            Output::Continuation if looks_back(config) => {
                 Cow::Owned([self.sentence.source, tokens].concat())
             }
             _ => Cow::Borrowed(tokens),

@@ -1,6 +1,6 @@
 //! Settings of generation in folders, with the corresponding keys of a recipe's decoding.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -9,6 +9,122 @@ use taper_decoding::{LengthPenaltyForm, SearchRules};
 use super::json::read_keys;
 use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
+use crate::event::Notice;
+
+/// Keys that change what a language model of Transformers writes and that are not followed here,
+/// each with the number that changes nothing.
+const NOT_FOLLOWED: [(&str, f64); 15] = [
+    ("num_beams", 1.0),
+    ("min_length", 0.0),
+    ("min_p", 0.0),
+    ("typical_p", 1.0),
+    ("epsilon_cutoff", 0.0),
+    ("eta_cutoff", 0.0),
+    ("penalty_alpha", 0.0),
+    ("guidance_scale", 1.0),
+    ("sequence_bias", 0.0),
+    ("exponential_decay_length_penalty", 0.0),
+    ("begin_suppress_tokens", 0.0),
+    ("forced_bos_token_id", -1.0),
+    ("forced_eos_token_id", -1.0),
+    ("stop_strings", 0.0),
+    ("watermarking_config", 0.0),
+];
+
+/// Settings of generation of a folder: its `generation_config.json`, and else its `config.json`.
+struct Settings<'a> {
+    path: PathBuf,
+    generation: Value,
+    config: &'a Value,
+}
+
+impl<'a> Settings<'a> {
+    fn read(source: &Path, config: &'a Value) -> Result<Self> {
+        let path = source.join(GENERATION_CONFIG);
+        let generation = if path.exists() { read_keys(&path)? } else { Value::Null };
+        Ok(Self { path, generation, config })
+    }
+
+    fn key(&self, name: &str) -> &Value {
+        match &self.generation[name] {
+            Value::Null => &self.config[name],
+            set => set,
+        }
+    }
+
+    fn wrong(&self, name: &str, expected: &str) -> String {
+        format!("{name} is {}, expected {expected}", self.key(name))
+    }
+
+    fn count(&self, name: &str, usual: usize) -> Result<usize> {
+        match self.key(name) {
+            Value::Null => Ok(usual),
+            set => {
+                let count = set.as_u64().and_then(|count| usize::try_from(count).ok());
+                count.with_context(|| self.wrong(name, "a whole number"))
+            }
+        }
+    }
+
+    fn number(&self, name: &str, usual: f64) -> Result<f64> {
+        match self.key(name) {
+            Value::Null => Ok(usual),
+            set => set.as_f64().with_context(|| self.wrong(name, "a number")),
+        }
+    }
+}
+
+/// Sets how a language model writes: the control of repetition, the lengths, and how tokens are
+/// drawn, with the defaults of Transformers.
+///
+/// # Errors
+/// With the key that has no such value.
+pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Value) -> Result<()> {
+    let settings = Settings::read(source, config)?;
+    let decoding = &mut recipe.decoding;
+    decoding.repetition_penalty = settings.number("repetition_penalty", 1.0)?;
+    if decoding.repetition_penalty != 1.0 {
+        // Their penalty is also on the tokens of the prompt.
+        decoding.rules = SearchRules::Transformers;
+    }
+    decoding.no_repeat_ngram = settings.count("no_repeat_ngram_size", 0)?;
+    decoding.min_length = settings.count("min_new_tokens", 0)?;
+    decoding.max_length = settings.count("max_new_tokens", decoding.max_length)?.max(1);
+    if *settings.key("do_sample") == true {
+        let sampling = &mut decoding.sampling;
+        sampling.temperature = settings.number("temperature", 1.0)?;
+        sampling.top_k = settings.count("top_k", 50)?;
+        sampling.top_p = settings.number("top_p", 1.0)?;
+    }
+    Ok(())
+}
+
+/// Notes on the keys with which a language model of Transformers writes otherwise than here.
+///
+/// # Errors
+/// When the file is damaged.
+pub(super) fn not_followed(source: &Path, config: &Value) -> Result<Vec<Notice>> {
+    let settings = Settings::read(source, config)?;
+    let changes = |name: &str, without_effect: f64| match settings.key(name) {
+        Value::Null | Value::Bool(false) => false,
+        Value::Array(list) => !list.is_empty(),
+        given => given.as_f64() != Some(without_effect),
+    };
+    let asked = NOT_FOLLOWED.iter().filter(|(name, without_effect)| changes(name, *without_effect));
+    let mut names: Vec<&str> = asked.map(|(name, _)| *name).collect();
+    let is_one = |words: &Value| words.as_array().is_some_and(|words| words.len() == 1);
+    let words = settings.key("bad_words_ids").as_array();
+    if words.is_some_and(|words| !words.iter().all(is_one)) {
+        names.push("bad_words_ids");
+    }
+    let note = |name: &str| {
+        let (path, value) = (settings.path.display(), settings.key(name));
+        let told =
+            format!("{path}: {name} is {value}, which is not followed here: texts may differ");
+        Notice::WithoutEffect(told)
+    };
+    Ok(names.into_iter().map(note).collect())
+}
 
 /// Sets the decoding of a translation model from the `generation_config.json` of the folder
 /// `source`, and from `keys`, its `config.json`, which is the only source in older folders.
@@ -16,25 +132,11 @@ use crate::config::RunConfig;
 /// # Errors
 /// With the key that requests an unsupported search.
 pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> Result<()> {
-    let path = source.join(GENERATION_CONFIG);
-    let generation = if path.exists() { read_keys(&path)? } else { Value::Null };
-    let key = |name: &str| match &generation[name] {
-        Value::Null => &keys[name],
-        set => set,
-    };
-    let wrong =
-        |name: &str, expected: &str| format!("{name} is {}, expected {expected}", key(name));
-    let count = |name: &str, usual: usize| match key(name) {
-        Value::Null => Ok(usual),
-        set => {
-            let count = set.as_u64().and_then(|count| usize::try_from(count).ok());
-            count.with_context(|| wrong(name, "a whole number"))
-        }
-    };
-    let number = |name: &str, usual: f64| match key(name) {
-        Value::Null => Ok(usual),
-        set => set.as_f64().with_context(|| wrong(name, "a number")),
-    };
+    let settings = Settings::read(source, keys)?;
+    let (generation, key) = (&settings.generation, |name: &str| settings.key(name));
+    let wrong = |name: &str, expected: &str| settings.wrong(name, expected);
+    let count = |name: &str, usual: usize| settings.count(name, usual);
+    let number = |name: &str, usual: f64| settings.number(name, usual);
     for (name, usual) in [("repetition_penalty", 1.0), ("num_beam_groups", 1.0)] {
         if number(name, usual)? != usual {
             bail!("{}: what a search here does not do", wrong(name, &usual.to_string()));

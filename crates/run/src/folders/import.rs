@@ -16,7 +16,7 @@ use super::json::read_keys;
 use super::sources::Sources;
 use super::tokens::TokenizerFiles;
 use super::weights::Weights;
-use super::{CONFIG, FAMILIES, adapters, ctranslate2, keys, recipe as recipes, tokens};
+use super::{CONFIG, FAMILIES, adapters, ctranslate2, generation, keys, recipe as recipes, tokens};
 use crate::checks::memory;
 use crate::config::{RunConfig, recipe};
 use crate::event::{ImportNotice, Notice, RunEvent, RunObserver};
@@ -142,6 +142,9 @@ fn read(
     let described = recipes::Described { source, family, architecture, keys, weights: &weights };
     with_model!(recipe.task, M => <M as TaskModel>::describe_import(&mut recipe, &described))
         .with_context(shown)?;
+    if entry(recipe.task).generates {
+        notices.extend(generation::not_followed(source, keys)?);
+    }
     let mut tokenizers = match recipe.task.reads_text() {
         true => {
             let sizes = vocabulary_sizes(keys, &recipe)

@@ -66,7 +66,10 @@ impl ImportedFolder for Described<'_> {
     }
 
     fn describe_search(&self, recipe: &mut RunConfig) -> Result<()> {
-        generation::describe(recipe, self.source, self.keys)
+        match entry(recipe.task).translates {
+            true => generation::describe(recipe, self.source, self.keys),
+            false => generation::describe_text(recipe, self.source, self.keys),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use taper_data::{END, Tokenizer};
 use taper_decoding::{Result, SpecialIds, StepModel};
 use taper_model::{TextInference, TextState};
 
-/// Language model with the end tokens of its tokenizer. Rows of its embedding without a token are
-/// never sampled, but count in the sum of probabilities, as in scores of texts.
+/// Language model with the end tokens of its tokenizer. Rows of its embedding without a token, and
+/// tokens that the folder it was imported from excludes, are never sampled, but count in the sum of probabilities, as in scores of texts.
 #[derive(Debug)]
 pub(super) struct WithTokens {
     model: TextInference,
@@ -14,8 +14,12 @@ pub(super) struct WithTokens {
 
 impl WithTokens {
     pub(super) fn new(model: TextInference, tokenizer: &Tokenizer) -> Self {
-        let never = tokenizer.ids_without_token();
-        let ends = &tokenizer.special_tokens().ends;
+        let tokens = tokenizer.special_tokens();
+        let ends = &tokens.ends;
+        let mut never = tokenizer.ids_without_token();
+        never.extend(tokens.never_written.iter().filter(|id| !ends.contains(id)));
+        never.sort_unstable();
+        never.dedup();
         let special = match tokenizer.has_special_tokens() && *ends == [END] {
             true => SpecialIds::ours(never),
             false => {

@@ -26,7 +26,7 @@ pub trait ImportedFolder {
     /// With the file that is damaged, or requests something unsupported.
     fn describe_images(&self, images: &mut ImagesConfig) -> Result<()>;
 
-    /// Sets the search for translations.
+    /// Sets the search for translations, or how a language model writes.
     ///
     /// # Errors
     /// With the key of the folder that requests something unsupported.

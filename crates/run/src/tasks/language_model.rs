@@ -45,9 +45,9 @@ impl TaskModel for LanguageModel {
         sentence_vectors::of_texts(run, texts)
     }
 
-    fn describe_import(recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
+    fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {
         recipe.data.text.block_length = recipe.model.max_positions;
-        Ok(())
+        folder.describe_search(recipe)
     }
 
     fn shorter_rows(positions: usize) -> String {

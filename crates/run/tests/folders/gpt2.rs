@@ -202,3 +202,40 @@ fn a_folder_that_is_no_gpt2_is_refused_and_leaves_nothing() {
     assert!(error.contains("exists already"), "{error}");
     assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
 }
+
+#[test]
+fn a_model_writes_as_its_generation_config_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let run_of = |name: &str, generation: &serde_json::Value| {
+        let source = super::changed(&golden(), &folder.path().join(name), &|path| {
+            fs::write(path.join("generation_config.json"), generation.to_string()).unwrap();
+        });
+        imported(&source, &folder.path().join(name).join("run")).unwrap()
+    };
+    let ids = |run: &LoadedRun<LanguageModel>| {
+        let settings = GenerationSettings { max_tokens: 8, ..GenerationSettings::of(&run.config) };
+        let generator = Generator::new(run, &settings).unwrap();
+        generator.generate(&["he".to_owned()], |_| {}).unwrap().remove(0).remove(0).ids
+    };
+    let plain = run_of("plain", &serde_json::json!({ "eos_token_id": 271 }));
+    assert!(!plain.config.decoding.sampling.is_active());
+    let first = ids(&plain)[0];
+    for (name, excluded) in [
+        ("suppressed", serde_json::json!({ "suppress_tokens": [first] })),
+        ("excluded", serde_json::json!({ "bad_words_ids": [[first], [1, 2]] })),
+    ] {
+        assert!(!ids(&run_of(name, &excluded)).contains(&first), "{name}");
+    }
+    let drawn = run_of(
+        "drawn",
+        &serde_json::json!({
+            "do_sample": true, "temperature": 0.7, "top_p": 0.9, "repetition_penalty": 1.5,
+            "no_repeat_ngram_size": 3, "min_new_tokens": 2, "max_new_tokens": 6,
+        }),
+    );
+    let decoding = &drawn.config.decoding;
+    let sampling = &decoding.sampling;
+    assert_eq!((sampling.temperature, sampling.top_k, sampling.top_p), (0.7, 50, 0.9));
+    assert_eq!((decoding.repetition_penalty, decoding.no_repeat_ngram), (1.5, 3));
+    assert_eq!((decoding.min_length, decoding.max_length), (2, 6));
+}

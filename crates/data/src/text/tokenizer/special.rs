@@ -103,7 +103,7 @@ pub struct SpecialTokens {
     /// Placeholder for a hidden token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,
-    /// Tokens that no translation contains, according to an imported model.
+    /// Tokens that no translation or generated text contains, according to an imported model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub never_written: Vec<u32>,
     /// All tokens that represent no text, ascending. An end may be missing here: any token can be

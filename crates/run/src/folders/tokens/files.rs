@@ -170,19 +170,24 @@ impl Files {
     }
 
     /// Sets the arguments of BERT's and GPT-2's tokenizers, which take precedence over
-    /// `tokenizer.json` in Transformers; returns whether any of them differed.
+    /// `tokenizer.json` in Transformers, even with their defaults; returns whether any of them
+    /// differed.
     fn set_arguments(&self, file: &mut Value) -> bool {
         let arguments: [(&str, &str, &[_]); 2] = [
             (
                 "normalizer",
                 "BertNormalizer",
                 &[
-                    ("do_lower_case", "lowercase"),
-                    ("strip_accents", "strip_accents"),
-                    ("tokenize_chinese_chars", "handle_chinese_chars"),
+                    ("do_lower_case", "lowercase", Value::Bool(true)),
+                    ("strip_accents", "strip_accents", Value::Null),
+                    ("tokenize_chinese_chars", "handle_chinese_chars", Value::Bool(true)),
                 ],
             ),
-            ("pre_tokenizer", "ByteLevel", &[("add_prefix_space", "add_prefix_space")]),
+            (
+                "pre_tokenizer",
+                "ByteLevel",
+                &[("add_prefix_space", "add_prefix_space", Value::Bool(false))],
+            ),
         ];
         let bert = self.is_of("Bert", "bert");
         let gpt2 = self.is_of("GPT2", "gpt2") || self.is_of("Roberta", "roberta");
@@ -191,8 +196,8 @@ impl Files {
             if !is_made || file[part]["type"] != kind {
                 continue;
             }
-            for (key, theirs) in keys {
-                let Some(value) = self.keys(TOKENIZER_CONFIG).get(key) else { continue };
+            for (key, theirs, usual) in keys {
+                let value = self.keys(TOKENIZER_CONFIG).get(key).unwrap_or(usual);
                 let is_one = value.is_boolean() || (value.is_null() && *key == "strip_accents");
                 if is_one && file[part][theirs] != *value {
                     file[part][theirs] = value.clone();

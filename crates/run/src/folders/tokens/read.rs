@@ -1,5 +1,6 @@
 //! Reading of the tokenizer of a folder, and of its special tokens.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -154,6 +155,7 @@ impl Names<'_> {
             never_written: match entry(self.task).translates {
                 true if generation.is_null() => never_written(&keys["bad_words_ids"], self.size)?,
                 true => never_written(&generation["bad_words_ids"], self.size)?,
+                false if entry(self.task).generates => self.never_generated(generation),
                 false => Vec::new(),
             },
             before: Vec::new(),
@@ -175,6 +177,22 @@ impl Names<'_> {
         no_text.sort_unstable();
         no_text.dedup();
         no_text
+    }
+
+    /// Tokens that a language model never writes: those that are suppressed, and excluded words of
+    /// one token.
+    fn never_generated(&self, generation: &Value) -> Vec<u32> {
+        let keys = if generation.is_null() { self.files.keys(CONFIG) } else { generation };
+        let words = keys["bad_words_ids"].as_array().into_iter().flatten();
+        let words = words.filter_map(|words| match words.as_array().map(Vec::as_slice) {
+            Some([one]) => one.as_u64(),
+            _ => None,
+        });
+        let suppressed = keys["suppress_tokens"].as_array().into_iter().flatten();
+        let all = words.chain(suppressed.filter_map(Value::as_u64));
+        let known = all.filter(|&id| id < self.size as u64);
+        let known: BTreeSet<u32> = known.filter_map(|id| u32::try_from(id).ok()).collect();
+        known.into_iter().collect()
     }
 
     /// Finds the first token of a row of an encoder, and the token after each of its texts: those

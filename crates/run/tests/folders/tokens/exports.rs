@@ -28,6 +28,21 @@ fn what_a_folder_came_with_is_given_back() {
     export(&run, &out).unwrap();
     assert_eq!(json_of(out.join(TOKENIZER))["normalizer"]["lowercase"], false);
     assert!(run.tokenizers.target().encode("The").unwrap().contains(&1));
+    // So do their defaults, also where no file names the class.
+    for (name, config) in
+        [("named", Some(r#"{"tokenizer_class": "BertTokenizer"}"#)), ("bare", None)]
+    {
+        let other = changed("bert", &folder.path().join(name), |path| {
+            respell(path, "\"lowercase\": true", "\"lowercase\": false");
+            if let Some(config) = config {
+                fs::write(path.join("tokenizer_config.json"), config).unwrap();
+            }
+        });
+        let run = folder.path().join(name).join("run");
+        let run: LoadedRun<MaskedLanguageModel> = imported(&other, &run).unwrap();
+        let tokenizer = run.tokenizers.target();
+        assert_eq!(tokenizer.encode("The").unwrap(), tokenizer.encode("the").unwrap(), "{name}");
+    }
 
     // Ends and the file that names them.
     let ends = json!({ "eos_token_id": [5, 271], "bos_token_id": 271, "top_k": 7 }).to_string();
