@@ -9,7 +9,7 @@ use taper_decoding::{LengthPenaltyForm, SearchRules};
 use super::json::read_keys;
 use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
-use crate::event::Notice;
+use crate::event::{Notice, RecipeNotice};
 
 /// Keys that change what a language model of Transformers writes and that are not followed here,
 /// each with the number that changes nothing.
@@ -121,7 +121,7 @@ pub(super) fn not_followed(source: &Path, config: &Value) -> Result<Vec<Notice>>
         let (path, value) = (settings.path.display(), settings.key(name));
         let told =
             format!("{path}: {name} is {value}, which is not followed here: texts may differ");
-        Notice::WithoutEffect(told)
+        RecipeNotice::WithoutEffect(told).into()
     };
     Ok(names.into_iter().map(note).collect())
 }

@@ -5,7 +5,8 @@ use taper_decoding::{Result, SpecialIds, StepModel};
 use taper_model::{TextInference, TextState};
 
 /// Language model with the end tokens of its tokenizer. Rows of its embedding without a token, and
-/// tokens that the folder it was imported from excludes, are never sampled, but count in the sum of probabilities, as in scores of texts.
+/// tokens that the folder it was imported from excludes, are never sampled, but count in the sum of
+/// probabilities, as in scores of texts.
 #[derive(Debug)]
 pub(super) struct WithTokens {
     model: TextInference,
