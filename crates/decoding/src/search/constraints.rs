@@ -49,9 +49,10 @@ impl<'a> Constraints<'a> {
         let mut repeated = Vec::new();
         if config.penalises() {
             let (before, output) = history.split_at(history.len().saturating_sub(length));
-            let before = if config.rules == SearchRules::Exact { &[] } else { before };
+            let before = if config.rules == SearchRules::Exact { &before[..0] } else { before };
             let before = before.iter().map(|&token| (token, 0));
-            let mut counts: Vec<_> = before.chain(output.iter().map(|&token| (token, 1))).collect();
+            let output = output.iter().map(|&token| (token, 1));
+            let mut counts: Vec<(u32, usize)> = before.chain(output).collect();
             counts.sort_unstable();
             let of_same = counts.chunk_by(|(one, _), (other, _)| one == other);
             repeated

@@ -19,8 +19,6 @@ impl WithTokens {
         let ends = &tokens.ends;
         let mut never = tokenizer.ids_without_token();
         never.extend(tokens.never_written.iter().filter(|id| !ends.contains(id)));
-        never.sort_unstable();
-        never.dedup();
         let special = match tokenizer.has_special_tokens() && *ends == [END] {
             true => SpecialIds::ours(never),
             false => {

@@ -59,8 +59,11 @@ pub(super) fn other_rows(
     let (class, separator) = (special.class, special.separator);
     let has_pairs = entry(task).reads_pairs;
     let inputs = files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array();
-    let has_segments =
-        inputs.is_none_or(|inputs| inputs.iter().any(|input| input == "token_type_ids"));
+    let has_segments = match inputs {
+        Some(inputs) => inputs.iter().any(|input| input == "token_type_ids"),
+        // The class that version 5 names by default makes none.
+        None => files.class() != "TokenizersBackend",
+    };
     // Whether a row of one text, a row of two, and the segments of two are the same.
     let [is_single, is_pair, are_segments] = match processor["type"].as_str() {
         Some("BertProcessing") => [true; 3],

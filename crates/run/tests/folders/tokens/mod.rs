@@ -391,10 +391,14 @@ fn rows_that_transformers_makes_otherwise_are_told() {
             change(&mut file["post_processor"]);
             fs::write(path.join(TOKENIZER), file.to_string()).unwrap();
             if number > 2 {
-                let keys = r#"{"tokenizer_class": "PreTrainedTokenizerFast",
-                    "model_input_names": ["input_ids", "attention_mask"],
-                    "cls_token": "[CLS]", "sep_token": "[SEP]"}"#;
-                fs::write(path.join("tokenizer_config.json"), keys).unwrap();
+                let mut keys = json!({ "cls_token": "[CLS]", "sep_token": "[SEP]" });
+                if number == 5 {
+                    keys["tokenizer_class"] = json!("TokenizersBackend");
+                } else {
+                    keys["tokenizer_class"] = json!("PreTrainedTokenizerFast");
+                    keys["model_input_names"] = json!(["input_ids", "attention_mask"]);
+                }
+                fs::write(path.join("tokenizer_config.json"), keys.to_string()).unwrap();
             }
         });
         let (run, mut said) = (source.with_extension("run"), String::new());
@@ -422,6 +426,7 @@ fn rows_that_transformers_makes_otherwise_are_told() {
         (2, &without, "another row of a text"),
         (3, &|_| {}, "another row of a pair of texts"),
         (4, &|processor| *processor = Value::Null, "another row of a text"),
+        (5, &|_| {}, "another row of a pair of texts"),
     ] {
         let said = notices(number, change);
         assert!(said.contains(TOKENIZER) && said.contains(which), "{number}: {said}");
