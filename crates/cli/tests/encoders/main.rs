@@ -256,7 +256,9 @@ fn words_are_tagged_by_what_stands_around_them() {
     let tagged: Vec<String> =
         tagged.map(|one| format!("{}\t{}", one["word"], one["token"])).collect();
     let tagged = tagged.join("\n").replace('"', "");
-    assert_eq!(tagged, format!("mr\tO\n{}", first.trim_end()));
+    // The last word is beyond the tokens that the model reads.
+    let read = first.strip_suffix("\ntoday\tO\n").expect("all words");
+    assert_eq!(tagged, format!("mr\tO\n{read}"));
     workspace.succeed(&["explain", "tags", text, "--html", "tags.html"]);
     workspace.fail(&["explain", "tags", " "], &["empty"]);
 
