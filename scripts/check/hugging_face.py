@@ -258,7 +258,7 @@ def asked_of_translation(taper, run, folders):
         found = taper("translate", run, "--beam", beams, lines=asked).split("\n")
         case["texts"][beams] = list(zip(asked, found))
     sources = asked[:50]
-    targets = (ROOT / "data/everyday-en-zh/test.zh").read_text().splitlines()[:50]
+    targets = (ROOT / "data/everyday-en-zh/test.zh").read_text().splitlines()[:len(sources)]
     for name, side in [("sources", sources), ("targets", targets)]:
         (taper.folder / name).write_text("".join(line + "\n" for line in side))
     found = taper.records("score", run, "--source", "sources", "--target", "targets", "--json")
