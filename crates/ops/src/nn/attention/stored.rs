@@ -85,6 +85,10 @@ impl Layout {
     ///
     /// # Safety
     /// The requirements of [`Self::forward`], for these weights.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "shared memory hands out disjoint parts, as the requirements say"
+    )]
     unsafe fn weights_of<'a, T: Float>(
         &self,
         operands: &Operands<'_, T>,
