@@ -45,7 +45,7 @@ pub enum RunEvent<'a> {
         /// Keys of its recipe that are replaced because of the other run's tokenizer, with both
         /// values.
         replaced: &'a [String],
-        /// Whether its tokenizer differs from the other run's.
+        /// True if its tokenizer differs from the other run's.
         own_tokenizer: bool,
     },
     /// Embeddings of a new run begin with vectors of words, or one-hot, instead of drawn ones.
@@ -135,7 +135,7 @@ pub enum RunEvent<'a> {
         results: &'a [TestSetResult],
         /// Number of sample translations that the recipe requests.
         samples: usize,
-        /// Whether there are test sets, whether or not they were measured.
+        /// True if there are test sets, measured or not.
         has_test_sets: bool,
     },
 }
