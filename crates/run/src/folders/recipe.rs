@@ -147,7 +147,7 @@ pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exp
         Ok(&[start]) => start,
         _ => tokenizer.end(),
     };
-    Exported::Writes { start, sampling: &recipe.decoding.sampling }
+    Exported::Writes { start, decoding: &recipe.decoding }
 }
 
 /// Writes the properties of a task into `config.json`.

@@ -263,7 +263,8 @@ mod tests {
     /// Window of these tokens of a context, after a question of one token.
     fn window(tokens: Range<usize>) -> QuestionWindow {
         let (ids, asked) = (vec![0; 4 + tokens.len()], vec![0, 0]);
-        let row = Row { ids, second: 3, asked, words: Vec::new(), tokens: 1 + tokens.len() };
+        let (words, count) = (Vec::new(), 1 + tokens.len());
+        let row = Row { ids, second: 3, second_segment: 1, asked, words, tokens: count };
         QuestionWindow { row, tokens }
     }
 

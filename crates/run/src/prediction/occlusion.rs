@@ -178,7 +178,8 @@ mod tests {
     }
 
     fn pair() -> Row {
-        Row { ids: Vec::new(), second: 0, asked: vec![0], words: Vec::new(), tokens: 4 }
+        let (ids, asked, words) = (Vec::new(), vec![0], Vec::new());
+        Row { ids, second: 0, second_segment: 1, asked, words, tokens: 4 }
     }
 
     #[test]

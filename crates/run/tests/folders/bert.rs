@@ -283,7 +283,7 @@ fn a_folder_that_is_no_bert_is_refused_and_leaves_nothing() {
     for (key, value, said) in [
         ("hidden_act", json!("tanh"), "hidden_act = \"tanh\""),
         ("is_decoder", json!(true), "is_decoder"),
-        ("type_vocab_size", json!(3), "type_vocab_size"),
+        ("type_vocab_size", json!(3), "model.segments"),
         ("position_embedding_type", json!("relative_key"), "position_embedding_type"),
         ("vocab_size", json!(35), "vocab_size is 35, but tokenizer.json has 36"),
         ("vocab_size", json!(37), "has shape [36, 16], but config.json asks for [37, 16]"),

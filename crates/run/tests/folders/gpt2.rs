@@ -239,3 +239,24 @@ fn a_model_writes_as_its_generation_config_says() {
     assert_eq!((decoding.repetition_penalty, decoding.no_repeat_ngram), (1.5, 3));
     assert_eq!((decoding.min_length, decoding.max_length), (2, 6));
 }
+
+#[test]
+fn a_shape_is_read_by_its_general_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = super::changed(&golden(), folder.path(), &|path| {
+        let mut text = fs::read_to_string(path.join(CONFIG)).unwrap();
+        for (own, general) in [
+            ("n_positions", "max_position_embeddings"),
+            ("n_embd", "hidden_size"),
+            ("n_layer", "num_hidden_layers"),
+            ("n_head", "num_attention_heads"),
+        ] {
+            assert!(text.contains(own));
+            text = text.replace(&format!("{own:?}"), &format!("{general:?}"));
+        }
+        fs::write(path.join(CONFIG), text).unwrap();
+    });
+    let run = imported(&source, &folder.path().join("run")).unwrap();
+    let plain = imported(&golden(), &folder.path().join("plain")).unwrap();
+    assert_eq!(run.config.model, plain.config.model);
+}

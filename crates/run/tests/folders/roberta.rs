@@ -4,10 +4,9 @@ use candle_core::Tensor;
 use serde_json::json;
 use taper_data::rows_of;
 use taper_model::{Batch, MaskedLanguageModel, Pass, Sequences, TextClassifier};
-use taper_run::RunEvent;
-use taper_run::RunFolder;
 use taper_run::folders::import;
 use taper_run::prediction::predict;
+use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
 
 use super::{
     CONFIG, WEIGHTS, changed, check_round_trip, golden, imported, refusal, relative, rewrite, rows,
@@ -129,9 +128,13 @@ fn rows_that_differ_are_told_and_other_models_refused() {
         said
     };
     assert!(notices("one", &[], 1).is_empty());
-    // Transformers gives both texts segment 0, and the model would read another one.
-    let said = notices("two", &[("type_vocab_size", json!(2))], 2);
-    assert!(said.iter().any(|said| said.contains("a pair of texts")), "{said:?}");
+    // Transformers gives both texts segment 0 of the two.
+    assert!(notices("two", &[("type_vocab_size", json!(2))], 2).is_empty());
+    let run = folder.path().join("two").join("run");
+    let run: LoadedRun<TextClassifier> = LoadedRun::open(&run, &LoadSettings::default()).unwrap();
+    let lines = ["Nothing is lost!\tThe sail".to_owned()];
+    let rows = rows_of(run.tokenizers.target(), &lines, &run.config.data.labelled).unwrap();
+    assert!(rows[0].segments().all(|segment| segment == 0));
 
     for (key, value, said) in [
         ("max_position_embeddings", json!(1), "max_position_embeddings is 1"),

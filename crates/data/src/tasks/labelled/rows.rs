@@ -14,6 +14,8 @@ pub struct Row {
     pub ids: Vec<u32>,
     /// Index of the first token of the second text; the number of all tokens without one.
     pub second: usize,
+    /// Segment of the second text: 1, or 0 for a model that reads both texts in one segment.
+    pub second_segment: u32,
     /// Predicted tokens: the first for the class of a text, or twice for both ends of an answer; or
     /// the first token of each word.
     pub asked: Vec<u32>,
@@ -24,10 +26,11 @@ pub struct Row {
 }
 
 impl Row {
-    /// Segment of each token: 1 for the second text and the mark after it, otherwise 0.
+    /// Segment of each token: [`Self::second_segment`] for the second text and the mark after it,
+    /// otherwise 0.
     pub fn segments(&self) -> impl Iterator<Item = u32> + use<> {
-        let second = self.second;
-        (0..self.ids.len()).map(move |at| u32::from(at >= second))
+        let (second, segment) = (self.second, self.second_segment);
+        (0..self.ids.len()).map(move |at| if at >= second { segment } else { 0 })
     }
 }
 
@@ -59,6 +62,7 @@ pub fn rows_of_each(
     config: &LabelledConfig,
 ) -> Result<Vec<Result<Row>>> {
     let marks = tokenizer.row_marks()?;
+    let second_segment = marks.second_segment;
     let row = |(index, line): (usize, &String)| -> Result<Row> {
         let line_number = (before + index + 1) as u64;
         let of_line = |message: String| Error::Line { line: line_number, message };
@@ -71,7 +75,8 @@ pub fn rows_of_each(
             ids.truncate(config.max_tokens.saturating_sub(RowMarks::SINGLE));
             ids.insert(0, marks.class);
             ids.push(marks.separator);
-            return Ok(Row { second: ids.len(), ids, asked: vec![0], words: Vec::new(), tokens });
+            let (second, asked, words) = (ids.len(), vec![0], Vec::new());
+            return Ok(Row { ids, second, second_segment, asked, words, tokens });
         };
         let room = config.max_tokens.saturating_sub(marks.in_pair());
         let (of_first, of_second) = shares((ids.len(), second.len()), room);
@@ -81,7 +86,8 @@ pub fn rows_of_each(
         let start = ids.len();
         ids.append(&mut second);
         ids.push(marks.separator);
-        Ok(Row { ids, second: start, asked: vec![0], words: Vec::new(), tokens })
+        let (asked, words) = (vec![0], Vec::new());
+        Ok(Row { ids, second: start, second_segment, asked, words, tokens })
     };
     Ok(lines.par_iter().enumerate().map(row).collect())
 }
@@ -98,7 +104,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences: &[S],
     config: &LabelledConfig,
 ) -> Result<Vec<Row>> {
-    let RowMarks { class, separator, .. } = tokenizer.row_marks()?;
+    let RowMarks { class, separator, second_segment, .. } = tokenizer.row_marks()?;
     let room = config.max_tokens.saturating_sub(1);
     let row = |words: &S| -> Result<Row> {
         let (mut ids, mut asked, mut of) = (vec![class], Vec::new(), Vec::new());
@@ -117,7 +123,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
             ids.truncate(room);
         }
         ids.push(separator);
-        Ok(Row { second: ids.len(), ids, asked, words: of, tokens: all })
+        Ok(Row { second: ids.len(), ids, second_segment, asked, words: of, tokens: all })
     };
     sentences.par_iter().map(row).collect()
 }

@@ -123,7 +123,8 @@ pub fn windows_of(
         // Predicted twice: the start of an answer, and its end.
         let count = question.len() + tokens.len();
         let (second, asked) = (begin.len(), vec![0, 0]);
-        let row = Row { ids, second, asked, words: Vec::new(), tokens: count };
+        let (second_segment, words) = (marks.second_segment, Vec::new());
+        let row = Row { ids, second, second_segment, asked, words, tokens: count };
         let is_last = tokens.end == all;
         windows.push(QuestionWindow { row, tokens });
         if is_last {

@@ -197,7 +197,10 @@ impl Tokenizer {
             (Some(class), Some(separator)) => (class, separator),
             _ => self.marks().map(|Marks { class, separator, .. }| (class, separator))?,
         };
-        Ok(RowMarks { class, separator, between: 1 + usize::from(self.special.doubled_separator) })
+        let SpecialTokens { doubled_separator, shared_segment, .. } = self.special;
+        let (between, second_segment) =
+            (1 + usize::from(doubled_separator), u32::from(!shared_segment));
+        Ok(RowMarks { class, separator, between, second_segment })
     }
 
     /// Ids of the first token of a row of an encoder, of the token behind each of its texts, and of the

@@ -38,6 +38,8 @@ pub(crate) struct RowMarks {
     pub(crate) separator: u32,
     /// Separators between two texts.
     pub(crate) between: usize,
+    /// Segment of the second text.
+    pub(crate) second_segment: u32,
 }
 
 impl RowMarks {
@@ -100,6 +102,9 @@ pub struct SpecialTokens {
     /// Whether two separators stand between two texts, as in RoBERTa.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubled_separator: bool,
+    /// Whether both texts of a row of an encoder have segment 0, though its model knows two.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared_segment: bool,
     /// Placeholder for a hidden token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,

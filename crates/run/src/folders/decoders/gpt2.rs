@@ -18,10 +18,14 @@ pub(in crate::folders) static FAMILY: Family = Family {
     base,
     tokens: TokenizerFiles::Fast,
     keys: &[
-        Key::count("n_positions", 1024, |recipe| &mut recipe.model.max_positions),
-        Key::count("n_embd", 768, |recipe| &mut recipe.model.d_model),
-        Key::count("n_layer", 12, |recipe| &mut recipe.model.decoder_layers),
-        Key::count("n_head", 12, |recipe| &mut recipe.model.heads),
+        // Transformers takes the general names of these keys, too.
+        Key::count("n_positions", 1024, |recipe| &mut recipe.model.max_positions)
+            .spelled(&["/max_position_embeddings"]),
+        Key::count("n_embd", 768, |recipe| &mut recipe.model.d_model).spelled(&["/hidden_size"]),
+        Key::count("n_layer", 12, |recipe| &mut recipe.model.decoder_layers)
+            .spelled(&["/num_hidden_layers"]),
+        Key::count("n_head", 12, |recipe| &mut recipe.model.heads)
+            .spelled(&["/num_attention_heads"]),
         Key::inner_width("n_inner"),
         Key::activation("activation_function", "gelu_new"),
         Key::number("resid_pdrop", 0.1, &[|recipe| &mut recipe.model.residual_dropout]),

@@ -85,7 +85,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         HIDDEN_DROPOUT,
         ATTENTION_DROPOUT,
         Key::count("max_position_embeddings", 512, |recipe| &mut recipe.model.max_positions),
-        Key::only("type_vocab_size", Fixed::Count(2)),
+        Key::count("type_vocab_size", 2, |recipe| &mut recipe.model.segments),
         EPSILON,
         Key::tied(),
         Key::only("is_decoder", Fixed::Flag(false)),

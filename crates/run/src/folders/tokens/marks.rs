@@ -43,57 +43,74 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     post_processor(file)["type"] == "RobertaProcessing" || separators == 2
 }
 
-/// Describes how Transformers' rows of texts differ from Taper's, which are those of BERT and
-/// RoBERTa, for an encoder with `segments` segments; `None` if they are equal, or the task does not
-/// depend on them.
-pub(super) fn other_rows(
-    file: &Value,
-    files: &Files,
-    special: &SpecialTokens,
-    (task, segments): (Task, usize),
-) -> Option<String> {
-    if !entry(task).marks_texts() {
-        return None;
+/// Rows that Transformers makes of texts for an encoder, beside Taper's, which are those of BERT and
+/// RoBERTa.
+pub(super) struct Rows {
+    /// Whether a row of one text has the same tokens.
+    is_single: bool,
+    /// Whether a row of two texts has the same tokens.
+    is_pair: bool,
+    /// Whether two texts have the segments 0 and 1.
+    has_segments: bool,
+    /// Whether both texts have segment 0.
+    pub(super) shared_segment: bool,
+}
+
+impl Rows {
+    /// Rows by the post-processor of a `tokenizer.json` and the other files of the folder.
+    pub(super) fn of(file: &Value, files: &Files, special: &SpecialTokens) -> Self {
+        let processor = post_processor(file);
+        let (class, separator) = (special.class, special.separator);
+        let between = 1 + usize::from(special.doubled_separator);
+        let first = [vec![class, None], vec![separator; between]].concat();
+        let [is_single, is_pair] = match processor["type"].as_str() {
+            Some("BertProcessing" | "RobertaProcessing") => [true; 2],
+            Some("TemplateProcessing") => [
+                template(file, "single") == [class, None, separator],
+                template(file, "pair") == [&*first, &[None, separator]].concat(),
+            ],
+            // BERT's tokenizer class adds its own marks, and so did folders without a class.
+            _ => [files.class().is_empty() || files.class().starts_with("Bert"); 2],
+        };
+        let pieces = processor["pair"].as_array().into_iter().flatten();
+        let given: Vec<u64> = match processor["type"].as_str() {
+            _ if !reads_segments(files) => vec![0; first.len() + 2],
+            Some("RobertaProcessing") => vec![0; first.len() + 2],
+            Some("TemplateProcessing") => {
+                pieces.filter_map(|piece| segment(piece)["type_id"].as_u64()).collect()
+            }
+            _ => [vec![0; first.len()], vec![1; 2]].concat(),
+        };
+        let has_segments = given == [vec![0; first.len()], vec![1; 2]].concat();
+        let shared_segment = given.iter().all(|&segment| segment == 0);
+        Self { is_single, is_pair, has_segments, shared_segment }
     }
-    let processor = post_processor(file);
-    let (class, separator) = (special.class, special.separator);
-    let has_pairs = entry(task).reads_pairs;
-    let inputs = files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array();
-    let has_segments = match inputs {
+
+    /// Describes how these rows differ from those that an encoder of `segments` segments reads;
+    /// `None` if they are equal, or the task does not depend on them.
+    pub(super) fn difference(&self, task: Task, segments: usize) -> Option<String> {
+        let are_segments = segments == 1 || self.has_segments || self.shared_segment;
+        let which = match (self.is_single, self.is_pair && are_segments) {
+            _ if !entry(task).marks_texts() => return None,
+            (false, _) => "a text",
+            (true, false) if entry(task).reads_pairs => "a pair of texts",
+            _ => return None,
+        };
+        Some(format!(
+            "Transformers makes another row of {which} than is read here, which is {} A {1} or {0} \
+             A {1} B {1} with segments 0 and 1, or 0 alone: answers may differ",
+            CLASSES[0], SEPARATORS[0]
+        ))
+    }
+}
+
+/// Whether the tokenizer of a folder gives the model the segments of tokens; else all are 0.
+fn reads_segments(files: &Files) -> bool {
+    match files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array() {
         Some(inputs) => inputs.iter().any(|input| input == "token_type_ids"),
         // The class that version 5 names by default makes none.
         None => files.class() != "TokenizersBackend",
-    };
-    // Whether a row of one text, a row of two, and the segments of two are the same.
-    let [is_single, is_pair, are_segments] = match processor["type"].as_str() {
-        Some("BertProcessing") => [true; 3],
-        Some("RobertaProcessing") => [true, true, false],
-        Some("TemplateProcessing") => {
-            let pieces = processor["pair"].as_array().into_iter().flatten();
-            let given: Vec<u64> =
-                pieces.filter_map(|piece| segment(piece)["type_id"].as_u64()).collect();
-            let between = 1 + usize::from(special.doubled_separator);
-            let first = [vec![class, None], vec![separator; between]].concat();
-            [
-                template(file, "single") == [class, None, separator],
-                template(file, "pair") == [&*first, &[None, separator]].concat(),
-                given == [vec![0; first.len()], vec![1; 2]].concat(),
-            ]
-        }
-        // BERT's tokenizer class adds its own marks, and so did folders without a class.
-        _ => [files.class().is_empty() || files.class().starts_with("Bert"); 3],
-    };
-    let is_pair = is_pair && (segments == 1 || (has_segments && are_segments));
-    let which = match (is_single, is_pair) {
-        (false, _) => "a text",
-        (true, false) if has_pairs => "a pair of texts",
-        _ => return None,
-    };
-    Some(format!(
-        "Transformers makes another row of {which} than is read here, which is {} A {1} or {0} A \
-         {1} B {1} with segments 0 and 1: answers may differ",
-        CLASSES[0], SEPARATORS[0]
-    ))
+    }
 }
 
 /// Content of a piece of a template.

@@ -10,7 +10,7 @@ use taper_data::{FolderTokens, SpecialTokens, Task, Tokenizer, TokenizerPair};
 use super::super::CONFIG;
 use super::files::{Files, read_text, spelling};
 use super::marks::{
-    CLASSES, MASKS, SEPARATORS, is_doubled, other_rows, post_processor, require_marks, template,
+    CLASSES, MASKS, Rows, SEPARATORS, is_doubled, post_processor, require_marks, template,
 };
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG, vocabulary};
 use crate::event::{Notice, RecipeNotice};
@@ -72,7 +72,7 @@ pub(in super::super) fn read_file(
     let file: Value =
         serde_json::from_str(&json).with_context(|| format!("{}: not JSON", path.display()))?;
     let names = Names { files: &files, tokenizer: &tokenizer, size, task };
-    let special = names.special(&file).with_context(|| source.display().to_string())?;
+    let mut special = names.special(&file).with_context(|| source.display().to_string())?;
     if special.ends.is_empty() {
         bail!(
             "{}: no token ends a text: eos_token_id is missing or no token of the vocabulary, and \
@@ -81,7 +81,9 @@ pub(in super::super) fn read_file(
         );
     }
     require_marks(&special, task).with_context(|| path.display().to_string())?;
-    let others = other_rows(&file, &files, &special, (task, segments));
+    let rows = Rows::of(&file, &files, &special);
+    special.shared_segment = segments > 1 && rows.shared_segment;
+    let others = rows.difference(task, segments);
     let note = |said| format!("{}: {said}", path.display());
     notices.extend(others.map(|said| RecipeNotice::WithoutEffect(note(said)).into()));
     let ids = files.keys(CONFIG).as_object().into_iter().flatten();
@@ -150,6 +152,7 @@ impl Names<'_> {
             class,
             separator,
             doubled_separator: is_doubled(file, separator),
+            shared_segment: false,
             mask,
             no_text: self.no_text(file, &[class, separator, mask, unknown]),
             never_written: match entry(self.task).translates {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use taper_data::Tokenizer;
-use taper_decoding::{DecodingConfig, SamplingConfig, SearchRules};
+use taper_decoding::{DecodingConfig, SearchRules};
 
 use super::super::json::write_json;
 use super::older::for_older;
@@ -17,8 +17,8 @@ use crate::folder::files::write_atomically;
 /// Use of tokens in an exported model.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Exported<'a> {
-    /// Language model: a text begins after `start`, and is sampled by `sampling`.
-    Writes { start: u32, sampling: &'a SamplingConfig },
+    /// Language model: a text begins after `start`.
+    Writes { start: u32, decoding: &'a DecodingConfig },
     /// Translation model between these languages, whose texts end with `</s>`; a row has at most
     /// `longest` tokens.
     Translates { decoding: &'a DecodingConfig, languages: [&'a str; 2], longest: usize },
@@ -118,8 +118,8 @@ pub(in super::super) fn write_generation(
 ) -> Result<()> {
     let mut generation = exported.ids(tokenizer);
     match exported {
-        Exported::Writes { sampling, .. } => {
-            generation.extend(draws(sampling));
+        Exported::Writes { decoding, .. } => {
+            generation.extend(draws(decoding));
             generation.insert("suppress_tokens".to_owned(), json!(never_written(tokenizer)));
         }
         Exported::Translates { decoding, longest, .. } => {
@@ -188,9 +188,12 @@ fn searches(
     keys.insert("length_penalty".to_owned(), json!(decoding.length_penalty));
     let stops_early = decoding.rules != SearchRules::Exact && decoding.patience > 0.0;
     keys.insert("early_stopping".to_owned(), json!(stops_early));
-    // The limit in Transformers counts the first input of the decoder and the end.
+    // Lengths in Transformers count the first input of the decoder, and the largest the end, too.
     let most = decoding.max_length.saturating_add(2).min(longest);
     keys.insert("max_length".to_owned(), json!(most));
+    let least = if decoding.min_length > 0 { decoding.min_length.saturating_add(1) } else { 0 };
+    keys.insert("min_length".to_owned(), json!(least));
+    keys.insert("no_repeat_ngram_size".to_owned(), json!(decoding.no_repeat_ngram));
     keys.insert("bad_words_ids".to_owned(), json!(never));
     keys
 }
@@ -203,9 +206,15 @@ fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
     of_ours.chain(tokenizer.ids_without_token()).collect()
 }
 
-/// Settings of sampling in `generation_config.json`.
-fn draws(sampling: &SamplingConfig) -> Map<String, Value> {
+/// Settings of a language model's generation in `generation_config.json`. The penalty on repetition
+/// is also on the tokens of the prompt there.
+fn draws(decoding: &DecodingConfig) -> Map<String, Value> {
+    let sampling = &decoding.sampling;
     let mut keys = Map::new();
+    keys.insert("repetition_penalty".to_owned(), json!(decoding.repetition_penalty));
+    keys.insert("no_repeat_ngram_size".to_owned(), json!(decoding.no_repeat_ngram));
+    keys.insert("min_new_tokens".to_owned(), json!(decoding.min_length));
+    keys.insert("max_new_tokens".to_owned(), json!(decoding.max_length));
     keys.insert("do_sample".to_owned(), json!(sampling.is_active()));
     if sampling.is_active() {
         keys.insert("temperature".to_owned(), json!(sampling.temperature));

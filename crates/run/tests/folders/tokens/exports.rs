@@ -205,3 +205,22 @@ fn an_encoder_has_the_marks_that_it_needs_and_no_more() {
     });
     assert!(error.contains(TOKENIZER) && error.contains("cls_token"), "{error}");
 }
+
+#[test]
+fn settings_of_generation_are_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run: LoadedRun<LanguageModel> =
+        untrained(folder.path(), Task::LanguageModel, "bpe", Documents::Lines);
+    let decoding = &mut run.config.decoding;
+    (decoding.repetition_penalty, decoding.no_repeat_ngram) = (1.3, 4);
+    (decoding.min_length, decoding.max_length) = (2, 33);
+    let out = folder.path().join("out");
+    export(&run, &out).unwrap();
+    let keys = json_of(out.join("generation_config.json"));
+    let given = ["repetition_penalty", "no_repeat_ngram_size", "min_new_tokens", "max_new_tokens"];
+    assert_eq!(given.map(|key| &keys[key]), [&json!(1.3), &json!(4), &json!(2), &json!(33)]);
+    let again: LoadedRun<LanguageModel> = imported(&out, &folder.path().join("again")).unwrap();
+    let decoding = &again.config.decoding;
+    assert_eq!((decoding.repetition_penalty, decoding.no_repeat_ngram), (1.3, 4));
+    assert_eq!((decoding.min_length, decoding.max_length), (2, 33));
+}

@@ -3,18 +3,19 @@
 
 mod exports;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 use serde_json::{Value, json};
-use taper_data::{Documents, Task, Tokenizer, TokenizerPair};
+use taper_data::{Documents, Task, Tokenizer, TokenizerPair, rows_of};
 use taper_model::{LanguageModel, MaskedLanguageModel, Pass, Sequences, TextClassifier};
 use taper_run::folders::export;
 use taper_run::generation::{GeneratedText, GenerationSettings, Generator, TextScorer};
 use taper_run::prediction::predict;
 use taper_run::tasks::{TaskModel, build_model};
-use taper_run::{LoadedRun, RunConfig, RunEvent, RunFolder};
+use taper_run::{LoadSettings, LoadedRun, RunConfig, RunEvent, RunFolder};
 use taper_trainer::{Identity, State};
 
 use super::{CONFIG, WEIGHTS, golden, imported, json_of, refusal, set, tensors};
@@ -383,14 +384,15 @@ fn bytes_that_are_marked_as_special_are_text() {
 }
 
 #[test]
-fn rows_that_transformers_makes_otherwise_are_told() {
+fn pairs_have_the_segments_that_transformers_gives_them_and_other_rows_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    let notices = |number: usize, change: &dyn Fn(&mut Value)| {
+    // What the import says, and the segments of a pair.
+    let read = |number: usize, change: &dyn Fn(&mut Value)| {
         let source = changed("bert-classifier", &folder.path().join(number.to_string()), |path| {
             let mut file = json_of(path.join(TOKENIZER));
             change(&mut file["post_processor"]);
             fs::write(path.join(TOKENIZER), file.to_string()).unwrap();
-            if number > 2 {
+            if (3..6).contains(&number) {
                 let mut keys = json!({ "cls_token": "[CLS]", "sep_token": "[SEP]" });
                 if number == 5 {
                     keys["tokenizer_class"] = json!("TokenizersBackend");
@@ -409,9 +411,14 @@ fn rows_that_transformers_makes_otherwise_are_told() {
             Ok(())
         })
         .unwrap();
-        said
+        let run: LoadedRun<TextClassifier> =
+            LoadedRun::open(&run, &LoadSettings::default()).unwrap();
+        let config = &run.config.data.labelled;
+        let rows = rows_of(run.tokenizers.target(), &["The sail\tNothing".to_owned()], config);
+        let segments: BTreeSet<u32> = rows.unwrap()[0].segments().collect();
+        (said, segments.into_iter().collect::<Vec<_>>())
     };
-    assert_eq!(notices(0, &|_| {}), "");
+    assert_eq!(read(0, &|_| {}), (String::new(), vec![0, 1]));
     let roberta = |processor: &mut Value| {
         *processor = json!({
             "type": "RobertaProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2],
@@ -421,14 +428,19 @@ fn rows_that_transformers_makes_otherwise_are_told() {
     let without = |processor: &mut Value| {
         processor["single"].as_array_mut().unwrap().pop();
     };
+    let untouched: &dyn Fn(&mut Value) = &|_| {};
+    for (number, change) in [(1, &roberta as &dyn Fn(&mut Value)), (3, untouched), (5, untouched)] {
+        assert_eq!(read(number, change), (String::new(), vec![0]), "{number}");
+    }
+    let third = |processor: &mut Value| {
+        processor["pair"][3]["Sequence"]["type_id"] = json!(0);
+    };
     for (number, change, which) in [
-        (1, &roberta as &dyn Fn(&mut Value), "another row of a pair of texts"),
-        (2, &without, "another row of a text"),
-        (3, &|_| {}, "another row of a pair of texts"),
+        (2, &without as &dyn Fn(&mut Value), "another row of a text"),
         (4, &|processor| *processor = Value::Null, "another row of a text"),
-        (5, &|_| {}, "another row of a pair of texts"),
+        (6, &third, "another row of a pair of texts"),
     ] {
-        let said = notices(number, change);
+        let (said, _) = read(number, change);
         assert!(said.contains(TOKENIZER) && said.contains(which), "{number}: {said}");
     }
 }
