@@ -3,7 +3,7 @@
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
 //! a fixed order, with which clipping, averaging and the optimizer are single passes.
 
-use crate::host::Host;
+use crate::host::{Host, update_elements};
 use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
 use half::bf16;
@@ -102,6 +102,23 @@ impl Parameter {
         crate::device::check(self.var.device())?;
         let values = Tensor::from_vec(values, self.shape(), self.var.device())?;
         self.var.set(&values.to_dtype(self.var.dtype())?)
+    }
+
+    /// Calls `fill` with its values in place, in row-major order; `None` if they are not in f32 on
+    /// the host.
+    ///
+    /// # Errors
+    /// When the values are in use.
+    pub fn fill<R>(&self, fill: impl FnOnce(&mut [f32]) -> R) -> Result<Option<R>> {
+        if self.dtype() != DType::F32 || !self.var.device().is_cpu() {
+            return Ok(None);
+        }
+        let (mut fill, mut filled) = (Some(fill), None);
+        update_elements(&self.var.as_detached_tensor(), |values| {
+            filled = fill.take().map(|fill| fill(values));
+            Ok(())
+        })?;
+        Ok(filled)
     }
 
     /// Copies its values, in row-major order.

@@ -70,7 +70,6 @@ enum Setting {
 #[derive(Clone, Copy)]
 pub(super) enum Fixed {
     Flag(bool),
-    Count(usize),
     Text(&'static str),
 }
 
@@ -78,7 +77,6 @@ impl From<Fixed> for Value {
     fn from(value: Fixed) -> Self {
         match value {
             Fixed::Flag(flag) => flag.into(),
-            Fixed::Count(count) => count.into(),
             Fixed::Text(text) => text.into(),
         }
     }

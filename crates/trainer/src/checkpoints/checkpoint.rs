@@ -4,7 +4,7 @@ use std::path::Path;
 
 use candle_core::Tensor;
 use taper_model::Model;
-use taper_ops::{Parameter, ParameterStore};
+use taper_ops::ParameterStore;
 
 use super::state::{ADAPTERS_FORMAT_VERSION, FileEntry, State};
 use super::tensors::{self, Named, Reader, Written};
@@ -90,9 +90,9 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 /// the frozen weights that they change, and added to these if the model has none.
 ///
 /// # Errors
-/// A file is missing, truncated or corrupt; a tensor does not fit the model; the checkpoint was
-/// trained with a tokenizer of another hash than `tokenizer_hash`. The model is then unchanged. Or
-/// a value is not finite: the model then has the values of the tensors before it.
+/// A file is missing or truncated; a tensor does not fit the model; the checkpoint was trained with
+/// a tokenizer of another hash than `tokenizer_hash`. The model is then unchanged. Or the content
+/// is corrupt, or a value is not finite: values of the model are then undefined.
 pub fn load_model(
     checkpoint: &Path,
     model: &impl Model,
@@ -112,10 +112,12 @@ pub fn load_model(
         })?;
         return Ok(state);
     }
-    let set = |_, parameter: &Parameter, values| parameter.set(values).map_err(failed);
-    let reader = open_tensors(checkpoint, &state, MODEL_FILE)?;
-    load_base(checkpoint, &state, store)?;
-    reader.parameters(store.parameters(), &[""], set)?;
+    files::read_verified(&path, entry_of(&state, &path, MODEL_FILE)?, |file| {
+        let reader = Reader::new(&path, file)?;
+        reader.require(store.parameters())?;
+        load_base(checkpoint, &state, store)?;
+        reader.load(store.parameters())
+    })?;
     Ok(state)
 }
 
@@ -156,9 +158,16 @@ pub(crate) fn open_tensors(
     name: &str,
 ) -> Result<Reader, CheckpointError> {
     let path = checkpoint.join(name);
-    let entry =
-        state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: path.clone() })?;
-    Reader::new(&path, files::open_verified(&path, entry)?)
+    Reader::new(&path, files::open_verified(&path, entry_of(state, &path, name)?)?)
+}
+
+/// What a state records of the file `name`, which is at `path`.
+fn entry_of<'a>(
+    state: &'a State,
+    path: &Path,
+    name: &str,
+) -> Result<&'a FileEntry, CheckpointError> {
+    state.files.get(name).ok_or_else(|| CheckpointError::Missing { path: path.to_owned() })
 }
 
 fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> {

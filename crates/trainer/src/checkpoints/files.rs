@@ -216,7 +216,36 @@ fn cannot_read(path: &Path, error: io::Error) -> CheckpointError {
 
 /// Opens a file, and verifies that its content is as it was written.
 pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
-    let mut file = open_regular(path)?;
+    let mut file = open_whole(path, entry)?;
+    verify(&file, path, entry)?;
+    file.rewind().map_err(failed("read", path))?;
+    Ok(file)
+}
+
+/// Reads a file while another thread verifies that its content is as it was written: `read` may
+/// see damaged content, but its result then gives way to the error.
+pub(crate) fn read_verified<R>(
+    path: &Path,
+    entry: &FileEntry,
+    read: impl FnOnce(File) -> Result<R, CheckpointError>,
+) -> Result<R, CheckpointError> {
+    let (file, again) = (open_whole(path, entry)?, open_whole(path, entry)?);
+    std::thread::scope(|scope| {
+        let verification =
+            std::thread::Builder::new().spawn_scoped(scope, || verify(&again, path, entry));
+        let Ok(verification) = verification else {
+            verify(&again, path, entry)?;
+            return read(file);
+        };
+        let result = read(file);
+        verification.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        result
+    })
+}
+
+/// Opens a file that is not shorter than it was written.
+fn open_whole(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
+    let file = open_regular(path)?;
     let got = file.metadata().map_err(failed("read", path))?.len();
     if got < entry.bytes {
         return Err(CheckpointError::Truncated {
@@ -225,8 +254,13 @@ pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, Chec
             got,
         });
     }
+    Ok(file)
+}
+
+/// Verifies that the content of a file is as it was written.
+fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointError> {
     let (mut hash, mut piece) = (Sha256::new(), Vec::new());
-    while (&file).take(PIECE).read_to_end(&mut piece).map_err(failed("read", path))? > 0 {
+    while file.take(PIECE).read_to_end(&mut piece).map_err(failed("read", path))? > 0 {
         hash.update(&piece);
         piece.clear();
     }
@@ -235,8 +269,7 @@ pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, Chec
         let reason = format!("its SHA-256 is {hash}, but {} was saved", entry.sha256);
         return Err(CheckpointError::Corrupt { path: path.to_owned(), reason });
     }
-    file.rewind().map_err(failed("read", path))?;
-    Ok(file)
+    Ok(())
 }
 
 /// A hidden name beside `path`, on the same file system so that a rename is atomic.

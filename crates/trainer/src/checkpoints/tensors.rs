@@ -219,17 +219,6 @@ pub(crate) fn assigned<'a, S: AsRef<str>>(
     }
 }
 
-/// Refuses values that are not finite.
-///
-/// # Errors
-/// If a value is NaN or infinite; the error names the tensor.
-fn require_finite(path: &Path, name: &str, values: &[f32]) -> Result<(), CheckpointError> {
-    if taper_ops::all_finite(values) {
-        return Ok(());
-    }
-    Err(CheckpointError::NotFinite { path: path.to_owned(), name: name.to_owned() })
-}
-
 /// Safetensors file that is read tensor by tensor: memory never holds more than one of them.
 pub(crate) struct Reader {
     path: PathBuf,
@@ -361,25 +350,62 @@ impl Reader {
         })
     }
 
+    /// Refuses a file that does not have exactly the tensors of these parameters.
+    pub(crate) fn require(&self, parameters: &[Parameter]) -> Result<(), CheckpointError> {
+        assigned(&self.path, self.tensors.iter().cloned(), parameters, &[""]).map(|_| ())
+    }
+
+    /// Sets these parameters to the tensors of the file, which must be theirs. Values in f32 on the
+    /// host are read to where they stay: a copy on the way would take as long as the reading.
+    ///
+    /// If values are not finite, the tensors before them are set.
+    pub(crate) fn load(self, parameters: &[Parameter]) -> Result<(), CheckpointError> {
+        let path = self.path.clone();
+        let wanted = assigned(&path, self.tensors.iter().cloned(), parameters, &[""])?;
+        let refused = |source| CheckpointError::Tensor { path: path.clone(), source };
+        let read = &mut |name: &str, file: &mut File| {
+            let Some((_, parameter)) = wanted.get(name) else { return Ok(false) };
+            let filled = parameter.fill(|values| read_into(file, values)).map_err(refused)?;
+            let Some(is_finite) = filled.transpose().map_err(failed("read", &path))? else {
+                return Ok(false);
+            };
+            require_finite(&path, name, is_finite)?;
+            Ok(true)
+        };
+        self.each_else(read, &mut |Named { name, values, .. }| match wanted.get(&name) {
+            Some((_, parameter)) => parameter.set(values).map_err(refused),
+            None => Ok(()),
+        })
+    }
+
     /// Hands every tensor to `take`, in the order of the file, up to one that is not finite.
     pub(crate) fn each(
+        self,
+        take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        self.each_else(&mut |_, _| Ok(false), take)
+    }
+
+    /// Hands every tensor to `take`, like [`Self::each`], but for the tensors in f32 that `read`
+    /// reads from the file itself.
+    fn each_else(
         mut self,
+        read: &mut dyn FnMut(&str, &mut File) -> Result<bool, CheckpointError>,
         take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
     ) -> Result<(), CheckpointError> {
         let mut scales = HashMap::new();
         for stored in self.stored {
-            let read = |file: &mut File, count| {
-                read_values(file, count).map_err(failed("read", &self.path))
-            };
             match stored {
                 Stored::Float { name, shape } => {
-                    let values = read(&mut self.file, shape.iter().product())?;
-                    require_finite(&self.path, &name, &values)?;
-                    take(Named { name, shape, values })?;
+                    if !read(&name, &mut self.file)? {
+                        let count = shape.iter().product();
+                        let values = read_values(&self.path, &mut self.file, &name, count)?;
+                        take(Named { name, shape, values })?;
+                    }
                 }
                 Stored::Scales { of, count } => {
-                    let values = read(&mut self.file, count)?;
-                    require_finite(&self.path, &format!("{of}{SCALES}"), &values)?;
+                    let name = format!("{of}{SCALES}");
+                    let values = read_values(&self.path, &mut self.file, &name, count)?;
                     scales.insert(of, values);
                 }
                 Stored::Int8 { name, shape: [rows, width] } => {
@@ -408,13 +434,37 @@ const HEAD: u64 = 8;
 /// Values that are read at once.
 const PIECE: usize = 1 << 14;
 
-fn read_values(file: &mut File, count: usize) -> io::Result<Vec<f32>> {
-    let mut values = Vec::with_capacity(count);
-    let mut bytes = vec![0; 4 * PIECE.min(count)];
-    while values.len() < count {
-        let piece = &mut bytes[..4 * PIECE.min(count - values.len())];
-        file.read_exact(piece)?;
-        values.extend(piece.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes)));
-    }
+/// Reads the values of the tensor `name`, which must be finite.
+fn read_values(
+    path: &Path,
+    file: &mut File,
+    name: &str,
+    count: usize,
+) -> Result<Vec<f32>, CheckpointError> {
+    let mut values = vec![0.0; count];
+    let is_finite = read_into(file, &mut values).map_err(failed("read", path))?;
+    require_finite(path, name, is_finite)?;
     Ok(values)
+}
+
+fn require_finite(path: &Path, name: &str, is_finite: bool) -> Result<(), CheckpointError> {
+    match is_finite {
+        true => Ok(()),
+        false => Err(CheckpointError::NotFinite { path: path.to_owned(), name: name.to_owned() }),
+    }
+}
+
+/// Reads values that lie in the order of little-endian machines, and whether all are finite.
+fn read_into(file: &mut File, values: &mut [f32]) -> io::Result<bool> {
+    let mut is_finite = true;
+    for piece in values.chunks_mut(PIECE) {
+        file.read_exact(bytemuck::cast_slice_mut(piece))?;
+        if cfg!(target_endian = "big") {
+            piece
+                .iter_mut()
+                .for_each(|value| *value = f32::from_bits(value.to_bits().swap_bytes()));
+        }
+        is_finite &= taper_ops::all_finite(piece);
+    }
+    Ok(is_finite)
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use taper_model::is_adapter;
-use taper_ops::{Adapted, Parameter, ParameterStore};
+use taper_ops::{Adapted, ParameterStore};
 
 use super::files::{self, failed};
 use super::state::Base;
@@ -131,10 +131,7 @@ pub(crate) fn load_base(
     let Some(base) = state.base.as_ref().filter(|_| store.adapter_scale().is_some()) else {
         return Ok(());
     };
-    let path = base_path(checkpoint);
-    let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
-    let set = |_, parameter: &Parameter, values| parameter.set(values).map_err(failed);
-    open_base(checkpoint, base)?.parameters(store.base(), &[""], set)
+    open_base(checkpoint, base)?.load(store.base())
 }
 
 /// Writes the base of `store` beside the checkpoints; `None` without adapters.

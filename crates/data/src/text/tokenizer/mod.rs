@@ -197,7 +197,7 @@ impl Tokenizer {
             (Some(class), Some(separator)) => (class, separator),
             _ => self.marks().map(|Marks { class, separator, .. }| (class, separator))?,
         };
-        let SpecialTokens { doubled_separator, shared_segment, .. } = self.special;
+        let SpecialTokens { doubled_separator, shared_segment, .. } = *self.special;
         let (between, second_segment) =
             (1 + usize::from(doubled_separator), u32::from(!shared_segment));
         Ok(RowMarks { class, separator, between, second_segment })
