@@ -1,7 +1,7 @@
 //! A document as its texts and all that is around them.
 
 use crate::formats::DocumentFormat;
-use crate::layout::laid_out;
+use crate::layout::{laid_out, line_end};
 use crate::line::{Line, Translated};
 use crate::segment::{Part, Segment, divide};
 use crate::{Error, Result};
@@ -60,7 +60,7 @@ impl Document {
         if self.has_mark {
             out.push('\u{feff}');
         }
-        let mut at = 0;
+        let (mut at, line_end) = (0, line_end(&self.source));
         for (segment, parts) in &self.segments {
             let raw = &self.source[segment.edit.clone()];
             out.push_str(&self.source[at..segment.edit.start]);
@@ -93,9 +93,8 @@ impl Document {
                     }
                 }
             }
-            let newline = if self.source.contains("\r\n") { "\r\n" } else { "\n" };
             out.push_str(&segment.around[0]);
-            out.push_str(&laid_out(&text, &segment.layout, newline));
+            out.push_str(&laid_out(&text, &segment.layout, line_end));
             out.push_str(&segment.around[1]);
         }
         out.push_str(&self.source[at..]);

@@ -1,9 +1,31 @@
-//! Layout of the new text of a segment.
+//! Lines of a text, and the layout of the new text of a segment.
+
+use std::ops::Range;
 
 use crate::segment::Layout;
 
 /// Longest line of a catalog, in characters, as gettext breaks them.
 const CATALOG_WIDTH: usize = 76;
+
+/// Lines of a text without their ends, which are `\n`, `\r\n` or, as in old files, `\r`.
+pub(crate) fn lines(text: &str) -> Vec<Range<usize>> {
+    let (mut lines, mut start) = (Vec::new(), 0);
+    while start < text.len() {
+        let end = text[start..].find(['\n', '\r']).map_or(text.len(), |end| start + end);
+        lines.push(start..end);
+        start = end + if text[end..].starts_with("\r\n") { 2 } else { 1 };
+    }
+    lines
+}
+
+/// End of the lines of a text.
+pub(crate) fn line_end(text: &str) -> &'static str {
+    match (text.contains('\n'), text.contains("\r\n")) {
+        (_, true) => "\r\n",
+        (false, _) if text.contains('\r') => "\r",
+        _ => "\n",
+    }
+}
 
 /// Text on the lines that a layout asks for.
 pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {

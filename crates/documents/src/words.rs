@@ -1,10 +1,38 @@
-//! Blanks and letters of texts.
+//! Blanks, letters and marks of texts.
+
+use std::ops::Range;
 
 /// A text on one line, with single blanks between its words and none around them.
 pub(crate) fn one_line(text: &str) -> String {
     let is_blank = |character: char| matches!(character, ' ' | '\t' | '\n' | '\r');
     let words = text.split(is_blank).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// Part of a text without the marks of items and speakers before it and without music notes and
+/// blanks around it, which are no words of it: a model may leave them out.
+pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
+    let around = |character: char| character.is_whitespace() || "♩♪♫♬".contains(character);
+    let part = text[range.clone()].trim_start_matches(around);
+    let part = behind_mark(part).map_or(part, |behind| behind.trim_start_matches(around));
+    let start = range.end - part.len();
+    start..start + part.trim_end_matches(around).len()
+}
+
+/// Whether a line begins with the dash of a speaker or the mark of an item.
+pub(crate) fn has_mark(line: &str) -> bool {
+    behind_mark(line.trim_start()).is_some()
+}
+
+/// Text behind the mark with which it begins; `None` without one, as before a number, an arrow or
+/// an emphasised word.
+fn behind_mark(text: &str) -> Option<&str> {
+    let behind = text.strip_prefix(['-', '–', '—', '‐', '•', '‣', '◦', '·', '*'])?;
+    let is_mark = |next: char| match text.starts_with('*') {
+        true => next.is_whitespace(),
+        false => !next.is_numeric() && !"-–—>.,*".contains(next),
+    };
+    behind.starts_with(is_mark).then_some(behind)
 }
 
 /// Whether a text has anything to translate: a letter.

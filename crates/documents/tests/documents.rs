@@ -133,6 +133,36 @@ fn subtitles_keep_times_and_lines() {
 }
 
 #[test]
+fn texts_of_a_cue_are_all_translated() {
+    let of = |srt: &str| lines(srt, DocumentFormat::Srt);
+    // Blank lines within a cue, no blank line behind one, and no numbers.
+    for (cues, expected) in [
+        (
+            "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\nTwo.\n\n2\n00:00:03,000 --> 00:00:04,000\nThree.\n",
+            3,
+        ),
+        ("1\n00:00:01,000 --> 00:00:02,000\nOne.\n2\n00:00:03,000 --> 00:00:04,000\nTwo.\n", 2),
+        ("00:00:01,000 --> 00:00:02,000\nOne.\n\n00:00:03,000 --> 00:00:04,000\nTwo.\n", 2),
+        ("1\r00:00:01,000 --> 00:00:02,000\rOne.\r\r2\r00:00:03,000 --> 00:00:04,000\rTwo.\r", 2),
+        ("1\n00:00:01,000 --> 00:00:02,000 X1:5 X2:6\nA --> b\n", 1),
+    ] {
+        assert_eq!(of(cues).len(), expected, "{cues}");
+        assert!(!of(cues).iter().any(|line| line.contains(['1', '2'])), "{cues}");
+    }
+    // What stands beside the words stays, whatever a model makes of them.
+    let cue =
+        "1\n00:00:01,000 --> 00:00:02,000\n- Who is\nthere?\n- ♪ Me! ♪\n\n-5 of\n*us* ♪ all ♪\n";
+    assert_eq!(of(cue), ["Who is there?", "Me!", "-5 of *us* ♪ all"]);
+    let made = turned(cue, DocumentFormat::Srt, |_| "x".to_owned());
+    assert_eq!(made, "1\n00:00:01,000 --> 00:00:02,000\n- x\n- ♪ x ♪\n\nx ♪\n");
+    let cues = "WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n\nNOTE Two.\n";
+    assert_eq!(lines(cues, DocumentFormat::Vtt), ["One."]);
+    let text = "• One\r\r- Two\r";
+    assert_eq!(lines(text, DocumentFormat::Text), ["One", "Two"]);
+    assert_eq!(shouted(text, DocumentFormat::Text), text.to_uppercase());
+}
+
+#[test]
 fn what_has_no_translation_is_given_one() {
     let expected = CATALOG
         .replace("Open %s\\n\"\nmsgstr \"\"", "Open %s\\n\"\nmsgstr \"OPEN %S\\n\"")

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use crate::layout::lines;
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
-use crate::words::has_letters;
+use crate::words::{has_letters, without_marks};
 
 /// Shortest line that may have been broken because it was full, in characters.
 const FULL: usize = 40;
@@ -12,13 +13,11 @@ const FULL: usize = 40;
 /// Segments of a text. Lines of a paragraph that were broken at about the same width are one text,
 /// and the translation is broken at that width; others are a text each.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
-    let (mut segments, mut paragraph, mut at) = (Vec::new(), Vec::new(), 0);
-    for line in text.split_inclusive('\n') {
-        let content = line.trim_end();
-        let indent = content.len() - content.trim_start().len();
-        let range = at + indent..at + content.len();
-        at += line.len();
-        if content.trim().is_empty() {
+    let (mut segments, mut paragraph) = (Vec::new(), Vec::new());
+    for line in lines(text) {
+        let content = without_marks(text, line.clone());
+        let (indent, range) = (content.start - line.start, content);
+        if range.is_empty() {
             finish(text, &std::mem::take(&mut paragraph), &mut segments);
         } else {
             paragraph.push((indent, range));
@@ -35,7 +34,7 @@ fn finish(text: &str, lines: &[(usize, Range<usize>)], segments: &mut Vec<Segmen
         width(range) >= FULL && width(range) * 4 >= widest * 3 && widest <= 120
     };
     let is_wrapped = lines.len() > 1
-        && lines.iter().all(|(indent, _)| *indent == 0)
+        && lines[1..].iter().all(|(indent, _)| *indent == 0)
         && lines[..lines.len() - 1].iter().all(is_full);
     let groups: Vec<&[(usize, Range<usize>)]> =
         if is_wrapped { vec![lines] } else { lines.chunks(1).collect() };

@@ -2,45 +2,69 @@
 
 use std::ops::Range;
 
+use crate::layout::lines;
 use crate::markup::{Tag, decoded, next_tag, paired};
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
-use crate::words::has_letters;
+use crate::words::{has_letters, has_mark, without_marks};
 
-/// Segments of subtitles. Lines of a cue are one text, unless they begin with the dashes of a
-/// dialogue.
+/// Segments of subtitles. Lines of a cue are one text, unless dashes of a dialogue begin another.
+///
+/// A blank line ends a cue of WebVTT. In one of SubRip it stands between two texts: the cue goes on
+/// to the times of the next, or to the number before them.
 pub(super) fn segments(text: &str, is_vtt: bool) -> Vec<Segment> {
-    let mut segments = Vec::new();
-    let mut cue: Option<Vec<Range<usize>>> = None;
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        let content = line.trim_end_matches(['\n', '\r']);
-        let range = at..at + content.len();
-        at += line.len();
-        if content.trim().is_empty() {
+    let (mut segments, mut cue) = (Vec::new(), None);
+    let lines = lines(text);
+    for (number, range) in lines.iter().enumerate() {
+        let line = text[range.clone()].trim();
+        let is_number = || {
+            let next = lines.get(number + 1);
+            !is_vtt
+                && line.bytes().all(|byte| byte.is_ascii_digit())
+                && next.is_some_and(|next| is_timing(&text[next.clone()]))
+        };
+        if line.is_empty() {
+            let is_within = cue.is_some() && !is_vtt;
             finish(text, cue.take(), is_vtt, &mut segments);
-        } else if content.contains("-->") {
+            cue = is_within.then(Vec::new);
+        } else if is_timing(line) {
             finish(text, cue.take(), is_vtt, &mut segments);
             cue = Some(Vec::new());
+        } else if is_number() {
+            finish(text, cue.take(), is_vtt, &mut segments);
         } else if let Some(lines) = &mut cue {
-            lines.push(range);
+            lines.push(range.clone());
         }
     }
     finish(text, cue, is_vtt, &mut segments);
     segments
 }
 
+/// Whether a line has the times of a cue, and not only an arrow.
+fn is_timing(line: &str) -> bool {
+    let is_time = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_digit())
+            && part.chars().all(|one| one.is_ascii_digit() || ":.,".contains(one))
+    };
+    line.split_once("-->").is_some_and(|(from, to)| {
+        is_time(from.trim()) && to.split_whitespace().next().is_some_and(is_time)
+    })
+}
+
+/// Adds the segments of the lines of a cue.
 fn finish(text: &str, cue: Option<Vec<Range<usize>>>, is_vtt: bool, segments: &mut Vec<Segment>) {
     let lines = cue.unwrap_or_default();
-    let is_dialogue =
-        |range: &Range<usize>| text[range.clone()].trim_start().starts_with(['-', '–', '—', '‐']);
-    let groups: Vec<&[Range<usize>]> = match lines.len() > 1 && lines.iter().any(is_dialogue) {
-        true => lines.chunks(1).collect(),
-        false => vec![&lines],
-    };
+    let groups = lines.chunk_by(|_, next| !has_mark(&text[next.clone()]));
     let syntax = if is_vtt { Syntax::Xml } else { Syntax::Plain };
     for group in groups {
         let mut tags = Vec::new();
+        let mut group = group.to_vec();
+        if let [first, ..] = &mut group[..] {
+            first.start = without_marks(text, first.clone()).start;
+        }
+        if let [.., last] = &mut group[..] {
+            last.end = without_marks(text, last.clone()).end;
+        }
         for (number, range) in group.iter().enumerate() {
             if number > 0 {
                 tags.push((Piece::Text(" ".to_owned(), range.start..range.start), None));
@@ -50,7 +74,7 @@ fn finish(text: &str, cue: Option<Vec<Range<usize>>>, is_vtt: bool, segments: &m
         let pieces = paired(tags);
         let has_text =
             pieces.iter().any(|piece| matches!(piece, Piece::Text(of, _) if has_letters(of)));
-        if let (true, [first, .., last] | [first @ last]) = (has_text, group)
+        if let (true, [first, .., last] | [first @ last]) = (has_text, group.as_slice())
             && let Some(segment) = Segment::in_place(pieces, syntax)
         {
             let edit = first.start..last.end;
