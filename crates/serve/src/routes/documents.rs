@@ -31,7 +31,7 @@ const TOGETHER: usize = 32;
 const EXPANSION: u64 = 4;
 
 /// Largest number of sentences by which the language of a document is recognised.
-const SAMPLED: usize = 64;
+pub(super) const SAMPLED: usize = 64;
 
 /// Longest pause before a further part of a document is submitted again to a run that is busy.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -43,8 +43,9 @@ pub(super) struct SentDocument {
     file: DocumentFile,
     /// Sentences from throughout the document.
     pub(super) sample: Vec<String>,
-    /// Place among the documents in work.
-    place: OwnedSemaphorePermit,
+    /// Place among the documents in work; `None` for a text of a request, which is no larger than
+    /// other requests.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads a document.
@@ -61,10 +62,28 @@ pub(super) async fn opened(app: &App, part: Part) -> Result<SentDocument, Refusa
     let place = place.map_err(|_| Refusal::Busy(Duration::from_secs(1)))?;
     let name = part.file.unwrap_or_default();
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    read(app, name, part.bytes, Some(place)).await
+}
+
+/// Reads a text of a request as HTML.
+///
+/// # Errors
+/// See [`opened`].
+pub(super) async fn html(app: &App, text: &str) -> Result<SentDocument, Refusal> {
+    read(app, "q.html".to_owned(), text.as_bytes().to_vec(), None).await
+}
+
+async fn read(
+    app: &App,
+    name: String,
+    bytes: Vec<u8>,
+    place: Option<OwnedSemaphorePermit>,
+) -> Result<SentDocument, Refusal> {
+    let most = app.limits().document_bytes;
     aside(move || {
         let malformed =
             |error| Refusal::Malformed(format!("{name:?}: {}", taper_run::one_line(&error)));
-        let file = DocumentFile::read(Path::new(&name), part.bytes, EXPANSION * most as u64);
+        let file = DocumentFile::read(Path::new(&name), bytes, EXPANSION * most as u64);
         let file = file.map_err(malformed)?;
         // Without a language, sentences are as good as any to recognise it by.
         let document = file.document("").map_err(malformed)?;
@@ -180,16 +199,40 @@ impl DocumentWork {
         mut self,
         app: &App,
         engine: &Engine,
-        mut told: impl FnMut(&Self),
+        told: impl FnMut(&Self),
     ) -> Result<StoredDocument, Refusal> {
-        let limit = app.limits().document_answer;
         let all = async move {
-            while self.step(app, engine).await? {
-                told(&self);
-            }
+            self.rest(app, engine, told).await?;
             self.store(app).await
         };
-        tokio::time::timeout(limit, all).await.unwrap_or(Err(Refusal::Late))
+        in_time(app, all).await
+    }
+
+    /// Translates all that is left, within the time limit, and returns the text and a
+    /// [warning](StoredDocument::warning).
+    ///
+    /// # Errors
+    /// See [`Self::finish`].
+    pub(super) async fn text(
+        mut self,
+        app: &App,
+        engine: &Engine,
+    ) -> Result<(String, Option<String>), Refusal> {
+        in_time(app, self.rest(app, engine, |_| {})).await?;
+        let mut found = self.translation.finish();
+        Ok((std::mem::take(&mut found.text), warning(&found)))
+    }
+
+    async fn rest(
+        &mut self,
+        app: &App,
+        engine: &Engine,
+        mut told: impl FnMut(&Self),
+    ) -> Result<(), Refusal> {
+        while self.step(app, engine).await? {
+            told(self);
+        }
+        Ok(())
     }
 
     async fn store(self, app: &App) -> Result<StoredDocument, Refusal> {
@@ -210,6 +253,14 @@ impl DocumentWork {
             found,
         })
     }
+}
+
+/// Result of `work`, or a refusal when it takes too long.
+async fn in_time<T>(
+    app: &App,
+    work: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    tokio::time::timeout(app.limits().document_answer, work).await.unwrap_or(Err(Refusal::Late))
 }
 
 /// First of some sentences that are translated together: these have at most as many bytes as a request
@@ -255,20 +306,24 @@ impl StoredDocument {
 
     /// Warning that sentences stay as they are, or end at the maximum length; `None` if none does.
     pub(super) fn warning(&self) -> Option<String> {
-        let TranslatedDocument { lines, faults, truncated, .. } = &self.found;
-        let mut warnings = Vec::new();
-        if let Some((sentence, error)) = faults.first() {
-            warnings.push(format!(
-                "{} of {lines} sentences stay as they are; the first is sentence {sentence}: {}",
-                faults.len(),
-                taper_run::one_line(error)
-            ));
-        }
-        if *truncated > 0 {
-            warnings.push(taper_run::truncated_translations(*truncated, *lines, ""));
-        }
-        (!warnings.is_empty()).then(|| warnings.join("; "))
+        warning(&self.found)
     }
+}
+
+fn warning(found: &TranslatedDocument) -> Option<String> {
+    let TranslatedDocument { lines, faults, truncated, .. } = found;
+    let mut warnings = Vec::new();
+    if let Some((sentence, error)) = faults.first() {
+        warnings.push(format!(
+            "{} of {lines} sentences stay as they are; the first is sentence {sentence}: {}",
+            faults.len(),
+            taper_run::one_line(error)
+        ));
+    }
+    if *truncated > 0 {
+        warnings.push(taper_run::truncated_translations(*truncated, *lines, ""));
+    }
+    (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
 #[cfg(test)]

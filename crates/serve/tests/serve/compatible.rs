@@ -102,11 +102,31 @@ fn translations_are_libretranslates() {
     assert_eq!(found["alternatives"].as_array().expect("alternatives").len(), 2);
     for asked in [
         json!({ "q": "a", "source": "bb", "target": "aa" }),
-        json!({ "q": "a", "source": "aa", "target": "bb", "format": "html" }),
+        json!({ "q": "a", "source": "aa", "target": "bb", "format": "xml" }),
         json!({ "source": "aa", "target": "bb" }),
     ] {
         server.post("/translate", &asked).expect(400);
     }
+}
+
+#[test]
+fn markup_stays_around_what_is_translated() {
+    let server = Running::of(vec![frozen()]);
+    let (lines, expected) = (lines(), singly(&lines()[..2]));
+    let page =
+        |texts: &[String]| format!("<p class=\"a\">{}</p>\n<p>{}</p>&copy;", texts[0], texts[1]);
+    let asked = json!({
+        "q": [page(&lines), lines[0], ""], "source": "auto", "target": "bb", "format": "html",
+        "alternatives": 1,
+    });
+    let found = server.post("/translate", &asked).expect(200);
+    assert_eq!(found["translatedText"], json!([page(&expected), expected[0], ""]));
+    assert_eq!(found["alternatives"], json!([[], [], []]));
+    assert_eq!(found["detectedLanguage"][2]["language"], "aa");
+    let form = "q=%3Cb%3E%3C/b%3E&source=aa&target=bb&format=html";
+    let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let found = server.send("POST", "/translate", kind, form.as_bytes()).expect(200);
+    assert_eq!(found, json!({ "translatedText": "<b></b>" }));
 }
 
 /// Line ends; each counts, wherever it stands.

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use taper_data::{Direction, split_lines};
 
 use self::detect::{Detected, languages_of};
+use super::documents::{DocumentWork, SAMPLED, html};
 use super::translation::{Texts, term_lines, translated};
 use crate::app::App;
 use crate::engine::{Engine, LineAnswer, TranslateOptions};
@@ -110,13 +111,15 @@ pub(super) async fn translate(
     let asked: TranslateRequest =
         form_or_json_of::<TranslateRequest, TranslateForm>(request, app.limits()).await?;
     allowed(&app, &headers, asked.api_key.as_deref())?;
-    if asked.format.as_deref().is_some_and(|format| format != "text") {
-        return Err(Refusal::Malformed("format must be text".to_owned()));
-    }
     let texts = match &asked.q {
         Texts::One(text) => std::slice::from_ref(text),
         Texts::Several(texts) => texts.as_slice(),
     };
+    match asked.format.as_deref() {
+        None | Some("text") => {}
+        Some("html") => return translate_html(&app, &asked, texts).await,
+        Some(_) => return Err(Refusal::Malformed("format must be text or html".to_owned())),
+    }
     let choice = chosen(&app, &asked.source, &asked.target, texts).await?;
     // Each line is a sentence; line breaks return to their places, all as `\n`.
     let lines_of =
@@ -139,23 +142,59 @@ pub(super) async fn translate(
         best.push(if ranks == 0 { String::new() } else { rank(0) });
         others.push((1..ranks).map(rank).collect::<Vec<_>>());
     }
-    let mut answer = match &asked.q {
-        Texts::One(_) => json!({ "translatedText": best[0] }),
-        Texts::Several(_) => json!({ "translatedText": best }),
-    };
-    if asked.alternatives > 0 {
-        answer["alternatives"] = match &asked.q {
-            Texts::One(_) => json!(others[0]),
-            Texts::Several(_) => json!(others),
-        };
+    Ok(json(200, &answer(&asked, &best, &others, choice.detected.as_ref())))
+}
+
+/// Translates texts in HTML, whose markup stays: each as a document, which has one translation.
+async fn translate_html(
+    app: &App,
+    asked: &TranslateRequest,
+    texts: &[String],
+) -> Result<Response, Refusal> {
+    let mut documents = Vec::with_capacity(texts.len());
+    for text in texts {
+        documents.push(html(app, text).await?);
     }
-    if let Some(detected) = choice.detected {
-        answer["detectedLanguage"] = match &asked.q {
-            Texts::One(_) => json!(detected),
-            Texts::Several(texts) => json!(vec![detected; texts.len()]),
-        };
+    let sample: Vec<String> =
+        documents.iter().flat_map(|document| &document.sample).take(SAMPLED).cloned().collect();
+    let choice = chosen(app, &asked.source, &asked.target, &sample).await?;
+    let terms = term_lines(&asked.terms)?;
+    let (mut best, mut warnings) = (Vec::new(), Vec::new());
+    for document in documents {
+        let direction = choice.direction.clone();
+        let work = DocumentWork::new(app, document, direction, terms.clone()).await?;
+        let (text, warning) = work.text(app, choice.engine).await?;
+        best.push(text);
+        warnings.extend(warning);
+    }
+    let others = vec![Vec::new(); best.len()];
+    let mut answer = answer(asked, &best, &others, choice.detected.as_ref());
+    if !warnings.is_empty() {
+        answer["warning"] = warnings.join("; ").into();
     }
     Ok(json(200, &answer))
+}
+
+/// Content of an answer: for a list of texts lists, for one text the first.
+fn answer(
+    asked: &TranslateRequest,
+    best: &[String],
+    others: &[Vec<String>],
+    detected: Option<&Detected>,
+) -> Value {
+    let is_one = matches!(asked.q, Texts::One(_));
+    let mut answer = match is_one {
+        true => json!({ "translatedText": best[0] }),
+        false => json!({ "translatedText": best }),
+    };
+    if asked.alternatives > 0 {
+        answer["alternatives"] = if is_one { json!(others[0]) } else { json!(others) };
+    }
+    if let Some(detected) = detected {
+        answer["detectedLanguage"] =
+            if is_one { json!(detected) } else { json!(vec![detected; best.len()]) };
+    }
+    answer
 }
 
 /// Run that translates from one language into another.
