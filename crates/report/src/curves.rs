@@ -49,7 +49,7 @@ fn described(chart: &Chart, language: Language) -> String {
 type Value = fn(&Logged) -> Option<f64>;
 
 /// Figures of one value of the log: name, title, axis, name of the line and value.
-fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static str, Value); 3] {
+fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static str, Value); 4] {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
     [
         (
@@ -67,6 +67,13 @@ fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static st
             |one| Some(one.gradient_norm),
         ),
         (
+            "noise-scale",
+            say("Gradient noise scale", "梯度噪声尺度"),
+            Axis::log(say("target tokens", "目标词元")),
+            say("noise scale", "噪声尺度"),
+            |one| one.noise_scale,
+        ),
+        (
             "speed",
             say("Speed", "速度"),
             Axis::linear(say("target tokens a second", "目标词元/秒")),
@@ -76,7 +83,8 @@ fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static st
     ]
 }
 
-/// Curves of some runs: loss, scores of validations, learning rate, norm of gradients, speed.
+/// Curves of some runs: loss, scores of validations, learning rate, norm and noise of gradients,
+/// speed.
 #[must_use]
 pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);

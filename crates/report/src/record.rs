@@ -27,6 +27,8 @@ pub struct Logged {
     pub learning_rate: f64,
     /// Mean norm of the gradients before clipping.
     pub gradient_norm: f64,
+    /// Gradient noise scale in target tokens; `None` with one micro-batch an update.
+    pub noise_scale: Option<f64>,
     /// Target tokens trained on since the start of the run.
     pub tokens: u64,
     /// Target tokens per second.
@@ -103,6 +105,7 @@ impl Record {
                 accuracy,
                 learning_rate,
                 gradient_norm,
+                noise_scale,
                 layers,
                 tokens,
                 timing,
@@ -115,6 +118,7 @@ impl Record {
                 accuracy,
                 learning_rate,
                 gradient_norm,
+                noise_scale,
                 tokens,
                 tokens_per_second: timing.tokens_per_second,
                 seconds: timing.elapsed_seconds,

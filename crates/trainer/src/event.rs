@@ -99,6 +99,10 @@ pub enum Event {
         learning_rate: f64,
         /// Mean norm of the gradients before clipping.
         gradient_norm: f64,
+        /// Gradient noise scale in target tokens (McCandlish et al. 2018): larger batches hardly
+        /// save updates. `None` with one micro-batch an update, or if noise hides the gradient.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        noise_scale: Option<f64>,
         /// Norms of each layer, if `log_layers` is set.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         layers: BTreeMap<String, NormsPerLayer>,

@@ -58,5 +58,7 @@ pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use scores::{Metric, Scores};
 pub use source::{Position, Source};
 pub use trainer::{Astray, Trainer, Unsaved};
-pub use updates::{DueUpdate, Fault, Measured, NormsPerLayer, Outcome, Updater, rehearse};
+pub use updates::{
+    DueUpdate, Fault, GradientNoise, Measured, NormsPerLayer, Outcome, Updater, rehearse,
+};
 pub use validation::{NoValidation, TeacherForced, Validate, evaluate, evaluate_under};

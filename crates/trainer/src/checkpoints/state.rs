@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use taper_model::Routing;
 
 use crate::exact;
-use crate::{Astray, EarlyStopping, Measured, Position, StopReason, TrainingConfig};
+use crate::{Astray, EarlyStopping, GradientNoise, Measured, Position, StopReason, TrainingConfig};
 
 /// The format of `state.json` that this version writes beside weights in f32.
 pub const FORMAT_VERSION: u32 = 2;
@@ -98,6 +98,10 @@ pub struct Window {
     /// Sum of gradient norms over updates.
     #[serde(with = "exact::number")]
     pub gradient_norm_sum: f64,
+    /// Sums of estimates of the gradients' noise; not in the file of a run with one micro-batch an
+    /// update.
+    #[serde(default, skip_serializing_if = "GradientNoise::is_zero")]
+    pub noise: GradientNoise,
     /// Seconds spent in the updates.
     #[serde(with = "exact::number")]
     pub seconds: f64,
@@ -114,6 +118,7 @@ impl Window {
         self.divergence_sum += measured.divergence_sum;
         self.routing += measured.routing;
         self.gradient_norm_sum += measured.gradient_norm;
+        self.noise += measured.noise;
         self.seconds += seconds;
     }
 }

@@ -58,6 +58,7 @@ impl<M: Model> Trainer<M> {
             accuracy: M::PREDICTS_CLASSES.then(|| window.correct as f64 / tokens),
             learning_rate: self.learning_rate,
             gradient_norm: window.gradient_norm_sum / window.updates as f64,
+            noise_scale: window.noise.scale(),
             layers: self.updater.take_layer_norms(),
             tokens: self.state.tokens,
             window_tokens: window.tokens,

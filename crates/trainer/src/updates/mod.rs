@@ -1,6 +1,7 @@
 //! One update: gradients of all its micro-batches, clipping, the optimizer, the moving average.
 
 mod leaf;
+mod noise;
 mod norms;
 mod not_finite;
 mod outbox;
@@ -23,6 +24,7 @@ use crate::exchange::{Alone, Layout, Piece, Timed, buckets, everyone, halves};
 use crate::{BoxError, Exchange, Optimizer, Part, Step, TrainingConfig};
 
 pub(crate) use leaf::{GradientTree, Leaf};
+pub use noise::GradientNoise;
 pub use norms::NormsPerLayer;
 use outbox::Outbox;
 pub use outcome::{Fault, Measured, Outcome};
@@ -165,13 +167,16 @@ impl Updater {
         if everyone(&mut self.exchange, stopped)?.contains(&true) {
             return Ok(Outcome::Stopped);
         }
-        let measured = match Measured::total(everyone(&mut self.exchange, losses)?.concat()) {
+        let micro_batches = everyone(&mut self.exchange, losses)?.concat();
+        let measured = match Measured::total(&micro_batches) {
             Ok(measured) => measured,
             Err(fault) => return Ok(Outcome::Skipped(fault)),
         };
         let gradients = self.add_up(store, &roll, &own, received)?;
         let gradient_norm = self.norm(store, &gradients)?;
-        let outcome = Measured { gradient_norm, ..measured }.judged(loss_limit);
+        let norms = micro_batches.iter().map(|one| (one.tokens, one.gradient_norm));
+        let noise = GradientNoise::of(norms, gradient_norm);
+        let outcome = Measured { gradient_norm, noise, ..measured }.judged(loss_limit);
         if config.log_layers && step.is_multiple_of(config.log_every) {
             self.layer_norms =
                 norms::of_layers(store, &self.pieces, &gradients, &mut self.exchange)?;
@@ -200,6 +205,7 @@ impl Updater {
         stop: &AtomicBool,
     ) -> Result<(Vec<Gradients>, Vec<Measured>), BoxError> {
         let (total, composed, first) = (roll.total, self.composed, roll.own().start);
+        let store = model.parameters();
         let mut losses: Vec<Measured> = Vec::with_capacity(batches.len());
         let mut gradient =
             |number: usize, sum: &mut Gradients, when_final: Option<WhenFinal<'_>>| {
@@ -210,10 +216,14 @@ impl Updater {
                     return Ok(());
                 }
                 let leaf = Leaf { batch: &batches[number - first], step, number, total, composed };
-                losses.push(Measured::of(&leaf.gradient(model, config, sum, when_final)?));
+                let output = leaf.gradient(model, config, sum, when_final)?;
+                let gradient_norm = match roll.leaves > 1 && output.objective_sum.is_finite() {
+                    true => noise::norm_of(store, sum)?,
+                    false => 0.0,
+                };
+                losses.push(Measured { gradient_norm, ..Measured::of(&output) });
                 Ok(())
             };
-        let store = model.parameters();
         let mut nodes = roll.nodes(roll.rank);
         let last = nodes.pop();
         let mut of_node =

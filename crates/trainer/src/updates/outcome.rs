@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use taper_model::{LossOutput, Routing};
 
+use super::noise::GradientNoise;
 use crate::exact;
 
 /// Measurements of one update.
@@ -30,9 +31,12 @@ pub struct Measured {
     pub tokens: u64,
     /// Routing of tokens to experts.
     pub routing: Routing,
-    /// Euclidean norm of the gradient, before clipping.
+    /// Euclidean norm of the gradient, before clipping; of a micro-batch that of its share, if there
+    /// are several.
     #[serde(with = "exact::number")]
     pub gradient_norm: f64,
+    /// Noise of the gradient, by the differences of micro-batches.
+    pub noise: GradientNoise,
 }
 
 impl Measured {
@@ -47,6 +51,7 @@ impl Measured {
             tokens: output.tokens as u64,
             routing: output.routing,
             gradient_norm: 0.0,
+            noise: GradientNoise::default(),
         }
     }
 
@@ -59,7 +64,7 @@ impl Measured {
     ///
     /// # Errors
     /// The first loss that is not finite.
-    pub(crate) fn total(micro_batches: Vec<Self>) -> Result<Self, Fault> {
+    pub(crate) fn total(micro_batches: &[Self]) -> Result<Self, Fault> {
         let mut total = Self::default();
         for one in micro_batches {
             if !one.objective_sum.is_finite() {

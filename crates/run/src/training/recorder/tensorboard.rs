@@ -89,6 +89,7 @@ impl TensorBoard {
                 accuracy,
                 learning_rate,
                 gradient_norm,
+                noise_scale,
                 layers,
                 tokens,
                 timing,
@@ -102,6 +103,9 @@ impl TensorBoard {
                 }
                 add("train/learning_rate", *learning_rate);
                 add("train/gradient_norm", *gradient_norm);
+                if let Some(scale) = noise_scale {
+                    add("train/gradient_noise_scale", *scale);
+                }
                 add("train/epoch", *epoch as f64);
                 add("train/tokens", *tokens as f64);
                 if let Some(rate) = timing.tokens_per_second {
