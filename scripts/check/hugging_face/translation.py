@@ -374,7 +374,7 @@ class Compared:
             for (line, ours), (ids, theirs) in zip(texts, found):
                 self.checks += 1
                 # The translation of a line is a line.
-                theirs = theirs.replace("\n", " ").strip()
+                theirs = theirs.replace("\n", " ").replace("\r", " ").strip()
                 if case.get("bytes"):
                     # Bytes that are no text: Transformers leaves them out.
                     ours, theirs = (text.replace("\ufffd", "").strip() for text in (ours, theirs))
