@@ -102,6 +102,15 @@ def decoded() -> list[dict]:
         files[f"turned-{number}.jpg"] = encoded(even, "JPEG", quality=95, exif=exif)
     files["by-xmp.jpg"] = encoded(even, "JPEG", quality=95, xmp=XMP)
     files["no-orientation.jpg"] = encoded(even, "JPEG", quality=95, exif=oriented(9, "<"))
+    # Data that end before their mark: libjpeg goes on with zeros, and leaves what follows grey.
+    kinds = {"whole": {"subsampling": 0}, "halved": {"subsampling": 2}, "restarts": {"restart_marker_blocks": 3}}
+    for name, settings in kinds.items():
+        file = encoded(Image.fromarray(colours(40, 56)), "JPEG", quality=90, **settings)
+        scan = file.index(b"\xff\xda") + 16
+        for part in (2, 5, 8, 11, 14):
+            cut = file[:scan + (len(file) - scan) * part // 16] + b"\xff\xd9"
+            # Some are cut within a header.
+            files |= {f"cut-{name}-{part}.jpg": cut} if is_taken(cut) else {}
     # The chunk may follow the pixels.
     plain = encoded(rgb, "PNG")
     files["late.png"] = plain[:-12] + chunk(b"eXIf", oriented(3, ">")[6:]) + plain[-12:]

@@ -3,7 +3,8 @@
 //!
 //! Baseline, extended and progressive files with Huffman codes and 8 bits are read, in one to four
 //! components; other files are refused by name. Damaged entropy-coded data give zeros, like in
-//! libjpeg, up to the next restart marker. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`, `jdphuff.c`,
+//! libjpeg, up to the next restart marker. Where a progressive file lacks scans, libjpeg smooths the
+//! blocks, which is not done here. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`, `jdphuff.c`,
 //! `jdmarker.c`.)
 
 mod bits;

@@ -103,11 +103,12 @@ impl<'a> Scan<'a> {
                 self.ended = 0;
                 self.parts.iter_mut().for_each(|part| part.last_dc = 0);
             }
-            // Missing data stay grey.
-            if bits.is_exhausted && interval == 0 {
+            // Missing units stay grey; one that is cut goes on with zeros, as in libjpeg.
+            if !bits.is_exhausted {
+                self.unit(&mut bits, unit / across, unit % across);
+            } else if interval == 0 {
                 break;
             }
-            self.unit(&mut bits, unit / across, unit % across);
         }
         bits.position()
     }
@@ -126,18 +127,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Decodes a block of a part of the scan; does nothing once the data have ended.
+    /// Decodes a block of a part of the scan.
     fn block(&mut self, bits: &mut Bits<'_>, number: usize, at: usize) {
         let component = self.parts[number].component;
         if matches!(self.stage, Stage::Whole) {
-            if !bits.is_exhausted {
-                let mut block = [0; 64];
-                self.parts[number].whole(bits, &mut block);
-                self.decoder.components[component].transform(at, &block);
-            }
-            return;
-        }
-        if bits.is_exhausted {
+            let mut block = [0; 64];
+            self.parts[number].whole(bits, &mut block);
+            self.decoder.components[component].transform(at, &block);
             return;
         }
         let block = &mut self.decoder.components[component].coefficients[at];
