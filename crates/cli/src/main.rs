@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     taper_ops::allocator::spare_addresses();
     taper_ops::signals::survive_file_size_limit();
     commands::pipeline::end_with_parent();
+    commands::complete();
     let arguments = arguments::Arguments::of_process();
     let Err(error) = commands::run(&arguments) else {
         return ExitCode::SUCCESS;

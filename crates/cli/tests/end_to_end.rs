@@ -177,7 +177,28 @@ fn bleu_prints_the_reference_implementation_s_numbers() {
 }
 
 #[test]
-fn completions_name_the_commands() {
+fn shells_are_told_what_can_follow() {
     let workspace = Workspace::new();
-    assert!(workspace.succeed(&["completions", "bash"]).contains("translate"));
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = workspace.succeed(&["completions", shell]);
+        assert!(script.contains("TAPER_COMPLETE"), "{shell}: {script}");
+    }
+    fs::create_dir_all(workspace.path("runs/one/checkpoints/step-00000007")).unwrap();
+    let asked = |words: &str| {
+        let script = format!("TAPER_COMPLETE=fish \"$0\" -- taper {words}");
+        let output = workspace.script(&["sh"], &script);
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (words, expected) in [
+        ("trans", "translate"),
+        ("translate --be", "--beam"),
+        ("translate runs/o", "runs/one"),
+        ("translate runs/one --checkpoint ''", "step-00000007"),
+        ("train a.toml --set model.encoder_l", "model.encoder_layers="),
+        ("train a.toml --set model.norm=po", "model.norm=post"),
+    ] {
+        assert!(asked(words).contains(expected), "{words}: {}", asked(words));
+    }
+    assert!(!asked("train a.toml --set model.encoder_l").contains("decoder"));
 }

@@ -30,6 +30,8 @@ use anyhow::Result;
 
 use crate::arguments::{Arguments, Command};
 
+pub(crate) use setup::completions::complete;
+
 /// Runs the command of `arguments`.
 ///
 /// # Errors
