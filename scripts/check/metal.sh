@@ -8,19 +8,5 @@
 # compiles Candle's kernels when they are first used, so that none of them is checked either.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-empty=$(mktemp -d)
-trap 'rm -rf "$empty"' EXIT
-
-# In place of a C compiler: it makes the file that it is asked for, with nothing in it.
-cat >"$empty/cc" <<'CC'
-#!/usr/bin/env bash
-while [ $# -gt 0 ]; do
-  [ "$1" = -o ] && : >"$2"
-  shift
-done
-CC
-chmod +x "$empty/cc"
-for tool in CC CXX AR; do
-  export "${tool}_aarch64_apple_darwin=$empty/cc"
-done
+source scripts/check/no_compiler.sh aarch64_apple_darwin
 cargo check --target aarch64-apple-darwin -p taper --features metal

@@ -21,14 +21,20 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Errors
 /// The parent has ended.
 pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError> {
-    #[cfg(unix)]
-    if let Ok(parent) = std::env::var(VARIABLE)
-        && parent != std::os::unix::process::parent_id().to_string()
-    {
-        let why = "it ended without a word, as if it was killed".to_owned();
-        return Err(ExchangeError::Lost { rank: 0, here: rank, why });
+    if !is_orphan() {
+        return Ok(());
     }
-    Ok(())
+    let why = "it ended without a word, as if it was killed".to_owned();
+    Err(ExchangeError::Lost { rank: 0, here: rank, why })
+}
+
+/// Whether this is a child of a process that has ended. Only Unix gives it another parent.
+fn is_orphan() -> bool {
+    #[cfg(unix)]
+    if let Ok(parent) = std::env::var(VARIABLE) {
+        return parent != std::os::unix::process::parent_id().to_string();
+    }
+    false
 }
 
 /// Child processes, with numbers from 1 on.
