@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bilingual;
 mod container;
 mod document;
 mod error;
@@ -26,15 +27,13 @@ mod layout;
 mod line;
 mod markup;
 mod placeholders;
-mod po;
 mod segment;
 mod sentences;
 mod syntax;
-mod tmx;
 mod words;
-mod xliff;
 mod xml;
 
+pub use bilingual::{Message, PoString, Tmx, parse_po, po_pairs, xliff_pairs};
 pub use container::Docx;
 pub use document::Document;
 pub use error::{Error, Result};
@@ -42,8 +41,5 @@ pub use formats::DocumentFormat;
 pub use languages::is_language;
 pub use line::{Line, Translated};
 pub use placeholders::placeholders;
-pub use po::{Message, PoString, parse_po, po_pairs};
 pub use sentences::sentences;
-pub use tmx::Tmx;
-pub use xliff::xliff_pairs;
 pub use xml::utf8_of;

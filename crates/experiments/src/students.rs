@@ -7,7 +7,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
-    Batch, LossOutput, Model, ModelConfig, ModelCore, ModelError, Objective, Pass, Sequences,
+    Batch, LossOutput, LossSpec, Model, ModelConfig, ModelCore, ModelError, Objective, Pass,
+    Sequences,
 };
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{Activation, LinearSpec, ParameterStore, composed, linear};
@@ -93,13 +94,8 @@ impl Model for Network {
         &self.core
     }
 
-    fn loss_of_pass(
-        &self,
-        batch: &Batch,
-        _objective: &Objective,
-        scale: f64,
-        pass: &Pass,
-    ) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+        let LossSpec { scale, pass, .. } = spec;
         let [points] = batch.read(["points"])?;
         let numbers = |bits: &[u32]| bits.iter().map(|bits| f32::from_bits(*bits)).collect();
         let (values, count): (Vec<f32>, _) = (numbers(&points.ids), batch.answers.len());

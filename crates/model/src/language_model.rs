@@ -9,7 +9,7 @@ use crate::layers::stack::Stack;
 use crate::layers::stack::StackKind;
 use crate::layers::stack::block::Block;
 use crate::translation::in_blocks;
-use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
 use candle_core::Tensor;
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
@@ -133,15 +133,9 @@ impl Model for LanguageModel {
         Some(self.vocabulary)
     }
 
-    fn loss_of_pass(
-        &self,
-        batch: &Batch,
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
-    ) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
         let [text] = batch.read(["text"])?;
-        let hidden = self.hidden(text, pass)?;
-        Ok(self.output.loss(&hidden, batch, objective, scale, pass)?)
+        let hidden = self.hidden(text, spec.pass)?;
+        Ok(self.output.loss(&hidden, batch, spec)?)
     }
 }

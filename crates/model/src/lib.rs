@@ -32,33 +32,26 @@
 
 mod batch;
 mod builder;
-mod classifier;
 mod config;
 mod cost;
 mod language_model;
 mod layers;
-mod masked;
 mod model;
 mod objective;
 mod pass;
 mod pattern;
-mod recorder;
 mod regression;
-mod routing;
 mod sequences;
-mod span;
-mod tagger;
-mod tally;
 #[cfg(test)]
 #[path = "../tests/common/tensors.rs"]
 mod tensors;
+mod text_encoders;
 mod text_inference;
 mod translation;
 mod vision;
 
 pub use batch::Batch;
 pub use builder::{Builder, ModelCore};
-pub use classifier::TextClassifier;
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, BaseDtype, CellKind,
     ContrastiveConfig, ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind,
@@ -71,17 +64,15 @@ pub use language_model::LanguageModel;
 pub use layers::attention::UnprojectedAttention;
 pub use layers::linear::adapter::{is_adapter, set_magnitudes};
 pub use layers::positions;
-pub use masked::MaskedLanguageModel;
 pub use model::{Model, cost_of};
-pub use objective::{Guidance, LossOutput, Objective};
+pub use objective::{Guidance, LossOutput, LossSpec, Objective};
 pub use pass::Pass;
+pub use pass::recorder::{AttentionRecord, ProjectionRecord, Records, StatePoint, StateRecord};
+pub use pass::routing::Routing;
 pub use pattern::matches;
-pub use recorder::{AttentionRecord, ProjectionRecord, Records, StatePoint, StateRecord};
 pub use regression::InContextRegressor;
-pub use routing::Routing;
 pub use sequences::Sequences;
-pub use span::SpanExtractor;
-pub use tagger::TokenTagger;
+pub use text_encoders::{MaskedLanguageModel, SpanExtractor, TextClassifier, TokenTagger};
 pub use text_inference::{TextInference, TextState};
 pub use translation::{DecodeState, Encoded, Inference, Transformer, TranslationModel};
 pub use vision::{ContrastiveModel, ImageCaptioner, ImageClassifier, ImageShape};

@@ -6,8 +6,8 @@ use taper_ops::{ParameterStore, composed};
 use crate::layers::stack::StackKind;
 use crate::layers::stack::block::Block;
 use crate::{
-    Batch, Builder, Cost, LayerCost, LossOutput, ModelConfig, ModelCore, ModelError, Objective,
-    Pass,
+    Batch, Builder, Cost, LayerCost, LossOutput, LossSpec, ModelConfig, ModelCore, ModelError,
+    Objective, Pass,
 };
 
 /// Factor of the loss of f16 models in training. Without it the gradients of single tokens, each
@@ -53,18 +53,12 @@ pub trait Model: Send + Sync {
     }
 
     /// Computes the objective in one pass over `batch`, which for R-Drop holds each example twice;
-    /// `loss` is `scale` times its sum. Implemented for [`Model::loss`], which handles passes and
+    /// `loss` is the scale of `spec` times its sum. Implemented for [`Model::loss`], which handles passes and
     /// types; others call that.
     ///
     /// # Errors
     /// The errors of [`Model::loss`].
-    fn loss_of_pass(
-        &self,
-        batch: &Batch,
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
-    ) -> Result<LossOutput, ModelError>;
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError>;
 
     /// Parameters, in order.
     fn parameters(&self) -> &ParameterStore {
@@ -104,14 +98,15 @@ pub trait Model: Send + Sync {
         let loss_scale = if self.activations() == DType::F16 { F16_LOSS_SCALE } else { 1.0 };
         let scale = scale * loss_scale;
         if objective.passes() == 1 {
-            let output = self.loss_of_pass(batch, objective, scale, pass)?;
+            let output = self.loss_of_pass(batch, LossSpec { objective, scale, pass })?;
             let output = with_auxiliary(output, scale, pass)?;
             return Ok(LossOutput { loss_scale, ..output });
         }
         // Elements are dropped by their number in the batch. In a batch of twice the size, the
         // second pass therefore drops other elements than the first.
-        let output = self.loss_of_pass(&batch.twice(), objective, scale / 2.0, pass)?;
-        let output = with_auxiliary(output, scale / 2.0, pass)?;
+        let scale = scale / 2.0;
+        let output = self.loss_of_pass(&batch.twice(), LossSpec { objective, scale, pass })?;
+        let output = with_auxiliary(output, scale, pass)?;
         Ok(LossOutput {
             loss_scale,
             routing: output.routing,

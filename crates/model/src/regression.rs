@@ -14,7 +14,7 @@ use crate::layers::positions::Added;
 use crate::layers::stack::Stack;
 use crate::layers::stack::StackKind;
 use crate::layers::stack::block::Block;
-use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
@@ -175,10 +175,9 @@ impl Model for InContextRegressor {
     fn loss_of_pass(
         &self,
         batch: &Batch,
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
+        spec: LossSpec<'_>,
     ) -> std::result::Result<LossOutput, ModelError> {
+        let LossSpec { objective, scale, pass } = spec;
         let refuse = |message: &str| Err(ModelError::Batch(message.to_owned()));
         if objective.r_drop > 0.0 {
             return refuse(

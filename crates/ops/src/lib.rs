@@ -48,14 +48,17 @@ pub mod threads;
 pub use adapters::{Adapted, merge};
 pub use float::all_finite;
 pub use loss::{biased_cross_entropy, loss_bytes, smoothed_cross_entropy};
+#[cfg(feature = "kinds")]
+pub use nn::attention::kinds::{
+    causal_convolution, causal_convolution_after, hierarchical_attention,
+    hierarchical_attention_arithmetic, kept_by_hierarchical_attention, kept_by_linear_attention,
+    linear_attention, linear_attention_after, linear_attention_arithmetic, selective_scan,
+    selective_scan_after, sequence_sums,
+};
 pub use nn::{
-    Cache, activation, causal_convolution, causal_convolution_after, columns, computed_pairs,
-    converted, cross_attention, decoding_attention, embedding, gated, hierarchical_attention,
-    hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
-    kept_by_hierarchical_attention, kept_by_linear_attention, linear, linear_attention,
-    linear_attention_after, linear_attention_arithmetic, low_rank, norm, norm_columns, normalizer,
-    packed_linear, recurrence, relative_bias, rotary, selective_scan, selective_scan_after,
-    self_attention, sequence_sums, windows,
+    Cache, activation, columns, computed_pairs, converted, cross_attention, decoding_attention,
+    embedding, gated, keeps_scores, kept_by_attention, linear, low_rank, norm, norm_columns,
+    normalizer, packed_linear, recurrence, relative_bias, rotary, self_attention, windows,
 };
 pub use optim::{
     NORM_CHUNK, Piece, adam_step, ema_step, global_norm, muon_step, sums_of_squares, update_pieces,
@@ -63,11 +66,14 @@ pub use optim::{
 pub use packed_weights::PackedWeights;
 pub use products::int8::{Int8Kernel, Int8Matrix};
 pub use products::{Kernel, KernelError, Products};
+#[cfg(feature = "kinds")]
+pub use spec::attention::kinds::{
+    ConvolutionSpec, HierarchicalSpec, LinearAttentionSpec, ScanInputs, ScanSpec,
+};
 pub use spec::{
     ABSENT, Activation, AdamStep, AdditiveAttention, AttentionShape, AttentionSpec, CachedRows,
-    Cell, ConvolutionSpec, CrossEntropySpec, Dropout, DualChunk, EmbeddingSpec, Factors, GatedSpec,
-    HierarchicalSpec, JoinedRows, LinearAttentionSpec, LinearSpec, LossSums, LowRankSpec, MuonStep,
-    NormSpec, NormedColumns, Pairs, Recurred, Recurrence, RecurrenceSpec, Rotations, ScanInputs,
-    ScanSpec, Sparse, StateGradients, Turns, VisibleKeys,
+    Cell, CrossEntropySpec, Dropout, DualChunk, EmbeddingSpec, Factors, GatedSpec, JoinedRows,
+    LinearSpec, LossSums, LowRankSpec, MuonStep, NormSpec, NormedColumns, Pairs, Recurred,
+    Recurrence, RecurrenceSpec, Rotations, Sparse, StateGradients, Turns, VisibleKeys,
 };
 pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use candle_core::{D, Device, Tensor};
 use taper_model::{
-    Batch, LossOutput, Model, ModelConfig, ModelCore, ModelError, Objective, Pass, Sequences,
+    Batch, LossOutput, LossSpec, Model, ModelConfig, ModelCore, ModelError, Pass, Sequences,
 };
 use taper_ops::{ParameterStore, composed};
 use taper_trainer::{
@@ -49,13 +49,8 @@ impl Model for Bigrams {
         &self.core
     }
 
-    fn loss_of_pass(
-        &self,
-        batch: &Batch,
-        _objective: &Objective,
-        scale: f64,
-        pass: &Pass,
-    ) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+        let LossSpec { scale, pass, .. } = spec;
         let [text] = batch.read(["text"])?;
         let count = batch.answers.len();
         let letters = Tensor::new(text.ids.as_slice(), self.device())?; // (N,)

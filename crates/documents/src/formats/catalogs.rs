@@ -1,11 +1,10 @@
 //! Catalogs and exchange files: what has no translation yet is given one; all else stays.
 
 use crate::Result;
-use crate::po::{PoString, parse_po};
+use crate::bilingual::{Content, PoString, parse_po, parse_xliff};
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
-use crate::xliff::{Content, parse_xliff};
 
 /// Messages of a catalog without a translation. Of plural forms, the first of several is made of the
 /// text of one thing.

@@ -5,7 +5,7 @@ use super::norm::Norm;
 use super::positions::Added;
 use super::weight::Weight;
 use crate::cost::PartCost;
-use crate::recorder::StatePoint;
+use crate::pass::recorder::StatePoint;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;

@@ -3,7 +3,9 @@
 use super::linear::Linear;
 use super::weight::Weight;
 use crate::cost::PartCost;
-use crate::{Batch, Builder, LossOutput, ModelConfig, ModelError, Objective, Pass, Routing};
+use crate::{
+    Batch, Builder, LossOutput, LossSpec, ModelConfig, ModelError, Objective, Pass, Routing,
+};
 use candle_core::{DType, Result, Tensor};
 use std::sync::Arc;
 use taper_ops::rng::name_key;
@@ -84,12 +86,10 @@ impl Head {
         &self,
         hidden: &Tensor,
         batch: &Batch,
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
+        spec: LossSpec<'_>,
     ) -> Result<LossOutput> {
-        let asked = asked_rows(hidden, batch, pass)?; // (A, D)
-        self.loss_of_rows(&asked, &batch.answers, objective, scale, pass)
+        let asked = asked_rows(hidden, batch, spec.pass)?; // (A, D)
+        self.loss_of_rows(&asked, &batch.answers, spec)
     }
 
     /// Computes `scale · Σ` of the objective over all rows.
@@ -100,9 +100,7 @@ impl Head {
         &self,
         rows: &Tensor,
         answers: &[u32],
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
+        LossSpec { objective, scale, pass }: LossSpec<'_>,
     ) -> Result<LossOutput> {
         let Objective { label_smoothing: smoothing, r_drop, .. } = *objective;
         let spec = CrossEntropySpec { smoothing, r_drop, scale, products: self.linear.products() };
@@ -241,11 +239,9 @@ impl ClassHead {
         &self,
         (states, rows): (&Tensor, Arc<[u32]>),
         answers: &[u32],
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
+        spec: LossSpec<'_>,
     ) -> Result<LossOutput> {
-        let rows = self.picked(states, rows, pass)?;
-        self.head.loss_of_rows(&rows, answers, objective, scale, pass)
+        let rows = self.picked(states, rows, spec.pass)?;
+        self.head.loss_of_rows(&rows, answers, spec)
     }
 }

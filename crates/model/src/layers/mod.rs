@@ -15,5 +15,4 @@ pub(crate) mod places;
 pub mod positions;
 pub(crate) mod recurrent;
 pub(crate) mod stack;
-pub(crate) mod state_space;
 pub(crate) mod weight;

@@ -1,6 +1,6 @@
 //! Choice of a token of a text: a softmax over its places, one for each token.
 
-use crate::{LossOutput, Objective, Pass, Routing};
+use crate::{LossOutput, LossSpec, Objective, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use taper_ops::composed;
 
@@ -98,9 +98,7 @@ pub(crate) fn loss_of_places(
     logits: &Tensor,
     lengths: &[usize],
     answers: &[u32],
-    objective: &Objective,
-    scale: f64,
-    pass: &Pass,
+    LossSpec { objective, scale, pass }: LossSpec<'_>,
 ) -> Result<LossOutput> {
     let device = logits.device();
     let places = Places::new(lengths, device)?;

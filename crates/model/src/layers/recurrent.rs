@@ -2,8 +2,8 @@
 
 use super::linear::Linear;
 use super::weight::Weight;
+use crate::builder::tally::Stream;
 use crate::cost::PartCost;
-use crate::tally::Stream;
 use crate::{Builder, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;

@@ -6,12 +6,12 @@
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
+use crate::builder::tally::Stream;
 use crate::cost::{LayerCost, PartCost};
 use crate::layers::attention::{DecodedRows, LayerPast};
 use crate::layers::gated_convolution::GatedConvolution;
 use crate::layers::guidance::Guide;
 use crate::layers::linear::Linear;
-use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;

@@ -11,6 +11,7 @@ mod inference;
 mod recurrent;
 mod transformer;
 
+use crate::builder::tally::Stream;
 use crate::config::{ModelConfig, Tied};
 use crate::cost::LayerCost;
 use crate::layers::embedding::TokenEmbedding;
@@ -18,10 +19,8 @@ use crate::layers::encoders::vision::PatchEmbedding;
 use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
 use crate::layers::weight::Weight;
-use crate::tally::Stream;
 use crate::{
-    Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
-    Sequences,
+    Batch, Builder, ImageShape, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences,
 };
 use candle_core::Tensor;
 use encoder_decoder::EncoderDecoder;
@@ -310,17 +309,11 @@ impl Model for TranslationModel {
         Some(self.vocab_target)
     }
 
-    fn loss_of_pass(
-        &self,
-        batch: &Batch,
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
-    ) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
         let [source, target] = batch.read(["source", "target"])?;
-        let encoded = self.encode(source, pass)?;
-        let guide = Guide::new(objective.guidance, batch, self.config())?;
-        let hidden = self.decode_guided(target, &encoded, guide.as_ref(), pass)?;
-        Ok(self.output.loss(&hidden, batch, objective, scale, pass)?)
+        let encoded = self.encode(source, spec.pass)?;
+        let guide = Guide::new(spec.objective.guidance, batch, self.config())?;
+        let hidden = self.decode_guided(target, &encoded, guide.as_ref(), spec.pass)?;
+        Ok(self.output.loss(&hidden, batch, spec)?)
     }
 }

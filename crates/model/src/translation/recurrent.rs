@@ -8,6 +8,7 @@
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
+use crate::builder::tally::Stream;
 use crate::config::{RecurrentAttention, RecurrentConfig};
 use crate::cost::{LayerCost, PartCost};
 use crate::layers::attention::LayerPast;
@@ -15,7 +16,6 @@ use crate::layers::guidance::Guide;
 use crate::layers::head::picked;
 use crate::layers::linear::Linear;
 use crate::layers::recurrent::{Attended, RecurrentLayer, Run, Shape};
-use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::ops::Range;

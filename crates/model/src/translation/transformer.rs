@@ -2,13 +2,13 @@
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};
+use crate::builder::tally::Stream;
 use crate::cost::LayerCost;
 use crate::layers::attention::{DecodedRows, LayerPast, PastRows};
 use crate::layers::guidance::Guide;
 use crate::layers::stack::StackKind;
 use crate::layers::stack::block::Block;
 use crate::layers::stack::{AttendedEncoder, Stack};
-use crate::tally::Stream;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::cost::LayerCost;
 use crate::layers::encoders::vision::validate;
 use crate::translation::SourceKind;
 use crate::{
-    Batch, Builder, ImageShape, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
+    Batch, Builder, ImageShape, LossOutput, LossSpec, Model, ModelCore, ModelError,
     TranslationModel,
 };
 
@@ -86,13 +86,7 @@ impl Model for ImageCaptioner {
         self.0.answer_classes()
     }
 
-    fn loss_of_pass(
-        &self,
-        batch: &Batch,
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
-    ) -> Result<LossOutput, ModelError> {
-        self.0.loss_of_pass(batch, objective, scale, pass)
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+        self.0.loss_of_pass(batch, spec)
     }
 }

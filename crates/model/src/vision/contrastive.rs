@@ -7,6 +7,7 @@
 
 use super::ImageShape;
 use super::captioner::require_patches;
+use crate::builder::tally::Stream;
 use crate::config::{ContrastiveConfig, ModelConfig};
 use crate::cost::PartCost;
 use crate::layers::embedding::TokenEmbedding;
@@ -17,8 +18,7 @@ use crate::layers::norm::Norm;
 use crate::layers::stack::Stack;
 use crate::layers::stack::StackKind;
 use crate::layers::weight::Weight;
-use crate::tally::Stream;
-use crate::{Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass, Sequences};
+use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
 use candle_core::{DType, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
 
@@ -162,9 +162,7 @@ impl ContrastiveModel {
     fn half(
         &self,
         (rows, others): (&Tensor, &Tensor),
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
+        LossSpec { objective, scale, pass }: LossSpec<'_>,
     ) -> Result<LossOutput> {
         let answers: Vec<u32> = (0..rows.dim(0)? as u32).collect();
         let spec = CrossEntropySpec {
@@ -198,10 +196,9 @@ impl Model for ContrastiveModel {
     fn loss_of_pass(
         &self,
         batch: &Batch,
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
+        spec: LossSpec<'_>,
     ) -> std::result::Result<LossOutput, ModelError> {
+        let LossSpec { objective, pass, .. } = spec;
         let refuse = |message: &str| Err(ModelError::Batch(message.to_owned()));
         if objective.r_drop > 0.0 {
             return refuse(
@@ -214,8 +211,8 @@ impl Model for ContrastiveModel {
             return refuse("images and texts are compared by the last token of each text");
         }
         let (images, texts) = (self.images(images, pass)?, self.texts(texts, pass)?); // (B, E)
-        let to_text = self.half((&images, &texts), objective, scale, pass)?;
-        let to_image = self.half((&texts, &images), objective, scale, pass)?;
+        let to_text = self.half((&images, &texts), spec)?;
+        let to_image = self.half((&texts, &images), spec)?;
         let losses = [&to_text.loss, &to_image.loss];
         let loss = composed::on_tape(pass.tape(), "sum of losses", &losses, |losses| {
             &losses[0] + &losses[1]

@@ -18,7 +18,7 @@ use crate::layers::encoders::text::first_rows;
 use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::Head;
 use crate::{
-    AttentionRecord, Batch, Builder, LossOutput, Model, ModelCore, ModelError, Objective, Pass,
+    AttentionRecord, Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass,
     Records, Sequences,
 };
 use candle_core::Tensor;
@@ -182,13 +182,7 @@ impl Model for ImageClassifier {
         Some(self.classes)
     }
 
-    fn loss_of_pass(
-        &self,
-        batch: &Batch,
-        objective: &Objective,
-        scale: f64,
-        pass: &Pass,
-    ) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
         let [images] = batch.read(["image"])?;
         self.shape.check(images)?;
         if batch.asked.as_deref() != Some(&*first_rows(&images.lengths)) {
@@ -196,7 +190,7 @@ impl Model for ImageClassifier {
                 "a classifier is asked for the first value of each image".to_owned(),
             ));
         }
-        let pooled = self.pooled(images, pass)?;
-        Ok(self.head.loss_of_rows(&pooled, &batch.answers, objective, scale, pass)?)
+        let pooled = self.pooled(images, spec.pass)?;
+        Ok(self.head.loss_of_rows(&pooled, &batch.answers, spec)?)
     }
 }

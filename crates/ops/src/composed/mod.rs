@@ -25,15 +25,18 @@ mod on_tape;
 mod positions;
 pub(crate) mod recent;
 mod recurrence;
-mod state_space;
 
 use candle_core::{DType, Result, Tensor};
 
 pub use adam::adam_step;
+#[cfg(feature = "kinds")]
+pub use attention::kinds::{
+    causal_convolution, hierarchical_attention, hierarchical_attention_step,
+    hierarchical_attention_weights, linear_attention, linear_attention_step,
+    linear_attention_weights, selective_scan, sequence_sums,
+};
 pub use attention::{
-    attention_log_weights, attention_weights, cross_attention, hierarchical_attention,
-    hierarchical_attention_step, hierarchical_attention_weights, linear_attention,
-    linear_attention_step, linear_attention_weights, pad, self_attention, sequence_sums, unpad,
+    attention_log_weights, attention_weights, cross_attention, pad, self_attention, unpad,
 };
 pub(crate) use columns::sequences;
 pub use columns::{columns, gated, windows};
@@ -49,7 +52,6 @@ pub use muon::muon_step;
 pub use on_tape::on_tape;
 pub use positions::{relative_bias, rotary};
 pub use recurrence::recurrence;
-pub use state_space::{causal_convolution, selective_scan};
 
 /// Type in which sums over elements of `dtype` are computed.
 fn wide_type(dtype: DType) -> DType {

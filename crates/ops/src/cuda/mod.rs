@@ -10,7 +10,6 @@ pub(crate) mod addition;
 mod attention;
 mod dropout;
 mod embedding;
-mod epilogue;
 mod launch;
 mod layer_norm;
 mod linear;
@@ -19,7 +18,6 @@ mod row_sums;
 mod rows;
 mod softmax;
 mod times;
-mod weight_gradient;
 
 use crate::device::{KernelSizes, KernelTime};
 use crate::kernels::{BlockOfLoss, Kernels};
@@ -120,7 +118,7 @@ impl Kernels for Cuda {
         x: &Tensor,
         sum: Option<&Tensor>,
     ) -> Option<Result<Tensor>> {
-        computes(x.dtype()).then(|| weight_gradient::weight_gradient(gradient, x, sum))
+        computes(x.dtype()).then(|| linear::weight_gradient(gradient, x, sum))
     }
 
     fn adam_step(

@@ -2,9 +2,9 @@
 
 use super::adam::adam_step;
 use super::attention::{Attention, Columns, Sequences};
-use super::epilogue::Epilogue;
 use super::launch::{address_of, empty};
 use super::layer_norm::{LayerNorm, layer_norm};
+use super::linear::Epilogue;
 use super::loss::{LOGITS, cross_entropy};
 use super::rows::looked_up;
 use super::softmax;

@@ -1,7 +1,7 @@
 //! Operations of networks, each with its backward pass.
 
 mod activation;
-mod attention;
+pub(crate) mod attention;
 mod columns;
 mod conversion;
 mod dropout;
@@ -14,16 +14,12 @@ mod norm_columns;
 pub mod normalizer;
 mod recurrence;
 mod rotary;
-mod state_space;
 mod windows;
 
 pub use activation::activation;
 pub use attention::{
-    Cache, computed_pairs, cross_attention, decoding_attention, hierarchical_attention,
-    hierarchical_attention_arithmetic, keeps_scores, kept_by_attention,
-    kept_by_hierarchical_attention, kept_by_linear_attention, linear_attention,
-    linear_attention_after, linear_attention_arithmetic, relative_bias, self_attention,
-    sequence_sums,
+    Cache, computed_pairs, cross_attention, decoding_attention, keeps_scores, kept_by_attention,
+    relative_bias, self_attention,
 };
 pub use columns::columns;
 pub use conversion::converted;
@@ -35,7 +31,4 @@ pub use norm::norm;
 pub use norm_columns::norm_columns;
 pub use recurrence::recurrence;
 pub use rotary::rotary;
-pub use state_space::{
-    causal_convolution, causal_convolution_after, selective_scan, selective_scan_after,
-};
 pub use windows::windows;

@@ -25,24 +25,16 @@
     allow(unreachable_code, unused_variables, dead_code)
 )]
 
-#[cfg(target_arch = "x86_64")]
-mod amx;
 mod blocked;
-#[cfg(target_arch = "x86_64")]
-mod dot;
 mod fallback;
-mod fma;
 mod held;
 pub mod int8;
-mod kernel;
+mod kernels;
 mod operand;
 mod packed;
 mod packing;
 mod peak;
 mod small;
-#[cfg(target_arch = "x86_64")]
-mod tile;
-mod vector;
 
 use crate::claims::claim;
 use crate::float::Float;
@@ -53,7 +45,7 @@ pub(crate) use blocked::LARGEST_PACK;
 use candle_core::{DType, Device};
 use fallback::matmul;
 pub(crate) use held::{Held, is_held, product_onto};
-pub use kernel::{Kernel, KernelError};
+pub use kernels::{Kernel, KernelError};
 use operand::Operand;
 pub(crate) use operand::{DEPTH, PANEL, fetch};
 pub(crate) use packed::{Packed, PackedProducts};

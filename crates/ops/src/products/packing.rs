@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Packing of operands: the kernel, and the rounding of values.
 ///
 /// There are two layouts. For the bf16 kernels a step of a panel is one or three parts of two
-/// [tiles](super::tile). For kernels of f32 multiply-adds it is `DEPTH` lines of `PANEL` values,
+/// [tiles](super::kernels::tile). For kernels of f32 multiply-adds it is `DEPTH` lines of `PANEL` values,
 /// for either operand: each line has the values of all rows or columns at one place of the summed
 /// dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,14 +124,20 @@ impl Packing {
             match self.kernel {
                 #[cfg(target_arch = "x86_64")]
                 Kernel::Tiles | Kernel::Dots => {
-                    super::tile::pack_step(operand, panel, step, self.parts(), lines)
+                    super::kernels::tile::pack_step(operand, panel, step, self.parts(), lines)
                 }
                 #[cfg(target_arch = "x86_64")]
-                Kernel::Fma512 => super::fma::avx512::pack_step(operand, panel, step, round, lines),
+                Kernel::Fma512 => {
+                    super::kernels::fma::avx512::pack_step(operand, panel, step, round, lines)
+                }
                 #[cfg(target_arch = "x86_64")]
-                Kernel::Fma256 => super::fma::avx2::pack_step(operand, panel, step, round, lines),
+                Kernel::Fma256 => {
+                    super::kernels::fma::avx2::pack_step(operand, panel, step, round, lines)
+                }
                 #[cfg(target_arch = "aarch64")]
-                Kernel::Neon => super::fma::neon::pack_step(operand, panel, step, round, lines),
+                Kernel::Neon => {
+                    super::kernels::fma::neon::pack_step(operand, panel, step, round, lines)
+                }
                 other => unreachable!("{other:?} does not pack"),
             }
         }
@@ -141,25 +147,25 @@ impl Packing {
 /// A kernel prepared on this thread.
 pub(super) enum Multiply {
     #[cfg(target_arch = "x86_64")]
-    Tiles(super::amx::Tiles, usize),
+    Tiles(super::kernels::amx::Tiles, usize),
     #[cfg(target_arch = "x86_64")]
     Dots,
-    Fma(super::fma::Multiply),
+    Fma(super::kernels::fma::Multiply),
 }
 
 impl Multiply {
     pub(super) fn new(packing: Packing) -> Self {
         match packing.kernel {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Tiles => Self::Tiles(super::amx::Tiles::configure(), packing.parts()),
+            Kernel::Tiles => Self::Tiles(super::kernels::amx::Tiles::configure(), packing.parts()),
             #[cfg(target_arch = "x86_64")]
             Kernel::Dots => Self::Dots,
             #[cfg(target_arch = "x86_64")]
-            Kernel::Fma512 => Self::Fma(super::fma::avx512::multiply),
+            Kernel::Fma512 => Self::Fma(super::kernels::fma::avx512::multiply),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Fma256 => Self::Fma(super::fma::avx2::multiply),
+            Kernel::Fma256 => Self::Fma(super::kernels::fma::avx2::multiply),
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon => Self::Fma(super::fma::neon::multiply),
+            Kernel::Neon => Self::Fma(super::kernels::fma::neon::multiply),
             other => unreachable!("{other:?} does not pack"),
         }
     }
@@ -178,7 +184,7 @@ impl Multiply {
                 #[cfg(target_arch = "x86_64")]
                 Self::Tiles(tiles, parts) => tiles.multiply(left, right, steps, *parts, to),
                 #[cfg(target_arch = "x86_64")]
-                Self::Dots => super::dot::multiply(left, right, steps, to),
+                Self::Dots => super::kernels::dot::multiply(left, right, steps, to),
                 Self::Fma(multiply) => multiply(left.cast(), right.cast(), steps * DEPTH, to),
             }
         }

@@ -21,15 +21,15 @@ pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize
     let each = unsafe {
         match kernel {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Tiles => super::amx::Tiles::configure().multiply_zeros(rounds),
+            Kernel::Tiles => super::kernels::amx::Tiles::configure().multiply_zeros(rounds),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Dots => super::dot::multiply_registers::<SUMS>(rounds),
+            Kernel::Dots => super::kernels::dot::multiply_registers::<SUMS>(rounds),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Fma512 => super::fma::avx512::multiply_registers::<SUMS>(rounds),
+            Kernel::Fma512 => super::kernels::fma::avx512::multiply_registers::<SUMS>(rounds),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Fma256 => super::fma::avx2::multiply_registers::<SUMS>(rounds),
+            Kernel::Fma256 => super::kernels::fma::avx2::multiply_registers::<SUMS>(rounds),
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon => super::fma::neon::multiply_registers::<{ 2 * SUMS }>(rounds),
+            Kernel::Neon => super::kernels::fma::neon::multiply_registers::<{ 2 * SUMS }>(rounds),
             _ => return None,
         }
     };

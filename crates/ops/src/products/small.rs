@@ -7,8 +7,8 @@
 //! is summed in order, as by the other kernels of multiply-adds.
 
 use super::blocked::{RIGHT, with_scratch};
+use super::kernels::vector::Vector;
 use super::operand::Line;
-use super::vector::Vector;
 use super::{Kernel, Matrix};
 use crate::shared::{Shared, Write};
 

@@ -2,20 +2,17 @@
 //! composed oracles, which share nothing else.
 
 mod adam;
-mod attention;
+pub(crate) mod attention;
 mod attention_shape;
 mod dropout;
 mod embedding;
-mod hierarchical;
 mod linear;
-mod linear_attention;
 mod loss;
 mod low_rank;
 mod muon;
 mod norm;
 mod recurrence;
 mod rotary;
-mod scan;
 
 pub use adam::AdamStep;
 pub use attention::dual_chunk::DualChunk;
@@ -26,12 +23,8 @@ pub use attention::{ABSENT, AttentionSpec, CachedRows, JoinedRows, VisibleKeys};
 pub use attention_shape::AttentionShape;
 pub use dropout::Dropout;
 pub use embedding::EmbeddingSpec;
-pub use hierarchical::HierarchicalSpec;
-pub(crate) use hierarchical::Hierarchy;
 pub use linear::{Activation, GatedSpec, LinearSpec};
 pub(crate) use linear::{CUBE, QUICK, TWICE_ROOT, for_activation, sigmoid};
-pub(crate) use linear_attention::LinearAttentionShape;
-pub use linear_attention::LinearAttentionSpec;
 pub use loss::{CrossEntropySpec, LossSums};
 pub use low_rank::{Factors, LowRankSpec};
 pub use muon::MuonStep;
@@ -42,5 +35,3 @@ pub use recurrence::{
     AdditiveAttention, Cell, Recurred, Recurrence, RecurrenceSpec, StateGradients,
 };
 pub use rotary::{Pairs, Rotations, Turns};
-pub(crate) use scan::ScanShape;
-pub use scan::{ConvolutionSpec, ScanInputs, ScanSpec};

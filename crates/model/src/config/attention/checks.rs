@@ -14,7 +14,8 @@ impl AttentionConfig {
         positions: Positions,
     ) -> Result<(), ModelError> {
         self.validate_sizes(section)?;
-        let refused = (self.refused_counts((section, causal), layers))
+        let refused = (self.refused_build(section))
+            .or_else(|| self.refused_counts((section, causal), layers))
             .or_else(|| self.refused_linformer(section, causal))
             .or_else(|| self.refused_segments((section, causal), positions))
             .or_else(|| self.refused_positions(section, positions));
@@ -39,6 +40,18 @@ impl AttentionConfig {
             bounds::size(&format!("{section}.{name}"), value, bounds::TOKENS)?;
         }
         Ok(())
+    }
+
+    /// Refusal of a kind that this build does not have.
+    fn refused_build(&self, section: &str) -> Option<String> {
+        let mut kinds = AttentionKind::ALL.into_iter().filter(|&kind| self.has(kind));
+        let kind = kinds.find(|kind| !kind.is_built())?;
+        Some(format!(
+            "{section}.{} = \"{}\" needs the cargo feature \"kinds\", without which this program \
+             was built: build it with the feature, or use \"full\" or \"sparse\"",
+            self.key(),
+            kind.name()
+        ))
     }
 
     /// Refusal of numbers of buckets, of kinds, and of blocks at the end of a sequence.

@@ -66,6 +66,12 @@ impl AttentionKind {
         matches!(self, Self::Mamba | Self::S4d)
     }
 
+    /// Whether this build has it: all but a softmax over keys are of the cargo feature `kinds`.
+    #[must_use]
+    pub fn is_built(self) -> bool {
+        cfg!(feature = "kinds") || matches!(self, Self::Full | Self::Sparse)
+    }
+
     /// Name of the sublayer within its layer, in the names of parameters.
     pub(crate) fn sublayer(self) -> &'static str {
         if self.is_state_space() { "state_space" } else { "self_attention" }

@@ -80,6 +80,7 @@ pub(crate) struct PastRows<'a> {
 }
 
 /// Texts that are read as a whole, packed.
+#[cfg_attr(not(feature = "kinds"), expect(dead_code, reason = "a softmax needs two of them"))]
 pub(crate) struct Texts<'a> {
     /// Number of tokens of each text.
     pub(crate) lengths: &'a [usize],
@@ -100,19 +101,6 @@ impl LayerPast {
             *running = chosen(running, rows)?;
         }
         Ok(())
-    }
-
-    /// All keys and values, and the rows in them of the tokens of each of `count` rows, in order.
-    pub(crate) fn tokens(
-        &self,
-        rows: &PastRows<'_>,
-        count: usize,
-    ) -> Result<(Tensor, Vec<Vec<u32>>)> {
-        let Some(kept) = self.cache.kept() else { candle_core::bail!("a step has no token") };
-        let all = kept.joined()?;
-        let of_row = |row| all.visible_to(row, rows.read, rows.history).collect();
-        let of_rows = (0..count).map(of_row).collect();
-        Ok((all.rows, of_rows))
     }
 
     /// Writes the states of texts, `(texts, …)`, to their `rows` of `count`; other rows that had no
@@ -145,30 +133,7 @@ impl LayerPast {
     }
 }
 
-/// Rows `of_rows` of `all`, padded with zeros to `longest` for each, after the last row or, with
-/// `at_the_end`, before the first: `(M, W)` → `(R, T, W)`.
-pub(crate) fn padded_rows(
-    all: &Tensor,
-    of_rows: &[Vec<u32>],
-    longest: usize,
-    at_the_end: bool,
-) -> Result<Tensor> {
-    let (nothing, width) = all.dims2()?;
-    let zero = Tensor::zeros((1, width), all.dtype(), all.device())?;
-    let with_zero = Tensor::cat(&[&all.contiguous()?, &zero], 0)?;
-    let mut index = Vec::with_capacity(of_rows.len() * longest);
-    for rows in of_rows {
-        let padding = std::iter::repeat_n(nothing as u32, longest - rows.len());
-        let (before, behind) =
-            if at_the_end { (Some(padding), None) } else { (None, Some(padding)) };
-        index.extend(before.into_iter().flatten());
-        index.extend(rows);
-        index.extend(behind.into_iter().flatten());
-    }
-    chosen(&with_zero, index)?.reshape((of_rows.len(), longest, width))
-}
-
-fn chosen(x: &Tensor, rows: Vec<u32>) -> Result<Tensor> {
+pub(super) fn chosen(x: &Tensor, rows: Vec<u32>) -> Result<Tensor> {
     let (count, device): (_, &Device) = (rows.len(), x.device());
     x.index_select(&Tensor::from_vec(rows, count, device)?, 0)
 }

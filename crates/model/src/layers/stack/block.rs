@@ -1,17 +1,19 @@
 //! A Transformer layer, for encoders and decoders.
 
 use super::kind::StackKind;
-use super::mixer::Mixer;
 use crate::config::NormPlacement;
 use crate::cost::{LayerCost, PartCost};
-use crate::layers::attention::{Attended, CrossAttention, LayerPast, PastRows, Texts, Within};
+use crate::layers::attention::{
+    Attended, CrossAttention, LayerPast, Mixer, PastRows, Texts, Within, mixer,
+};
 use crate::layers::feed_forward::FeedForward;
 use crate::layers::linear::Residual;
 use crate::layers::norm::Norm;
-use crate::recorder::StatePoint;
+use crate::pass::recorder::StatePoint;
 use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use std::ops::Range;
+use std::sync::Arc;
 use taper_ops::rng::name_key;
 
 /// The frame around every sublayer: a norm before or after, dropout, and the residual
@@ -57,7 +59,7 @@ impl Sublayer {
 /// feed-forward layer, which a state-space layer may omit.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
-    mixer: (Sublayer, Mixer),
+    mixer: (Sublayer, Arc<dyn Mixer>),
     cross_attention: Option<(Sublayer, CrossAttention)>,
     feed_forward: Option<(Sublayer, FeedForward)>,
 }
@@ -72,8 +74,8 @@ impl Block {
     ) -> Result<Self> {
         let named = |part: &str| format!("{name}.{part}");
         let at = (kind.is_causal(), layer);
-        let mixer = named(config.attention(at.0).kind_of(at.1).sublayer());
-        let mixer = (Sublayer::new(build, &mixer, config)?, Mixer::new(build, &mixer, config, at)?);
+        let name = named(config.attention(at.0).kind_of(at.1).sublayer());
+        let mixer = (Sublayer::new(build, &name, config)?, mixer(build, &name, config, at)?);
         let cross_attention = if kind.attends_to_encoder() {
             let name = named("cross_attention");
             Some((Sublayer::new(build, &name, config)?, CrossAttention::new(build, &name, config)?))

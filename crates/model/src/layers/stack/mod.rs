@@ -2,8 +2,8 @@
 
 pub(crate) mod block;
 mod kind;
-mod mixer;
 
+use crate::builder::tally::Stream;
 use crate::config::NormPlacement;
 use crate::cost::PartCost;
 use crate::layers::attention::{Attended, Within};
@@ -11,8 +11,7 @@ use crate::layers::guidance::Guide;
 use crate::layers::head::scaled;
 use crate::layers::norm::Norm;
 use crate::layers::positions::{Relative, StackPositions};
-use crate::recorder::StatePoint;
-use crate::tally::Stream;
+use crate::pass::recorder::StatePoint;
 use crate::{Builder, ModelConfig, Pass, Sequences};
 use block::Block;
 use candle_core::{Result, Tensor};

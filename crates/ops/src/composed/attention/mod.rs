@@ -1,15 +1,7 @@
 //! Attention in Candle's primitives, on padded tensors.
 
-mod hierarchical;
-mod linear;
-mod random_features;
-mod sequence_sums;
-
-pub use hierarchical::{
-    hierarchical_attention, hierarchical_attention_step, hierarchical_attention_weights,
-};
-pub use linear::{linear_attention, linear_attention_step, linear_attention_weights};
-pub use sequence_sums::sequence_sums;
+#[cfg(feature = "kinds")]
+pub(crate) mod kinds;
 
 use super::recent::Recent;
 use super::{CountedProduct, wide};

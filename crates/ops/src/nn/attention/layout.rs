@@ -2,11 +2,8 @@
 
 use crate::float::Float;
 use crate::products::Matrix;
-use crate::profile::{longest_of, region};
 use crate::shared::Shared;
 use crate::spec::{AttentionShape, AttentionSpec};
-use rayon::prelude::*;
-use std::ops::Range;
 
 /// Number of pairs of a query and a key from which a sequence is computed in tiles. With kept
 /// weights, there are six products instead of seven and no whole panels, so that attention within
@@ -68,11 +65,6 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Columns of query (0), key (1) or value (2) in rows that hold all three, each `width` wide.
-    pub(super) fn of_packed(part: usize, width: usize) -> Self {
-        Self { stride: 3 * width, column: part * width }
-    }
-
     /// One head of the rows from `row` on.
     pub(super) fn head(&self, row: usize, head: usize, head_width: usize) -> Matrix {
         Matrix::rows(self.stride).at(row * self.stride + self.column + head * head_width)
@@ -86,36 +78,6 @@ impl Columns {
             unsafe { to.write(row * self.stride + self.column, &zeros) };
         }
     }
-}
-
-/// Runs `each` for all heads of each sequence that has rows, by tasks of one sequence and some of its
-/// heads; `length` is the number of rows of a sequence.
-pub(super) fn for_heads<S: Sync, W>(
-    sequences: &[S],
-    heads: usize,
-    length: impl Fn(&S) -> usize,
-    worker: impl Fn() -> W + Sync + Send,
-    each: impl Fn(&mut W, &S, &Range<usize>) + Sync + Send,
-) {
-    let (length, groups) = (&length, || head_groups(sequences.len(), heads));
-    let sequences = sequences.iter().filter(|sequence| length(sequence) > 0);
-    let tasks: Vec<(&S, Range<usize>)> =
-        sequences.flat_map(|sequence| groups().map(move |heads| (sequence, heads))).collect();
-    region(longest_of(|| tasks.iter().map(move |(it, heads)| length(it) * heads.len())), || {
-        tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
-            each(worker, sequence, heads);
-        });
-    });
-}
-
-/// Groups of neighbouring heads of each sequence: enough tasks for all threads, but not more, since
-/// neighbouring heads read the same pages of memory. No result may depend on them.
-fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usize>> {
-    let groups = match rayon::current_num_threads() {
-        1 => 1,
-        threads => (4 * threads).div_ceil(sequences.max(1)).min(heads),
-    };
-    (0..groups).map(move |group| group * heads / groups..(group + 1) * heads / groups)
 }
 
 /// Number of query, key and value.

@@ -12,26 +12,18 @@
 
 mod cache;
 mod decoding;
-mod hierarchical;
+#[cfg(feature = "kinds")]
+pub(crate) mod kinds;
 mod layout;
-mod linear;
 mod operands;
 mod relative_bias;
 mod scores;
-mod sequence_sums;
 mod stored;
 mod tiled;
 
 pub use cache::Cache;
 pub use decoding::decoding_attention;
-pub use hierarchical::{
-    hierarchical_attention, hierarchical_attention_arithmetic, kept_by_hierarchical_attention,
-};
-pub use linear::{
-    kept_by_linear_attention, linear_attention, linear_attention_after, linear_attention_arithmetic,
-};
 pub use relative_bias::relative_bias;
-pub use sequence_sums::sequence_sums;
 
 use crate::composed;
 use crate::device::kernels;

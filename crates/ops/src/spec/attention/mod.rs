@@ -1,6 +1,8 @@
 //! Settings of attention, and the keys that queries see in decoding.
 
 pub(super) mod dual_chunk;
+#[cfg(feature = "kinds")]
+pub(crate) mod kinds;
 pub(super) mod sparse;
 
 use self::dual_chunk::DualChunk;

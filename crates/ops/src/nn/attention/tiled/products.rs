@@ -18,12 +18,6 @@ pub(in super::super) struct Rows<'a, T> {
 }
 
 impl<T> Rows<'_, T> {
-    /// One of the rows, if its values are contiguous.
-    #[inline(always)]
-    pub(in super::super) fn row(&self, row: usize) -> &[T] {
-        &self.values[self.at.offset + row * self.at.row..][..self.width]
-    }
-
     fn from(&self, row: usize) -> Matrix {
         self.at.at(self.at.offset + row * self.at.row)
     }
@@ -69,19 +63,6 @@ pub(in super::super) trait TileProducts: Sync {
         sums: &mut [Self::Value],
         write: Write,
     );
-
-    /// Computes [`add_weighted`](Self::add_weighted) with rows that are used only in this product.
-    fn weigh(
-        &self,
-        worker: &mut Self::Worker,
-        weights: (&[Self::Value], Matrix),
-        shape: (usize, usize),
-        rows: Rows<'_, Self::Value>,
-        sums: &mut [Self::Value],
-        write: Write,
-    ) {
-        self.add_weighted(worker, weights, shape, (&self.summed(rows), 0), sums, write);
-    }
 }
 
 /// Rows of [`PANEL`] values, aligned to cache lines, in the layout of operands of multiply-add

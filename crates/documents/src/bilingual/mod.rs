@@ -1,0 +1,11 @@
+//! Files of two languages: catalogs of messages, translation memories, files for exchange between
+//! translation tools.
+
+mod po;
+mod tmx;
+mod xliff;
+
+pub use po::{Message, PoString, parse_po, po_pairs};
+pub use tmx::Tmx;
+pub use xliff::xliff_pairs;
+pub(crate) use xliff::{Content, parse_xliff};

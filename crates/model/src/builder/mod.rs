@@ -1,0 +1,353 @@
+//! Construction of models: parameters, their first values, their device and type.
+
+pub(crate) mod tally;
+
+use crate::ModelError;
+use crate::config::{LoraConfig, ModelConfig};
+use crate::cost::{Cost, LayerCost, PartCost};
+use crate::layers::weight::Weight;
+use candle_core::{DType, Device, Result, Tensor};
+use tally::{Stream, Tally};
+use taper_ops::rng::{Counter, mix, name_key};
+use taper_ops::{ParameterStore, Products};
+
+/// Builder of a model's parameters, under their full names.
+///
+/// A drawn value is a function of (seed, name, index). So one seed gives one model on any device,
+/// on any number of threads, and for any order in which layers are made.
+///
+/// `compute` is the type of activations; on the CPU it is only the type of the operands of matrix
+/// products, and everything else is f32. Parameters are f32.
+#[derive(Debug)]
+pub struct Builder {
+    pub(crate) store: ParameterStore,
+    /// Seed of drawn values; `None`: all values are zero.
+    seed: Option<u64>,
+    pub(crate) biases: bool,
+    pub(crate) products: Products,
+    pub(crate) activations: DType,
+    /// Adapters of linear layers; `None`: all parameters are trained, without adapters.
+    pub(crate) lora: Option<LoraConfig>,
+    /// Cost of what is made, without adapters.
+    tally: Tally,
+    /// Whether the cost is all that is wanted.
+    only_counts: bool,
+    /// Type in which parameters of a frozen base are held.
+    base_dtype: DType,
+}
+
+/// Parts that all models have.
+#[derive(Debug, Clone)]
+pub struct ModelCore {
+    pub(crate) store: ParameterStore,
+    pub(crate) activations: DType,
+    pub(crate) config: ModelConfig,
+    pub(crate) cost: Cost,
+}
+
+impl ModelCore {
+    /// Parts of a model whose layers are not of this crate: its parameters in `store`, computed with
+    /// in f32, and the names of the streams that it reads. Its cost is that of the parameters.
+    #[must_use]
+    pub fn new(store: ParameterStore, config: &ModelConfig, streams: &[&'static str]) -> Self {
+        let costs = store.parameters().iter().map(|one| PartCost::parameter(one.shape()));
+        let cost = costs.fold(PartCost::default(), |sum, one| sum + one);
+        let mut builder = Builder::over(store, None, DType::F32);
+        builder.count(cost);
+        builder.finish(config, streams)
+    }
+}
+
+impl Builder {
+    /// Builder whose parameters are drawn from `seed`.
+    #[must_use]
+    pub fn seeded(seed: u64, device: &Device, compute: DType) -> Self {
+        Self::over(ParameterStore::new(device), Some(seed), compute)
+    }
+
+    /// Builder whose parameters are zero, to be loaded afterwards: drawing takes longer than
+    /// reading.
+    #[must_use]
+    pub fn zeroed(device: &Device, compute: DType) -> Self {
+        Self::over(ParameterStore::new(device), None, compute)
+    }
+
+    /// Builder that makes only the names and shapes of parameters, without memory for values.
+    #[must_use]
+    pub fn outline() -> Self {
+        Self::over(ParameterStore::outline(&Device::Cpu), None, DType::F32)
+    }
+
+    /// Builder that only counts what a model costs on `device`: it has no parameters, and of equal
+    /// layers it makes one.
+    pub(crate) fn counting(device: &Device) -> Self {
+        Self { only_counts: true, ..Self::over(ParameterStore::outline(device), None, DType::F32) }
+    }
+
+    fn over(store: ParameterStore, seed: Option<u64>, compute: DType) -> Self {
+        let products = Products::for_model(compute, store.device());
+        // If only the operands of products are rounded, everything else is f32.
+        let activations = if products == Products::Bf16 { DType::F32 } else { compute };
+        Self {
+            store,
+            seed,
+            biases: true,
+            products,
+            activations,
+            lora: None,
+            base_dtype: DType::F32,
+            tally: Tally::new(Stream::Last),
+            only_counts: false,
+        }
+    }
+
+    /// Gives linear layers adapters, if `lora` has any. All other parameters are then constants, the
+    /// base of the [store](ParameterStore::base), and zero until they are loaded, except those that
+    /// `lora` trains as a whole.
+    #[must_use]
+    pub fn with_adapters(mut self, lora: &LoraConfig) -> Self {
+        if lora.is_on() {
+            self.store.set_adapter_scale(lora.scale());
+            self.lora = Some(lora.clone());
+        }
+        self
+    }
+
+    /// Runs the checks of a configuration. A builder that only counts refuses nothing: even what is
+    /// impossible has a cost.
+    pub(crate) fn check(
+        &self,
+        check: impl FnOnce() -> std::result::Result<(), ModelError>,
+    ) -> std::result::Result<(), ModelError> {
+        if self.only_counts { Ok(()) } else { check() }
+    }
+
+    /// Checks the configuration of a model of one stack of Transformer layers, and sets whether its
+    /// linear layers have biases.
+    pub(crate) fn of_transformer(
+        self,
+        config: &ModelConfig,
+    ) -> std::result::Result<Self, ModelError> {
+        self.check(|| config.validate_transformer())?;
+        Ok(self.with_biases(config.biases))
+    }
+
+    /// Sets whether linear layers have biases.
+    pub(crate) fn with_biases(self, biases: bool) -> Self {
+        Self { biases, ..self }
+    }
+
+    /// Runs `make` with linear layers that have biases if `has` is true, and otherwise have none.
+    pub(crate) fn with_biases_if<T>(
+        &mut self,
+        has: bool,
+        make: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let biases = self.biases;
+        self.biases = has;
+        let made = make(self);
+        self.biases = biases;
+        made
+    }
+
+    /// Runs `make`, whose parameters are held in the type that the adapters' settings name if they
+    /// are frozen: matrices of products and of tokens, since other operations read f32 alone.
+    pub(crate) fn held<T>(&mut self, make: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let dtype = self.lora.as_ref().map_or(DType::F32, |lora| lora.base_dtype.dtype());
+        let outside = std::mem::replace(&mut self.base_dtype, dtype);
+        let made = make(self);
+        self.base_dtype = outside;
+        made
+    }
+
+    /// Device of the parameters.
+    pub(crate) fn device(&self) -> &Device {
+        self.store.device()
+    }
+
+    /// Whether parameters have no values, so that nothing can be computed with them.
+    pub(crate) fn is_outline(&self) -> bool {
+        self.store.is_outline()
+    }
+
+    /// Counts a cost beside that of parameters and linear layers, for each token of the stream that
+    /// is being counted.
+    pub(crate) fn count(&mut self, cost: PartCost) {
+        self.tally.set_current(self.tally.current() + cost);
+    }
+
+    /// Cost of what has been made so far, for a token of each stream.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Runs `make`, whose parts are computed for the tokens of `stream`.
+    pub(crate) fn in_stream<T>(&mut self, stream: Stream, make: impl FnOnce(&mut Self) -> T) -> T {
+        let before = std::mem::replace(&mut self.tally.stream, stream);
+        let made = make(self);
+        self.tally.stream = before;
+        made
+    }
+
+    /// Runs `make`, and counts what `changed` makes of its cost in the stream that is being
+    /// counted.
+    pub(crate) fn counted_as<T>(
+        &mut self,
+        changed: impl FnOnce(PartCost) -> PartCost,
+        make: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let before = self.tally.current();
+        self.tally.set_current(PartCost::default());
+        let made = make(self);
+        self.tally.set_current(before + changed(self.tally.current()));
+        made
+    }
+
+    /// Makes layers by their numbers. `groups` has the first of equal layers, and how many there
+    /// are: if the cost is all that is wanted, the first stands for the others.
+    pub(crate) fn layers<T>(
+        &mut self,
+        groups: &[(usize, usize)],
+        mut make: impl FnMut(&mut Self, usize) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        if !self.only_counts {
+            let layers = groups.iter().map(|(_, count)| count).sum();
+            return (0..layers).map(|layer| make(self, layer)).collect();
+        }
+        let mut made = Vec::with_capacity(groups.len());
+        for &(layer, count) in groups {
+            let nothing = Tally::new(self.tally.stream);
+            let before = std::mem::replace(&mut self.tally, nothing);
+            made.push(make(self, layer)?);
+            let of_one = std::mem::replace(&mut self.tally, before);
+            self.tally.add(&of_one, count);
+        }
+        Ok(made)
+    }
+
+    /// Cost of the part that `make` makes, with or without biases; nothing if it cannot be made.
+    pub(crate) fn part_cost<T>(
+        biases: bool,
+        make: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> LayerCost {
+        let mut build = Self::counting(&Device::Cpu).with_biases(biases);
+        let made = make(&mut build);
+        LayerCost::from_part(made.map_or_else(|_| PartCost::default(), |_| build.tally.current()))
+    }
+
+    /// Finishes a model of `config` once all its layers are made; `streams` are the names of the
+    /// streams that it reads.
+    pub(crate) fn finish(self, config: &ModelConfig, streams: &[&'static str]) -> ModelCore {
+        let Tally { first, last, .. } = self.tally;
+        let costs = if streams.len() == 2 { &[first, last][..] } else { &[last] };
+        let cost = Cost::from_streams(streams.iter().copied().zip(costs.iter().copied()));
+        let config = config.clone();
+        ModelCore { store: self.store, activations: self.activations, config, cost }
+    }
+
+    /// Adds a parameter whose values are a function of random numbers, keyed by its name, and of
+    /// the index.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        value: impl Fn(&Counter, u64) -> f32,
+    ) -> Result<Weight> {
+        self.count(PartCost::parameter(shape));
+        if self.only_counts {
+            return Ok(Weight::new(Tensor::zeros(0, DType::F32, &Device::Cpu)?));
+        }
+        if self.lora.as_ref().is_some_and(|lora| !lora.trains(name)) {
+            return Ok(Weight::new(self.store.add_to_base(name, shape, self.base_dtype)?));
+        }
+        self.trained(name, shape, value)
+    }
+
+    /// Adds a parameter that is trained in any case, like [`add`](Self::add).
+    pub(crate) fn trained(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        value: impl Fn(&Counter, u64) -> f32,
+    ) -> Result<Weight> {
+        let count: usize = shape.iter().product();
+        let values = match self
+            .seed
+            .filter(|_| !self.store.is_outline())
+            .map(|seed| Counter::new(mix(seed, &[name_key(name)])))
+        {
+            Some(counter) => (0..count as u64).map(|i| value(&counter, i)).collect(),
+            None if self.store.is_outline() => Vec::new(),
+            None => vec![0.0; count],
+        };
+        Ok(Weight::new(self.store.add(name, shape, values)?))
+    }
+
+    /// Declares that a parameter consists of matrices with so many outputs each, by which a layer
+    /// multiplies its input.
+    pub(crate) fn project(&mut self, name: &str, outputs: &[usize]) {
+        self.store.set_projections(name, outputs);
+    }
+
+    /// Adds a matrix drawn from Xavier uniform (Glorot and Bengio 2010):
+    /// `±√(6 / (fan_in + fan_out))`.
+    ///
+    /// A fused projection of `parts` matrices is drawn like those matrices, each with its own
+    /// fan-out.
+    pub(crate) fn matrix(
+        &mut self,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+        parts: usize,
+    ) -> Result<Weight> {
+        let bound = (6.0 / (inputs + outputs / parts) as f32).sqrt();
+        self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
+    }
+
+    /// Adds a fused projection of matrices with `outputs` outputs each, like
+    /// [`matrix`](Self::matrix).
+    pub(crate) fn matrices(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        outputs: &[usize],
+    ) -> Result<Weight> {
+        let bound = |outputs: usize| (6.0 / (inputs + outputs) as f32).sqrt();
+        let ends = outputs.iter().scan(0, |end, &count| {
+            *end += count;
+            Some(*end)
+        });
+        let parts: Vec<(usize, f32)> =
+            ends.zip(outputs.iter().map(|&count| bound(count))).collect();
+        let rows = outputs.iter().sum();
+        self.add(name, &[rows, inputs], |counter, i| {
+            let row = i as usize / inputs;
+            let bound = parts.iter().find(|(end, _)| row < *end).map_or(0.0, |(_, bound)| *bound);
+            (2.0 * counter.f32_at(i) - 1.0) * bound
+        })
+    }
+
+    /// Adds a table drawn from a normal distribution with deviation `1/√width`, so that scaled
+    /// embeddings have unit variance.
+    pub(crate) fn embedding(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
+        let deviation = (width as f64).powf(-0.5);
+        self.add(name, &[rows, width], |counter, i| (counter.normal_at(i) * deviation) as f32)
+    }
+
+    /// Adds a table with a row for each token, for [`TokenEmbedding`](crate::layers::embedding) and
+    /// heads; otherwise as [`embedding`](Self::embedding).
+    pub(crate) fn token_table(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
+        self.held(|build| build.embedding(name, rows, width))
+    }
+
+    /// Adds a vector drawn uniformly like a matrix with one output.
+    pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<Weight> {
+        let bound = (6.0 / (width + 1) as f32).sqrt();
+        self.add(name, &[width], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
+    }
+
+    pub(crate) fn constant(&mut self, name: &str, shape: &[usize], value: f32) -> Result<Weight> {
+        self.add(name, shape, |_, _| value)
+    }
+}

@@ -1,0 +1,440 @@
+//! State-space layers: Mamba (Gu and Dao 2023, "Mamba: Linear-Time Sequence Modeling with Selective
+//! State Spaces", sections 3.2 and 3.4), and a diagonal S4 as its special case.
+//!
+//! ```text
+//! (x, z) = W_in input,   u = silu(convolution(x)),   Δ, B, C = functions of u
+//! h_t = exp(Δ_t A) h_(t−1) + Δ_t B_t u_t,   y_t = (C_t h_t + D u_t) · silu(z_t)
+//! output = W_out y
+//! ```
+//!
+//! In a `mamba`, Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
+//! determines how much of itself and of the past is kept. In an `s4d` they are parameters, and the
+//! layer is a convolution with one kernel for each channel.
+//!
+//! The only state of a text is the last inputs of the convolution, and h.
+//!
+//! **Decision.** In an encoder, whose tokens also see what follows, two such layers read a sequence
+//! from both ends, with W_in, z and W_out in common (Zhu et al. 2024, "Vision Mamba", algorithm 1).
+//!
+//! **Decision.** Initially A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
+//! between 0.001 and 0.1 (section 3.6 and the authors' implementation). These parameters are not
+//! matrices in the store, so that they have no weight decay, which would change the length of their
+//! memory.
+
+#[cfg(test)]
+mod tests;
+
+use crate::config::{AttentionKind, ModelConfig};
+use crate::cost::PartCost;
+use crate::layers::attention::mixer::Mixer;
+use crate::layers::attention::mixer::Unprojected;
+use crate::layers::attention::{LayerPast, PastRows, Texts, Within};
+use crate::layers::linear::{Linear, Residual};
+use crate::layers::weight::Weight;
+use crate::{Builder, Pass, StateSpaceConfig};
+use candle_core::{DType, Result, Tensor};
+use std::sync::Arc;
+use taper_ops::{
+    ConvolutionSpec, ScanInputs, ScanSpec, causal_convolution, causal_convolution_after, composed,
+    selective_scan, selective_scan_after,
+};
+
+/// Smallest and largest initial step size.
+const STEPS: (f64, f64) = (1e-3, 0.1);
+
+/// Number of tokens between two states that are kept for the backward pass.
+const KEPT_EVERY: usize = 32;
+
+/// A state-space layer.
+#[derive(Debug, Clone)]
+pub(crate) struct StateSpace {
+    input: Linear,
+    mechanism: StateSpaceMechanism,
+    output: Linear,
+}
+
+/// Computation between the projections.
+#[derive(Debug, Clone)]
+pub(crate) struct StateSpaceMechanism {
+    /// From the first token to the last; in an encoder also from the last to the first.
+    directions: Vec<Direction>,
+    channels: usize,
+    /// Multiplications and additions per token.
+    flops: f64,
+    /// Scalars kept per token.
+    kept: f64,
+}
+
+/// A convolution and a scan.
+#[derive(Debug, Clone)]
+struct Direction {
+    filter: Weight,
+    filter_bias: Weight,
+    steps: Steps,
+    log_decay: Weight,
+    skip: Weight,
+    reverse: bool,
+}
+
+/// Source of Δ, B and C.
+#[derive(Debug, Clone)]
+enum Steps {
+    /// Computed from each token.
+    Selective { down: Linear, up: Linear, in_out: Linear },
+    /// Parameters.
+    Fixed { delta: Weight, in_out: Weight },
+}
+
+impl StateSpace {
+    /// Makes the layer for a stack that is causal or not.
+    pub(crate) fn new(
+        build: &mut Builder,
+        name: &str,
+        config: &ModelConfig,
+        (causal, layer): (bool, usize),
+    ) -> Result<Self> {
+        let (width, channels) = (config.d_model, config.state_space.expand * config.d_model);
+        Ok(Self {
+            input: Linear::new(build, &format!("{name}.in"), width, 2 * channels, 2)?,
+            mechanism: StateSpaceMechanism::new(build, name, config, (causal, layer))?,
+            output: Linear::new(build, &format!("{name}.out"), channels, width, 1)?,
+        })
+    }
+}
+
+impl Mixer for StateSpace {
+    fn forward(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        Within { lengths, pass, .. }: Within<'_>,
+    ) -> Result<Tensor> {
+        let gated = self.input.forward(x, pass)?; // (N, 2·E)
+        self.output.onto(&self.mechanism.run(&gated, lengths, pass)?, residual, pass)
+    }
+
+    fn step(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        (past, _): (&mut LayerPast, &PastRows<'_>),
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let gated = self.input.forward(x, pass)?; // (R, 2·E)
+        let lengths: Arc<[usize]> = vec![1; x.dim(0)?].into();
+        let (out, remembered) =
+            self.mechanism.go_on(&gated, &lengths, past.running.as_ref(), pass)?;
+        past.running = Some(remembered);
+        self.output.onto(&out, residual, pass)
+    }
+
+    fn read(
+        &self,
+        x: &Tensor,
+        residual: Residual<'_>,
+        (past, texts): (&mut LayerPast, &Texts<'_>),
+        pass: &Pass,
+    ) -> Result<Tensor> {
+        let gated = self.input.forward(x, pass)?; // (N, 2·E)
+        let (out, remembered) = self.mechanism.go_on(&gated, &texts.lengths.into(), None, pass)?;
+        past.put_running(remembered, texts.rows, texts.count)?;
+        self.output.onto(&out, residual, pass)
+    }
+}
+
+impl StateSpaceMechanism {
+    pub(crate) fn new(
+        build: &mut Builder,
+        name: &str,
+        config: &ModelConfig,
+        (causal, layer): (bool, usize),
+    ) -> Result<Self> {
+        let selective = is_selective(config, causal, layer);
+        let channels = config.state_space.expand * config.d_model;
+        let mut cost = PartCost::default();
+        let counted = |own: PartCost| {
+            cost = PartCost { mixing_flops: own.flops, ..own };
+            cost
+        };
+        let directions = build.counted_as(counted, |build| {
+            let mut directions = vec![Direction::new(build, name, config, (selective, false))?];
+            if !causal {
+                let name = &format!("{name}.backward");
+                directions.push(Direction::new(build, name, config, (selective, true))?);
+                // The sum of both.
+                build.count(PartCost::kept(channels));
+            }
+            Ok::<_, candle_core::Error>(directions)
+        })?;
+        Ok(Self { directions, channels, flops: cost.flops, kept: cost.kept })
+    }
+
+    /// Runs whole sequences.
+    ///
+    /// # Shapes
+    /// `gated (N, 2·E)` → `(N, E)`.
+    fn run(&self, gated: &Tensor, lengths: &Arc<[usize]>, pass: &Pass) -> Result<Tensor> {
+        let mut all = Vec::with_capacity(self.directions.len());
+        for direction in &self.directions {
+            all.push(direction.run(gated, lengths, pass)?);
+        }
+        let inputs: Vec<&Tensor> = all.iter().collect();
+        match inputs.as_slice() {
+            [one] => Ok((*one).clone()),
+            several => composed::on_tape(pass.tape(), "directions", several, |inputs| {
+                inputs[1..].iter().try_fold(inputs[0].clone(), |sum, one| sum + one)
+            }),
+        }
+    }
+
+    /// Runs sequences that continue from the state `remembered` of each, or begin without one.
+    /// Returns the results and the new states: the last inputs of the convolution, `(K − 1, E)`,
+    /// and h, `(E, S)`, in f32 or wider.
+    ///
+    /// # Shapes
+    /// `gated (N, 2·E)`, `remembered (B, (K − 1 + S)·E)` → `(N, E)`, `(B, (K − 1 + S)·E)`.
+    fn go_on(
+        &self,
+        gated: &Tensor,
+        lengths: &Arc<[usize]>,
+        remembered: Option<&Tensor>,
+        pass: &Pass,
+    ) -> Result<(Tensor, Tensor)> {
+        let [direction] = self.directions.as_slice() else {
+            candle_core::bail!("a state-space layer that reads from both ends cannot decode");
+        };
+        direction.go_on(gated, lengths, remembered, pass)
+    }
+}
+
+impl Unprojected for StateSpaceMechanism {
+    fn input_width(&self) -> usize {
+        2 * self.channels
+    }
+
+    fn attend(&self, gated: &Tensor, Within { lengths, pass, .. }: Within<'_>) -> Result<Tensor> {
+        self.run(gated, lengths, pass)
+    }
+
+    fn kept(&self, length: usize) -> f64 {
+        self.kept * length as f64
+    }
+
+    fn flops(&self, length: usize) -> f64 {
+        self.flops * length as f64
+    }
+}
+
+fn is_selective(config: &ModelConfig, causal: bool, layer: usize) -> bool {
+    config.attention(causal).kind_of(layer) == AttentionKind::Mamba
+}
+
+/// Adds a parameter whose values are a function of uniform numbers in `[0, 1)`.
+fn uniform(
+    build: &mut Builder,
+    name: &str,
+    shape: &[usize],
+    value: impl Fn(f32) -> f32,
+) -> Result<Weight> {
+    build.add(name, shape, |counter, i| value(counter.f32_at(i)))
+}
+
+/// Maps a uniform number to one between `-bound` and `bound`.
+fn between(bound: f64) -> impl Fn(f32) -> f32 {
+    move |uniform| ((2.0 * f64::from(uniform) - 1.0) * bound) as f32
+}
+
+/// Maps a uniform number to the bias of an initial step size, which is softplus of it.
+fn step_bias(uniform: f32) -> f32 {
+    let (least, largest) = STEPS;
+    let step = least * (largest / least).powf(f64::from(uniform));
+    step.exp_m1().ln() as f32
+}
+
+impl Steps {
+    fn selective(
+        build: &mut Builder,
+        name: &str,
+        channels: usize,
+        shape: &StateSpaceConfig,
+        width: usize,
+    ) -> Result<Self> {
+        let (rank, states) = (shape.rank(width), shape.states);
+        for (inputs, outputs) in [(channels, rank), (rank, channels), (channels, 2 * states)] {
+            build.count(PartCost::product(inputs, outputs));
+        }
+        let up = between((rank as f64).powf(-0.5));
+        let down = build.matrix(&format!("{name}.step_down.weight"), rank, channels, 1)?;
+        let up = uniform(build, &format!("{name}.step_up.weight"), &[channels, rank], up)?;
+        let bias = uniform(build, &format!("{name}.step_up.bias"), &[channels], step_bias)?;
+        let in_out = build.matrix(&format!("{name}.in_out.weight"), 2 * states, channels, 2)?;
+        Ok(Self::Selective {
+            down: Linear::from_parts(down, None, build.products),
+            up: Linear::from_parts(up, Some(bias), build.products),
+            in_out: Linear::from_parts(in_out, None, build.products),
+        })
+    }
+
+    fn fixed(build: &mut Builder, name: &str, channels: usize, states: usize) -> Result<Self> {
+        Ok(Self::Fixed {
+            delta: uniform(build, &format!("{name}.step.bias"), &[channels], step_bias)?,
+            in_out: build.add(
+                &format!("{name}.in_out.bias"),
+                &[channels * 2 * states],
+                // B is all ones, and C is normally distributed.
+                |counter, i| match (i as usize % (2 * states)) < states {
+                    true => 1.0,
+                    false => counter.normal_at(i) as f32,
+                },
+            )?,
+        })
+    }
+}
+
+impl Direction {
+    fn new(
+        build: &mut Builder,
+        name: &str,
+        config: &ModelConfig,
+        (selective, reverse): (bool, bool),
+    ) -> Result<Self> {
+        let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
+        let channels = expand * config.d_model;
+        // The convolution and its result; the scan, its result, and the states of every
+        // thirty-second token.
+        let flops = 2.0 * (convolution * channels) as f64;
+        build.count(PartCost { flops, ..PartCost::kept(channels) });
+        let kept = channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64);
+        let flops = (channels * (7 * states + 8)) as f64;
+        build.count(PartCost { flops, kept, ..PartCost::default() });
+        let filter = between((convolution as f64).powf(-0.5));
+        let steps = match selective {
+            true => Steps::selective(build, name, channels, &config.state_space, config.d_model)?,
+            false => Steps::fixed(build, name, channels, states)?,
+        };
+        Ok(Self {
+            filter: uniform(
+                build,
+                &format!("{name}.filter.weight"),
+                &[channels, convolution],
+                &filter,
+            )?,
+            filter_bias: uniform(build, &format!("{name}.filter.bias"), &[channels], &filter)?,
+            steps,
+            log_decay: build.add(&format!("{name}.log_decay"), &[channels * states], |_, i| {
+                ((i as usize % states + 1) as f32).ln()
+            })?,
+            skip: build.constant(&format!("{name}.skip"), &[channels], 1.0)?,
+            reverse,
+        })
+    }
+
+    fn is_selective(&self) -> bool {
+        matches!(self.steps, Steps::Selective { .. })
+    }
+
+    fn specs(&self, lengths: &Arc<[usize]>) -> (ConvolutionSpec, ScanSpec) {
+        let (reverse, selective) = (self.reverse, self.is_selective());
+        (
+            ConvolutionSpec { lengths: lengths.clone(), reverse },
+            ScanSpec { lengths: lengths.clone(), selective, reverse },
+        )
+    }
+
+    /// Computes Δ before softplus, and B and C.
+    fn steps(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
+        Ok(match &self.steps {
+            Steps::Selective { down, up, in_out } => {
+                (up.forward(&down.forward(x, pass)?, pass)?, in_out.forward(x, pass)?)
+            }
+            Steps::Fixed { delta, in_out } => (delta.get(pass).clone(), in_out.get(pass).clone()),
+        })
+    }
+
+    /// Calls `scan` with its inputs for `x`, the result of the convolution.
+    fn scanned<T>(
+        &self,
+        (x, gated): (&Tensor, &Tensor),
+        pass: &Pass,
+        scan: impl FnOnce(ScanInputs<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let (delta, in_out) = self.steps(x, pass)?;
+        scan(ScanInputs {
+            x,
+            delta: &delta,
+            in_out: &in_out,
+            log_decay: self.log_decay.get(pass),
+            skip: self.skip.get(pass),
+            gated,
+        })
+    }
+
+    fn run(&self, gated: &Tensor, lengths: &Arc<[usize]>, pass: &Pass) -> Result<Tensor> {
+        let (filter, bias) = (self.filter.get(pass), self.filter_bias.get(pass));
+        let (convolution, scan) = self.specs(lengths);
+        let x = causal_convolution(pass.tape(), gated, filter, bias, &convolution)?;
+        self.scanned((&x, gated), pass, |inputs| selective_scan(pass.tape(), inputs, &scan))
+    }
+
+    fn go_on(
+        &self,
+        gated: &Tensor,
+        lengths: &Arc<[usize]>,
+        remembered: Option<&Tensor>,
+        pass: &Pass,
+    ) -> Result<(Tensor, Tensor)> {
+        let (filter, bias) = (self.filter.get(pass), self.filter_bias.get(pass));
+        let (channels, taps) = filter.dims2()?;
+        let before = (taps - 1) * channels;
+        let (convolution, scan) = self.specs(lengths);
+        let (window, states) = match remembered {
+            Some(remembered) => {
+                let rest = remembered.dim(1)? - before;
+                let window = remembered.narrow(1, 0, before)?.contiguous()?;
+                (window, Some(remembered.narrow(1, before, rest)?.contiguous()?))
+            }
+            None => {
+                let wide = if gated.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+                (Tensor::zeros((lengths.len(), before), wide, gated.device())?, None)
+            }
+        };
+        let x = causal_convolution_after(gated, filter, bias, &convolution, &window)?;
+        let (out, states) = self.scanned((&x, gated), pass, |inputs| {
+            selective_scan_after(inputs, &scan, states.as_ref())
+        })?;
+        let window = window_after(gated, lengths, &window, (channels, taps))?;
+        Ok((out, Tensor::cat(&[window, states], 1)?))
+    }
+}
+
+/// Last inputs of each sequence, preceded by those of the previous window.
+///
+/// # Shapes
+/// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → the same as `window`.
+fn window_after(
+    gated: &Tensor,
+    lengths: &[usize],
+    window: &Tensor,
+    (channels, taps): (usize, usize),
+) -> Result<Tensor> {
+    let (batch, kept) = (lengths.len(), taps - 1);
+    if kept == 0 {
+        return Ok(window.clone());
+    }
+    let inputs = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
+    // Inputs of the window stand after those of the sequences.
+    let rows = Tensor::cat(&[inputs, window.reshape((batch * kept, channels))?], 0)?;
+    let (mut first, all) = (0, gated.dim(0)?);
+    let mut index = Vec::with_capacity(batch * kept);
+    for (sequence, &length) in lengths.iter().enumerate() {
+        for place in 0..kept {
+            index.push(match (length + place).checked_sub(kept) {
+                Some(inputs) => first + inputs,
+                None => all + sequence * kept + place + length,
+            } as u32);
+        }
+        first += length;
+    }
+    let index = Tensor::from_vec(index, batch * kept, rows.device())?;
+    rows.index_select(&index, 0)?.reshape((batch, kept * channels))
+}

@@ -1,0 +1,114 @@
+//! Self-attention without its projections, for measurements.
+
+use super::mixer::Unprojected;
+use super::projections::Projection;
+use super::{Mechanism, Site, Within, choose, kinds};
+use crate::config::ModelConfig;
+use crate::layers::positions::PreparedPositions;
+use crate::{Builder, ModelError, Pass};
+use candle_core::{DType, Device, Result, Tensor};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A mechanism of attention, with the widths of its inputs and of its result.
+#[derive(Debug)]
+struct OfWidth {
+    mechanism: Arc<dyn Mechanism>,
+    inputs: usize,
+    width: usize,
+}
+
+impl Unprojected for OfWidth {
+    fn input_width(&self) -> usize {
+        self.inputs
+    }
+
+    fn attend(&self, inputs: &Tensor, within: Within<'_>) -> Result<Tensor> {
+        self.mechanism.attend(inputs, within)
+    }
+
+    fn kept(&self, length: usize) -> f64 {
+        self.mechanism.kept(self.width, length)
+    }
+
+    fn flops(&self, length: usize) -> f64 {
+        self.mechanism.flops(self.width, length)
+    }
+}
+
+/// Self-attention of the kind that a recipe names, or the state-space layer in its place, without
+/// the projections before and after: for measurements.
+#[derive(Debug, Clone)]
+pub struct UnprojectedAttention(Arc<dyn Unprojected>);
+
+impl UnprojectedAttention {
+    /// Makes the attention of a layer, counted from 0, of the decoder if `causal` and otherwise of
+    /// the encoder; products are in f32.
+    ///
+    /// # Errors
+    /// If the configuration is impossible.
+    pub fn new(
+        config: &ModelConfig,
+        causal: bool,
+        layer: usize,
+    ) -> std::result::Result<Self, ModelError> {
+        config.require_transformer()?;
+        config.validate_blocks()?;
+        let stack = if causal { "decoder" } else { "encoder" };
+        let kind = config.attention(causal).kind_of(layer);
+        let name = &format!("{stack}.layers.{layer}.{}", kind.sublayer());
+        let mut builder = Builder::seeded(1, &Device::Cpu, DType::F32).with_biases(false);
+        let build = &mut builder;
+        Ok(Self(if kind.is_state_space() {
+            kinds::unprojected_state_space(build, name, config, (causal, layer))?
+        } else {
+            let site = Site { config, name, layer, causal, products: build.products };
+            let inputs = Projection::query_key_value(config, site.parts()).width();
+            let mechanism = choose(build, &site)?;
+            Arc::new(OfWidth { mechanism, inputs, width: config.d_model })
+        }))
+    }
+
+    /// Width of a row of the inputs of [`attend`](Self::attend): query, key and value side by side,
+    /// or the input and the gate of a state-space layer.
+    #[must_use]
+    pub fn input_width(&self) -> usize {
+        self.0.input_width()
+    }
+
+    /// Attends within whole sequences of these lengths.
+    ///
+    /// # Shapes
+    /// `inputs (N, W)`, W being the [`input_width`](Self::input_width) → `(N, D)`, or `(N, E)` for E
+    /// channels of a state-space layer.
+    ///
+    /// # Errors
+    /// If the lengths do not sum to `N`.
+    pub fn attend(
+        &self,
+        inputs: &Tensor,
+        lengths: &Arc<[usize]>,
+        pass: &Pass,
+    ) -> std::result::Result<Tensor, ModelError> {
+        let positions = &PreparedPositions::default();
+        Ok(self.0.attend(inputs, Within { lengths, positions, pass })?)
+    }
+
+    /// Bytes that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
+    /// length, by formula: beside its input, in f32, on a CPU. For a Reformer, they assume tokens
+    /// with normally distributed queries.
+    #[must_use]
+    pub fn kept_bytes(&self, length: usize) -> f64 {
+        size_of::<f32>() as f64 * self.0.kept(length)
+    }
+
+    /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
+    /// this length, by formula, as a CPU computes them: tiles and chunks count whole, a Reformer
+    /// has tokens with normally distributed queries, and state-space layers include their scans.
+    /// The backward pass takes five products for the two of a softmax, and otherwise two for each
+    /// one.
+    #[must_use]
+    pub fn forward_flops(&self, length: usize) -> f64 {
+        self.0.flops(length)
+    }
+}

@@ -1,0 +1,333 @@
+//! One pass through the model: training, with dropout and gradients, or evaluation.
+
+pub(crate) mod recorder;
+pub(crate) mod routing;
+
+use crate::objective::LossOutput;
+use candle_core::{Device, Result, Tensor};
+use recorder::{AttentionRecord, ProjectionRecord, Recorder, Records, StatePoint, StateRecord};
+use routing::Routing;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use taper_ops::rng::mix;
+use taper_ops::{
+    Dropout, Gradients, PackedWeights, ParameterStore, StateGradients, Tape, WhenFinal, composed,
+};
+
+/// One pass through a model.
+#[derive(Debug, Default)]
+pub struct Pass {
+    /// Dropout key of this pass; `None` in evaluation.
+    dropout_key: Option<u64>,
+    /// Number of this pass's update; `None` in evaluation.
+    step: Option<u64>,
+    /// Tape of the operations, in training.
+    tape: Option<Tape>,
+    /// Whether stacks keep only the inputs of some layers, and recompute the rest.
+    checkpoints: bool,
+    /// Constant weights, in the layout of the matrix kernels.
+    packs: Option<Arc<PackedWeights>>,
+    recorder: Option<Recorder>,
+    /// Gradients by the states of recurrent layers, by name of the layer; `None` if not recorded.
+    states: Option<RefCell<Vec<(String, StateGradients)>>>,
+    /// Heads that are masked, by the full name of their layer.
+    masked: HashMap<String, Vec<usize>>,
+    /// Losses that layers add, as scalars, and their routing of tokens.
+    auxiliary: RefCell<(Vec<Tensor>, Routing)>,
+}
+
+impl Pass {
+    /// Makes a training pass: dropout is drawn from (seed, step, micro-batch, layer), so that it
+    /// can be repeated.
+    #[must_use]
+    pub fn train(seed: u64, step: u64, micro_batch: u64) -> Self {
+        Self {
+            dropout_key: Some(mix(seed, &[0x6472_6f70, step, micro_batch])),
+            step: Some(step),
+            tape: Some(Tape::new()),
+            ..Self::default()
+        }
+    }
+
+    /// Sets whether stacks keep only the input of each of about √n segments of n layers, and
+    /// recompute the rest during the backward pass, with the same bits. It takes an additional
+    /// forward pass, and has no effect if Candle differentiates.
+    #[must_use]
+    pub fn checkpointed(self, checkpoints: bool) -> Self {
+        Self { checkpoints, ..self }
+    }
+
+    /// Makes the same pass with its own tape, for a segment of layers; `None` if nothing is to be
+    /// recomputed.
+    pub(crate) fn for_segment(&self) -> Option<Self> {
+        let tape = self.tape.as_ref().filter(|_| self.checkpoints)?;
+        Some(Self {
+            dropout_key: self.dropout_key,
+            step: self.step,
+            tape: Some(tape.for_segment()),
+            masked: self.masked.clone(),
+            ..Self::default()
+        })
+    }
+
+    /// Switches to the composed operations and Candle's autodiff: slow, and the oracle of the fused
+    /// operations.
+    #[must_use]
+    pub fn composed(self) -> Self {
+        Self { tape: None, ..self }
+    }
+
+    /// Makes the backward pass also record the norm of the gradient by each state of recurrent
+    /// layers.
+    #[must_use]
+    pub fn noting_states(self) -> Self {
+        Self { states: Some(RefCell::default()), ..self }
+    }
+
+    /// Gradients by the states of recurrent layers, by the name of the layer, in the order in which
+    /// they ran: filled by [`Pass::backward`].
+    #[must_use]
+    pub fn state_gradients(&self) -> Vec<(String, StateGradients)> {
+        self.states.as_ref().map(|states| states.borrow().clone()).unwrap_or_default()
+    }
+
+    /// Record for the state gradients of a recurrent layer; `None` if they are not recorded.
+    pub(crate) fn notes_states(&self, layer: &str) -> Option<StateGradients> {
+        let states = self.states.as_ref()?;
+        let noted = StateGradients::default();
+        states.borrow_mut().push((layer.to_owned(), noted.clone()));
+        Some(noted)
+    }
+
+    /// Makes a pass without dropout and without gradients.
+    #[must_use]
+    pub fn evaluate() -> Self {
+        Self::default()
+    }
+
+    /// Makes an evaluation pass with weights that have been packed for many passes.
+    pub(crate) fn infer(packs: &Arc<PackedWeights>) -> Self {
+        Self { packs: Some(packs.clone()), ..Self::default() }
+    }
+
+    pub(crate) fn packs(&self) -> Option<&PackedWeights> {
+        self.packs.as_deref()
+    }
+
+    /// Makes an evaluation pass that keeps every layer's attention weights.
+    #[must_use]
+    pub fn evaluate_with_attention() -> Self {
+        Self { recorder: Some(Recorder::default()), ..Self::default() }
+    }
+
+    /// Makes an evaluation pass that keeps the attention weights of the layer with this full name.
+    #[must_use]
+    pub fn evaluate_with_attention_of(layer: &str) -> Self {
+        Self {
+            recorder: Some(Recorder { only: Some(layer.to_owned()), ..Recorder::default() }),
+            ..Self::default()
+        }
+    }
+
+    /// Masks one head: head number `head`, from 0, of the attention layer with this full name
+    /// outputs zeros. May be called for several heads; names of no layer have no effect.
+    #[must_use]
+    pub fn without_head(mut self, layer: &str, head: usize) -> Self {
+        self.masked.entry(layer.to_owned()).or_default().push(head);
+        self
+    }
+
+    /// Sets the outputs of a layer's masked heads to zero.
+    ///
+    /// # Shapes
+    /// `(N, D)` → `(N, D)`, each head having its columns.
+    pub(crate) fn unmasked(&self, layer: &str, attended: Tensor, heads: usize) -> Result<Tensor> {
+        let Some(masked) = self.masked.get(layer) else { return Ok(attended) };
+        let width = attended.dim(1)?;
+        let column = |column: usize| f32::from(!masked.contains(&(column * heads / width)));
+        let mask = Tensor::from_iter((0..width).map(column), &Device::Cpu)?;
+        composed::on_tape(self.tape(), "head mask", &[&attended], |inputs| {
+            let x = &inputs[0];
+            x.broadcast_mul(&mask.to_dtype(x.dtype())?.to_device(x.device())?)
+        })
+    }
+
+    /// Makes an evaluation pass that keeps every layer's attention weights, its queries, keys and
+    /// values, and the states of tokens before, within and after every layer.
+    #[must_use]
+    pub fn evaluate_with_states() -> Self {
+        let recorder = Recorder { keeps_states: true, ..Recorder::default() };
+        Self { recorder: Some(recorder), ..Self::default() }
+    }
+
+    /// Everything recorded, in the order in which layers ran.
+    #[must_use]
+    pub fn into_records(self) -> Records {
+        self.recorder.unwrap_or_default().records.into_inner()
+    }
+
+    /// Recorder of states, if the pass has one.
+    fn state_recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref().filter(|recorder| recorder.keeps_states)
+    }
+
+    /// True for a pass that records states of tokens.
+    pub(crate) fn records_states(&self) -> bool {
+        self.state_recorder().is_some()
+    }
+
+    /// Keeps states of tokens of a stack, if the pass records them.
+    pub(crate) fn record_state(
+        &self,
+        stack: &str,
+        layers: usize,
+        point: StatePoint,
+        rows: &Tensor,
+    ) {
+        if let Some(recorder) = self.state_recorder() {
+            let record = StateRecord { stack: stack.to_owned(), layers, point, rows: rows.clone() };
+            recorder.records.borrow_mut().states.push(record);
+        }
+    }
+
+    /// Keeps states of tokens within the layer that runs, if the pass records them.
+    pub(crate) fn record_within(&self, point: StatePoint, rows: &Tensor) {
+        if let Some(recorder) = self.state_recorder() {
+            recorder.keep_within(point, rows);
+        }
+    }
+
+    /// Keeps queries, keys and values of a layer, if the pass records states.
+    pub(crate) fn record_projections(
+        &self,
+        projections: impl FnOnce() -> Result<ProjectionRecord>,
+    ) -> Result<()> {
+        if let Some(recorder) = self.state_recorder() {
+            let record = projections()?;
+            recorder.records.borrow_mut().projections.push(record);
+        }
+        Ok(())
+    }
+
+    /// Whether this is a training pass, with gradients.
+    #[must_use]
+    pub fn is_training(&self) -> bool {
+        self.dropout_key.is_some()
+    }
+
+    /// Adds a scalar to the loss of each answer, and `routing` to the statistics of the pass.
+    pub(crate) fn add_auxiliary(&self, loss: Tensor, routing: Routing) {
+        let mut auxiliary = self.auxiliary.borrow_mut();
+        auxiliary.0.push(loss);
+        auxiliary.1 += routing;
+    }
+
+    /// Takes the losses and statistics that layers have added so far.
+    pub(crate) fn take_auxiliary(&self) -> (Vec<Tensor>, Routing) {
+        self.auxiliary.take()
+    }
+
+    /// Key of random numbers for a site; `None` in evaluation.
+    pub(crate) fn noise(&self, site: u64) -> Option<u64> {
+        self.dropout_key.map(|key| mix(key, &[site]))
+    }
+
+    /// Number of the update that this pass belongs to; `None` in evaluation.
+    #[must_use]
+    pub fn updates(&self) -> Option<u64> {
+        self.step
+    }
+
+    /// Tape of the operations; `None` in evaluation.
+    #[must_use]
+    pub fn tape(&self) -> Option<&Tape> {
+        self.tape.as_ref()
+    }
+
+    /// Returns the tape by value, for backward passes that begin elsewhere than at a loss.
+    #[must_use]
+    pub fn into_tape(self) -> Option<Tape> {
+        self.tape
+    }
+
+    /// Adds the gradient of `output.loss` by every parameter to `gradients`, and consumes the pass.
+    /// The loss factor of f16 is divided out of the gradient.
+    ///
+    /// # Errors
+    /// If a parameter gets no gradient, or the device has no memory left.
+    pub fn backward(
+        self,
+        output: &LossOutput,
+        store: &ParameterStore,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        self.backward_watched(output, store, gradients, None)
+    }
+
+    /// Runs [`Pass::backward`]; on the host with a tape, calls `when_final` as parts of the
+    /// gradient become final, see [`Tape::backward_watched`].
+    ///
+    /// # Errors
+    /// The errors of [`Pass::backward`], and of `when_final`.
+    pub fn backward_watched(
+        self,
+        output: &LossOutput,
+        store: &ParameterStore,
+        gradients: &mut Gradients,
+        when_final: Option<WhenFinal<'_>>,
+    ) -> Result<()> {
+        let LossOutput { loss, loss_scale, .. } = output;
+        if *loss_scale != 1.0 {
+            let mut scaled = Gradients::new(store)?;
+            self.backward_of(loss, store, &mut scaled, None)?;
+            scaled.scale(1.0 / *loss_scale)?;
+            return gradients.add(&mut scaled);
+        }
+        self.backward_of(loss, store, gradients, when_final)
+    }
+
+    fn backward_of(
+        self,
+        loss: &Tensor,
+        store: &ParameterStore,
+        gradients: &mut Gradients,
+        when_final: Option<WhenFinal<'_>>,
+    ) -> Result<()> {
+        match self.tape {
+            Some(tape) if tape.knows(loss) => {
+                tape.backward_watched(loss, store, gradients, when_final)
+            }
+            Some(tape) if !tape.is_empty() => candle_core::bail!(
+                "the loss does not follow from the operations that were recorded before it"
+            ),
+            // Candle has the graph of composed operations.
+            _ => gradients.accumulate(store, &loss.backward()?),
+        }
+    }
+
+    /// Recorded attention weights, in the order in which layers ran.
+    #[must_use]
+    pub fn into_attention(self) -> Vec<AttentionRecord> {
+        self.into_records().attention
+    }
+
+    pub(crate) fn records_attention(&self, layer: &str) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.wants(layer))
+    }
+
+    pub(crate) fn record(&self, layer: &str, weights: Tensor) {
+        if let Some(recorder) = &self.recorder {
+            let record = AttentionRecord { layer: layer.to_owned(), weights };
+            recorder.records.borrow_mut().attention.push(record);
+        }
+    }
+
+    /// Dropout of a site, with a number that no other place in the model has.
+    pub(crate) fn dropout(&self, rate: f64, site: u64) -> Dropout {
+        match self.dropout_key {
+            Some(key) if rate > 0.0 => Dropout::new(rate, mix(key, &[site])),
+            _ => Dropout::none(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A tagger of tokens (Devlin et al. 2019, section 5.3): an encoder, and a head that predicts
+//! classes from the states of tokens.
+
+use crate::config::ModelConfig;
+use crate::layers::encoders::text::TextEncoder;
+use crate::layers::head::ClassHead;
+use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
+use candle_core::Tensor;
+
+/// A tagger with its parameters. The encoder's have the same names as in a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
+#[derive(Debug, Clone)]
+pub struct TokenTagger {
+    core: ModelCore,
+    tags: usize,
+    encoder: TextEncoder,
+    head: ClassHead,
+}
+
+impl TokenTagger {
+    /// Makes a model with `tags` tags from `builder`.
+    ///
+    /// # Errors
+    /// If the configuration is impossible, or the device has no memory left.
+    pub fn new(
+        config: &ModelConfig,
+        vocabulary: usize,
+        tags: usize,
+        builder: Builder,
+    ) -> Result<Self, ModelError> {
+        let mut builder = builder.of_transformer(config)?;
+        let build = &mut builder;
+        let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
+        let head = ClassHead::of_tokens(build, "tags", tags, config)?;
+        Ok(Self { core: builder.finish(config, &["text"]), tags, encoder, head })
+    }
+
+    /// Computes the logits of the tags of the tokens at `rows`, in f32; `segments` has 0 for each
+    /// token.
+    ///
+    /// # Shapes
+    /// A rows of N tokens → `(A, C)`.
+    ///
+    /// # Errors
+    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
+    /// token, a row does not exist, or a text is longer than learned positions reach.
+    pub fn logits(
+        &self,
+        segments: &Sequences,
+        text: &Sequences,
+        rows: &[u32],
+    ) -> Result<Tensor, ModelError> {
+        if let Some(row) = rows.iter().find(|&&row| row as usize >= text.ids.len()) {
+            let count = text.ids.len();
+            return Err(ModelError::Batch(format!("there is no token {row} to tag among {count}")));
+        }
+        let pass = Pass::evaluate();
+        let states = self.encoder.states((segments, text), &pass)?; // (N, D)
+        Ok(self.head.logits(&states, rows.into(), &pass)?)
+    }
+}
+
+/// Reads the segments and the text, and predicts the tags of some tokens.
+impl Model for TokenTagger {
+    fn core(&self) -> &ModelCore {
+        &self.core
+    }
+
+    fn answer_classes(&self) -> Option<usize> {
+        Some(self.tags)
+    }
+
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+        let [segments, text] = batch.read(["segments", "text"])?;
+        let rows = match batch.asked_rows() {
+            Some(rows) => rows,
+            None => (0..text.ids.len() as u32).collect(),
+        };
+        let states = self.encoder.states((segments, text), spec.pass)?; // (N, D)
+        Ok(self.head.loss((&states, rows), &batch.answers, spec)?)
+    }
+}

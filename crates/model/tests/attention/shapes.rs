@@ -1,0 +1,434 @@
+//! Shapes of attention: heads that share keys and values, their width, the factor of scores, and
+//! biases. Against PyTorch (`scripts/golden/attention/grouped_attention.py`), and properties that
+//! every shape has for any numbers.
+
+use crate::TestResult;
+use crate::common::{golden, largest_difference, lengths, relative};
+use candle_core::{DType, Device, Tensor, Var};
+use taper_model::{
+    AttentionConfig, AttentionKind, Batch, Builder, Guidance, LanguageModel, LayerKinds, Model,
+    ModelConfig, ModelError, NormKind, Objective, Pass, Positions, QueryKeyNorm, Sequences, Tied,
+    Transformer, UnprojectedAttention,
+};
+use taper_ops::{
+    AttentionShape, AttentionSpec, Gradients, LinearSpec, NormSpec, NormedColumns, Tape, Turns,
+    composed, cross_attention, linear, norm_columns, rotary, self_attention,
+};
+
+#[test]
+fn grouped_attention_is_pytorchs() -> TestResult {
+    let file = golden("attention/grouped-attention");
+    let multi_query = AttentionShape { scale: 1.0, ..AttentionShape::with_heads(3, 4).grouped(1) };
+    let across = AttentionShape { scale: 0.3, ..AttentionShape::with_heads(6, 4).grouped(3) };
+    let grouped = AttentionShape::with_heads(4, 6).grouped(2);
+    let (layer, rms) = (NormSpec::layer(1e-5), NormSpec::rms(1e-5));
+    for (case, shape, norm) in [
+        ("grouped", grouped, None),
+        ("multi_query", multi_query, None),
+        ("cross", across, None),
+        ("norm_per_head", grouped, Some(rms)),
+        ("norm_of_all_heads", grouped, Some(layer)),
+        ("cross_norm", AttentionShape::with_heads(6, 4).grouped(3), Some(rms)),
+    ] {
+        let tensor = |name: &str| file[&format!("{case}.{name}")].clone();
+        let query_lengths = lengths(&tensor("query_lengths"));
+        let is_cross = case.starts_with("cross");
+        let key_lengths =
+            if is_cross { lengths(&tensor("key_lengths")) } else { query_lengths.clone() };
+        let spec = AttentionSpec {
+            key_lengths: key_lengths.into(),
+            causal: !is_cross && case != "multi_query",
+            ..AttentionSpec::new(shape, query_lengths.clone())
+        };
+        let differentiated = format!("{case}.grad.");
+        let names = file.keys().filter_map(|name| name.strip_prefix(&differentiated));
+        let vars: Vec<(&str, Var)> =
+            names.map(|name| (name, Var::from_tensor(&tensor(name)).unwrap())).collect();
+        let some = |name: &str| {
+            vars.iter().find(|(other, _)| *other == name).map(|(_, var)| var.as_tensor())
+        };
+        let var = |name: &str| some(name).unwrap();
+        // Normalises the first columns.
+        let normed = |tape: Option<&Tape>, x: Tensor, parts: &[(&str, usize)]| {
+            let Some(spec) = norm else { return Ok(x) };
+            let part = |&(part, columns): &(&str, usize)| NormedColumns {
+                columns,
+                weight: var(&format!("{part}_norm.weight")),
+                bias: some(&format!("{part}_norm.bias")),
+            };
+            norm_columns(tape, &x, &parts.iter().map(part).collect::<Vec<_>>(), &spec)
+        };
+        // Rows of the weight that make these parts of the projection.
+        let projected = |tape: Option<&Tape>, x: &Tensor, first: usize, count: usize| {
+            let part = |name: &str| {
+                composed::on_tape(tape, "part", &[var(name)], |inputs| {
+                    inputs[0].narrow(0, first, count)
+                })
+            };
+            let (weight, bias) = (part("qkv.weight")?, part("qkv.bias")?);
+            linear(tape, x, &weight, Some(&bias), None, &LinearSpec::default())
+        };
+        let run = |tape: Option<&Tape>| -> candle_core::Result<Tensor> {
+            let (width, all) = (shape.query_width(), shape.projected_width());
+            let mixed = if is_cross {
+                let query = projected(tape, var("query"), 0, width)?;
+                let query = normed(tape, query, &[("query", width)])?;
+                let key_value = projected(tape, var("key"), width, all - width)?;
+                let key_value = normed(tape, key_value, &[("key", shape.key_value_width())])?;
+                cross_attention(tape, &query, &key_value, None, &spec)?
+            } else {
+                let qkv = projected(tape, var("query"), 0, all)?;
+                let parts = [("query", width), ("key", shape.key_value_width())];
+                let mut qkv = normed(tape, qkv, &parts)?;
+                if spec.causal {
+                    let at = query_lengths.iter().flat_map(|&length| 0..length as u32).collect();
+                    let turned = width + shape.key_value_width();
+                    let turns = (&at, Turns::default());
+                    qkv = rotary(tape, &qkv, turns, shape.head_width, turned)?;
+                }
+                self_attention(tape, &qkv, None, &spec)?
+            };
+            linear(tape, &mixed, var("out.weight"), None, None, &LinearSpec::default())
+        };
+        let tape = Tape::new();
+        let output = run(Some(&tape))?;
+        let error = relative(&output, &tensor("output"));
+        assert!(error < 3e-6, "{case}: {error}");
+        // Without a tape Candle tracks the variables, so that the composed operations run.
+        let composed = run(None)?;
+        let error = relative(&composed, &tensor("output"));
+        assert!(error < 3e-6, "{case}, composed: {error}");
+        let gradients = tape.differentiate(&output, &tensor("output_gradient"))?;
+        let theirs = composed.mul(&tensor("output_gradient"))?.sum_all()?.backward()?;
+        for (name, var) in &vars {
+            let expected = tensor(&format!("grad.{name}"));
+            let error = relative(&gradients.get(var)?.ok_or("no gradient")?, &expected);
+            assert!(error < 1e-5, "{case}: gradient of {name}: {error}");
+            let error = relative(theirs.get(var).ok_or("no gradient")?, &expected);
+            assert!(error < 1e-5, "{case}, composed: gradient of {name}: {error}");
+        }
+    }
+    Ok(())
+}
+
+/// Shapes, with their names.
+fn shapes() -> Vec<(&'static str, ModelConfig)> {
+    let base = ModelConfig {
+        d_model: 24,
+        d_ff: 40,
+        heads: 6,
+        encoder_layers: 2,
+        decoder_layers: 2,
+        max_positions: 200,
+        ..ModelConfig::default()
+    };
+    let grouped = ModelConfig { key_value_heads: Some(2), ..base.clone() };
+    let rotary = Positions::Rotary;
+    let window =
+        AttentionConfig { kind: AttentionKind::Sparse, window: 3, ..AttentionConfig::default() };
+    let drawn = AttentionConfig { block: 2, random: 1, ..window.clone() };
+    let hybrid = AttentionConfig {
+        kinds: LayerKinds::new(&[AttentionKind::Mamba, AttentionKind::Full]),
+        ..AttentionConfig::default()
+    };
+    vec![
+        ("grouped", grouped.clone()),
+        ("grouped, rotary", ModelConfig { positions: rotary, ..grouped.clone() }),
+        (
+            "multi-query, ALiBi",
+            ModelConfig { key_value_heads: Some(1), positions: Positions::Alibi, ..base.clone() },
+        ),
+        (
+            "wide heads, rotary",
+            ModelConfig { head_width: Some(10), positions: rotary, ..base.clone() },
+        ),
+        (
+            "narrow grouped heads",
+            ModelConfig { head_width: Some(3), heads: 5, key_value_heads: Some(1), ..base.clone() },
+        ),
+        (
+            "T5's scores",
+            ModelConfig {
+                attention_scale: Some(1.0),
+                positions: Positions::T5,
+                biases: false,
+                head_width: Some(2),
+                ..grouped.clone()
+            },
+        ),
+        (
+            "umT5's tables",
+            ModelConfig {
+                positions: Positions::T5,
+                relative_buckets: 6,
+                relative_distance: 9,
+                relative_by_layer: true,
+                ..base.clone()
+            },
+        ),
+        (
+            "T5's stacks",
+            ModelConfig {
+                attention_scale: Some(1.0),
+                positions: Positions::T5,
+                relative_buckets: 6,
+                relative_distance: 9,
+                output_scale: Some(0.2),
+                final_dropout: 0.1,
+                tied: Tied::Embeddings,
+                biases: false,
+                ..base.clone()
+            },
+        ),
+        (
+            "Qwen2's biases",
+            ModelConfig { biases: false, query_key_value_biases: Some(true), ..grouped.clone() },
+        ),
+        (
+            "no bias of the result",
+            ModelConfig { attention_output_biases: Some(false), ..base.clone() },
+        ),
+        (
+            "biases of the result alone",
+            ModelConfig {
+                attention_biases: false,
+                attention_output_biases: Some(true),
+                ..base.clone()
+            },
+        ),
+        (
+            "sparse",
+            ModelConfig {
+                encoder_attention: drawn,
+                decoder_attention: window,
+                head_width: Some(6),
+                ..grouped.clone()
+            },
+        ),
+        ("hybrid", ModelConfig { decoder_attention: hybrid, ..grouped.clone() }),
+        (
+            "a norm of each head",
+            ModelConfig {
+                query_key_norm: QueryKeyNorm::PerHead,
+                norm_kind: NormKind::Rms,
+                positions: rotary,
+                ..grouped.clone()
+            },
+        ),
+        (
+            "a norm of all heads",
+            ModelConfig {
+                query_key_norm: QueryKeyNorm::AllHeads,
+                norm_kind: NormKind::LayerWithoutBias,
+                head_width: Some(6),
+                ..grouped
+            },
+        ),
+    ]
+}
+
+const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 8, 9, 10, 3], &[8, 3], &[9, 10, 11, 3]];
+const TARGETS: [&[u32]; 3] =
+    [&[2, 12, 13, 14, 15, 16, 4], &[2, 5, 4, 6, 7, 8, 9], &[2, 16, 17, 18, 4, 5, 6]];
+
+fn transformer(config: &ModelConfig, dtype: DType) -> Transformer {
+    Transformer::new(config, 19, 19, Builder::seeded(7, &Device::Cpu, dtype)).unwrap()
+}
+
+fn full_logits(model: &Transformer) -> Result<Tensor, ModelError> {
+    let pass = Pass::evaluate();
+    let encoded = model.encode(&Sequences::pack(&SOURCES), &pass)?;
+    let decoded = model.decode(&Sequences::pack(&TARGETS), &encoded, &pass)?;
+    Ok(model.logits(&decoded, &pass)?.reshape((3, 7, 19))?)
+}
+
+#[test]
+fn projections_are_as_wide_as_their_heads() {
+    for (name, config) in shapes() {
+        let model = transformer(&config, DType::F32);
+        let shape = config.attention_shape();
+        let dims =
+            |parameter: &str| model.parameters().get(parameter).map(|it| it.shape().to_vec());
+        let layer = "encoder.layers.1.self_attention";
+        let (q, k, d) = (shape.query_width(), shape.key_value_width(), config.d_model);
+        assert_eq!(dims(&format!("{layer}.qkv.weight")), Some(vec![q + 2 * k, d]), "{name}");
+        assert_eq!(dims(&format!("{layer}.out.weight")), Some(vec![d, q]), "{name}");
+        let of_qkv = config.has_query_key_value_biases().then(|| vec![q + 2 * k]);
+        assert_eq!(dims(&format!("{layer}.qkv.bias")), of_qkv, "{name}");
+        let of_out = config.has_attention_output_biases().then(|| vec![d]);
+        assert_eq!(dims(&format!("{layer}.out.bias")), of_out, "{name}");
+        let cross = "decoder.layers.1.cross_attention";
+        assert_eq!(dims(&format!("{cross}.q.weight")), Some(vec![q, d]), "{name}");
+        assert_eq!(dims(&format!("{cross}.kv.weight")), Some(vec![2 * k, d]), "{name}");
+        let of_norms = match config.query_key_norm {
+            QueryKeyNorm::None => [None, None],
+            QueryKeyNorm::PerHead => [Some(vec![shape.head_width]), Some(vec![shape.head_width])],
+            QueryKeyNorm::AllHeads => [Some(vec![q]), Some(vec![k])],
+        };
+        for layer in [layer, cross] {
+            let norms = ["query", "key"].map(|part| dims(&format!("{layer}.{part}_norm.weight")));
+            assert_eq!(norms, of_norms, "{name}");
+        }
+        assert_eq!(model.cost().parameters, model.parameters().len() as u64, "{name}");
+    }
+}
+
+/// In f32, in bf16 to the rounding of products, and in int8 to that of activations.
+#[test]
+fn cached_decoding_is_full_decoding() -> TestResult {
+    for (name, config) in shapes() {
+        for (dtype, is_int8, bound) in
+            [(DType::F32, false, 2e-5), (DType::BF16, false, 5e-2), (DType::F32, true, 0.2)]
+        {
+            let mut model = transformer(&config, dtype);
+            if is_int8 {
+                model.round_to_int8()?;
+            }
+            let full = full_logits(&model)?;
+            let inference = model.inference();
+            let mut state = inference.start(&Sequences::pack(&SOURCES))?;
+            for t in 0..7 {
+                let tokens: Vec<u32> = TARGETS.iter().map(|target| target[t]).collect();
+                let logits = inference.step(&mut state, &tokens)?.collect::<Result<Vec<_>, _>>()?;
+                let logits = Tensor::cat(&logits, 0)?;
+                let error = largest_difference(&logits, &full.narrow(1, t, 1)?.squeeze(1)?);
+                assert!(error < bound, "{name}, {dtype:?}, int8 {is_int8}: step {t}: {error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
+    let text: Vec<u32> = (0..40).map(|i| 4 + (i * i + 3 * i) % 15).collect();
+    for (name, config) in shapes() {
+        let model = LanguageModel::new(&config, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
+        let pass = Pass::evaluate();
+        let full = model.logits(&model.hidden(&Sequences::pack(&[&text]), &pass)?, &pass)?;
+        let inference = model.inference(200);
+        for read in [0, 1, 33] {
+            let mut state = inference.start(&[&text[..read]])?;
+            for (t, &token) in text.iter().enumerate().skip(read) {
+                let blocks =
+                    inference.step(&mut state, &[token])?.collect::<Result<Vec<_>, _>>()?;
+                let error = largest_difference(&blocks[0].get(0)?, &full.get(t)?);
+                assert!(error < 3e-5, "{name}: {read} read, token {t}: {error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle.
+#[test]
+fn the_tape_gives_the_gradients_of_candle() -> TestResult {
+    for (name, config) in shapes() {
+        let model = transformer(&config, DType::F32);
+        let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
+        // Guided is a head that shares its keys, if any do.
+        let links = vec![(1, 2), (8, 9), (15, 10)];
+        let batch = Batch { links, ..Batch::new(streams, (0..21).map(|i| i % 19).collect()) };
+        let guidance = Some(Guidance { weight: 0.3, layer: None, head: 4 });
+        let objective = Objective { guidance, ..Objective::smoothed(0.1) };
+        let gradients_in = |pass: Pass| {
+            let output = model.loss(&batch, &objective, 0.1, &pass).unwrap();
+            let mut gradients = Gradients::new(model.parameters()).unwrap();
+            common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+            gradients.flat().unwrap().clone()
+        };
+        let (ours, theirs) =
+            (gradients_in(Pass::train(1, 1, 0)), gradients_in(Pass::train(1, 1, 0).composed()));
+        let error = relative(&ours, &theirs);
+        assert!(error < 1e-5, "{name}: {error}");
+        for parameter in model.parameters().parameters() {
+            let gradient = ours.narrow(0, parameter.offset(), parameter.len())?;
+            let norm = gradient.sqr()?.sum_all()?.to_scalar::<f32>()?;
+            assert!(norm > 0.0, "{name}: no gradient of {}", parameter.name());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn impossible_shapes_are_named() {
+    let base = ModelConfig { d_model: 24, heads: 6, ..ModelConfig::default() };
+    let refused = |config: ModelConfig| {
+        Transformer::new(&config, 19, 19, Builder::outline()).map(|_| ()).unwrap_err().to_string()
+    };
+    for (config, message) in [
+        (
+            ModelConfig { key_value_heads: Some(4), ..base.clone() },
+            "model.key_value_heads = 4 does not divide model.heads = 6",
+        ),
+        (ModelConfig { key_value_heads: Some(0), ..base.clone() }, "model.key_value_heads = 0"),
+        (ModelConfig { head_width: Some(0), ..base.clone() }, "model.head_width = 0"),
+        (
+            ModelConfig { head_width: Some(3), positions: Positions::Rotary, ..base.clone() },
+            "even width of a head, and model.head_width is 3",
+        ),
+        (ModelConfig { heads: 5, ..base.clone() }, "or set model.head_width"),
+        (ModelConfig { attention_scale: Some(0.0), ..base.clone() }, "model.attention_scale = 0"),
+        (
+            ModelConfig { attention_scale: Some(f64::NAN), ..base.clone() },
+            "model.attention_scale = NaN",
+        ),
+        (
+            ModelConfig { head_width: Some(usize::MAX / 300), ..base.clone() },
+            "model.heads * model.head_width",
+        ),
+    ] {
+        let error = refused(config);
+        assert!(error.contains(message), "{error}");
+    }
+    for kind in AttentionKind::ALL {
+        let attention = AttentionConfig { kind, ..AttentionConfig::default() };
+        let stacks = match kind {
+            AttentionKind::Linformer => {
+                ModelConfig { encoder_attention: attention, ..base.clone() }
+            }
+            _ => ModelConfig { decoder_attention: attention, ..base.clone() },
+        };
+        let stacks = ModelConfig { positions: Positions::None, ..stacks };
+        let is_supported =
+            matches!(kind, AttentionKind::Full | AttentionKind::Sparse) || kind.is_state_space();
+        for (key, config) in [
+            ("key_value_heads", ModelConfig { key_value_heads: Some(2), ..stacks.clone() }),
+            ("head_width", ModelConfig { head_width: Some(8), ..stacks.clone() }),
+            ("attention_scale", ModelConfig { attention_scale: Some(1.0), ..stacks.clone() }),
+            (
+                "query_key_norm",
+                ModelConfig { query_key_norm: QueryKeyNorm::PerHead, ..stacks.clone() },
+            ),
+        ] {
+            let made = Transformer::new(&config, 19, 19, Builder::outline());
+            match made.map(|_| ()) {
+                Ok(()) => assert!(is_supported, "{kind:?} {key}"),
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(!is_supported && error.contains(kind.name()), "{error}");
+                    assert!(error.contains(&format!("model.{key} is for \"full\"")), "{error}");
+                }
+            }
+        }
+        let biases = ModelConfig { query_key_value_biases: Some(false), ..stacks };
+        assert!(Transformer::new(&biases, 19, 19, Builder::outline()).is_ok(), "{kind:?}");
+    }
+}
+
+/// Arithmetic and kept scalars of a short and a long sequence.
+#[test]
+fn costs_follow_the_heads() {
+    let base = ModelConfig { d_model: 64, heads: 4, ..ModelConfig::default() };
+    let grouped = ModelConfig { key_value_heads: Some(1), head_width: Some(24), ..base };
+    for causal in [false, true] {
+        let attention = UnprojectedAttention::new(&grouped, causal, 0).unwrap();
+        assert_eq!(attention.input_width(), 6 * 24);
+        // Scores and weighted sums of four heads.
+        assert_eq!(attention.forward_flops(10), (4 * 4 * 24 * 100) as f64);
+        // The result, and the weights.
+        assert_eq!(attention.kept_bytes(10), (4 * (10 * 96 + 4 * 100)) as f64);
+        // The result, and a number for each query and head.
+        assert_eq!(attention.kept_bytes(2048), (4 * 2048 * (96 + 4)) as f64);
+    }
+}

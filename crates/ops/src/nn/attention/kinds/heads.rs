@@ -1,0 +1,104 @@
+//! Heads of packed query, key and value, divided among tasks.
+
+use crate::nn::attention::layout::Columns;
+use crate::nn::attention::tiled::products::{Rows, TileProducts};
+use crate::products::Matrix;
+use crate::profile::{longest_of, region};
+use crate::shared::Write;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Sequences in rows that hold query, key and value of all heads side by side.
+pub(super) trait PackedLayout: Sync {
+    /// Position of a sequence.
+    type Sequence: Sync;
+
+    /// Number of heads, and the width of each.
+    fn heads(&self) -> (usize, usize);
+
+    fn sequences(&self) -> &[Self::Sequence];
+
+    /// Number of rows of a sequence.
+    fn length(sequence: &Self::Sequence) -> usize;
+
+    /// Width of a row of the result.
+    fn width(&self) -> usize {
+        let (heads, width) = self.heads();
+        heads * width
+    }
+
+    /// Columns of query (0), key (1) or value (2).
+    fn columns(&self, part: usize) -> Columns {
+        let width = self.width();
+        Columns { stride: 3 * width, column: part * width }
+    }
+
+    /// Rows of one head of query, key or value.
+    fn rows<'a, T>(
+        &self,
+        qkv: &'a [T],
+        part: usize,
+        head: usize,
+        rows: &Range<usize>,
+    ) -> Rows<'a, T> {
+        let (_, width) = self.heads();
+        let at = self.columns(part).head(rows.start, head, width);
+        Rows { values: qkv, at, count: rows.len(), width }
+    }
+
+    /// Runs `each` for all heads of each sequence that has rows, by tasks of one sequence and some
+    /// of its heads, on memory that `worker` makes.
+    fn for_heads<W>(
+        &self,
+        worker: impl Fn() -> W + Sync + Send,
+        each: impl Fn(&mut W, &Self::Sequence, &Range<usize>) + Sync + Send,
+    ) {
+        let (sequences, (heads, _)) = (self.sequences(), self.heads());
+        let groups = || head_groups(sequences.len(), heads);
+        let sequences = sequences.iter().filter(|sequence| Self::length(sequence) > 0);
+        let tasks: Vec<(&Self::Sequence, Range<usize>)> =
+            sequences.flat_map(|sequence| groups().map(move |heads| (sequence, heads))).collect();
+        let work = || tasks.iter().map(|(sequence, heads)| Self::length(sequence) * heads.len());
+        region(longest_of(work), || {
+            tasks.par_iter().with_max_len(1).for_each_init(worker, |worker, (sequence, heads)| {
+                each(worker, sequence, heads);
+            });
+        });
+    }
+}
+
+/// Groups of neighbouring heads of each sequence: enough tasks for all threads, but not more, since
+/// neighbouring heads read the same pages of memory. No result may depend on them.
+fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usize>> {
+    let groups = match rayon::current_num_threads() {
+        1 => 1,
+        threads => (4 * threads).div_ceil(sequences.max(1)).min(heads),
+    };
+    (0..groups).map(move |group| group * heads / groups..(group + 1) * heads / groups)
+}
+
+impl<T> Rows<'_, T> {
+    /// One of the rows, if its values are contiguous.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize) -> &[T] {
+        &self.values[self.at.offset + row * self.at.row..][..self.width]
+    }
+}
+
+/// Products with rows that are used only once.
+pub(super) trait WeighedRows: TileProducts {
+    /// Computes [`add_weighted`](TileProducts::add_weighted) with `rows`.
+    fn weigh(
+        &self,
+        worker: &mut Self::Worker,
+        weights: (&[Self::Value], Matrix),
+        shape: (usize, usize),
+        rows: Rows<'_, Self::Value>,
+        sums: &mut [Self::Value],
+        write: Write,
+    ) {
+        self.add_weighted(worker, weights, shape, (&self.summed(rows), 0), sums, write);
+    }
+}
+
+impl<P: TileProducts> WeighedRows for P {}

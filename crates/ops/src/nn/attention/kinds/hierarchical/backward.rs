@@ -1,0 +1,260 @@
+//! Backward pass, which recomputes weights. The adjoints of summaries pass to their tokens once all
+//! chunks that see them are done: under a causal mask, which processes chunks from the last to the
+//! first, together with the adjoints of the tokens themselves, and otherwise at the end.
+
+use super::forward::{Inputs, across, gathered, terms};
+use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
+use super::passes::go_back;
+use super::{KEY, QUERY, VALUE, summaries};
+use crate::float::Float;
+use crate::nn::attention::kinds::heads::{PackedLayout, WeighedRows};
+use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
+use crate::parallel::add;
+use crate::products::Matrix;
+use crate::shared::{Shared, Write};
+use crate::sums::blocked_sum;
+use std::ops::Range;
+
+/// Inputs of the backward pass, beside those of the forward pass.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a, T> {
+    /// Adjoint of the result.
+    pub(super) adjoint: &'a [T],
+    /// Result of the forward pass.
+    pub(super) out: &'a [T],
+    pub(super) log_sums: &'a [T],
+}
+
+impl<'a, T: Float> Known<'a, T> {
+    pub(super) fn as_f32(&self) -> Option<Known<'a, f32>> {
+        Some(Known {
+            adjoint: T::as_f32(self.adjoint)?,
+            out: T::as_f32(self.out)?,
+            log_sums: T::as_f32(self.log_sums)?,
+        })
+    }
+}
+
+/// Working memory of a thread.
+struct Worker<P: TileProducts> {
+    products: P::Worker,
+    key: Vec<P::Value>,
+    value: Vec<P::Value>,
+    scores: Vec<P::Value>,
+    of_scores: Vec<P::Value>,
+    of_query: Vec<P::Value>,
+    /// Adjoints of all keys that a chunk sees.
+    of_key: Vec<P::Value>,
+    of_value: Vec<P::Value>,
+    /// `dO·O`, and the logarithms of denominators, of some queries.
+    numbers: [Vec<P::Value>; 2],
+}
+
+struct Pass<'a, P: TileProducts> {
+    products: &'a P,
+    layout: &'a Layout,
+    inputs: Inputs<'a, P::Value>,
+    known: Known<'a, P::Value>,
+    to: (Shared<P::Value>, Write),
+}
+
+/// Computes the gradient of all sequences.
+///
+/// # Safety
+/// Nobody else reads or writes the gradient meanwhile; if it is added to, it is initialised.
+/// Afterwards it is.
+pub(super) unsafe fn run<P: TileProducts>(
+    products: &P,
+    layout: &Layout,
+    inputs: Inputs<'_, P::Value>,
+    known: Known<'_, P::Value>,
+    to: (Shared<P::Value>, Write),
+) {
+    let (places, width) = (layout.hierarchy.places(), stride(layout.head));
+    let worker = || {
+        let room = |rows: usize, width: usize| vec![P::Value::default(); rows * width];
+        Worker::<P> {
+            products: products.worker(),
+            key: room(places, layout.head),
+            value: room(places, layout.head),
+            scores: room(QUERIES, stride(places)),
+            of_scores: room(QUERIES, stride(places)),
+            of_query: room(QUERIES, width),
+            of_key: room(stride(places), width),
+            of_value: room(stride(places), width),
+            numbers: [room(QUERIES, 1), room(QUERIES, 1)],
+        }
+    };
+    let pass = Pass { products, layout, inputs, known, to };
+    layout.for_heads(worker, |worker, sequence, heads| {
+        // SAFETY: each task has its own heads of a sequence.
+        unsafe { pass.sequence(worker, sequence, heads) };
+    });
+}
+
+impl<P: TileProducts> Pass<'_, P> {
+    /// Computes the gradients of some heads of a sequence.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes the gradients of these heads.
+    unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
+        let (layout, causal) = (self.layout, self.layout.spec.causal);
+        let room = || vec![P::Value::default(); sequence.summaries() * layout.head];
+        // Adjoints of the keys, and of the values, of summaries.
+        let mut of_summaries: Vec<_> = heads.clone().map(|_| [room(), room()]).collect();
+        let chunks = 0..sequence.counts[0];
+        for chunk in chunks.clone().rev() {
+            let seen = layout.seen(sequence, chunk);
+            for (of_summaries, head) in of_summaries.iter_mut().zip(heads.clone()) {
+                // SAFETY: the caller's promise.
+                unsafe { self.chunk(worker, (sequence, head), (chunk, &seen), of_summaries) };
+            }
+        }
+        for chunk in chunks.filter(|_| !causal) {
+            let tokens = layout.hierarchy.tokens(1, chunk, sequence.length);
+            let first = sequence.first + chunk * layout.hierarchy.chunk;
+            for (of_summaries, head) in of_summaries.iter().zip(heads.clone()) {
+                for (part, adjoints) in [KEY, VALUE].into_iter().zip(of_summaries) {
+                    let adjoint = summaries::token_adjoint(layout, (sequence, chunk), adjoints);
+                    for row in first..first + tokens {
+                        // SAFETY: the caller's promise, and the rows have been written.
+                        unsafe { self.put(part, head, row, &adjoint, Write::Add) };
+                    }
+                }
+            }
+        }
+    }
+
+    /// Computes the gradients of a chunk of one head.
+    ///
+    /// # Safety
+    /// The requirements of [`Self::sequence`].
+    unsafe fn chunk(
+        &self,
+        worker: &mut Worker<P>,
+        head: (&Sequence, usize),
+        (chunk, seen): (usize, &ChunkKeys<P::Value>),
+        of_summaries: &mut [Vec<P::Value>; 2],
+    ) {
+        let (layout, products, inputs) = (self.layout, self.products, self.inputs);
+        let (count, width) = (seen.all(), layout.head);
+        inputs.gather(layout, head, (KEY, seen), &mut worker.key);
+        inputs.gather(layout, head, (VALUE, seen), &mut worker.value);
+        let keys = products.summed(gathered(&worker.key, count, width));
+        let keys_across = products.summed(across(gathered(&worker.key, count, width)));
+        let values_across = products.summed(across(gathered(&worker.value, count, width)));
+        let step = stride(count);
+        for (first, rows) in seen.blocks() {
+            let query = layout.rows(inputs.qkv, QUERY, head.1, &rows);
+            let adjoint = self.result_rows(self.known.adjoint, head.1, &rows);
+            self.numbers(&mut worker.numbers, head.1, &rows);
+            let (scratch, scores) = (&mut worker.products, &mut worker.scores);
+            let shape = (rows.len(), width);
+            let weights = (query.values, query.at);
+            products.add_weighted(
+                scratch,
+                weights,
+                shape,
+                (&keys_across, 0),
+                scores,
+                Write::Replace,
+            );
+            let (of_scores, weights) = (&mut worker.of_scores, (adjoint.values, adjoint.at));
+            products.add_weighted(
+                scratch,
+                weights,
+                shape,
+                (&values_across, 0),
+                of_scores,
+                Write::Replace,
+            );
+            let terms = terms(layout, head, seen, (chunk, first));
+            let [products_of, log_sums] = &worker.numbers;
+            let (log_sums, products_of) = (&log_sums[..rows.len()], &products_of[..rows.len()]);
+            go_back(scores, of_scores, step, &terms, log_sums, products_of);
+
+            let weights = (of_scores.as_slice(), Matrix::rows(step));
+            let (shape, out) = ((rows.len(), count), &mut worker.of_query);
+            products.add_weighted(scratch, weights, shape, (&keys, 0), out, Write::Replace);
+            let write = if first == 0 { Write::Replace } else { Write::Add };
+            let shape = (count, rows.len());
+            let weights = (of_scores.as_slice(), Matrix::rows(step).transposed());
+            products.weigh(scratch, weights, shape, query, &mut worker.of_key, write);
+            let weights = (scores.as_slice(), Matrix::rows(step).transposed());
+            products.weigh(scratch, weights, shape, adjoint, &mut worker.of_value, write);
+            for (row, gradient) in rows.zip(worker.of_query.chunks_exact(stride(width))) {
+                // SAFETY: the caller's promise.
+                unsafe { self.put(QUERY, head.1, row, &gradient[..width], self.to.1) };
+            }
+        }
+        let Worker { of_key, of_value, .. } = worker;
+        let parts = [(KEY, of_key), (VALUE, of_value)];
+        for ((part, gradients), of_summaries) in parts.into_iter().zip(of_summaries) {
+            // Under a causal mask no earlier chunk sees a summary of this one.
+            let of_token = layout
+                .spec
+                .causal
+                .then(|| summaries::token_adjoint(layout, (head.0, chunk), of_summaries));
+            let mut gradients = gradients.chunks_exact_mut(stride(width));
+            for (row, gradient) in seen.summaries.iter().cloned().flatten().zip(&mut gradients) {
+                add(&mut of_summaries[row * width..(row + 1) * width], &gradient[..width]);
+            }
+            for (row, gradient) in seen.tokens.clone().zip(gradients) {
+                let gradient = &mut gradient[..width];
+                if let Some(of_token) = &of_token {
+                    add(gradient, of_token);
+                }
+                // SAFETY: the caller's promise.
+                unsafe { self.put(part, head.1, row, gradient, self.to.1) };
+            }
+        }
+    }
+
+    /// Computes `dO·O`, and the logarithm of the denominator, for each query.
+    fn numbers(&self, to: &mut [Vec<P::Value>; 2], head: usize, rows: &Range<usize>) {
+        let (adjoint, out) = (
+            self.result_rows(self.known.adjoint, head, rows),
+            self.result_rows(self.known.out, head, rows),
+        );
+        let [products, log_sums] = to;
+        for (i, row) in rows.clone().enumerate() {
+            products[i] = blocked_sum([adjoint.row(i), out.row(i)], |[a, b]| a * b);
+            log_sums[i] = self.known.log_sums[row * self.layout.spec.heads + head];
+        }
+    }
+
+    /// Rows of a head in the result, or in its adjoint.
+    fn result_rows<'a>(
+        &self,
+        values: &'a [P::Value],
+        head: usize,
+        rows: &Range<usize>,
+    ) -> Rows<'a, P::Value> {
+        let (all, width) = (self.layout.width(), self.layout.head);
+        let at = Matrix::rows(all).at(rows.start * all + head * width);
+        Rows { values, at, count: rows.len(), width }
+    }
+
+    /// Writes the gradient of one row.
+    ///
+    /// # Safety
+    /// The requirements of [`Self::sequence`]; memory that is added to is initialised.
+    unsafe fn put(
+        &self,
+        part: usize,
+        head: usize,
+        row: usize,
+        gradient: &[P::Value],
+        write: Write,
+    ) {
+        let columns = self.layout.columns(part);
+        let first = row * columns.stride + columns.column + head * gradient.len();
+        // SAFETY: the caller's promise.
+        unsafe {
+            match write {
+                Write::Replace => self.to.0.write(first, gradient),
+                Write::Add => add(self.to.0.range(first..first + gradient.len()), gradient),
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Positions of sequences and their summaries in memory, and the tokens that a chunk sees.
+
+use crate::float::Float;
+use crate::nn::attention::kinds::heads::PackedLayout;
+use crate::spec::attention::kinds::{HierarchicalSpec, Hierarchy};
+use std::ops::Range;
+
+/// Number of queries that are processed at a time.
+pub(super) const QUERIES: usize = 64;
+
+/// Position of a sequence in the packed rows, and of its summaries in theirs.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) number: usize,
+    pub(super) first: usize,
+    pub(super) length: usize,
+    /// Number of chunks at each level.
+    pub(super) counts: Vec<usize>,
+    /// Row of the first summary of each level, among those of the sequence.
+    pub(super) levels: Vec<usize>,
+    /// Row of its first summary, among all.
+    pub(super) summary: usize,
+}
+
+/// Layout of hierarchical attention on the host.
+pub(super) struct Layout {
+    pub(super) spec: HierarchicalSpec,
+    pub(super) hierarchy: Hierarchy,
+    pub(super) tokens: usize,
+    /// Width of a head.
+    pub(super) head: usize,
+    pub(super) sequences: Vec<Sequence>,
+}
+
+/// Keys that the tokens of a chunk see, summaries first and then tokens of the chunk: the same for
+/// all heads.
+pub(super) struct ChunkKeys<T> {
+    /// Rows of summaries, among those of the sequence.
+    pub(super) summaries: Vec<Range<usize>>,
+    /// Number of summaries.
+    pub(super) count: usize,
+    /// Packed rows of the chunk's tokens.
+    pub(super) tokens: Range<usize>,
+    /// Number added to each score: for summaries the logarithm of their number of tokens, for
+    /// tokens 0.
+    pub(super) added: Vec<T>,
+    /// Place of each key in the dropout mask.
+    pub(super) places: Vec<u32>,
+}
+
+impl Sequence {
+    /// Number of its summaries at all levels.
+    pub(super) fn summaries(&self) -> usize {
+        self.counts.iter().sum()
+    }
+}
+
+impl<T> ChunkKeys<T> {
+    pub(super) fn all(&self) -> usize {
+        self.count + self.tokens.len()
+    }
+
+    /// Blocks of queries: the number of the first one in the chunk, and their packed rows.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
+        let tokens = self.tokens.clone();
+        tokens
+            .clone()
+            .step_by(QUERIES)
+            .map(move |first| (first - tokens.start, first..tokens.end.min(first + QUERIES)))
+    }
+}
+
+impl PackedLayout for Layout {
+    type Sequence = Sequence;
+
+    fn heads(&self) -> (usize, usize) {
+        (self.spec.heads, self.head)
+    }
+
+    fn sequences(&self) -> &[Sequence] {
+        &self.sequences
+    }
+
+    fn length(sequence: &Sequence) -> usize {
+        sequence.length
+    }
+}
+
+impl Layout {
+    pub(super) fn new(spec: &HierarchicalSpec, width: usize) -> Self {
+        let hierarchy = spec.hierarchy();
+        let (mut first, mut summary) = (0, 0);
+        let sequence = |(number, &length): (usize, &usize)| {
+            let counts = hierarchy.counts(length);
+            let starts = counts.iter().scan(0, |next, count| {
+                *next += count;
+                Some(*next - count)
+            });
+            let levels = starts.collect();
+            let all: usize = counts.iter().sum();
+            (first, summary) = (first + length, summary + all);
+            Sequence {
+                number,
+                first: first - length,
+                length,
+                counts,
+                levels,
+                summary: summary - all,
+            }
+        };
+        let sequences = spec.lengths.iter().enumerate().map(sequence).collect();
+        let tokens = spec.lengths.iter().sum();
+        Self { spec: spec.clone(), hierarchy, tokens, head: width / spec.heads, sequences }
+    }
+
+    /// Number of summaries of all sequences.
+    pub(super) fn summaries(&self) -> usize {
+        self.sequences.last().map_or(0, |last| last.summary + last.summaries())
+    }
+
+    /// Offset of the key (1) or value (2) of a sequence's first summary in one head; the others
+    /// follow it.
+    pub(super) fn summaries_at(&self, sequence: &Sequence, head: usize, part: usize) -> usize {
+        let of_head = 2 * head + part - 1;
+        (sequence.summary * 2 * self.spec.heads + of_head * sequence.summaries()) * self.head
+    }
+
+    /// Keys that the tokens of a chunk see.
+    pub(super) fn seen<T: Float>(&self, sequence: &Sequence, chunk: usize) -> ChunkKeys<T> {
+        let (size, length) = (self.hierarchy.chunk, sequence.length);
+        let first = chunk * size;
+        let tokens = sequence.first + first..sequence.first + length.min(first + size);
+        let (mut summaries, mut added, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for (level, among, place) in self.hierarchy.seen(chunk, &sequence.counts) {
+            let tokens = |index| self.hierarchy.tokens(level, index, length) as f64;
+            added.extend(among.clone().map(|index| T::of(tokens(index).ln())));
+            places.extend((place..place + among.len()).map(|place| place as u32));
+            let start = sequence.levels[level - 1];
+            summaries.push(start + among.start..start + among.end);
+        }
+        let count = added.len();
+        added.resize(count + tokens.len(), T::default());
+        places.extend(0..tokens.len() as u32);
+        ChunkKeys { summaries, count, tokens, added, places }
+    }
+
+    /// Index in the dropout mask of the first weight of a query of a chunk.
+    pub(super) fn mask_start(
+        &self,
+        sequence: &Sequence,
+        head: usize,
+        (chunk, query): (usize, usize),
+    ) -> u32 {
+        let longest = self.spec.lengths.iter().copied().max().unwrap_or(0);
+        let (size, chunks) = (self.hierarchy.chunk, longest.div_ceil(self.hierarchy.chunk));
+        let row = (sequence.number * self.spec.heads + head) * chunks + chunk;
+        ((row * size + query) * self.hierarchy.places()) as u32
+    }
+}

@@ -1,0 +1,304 @@
+//! Backward pass of linear attention.
+//!
+//! Let Z be the denominators. With `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`, the adjoints of
+//! numerator and denominator of each query,
+//!
+//! ```text
+//! dφ(q_i) = Σ_j (P_i·v_j + p_i) φ(k_j),   dφ(k_j) = Σ_i (P_i·v_j + p_i) φ(q_i),
+//! dv_j    = Σ_i (φ(q_i)·φ(k_j)) P_i
+//! ```
+//!
+//! over the j that i sees and the i that see j: within a chunk directly, otherwise through the
+//! state before the chunk, `Σ φ(k) (v, 1)ᵀ`, and the one after it, `Σ φ(q) (P, p)ᵀ`. Chunks go from
+//! the last to the first; the states before the chunks of a group are recomputed from the kept one.
+
+mod both_ways;
+mod causal;
+
+use super::features::Features;
+use super::layout::{CHUNK, GROUP, Layout, Sequence};
+use super::state::{State, add_outer};
+use super::{KEY, QUERY, VALUE};
+use crate::float::{Float, vectorised};
+use crate::nn::attention::kinds::heads::{PackedLayout, WeighedRows};
+use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
+use crate::parallel::add;
+use crate::products::Matrix;
+use crate::shared::{Shared, Write};
+use crate::sums::blocked_sum;
+use std::ops::Range;
+
+/// Inputs of the backward pass, beside queries, keys and values.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a, T> {
+    /// Adjoint of the result.
+    pub(super) adjoint: &'a [T],
+    /// Result of the forward pass.
+    pub(super) out: &'a [T],
+    /// Numbers that the forward pass has kept, in the order of [`Layout`].
+    pub(super) denominators: &'a [T],
+    pub(super) states: &'a [T],
+    pub(super) exponents: &'a [T],
+}
+
+impl<'a, T: Float> Known<'a, T> {
+    pub(super) fn as_f32(&self) -> Option<Known<'a, f32>> {
+        Some(Known {
+            adjoint: T::as_f32(self.adjoint)?,
+            out: T::as_f32(self.out)?,
+            denominators: T::as_f32(self.denominators)?,
+            states: T::as_f32(self.states)?,
+            exponents: T::as_f32(self.exponents)?,
+        })
+    }
+}
+
+/// Side of a product of features: queries or keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Query,
+    Key,
+}
+
+/// Working memory of a thread.
+struct Worker<P: TileProducts> {
+    products: P::Worker,
+    /// Mapped queries of all chunks of a group.
+    query: Vec<P::Value>,
+    key: Vec<P::Value>,
+    states: Vec<State<P::Value>>,
+    /// Products of features of one chunk, and their adjoints.
+    scores: Vec<P::Value>,
+    of_scores: Vec<P::Value>,
+    /// Adjoints of numerators, and of denominators.
+    adjoint: Vec<P::Value>,
+    of_denominators: Vec<P::Value>,
+    of_features: Vec<P::Value>,
+    of_rows: Vec<P::Value>,
+}
+
+struct Pass<'a, 'b, P: TileProducts> {
+    products: &'a P,
+    layout: &'a Layout,
+    features: &'a Features<'b, P>,
+    qkv: &'a [P::Value],
+    known: Known<'a, P::Value>,
+    to: (Shared<P::Value>, Write),
+}
+
+/// Computes the gradient of all sequences.
+///
+/// # Safety
+/// Nobody else reads or writes the gradient meanwhile; if it is added to, it is initialised.
+/// Afterwards it is.
+pub(super) unsafe fn run<P: TileProducts>(
+    products: &P,
+    layout: &Layout,
+    features: &Features<'_, P>,
+    (qkv, known): (&[P::Value], Known<'_, P::Value>),
+    to: (Shared<P::Value>, Write),
+) {
+    let (head, count) = (stride(layout.shape.head), stride(features.count));
+    let rows = layout.longest_chunk();
+    let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
+    // Chunks of a group under a causal mask, otherwise one chunk.
+    let in_group = match layout.spec.causal {
+        true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
+        _ => rows,
+    };
+    let worker = || {
+        let room = |rows: usize, width: usize| vec![P::Value::default(); rows * width];
+        let state = State::new(features.count, layout.shape.head, layout.is_random);
+        Worker::<P> {
+            products: products.worker(),
+            query: room(in_group, count),
+            key: room(in_group, count),
+            states: vec![state; in_group.div_ceil(CHUNK)],
+            scores: room(rows, rows),
+            of_scores: room(rows, rows),
+            adjoint: room(rows, head),
+            of_denominators: room(rows, 1),
+            of_features: room(rows, count),
+            of_rows: room(rows, head),
+        }
+    };
+    let pass = Pass { products, layout, features, qkv, known, to };
+    layout.for_heads(worker, |worker, sequence, heads| {
+        // SAFETY: each task has its own heads of a sequence.
+        unsafe {
+            match layout.spec.causal {
+                true => pass.causal(worker, sequence, heads),
+                false => pass.both_ways(worker, sequence, heads),
+            }
+        }
+    });
+}
+
+impl<P: TileProducts> Pass<'_, '_, P> {
+    fn empty(&self) -> State<P::Value> {
+        let shape = self.layout.shape;
+        State::new(shape.features, shape.head, self.layout.is_random)
+    }
+
+    fn rows(&self, part: usize, head: usize, rows: &Range<usize>) -> Rows<'_, P::Value> {
+        self.layout.rows(self.qkv, part, head, rows)
+    }
+
+    /// Exponent that was factored out of the keys of a chunk.
+    fn exponent(&self, sequence: &Sequence, chunk: usize, head: usize) -> P::Value {
+        match self.layout.is_random {
+            true => self.known.exponents[self.layout.exponent_at(sequence, chunk, head)],
+            false => P::Value::default(),
+        }
+    }
+
+    /// Computes the adjoints of numerators and denominators of some queries.
+    fn adjoints(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>) {
+        let (layout, heads) = (self.layout, self.layout.spec.heads);
+        let width = layout.shape.head;
+        let first = rows.start * layout.width() + head * width;
+        let head_rows = |values| Rows {
+            values,
+            at: Matrix::rows(layout.width()).at(first),
+            count: rows.len(),
+            width,
+        };
+        let (adjoint, out) = (head_rows(self.known.adjoint), head_rows(self.known.out));
+        let denominators = &self.known.denominators[rows.start * heads + head..];
+        divide(
+            adjoint,
+            out,
+            (denominators, heads),
+            &mut worker.adjoint,
+            &mut worker.of_denominators,
+        );
+    }
+
+    fn adjoint_rows<'a>(&self, adjoint: &'a [P::Value], count: usize) -> Rows<'a, P::Value> {
+        let width = self.layout.shape.head;
+        Rows { values: adjoint, at: Matrix::rows(stride(width)), count, width }
+    }
+
+    /// Adds the adjoints of features through a state: those of queries from values and ones, those
+    /// of keys from the adjoints of numerators and denominators.
+    fn through_state(
+        &self,
+        worker: &mut Worker<P>,
+        state: &State<P::Value>,
+        side: Side,
+        head: usize,
+        rows: &Range<usize>,
+        write: Write,
+    ) {
+        let (products, features) = (self.products, self.features.count);
+        let left = match side {
+            Side::Query => self.adjoint_rows(&worker.adjoint, rows.len()),
+            Side::Key => self.rows(VALUE, head, rows),
+        };
+        let (weights, shape) = ((left.values, left.at), (left.count, left.width));
+        let (scratch, out) = (&mut worker.products, &mut worker.of_features);
+        products.weigh(scratch, weights, shape, state.columns(), out, write);
+        let numbers = (side == Side::Query).then_some(&*worker.of_denominators);
+        add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
+    }
+
+    /// Writes the gradient of queries or keys, computed from the gradient of their features, which
+    /// begin at `at`.
+    ///
+    /// # Safety
+    /// The requirements of [`Self::causal`].
+    unsafe fn features_back(
+        &self,
+        worker: &mut Worker<P>,
+        side: Side,
+        head: usize,
+        rows: &Range<usize>,
+        at: usize,
+    ) {
+        let (part, features) = match side {
+            Side::Query => (QUERY, &worker.query[at..]),
+            Side::Key => (KEY, &worker.key[at..]),
+        };
+        let inputs = self.rows(part, head, rows);
+        let Worker { products, of_features, of_rows, .. } = worker;
+        self.features.back(self.products, products, inputs, features, of_features, of_rows);
+        // SAFETY: the caller's promise.
+        unsafe { self.put(part, head, rows, &worker.of_rows) };
+    }
+
+    /// Computes the gradient of values from the queries in a state; the features of keys begin at
+    /// `at`.
+    fn read_behind(
+        &self,
+        worker: &mut Worker<P>,
+        behind: &State<P::Value>,
+        at: usize,
+        count: usize,
+        write: Write,
+    ) {
+        let (products, features) = (self.products, self.features.count);
+        let key = (&worker.key[at..], Matrix::rows(stride(features)));
+        let (scratch, out) = (&mut worker.products, &mut worker.of_rows);
+        products.weigh(scratch, key, (count, features), behind.rows(), out, write);
+    }
+
+    /// Adds some queries to a state; their features begin at `at`.
+    fn add_queries(
+        &self,
+        worker: &mut Worker<P>,
+        behind: &mut State<P::Value>,
+        at: usize,
+        count: usize,
+    ) {
+        let adjoint = self.products.summed(self.adjoint_rows(&worker.adjoint, count));
+        let features = (&worker.query[at..], count);
+        let numbers = Some(&*worker.of_denominators);
+        behind.add(self.products, &mut worker.products, features, &adjoint, numbers);
+    }
+
+    /// Writes the gradient of some rows of a head.
+    ///
+    /// # Safety
+    /// The requirements of [`Self::causal`].
+    unsafe fn put(&self, part: usize, head: usize, rows: &Range<usize>, gradient: &[P::Value]) {
+        let width = self.layout.shape.head;
+        let (to, write) = self.to;
+        let columns = self.layout.columns(part);
+        for (gradient, row) in gradient.chunks_exact(stride(width)).zip(rows.clone()) {
+            let first = row * columns.stride + columns.column + head * width;
+            let gradient = &gradient[..width];
+            // SAFETY: the caller's promise.
+            unsafe {
+                match write {
+                    Write::Replace => to.write(first, gradient),
+                    Write::Add => add(to.range(first..first + width), gradient),
+                }
+            }
+        }
+    }
+}
+
+vectorised! {
+    /// Computes `P = dO / Z` and `p = −dO·O / Z`; denominators are given with the distance between
+    /// two.
+    fn divide<T>(
+        adjoint: Rows<'_, T>,
+        out: Rows<'_, T>,
+        denominators: (&[T], usize),
+        of_numerators: &mut [T],
+        of_denominators: &mut [T],
+    ) {
+        let (denominators, step) = denominators;
+        let rows = of_numerators.chunks_exact_mut(stride(adjoint.width));
+        for (i, (of_row, of_denominator)) in
+            rows.zip(of_denominators).take(adjoint.count).enumerate()
+        {
+            let factor = T::of(1.0) / denominators[i * step];
+            let (adjoint, out) = (adjoint.row(i), out.row(i));
+            for (of_row, &adjoint) in of_row.iter_mut().zip(adjoint) {
+                *of_row = adjoint * factor;
+            }
+            *of_denominator = -blocked_sum([adjoint, out], |[a, b]| a * b) * factor;
+        }
+    }
+}

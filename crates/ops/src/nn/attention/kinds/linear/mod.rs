@@ -1,0 +1,271 @@
+//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3); with random
+//! features, a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers").
+//!
+//! Within a chunk the products of features are computed directly; a state sums up all tokens before
+//! it. The features, the state and the products of a chunk are in cache, and none of them is ever
+//! as long as a sequence. Denominators are kept for the backward pass, and the state before every
+//! eighth chunk; the states between are recomputed.
+//!
+//! The largest exponent so far is factored out of the random features of keys, chunk by chunk, like
+//! in decoding token by token; if a larger one occurs, earlier sums are scaled down.
+
+mod backward;
+mod features;
+mod forward;
+mod layout;
+mod state;
+
+use crate::composed;
+use crate::float::Float;
+use crate::host::{Host, for_float};
+use crate::nn::attention::kinds::heads::PackedLayout;
+use crate::products::Packing;
+use crate::shared::{Shared, Write, filled};
+use crate::spec::attention::kinds::{LinearAttentionShape, LinearAttentionSpec};
+use crate::tape::{Adjoints, Tape, is_fused};
+use backward::Known;
+use candle_core::{Result, Tensor};
+use features::Features;
+use forward::{Outputs, SavedSums};
+use layout::{CHUNK, Layout};
+use std::marker::PhantomData;
+
+use crate::nn::attention::layout::{KEY, QUERY, VALUE};
+use crate::nn::attention::tiled::products::{PackedTiles, Plain};
+
+/// Computes linear attention on packed projections:
+///
+/// ```text
+/// O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε)
+/// ```
+///
+/// for each head, over all tokens j of the sequence, or the j ≤ i (Katharopoulos et al. 2020,
+/// equations 5 and 9), with `φ(x) = elu(x) + 1`, or with random features from `vectors` ω,
+/// `φ(x) = exp(ωx − ‖x‖² / 2)` of `x / d^¼` (Choromanski et al. 2021, lemma 1). The vectors are
+/// constants.
+///
+/// # Shapes
+/// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `vectors (M, Dh)` → `(N, D)`.
+///
+/// # Errors
+/// If the shapes disagree.
+pub fn linear_attention(
+    tape: Option<&Tape>,
+    qkv: &Tensor,
+    vectors: Option<&Tensor>,
+    spec: &LinearAttentionSpec,
+) -> Result<Tensor> {
+    let layout = Layout::new(spec, spec.shape(qkv, vectors)?, vectors.is_some());
+    if !is_fused(tape, &[qkv])? {
+        return composed::on_tape(tape, "linear attention", &[qkv], |v| {
+            Ok(composed::linear_attention(&v[0], vectors, spec)?.0)
+        });
+    }
+    crate::profile::time(
+        "linear attention",
+        || for_float!(qkv, T => Ok(attend::<T>(tape, qkv, vectors, layout, false)?.0)),
+    )
+}
+
+/// Computes [`linear_attention`] without gradients, and the sums after the last token of each
+/// sequence: `Σ φ(k) (v, 1)ᵀ` for each head, followed by the exponents that are factored out of
+/// random features.
+///
+/// # Shapes
+/// The inputs of [`linear_attention`] → `(N, D)` and, for B sequences, `(B, H·M·(Dh + 1))`, with
+/// random features `(B, H·M·(Dh + 1) + H)`.
+///
+/// # Errors
+/// If the shapes disagree.
+pub fn linear_attention_after(
+    qkv: &Tensor,
+    vectors: Option<&Tensor>,
+    spec: &LinearAttentionSpec,
+) -> Result<(Tensor, Tensor)> {
+    let layout = Layout::new(spec, spec.shape(qkv, vectors)?, vectors.is_some());
+    if !is_fused(None, &[qkv])? {
+        return composed::linear_attention(qkv, vectors, spec);
+    }
+    let shape = (layout.sequences.len(), layout.last_size());
+    for_float!(qkv, T => {
+        let (out, last) = attend::<T>(None, qkv, vectors, layout, true)?;
+        Ok((out, Tensor::from_vec(last, shape, qkv.device())?))
+    })
+}
+
+/// Scalars that [`linear_attention`] keeps for the backward pass beside its input, for heads that
+/// together are `width` wide: the result, denominators, states, and the vectors of random features.
+#[must_use]
+pub fn kept_by_linear_attention(
+    spec: &LinearAttentionSpec,
+    width: usize,
+    features: Option<usize>,
+) -> usize {
+    let layout = Layout::for_width(spec, width, features);
+    let LinearAttentionShape { tokens, head, features } = layout.shape;
+    let vectors = if layout.is_random { features * head } else { 0 };
+    tokens * (width + spec.heads) + layout.states() + layout.exponents() + vectors
+}
+
+/// Multiplications and additions of the products of [`linear_attention`], forward: adding each
+/// chunk to the state and reading from it, random features, and under a causal mask the products
+/// within chunks.
+#[must_use]
+pub fn linear_attention_arithmetic(
+    spec: &LinearAttentionSpec,
+    width: usize,
+    features: Option<usize>,
+) -> f64 {
+    let layout = Layout::for_width(spec, width, features);
+    let (head, count) = (layout.shape.head as f64, layout.shape.features as f64);
+    let of_sequence = |&length: &usize| {
+        let (tokens, rest) = (length as f64, (length % CHUNK) as f64);
+        let (chunk, whole) = (CHUNK as f64, (length / CHUNK) as f64);
+        // The first chunk reads no sums, and the last one adds none.
+        let (read, added, pairs) = match spec.causal {
+            true => {
+                let last = if rest > 0.0 { rest } else { chunk.min(tokens) };
+                (tokens - chunk.min(tokens), tokens - last, whole * chunk * chunk + rest * rest)
+            }
+            false => (tokens, tokens, 0.0),
+        };
+        let random = if layout.is_random { 4.0 * tokens * count * head } else { 0.0 };
+        random + 2.0 * (read + added) * count * (head + 1.0) + 2.0 * pairs * (count + head + 1.0)
+    };
+    spec.heads as f64 * spec.lengths.iter().map(of_sequence).sum::<f64>()
+}
+
+/// Tensors saved for the backward pass.
+struct Saved<T> {
+    denominators: Vec<T>,
+    states: Vec<T>,
+    exponents: Vec<T>,
+}
+
+/// Computes the result and, if requested, the sums after it.
+fn attend<T: Float>(
+    tape: Option<&Tape>,
+    qkv: &Tensor,
+    vectors: Option<&Tensor>,
+    layout: Layout,
+    wants_last: bool,
+) -> Result<(Tensor, Vec<T>)> {
+    let vectors = vectors.map(|vectors| scaled::<T>(vectors)).transpose()?;
+    let host = Host::new(qkv)?;
+    let values = host.elements::<T>()?;
+    let size = if wants_last { layout.sequences.len() * layout.last_size() } else { 0 };
+    let mut last = vec![T::default(); size];
+    let last_to = wants_last.then(|| Shared::new(&mut last));
+    let keeps = |count: usize| if tape.is_some() { count } else { 0 };
+    let shape = (layout.shape.tokens, layout.width());
+    // SAFETY: the pass writes all rows of all heads and, if they are kept, all denominators, states
+    // and exponents.
+    let (out, (denominators, (states, (exponents, ())))) = unsafe {
+        filled(shape.0 * shape.1, |out| {
+            filled(keeps(shape.0 * layout.spec.heads), |denominators| {
+                filled(keeps(layout.states()), |states| {
+                    filled(keeps(layout.exponents()), |exponents| {
+                        let kept = SavedSums { denominators, states, exponents };
+                        let kept = tape.map(|_| kept);
+                        let to = Outputs { out, kept, last: last_to };
+                        forward(&layout, values, vectors.as_deref(), to);
+                    })
+                })
+            })
+        })
+    };
+    let out = Tensor::from_vec(out, shape, qkv.device())?;
+    drop(host);
+    if let Some(tape) = tape {
+        let saved = Saved { denominators, states, exponents };
+        let (kept, result) = (qkv.clone(), out.clone());
+        tape.record::<T>("linear attention", &[qkv], &out, move |adjoint, adjoints| {
+            let vectors = vectors.as_deref();
+            go_back(&kept, vectors, &layout, &saved, (&adjoint, &result), adjoints)
+        })?;
+    }
+    Ok((out, last))
+}
+
+/// Vectors divided by the fourth root of a head's width: `(M, Dh)`.
+fn scaled<T: Float>(vectors: &Tensor) -> Result<Vec<T>> {
+    let factor = (vectors.dim(1)? as f64).powf(-0.25);
+    let scaled = (vectors.to_dtype(candle_core::DType::F64)? * factor)?;
+    scaled.to_dtype(T::DTYPE)?.flatten_all()?.to_vec1()
+}
+
+fn go_back<T: Float>(
+    qkv: &Tensor,
+    vectors: Option<&[T]>,
+    layout: &Layout,
+    saved: &Saved<T>,
+    (adjoint, out): (&[T], &Tensor),
+    adjoints: &mut Adjoints<'_>,
+) -> Result<()> {
+    let (host, out) = (Host::new(qkv)?, Host::new(out)?);
+    let (values, out) = (host.elements::<T>()?, out.elements::<T>()?);
+    let Saved { denominators, states, exponents } = saved;
+    let known = Known { adjoint, out, denominators, states, exponents };
+    // SAFETY: in both cases only this pass uses the destination, which is initialised if it is
+    // added to, and query, key and value are the whole row.
+    if adjoints.is_first(qkv) {
+        let (gradient, ()) = unsafe {
+            filled(values.len(), |to| {
+                backward(layout, (values, known), vectors, (to, Write::Replace))
+            })
+        };
+        return adjoints.give(qkv, gradient);
+    }
+    adjoints.add_with(qkv, |to: &mut [T], write| {
+        unsafe { backward(layout, (values, known), vectors, (Shared::new(to), write)) };
+        Ok(())
+    })
+}
+
+/// Runs the forward pass with the products of this processor.
+///
+/// # Safety
+/// The requirements of [`forward::run`].
+unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, to: Outputs<T>) {
+    let size = (layout.shape.features, layout.shape.head);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
+            && let (Some(qkv), Some(to)) = (T::as_f32(qkv), to.as_f32())
+        {
+            let products = PackedTiles(packing);
+            let features = Features::new(&products, vectors.and_then(T::as_f32), size);
+            return forward::run(&products, layout, &features, qkv, to);
+        }
+        let products = Plain { products: layout.spec.products, values: PhantomData };
+        let features = Features::new(&products, vectors, size);
+        forward::run(&products, layout, &features, qkv, to);
+    }
+}
+
+/// Runs the backward pass with the products of this processor.
+///
+/// # Safety
+/// The requirements of [`backward::run`].
+unsafe fn backward<T: Float>(
+    layout: &Layout,
+    (qkv, known): (&[T], Known<'_, T>),
+    vectors: Option<&[T]>,
+    (to, write): (Shared<T>, Write),
+) {
+    let size = (layout.shape.features, layout.shape.head);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(packing) = Packing::best_for_panels(layout.spec.products)
+            && let (Some(qkv), Some(known)) = (T::as_f32(qkv), known.as_f32())
+            && let Some(to) = T::shared_f32(to)
+        {
+            let products = PackedTiles(packing);
+            let features = Features::new(&products, vectors.and_then(T::as_f32), size);
+            return backward::run(&products, layout, &features, (qkv, known), (to, write));
+        }
+        let products = Plain { products: layout.spec.products, values: PhantomData };
+        let features = Features::new(&products, vectors, size);
+        backward::run(&products, layout, &features, (qkv, known), (to, write));
+    }
+}

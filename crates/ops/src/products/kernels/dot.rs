@@ -1,0 +1,101 @@
+//! Products on AVX-512 BF16: a dot product of two bf16 pairs for each of sixteen columns, summed in
+//! f32.
+
+use super::tile::{STEP_LINES, TILE};
+use crate::products::operand::{AHEAD, Line, Results, fetch_once};
+use std::arch::x86_64::*;
+
+/// Number of rows whose sums stay in registers at a time.
+const ROWS: usize = 8;
+
+/// Computes `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each.
+///
+/// # Safety
+/// The processor has avx512f and avx512bf16; `a` and `b` have `steps · STEP_LINES` lines; `results`
+/// has 32 rows of 32 values.
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(in crate::products) unsafe fn multiply(
+    a: *const Line,
+    b: *const Line,
+    steps: usize,
+    results: Results,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if results.rows == 1 {
+            return multiply_rows::<1>(a, b, steps, results, 0);
+        }
+        for first in (0..results.rows).step_by(ROWS) {
+            multiply_rows::<ROWS>(a, b, steps, results, first);
+        }
+    }
+}
+
+/// Computes `COUNT` rows of [`multiply`] from `first` on, which lie in one tile.
+///
+/// # Safety
+/// The requirements of [`multiply`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn multiply_rows<const COUNT: usize>(
+    a: *const Line,
+    b: *const Line,
+    steps: usize,
+    Results { first: c, stride, add, .. }: Results,
+    first: usize,
+) {
+    let (half, unit) = (first / TILE, first % TILE);
+    let mut sums = [[_mm512_setzero_ps(); 2]; COUNT];
+    // SAFETY: these rows of `c` exist, and every line read is within the operands' `steps` steps.
+    unsafe {
+        if add {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let at = c.add((first + row) * stride);
+                *sums = [_mm512_loadu_ps(at), _mm512_loadu_ps(at.add(TILE))];
+            }
+        }
+        for step in 0..steps {
+            let a = a.add(step * STEP_LINES + half * TILE + unit).cast::<i32>();
+            let b = b.add(step * STEP_LINES).cast::<__m512bh>();
+            for pair in 0..TILE {
+                if COUNT == 1 {
+                    for tile in 0..2 {
+                        fetch_once(b.wrapping_add(AHEAD + tile * TILE + pair).cast());
+                    }
+                }
+                let (b0, b1) = (*b.add(pair), *b.add(TILE + pair));
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let both: __m512bh =
+                        std::mem::transmute(_mm512_set1_epi32(*a.add(row * TILE + pair)));
+                    sums[0] = _mm512_dpbf16_ps(sums[0], both, b0);
+                    sums[1] = _mm512_dpbf16_ps(sums[1], both, b1);
+                }
+            }
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            let at = c.add((first + row) * stride);
+            _mm512_storeu_ps(at, sums[0]);
+            _mm512_storeu_ps(at.add(TILE), sums[1]);
+        }
+    }
+}
+
+/// Multiplies and adds on `SUMS` registers, `rounds` times; returns the number of multiply-adds in
+/// a round.
+///
+/// # Safety
+/// The processor has avx512f and avx512bf16.
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(in crate::products) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
+    // SAFETY: both are 64 bytes of plain bits.
+    let factor: __m512bh =
+        unsafe { std::mem::transmute(_mm512_set1_epi32(std::hint::black_box(0))) };
+    let mut sums = [_mm512_setzero_ps(); SUMS];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = _mm512_dpbf16_ps(*sum, factor, factor);
+        }
+    }
+    std::hint::black_box(sums);
+    SUMS * 2 * TILE
+}

@@ -1,0 +1,335 @@
+//! Products by fused multiply-adds of f32, written once for every width of register.
+//!
+//! An operand is packed as lines of [`PANEL`] values, one line for each place of the summed
+//! dimension. A block of results stays in registers while the kernel walks along that dimension: it
+//! multiplies each row's value in a line of the left operand by the columns in the same line of the
+//! right one (Goto and van de Geijn 2008, section 4).
+//!
+//! On processors without bf16 instructions, bf16 products are the same, with values that are
+//! rounded when they are packed: a product of two bf16 values is exact in f32.
+
+use super::vector::Vector;
+use crate::products::operand::{AHEAD, DEPTH, Line, Operand, PANEL, Results, fetch_once};
+
+/// Computes `results ← [results +] a · b` for two panels with depth `depth`.
+///
+/// The processor has the kernel's instructions; `a` and `b` have `depth · PANEL` values; the
+/// destination has 32 rows of 32 values.
+pub(in crate::products) type Multiply =
+    unsafe fn(a: *const f32, b: *const f32, depth: usize, to: Results);
+
+/// Computes a block of `ROWS` rows by `VECTORS` registers of columns.
+///
+/// # Safety
+/// The requirements of [`Multiply`], for the rows and columns from the pointers on.
+#[inline(always)]
+unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    a: *const f32,
+    b: *const f32,
+    depth: usize,
+    Results { first: c, stride, add, .. }: Results,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [[V::zero(); VECTORS]; ROWS];
+        if add {
+            for (row, sums) in sums.iter_mut().enumerate() {
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    *sum = V::load(c.add(row * stride + i * V::LANES));
+                }
+            }
+        }
+        for k in 0..depth {
+            let (a, b) = (a.add(k * PANEL), b.add(k * PANEL));
+            if ROWS == 1 {
+                for line in 0..PANEL * size_of::<f32>() / size_of::<Line>() {
+                    fetch_once(b.cast::<Line>().wrapping_add(AHEAD + line).cast());
+                }
+            }
+            // The smaller number of values stays in registers while the others are loaded.
+            if ROWS < VECTORS {
+                let values: [V; ROWS] = std::array::from_fn(|row| V::splat(*a.add(row)));
+                for i in 0..VECTORS {
+                    let columns = V::load(b.add(i * V::LANES));
+                    for (sums, value) in sums.iter_mut().zip(values) {
+                        sums[i] = sums[i].plus_product(value, columns);
+                    }
+                }
+            } else {
+                let columns: [V; VECTORS] = std::array::from_fn(|i| V::load(b.add(i * V::LANES)));
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let value = V::splat(*a.add(row));
+                    for (sum, columns) in sums.iter_mut().zip(columns) {
+                        *sum = sum.plus_product(value, columns);
+                    }
+                }
+            }
+        }
+        for (row, sums) in sums.into_iter().enumerate() {
+            for (i, sum) in sums.into_iter().enumerate() {
+                sum.store(c.add(row * stride + i * V::LANES));
+            }
+        }
+    }
+}
+
+/// Packs one step of one panel; with `round`, its values rounded to bf16.
+///
+/// # Safety
+/// The processor has the vector's instructions; the operand is in bounds and packable, and has the
+/// panel and the step; `lines` has room for `PANEL · DEPTH` values.
+#[inline(always)]
+unsafe fn pack_step<V: Vector>(
+    operand: &Operand<'_>,
+    panel: usize,
+    step: usize,
+    round: bool,
+    lines: &mut [Line],
+) {
+    let (first, start) = (panel * PANEL, step * DEPTH);
+    let (count, depth) = ((operand.count - first).min(PANEL), (operand.depth - start).min(DEPTH));
+    let offset = operand.offset + first * operand.outer + start * operand.inner;
+    // SAFETY: the lines are 16 values each, and have room for these.
+    let packed: &mut [f32; PANEL * DEPTH] = unsafe { &mut *lines.as_mut_ptr().cast() };
+    if operand.inner == 1 {
+        let mut edge;
+        let (from, stride) = if count == PANEL && depth == DEPTH {
+            (operand.values[offset..].as_ptr(), operand.outer)
+        } else {
+            edge = [0.0; PANEL * DEPTH];
+            for (i, edge) in edge.chunks_exact_mut(DEPTH).take(count).enumerate() {
+                edge[..depth]
+                    .copy_from_slice(&operand.values[offset + i * operand.outer..][..depth]);
+            }
+            (edge.as_ptr(), DEPTH)
+        };
+        for i in (0..PANEL).step_by(V::LANES) {
+            for k in (0..DEPTH).step_by(V::LANES) {
+                // SAFETY: 32 rows of 32 values are there to be read, in bounds by the caller's
+                // promise, and room for as many to be written.
+                unsafe {
+                    let to = packed.as_mut_ptr().add(k * PANEL + i);
+                    V::transpose(|row| from.add((i + row) * stride + k), to, PANEL);
+                }
+            }
+        }
+    } else {
+        // Lines of a known length are copied without a call.
+        for (k, line) in packed.as_chunks_mut::<PANEL>().0.iter_mut().enumerate() {
+            if k < depth && count == PANEL {
+                line.copy_from_slice(&operand.values[offset + k * operand.inner..][..PANEL]);
+            } else if k < depth {
+                line[..count]
+                    .copy_from_slice(&operand.values[offset + k * operand.inner..][..count]);
+                line[count..].fill(0.0);
+            } else {
+                line.fill(0.0);
+            }
+        }
+    }
+    if round {
+        // A loop, since closures are compiled without the caller's instructions.
+        for value in packed {
+            *value = rounded(*value);
+        }
+    }
+}
+
+/// Rounds to the nearest bf16 value, ties to even, like `half::bf16::from_f32`; without a branch,
+/// so that loops over it vectorise. A NaN becomes a quiet NaN, as there: if it were unchanged,
+/// loops in place would compile to masked stores, which take ten times as long on some processors.
+#[inline(always)]
+fn rounded(value: f32) -> f32 {
+    let bits = value.to_bits();
+    let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+    let quiet = bits | 0x0040_0000;
+    f32::from_bits(if value.is_nan() { quiet } else { nearest } & 0xffff_0000)
+}
+
+/// Multiplies and adds on `SUMS` registers, `rounds` times; returns the number of multiply-adds in
+/// a round.
+///
+/// # Safety
+/// The processor has the vector's instructions.
+#[inline(always)]
+unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usize {
+    // SAFETY: the caller's promise; a register is written to room of its size.
+    unsafe {
+        let factor = V::splat(std::hint::black_box(0.5));
+        let mut sums = [factor; SUMS];
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = sum.plus_product(*sum, factor);
+            }
+        }
+        let mut seen = [0.0; PANEL];
+        sums.into_iter().for_each(|sum| {
+            sum.store(seen.as_mut_ptr());
+            std::hint::black_box(&seen);
+        });
+    }
+    SUMS * V::LANES
+}
+
+/// Defines the kernel for one width of register, with blocks of at most `$rows` rows by `$vectors`
+/// registers of columns: as many sums as fit in registers beside the operands. Blocks as wide as a
+/// panel leave the fewest rows over, which have too few sums to keep both multipliers busy.
+macro_rules! kernel {
+    ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
+        pub(in crate::products) mod $name {
+            use super::*;
+
+            /// Multiplies two panels.
+            ///
+            /// # Safety
+            /// The requirements of [`Multiply`].
+            #[target_feature(enable = $feature)]
+            pub(crate) unsafe fn multiply(a: *const f32, b: *const f32, depth: usize, to: Results) {
+                const BLOCKS: usize = PANEL.div_ceil($rows);
+                if to.rows == 1 {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        multiply_block::<$vector, 1, { PANEL / <$vector>::LANES }>(a, b, depth, to)
+                    };
+                    return;
+                }
+                for column in (0..PANEL).step_by($vectors * <$vector>::LANES) {
+                    for block in 0..BLOCKS {
+                        // Nearly equal shares of the rows.
+                        let row = block * PANEL / BLOCKS;
+                        if row >= to.rows {
+                            break;
+                        }
+                        let rows = (block + 1) * PANEL / BLOCKS - row;
+                        // SAFETY: the caller's promise; blocks lie within the panel.
+                        unsafe {
+                            let (a, b) = (a.add(row), b.add(column));
+                            let first = to.first.add(row * to.stride + column);
+                            let to = Results { first, ..to };
+                            if rows == $rows {
+                                multiply_block::<$vector, $rows, $vectors>(a, b, depth, to);
+                            } else {
+                                multiply_block::<$vector, { $rows - 1 }, $vectors>(a, b, depth, to);
+                            }
+                        }
+                    }
+                }
+            }
+
+            /// Packs one step of one panel.
+            ///
+            /// # Safety
+            /// The requirements of [`pack_step`](super::pack_step).
+            #[target_feature(enable = $feature)]
+            pub(crate) unsafe fn pack_step(
+                operand: &Operand<'_>,
+                panel: usize,
+                step: usize,
+                round: bool,
+                lines: &mut [Line],
+            ) {
+                // SAFETY: the caller's promise.
+                unsafe { super::pack_step::<$vector>(operand, panel, step, round, lines) }
+            }
+
+            /// Multiplies and adds on registers, to measure peak speed.
+            ///
+            /// # Safety
+            /// The requirements of [`multiply_registers`](super::multiply_registers).
+            #[target_feature(enable = $feature)]
+            pub(crate) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
+                // SAFETY: the caller's promise.
+                unsafe { super::multiply_registers::<$vector, SUMS>(rounds) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+kernel!(avx512, "avx512f", std::arch::x86_64::__m512, 8 by 2);
+#[cfg(target_arch = "x86_64")]
+kernel!(avx2, "avx2,fma", std::arch::x86_64::__m256, 3 by 4);
+#[cfg(target_arch = "aarch64")]
+kernel!(neon, "neon", std::arch::aarch64::float32x4_t, 6 by 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::products::{Kernel, Matrix, Packing, Products};
+    use crate::rng::Counter;
+
+    #[test]
+    fn values_are_rounded_as_the_half_crate_does() {
+        let halfway = [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x7f7f_ffff, 0xff7f_8000, 1, 0x8000];
+        let spread = (0..1 << 16).map(|i: u32| i.wrapping_mul(0x9e37_79b9));
+        for value in halfway.into_iter().chain(spread).map(f32::from_bits) {
+            let (ours, theirs) = (rounded(value), half::bf16::from_f32(value).to_f32());
+            assert!(ours.to_bits() == theirs.to_bits(), "{value:e}: {ours:e}, not {theirs:e}");
+        }
+    }
+
+    #[test]
+    fn a_tile_as_it_lies_is_a_packed_operand() {
+        let counter = Counter::new(2);
+        let values: Vec<f32> =
+            (0..70 * PANEL as u64).map(|i| counter.normal_at(i) as f32).collect();
+        let offset = values.as_ptr().align_offset(size_of::<Line>());
+        for kernel in [Kernel::Fma512, Kernel::Fma256, Kernel::Neon] {
+            let Some(packing) = Packing::for_kernel(kernel, Products::F32) else { continue };
+            let tile = |offset, depth| {
+                let at = Matrix::rows(PANEL).transposed().at(offset);
+                Operand::left(&values, at, PANEL, depth)
+            };
+            let operand = tile(offset, 2 * DEPTH);
+            let mut packed = vec![Line::ZERO; 2 * packing.step_lines()];
+            for (step, lines) in packed.chunks_exact_mut(packing.step_lines()).enumerate() {
+                packing.pack_step(&operand, 0, step, lines);
+            }
+            let lines = packing.lines_of(&operand).unwrap();
+            assert!(lines.iter().map(|line| line.0).eq(packed.iter().map(|line| line.0)));
+            // Half a step, and data that do not begin at a cache line, have to be packed.
+            assert!(packing.lines_of(&tile(offset, DEPTH / 2)).is_none());
+            assert!(packing.lines_of(&tile(offset + 1, DEPTH)).is_none());
+        }
+        if let Some(packing) = Packing::for_kernel(Kernel::Fma256, Products::Bf16) {
+            let at = Matrix::rows(PANEL).transposed().at(offset);
+            assert!(packing.lines_of(&Operand::left(&values, at, PANEL, DEPTH)).is_none());
+        }
+    }
+
+    #[test]
+    fn both_orientations_pack_as_one_value_at_a_time() {
+        let counter = Counter::new(1);
+        let values: Vec<f32> = (0..80 * 90).map(|i| counter.normal_at(i) as f32).collect();
+        for kernel in [Kernel::Fma512, Kernel::Fma256, Kernel::Neon] {
+            for products in [Products::F32, Products::Bf16] {
+                let Some(packing) = Packing::for_kernel(kernel, products) else { continue };
+                Operand::with_every_kind(&values, |operand| {
+                    for panel in 0..operand.panels() {
+                        for step in 0..operand.steps() {
+                            let mut lines = vec![Line([7; 32]); packing.step_lines()];
+                            packing.pack_step(operand, panel, step, &mut lines);
+                            let packed = lines.iter().flat_map(|line| {
+                                let bits =
+                                    |pair: &[u16]| u32::from(pair[0]) | u32::from(pair[1]) << 16;
+                                line.0.chunks_exact(2).map(bits).collect::<Vec<_>>()
+                            });
+                            for (i, bits) in packed.enumerate() {
+                                let (k, index) =
+                                    (step * DEPTH + i / PANEL, panel * PANEL + i % PANEL);
+                                let mut value = operand.value(index, k);
+                                if products == Products::Bf16 {
+                                    value = half::bf16::from_f32(value).to_f32();
+                                }
+                                assert!(
+                                    bits == value.to_bits(),
+                                    "{kernel:?} {products:?} {operand:?}: {index}, {k}"
+                                );
+                            }
+                        }
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Registers of f32 values for each instruction set.
+
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+/// A register of f32 values.
+///
+/// # Safety
+/// Every method needs the instructions of its implementation, and is compiled for them when it is
+/// inlined into a function that enables them. Pointers point to as many values as are read or
+/// written, and are aligned for `f32` only.
+pub(in crate::products) trait Vector: Copy {
+    /// Number of values of a register.
+    const LANES: usize;
+
+    unsafe fn zero() -> Self;
+    /// Sets every lane to `value`.
+    unsafe fn splat(value: f32) -> Self;
+    unsafe fn load(from: *const f32) -> Self;
+    /// Loads the first `count` lanes, but not all; the others are arbitrary.
+    unsafe fn load_some(from: *const f32, count: usize) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    /// Stores the first `count` lanes, but not all.
+    unsafe fn store_some(self, to: *mut f32, count: usize);
+    /// Computes `self + a · b`, rounded once.
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self;
+    /// Transposes `LANES` rows of as many values, at the addresses that `from` gives, into rows
+    /// `to_stride` apart.
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize);
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Vector for __m512 {
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_maskz_loadu_ps((1 << count) - 1, from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe { _mm512_storeu_ps(to, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut f32, count: usize) {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_storeu_ps(to, (1 << count) - 1, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_fmadd_ps(a, b, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
+        // SAFETY: as above; vectors of floats and of integers are the same 64 bytes.
+        unsafe {
+            let mut rows: [__m512i; 16] =
+                std::array::from_fn(|row| _mm512_loadu_si512(from(row).cast()));
+            transpose_16(&mut rows);
+            for (row, values) in rows.into_iter().enumerate() {
+                _mm512_storeu_si512(to.add(row * to_stride).cast(), values);
+            }
+        }
+    }
+}
+
+/// Transposes 16 × 16 values of 32 bits.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(in crate::products) fn transpose_16(m: &mut [__m512i; 16]) {
+    let zero = _mm512_setzero_si512();
+    let (mut a, mut b) = ([zero; 16], [zero; 16]);
+    for i in 0..8 {
+        a[2 * i] = _mm512_unpacklo_epi32(m[2 * i], m[2 * i + 1]);
+        a[2 * i + 1] = _mm512_unpackhi_epi32(m[2 * i], m[2 * i + 1]);
+    }
+    for i in 0..4 {
+        b[4 * i] = _mm512_unpacklo_epi64(a[4 * i], a[4 * i + 2]);
+        b[4 * i + 1] = _mm512_unpackhi_epi64(a[4 * i], a[4 * i + 2]);
+        b[4 * i + 2] = _mm512_unpacklo_epi64(a[4 * i + 1], a[4 * i + 3]);
+        b[4 * i + 3] = _mm512_unpackhi_epi64(a[4 * i + 1], a[4 * i + 3]);
+    }
+    // b[4i + j] holds, in lane l, column 4l + j of rows 4i … 4i + 3.
+    for j in 0..4 {
+        let low = _mm512_shuffle_i32x4::<0b10_00_10_00>(b[j], b[4 + j]);
+        let high = _mm512_shuffle_i32x4::<0b11_01_11_01>(b[j], b[4 + j]);
+        let low2 = _mm512_shuffle_i32x4::<0b10_00_10_00>(b[8 + j], b[12 + j]);
+        let high2 = _mm512_shuffle_i32x4::<0b11_01_11_01>(b[8 + j], b[12 + j]);
+        m[j] = _mm512_shuffle_i32x4::<0b10_00_10_00>(low, low2);
+        m[8 + j] = _mm512_shuffle_i32x4::<0b11_01_11_01>(low, low2);
+        m[4 + j] = _mm512_shuffle_i32x4::<0b10_00_10_00>(high, high2);
+        m[12 + j] = _mm512_shuffle_i32x4::<0b11_01_11_01>(high, high2);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Vector for __m256 {
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { _mm256_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm256_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm256_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> Self {
+        // SAFETY: as above; the masks are a window into an array of twice as many lanes.
+        unsafe {
+            let masks: [i32; 16] = std::array::from_fn(|lane| if lane < 8 { -1 } else { 0 });
+            let mask = _mm256_loadu_si256(masks.as_ptr().add(8 - count).cast());
+            _mm256_maskload_ps(from, mask)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_ps(to, self) }
+    }
+
+    /// Stores halves: some processors take ten times as long for a masked store.
+    #[inline(always)]
+    unsafe fn store_some(self, mut to: *mut f32, count: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let mut rest = _mm256_castps256_ps128(self);
+            if count & 4 != 0 {
+                _mm_storeu_ps(to, rest);
+                (rest, to) = (_mm256_extractf128_ps::<1>(self), to.add(4));
+            }
+            if count & 2 != 0 {
+                _mm_storel_pd(to.cast(), _mm_castps_pd(rest));
+                (rest, to) = (_mm_movehl_ps(rest, rest), to.add(2));
+            }
+            if count & 1 != 0 {
+                _mm_store_ss(to, rest);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm256_fmadd_ps(a, b, self) }
+    }
+
+    /// Transposes four rows of half a register each in place; the rest is done by choosing the half
+    /// into which each row is loaded.
+    #[inline(always)]
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
+        // SAFETY: as above.
+        unsafe {
+            for column in [0, 4] {
+                // Rows r and r + 4, four columns of each.
+                let row = |r: usize| {
+                    let at = |r: usize| _mm_loadu_ps(from(r).add(column));
+                    _mm256_set_m128(at(r + 4), at(r))
+                };
+                let (low, high) = (
+                    [_mm256_unpacklo_ps(row(0), row(1)), _mm256_unpacklo_ps(row(2), row(3))],
+                    [_mm256_unpackhi_ps(row(0), row(1)), _mm256_unpackhi_ps(row(2), row(3))],
+                );
+                let columns = [
+                    _mm256_shuffle_ps::<0b01_00_01_00>(low[0], low[1]),
+                    _mm256_shuffle_ps::<0b11_10_11_10>(low[0], low[1]),
+                    _mm256_shuffle_ps::<0b01_00_01_00>(high[0], high[1]),
+                    _mm256_shuffle_ps::<0b11_10_11_10>(high[0], high[1]),
+                ];
+                for (i, values) in columns.into_iter().enumerate() {
+                    _mm256_storeu_ps(to.add((column + i) * to_stride), values);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+impl Vector for float32x4_t {
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { vdupq_n_f32(0.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        // SAFETY: as above.
+        unsafe { vdupq_n_f32(value) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: as above.
+        unsafe { vld1q_f32(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> Self {
+        let mut values = [0.0; 4];
+        // SAFETY: as above.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, values.as_mut_ptr(), count);
+            vld1q_f32(values.as_ptr())
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe { vst1q_f32(to, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut f32, count: usize) {
+        let mut values = [0.0; 4];
+        // SAFETY: as above.
+        unsafe {
+            vst1q_f32(values.as_mut_ptr(), self);
+            std::ptr::copy_nonoverlapping(values.as_ptr(), to, count);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { vfmaq_f32(self, a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
+        // SAFETY: as above; a register of four f32 is one of two f64.
+        unsafe {
+            let row = |r: usize| vld1q_f32(from(r));
+            let pairs = [
+                vtrn1q_f32(row(0), row(1)),
+                vtrn2q_f32(row(0), row(1)),
+                vtrn1q_f32(row(2), row(3)),
+                vtrn2q_f32(row(2), row(3)),
+            ]
+            .map(|pair| vreinterpretq_f64_f32(pair));
+            let columns = [
+                vtrn1q_f64(pairs[0], pairs[2]),
+                vtrn1q_f64(pairs[1], pairs[3]),
+                vtrn2q_f64(pairs[0], pairs[2]),
+                vtrn2q_f64(pairs[1], pairs[3]),
+            ];
+            for (i, values) in columns.into_iter().enumerate() {
+                vst1q_f32(to.add(i * to_stride), vreinterpretq_f32_f64(values));
+            }
+        }
+    }
+}
