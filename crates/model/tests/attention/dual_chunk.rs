@@ -2,7 +2,7 @@
 //! once as stepping, and gradients.
 
 use crate::TestResult;
-use crate::common::{largest_difference, relative};
+use crate::common::{backward, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, LanguageModel, Model, ModelConfig, ModelError,
@@ -112,7 +112,7 @@ fn a_model_can_be_trained_on_with_chunks() -> TestResult {
         let pass = Pass::train(1, 1, 0);
         let output = model.loss(&batch, &Objective::smoothed(0.0), 1.0, &pass).unwrap();
         let mut gradients = Gradients::new(model.parameters()).unwrap();
-        common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+        backward(pass, &output, model.parameters(), &mut gradients).unwrap();
         let flat = gradients.flat().unwrap().copy().unwrap();
         let evaluated =
             model.loss(&batch, &Objective::smoothed(0.0), 1.0, &Pass::evaluate()).unwrap();

@@ -3,7 +3,7 @@
 //! numbers.
 
 use crate::TestResult;
-use crate::common::{ALL_POSITIONS, golden, largest_difference, relative};
+use crate::common::{ALL_POSITIONS, backward, golden, largest_difference, relative};
 use candle_core::{DType, Device, Tensor, Var};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, DecodeState, Inference, LanguageModel,
@@ -287,7 +287,7 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
         let gradients_in = |pass: Pass| {
             let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
-            common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+            backward(pass, &output, model.parameters(), &mut gradients).unwrap();
             gradients.flat().unwrap().clone()
         };
         let (ours, theirs) =

@@ -3,7 +3,7 @@
 //! every shape has for any numbers.
 
 use crate::TestResult;
-use crate::common::{golden, largest_difference, lengths, relative};
+use crate::common::{backward, golden, largest_difference, lengths, relative};
 use candle_core::{DType, Device, Tensor, Var};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, Guidance, LanguageModel, LayerKinds, Model,
@@ -334,7 +334,7 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
         let gradients_in = |pass: Pass| {
             let output = model.loss(&batch, &objective, 0.1, &pass).unwrap();
             let mut gradients = Gradients::new(model.parameters()).unwrap();
-            common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+            backward(pass, &output, model.parameters(), &mut gradients).unwrap();
             gradients.flat().unwrap().clone()
         };
         let (ours, theirs) =
