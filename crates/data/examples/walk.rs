@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use taper_data::{Corpora, DataConfig, PairPlan, prepare_pairs};
+use taper_data::{Corpora, DataConfig, Epoch, PairPlan, prepare_pairs};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let opened = began.elapsed().as_secs_f64();
 
     let began = Instant::now();
-    let plan = PairPlan::new(&data, &config.batching, 1, 1);
+    let plan = PairPlan::new(&data, &config.batching, Epoch::new(1, 1));
     let planned = began.elapsed().as_secs_f64();
 
     let began = Instant::now();

@@ -25,6 +25,29 @@ fn finalise(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
+/// Epoch of a run, for which batches are planned and varied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Epoch {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The epoch, counted from 0.
+    pub number: u64,
+}
+
+impl Epoch {
+    /// Epoch `number` of the run with this seed.
+    #[must_use]
+    pub const fn new(seed: u64, number: u64) -> Self {
+        Self { seed, number }
+    }
+
+    /// Draws for one purpose in this epoch.
+    #[must_use]
+    pub fn draws(self, purpose: u64) -> Draws {
+        Draws::new(self.seed, self.number, purpose)
+    }
+}
+
 impl Draws {
     /// Draws for one purpose in one epoch of one seed.
     #[must_use]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::{Batch, BatchingConfig, Dataset, EpochPlan, Position, Result};
+use crate::{Batch, BatchingConfig, Dataset, Epoch, EpochPlan, Position, Result};
 
 /// Plan, once it is made.
 type Planned = OnceLock<Arc<dyn EpochPlan>>;
@@ -45,7 +45,8 @@ impl Epochs {
         plans.push((epoch, Arc::clone(&plan)));
         // A thread that requests the other epoch does not wait for this one.
         drop(plans);
-        let make = || Arc::clone(&self.dataset).plan(&self.batching, self.seed, epoch).into();
+        let epoch = Epoch::new(self.seed, epoch);
+        let make = || Arc::clone(&self.dataset).plan(&self.batching, epoch).into();
         Arc::clone(plan.get_or_init(make))
     }
 

@@ -64,7 +64,7 @@ pub use config::{
     LanguageTag, LanguagesConfig, ModifiersConfig, Side, TokenizerConfig, TokenizerKind,
 };
 pub use corpora::{Corpora, Corpus, FileList};
-pub use draws::Draws;
+pub use draws::{Draws, Epoch};
 pub use epochs::{Epochs, Positions};
 pub use error::{Error, Result};
 pub use file_names::{hexadecimal, is_compressed, split_name};
@@ -123,7 +123,6 @@ pub use text::fingerprint::recorded_text;
 pub use text::lines::{LineReader, open_stream, open_text, split_lines, with_newlines};
 pub use text::links::{NO_WORD, WordLink, check_links, parse_links};
 pub use text::shards::{Share, TokenisingProgress};
-pub use text::subwords::Epoch;
 pub use text::tokenizer::encoded::EncodedText;
 pub use text::tokenizer::pair::TokenizerPair;
 pub use text::tokenizer::special::{FolderTokens, SpecialTokens};

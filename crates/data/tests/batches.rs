@@ -5,7 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use taper_data::{
-    BatchingConfig, END, Epochs, PairDataset, PairPlan, Position, Prefetcher, START, prepare_pairs,
+    BatchingConfig, END, Epoch, Epochs, PairDataset, PairPlan, Position, Prefetcher, START,
+    prepare_pairs,
 };
 
 struct Fixture {
@@ -45,7 +46,7 @@ fn every_pair_comes_once_an_epoch_within_the_budget() {
     let fixture = fixture();
     for config in variants(&fixture.config) {
         for epoch in 0..3 {
-            let plan = PairPlan::new(&fixture.dataset, &config, 9, epoch);
+            let plan = PairPlan::new(&fixture.dataset, &config, Epoch::new(9, epoch));
             let mut seen = vec![0; fixture.dataset.len()];
             for index in 0..plan.len() {
                 plan.members(index).iter().for_each(|&pair| seen[pair as usize] += 1);
@@ -63,21 +64,22 @@ fn every_pair_comes_once_an_epoch_within_the_budget() {
 #[test]
 fn the_order_follows_from_seed_and_epoch() {
     let fixture = fixture();
-    let plan = |seed, epoch| PairPlan::new(&fixture.dataset, &fixture.config, seed, epoch);
+    let plan =
+        |seed, epoch| PairPlan::new(&fixture.dataset, &fixture.config, Epoch::new(seed, epoch));
     assert_eq!(plan(1, 0), plan(1, 0));
     assert_ne!(plan(1, 0), plan(1, 1));
     assert_ne!(plan(1, 0), plan(2, 0));
     let still = BatchingConfig { shuffle: false, ..fixture.config.clone() };
-    let in_order = PairPlan::new(&fixture.dataset, &still, 1, 0);
+    let in_order = PairPlan::new(&fixture.dataset, &still, Epoch::new(1, 0));
     let pairs: Vec<u32> = (0..in_order.len()).flat_map(|i| in_order.members(i).to_vec()).collect();
     assert!(pairs.is_sorted());
-    assert_eq!(in_order, PairPlan::new(&fixture.dataset, &still, 2, 5));
+    assert_eq!(in_order, PairPlan::new(&fixture.dataset, &still, Epoch::new(2, 5)));
 }
 
 #[test]
 fn grouping_by_length_saves_padding_and_fills_batches() {
     let fixture = fixture();
-    let grouped = PairPlan::new(&fixture.dataset, &fixture.config, 3, 0);
+    let grouped = PairPlan::new(&fixture.dataset, &fixture.config, Epoch::new(3, 0));
     let spread = |plan: &PairPlan| -> usize {
         (0..plan.len())
             .map(|index| {
@@ -88,10 +90,10 @@ fn grouping_by_length_saves_padding_and_fills_batches() {
             .sum()
     };
     let loose = BatchingConfig { group_by_length: false, ..fixture.config.clone() };
-    let loose = PairPlan::new(&fixture.dataset, &loose, 3, 0);
+    let loose = PairPlan::new(&fixture.dataset, &loose, Epoch::new(3, 0));
     assert!(2 * spread(&grouped) < spread(&loose), "{} {}", spread(&grouped), spread(&loose));
     // Neighbours in length do not always meet: the members of a batch change between epochs.
-    let next = PairPlan::new(&fixture.dataset, &fixture.config, 3, 1);
+    let next = PairPlan::new(&fixture.dataset, &fixture.config, Epoch::new(3, 1));
     let sets = |plan: &PairPlan| -> Vec<Vec<u32>> {
         (0..plan.len())
             .map(|index| {
@@ -109,7 +111,7 @@ fn grouping_by_length_saves_padding_and_fills_batches() {
 #[test]
 fn rows_are_packed_with_their_marks() {
     let fixture = fixture();
-    let plan = PairPlan::new(&fixture.dataset, &fixture.config, 1, 0);
+    let plan = PairPlan::new(&fixture.dataset, &fixture.config, Epoch::new(1, 0));
     let batch = plan.batch(&fixture.dataset, 0).unwrap();
     assert!(batch.examples() > 1);
     let (mut source, mut target) = (0, 0);
@@ -138,7 +140,7 @@ fn any_position_resumes_exactly() {
         let epochs = epochs();
         Prefetcher::new(&epochs, epochs.positions(position))
     };
-    let epoch = PairPlan::new(&fixture.dataset, &config, 4, 0).len();
+    let epoch = PairPlan::new(&fixture.dataset, &config, Epoch::new(4, 0)).len();
     let whole: Vec<_> =
         start(Position::default()).take(2 * epoch + 3).map(Result::unwrap).collect();
     assert!(whole.last().unwrap().position.epoch >= 1);
@@ -151,7 +153,7 @@ fn any_position_resumes_exactly() {
     // What the thread yields is what the plan says, in whichever order epochs are asked for.
     let epochs = epochs();
     for item in &whole {
-        let plan = PairPlan::new(&fixture.dataset, &config, 4, item.position.epoch);
+        let plan = PairPlan::new(&fixture.dataset, &config, Epoch::new(4, item.position.epoch));
         assert_eq!(epochs.plan(item.position.epoch).batches(), plan.len());
         assert_eq!(item.batch, plan.batch(&fixture.dataset, item.position.batch).unwrap());
     }

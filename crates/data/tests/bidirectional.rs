@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, DataConfig, Epochs, PairDataset, PairPlan, Position, Prefetcher, prepare_pairs,
+    Batch, DataConfig, Epoch, Epochs, PairDataset, PairPlan, Position, Prefetcher, prepare_pairs,
 };
 
 /// Prepared pairs.
@@ -32,7 +32,7 @@ fn prepared(
 }
 
 fn epoch(data: &Prepared, config: &DataConfig, epoch: u64) -> Vec<Batch> {
-    let plan = PairPlan::new(&data.train, &config.batching, SEED, epoch);
+    let plan = PairPlan::new(&data.train, &config.batching, Epoch::new(SEED, epoch));
     (0..plan.len()).map(|batch| plan.batch(&data.train, batch).unwrap()).collect()
 }
 
@@ -101,7 +101,7 @@ fn the_epochs_that_follow_and_the_validation_are_as_ever() {
     }
     let validation = |data: &Prepared| {
         let dataset = data.validation.clone().unwrap();
-        let plan = PairPlan::new(&dataset, &config.batching, SEED, 0);
+        let plan = PairPlan::new(&dataset, &config.batching, Epoch::new(SEED, 0));
         let batches: Vec<Batch> =
             (0..plan.len()).map(|batch| plan.batch(&dataset, batch).unwrap()).collect();
         (batches, dataset.report().clone())

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use taper_data::{
-    Corpora, Corpus, DataConfig, Dataset, PairDataset, PairPlan, Prepared, Task, hold_out,
+    Corpora, Corpus, DataConfig, Dataset, Epoch, PairDataset, PairPlan, Prepared, Task, hold_out,
     prepare_pairs, read_pairs,
 };
 
@@ -32,7 +32,7 @@ fn pair(source: &str, target: &str) -> (String, String) {
 
 /// How often an epoch takes the pair of each line.
 fn counts(data: &Prepared<PairDataset>, config: &DataConfig, epoch: u64) -> BTreeMap<usize, usize> {
-    let plan = PairPlan::new(&data.train, &config.batching, 3, epoch);
+    let plan = PairPlan::new(&data.train, &config.batching, Epoch::new(3, epoch));
     let mut counts = BTreeMap::new();
     for batch in 0..plan.len() {
         for line in plan.batch(&data.train, batch).unwrap().indices {
@@ -110,7 +110,7 @@ fn weights_say_how_often_an_epoch_takes_a_corpus() {
     let plan = |train: serde_json::Value| {
         let config = DataConfig { train: parsed(train), ..config.clone() };
         let data = prepare_pairs(&config, &folder.path().join("plain")).unwrap();
-        PairPlan::new(&data.train, &config.batching, 3, 0)
+        PairPlan::new(&data.train, &config.batching, Epoch::new(3, 0))
     };
     assert_eq!(
         plan(serde_json::json!("b")),
@@ -133,7 +133,7 @@ fn a_tag_is_one_token_before_the_source_and_nowhere_else() {
         assert_eq!(tokenizer.tokens("<news> the dog").unwrap()[0], "<news>");
         let tag = tokenizer.encode("<news>").unwrap();
         assert_eq!(tag.len(), 1);
-        let plan = PairPlan::new(&tagged.train, &config.batching, 3, 0);
+        let plan = PairPlan::new(&tagged.train, &config.batching, Epoch::new(3, 0));
         for batch in 0..plan.len() {
             let batch = plan.batch(&tagged.train, batch).unwrap();
             let (source, target) = (&batch.streams[0], &batch.streams[1]);

@@ -6,8 +6,8 @@ mod common;
 use std::path::Path;
 
 use taper_data::{
-    Batch, DataConfig, Dataset, Direction, END, LanguageTag, PairDataset, PairPlan, Prepared,
-    START, Task, prepare_pairs,
+    Batch, DataConfig, Dataset, Direction, END, Epoch, LanguageTag, PairDataset, PairPlan,
+    Prepared, START, Task, prepare_pairs,
 };
 
 const SEED: u64 = 3;
@@ -56,7 +56,7 @@ fn rows(batch: &Batch) -> Vec<[Vec<u32>; 3]> {
 }
 
 fn batches(data: &PairDataset, config: &DataConfig, epoch: u64) -> Vec<Batch> {
-    let plan = PairPlan::new(data, &config.batching, SEED, epoch);
+    let plan = PairPlan::new(data, &config.batching, Epoch::new(SEED, epoch));
     (0..plan.len()).map(|batch| plan.batch(data, batch).unwrap()).collect()
 }
 
@@ -136,7 +136,7 @@ fn small_directions_get_the_share_of_their_temperature() {
         assert!((weights[0] * 600.0 + weights[1] * 60.0 - 660.0).abs() < 1e-9, "{weights:?}");
         // Any batch by itself, and of an epoch by itself.
         let again = batches(&data.train, &config, 7);
-        let plan = PairPlan::new(&data.train, &config.batching, SEED, 7);
+        let plan = PairPlan::new(&data.train, &config.batching, Epoch::new(SEED, 7));
         let last = plan.batch(&data.train, plan.len() - 1).unwrap();
         assert_eq!(again.last().unwrap().answers, last.answers);
         assert_ne!(again[0].answers, batches(&data.train, &config, 8)[0].answers);
@@ -182,7 +182,7 @@ fn each_direction_is_measured_by_itself() {
     assert_eq!(names, ["en-de", "de-en"]);
     for (Direction { to, .. }, part) in parts {
         let mark = data.tokenizers.source().id(&format!("<2{to}>")).unwrap();
-        let plan = part.plan(&config.batching, 0, 0);
+        let plan = part.plan(&config.batching, Epoch::new(0, 0));
         let rows: Vec<_> =
             (0..plan.batches()).flat_map(|batch| rows(&plan.batch(batch).unwrap())).collect();
         assert_eq!(rows.len(), 40);

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use taper_data::{
-    Batch, DataConfig, Dataset, ModifiersConfig, PairDataset, PairPlan, Prepared, prepare_pairs,
+    Batch, DataConfig, Dataset, Epoch, ModifiersConfig, PairDataset, PairPlan, Prepared,
+    prepare_pairs,
 };
 
 const SEED: u64 = 7;
@@ -21,7 +22,7 @@ fn prepared(directory: &Path, modifiers: ModifiersConfig) -> (DataConfig, Prepar
 }
 
 fn batches(data: &PairDataset, config: &DataConfig, epoch: u64) -> Vec<Batch> {
-    let plan = PairPlan::new(data, &config.batching, SEED, epoch);
+    let plan = PairPlan::new(data, &config.batching, Epoch::new(SEED, epoch));
     (0..plan.len()).map(|batch| plan.batch(data, batch).unwrap()).collect()
 }
 
@@ -188,7 +189,7 @@ fn draws_depend_on_seed_epoch_and_line_alone() {
     }
     assert_ne!(second, third);
     // Any batch by itself, in batches of another size, and with another modifier beside it.
-    let plan = PairPlan::new(&data.train, &config.batching, SEED, 2);
+    let plan = PairPlan::new(&data.train, &config.batching, Epoch::new(SEED, 2));
     let last = plan.batch(&data.train, plan.len() - 1).unwrap();
     assert_eq!(batches(&data.train, &config, 2).pop().unwrap().answers, last.answers);
     let mut other = config.clone();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use taper_data::{
-    Context, DataConfig, Dataset, LabelOf, LabelledDataset, Paragraph, QuestionWindow,
+    Context, DataConfig, Dataset, Epoch, LabelOf, LabelledDataset, Paragraph, QuestionWindow,
     QuestionsConfig, Result, Task, Tokenizer, TokenizerKind, best_windows, read_questions, windows,
 };
 
@@ -199,7 +199,7 @@ fn rows_answer_with_places_and_with_the_first_token_where_they_lack_the_answer()
         LabelledDataset::read(LabelOf::Question, &config, &tokenizer, &config.train).unwrap();
     let places = dataset.classes();
     let dataset = Arc::new(dataset);
-    let plan = dataset.clone().plan(&config.batching, 1, 0);
+    let plan = dataset.clone().plan(&config.batching, Epoch::new(1, 0));
     let (mut found, mut without) = (Vec::new(), 0);
     for batch in (0..plan.batches()).map(|at| plan.batch(at).unwrap()) {
         let [segments, text] = batch.streams.as_slice() else { panic!("two streams") };

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, Epochs, Position, Prefetcher,
-    Prepared, Result, Task, TextBlocks, TextDataset, Tokenizer, TokenizerKind, UNKNOWN,
+    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, Epoch, Epochs, Position,
+    Prefetcher, Prepared, Result, Task, TextBlocks, TextDataset, Tokenizer, TokenizerKind, UNKNOWN,
     prepare_text,
 };
 
@@ -80,7 +80,7 @@ fn every_kind_of_tokenizer_gives_the_text_back() {
 }
 
 fn batches(dataset: &Arc<TextDataset>, batching: &BatchingConfig, seed: u64) -> Vec<Batch> {
-    let plan = dataset.clone().plan(batching, seed, 3);
+    let plan = dataset.clone().plan(batching, Epoch::new(seed, 3));
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 

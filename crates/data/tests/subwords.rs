@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, DataConfig, Dataset, Epochs, PairDataset, PairPlan, Position, Prefetcher, Task,
+    Batch, DataConfig, Dataset, Epoch, Epochs, PairDataset, PairPlan, Position, Prefetcher, Task,
     Tokenizer, TokenizerKind, prepare_pairs,
 };
 
@@ -44,7 +44,7 @@ fn prepared(
 }
 
 fn epoch(data: &Prepared, config: &DataConfig, seed: u64, epoch: u64) -> Vec<Batch> {
-    let plan = PairPlan::new(&data.train, &config.batching, seed, epoch);
+    let plan = PairPlan::new(&data.train, &config.batching, Epoch::new(seed, epoch));
     (0..plan.len()).map(|batch| plan.batch(&data.train, batch).unwrap()).collect()
 }
 
@@ -241,7 +241,7 @@ fn epochs_and_seeds_differ_and_nothing_else_matters() {
         assert_eq!(rows(&epoch(&with, &config, SEED, 0)), rows(&first));
 
         // And resuming in the middle of an epoch goes on with the same tokens.
-        let plan = PairPlan::new(&with.train, &config.batching, SEED, 2);
+        let plan = PairPlan::new(&with.train, &config.batching, Epoch::new(SEED, 2));
         let middle = Position { epoch: 2, batch: plan.len() / 2 };
         let epochs = Arc::new(Epochs::new(with.train.clone(), &config.batching, SEED));
         let resumed = Prefetcher::new(&epochs, epochs.positions(middle));
@@ -264,7 +264,7 @@ fn almost_no_dropout_is_the_tokenizer_and_validation_is_untouched() {
     let (_directory, config, with, without) = prepared(TokenizerKind::Bpe, 0.5);
     let batches = |data: &Prepared| {
         let validation = data.validation.as_ref().unwrap();
-        let plan = PairPlan::new(validation, &config.batching, SEED, 0);
+        let plan = PairPlan::new(validation, &config.batching, Epoch::new(SEED, 0));
         (0..plan.len()).map(|batch| plan.batch(validation, batch).unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(batches(&with), batches(&without));

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, LabelOf, MaskedDataset, Pairs,
-    Prepared, Result, Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled,
+    Batch, BatchingConfig, DataConfig, Dataset, Documents, END, Epoch, LabelOf, MaskedDataset,
+    Pairs, Prepared, Result, Task, TokenizerKind, TokenizerPair, masked_split, prepare_labelled,
     prepare_masked, rows_of,
 };
 
@@ -40,7 +40,7 @@ fn prepare(config: &DataConfig) -> Result<Prepared<MaskedDataset>> {
 }
 
 fn batches(dataset: &Arc<MaskedDataset>, config: &BatchingConfig, epoch: u64) -> Vec<Batch> {
-    let plan = dataset.clone().plan(config, 1, epoch);
+    let plan = dataset.clone().plan(config, Epoch::new(1, epoch));
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 
@@ -233,7 +233,7 @@ fn labels_and_texts_are_read_and_what_is_wrong_is_named() {
     let prepared = prepare_labelled(LabelOf::Text, &config, &run).unwrap();
     assert_eq!(prepared.train.len(), 40);
     let plan = |epoch| {
-        let plan = prepared.train.clone().plan(&config.batching, 1, epoch);
+        let plan = prepared.train.clone().plan(&config.batching, Epoch::new(1, epoch));
         (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect::<Vec<_>>()
     };
     let mut seen = Vec::new();
@@ -314,7 +314,7 @@ fn pairs_have_two_segments_and_the_longer_text_is_shortened() {
     let segments: Vec<u32> = found[0].segments().collect();
     assert_eq!(segments, [vec![0; first.len() + 2], vec![1; second.len() + 1]].concat());
 
-    let plan = prepared.train.clone().plan(&config.batching, 1, 0);
+    let plan = prepared.train.clone().plan(&config.batching, Epoch::new(1, 0));
     let mut seen = 0;
     for index in 0..plan.batches() {
         let batch = plan.batch(index).unwrap();

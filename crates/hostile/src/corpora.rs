@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use taper_data::{
-    CaptionUse, DataConfig, Dataset, Format, ImageDataset, ImageFormat, PairReader, Tokenizer,
-    prepare_captions, read_questions,
+    CaptionUse, DataConfig, Dataset, Epoch, Format, ImageDataset, ImageFormat, PairReader,
+    Tokenizer, prepare_captions, read_questions,
 };
 
 /// Valid lines of text, to be damaged.
@@ -163,7 +163,7 @@ impl ImageSplit {
     pub fn read(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
         let read = ImageDataset::read(&self.config, &self.config.train).and_then(|images| {
-            let plan = std::sync::Arc::new(images).plan(&self.config.batching, 1, 0);
+            let plan = std::sync::Arc::new(images).plan(&self.config.batching, Epoch::new(1, 0));
             (0..plan.batches()).try_for_each(|batch| plan.batch(batch).map(drop))
         });
         if let Err(error) = read {
@@ -210,7 +210,7 @@ impl CaptionTable {
         let run = tempfile::tempdir().unwrap();
         let read = prepare_captions(CaptionUse::Written, &self.config, run.path());
         let read = read.and_then(|prepared| {
-            let plan = prepared.train.plan(&self.config.batching, 1, 0);
+            let plan = prepared.train.plan(&self.config.batching, Epoch::new(1, 0));
             (0..plan.batches()).try_for_each(|batch| plan.batch(batch).map(drop))
         });
         if let Err(error) = read {

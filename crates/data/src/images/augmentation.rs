@@ -1,7 +1,7 @@
 //! Augmentation of training images: each a function of (seed, epoch, image).
 
 use crate::ImagesConfig;
-use crate::draws::Draws;
+use crate::draws::{Draws, Epoch};
 
 /// Key of these draws.
 const PURPOSE: u64 = 9;
@@ -21,9 +21,9 @@ const RECTANGLES: u64 = 100;
 pub(crate) fn augment(
     pixels: &mut Vec<u8>,
     settings: &ImagesConfig,
-    (seed, epoch, image): (u64, u64, usize),
+    (epoch, image): (Epoch, usize),
 ) {
-    let draws = Draws::new(seed, epoch, PURPOSE).within(image as u64, 0);
+    let draws = epoch.draws(PURPOSE).within(image as u64, 0);
     if settings.crop_padding > 0 || settings.flip {
         cut_out(pixels, settings, draws);
     }
@@ -85,9 +85,9 @@ fn erase(pixels: &mut [u8], size: usize, draws: Draws) {
 mod tests {
     use super::*;
 
-    fn varied(settings: &ImagesConfig, seed: u64, epoch: u64, image: usize) -> Vec<u8> {
+    fn varied(settings: &ImagesConfig, seed: u64, number: u64, image: usize) -> Vec<u8> {
         let mut pixels: Vec<u8> = (1..=32).collect();
-        augment(&mut pixels, settings, (seed, epoch, image));
+        augment(&mut pixels, settings, (Epoch::new(seed, number), image));
         pixels
     }
 

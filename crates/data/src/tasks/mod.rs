@@ -14,8 +14,8 @@ use crate::corpora::{expand_pairs, expand_texts};
 use crate::text::fingerprint;
 use crate::{
     Batch, BatchingConfig, BatchingReport, CaptionReport, CaptionUse, Corpora, DataConfig,
-    DataReport, Direction, ImageReport, LabelOf, RegressionReport, Result, Share, TextReport,
-    TokenisingProgress, TokenizerPair,
+    DataReport, Direction, Epoch, ImageReport, LabelOf, RegressionReport, Result, Share,
+    TextReport, TokenisingProgress, TokenizerPair,
 };
 
 pub(crate) mod captions;
@@ -409,12 +409,7 @@ impl<'a> Report<'a> {
 /// A tokenised split, from which batches are made.
 pub trait Dataset: fmt::Debug + Send + Sync {
     /// Plans an epoch.
-    fn plan(
-        self: Arc<Self>,
-        batching: &BatchingConfig,
-        seed: u64,
-        epoch: u64,
-    ) -> Box<dyn EpochPlan>;
+    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan>;
 
     /// Report on its batches.
     fn batching(&self) -> &BatchingReport {

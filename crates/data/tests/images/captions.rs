@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, BatchingConfig, CaptionUse, CaptionedDataset, DataConfig, Dataset, END, Prepared, START,
-    prepare_captions,
+    Batch, BatchingConfig, CaptionUse, CaptionedDataset, DataConfig, Dataset, END, Epoch, Prepared,
+    START, prepare_captions,
 };
 
 /// A recipe's data in `folder`: images of three classes, described by two sentences.
@@ -28,7 +28,7 @@ fn batches(
     batching: &BatchingConfig,
     (seed, epoch): (u64, u64),
 ) -> Vec<Batch> {
-    let plan = data.clone().plan(batching, seed, epoch);
+    let plan = data.clone().plan(batching, Epoch::new(seed, epoch));
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use taper_data::{
-    Batch, BatchingConfig, DataConfig, Dataset, Epochs, ImageDataset, ImageFormat, Position,
+    Batch, BatchingConfig, DataConfig, Dataset, Epoch, Epochs, ImageDataset, ImageFormat, Position,
     Prefetcher, Prepared, Task, prepare_images,
 };
 
@@ -55,7 +55,7 @@ fn prepare(config: &DataConfig) -> taper_data::Result<Prepared<ImageDataset>> {
 }
 
 fn batches(data: &Arc<ImageDataset>, batching: &BatchingConfig, epoch: u64) -> Vec<Batch> {
-    let plan = data.clone().plan(batching, 1, epoch);
+    let plan = data.clone().plan(batching, Epoch::new(1, epoch));
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 
@@ -181,7 +181,7 @@ fn pictures_in_folders_are_scaled_and_taken_channel_by_channel() {
 
     let says = |config: &DataConfig| {
         let data = Arc::new(ImageDataset::read(config, &config.train)?);
-        let plan = data.plan(&config.batching, 1, 0);
+        let plan = data.plan(&config.batching, Epoch::new(1, 0));
         (0..plan.batches()).try_for_each(|index| plan.batch(index).map(drop))
     };
     let path = |name: &str| folder.path().join("pictures").join(name);

@@ -8,12 +8,12 @@ use rayon::prelude::*;
 
 use super::grammar;
 use super::report::CaptionReport;
-use crate::draws::Draws;
 use crate::images::{Images, Split, open};
 use crate::tasks::images::dataset::{ImageBatches, open_images, validate as validate_images};
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, END, EpochPlan, Error,
-    ImageDataset, ImageFormat, Prepared, Report, Result, START, Stream, Tokenizer, TokenizerPair,
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, END, Epoch, EpochPlan,
+    Error, ImageDataset, ImageFormat, Prepared, Report, Result, START, Stream, Tokenizer,
+    TokenizerPair,
 };
 
 /// Key of the draws that choose a caption.
@@ -227,7 +227,7 @@ impl CaptionedDataset {
     /// If one can no longer be read.
     pub fn values(&self, places: &[usize]) -> Result<Vec<Vec<u32>>> {
         let numbers: Vec<usize> = places.iter().map(|&place| self.images.part()[place]).collect();
-        let pixels = self.images.pixels(&numbers, 0, 0)?;
+        let pixels = self.images.pixels(&numbers, Epoch::new(0, 0))?;
         Ok(pixels.into_iter().map(|image| image.into_iter().map(u32::from).collect()).collect())
     }
 
@@ -275,13 +275,8 @@ fn renumber(of_images: &mut [Vec<u32>], part: &[usize], count: usize) -> Vec<usi
 }
 
 impl Dataset for CaptionedDataset {
-    fn plan(
-        self: Arc<Self>,
-        batching: &BatchingConfig,
-        seed: u64,
-        epoch: u64,
-    ) -> Box<dyn EpochPlan> {
-        let batches = self.images.batches(batching, seed, epoch);
+    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
+        let batches = self.images.batches(batching, epoch);
         Box::new(Plan { data: self, batches })
     }
 
@@ -322,7 +317,7 @@ impl EpochPlan for Plan {
     fn batch(&self, batch: usize) -> Result<Batch> {
         let (data, batches) = (&self.data, &self.batches);
         let (images, pixels) = batches.read(&data.images, batch)?;
-        let draws = Draws::new(batches.seed, batches.epoch, CHOICE);
+        let draws = batches.epoch.draws(CHOICE);
         let captions = images.iter().map(|&image| {
             let own = &data.of_images[image];
             let chosen = (draws.unit(image as u64) * own.len() as f64) as usize;

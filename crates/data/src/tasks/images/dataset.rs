@@ -11,8 +11,8 @@ use crate::images::augmentation::augment;
 use crate::images::{Images, Split, files, open};
 use crate::text::fingerprint::Fingerprint;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error, Format,
-    ImageFormat, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, Epoch, EpochPlan, Error,
+    Format, ImageFormat, ImagesConfig, Prepared, Report, Result, Stream, TokenizerPair,
 };
 
 /// Keys of the draws that order images, and that divide the training split.
@@ -232,18 +232,18 @@ impl ImageDataset {
     }
 
     /// Order of an epoch.
-    fn order(&self, batching: &BatchingConfig, seed: u64, epoch: u64) -> Vec<usize> {
+    fn order(&self, batching: &BatchingConfig, epoch: Epoch) -> Vec<usize> {
         let mut order = self.part.clone();
         if batching.shuffle {
-            Draws::new(seed, epoch, ORDER).shuffle(&mut order);
+            epoch.draws(ORDER).shuffle(&mut order);
         }
         order
     }
 
     /// Batches of an epoch.
-    pub(crate) fn batches(&self, batching: &BatchingConfig, seed: u64, epoch: u64) -> ImageBatches {
-        let (order, most) = (self.order(batching, seed, epoch), self.most_images(batching));
-        ImageBatches { order, most, seed, epoch }
+    pub(crate) fn batches(&self, batching: &BatchingConfig, epoch: Epoch) -> ImageBatches {
+        let (order, most) = (self.order(batching, epoch), self.most_images(batching));
+        ImageBatches { order, most, epoch }
     }
 
     /// Largest number of images of a batch.
@@ -256,12 +256,12 @@ impl ImageDataset {
     /// # Errors
     ///
     /// If one can no longer be read.
-    pub(crate) fn pixels(&self, images: &[usize], seed: u64, epoch: u64) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn pixels(&self, images: &[usize], epoch: Epoch) -> Result<Vec<Vec<u8>>> {
         let read = |&image: &usize| -> Result<Vec<u8>> {
             let mut pixels = Vec::new();
             self.images.read(image, &mut pixels)?;
             if self.varies {
-                augment(&mut pixels, &self.settings, (seed, epoch, image));
+                augment(&mut pixels, &self.settings, (epoch, image));
             }
             Ok(pixels)
         };
@@ -282,13 +282,8 @@ pub fn batch_of_images(images: &[Vec<u8>]) -> Batch {
 }
 
 impl Dataset for ImageDataset {
-    fn plan(
-        self: Arc<Self>,
-        batching: &BatchingConfig,
-        seed: u64,
-        epoch: u64,
-    ) -> Box<dyn EpochPlan> {
-        let batches = self.batches(batching, seed, epoch);
+    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
+        let batches = self.batches(batching, epoch);
         Box::new(Plan { data: self, batches })
     }
 
@@ -318,8 +313,7 @@ pub(crate) struct ImageBatches {
     order: Vec<usize>,
     /// Number of images of every batch but the last.
     most: usize,
-    pub(crate) seed: u64,
-    pub(crate) epoch: u64,
+    pub(crate) epoch: Epoch,
 }
 
 impl ImageBatches {
@@ -339,7 +333,7 @@ impl ImageBatches {
     ) -> Result<(&[usize], Vec<Vec<u8>>)> {
         let first = batch * self.most;
         let images = &self.order[first..self.order.len().min(first + self.most)];
-        Ok((images, data.pixels(images, self.seed, self.epoch)?))
+        Ok((images, data.pixels(images, self.epoch)?))
     }
 }
 

@@ -4,14 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::draws::Draws;
 use crate::tasks::labelled::reader::{Labelled, files, read, texts, train_tokenizer};
 use crate::tasks::labelled::rows::{Row, rows_of, rows_of_words};
 use crate::tasks::labelled::tagged::{self, Tagged};
 use crate::tasks::questions::{squad, windows};
 use crate::text::fingerprint::Fingerprint;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error,
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, Epoch, EpochPlan, Error,
     Prepared, Report, Result, Stream, TextReport, Tokenizer, TokenizerPair,
 };
 
@@ -271,15 +270,10 @@ impl LabelledDataset {
 }
 
 impl Dataset for LabelledDataset {
-    fn plan(
-        self: Arc<Self>,
-        batching: &BatchingConfig,
-        seed: u64,
-        epoch: u64,
-    ) -> Box<dyn EpochPlan> {
+    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         if batching.shuffle {
-            Draws::new(seed, epoch, PURPOSE).shuffle(&mut order);
+            epoch.draws(PURPOSE).shuffle(&mut order);
         }
         let batches = self.batches(order, batching);
         Box::new(Plan { data: self, batches })

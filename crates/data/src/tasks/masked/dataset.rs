@@ -7,7 +7,7 @@ use crate::tasks::masked::hiding::Words;
 use crate::tasks::running_text::dataset::Blocks;
 use crate::text::tokenizer::special::Marks;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Dataset, EpochPlan, MaskedConfig, Report, Result,
+    Batch, BatchingConfig, BatchingReport, Dataset, Epoch, EpochPlan, MaskedConfig, Report, Result,
     Stream, TextDataset, TextReport,
 };
 
@@ -83,15 +83,10 @@ impl MaskedDataset {
 }
 
 impl Dataset for MaskedDataset {
-    fn plan(
-        self: Arc<Self>,
-        batching: &BatchingConfig,
-        seed: u64,
-        epoch: u64,
-    ) -> Box<dyn EpochPlan> {
+    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
         let rows = batching.rows_of(self.row_length);
-        let blocks = Blocks::new(self.text.clone(), rows, batching.shuffle, seed, epoch);
-        let [hiding, pairing] = [HIDING, PAIRING].map(|purpose| Draws::new(seed, epoch, purpose));
+        let blocks = Blocks::new(self.text.clone(), rows, batching.shuffle.then_some(epoch));
+        let [hiding, pairing] = [HIDING, PAIRING].map(|purpose| epoch.draws(purpose));
         Box::new(MaskedBlocks { data: self, blocks, rows, hiding, pairing })
     }
 

@@ -6,7 +6,7 @@ use super::config::RegressionConfig;
 use super::functions::{Functions, LinearFunction};
 use super::report::RegressionReport;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, EpochPlan, Error,
+    Batch, BatchingConfig, BatchingReport, Corpora, DataConfig, Dataset, Epoch, EpochPlan, Error,
     Prepared, Report, Result, Stream, TokenizerPair,
 };
 
@@ -118,7 +118,7 @@ impl RegressionDataset {
     /// the seed 0.
     #[must_use]
     pub fn function(&self, number: usize) -> LinearFunction {
-        self.fixed.unwrap_or(Functions::of_training(0, 0)).draw(number, &self.settings)
+        self.fixed.unwrap_or(Functions::of_training(Epoch::new(0, 0))).draw(number, &self.settings)
     }
 }
 
@@ -144,14 +144,9 @@ pub fn batch_of_functions(functions: &[LinearFunction]) -> Batch {
 }
 
 impl Dataset for RegressionDataset {
-    fn plan(
-        self: Arc<Self>,
-        batching: &BatchingConfig,
-        seed: u64,
-        epoch: u64,
-    ) -> Box<dyn EpochPlan> {
+    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
         let most = batching.rows_of(self.settings.tokens());
-        let functions = self.fixed.unwrap_or(Functions::of_training(seed, epoch));
+        let functions = self.fixed.unwrap_or(Functions::of_training(epoch));
         Box::new(Plan { data: self, functions, most })
     }
 
@@ -217,7 +212,9 @@ mod tests {
     #[test]
     fn batches_have_the_functions_of_their_place_whatever_came_before() {
         let prepared = prepare_regression(&config()).unwrap();
-        let plan = |seed, epoch| prepared.train.clone().plan(&config().batching, seed, epoch);
+        let plan = |seed, number| {
+            prepared.train.clone().plan(&config().batching, Epoch::new(seed, number))
+        };
         let one = plan(1, 0);
         assert_eq!(one.batches(), 3);
         let last = one.batch(2).unwrap();
@@ -227,7 +224,8 @@ mod tests {
         assert_ne!(last.answers, plan(2, 0).batch(2).unwrap().answers);
         // A validation split is the same in every run and epoch.
         let validation = prepared.validation.unwrap();
-        let measured = |seed, epoch| validation.clone().plan(&config().batching, seed, epoch);
+        let measured =
+            |seed, number| validation.clone().plan(&config().batching, Epoch::new(seed, number));
         assert_eq!(measured(1, 0).batches(), 2);
         assert_eq!(measured(1, 0).batch(1).unwrap(), measured(2, 3).batch(1).unwrap());
         let test = RegressionDataset::of_split(&config(), "test");

@@ -1,7 +1,7 @@
 //! Linear functions, drawn by their numbers.
 
 use super::config::RegressionConfig;
-use crate::draws::Draws;
+use crate::draws::{Draws, Epoch};
 
 /// Keys of the draws of training, and of splits for measuring.
 const TRAINING: u64 = 12;
@@ -34,8 +34,8 @@ pub(crate) struct Functions {
 
 impl Functions {
     /// Functions that an epoch of a run trains on.
-    pub(crate) fn of_training(seed: u64, epoch: u64) -> Self {
-        Self { draws: Draws::new(seed, epoch, TRAINING) }
+    pub(crate) fn of_training(epoch: Epoch) -> Self {
+        Self { draws: epoch.draws(TRAINING) }
     }
 
     /// Functions of the split of this name.
@@ -73,8 +73,9 @@ mod tests {
 
     #[test]
     fn a_function_is_known_by_seed_epoch_and_number_or_by_split_and_number() {
-        let of =
-            |seed, epoch, number| Functions::of_training(seed, epoch).draw(number, &settings());
+        let of = |seed, epoch, number| {
+            Functions::of_training(Epoch::new(seed, epoch)).draw(number, &settings())
+        };
         assert_eq!(of(1, 2, 3), of(1, 2, 3));
         let splits =
             ["val", "test", "test2"].map(|name| Functions::of_split(name).draw(3, &settings()));
@@ -107,7 +108,7 @@ mod tests {
         let settings = RegressionConfig { dimensions: 2, points: 5, ..settings() };
         let (mut weights, mut inputs, mut noise) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..4000 {
-            let function = Functions::of_training(1, 0).draw(number, &settings);
+            let function = Functions::of_training(Epoch::new(1, 0)).draw(number, &settings);
             weights.extend(&function.weights);
             for (input, &answer) in function.inputs.iter().zip(&function.answers) {
                 inputs.extend(input.iter().map(|&x| f64::from(x)));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::draws::Draws;
 use crate::text::cache::{Cache, HEADER_BYTES, ID_BYTES, Key, ids};
 use crate::{
-    Batch, BatchingConfig, BatchingReport, Dataset, END, EpochPlan, Report, Result,
+    Batch, BatchingConfig, BatchingReport, Dataset, END, Epoch, EpochPlan, Report, Result,
     RunningTextConfig, Stream, TextReport,
 };
 
@@ -94,14 +94,9 @@ impl TextDataset {
 }
 
 impl Dataset for TextDataset {
-    fn plan(
-        self: Arc<Self>,
-        batching: &BatchingConfig,
-        seed: u64,
-        epoch: u64,
-    ) -> Box<dyn EpochPlan> {
+    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
         let rows = batching.rows_of(self.block_length);
-        Box::new(Blocks::new(self, rows, batching.shuffle, seed, epoch))
+        Box::new(Blocks::new(self, rows, batching.shuffle.then_some(epoch)))
     }
 
     fn report(&self) -> Report<'_> {
@@ -153,15 +148,10 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of an epoch in batches of `rows`, at random places or one after the other.
-    pub(crate) fn new(
-        text: Arc<TextDataset>,
-        rows: usize,
-        drawn: bool,
-        seed: u64,
-        epoch: u64,
-    ) -> Self {
-        Self { text, rows, drawn: drawn.then(|| Draws::new(seed, epoch, PURPOSE)) }
+    /// Blocks in batches of `rows`, at random places of an epoch or, without one, one after the
+    /// other.
+    pub(crate) fn new(text: Arc<TextDataset>, rows: usize, drawn: Option<Epoch>) -> Self {
+        Self { text, rows, drawn: drawn.map(|epoch| epoch.draws(PURPOSE)) }
     }
 
     /// Number of batches of blocks of this length in a text of `tokens` tokens.

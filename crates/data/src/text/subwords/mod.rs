@@ -13,7 +13,7 @@
 mod bpe_dropout;
 mod unigram_sampling;
 
-use crate::draws::Draws;
+use crate::draws::{Draws, Epoch};
 use crate::text::subwords::bpe_dropout::Merges;
 use crate::text::subwords::unigram_sampling::Pieces;
 use crate::{Error, Result, Tokenizer, TokenizerConfig};
@@ -24,15 +24,6 @@ const PURPOSE: u64 = 4;
 /// Marks before the first character of a word: of SentencePiece, and of byte-level tokenizers.
 const WORD_MARKS: [char; 2] = ['▁', 'Ġ'];
 
-/// Epoch and run for which a batch is segmented.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Epoch {
-    /// The seed of the run.
-    pub seed: u64,
-    /// The epoch, counted from 0.
-    pub number: u64,
-}
-
 /// Numbers in `[0, 1)`, one after the other.
 pub(crate) struct Stream {
     draws: Draws,
@@ -42,8 +33,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// Draws for one side of a line.
     pub(crate) fn new(epoch: Epoch, line: u64, side: u64) -> Self {
-        let key = Draws::new(epoch.seed, epoch.number, PURPOSE)
-            .bits(line.wrapping_mul(2).wrapping_add(side));
+        let key = epoch.draws(PURPOSE).bits(line.wrapping_mul(2).wrapping_add(side));
         Self { draws: Draws::new(key, 0, PURPOSE), next: 0 }
     }
 

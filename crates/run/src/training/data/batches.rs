@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use taper_data::{BatchingConfig, Dataset, Epochs, Positions, Prefetcher};
+use taper_data::{BatchingConfig, Dataset, Epoch, Epochs, Positions, Prefetcher};
 use taper_model::{Batch, Sequences};
 use taper_trainer::{BoxError, Position, Source, balanced};
 
@@ -131,7 +131,7 @@ pub(crate) fn in_order(
     batching: &BatchingConfig,
 ) -> impl Iterator<Item = Result<Batch, BoxError>> + use<> {
     let batching = BatchingConfig { shuffle: false, ..batching.clone() };
-    let plan = Arc::clone(dataset).plan(&batching, 0, 0);
+    let plan = Arc::clone(dataset).plan(&batching, Epoch::new(0, 0));
     (0..plan.batches()).map(move |index| Ok(packed(plan.batch(index)?)))
 }
 

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::draws::Draws;
 use crate::tasks::pairs::cache::{Pair, PairCache};
 use crate::tasks::pairs::directions::{SplitCorpora, SplitCorpus};
 use crate::tasks::pairs::largest::Rows;
@@ -83,7 +82,10 @@ impl PairDataset {
             };
             // Batching settings are no part of the cache, so that changing them costs no
             // tokenising.
-            let of = |epoch| PairPlan::new(&dataset, batching, EXAMPLE, epoch).report(&dataset);
+            let of = |number| {
+                let epoch = Epoch::new(EXAMPLE, number);
+                PairPlan::new(&dataset, batching, epoch).report(&dataset)
+            };
             let one_way = of(bidirectional_epochs);
             dataset.report.batching = match bidirectional_epochs {
                 0 => one_way,
@@ -116,17 +118,17 @@ impl PairDataset {
     /// Pairs of an epoch, in their order: those of the data set, each as often as the weight of its
     /// corpus says, and in a bidirectional epoch each of them also with its sides exchanged.
     /// `None`: those of the data set, each once.
-    pub(crate) fn pairs_in(&self, seed: u64, epoch: u64) -> Option<Vec<u32>> {
+    pub(crate) fn pairs_in(&self, epoch: Epoch) -> Option<Vec<u32>> {
         if let Some(part) = &self.part {
             return Some(part.to_vec());
         }
         let is_once = self.corpora.iter().all(|(_, weight)| *weight == 1.0);
-        if is_once && epoch >= self.bidirectional_epochs {
+        if is_once && epoch.number >= self.bidirectional_epochs {
             return None;
         }
         // The number fits, which is checked when a split is prepared.
         let all = self.len() as u32;
-        let draws = Draws::new(seed, epoch, WEIGHTS);
+        let draws = epoch.draws(WEIGHTS);
         let mut corpora = self.corpora.iter().peekable();
         let often = |pair: u32| {
             while corpora.next_if(|(end, _)| *end <= pair as usize).is_some() {}
@@ -136,7 +138,7 @@ impl PairDataset {
         };
         let mut pairs: Vec<u32> =
             if is_once { (0..all).collect() } else { (0..all).flat_map(often).collect() };
-        if epoch < self.bidirectional_epochs {
+        if epoch.number < self.bidirectional_epochs {
             pairs.extend_from_within(..);
             let half = pairs.len() / 2;
             pairs[half..].iter_mut().for_each(|pair| *pair += all);
@@ -317,13 +319,8 @@ impl PairDataset {
 }
 
 impl Dataset for PairDataset {
-    fn plan(
-        self: Arc<Self>,
-        batching: &BatchingConfig,
-        seed: u64,
-        epoch: u64,
-    ) -> Box<dyn EpochPlan> {
-        let plan = PairPlan::new(&self, batching, seed, epoch);
+    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
+        let plan = PairPlan::new(&self, batching, epoch);
         Box::new(PlannedPairs { dataset: self, plan })
     }
 
@@ -337,8 +334,8 @@ impl Dataset for PairDataset {
         }
         let mut most: f64 = 1.0;
         // An epoch of either kind: with both directions, each side has both languages.
-        for epoch in BTreeSet::from([0, self.bidirectional_epochs]) {
-            let plan = PairPlan::new(&self, batching, seed, epoch);
+        for number in BTreeSet::from([0, self.bidirectional_epochs]) {
+            let plan = PairPlan::new(&self, batching, Epoch::new(seed, number));
             for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
                 let batch = plan.batch(&self, index)?;
                 let lengths =

@@ -1,6 +1,5 @@
 //! Batches of an epoch: the division of pairs into batches, and their order.
 
-use crate::draws::Draws;
 use crate::{Batch, BatchingConfig, BatchingReport, Epoch, PairDataset, Result};
 
 /// Batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that
@@ -29,16 +28,16 @@ impl PairPlan {
     /// `1 ± length_noise / 2`, then divided into batches as full as the budget allows, which are
     /// shuffled. So pairs of one length are combined with others in each epoch. A pair beyond the
     /// budget is a batch by itself.
-    pub fn new(dataset: &PairDataset, config: &BatchingConfig, seed: u64, epoch: u64) -> Self {
-        let pairs = dataset.pairs_in(seed, epoch);
+    pub fn new(dataset: &PairDataset, config: &BatchingConfig, epoch: Epoch) -> Self {
+        let pairs = dataset.pairs_in(epoch);
         let pair_at = |place: u32| pairs.as_ref().map_or(place, |pairs| pairs[place as usize]);
         // Places among the pairs, not pairs: a pair that occurs twice has two draws.
         let count = pairs.as_ref().map_or(dataset.len(), Vec::len);
         let mut order: Vec<u32> = (0..count as u32).collect();
         if config.shuffle {
-            Draws::new(seed, epoch, purpose::PAIRS).shuffle(&mut order);
+            epoch.draws(purpose::PAIRS).shuffle(&mut order);
             if config.group_by_length {
-                let noise = Draws::new(seed, epoch, purpose::LENGTHS);
+                let noise = epoch.draws(purpose::LENGTHS);
                 order.sort_by_cached_key(|&place| {
                     let (source, target) = lengths(dataset, pair_at(place));
                     let factor = 1.0 + config.length_noise * (noise.unit(u64::from(place)) - 0.5);
@@ -52,9 +51,9 @@ impl PairPlan {
         order.iter_mut().for_each(|place| *place = pair_at(*place));
         let mut batches = cut(dataset, config, &order);
         if config.shuffle {
-            Draws::new(seed, epoch, purpose::BATCHES).shuffle(&mut batches);
+            epoch.draws(purpose::BATCHES).shuffle(&mut batches);
         }
-        Self { epoch: dataset.varies().then_some(Epoch { seed, number: epoch }), order, batches }
+        Self { epoch: dataset.varies().then_some(epoch), order, batches }
     }
 
     /// The number of batches.

@@ -62,7 +62,7 @@ struct PairDraws {
 
 impl PairDraws {
     fn new(epoch: Epoch, line: u64) -> Self {
-        Self { draws: Draws::new(epoch.seed, epoch.number, PURPOSE), line }
+        Self { draws: epoch.draws(PURPOSE), line }
     }
 
     fn of(self, change: Change) -> Draws {
