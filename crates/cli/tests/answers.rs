@@ -6,21 +6,12 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Workspace, refused, stderr, stdout};
+use common::{Workspace, golden, json_lines, refused, stderr, stdout};
 use serde_json::{Value, json};
-
-/// A folder of the library Transformers, of `scripts/golden`.
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden").join(name)
-}
 
 /// The run `name` of a golden folder.
 fn import(workspace: &Workspace, name: &str) {
     workspace.succeed(&["import", golden(name).to_str().expect("a path"), name]);
-}
-
-fn records(lines: &str) -> Vec<Value> {
-    lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// Runs a command on lines of which the second is bad: that one is told with its place, which stays
@@ -43,7 +34,7 @@ fn second_is_bad(workspace: &Workspace, command: &[&str], lines: [&str; 3], frag
 
     let output = run(&["--json"], &input);
     refused(&output, fragments);
-    let found = records(&stdout(&output));
+    let found = json_lines(&stdout(&output));
     assert_eq!((found.len(), &found[1]["line"]), (3, &json!(2)), "{found:?}");
     let error = found[1]["error"].as_str().expect("an error");
     assert!(error.contains(fragments[0]), "{error}");
@@ -118,7 +109,7 @@ fn a_bad_line_costs_itself_alone() {
     let output = workspace.run(&generate);
     refused(&output, &["prompt 2: is empty", "1 of 3"]);
     assert_eq!(stdout(&output).split("---------------\n").nth(1), Some("\n"));
-    let found = records(&stdout(&workspace.run(&[&generate[..], &["--json"]].concat())));
+    let found = json_lines(&stdout(&workspace.run(&[&generate[..], &["--json"]].concat())));
     assert!(found[1]["error"].is_string() && found[2]["text"].is_string(), "{found:?}");
 }
 
@@ -138,7 +129,7 @@ fn a_bad_picture_costs_itself_alone() {
     assert_eq!((found[0], found[2]), ("cut.png\t", "none.png\t"));
     assert!(found[1].starts_with("good.png\t") && found[1].len() > 12, "{found:?}");
     let json = workspace.run(&["predict", "vit", "cut.png", "good.png", "--json"]);
-    let found = records(&stdout(&json));
+    let found = json_lines(&stdout(&json));
     assert_eq!(found[0]["image"], "cut.png");
     assert!(found[0]["error"].is_string() && found[1]["label"].is_string(), "{found:?}");
     workspace.fail(&["predict", "vit", "cut.png", "good.png", "--strict"], &["cut.png: is no PNG"]);
@@ -212,13 +203,13 @@ fn the_probability_of_a_text_is_that_of_its_score() {
         let drawn = ["generate", "run", "--temperature", "1", "--samples", "24", "--json"];
         let output = workspace.run_with_input(&[&drawn[..], more].concat(), b"");
         assert!(output.status.success(), "{}", stderr(&output));
-        records(&stdout(&output))
+        json_lines(&stdout(&output))
     };
     let number = |of: &Value| of.as_f64().expect("a number");
     let score = |texts: &[String]| {
         let input = texts.iter().map(|text| format!("{text}\n")).collect::<String>();
         let arguments = ["score", "run", "--text", "-", "--json", "--special-tokens", "read"];
-        records(&stdout(&workspace.run_with_input(&arguments, input.as_bytes())))
+        json_lines(&stdout(&workspace.run_with_input(&arguments, input.as_bytes())))
     };
     // With the end where the model wrote it, and without where the text was cut.
     let texts = generate(&["-n", "12"]);
@@ -259,7 +250,7 @@ fn the_probability_of_a_text_is_that_of_its_score() {
         })
         .collect();
     let arguments = ["score", "run", "--choices", "-", "--json", "--special-tokens", "read"];
-    let scores = records(&stdout(&workspace.run_with_input(&arguments, questions.as_bytes())));
+    let scores = json_lines(&stdout(&workspace.run_with_input(&arguments, questions.as_bytes())));
     assert_eq!(scores.len(), after.len());
     for (one, score) in after.iter().zip(scores) {
         let wanted = number(&score["log_probabilities"][0]);

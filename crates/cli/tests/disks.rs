@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{LONG, Workspace, metrics, refused, signal, stderr, wait_for};
+use common::{LONG, Workspace, metrics, refused, set, signal, stderr, wait_for};
 
 /// Resumes `rescued`, and demands that its end is that of `whole`, which nothing happened to.
 fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) {
@@ -34,7 +34,7 @@ fn with_mount_point() -> Option<Workspace> {
 #[test]
 fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
     let workspace = Workspace::new();
-    let size = ["--set", "model.d_model=64", "--set", "model.d_ff=256"].join(" ");
+    let size = set!["model.d_model=64", "model.d_ff=256"].join(" ");
     // The signal that comes with it would end the process without a word.
     let output = workspace
         .script(&["sh"], &format!("ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"));
@@ -60,7 +60,7 @@ fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
 #[test]
 fn a_full_disk_loses_nothing() {
     let Some(workspace) = with_mount_point() else { return };
-    let settings = ["--set", "training.max_updates=600", "--set", "training.validate_every=20"];
+    let settings = set!["training.max_updates=600", "training.validate_every=20"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &settings[..]].concat());
     // At least one checkpoint is there when the disk fills.
     let text = r#"
@@ -187,7 +187,7 @@ fn a_run_that_cannot_be_loaded_any_more_is_not_called_complete() {
 #[test]
 fn a_test_set_that_is_taken_away_costs_no_training() {
     let workspace = Workspace::new();
-    let settings = ["--set", "training.max_updates=400", "--set", "training.validate_every=20"];
+    let settings = set!["training.max_updates=400", "training.validate_every=20"];
     let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &settings[..]].concat());
     workspace.wait_for_checkpoint("run");
     fs::rename(workspace.path("data/test.aa"), workspace.path("kept")).expect("rename");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Workspace, stderr, stdout};
+use common::{Workspace, json_lines, set, stderr, stdout};
 use serde_json::Value;
 
 /// The longest lines of the test, in bytes.
@@ -35,8 +35,7 @@ fn hostile_text_is_translated_line_by_line() {
 
     let output = workspace.run_with_input(&["translate", "run", "--json"], input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
-    let records: Vec<Value> =
-        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let records = json_lines(&stdout(&output));
     assert_eq!(records.len(), lines.len());
     for (index, (record, line)) in records.iter().zip(&lines).enumerate() {
         assert_eq!(record["line"], index + 1);
@@ -95,8 +94,7 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     ];
     let output = workspace.run_with_input(&quick, input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
-    let records: Vec<Value> =
-        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let records = json_lines(&stdout(&output));
     assert_eq!(records.len(), lines.len());
     for (record, line) in records.iter().zip(&lines) {
         assert!(record["source"] == line.as_str(), "line {} is another", record["line"]);
@@ -141,7 +139,7 @@ fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
 #[test]
 fn a_text_at_which_the_tokenizer_gives_up_is_an_error_with_the_text() {
     let workspace = Workspace::of_text();
-    let short = ["--set", "training.max_updates=2", "--set", "training.validate_every=2"];
+    let short = set!["training.max_updates=2", "training.validate_every=2"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "first"], &short[..]].concat());
     let file = std::fs::read(workspace.path("first/tokenizer.json")).expect("a tokenizer");
     let mut file: Value = serde_json::from_slice(&file).expect("JSON");

@@ -15,24 +15,18 @@ use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Workspace, metrics};
+use common::{Random, Workspace, metrics, set};
 use sha2::{Digest, Sha256};
 
 /// Checkpoints come thick and fast, so that many kills fall into one; every part of the state is in
 /// use.
-const SETTINGS: [&str; 12] = [
-    "--set",
+const SETTINGS: [&str; 12] = set![
     "training.max_updates=60",
-    "--set",
     "training.checkpoint_every=2",
-    "--set",
     "training.validate_every=9",
-    "--set",
     "training.ema_decay=0.9",
-    "--set",
     "training.accumulation=2",
-    "--set",
-    "data.bidirectional_epochs=3",
+    "data.bidirectional_epochs=3"
 ];
 
 #[test]
@@ -245,18 +239,5 @@ fn collect(root: &Path, folder: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
             let name = path.strip_prefix(root).expect("below").display().to_string();
             found.insert(name, fs::read(&path).expect("a file"));
         }
-    }
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (word ^ (word >> 31)) % limit
     }
 }

@@ -4,22 +4,16 @@ mod common;
 
 use std::fs;
 
-use common::{Workspace, metrics, refused, stderr, stdout};
+use common::{Workspace, json_lines, metrics, refused, set, stderr, stdout};
 
 /// Enough to know the lines by heart, without what disturbs that.
-const MEMORISE: [&str; 12] = [
-    "--set",
+const MEMORISE: [&str; 12] = set![
     "training.max_updates=250",
-    "--set",
     "training.validate_every=125",
-    "--set",
     "model.embedding_dropout=0",
-    "--set",
     "model.attention_dropout=0",
-    "--set",
     "model.feed_forward_dropout=0",
-    "--set",
-    "model.residual_dropout=0",
+    "model.residual_dropout=0"
 ];
 
 #[test]
@@ -73,8 +67,7 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     assert_eq!(stdout(&piped), text);
     let json =
         workspace.succeed(&["generate", "run", "-n", "80", "--prompts", "prompts", "--json"]);
-    let records: Vec<serde_json::Value> =
-        json.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let records = json_lines(&json);
     assert_eq!(records.len(), 2);
     assert_eq!(records[0]["text"], expected["the quick".len()..]);
     assert_eq!(records[0]["tokens"], 80);
@@ -90,8 +83,7 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     // A text that is known by heart is likelier than another, alone and as a continuation.
     workspace.write("texts", format!("{line}the quick lazy fox\n"));
     let scored = workspace.succeed(&["score", "run", "--text", "texts", "--json"]);
-    let scores: Vec<serde_json::Value> =
-        scored.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let scores = json_lines(&scored);
     let perplexity = |index: usize| scores[index]["perplexity"].as_f64().expect("a number");
     assert!(perplexity(0) < 1.5 && perplexity(1) > 2.0, "{scored}");
     assert_eq!(scores[1]["tokens"].as_array().map(Vec::len), Some(18));
@@ -195,13 +187,13 @@ fn what_cannot_work_is_one_clear_error() {
 #[test]
 fn perplexity_by_length_is_that_of_evaluate() {
     let workspace = Workspace::of_text();
-    let few = ["--set", "training.max_updates=6", "--set", "training.validate_every=6"];
+    let few = set!["training.max_updates=6", "training.validate_every=6"];
     let train = |run: &str, more: &[&str]| {
         let begin = ["train", "tiny.toml", "--run", run];
         workspace.succeed(&[&begin, &few[..], more].concat());
     };
     train("rotary", &["--set", "model.positions=rotary"]);
-    train("learned", &["--set", "model.positions=learned", "--set", "model.max_positions=40"]);
+    train("learned", &set!["model.positions=learned", "model.max_positions=40"]);
     let lengths = ["--lengths", "24,48", "--json", "--svg", "figures"];
     let json = workspace.succeed(&[&["extrapolate", "rotary", "learned"], &lengths[..]].concat());
     let json = json.split("\n1 figures").next().expect("JSON");

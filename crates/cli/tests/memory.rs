@@ -4,10 +4,10 @@ mod common;
 
 use std::fs;
 
-use common::{Workspace, stderr};
+use common::{Workspace, set, stderr};
 
 /// A model whose largest batch takes much more than the program itself.
-const WIDE: [&str; 4] = ["--set", "model.d_model=64", "--set", "model.d_ff=512"];
+const WIDE: [&str; 4] = set!["model.d_model=64", "model.d_ff=512"];
 
 /// More text than the small corpus has, so that large batches come up.
 fn workspace() -> Workspace {

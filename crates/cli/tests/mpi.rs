@@ -9,22 +9,7 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Workspace, metrics, stderr};
-
-const SETTINGS: [&str; 8] = [
-    "--set",
-    "training.accumulation=4",
-    "--set",
-    "training.ema_decay=0.9",
-    "--set",
-    "data.batching.max_tokens=100",
-    "--set",
-    "model.embedding_dropout=0.1",
-];
-
-fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&["train", "tiny.toml", "--run", run], &SETTINGS[..], more].concat()
-}
+use common::{Workspace, metrics, set, stderr, train_among as train};
 
 /// `mpirun` with so many processes of the binary, to be run in the folder.
 fn mpirun(workspace: &Workspace, processes: &str, arguments: &[&str]) -> Command {
@@ -122,7 +107,7 @@ fn processes_of(run: &str) -> Vec<u32> {
 #[test]
 fn a_killed_process_ends_the_others_and_the_run_goes_on() {
     let workspace = Workspace::new();
-    let long = ["--set", "training.max_updates=300", "--set", "training.checkpoint_every=5"];
+    let long = set!["training.max_updates=300", "training.checkpoint_every=5"];
     workspace.succeed(&train("whole", &long));
     // No other test has a run of this name.
     let run = format!("killed-{}", std::process::id());

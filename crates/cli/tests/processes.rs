@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{LONG, Workspace, metrics, signal, stderr, wait_for};
+use common::{LONG, Workspace, metrics, set, signal, stderr, wait_for};
 
 #[cfg(unix)]
 #[test]
@@ -60,8 +60,7 @@ fn of_processes_that_start_at_once_one_trains() {
 #[test]
 fn two_signals_leave_whole_checkpoints() {
     let workspace = Workspace::new();
-    let often =
-        ["--set", "training.checkpoint_every=10", "--set", "data.batching.max_tokens=20000"];
+    let often = set!["training.checkpoint_every=10", "data.batching.max_tokens=20000"];
     let mut child =
         workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..], &often].concat());
     workspace.wait_for_checkpoint("run");
@@ -140,7 +139,7 @@ fn a_limit_on_processor_time_costs_no_update() {
 #[test]
 fn an_update_of_many_micro_batches_stops_midway() {
     let workspace = Workspace::new();
-    let many = ["--set", "training.accumulation=60000", "--set", "data.batching.max_tokens=30"];
+    let many = set!["training.accumulation=60000", "data.batching.max_tokens=30"];
     let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &many[..]].concat());
     let record = workspace.path("run/metrics.jsonl");
     wait_for("training to begin", || record.is_file());
@@ -273,14 +272,8 @@ fn a_killed_run_resumed_equals_an_uninterrupted_one() {
 #[cfg(unix)]
 fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option<i32>) {
     let workspace = Workspace::new();
-    let long = [
-        "--set",
-        "training.max_updates=120",
-        "--set",
-        "training.log_every=7",
-        "--set",
-        "training.validate_every=40",
-    ];
+    let long =
+        set!["training.max_updates=120", "training.log_every=7", "training.validate_every=40"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &long[..]].concat());
 
     let mut child =

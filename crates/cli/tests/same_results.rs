@@ -6,17 +6,11 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Workspace, metrics, stdout};
+use common::{Workspace, metrics, set, stdout};
 use serde_json::Value;
 
-const SETTINGS: [&str; 6] = [
-    "--set",
-    "training.max_updates=40",
-    "--set",
-    "training.validate_every=20",
-    "--set",
-    "model.embedding_dropout=0.1",
-];
+const SETTINGS: [&str; 6] =
+    set!["training.max_updates=40", "training.validate_every=20", "model.embedding_dropout=0.1"];
 
 /// Demands that two runs are the same but for what the clock says.
 fn assert_same(left: &Path, right: &Path) {

@@ -1,39 +1,19 @@
 //! Memory that a pass keeps for its backward pass, by formula and in the allocator's bytes: every
 //! attention kind, in f32 on a CPU.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::System;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candle_core::{Device, Tensor, Var};
 use taper_model::{
     AttentionConfig, AttentionKind, ModelConfig, Pass, Positions, UnprojectedAttention,
 };
+use taper_ops::allocator::{Explaining, counted};
 use taper_ops::composed;
 use taper_ops::rng::Counter;
 
-/// The system's allocator, counting the bytes in use.
-struct Counting;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all calls go to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Explaining<System> = Explaining(System);
 
 /// Tokens of a chunk, a segment and a memory, and number of sums of keys.
 const CHUNK: usize = 32;
@@ -103,14 +83,12 @@ fn kinds() -> Vec<(AttentionConfig, bool)> {
 /// several runs, as another thread may be late to free memory, or allocates its own on first use.
 fn kept<R>(work: impl Fn() -> R) -> f64 {
     let mut bytes = [0; 7].map(|_| {
-        let before = IN_USE.load(Ordering::Relaxed);
-        let result = work();
-        let bytes = IN_USE.load(Ordering::Relaxed) as f64 - before as f64;
+        let (result, bytes) = counted(&work);
         drop(result);
-        bytes
+        bytes.expect("the allocator counts").kept
     });
-    bytes.sort_by(f64::total_cmp);
-    bytes[3]
+    bytes.sort_unstable();
+    bytes[3] as f64
 }
 
 #[test]

@@ -1,41 +1,19 @@
 //! Memory of attention on long sequences, forward and backward, grows linearly with the length.
 
 use candle_core::{Device, Tensor, Var};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::alloc::System;
+use taper_ops::allocator::{Explaining, counted};
 use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Sparse, Tape, self_attention};
 
-/// The system's allocator, counting the bytes in use.
-struct Counting;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all calls go to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let size = IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(size, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Explaining<System> = Explaining(System);
 
 const HEADS: usize = 2;
 const WIDTH: usize = 32;
 
 /// Peak number of bytes in use, beside the input, during the forward and backward pass of a
 /// sequence of this length.
-fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> usize {
+fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> u64 {
     let spec = AttentionSpec {
         shape: AttentionShape::dividing(WIDTH, HEADS),
         query_lengths: [length].into(),
@@ -50,13 +28,13 @@ fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> usize {
     };
     let qkv = Tensor::ones((length, 3 * WIDTH), candle_core::DType::F32, &Device::Cpu).unwrap();
     let qkv = Var::from_tensor(&qkv).unwrap();
-    let before = IN_USE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    let tape = Tape::new();
-    let out = self_attention(Some(&tape), &qkv, None, &spec).unwrap();
-    let adjoint = out.ones_like().unwrap();
-    tape.differentiate(&out, &adjoint).unwrap();
-    PEAK.load(Ordering::Relaxed) - before
+    let ((), bytes) = counted(|| {
+        let tape = Tape::new();
+        let out = self_attention(Some(&tape), &qkv, None, &spec).unwrap();
+        let adjoint = out.ones_like().unwrap();
+        tape.differentiate(&out, &adjoint).unwrap();
+    });
+    bytes.expect("the allocator counts").most
 }
 
 #[test]
@@ -69,6 +47,6 @@ fn memory_grows_with_the_length() {
         let (short, long) = (peak(2048, products, sparse), peak(8192, products, sparse));
         assert!(long * 10 < short * 42, "{products:?}: {short} and {long} bytes");
         // One matrix of weights would be eight times as large.
-        assert!(long * 8 < HEADS * 8192 * 8192 * 4, "{products:?}: {long} bytes");
+        assert!(long * 8 < HEADS as u64 * 8192 * 8192 * 4, "{products:?}: {long} bytes");
     }
 }

@@ -1,7 +1,6 @@
 //! Memory of the composed operations, as GPUs run them, against its estimate.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::alloc::System;
 
 use candle_core::{DType, Device};
 use taper_model::{
@@ -9,31 +8,10 @@ use taper_model::{
     Sequences, Transformer,
 };
 use taper_ops::Gradients;
-
-/// The system's allocator, counting what is in use.
-struct Counting;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let size = IN_USE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(size, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use taper_ops::allocator::{Explaining, counted};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Explaining<System> = Explaining(System);
 
 fn texts(rows: usize, length: usize) -> Sequences {
     let text = |row: usize| (0..length).map(move |t| 4 + ((row * 7 + t * 3) % 90) as u32);
@@ -41,15 +19,15 @@ fn texts(rows: usize, length: usize) -> Sequences {
 }
 
 /// Largest number of bytes at one time, forward and back, beside the weights and their gradients.
-fn counted(model: &impl Model, batch: &Batch) -> f64 {
+fn most_bytes(model: &impl Model, batch: &Batch) -> f64 {
     let mut gradients = Gradients::new(model.parameters()).unwrap();
     let mut run = || {
-        let before = IN_USE.load(Ordering::Relaxed);
-        PEAK.store(before, Ordering::Relaxed);
-        let pass = Pass::train(1, 1, 0).composed();
-        let output = model.loss(batch, &Objective::default(), 1.0, &pass).unwrap();
-        pass.backward(&output, model.parameters(), &mut gradients).unwrap();
-        PEAK.load(Ordering::Relaxed) - before
+        let ((), bytes) = counted(|| {
+            let pass = Pass::train(1, 1, 0).composed();
+            let output = model.loss(batch, &Objective::default(), 1.0, &pass).unwrap();
+            pass.backward(&output, model.parameters(), &mut gradients).unwrap();
+        });
+        bytes.expect("the allocator counts").most
     };
     // What is made once, such as masks, is there the second time.
     run();
@@ -79,10 +57,10 @@ fn the_estimate_of_a_gpu_is_what_the_composed_operations_take() {
             let answers = || text.ids.clone();
             let model = Transformer::new(&config, 100, 100, builder()).unwrap();
             let of_pairs =
-                counted(&model, &Batch::new(vec![text.clone(), text.clone()], answers()));
+                most_bytes(&model, &Batch::new(vec![text.clone(), text.clone()], answers()));
             let of_pairs = of_pairs / model.cost().composed_bytes(&[tokens; 2], length) as f64;
             let model = LanguageModel::new(&config, 100, builder()).unwrap();
-            let of_text = counted(&model, &Batch::new(vec![text.clone()], answers()));
+            let of_text = most_bytes(&model, &Batch::new(vec![text.clone()], answers()));
             let of_text = of_text / model.cost().composed_bytes(&[tokens], length) as f64;
             let what = format!("{rows} of {length}, {norm:?}, {positions:?}, {dropout}");
             println!("{what}: {of_pairs:.2} {of_text:.2}");

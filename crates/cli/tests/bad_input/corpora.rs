@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::TRAIN;
-use super::common::Workspace;
+use super::common::{Workspace, set};
 
 /// Training is refused, and leaves no run folder behind.
 fn train_fails(workspace: &Workspace, fragments: &[&str]) {
@@ -75,14 +75,7 @@ fn what_would_fail_after_the_training_fails_before_it() {
     workspace.write("data/test.aa", "");
     workspace.write("data/test.bb", "");
     workspace.fail(&train, &["split \"test\" is empty"]);
-    let learned = [
-        "--set",
-        "data.test=[]",
-        "--set",
-        "model.positions=learned",
-        "--set",
-        "model.max_positions=5",
-    ];
+    let learned = set!["data.test=[]", "model.positions=learned", "model.max_positions=5"];
     workspace.fail(
         &[&train[..], &learned].concat(),
         &["model.max_positions = 5", "data.cleaning.max_tokens = 4"],
@@ -107,7 +100,7 @@ fn what_would_fail_after_the_training_fails_before_it() {
         &["sampling", "251 tokens", "data.cleaning.max_tokens = 59"],
     );
     workspace.fail(
-        &[&train[..], &["--set", "data.test=[]", "--set", "threads=5000"]].concat(),
+        &[&train[..], &set!["data.test=[]", "threads=5000"]].concat(),
         &["threads` = 5000", "at most"],
     );
     // Memory that no machine has is not even asked for.
@@ -117,18 +110,17 @@ fn what_would_fail_after_the_training_fails_before_it() {
             .fail(&[&train[..], &huge].concat(), &["parameters takes", "but may take", "[model]"]);
     }
     // Nor are widths whose sums would overflow.
-    let wide = ["--set", "data.test=[]", "--set", "model.d_ff=9223372036854775807"];
+    let wide = set!["data.test=[]", "model.d_ff=9223372036854775807"];
     workspace.fail(
         &[&train[..], &wide].concat(),
         &["model.d_ff = 9223372036854775807", "at most 72057594037927935"],
     );
-    let beam = ["--set", "data.test=[]", "--set", "decoding.beam_size=2000000000000000000"];
+    let beam = set!["data.test=[]", "decoding.beam_size=2000000000000000000"];
     workspace.fail(
         &[&train[..], &beam].concat(),
         &["decoding.beam_size = 2000000000000000000", "at most 65536"],
     );
-    let vocabulary =
-        ["--set", "data.test=[]", "--set", "data.tokenizer.vocabulary_size=1000000000000"];
+    let vocabulary = set!["data.test=[]", "data.tokenizer.vocabulary_size=1000000000000"];
     workspace.fail(
         &[&train[..], &vocabulary].concat(),
         &["data.tokenizer.vocabulary_size", "at most 4194304"],

@@ -1,6 +1,6 @@
 //! Recipes, and options that go with them.
 
-use super::common::{Workspace, refused, stderr};
+use super::common::{Workspace, refused, set, stderr};
 use super::{TRAIN, set_fails};
 
 #[test]
@@ -161,17 +161,12 @@ fn what_is_watched_must_be_measured() {
         workspace.fail(&[&["train", "tiny.toml", "--run", "run"], settings].concat(), fragments);
         assert!(!workspace.path("run").exists());
     };
-    let bleu = [
-        "--set",
-        "training.early_stopping.metric=bleu",
-        "--set",
-        "evaluation.validation_sentences=0",
-    ];
+    let bleu = set!["training.early_stopping.metric=bleu", "evaluation.validation_sentences=0"];
     refused(
         &bleu,
         &["training.early_stopping.metric = \"bleu\"", "evaluation.validation_sentences"],
     );
-    let blind = ["--set", "training.early_stopping.patience=3", "--set", "data.validation="];
+    let blind = set!["training.early_stopping.patience=3", "data.validation="];
     refused(&blind, &["training.early_stopping.patience = 3", "data.validation"]);
 }
 

@@ -1,7 +1,7 @@
 //! Helpers of the command-line tests: a small corpus, a small recipe, the real
 //! binary run on them, and what is done to its processes.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
 use std::fs;
 use std::io::Write;
@@ -9,13 +9,38 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// Arguments that set keys of a recipe.
+macro_rules! set {
+    ($($setting:literal),+ $(,)?) => { [$("--set", $setting),+] };
+}
+pub(crate) use set;
+
 /// Training that a test can act upon: it has many updates before it, and a checkpoint soon.
 pub(crate) const LONG: [&str; 4] =
-    ["--set", "training.max_updates=100000", "--set", "training.validate_every=20"];
+    set!["training.max_updates=100000", "training.validate_every=20"];
+
+/// Settings of runs of several processes: an update has four micro-batches, and every part of the
+/// state is in use.
+pub(crate) const SEVERAL: [&str; 8] = set![
+    "training.accumulation=4",
+    "training.ema_decay=0.9",
+    "data.batching.max_tokens=100",
+    "model.embedding_dropout=0.1"
+];
+
+/// Arguments that train the tiny recipe into `run` by several processes, or by one alike.
+pub(crate) fn train_among<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["train", "tiny.toml", "--run", run], &SEVERAL[..], more].concat()
+}
 
 /// Files that earlier versions have left for the tests.
 pub(crate) fn frozen(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen").join(name)
+}
+
+/// A folder of the library Transformers, of `scripts/golden`.
+pub(crate) fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden").join(name)
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -230,6 +255,11 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Values of lines of JSON.
+pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
 /// The run's metrics without what the clock decided.
 pub(crate) fn metrics(run: &Path) -> Vec<serde_json::Value> {
     fs::read_to_string(run.join("metrics.jsonl"))
@@ -241,6 +271,19 @@ pub(crate) fn metrics(run: &Path) -> Vec<serde_json::Value> {
             record
         })
         .collect()
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (word ^ (word >> 31)) % limit
+    }
 }
 
 /// A sentence that is a function of its number.

@@ -12,7 +12,7 @@ mod streams;
 mod terms;
 mod word_alignment;
 
-use common::{Workspace, stderr, stdout};
+use common::{Workspace, json_lines, stderr, stdout};
 use serde_json::Value;
 
 /// The JSON record of each line that `translate` prints for `input`.
@@ -20,7 +20,7 @@ fn records(workspace: &Workspace, arguments: &[&str], input: &str) -> Vec<Value>
     let output = workspace
         .run_with_input(&[&["translate", "run", "--json"], arguments].concat(), input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
-    stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    json_lines(&stdout(&output))
 }
 
 fn best(record: &Value) -> &str {

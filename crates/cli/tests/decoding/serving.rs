@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{Workspace, signal};
+use crate::common::{Workspace, json_lines, signal};
 
 /// A server of the frozen run, its address, and the rest of what it prints.
 fn serving(workspace: &Workspace, options: &[&str]) -> (Child, String, impl BufRead + use<>) {
@@ -52,8 +52,7 @@ fn a_server_tells_its_events_wants_its_key_and_ends_when_asked() {
     assert_eq!(child.wait().expect("ended").code(), Some(0));
     let mut rest = String::new();
     lines.read_to_string(&mut rest).expect("events");
-    let events: Vec<Value> =
-        rest.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let events = json_lines(&rest);
     let told: Vec<String> = events
         .iter()
         .map(|event| match event["event"].as_str().expect("a name") {

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::common::{Workspace, refused, stderr, stdout};
+use super::common::{Workspace, json_lines, refused, set, stderr, stdout};
 use super::{best, records};
 
 /// The lines of a window of `translate`.
@@ -41,7 +41,7 @@ fn many_lines() -> Vec<String> {
 
 /// A translation that never ended is no success to be silent about.
 pub(super) fn endless(workspace: &Workspace, input: &str) {
-    let reward = ["--set", "decoding.length_reward=20", "--set", "decoding.max_length=30"];
+    let reward = set!["decoding.length_reward=20", "decoding.max_length=30"];
     let output =
         workspace.run_with_input(&[&["translate", "run"], &reward[..]].concat(), input.as_bytes());
     let said = stderr(&output);
@@ -62,7 +62,7 @@ pub(super) fn endless(workspace: &Workspace, input: &str) {
     let report: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(report["results"][0]["truncated"], 12);
     // One that may be as long as it likes ends by itself.
-    let long = ["--set", "decoding.max_length=200", "--set", "decoding.max_length_offset=200"];
+    let long = set!["decoding.max_length=200", "decoding.max_length_offset=200"];
     let output = workspace.run_with_input(
         &[&["translate", "run", "--beam", "1", "--no-repeat-ngram", "1"], &long[..]].concat(),
         b"cat\n",
@@ -75,8 +75,7 @@ pub(super) fn windows(workspace: &Workspace) {
     let output = workspace
         .run_with_input(&[&QUICK[..], &["--json"]].concat(), (lines.join("\n") + "\n").as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
-    let records: Vec<Value> =
-        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let records = json_lines(&stdout(&output));
     assert_eq!(records.len(), lines.len());
     for (index, (record, line)) in records.iter().zip(&lines).enumerate() {
         assert_eq!(

@@ -1,23 +1,14 @@
 //! Folders of the library Transformers, as a user takes them in and asks them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Workspace, stderr, stdout};
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden").join(name)
-}
+use crate::common::{Workspace, golden, json_lines, stderr, stdout};
 
 fn import(workspace: &Workspace, name: &str) {
     workspace.succeed(&["import", golden(name).to_str().expect("a path"), "run"]);
-}
-
-fn lines(output: &Output) -> Vec<Value> {
-    stdout(output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 #[test]
@@ -31,13 +22,13 @@ fn a_tab_makes_a_pair_of_a_line_for_an_imported_classifier() {
     let line = "Nothing is lost!\tThe seagulls sail on.\n";
     let auto = ask(&[], &format!("{line}Nothing is lost!\n"));
     assert!(auto.status.success() && !stderr(&auto).contains("tab"), "{}", stderr(&auto));
-    let auto = lines(&auto);
-    assert_eq!(auto[..1], lines(&ask(&["--set", "data.labelled.pairs=true"], line)));
+    let auto = json_lines(&stdout(&auto));
+    assert_eq!(auto[..1], records(&ask(&["--set", "data.labelled.pairs=true"], line)));
     // One that was trained on single texts reads the tab, and says so.
     let one = ask(&["--set", "data.labelled.pairs=false"], &format!("Nothing is lost!\n{line}"));
     assert!(stderr(&one).contains("line 2: has a tab"), "{}", stderr(&one));
-    assert_eq!(auto[1], lines(&one)[0]);
-    assert_ne!(auto[0], lines(&one)[1]);
+    assert_eq!(auto[1], json_lines(&stdout(&one))[0]);
+    assert_ne!(auto[0], json_lines(&stdout(&one))[1]);
     let three = ask(&[], &format!("Nothing is lost!\n{line}a\tb\tc\n"));
     assert_eq!(three.status.code(), Some(2));
     assert!(stderr(&three).contains("line 3: has 3 texts"), "{}", stderr(&three));

@@ -8,7 +8,7 @@ mod questions;
 
 use std::fs;
 
-use common::{Workspace, metrics, stdout};
+use common::{Workspace, json_lines, metrics, set, stdout};
 
 /// A text recipe as a masked language model's.
 fn recipe(workspace: &Workspace) {
@@ -64,23 +64,20 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
     let inspected = workspace.succeed(&["inspect", "whole"]);
     assert!(inspected.contains("transform.weight"), "{inspected}");
     // Pairs of texts.
-    let pairs =
-        ["--set", "data.masked.next_sentence=true", "--set", "data.masked.whole_words=true"];
+    let pairs = set!["data.masked.next_sentence=true", "data.masked.whole_words=true"];
     workspace.succeed(&[&["train", "masked.toml", "--run", "pairs"], &pairs[..]].concat());
     let shown = workspace.succeed(&["inspect", "pairs"]);
     assert!(shown.contains("next_sentence.weight"), "{shown}");
 
     let taken = ["train", "classes.toml", "--run", "classes", "--from", "pairs"];
-    let more =
-        ["--set", "training.max_updates=150", "--set", "training.schedule.learning_rate=3e-3"];
+    let more = set!["training.max_updates=150", "training.schedule.learning_rate=3e-3"];
     let trained = workspace.run(&[&taken[..], &more[..]].concat());
     assert!(trained.status.success(), "{}", common::stderr(&trained));
     let shown = stdout(&trained) + &common::stderr(&trained);
     assert!(shown.contains("pooler") && shown.contains("drawn      classes.weight"), "{shown}");
     let output = workspace
         .run_with_input(&["predict", "classes", "--json"], b"red birds sing\nold stones fall\n");
-    let lines: Vec<serde_json::Value> =
-        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = json_lines(&stdout(&output));
     assert_eq!((&lines[0]["label"], &lines[1]["label"]), (&"yes".into(), &"no".into()));
     assert!(lines[0]["probability"].as_f64().expect("a number") > 0.5);
     let json = workspace.succeed(&["evaluate", "classes", "--split", "reviews", "--json"]);
@@ -167,7 +164,7 @@ fn hidden_tokens(workspace: &Workspace) {
 
 /// A classifier that tells classes from the mean, which takes over all that it has but its classes.
 fn mean_of_all_tokens(workspace: &Workspace) {
-    let mean = ["--set", "model.pooling=mean", "--set", "training.schedule.learning_rate=3e-3"];
+    let mean = set!["model.pooling=mean", "training.schedule.learning_rate=3e-3"];
     let train = ["train", "classes.toml", "--from", "pairs"];
     let whole = ["--run", "mean", "--set", "training.max_updates=150"];
     let trained = workspace.run(&[&train[..], &mean, &whole].concat());
@@ -225,7 +222,7 @@ fn words_are_tagged_by_what_stands_around_them() {
         "-DOCSTART- O\n\n".to_owned() + &(0..count).map(one).collect::<String>()
     };
     workspace.write("data/names.conll", all(54));
-    let set = ["--set", "data.test=names", "--set", "training.max_updates=150"];
+    let set = set!["data.test=names", "training.max_updates=150"];
     let set = [&set[..], &["--set", "training.schedule.learning_rate=3e-3"]].concat();
     workspace.succeed(&[&["train", "tags.toml", "--run", "tags"], &set[..]].concat());
     let json = workspace.succeed(&["evaluate", "tags", "--json"]);

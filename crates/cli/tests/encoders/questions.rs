@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::common::{self, Workspace, stdout};
+use crate::common::{self, Workspace, json_lines, stdout};
 
 const RECIPE: &str = r#"
 task = "question-answering"
@@ -129,8 +129,7 @@ fn the_value_behind_a_key_is_found() {
     let input =
         ["blüe?", "红?", "grey?"].map(|question| line(question).to_string() + "\n").concat();
     let told = stdout(&workspace.run_with_input(&["predict", "run", "--json"], input.as_bytes()));
-    let found: Vec<Value> =
-        told.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let found = json_lines(&told);
     let answer = |at: usize| (found[at]["answer"].as_str(), found[at]["start"].as_u64());
     assert_eq!((answer(0), answer(1)), ((Some("41"), Some(19)), (Some("73"), Some(6))), "{told}");
     assert_eq!((answer(2), &found[2]["end"]), ((Some(""), None), &Value::Null), "{told}");

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::common::Workspace;
+use super::common::{Workspace, set};
 use super::{resumes, write_images};
 
 const RECIPE: &str = r#"
@@ -105,7 +105,7 @@ fn captions_are_learnt_resumed_and_written() {
     assert!(inspected.contains("1 encoder, 1 decoder"), "{inspected}");
     assert!(inspected.contains("patches of 4 x 4"), "{inspected}");
 
-    let long = ["--set", "training.max_updates=600", "--set", "model.residual_dropout=0"];
+    let long = set!["training.max_updates=600", "model.residual_dropout=0"];
     workspace.succeed(&[&["train", "captions.toml", "--run", "long"][..], &long].concat());
     let result = evaluated(&workspace, "long", &["--beam", "3"]);
     assert_eq!(result["images"], 96, "{result}");

@@ -7,7 +7,7 @@ mod image_text;
 
 use std::fs;
 
-use common::{Workspace, metrics, stderr};
+use common::{Workspace, json_lines, metrics, set, stderr};
 
 const RECIPE: &str = r#"
 task = "image-classification"
@@ -120,7 +120,7 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     assert!(inspected.contains("2 convolutions; first width 16"), "{inspected}");
 
     // It learns what a row and a column are.
-    let long = ["--set", "training.max_updates=250", "--set", "data.images.flip=false"];
+    let long = set!["training.max_updates=250", "data.images.flip=false"];
     let trained = workspace.run(&[&["train", "images.toml", "--run", "long"][..], &long].concat());
     assert!(trained.status.success(), "{}", stderr(&trained));
     let json = workspace.succeed(&["evaluate", "long", "--json"]);
@@ -138,8 +138,7 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     let files = ["data/pictures/row/0.png", "data/pictures/column/1.png"];
     let ask = |run: &str| workspace.succeed(&[&["predict", run][..], &files, &["--json"]].concat());
     let labels = ask("long");
-    let lines: Vec<serde_json::Value> =
-        labels.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines = json_lines(&labels);
     assert_eq!((&lines[0]["label"], &lines[1]["label"]), (&"row".into(), &"column".into()));
     let plain = workspace.succeed(&["predict", "long", files[0], "--attention", "seen"]);
     assert!(plain.starts_with("data/pictures/row/0.png\trow\t"), "{plain}");

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::common::Workspace;
 #[cfg(unix)]
 use crate::common::wait_for;
+use crate::common::{Workspace, set};
 
 fn lines(workspace: &Workspace, name: &str) -> Vec<String> {
     let text = fs::read_to_string(workspace.path(name)).unwrap_or_else(|_| panic!("{name}"));
@@ -154,7 +154,7 @@ fn a_student_learns_what_its_teachers_say() {
 #[test]
 fn both_sides_are_translated_and_nothing_comes_twice() {
     let workspace = Workspace::of_frozen_run();
-    let turned = ["--set", "data.source_language=bb", "--set", "data.target_language=aa"];
+    let turned = set!["data.source_language=bb", "data.target_language=aa"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "back"], &turned[..]].concat());
     let make = |forward: &'static str, backward: &'static str| {
         [
@@ -202,7 +202,7 @@ fn both_sides_are_translated_and_nothing_comes_twice() {
 #[test]
 fn pairs_that_both_models_find_unlikely_are_left_out() {
     let workspace = Workspace::of_frozen_run();
-    let turned = ["--set", "data.source_language=bb", "--set", "data.target_language=aa"];
+    let turned = set!["data.source_language=bb", "data.target_language=aa"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "back"], &turned[..]].concat());
     let make = |options: &[&'static str]| -> Vec<&'static str> {
         let all = ["filter", "--forward", "run", "--backward", "back", "--data", "val"];

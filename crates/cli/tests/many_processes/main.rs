@@ -15,19 +15,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Workspace, metrics, refused, signal, stderr, wait_for};
+use common::{
+    Random, SEVERAL, Workspace, metrics, refused, signal, stderr, train_among as train, wait_for,
+};
 
-/// An update has four micro-batches; every part of the state is in use.
-const SETTINGS: [&str; 8] = [
-    "--set",
-    "training.accumulation=4",
-    "--set",
-    "training.ema_decay=0.9",
-    "--set",
-    "data.batching.max_tokens=100",
-    "--set",
-    "model.embedding_dropout=0.1",
-];
 /// How soon the others end after a process was killed. By design one that waits for it ends at once,
 /// and says farewell for at most 2 s (`FAREWELL` in `trainer/src/exchange/sockets/lines.rs`); one that
 /// is busy is ended by a thread that only sleeps, 5 s after the system has closed the connection
@@ -36,10 +27,6 @@ const SETTINGS: [&str; 8] = [
 /// end by force the processes that it has started (`PATIENCE` in `cli/src/processes/children.rs`): a
 /// test that takes as long has found one that did not end by itself.
 const SOON: Duration = Duration::from_secs(20);
-
-fn train<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&["train", "tiny.toml", "--run", run], &SETTINGS[..], more].concat()
-}
 
 /// Demands that all that two runs came to is the same.
 fn assert_same(one: &Path, other: &Path, step: u32) {
@@ -134,19 +121,6 @@ fn ended_soon(child: Child, others: &[u32]) -> Output {
 fn is_trained(run: &Path, step: u32) -> bool {
     let last = fs::read_to_string(run.join("checkpoints/last")).unwrap_or_default();
     last.trim() == format!("step-{step:08}")
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (word ^ (word >> 31)) % limit
-    }
 }
 
 /// Kills one process of three, `kills` times, and demands that the others end, that one of them
@@ -247,7 +221,7 @@ fn a_signal_to_any_process_stops_all_of_them() {
 #[test]
 fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
     let workspace = Workspace::new();
-    let settings = SETTINGS.join(" ");
+    let settings = SEVERAL.join(" ");
     let size = "--set model.d_model=64 --set model.d_ff=256";
     let output = workspace.script(
         &["sh"],
@@ -330,7 +304,7 @@ fn processes_that_are_not_alike_are_told_so() {
     both_refused(&outputs, 0, &["process 1", "another version of this program"]);
     // One that does not see the corpus, which it would need.
     let elsewhere = ["--set", "data.dir=absent", "--run", "own"];
-    let blind = [&["train", "tiny.toml"], &SETTINGS[..], &elsewhere].concat();
+    let blind = [&["train", "tiny.toml"], &SEVERAL[..], &elsewhere].concat();
     let outputs = started(&workspace, [command(&[]), workspace.command(&blind)]);
     assert!(outputs.iter().all(|output| output.status.code() == Some(2)));
     let errors: Vec<String> =

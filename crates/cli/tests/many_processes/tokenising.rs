@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Workspace, refused, stderr, wait_for};
+use crate::common::{Workspace, refused, set, stderr, wait_for};
 use crate::{children, ended_soon, train};
 
 /// Divides the training text among so many files, of which the last may be empty, and has the recipe
@@ -102,7 +102,7 @@ fn a_process_that_is_killed_while_it_tokenises_loses_no_shard() {
             workspace.write(&path, text.repeat(400));
         }
     }
-    let short = ["--set", "training.max_updates=2", "--set", "training.validate_every=0"];
+    let short = set!["training.max_updates=2", "training.validate_every=0"];
     let large = ["--set", "data.batching.max_tokens=200", "--threads", "3"];
     let settings = [&short[..], &large[..]].concat();
     workspace.succeed(&train("whole", &settings));

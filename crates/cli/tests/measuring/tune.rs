@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::Workspace;
+use crate::common::{Workspace, set};
 use serde_json::Value;
 
 fn config(workspace: &Workspace) -> String {
@@ -26,7 +26,7 @@ fn others(text: &str) -> Vec<&str> {
 #[test]
 fn the_best_settings_are_written_into_the_run_and_used_from_then_on() {
     let workspace = Workspace::new();
-    let longer = ["--set", "training.max_updates=120", "--set", "training.validate_every=0"];
+    let longer = set!["training.max_updates=120", "training.validate_every=0"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &longer[..]].concat());
     let before = config(&workspace);
     let tune = |more: &[&str]| {
@@ -96,7 +96,7 @@ fn what_cannot_be_tuned_is_said() {
 #[test]
 fn weights_of_a_choice_among_candidates_are_found_and_written() {
     let workspace = Workspace::new();
-    let longer = ["--set", "training.max_updates=120", "--set", "training.validate_every=0"];
+    let longer = set!["training.max_updates=120", "training.validate_every=0"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &longer[..]].concat());
     let candidates = ["--set", "decoding.reranking.candidates=6"];
     let before = config(&workspace);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{Workspace, metrics, refused, stderr, stdout};
+use crate::common::{Workspace, metrics, refused, set, stderr, stdout};
 
 #[test]
 fn changed_text_and_recipes_are_refused_with_the_differences() {
@@ -33,7 +33,7 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
     fs::rename(workspace.path("kept"), &checkpoints).expect("move back");
     workspace.write("data/train.aa", &text);
 
-    let other = ["--set", "data.batching.max_tokens=100", "--set", "model.embedding_dropout=0.3"];
+    let other = set!["data.batching.max_tokens=100", "model.embedding_dropout=0.3"];
     let fragments = [
         "data.batching.max_tokens is 100 but was 200",
         "model.embedding_dropout is 0.3 but was",
@@ -138,13 +138,10 @@ fn a_run_goes_on_from_its_own_checkpoints_only() {
 fn divergence_ends_training_with_advice_that_works() {
     let workspace = Workspace::new();
     workspace.train("run");
-    let wild = [
-        "--set",
+    let wild = set![
         "training.schedule.learning_rate=1e30",
-        "--set",
         "training.clip_norm=0",
-        "--set",
-        "training.max_updates=60",
+        "training.max_updates=60"
     ];
     let output = workspace.run(&[&["resume", "run"], &wild[..]].concat());
     refused(
@@ -171,13 +168,10 @@ fn divergence_ends_training_with_advice_that_works() {
         "{skipped:?}"
     );
     // As advised.
-    let tame = [
-        "--set",
+    let tame = set![
         "training.schedule.learning_rate=1e-3",
-        "--set",
         "training.clip_norm=1",
-        "--set",
-        "training.max_updates=20",
+        "training.max_updates=20"
     ];
     workspace.succeed(&[&["resume", "run", "--from", "step-00000006"], &tame[..]].concat());
     let record = metrics(&workspace.path("run"));
@@ -213,7 +207,7 @@ fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
         stderr(&output)
     };
     let before = fs::read_to_string(&best).expect("best");
-    let said = on("30", &["--set", "data.dir=other", "--set", "training.validate_every=6"]);
+    let said = on("30", &set!["data.dir=other", "training.validate_every=6"]);
     assert!(
         said.contains("note: scores of validations cannot be compared")
             && said.contains("the validation text"),

@@ -1,6 +1,6 @@
 //! `taper embeddings`: trained, asked, compared, converted, refused.
 
-use crate::common::{Workspace, stderr};
+use crate::common::{Workspace, set, stderr};
 
 #[test]
 fn vectors_are_trained_asked_compared_and_converted() {
@@ -129,8 +129,7 @@ fn a_model_begins_with_vectors_of_words_and_keeps_those_that_are_frozen() {
 #[test]
 fn one_hot_embeddings_stay_one_hot_where_they_are_frozen() {
     let workspace = Workspace::of_text();
-    let options =
-        ["--set", "model.embeddings.one_hot=true", "--set", "model.embeddings.frozen=true"];
+    let options = set!["model.embeddings.one_hot=true", "model.embeddings.frozen=true"];
     let train = ["train", "tiny.toml", "--run", "run", "--set", "model.d_model=64"];
     let printed = workspace.succeed(&[&train[..], &options].concat());
     assert!(printed.contains("is one-hot"), "{printed}");

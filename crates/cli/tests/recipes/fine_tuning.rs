@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use crate::common::{Workspace, metrics, stderr, stdout};
+use crate::common::{Workspace, metrics, set, stderr, stdout};
 
 const FROM: [&str; 6] = ["train", "tiny.toml", "--run", "child", "--from", "parent"];
 
@@ -306,7 +306,7 @@ fn a_run_that_is_killed_early_still_begins_with_its_parents_weights() {
     crate::common::wait_for("the configuration", || config.is_file());
     crate::common::signal("-KILL", &child);
     child.wait().expect("ended");
-    let ends = ["--set", "training.max_updates=12", "--set", "training.validate_every=6"];
+    let ends = set!["training.max_updates=12", "training.validate_every=6"];
     let output = workspace.run(&[&["resume", "killed"], &ends[..]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     workspace.same_end("child", "killed", 12);

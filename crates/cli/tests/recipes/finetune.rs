@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Workspace, refused};
+use crate::common::{Workspace, refused, set};
 
 /// Translations of made-up sentences, in files whose names say nothing.
 fn own_text(workspace: &Workspace) {
@@ -127,7 +127,7 @@ fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
 #[test]
 fn memory_decides_between_all_weights_and_adapters() {
     let workspace = Workspace::new();
-    let wide = ["--set", "model.d_model=128", "--set", "model.d_ff=512"];
+    let wide = set!["model.d_model=128", "model.d_ff=512"];
     workspace.succeed(&[&["train", "tiny.toml", "--run", "parent"], &wide[..]].concat());
     own_text(&workspace);
     let propose = |memory: &str, recipe: &str| {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Workspace, refused, stderr, stdout};
+use crate::common::{Workspace, refused, set, stderr, stdout};
 use serde_json::Value;
 
 /// The names in a folder, and in the folders there, in order.
@@ -97,7 +97,7 @@ fn two_files_become_a_recipe_that_trains() {
     let schema = fs::read(workspace.path(named_schema.expect("a schema"))).expect("a file");
     let schema: Value = serde_json::from_slice(&schema).expect("JSON");
     assert!(schema["properties"]["training"].is_object());
-    let few = ["--set", "training.max_updates=2", "--set", "decoding.max_length=4"];
+    let few = set!["training.max_updates=2", "decoding.max_length=4"];
     let shown = workspace.succeed(&[["train", "here-aa-bb.toml"].as_slice(), &few].concat());
     assert!(shown.contains("test scores"), "{shown}");
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Workspace, metrics, stderr, stdout};
+use crate::common::{Workspace, metrics, set, stderr, stdout};
 
 /// `aa` into `bb` turns words round, and into `cc` keeps them: the same sources in two directions,
 /// and both back. From `bb` into `cc` there is a test set alone.
@@ -36,23 +36,15 @@ fn workspace() -> Workspace {
     workspace
 }
 
-const LEARN: [&str; 16] = [
-    "--set",
+const LEARN: [&str; 16] = set![
     "training.schedule.warmup=50",
-    "--set",
     "training.max_updates=1000",
-    "--set",
     "training.validate_every=500",
-    "--set",
     "training.log_every=200",
-    "--set",
     "model.d_model=64",
-    "--set",
     "model.d_ff=128",
-    "--set",
     "model.heads=4",
-    "--set",
-    "data.batching.max_tokens=600",
+    "data.batching.max_tokens=600"
 ];
 
 #[test]
