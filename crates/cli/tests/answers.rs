@@ -4,7 +4,6 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use common::{Workspace, golden, json_lines, refused, stderr, stdout};
 use serde_json::{Value, json};

@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::common::{Workspace, golden, json_lines, stderr, stdout};
 
 fn import(workspace: &Workspace, name: &str) {
@@ -23,7 +21,7 @@ fn a_tab_makes_a_pair_of_a_line_for_an_imported_classifier() {
     let auto = ask(&[], &format!("{line}Nothing is lost!\n"));
     assert!(auto.status.success() && !stderr(&auto).contains("tab"), "{}", stderr(&auto));
     let auto = json_lines(&stdout(&auto));
-    assert_eq!(auto[..1], records(&ask(&["--set", "data.labelled.pairs=true"], line)));
+    assert_eq!(auto[..1], json_lines(&stdout(&ask(&["--set", "data.labelled.pairs=true"], line))));
     // One that was trained on single texts reads the tab, and says so.
     let one = ask(&["--set", "data.labelled.pairs=false"], &format!("Nothing is lost!\n{line}"));
     assert!(stderr(&one).contains("line 2: has a tab"), "{}", stderr(&one));
