@@ -2,7 +2,6 @@
 
 use candle_core::Tensor;
 
-use crate::Pass;
 use crate::pass::routing::Routing;
 
 /// Objective of training.
@@ -46,17 +45,6 @@ pub struct Guidance {
     pub layer: Option<usize>,
     /// Number of the head, from 0.
     pub head: usize,
-}
-
-/// Settings of the loss of a pass: what is minimised, and the pass that computes it.
-#[derive(Clone, Copy)]
-pub struct LossSpec<'a> {
-    /// Objective of training.
-    pub objective: &'a Objective,
-    /// Factor of the sum over the answers.
-    pub scale: f64,
-    /// The pass.
-    pub pass: &'a Pass,
 }
 
 /// Loss of a batch; with two passes, sums are means over the two.

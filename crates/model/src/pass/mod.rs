@@ -3,7 +3,7 @@
 pub(crate) mod recorder;
 pub(crate) mod routing;
 
-use crate::objective::LossOutput;
+use crate::objective::{LossOutput, Objective};
 use candle_core::{Device, Result, Tensor};
 use recorder::{AttentionRecord, ProjectionRecord, Recorder, Records, StatePoint, StateRecord};
 use routing::Routing;
@@ -35,6 +35,17 @@ pub struct Pass {
     masked: HashMap<String, Vec<usize>>,
     /// Losses that layers add, as scalars, and their routing of tokens.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
+}
+
+/// Settings of the loss of a pass: what is minimised, and the pass that computes it.
+#[derive(Clone, Copy)]
+pub struct LossSpec<'a> {
+    /// Objective of training.
+    pub objective: &'a Objective,
+    /// Factor of the sum over the answers.
+    pub scale: f64,
+    /// The pass.
+    pub pass: &'a Pass,
 }
 
 impl Pass {
