@@ -36,7 +36,7 @@ if (wide > innerWidth) problems.push(`the page is ${wide} pixels wide`);
 const groups = ['.stats', '.figures', '.panels', 'header', '.toolbar', '.tools', '.legend',
   '.figure-head', '.wall-row', '.tokens', '.live', '.sentence-tools', '.tablist', 'main',
   '.transport', '.heads', '.lane', '.drawn', '.sides', '.cards', '.more', '.turns', '.turn',
-  '.side'];
+  '.side', '.pictures'];
 for (const group of document.querySelectorAll(groups.join())) {
   const own = [...group.children].filter(isSeen);
   own.forEach((one, at) => own.slice(at + 1).forEach(other => {
@@ -168,6 +168,8 @@ def hang_file(browser, page, folder, axe):
     hang(browser, page.stem, lambda: browser.open(page), folder, axe)
 
 
+# What is shown of the answers of tasks that read a picture.
+PICTURED = {"captions": ".target", "image-text": ".chances", "image-classification": ".chances"}
 # What is shown of each task, and what says that it is.
 SHOWN = {
     "chat": ("document.getElementById('chat-temperature').value = 0;"
@@ -183,8 +185,17 @@ SHOWN = {
     "classification": ("const field = document.getElementById('to-label');"
                        "field.value = 'red birds sing 3\\nold stones fall 4';"
                        "field.dispatchEvent(new Event('input'));",
-                       "return document.querySelectorAll('#labels .evidence .token').length > 7;"),
-    "image-classification": ("", "return document.getElementById('picture');"),
+                       "return document.querySelectorAll('#classification .evidence .token').length > 7;"),
+    "tagging": ("const field = document.getElementById('to-tag');"
+                "field.value = 'mr stone sings in red town\\nred town sings in mr stone';"
+                "field.dispatchEvent(new Event('input'));",
+                "return document.querySelector('#tagging .span');"),
+    "question-answering": ("document.getElementById('context').value = 'amber has 23.';"
+                           "const field = document.getElementById('questions');"
+                           "field.value = 'amber?'; field.dispatchEvent(new Event('input'));",
+                           "return document.querySelector('#question-answering .target');"),
+    **{task: ("", f"return document.querySelector('#{task} {shown}');") for task, shown in PICTURED
+       .items()},
 }
 
 
@@ -214,6 +225,8 @@ def hang_pages(browser, server, folder, axe):
         browser.open(f"{server.url}/?lang=en")
         browser.wait("return document.querySelector('#tasks button');")
         browser.run(f"document.querySelector('#tasks button[value={task}]').click();" + act)
+        if task in PICTURED:
+            browser.give_picture(f"#{task} input")
         browser.wait(is_shown)
 
     for language in ("en", "zh"):

@@ -6,8 +6,9 @@
 RUN is a run of configs/quickstart.toml. Checks that a translation follows what is typed, that stale
 ones do not come, alternatives, alignments under the pointer and by keys, layers and heads, files and
 documents in and out, chosen and dropped, two runs side by side, texts that grow, conversations,
-labels and the words that speak for them, the other language and theme, a telephone, names of all
-controls for screen readers, and that the browser complains of nothing.
+labels and the words that speak for them, tags, answers to questions, captions and texts of
+pictures, the other language and theme, a telephone, names of all controls for screen readers, and
+that the browser complains of nothing.
 --figure writes the picture of the page that the README has.
 
 Needs Python 3.11, Chromium and chromedriver (Debian: chromium, chromium-driver), and nothing else.
@@ -127,7 +128,8 @@ def document(browser, folder, taper, run):
     page.write_text("<p>I love you.</p>\n<p>She <b>loves</b> him.</p>\n" * 30)
     browser.type("#document", str(page))
     browser.wait("return !!document.querySelector('#document-list a');")
-    browser.run("document.querySelector('#document-list a').click();")
+    # A click of the user's: of those that scripts make, Chromium saves the first file alone.
+    browser.click("#document-list a")
     saved = folder / "page.zh.html"
     for _ in range(200):
         if saved.exists():
@@ -229,15 +231,20 @@ def growing(browser, pictures):
     check(stopped, "and is stopped")
 
 
+def asked(url, body):
+    """Answer of the server to a request."""
+    request = urllib.request.Request(url, json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
 def said_by(url, *messages):
     """Answer of the server to a conversation, whose turns alternate."""
     roles = ["user", "assistant"] * len(messages)
     body = {"model": "chat", "max_tokens": 20, "temperature": 0, "messages": [
         {"role": role, "content": text} for role, text in zip(roles, messages)]}
-    request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)["choices"][0]["message"]["content"]
+    return asked(f"{url}/v1/chat/completions", body)["choices"][0]["message"]["content"]
 
 
 def conversation(browser, url, pictures):
@@ -275,37 +282,58 @@ def conversation(browser, url, pictures):
 
 
 
-def labels(browser, pictures, folder):
+def labels(browser, pictures):
     browser.run("document.querySelector('#tasks button[value=classification]').click();")
     browser.type("#to-label", "red birds sing 3")
-    label = browser.wait("return document.querySelector('#labels .chances th')?.textContent;")
+    label = browser.wait("return document.querySelector('#classification .chances th')?.textContent;")
     check(label == "yes", f"a text is labelled: {label}")
-    words = browser.wait("return [...document.querySelectorAll('#labels .evidence .token')].map("
+    words = browser.wait("return [...document.querySelectorAll('#classification .evidence .token')].map("
                          "one => one.textContent);")
     check(words == ["red", " birds", " sing", " 3"], f"its words: {words}")
-    browser.run("document.querySelector('#labels .evidence').focus();")
+    browser.run("document.querySelector('#classification .evidence').focus();")
     browser.keys(RIGHT)
-    told = browser.run("return document.querySelector('#labels .evidence + .muted').textContent;")
+    told = browser.run("return document.querySelector('#classification .evidence + .muted').textContent;")
     check("red" in told and "without it" in told, f"by keys, for screen readers: {told!r}")
     pictures and browser.picture(pictures / "labels.png")
-    browser.run("document.querySelector('#tasks button[value=image-classification]').click();")
-    # Chromium draws the picture that is given to it.
-    browser.run("""
-        const canvas = document.createElement('canvas'); canvas.width = canvas.height = 64;
-        const pen = canvas.getContext('2d'); pen.fillStyle = '#141414'; pen.fillRect(0, 0, 64, 64);
-        pen.fillStyle = '#c8c8c8'; pen.fillRect(0, 16, 64, 8);
-        canvas.toBlob(blob => {
-          const box = new DataTransfer(); box.items.add(new File([blob], 'row.png',
-            {type: 'image/png'}));
-          const input = document.getElementById('picture'); input.files = box.files;
-          input.dispatchEvent(new Event('change'));
-        }, 'image/png');""")
-    found = browser.wait("return document.querySelector('#picture-labels .chances th')"
-                         "?.textContent;")
-    check(found in ("row", "column"), f"a picture is labelled: {found}")
-    wide = browser.wait("return document.getElementById('preview').naturalWidth;")
-    check(wide == 64, "and shown")
-    pictures and browser.picture(pictures / "picture.png")
+
+
+def spans(browser, url, pictures):
+    """Tags of words and answers to questions, which stand in the text that was typed."""
+    shown = "return [...document.querySelectorAll('#tagging .span')].map(one => one.innerText);"
+    browser.run("document.querySelector('#tasks button[value=tagging]').click();")
+    browser.type("#to-tag", "mr stone sings in red town")
+    found = browser.wait(shown.replace("return", "const found =", 1)
+                         + "return found.length > 1 && found;")
+    check(found == ["stone PER", "red town LOC"], f"words are tagged: {found}")
+    pictures and browser.picture(pictures / "tags.png")
+    context, question = "amber has 23. <b>coal</b> has 41.", "coal?"
+    browser.run("document.querySelector('#tasks button[value=question-answering]').click();")
+    browser.type("#context", context)
+    browser.type("#questions", question)
+    expected = asked(f"{url}/api/answer", {"question": question, "context": context})
+    expected = expected["answers"][0]["answer"]
+    read = browser.wait("return document.querySelector('#question-answering .read')?.innerText;")
+    span = browser.run("return document.querySelector('#question-answering .span').textContent;")
+    check(read == context and expected and span == expected, f"a question is answered: {span}")
+    pictures and browser.picture(pictures / "answers.png")
+
+
+def of_pictures(browser, pictures):
+    """Labels, captions and texts of a picture."""
+    for task, shown in {"image-classification": ".chances th", "captions": ".target",
+                        "image-text": ".chances th"}.items():
+        browser.run(f"document.querySelector('#tasks button[value={task}]').click();")
+        browser.give_picture(f"#{task} input")
+        found = browser.wait(f"return document.querySelector('#{task} {shown}')?.textContent;")
+        check(found in ("row", "column", "a bright row", "this row"), f"{task}: {found}")
+        wide = browser.wait(f"return document.querySelector('#{task} .preview').naturalWidth;")
+        check(wide == 64, "and the picture is shown")
+        pictures and browser.picture(pictures / f"{task}.png")
+    browser.type("#candidates", "this row\nthis column")
+    found = browser.wait("const names = [...document.querySelectorAll('#image-text .chances th')]"
+                         ".map(one => one.textContent).sort().join();"
+                         "return names === 'this column,this row' && names;")
+    check(found, f"and compared with texts: {found}")
     browser.run("document.querySelector('#tasks button[value=translation]').click();")
 
 
@@ -320,7 +348,10 @@ def looks(browser, pictures):
     pictures and browser.picture(pictures / "dark.png")
     browser.run("document.getElementById('theme').click();")
     browser.telephone()
-    for task in ["chat", "language-model", "classification", "image-classification", "translation"]:
+    tasks = browser.run("return [...document.querySelectorAll('#tasks button')].map(one =>"
+                        "one.value);")
+    check(len(tasks) == 9, f"{len(tasks)} tasks")
+    for task in [*tasks[1:], "translation"]:
         browser.run(f"document.querySelector('#tasks button[value={task}]').click();")
         wide = browser.run("return [document.documentElement.scrollWidth, innerWidth];")
         check(wide[0] <= wide[1] == 375, f"{task} on a telephone: {wide}")
@@ -362,7 +393,9 @@ def main():
                 words(browser, server.url, pictures)
                 growing(browser, pictures)
                 conversation(browser, server.url, pictures)
-                labels(browser, pictures, folder)
+                labels(browser, pictures)
+                spans(browser, server.url, pictures)
+                of_pictures(browser, pictures)
                 looks(browser, pictures)
                 browser.open(f"{server.url}/?lang=zh")
                 said = browser.wait("return document.querySelector('#tasks button')?.textContent;")

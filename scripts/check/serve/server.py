@@ -27,9 +27,12 @@ def conversations():
         yield "|".join(f"u:{thing}|a:{COLOURS[thing]}" for thing in asked[:rounds])
 
 
-def make_runs(taper, folder, names=("text", "chat", "reviews", "shapes")):
-    """Language models, a classifier of texts and one of images, each trained for a moment; others
-    are called tags and masked."""
+# Runs of each task that is served, beside translation.
+SERVED = ("text", "chat", "reviews", "tags", "questions", "captions", "matches", "shapes")
+
+
+def make_runs(taper, folder, names=SERVED):
+    """Runs that are trained for a moment; one that is not served is called masked."""
     data = folder / "data"
     data.mkdir()
     (data / "text.txt").write_text("the quick brown fox, 7 lazy dogs; and a seä.\n" * 60)
@@ -49,6 +52,14 @@ def make_runs(taper, folder, names=("text", "chat", "reviews", "shapes")):
     (data / "names.conll").write_text("mr O\nstone B-PER\nsings O\nin O\nred B-LOC\ntown I-LOC\n\n"
                                       * 24)
     (data / "checked.conll").write_text((data / "names.conll").read_text())
+    paragraphs = [{"context": f"amber has {number}. coal has {99 - number}.", "qas": [
+        {"id": f"{thing} {number}", "question": f"{thing}?",
+         "answers": [{"text": str(told), "answer_start": start}]}
+        for thing, told, start in [("amber", number, 10), ("coal", 99 - number, 23)]]}
+        for number in range(10, 90)]
+    for name in ("questions", "checked"):
+        (data / f"{name}.json").write_text(json.dumps(
+            {"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]}))
     return [make_run(taper, folder, name) for name in names]
 
 

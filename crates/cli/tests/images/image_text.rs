@@ -131,6 +131,18 @@ fn captions_are_learnt_resumed_and_written() {
     let record: serde_json::Value = serde_json::from_str(&one).expect("JSON");
     assert_eq!(record["text"], lines[0].1);
     assert!(record["log_probability"].as_f64().expect("a number") < 0.0);
+    let journey = workspace.succeed(&["explain", "long", files[0], "--json"]);
+    let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
+    assert_eq!(journey["found"][0]["text"], lines[0].1);
+    assert_eq!((&journey["text"], &journey["picture"]["before"]), (&"0.png".into(), &0.into()));
+    assert_eq!(journey["vectors"][0]["tokens"].as_array().expect("patches").len(), 4);
+    let parts = journey["attention"].as_array().expect("layers").iter();
+    let parts: Vec<&str> = parts.map(|layer| layer["part"].as_str().expect("a part")).collect();
+    assert_eq!(parts, ["encoder", "decoder", "cross"]);
+    workspace.succeed(&["explain", "long", files[0], "--html", "caption.html"]);
+    let page = std::fs::read_to_string(workspace.path("caption.html")).expect("a page");
+    assert!(page.contains("journey-data") && page.contains("\"pixels\""));
+    workspace.fail(&["explain", "long", "captions.toml"], &["captions.toml: is no PNG or JPEG"]);
 
     workspace.fail(&["predict", "long"], &["name PNG or JPEG files"]);
     workspace.fail(&["predict", "long", "captions.toml"], &["captions.toml: is no PNG or JPEG"]);

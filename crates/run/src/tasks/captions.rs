@@ -1,5 +1,7 @@
 //! Captions: a model that writes captions, measured by its captions of images.
 
+use std::path::Path;
+
 use anyhow::Result;
 use serde_json::Value;
 use taper_data::{CaptionUse, Task};
@@ -8,6 +10,7 @@ use taper_model::{Builder, ImageCaptioner};
 use super::image_classification::{image_inputs, image_shape};
 use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
+use crate::attention::Journey;
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, CaptionedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -37,6 +40,10 @@ impl TaskModel for ImageCaptioner {
     fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
         let captions = describe_images(run, items.images, done)?;
         Answered::each(captions, |caption| caption.text.clone())
+    }
+
+    fn journey(run: &LoadedRun<Self>, image: &str) -> Result<Journey> {
+        Journey::of_captioned(run, Path::new(image))
     }
 
     fn shorter_rows(positions: usize) -> String {

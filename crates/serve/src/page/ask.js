@@ -116,6 +116,24 @@ const onCard = async (card, work) => {
   }
 };
 
+// Lines of a field that have text.
+const linesOf = field => field.value.split(/\r\n|\r|\n/).filter(line => line.trim());
+
+// A card for each run, in the place for cards of a section. Each answers what `read` gives a moment
+// after `again` was called, by what `show` puts onto it; nothing is asked of `null`.
+const startCards = (section, runs, wait, read, show) => {
+  const cards = runs.map(run => makeCard(run, ''));
+  section.querySelector('.cards').append(...cards.map(({ card }) => card));
+  const again = latest(wait, async signal => {
+    const asked = read();
+    await Promise.all(cards.filter(card => card.isChosen()).map(card => onCard(card, async () => {
+      if (asked === null) card.body.replaceChildren();
+      else await show(card, asked, signal);
+    })));
+  });
+  return { cards, again };
+};
+
 // Rows of labels with their probabilities, the likeliest first.
 const chances = prediction => {
   const table = taper.element('table', 'chances');

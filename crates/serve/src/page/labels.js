@@ -33,17 +33,12 @@ const weighed = ({ label, words }) => {
   return [place, told];
 };
 
-// Labels of texts as they are typed, and of pictures.
+// Labels of texts as they are typed.
 const startLabels = runs => {
   // Texts whose words are weighed: each is read as many times as it has words.
   const WEIGHED = 12;
   const field = byId('to-label');
   if (runs.every(run => run.pairs)) field.placeholder = say('pair-hint');
-  const cards = runs.map(run => {
-    const card = makeCard(run, '');
-    byId('labels').append(card.card);
-    return card;
-  });
   const label = async (card, lines, signal) => {
     const answer = await ask('api/classify', { run: card.run.name, text: lines },
       { signal, told: card.say });
@@ -69,55 +64,11 @@ const startLabels = runs => {
       if (found) card.body.children[number].firstChild.replaceWith(...weighed(found));
     }
   };
-  const again = latest(250, async signal => {
-    const lines = field.value.split(/\r\n|\r|\n/).filter(line => line.trim());
-    const chosen = cards.filter(card => card.isChosen());
-    if (!lines.length) {
-      for (const card of chosen) card.body.replaceChildren();
-      return;
-    }
-    await Promise.all(chosen.map(card => onCard(card, () => label(card, lines, signal))));
-  });
-  field.addEventListener('input', again);
-  return { cards, again };
-};
-
-const startPictures = runs => {
-  const preview = byId('preview');
-  const cards = runs.map(run => {
-    const card = makeCard(run, '');
-    byId('picture-labels').append(card.card);
-    return card;
-  });
-  let shown = null;
-  const again = latest(0, async signal => {
-    const chosen = cards.filter(card => card.isChosen());
-    if (!shown) return;
-    await Promise.all(chosen.map(card => onCard(card, async () => {
-      if (!['image/png', 'image/jpeg'].includes(shown.type)) throw new Error(say('no-picture'));
-      const path = `api/classify-image?run=${encodeURIComponent(card.run.name)}`;
-      const answer = await ask(path, shown, { signal, type: shown.type, told: card.say });
-      const { predictions } = await answer.json();
-      if (signal.aborted) return;
-      card.say('');
-      card.body.replaceChildren(chances(predictions[0]));
-    })));
-  });
-  const open = file => {
-    if (!file) return;
-    shown = file;
-    const reader = new FileReader();
-    reader.addEventListener('load', () => {
-      preview.src = reader.result;
-      preview.alt = file.name;
-      preview.hidden = !file.type.startsWith('image/');
-    });
-    reader.readAsDataURL(file);
-    again();
+  const read = () => {
+    const lines = linesOf(field);
+    return lines.length ? lines : null;
   };
-  byId('picture').addEventListener('change', event => open(event.target.files[0]));
-  document.addEventListener('paste', event => {
-    if (!byId('image-classification').hidden) open(event.clipboardData.files[0]);
-  });
-  return { cards, again, drop: ([file]) => open(file) };
+  const started = startCards(byId('classification'), runs, 250, read, label);
+  field.addEventListener('input', started.again);
+  return started;
 };

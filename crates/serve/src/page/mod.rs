@@ -11,7 +11,7 @@ const TEXTS: &str = include_str!("texts.json");
 const BODY: &str = include_str!("body.html");
 const STYLE: &str = include_str!("style.css");
 /// Scripts of the page, in this order.
-const SCRIPTS: [&str; 10] = [
+const SCRIPTS: [&str; 12] = [
     include_str!("ask.js"),
     include_str!("attention.js"),
     include_str!("words.js"),
@@ -21,6 +21,8 @@ const SCRIPTS: [&str; 10] = [
     include_str!("chat.js"),
     include_str!("prompts.js"),
     include_str!("labels.js"),
+    include_str!("spans.js"),
+    include_str!("pictures.js"),
     include_str!("page.js"),
 ];
 

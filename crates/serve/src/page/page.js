@@ -1,7 +1,8 @@
 // What the server serves decides what the page shows.
 const starters = { translation: startTranslation, chat: startChat,
-  'language-model': startPrompts, classification: startLabels,
-  'image-classification': startPictures };
+  'language-model': startPrompts, classification: startLabels, tagging: startTags,
+  'question-answering': startAnswers, captions: startCaptions, 'image-text': startMatches,
+  'image-classification': startImageLabels };
 const isFit = (run, task) => (task === 'chat' ? run.chats : run.task === task);
 document.querySelector('header').insertBefore(document.querySelector('.links'), byId('theme'));
 // What becomes of files that are dropped, wherever on the page.

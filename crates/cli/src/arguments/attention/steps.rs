@@ -9,7 +9,7 @@ use crate::arguments::{Loading, Overrides, PageLanguage};
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// Folder of the run: translation, a language model or a classifier of texts or images
+    /// Folder of the run: translation, captions, a language model, a tagger or a classifier
     pub(crate) run: PathBuf,
     /// The text, or the image file
     pub(crate) text: String,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use taper_data::Pixels;
+use taper_data::{ImagesConfig, Pixels};
 use taper_model::{ImageClassifier, Model, Sequences};
 use taper_ops::threads::in_pool;
 
@@ -28,6 +28,23 @@ pub struct Picture {
     pub pixels: Vec<u8>,
 }
 
+impl Picture {
+    /// Image whose encoder has this number of tokens, those of the patches last.
+    pub(super) fn new(settings: &ImagesConfig, pixels: Vec<u8>, tokens: usize) -> Self {
+        let ImagesConfig { size, patch, channels, .. } = *settings;
+        let before = tokens.saturating_sub((size / patch).pow(2));
+        Self { size, patch, channels, before, pixels }
+    }
+
+    /// Names of the tokens: row and column of a patch, counted from 1.
+    pub(super) fn tokens(&self) -> Vec<String> {
+        let side = self.size / self.patch;
+        let patch = |number: usize| format!("{},{}", number / side + 1, number % side + 1);
+        let before = std::iter::repeat_n("class".to_owned(), self.before);
+        before.chain((0..side * side).map(patch)).collect()
+    }
+}
+
 impl Journey {
     /// Traces the journey of the image file at `path` through a classifier, to its label.
     ///
@@ -39,24 +56,20 @@ impl Journey {
         let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
         let images = Sequences::pack(&[values]);
         let (mut records, logits) = in_pool(run.model.device(), || run.model.traced(&images))?;
-        let (patches, side) = (run.model.shape().patches(), settings.size / settings.patch);
         let tokens = records.attention.first().map(|layer| layer.weights.dim(3)).transpose()?;
-        let before = tokens.unwrap_or(patches).saturating_sub(patches);
-        let patch = |number: usize| format!("{},{}", number / side + 1, number % side + 1);
-        let names: Vec<String> = std::iter::repeat_n("class".to_owned(), before)
-            .chain((0..patches).map(patch))
-            .collect();
+        let tokens = tokens.unwrap_or(run.model.shape().patches());
+        let picture = Picture::new(settings, pixels, tokens);
+        let names = picture.tokens();
         let attention =
             layers(std::mem::take(&mut records.attention), |_| (names.clone(), names.clone()))?;
         let ids: Vec<u32> = (0..names.len() as u32).collect();
         let text = path.file_name().context("the image has no name")?.to_string_lossy();
-        let (size, patch, channels) = (settings.size, settings.patch, settings.channels);
         Ok(Self {
             answer: Answer::Label,
             normalized: text.to_string(),
             pieces: pieces(&names, &ids),
             choices: Choice::of(&logits, [None], |id| settings.labels[id as usize].clone())?,
-            picture: Some(Picture { size, patch, channels, before, pixels }),
+            picture: Some(picture),
             ..journey_of((&run.config, &text), &records, attention, &[("encoder", &names)])?
         })
     }

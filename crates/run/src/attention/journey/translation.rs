@@ -1,16 +1,21 @@
-//! Journey through a translation model, with the tree of its search.
+//! Journeys through models that write by a search, of texts and of images, with the tree of the
+//! search.
+
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use candle_core::Tensor;
-use taper_data::Tokenizer;
-use taper_decoding::{BeamFate, BeamNode, beam_tree};
-use taper_model::{Model, ModelError, Pass, Records, Sequences, Transformer};
+use taper_data::{END, Pixels, Tokenizer};
+use taper_decoding::{BeamFate, BeamNode, DecodingConfig, Hypothesis, NumberedSources, beam_tree};
+use taper_model::{ImageCaptioner, Model, ModelError, Pass, Records, Sequences, Transformer};
 use taper_ops::threads::in_pool;
 
 use super::reading::{journey_of, pieces};
-use super::{Branch, Choice, Found, Journey};
+use super::{Branch, Choice, Found, Journey, Picture};
 use crate::LoadedRun;
 use crate::attention::map::{AttentionPart, layers, shown_tokens};
+use crate::config::RunConfig;
+use crate::image_text::caption_search;
 use crate::translation::{LineLimit, OverlongRule, TranslationSettings, single_line, speaking};
 
 impl Journey {
@@ -31,14 +36,82 @@ impl Journey {
             bail!("the text has {} tokens, more than {}", ids.len(), limit.tokens);
         }
         let ids = source.source_row(ids);
-        let decoding = &settings.decoding;
-        if decoding.sampling.is_active() {
-            bail!("the run draws its translations (decoding.sampling): there is no beam to show");
-        }
         let inference = speaking(&run.model, target);
-        let (hypotheses, nodes) =
-            beam_tree(&inference, &ids, decoding).context("the search failed")?;
-        let best = hypotheses.first().context("the search found nothing")?.tokens.clone();
+        let search = beam_tree(&inference, &ids, deterministic(&settings.decoding)?)
+            .context("the search failed")?;
+        let keys = shown_tokens(source, &ids);
+        let read = Source { config: &run.config, name: text, ids: &ids, tokens: &keys };
+        Ok(Self {
+            normalized: source.normalize(text)?,
+            pieces: pieces(&keys, &ids),
+            ..read.written(&run.model, target, search)?
+        })
+    }
+
+    /// Traces the journey of the image file at `path` through a model that describes images, into
+    /// its best caption.
+    ///
+    /// # Errors
+    /// When the image cannot be read, or the model cannot be run on it.
+    pub fn of_captioned(run: &LoadedRun<ImageCaptioner>, path: &Path) -> Result<Self> {
+        let settings = &run.config.data.images;
+        let pixels = Pixels::of_file(path, settings)?.0;
+        let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
+        let model = run.model.translation();
+        let inference = model.inference();
+        // To a search, an image is its number.
+        let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
+        let search = caption_search(&run.config);
+        let search = beam_tree(&numbered, &[0, END], deterministic(&search)?)
+            .context("the search failed")?;
+        let encoded = in_pool(model.device(), || {
+            model.encode(&Sequences::pack(&[&values]), &Pass::evaluate())
+        })?;
+        let picture = Picture::new(settings, pixels, encoded.hidden().dim(0)?);
+        let patches = picture.tokens();
+        let name = path.file_name().context("the image has no name")?.to_string_lossy();
+        let read = Source { config: &run.config, name: &name, ids: &values, tokens: &patches };
+        let written = read.written(model, run.tokenizers.target(), search)?;
+        let ids: Vec<u32> = (0..patches.len() as u32).collect();
+        Ok(Self {
+            normalized: name.to_string(),
+            pieces: pieces(&patches, &ids),
+            picture: Some(picture),
+            ..written
+        })
+    }
+}
+
+/// Settings of a search whose beam can be shown.
+///
+/// # Errors
+/// When it draws at random.
+fn deterministic(decoding: &DecodingConfig) -> Result<&DecodingConfig> {
+    if decoding.sampling.is_active() {
+        bail!("the run draws what it writes (decoding.sampling): there is no beam to show");
+    }
+    Ok(decoding)
+}
+
+/// Source of a journey: a text, or the values of an image.
+struct Source<'a> {
+    config: &'a RunConfig,
+    name: &'a str,
+    ids: &'a [u32],
+    /// Names of the encoder's tokens.
+    tokens: &'a [String],
+}
+
+impl Source<'_> {
+    /// Journey into the best of the hypotheses that a search found, without the pieces of the
+    /// source.
+    fn written(
+        &self,
+        model: &Transformer,
+        target: &Tokenizer,
+        (hypotheses, nodes): (Vec<Hypothesis>, Vec<BeamNode>),
+    ) -> Result<Journey> {
+        let best = &hypotheses.first().context("the search found nothing")?.tokens;
         let found = hypotheses.iter().map(|hypothesis| {
             Ok(Found {
                 text: single_line(target.decode(&hypothesis.tokens)?),
@@ -49,26 +122,24 @@ impl Journey {
         let found = found.collect::<Result<_>>()?;
         let inputs = target.target_row(best.iter().copied());
         let answers = target.answer_row(best.iter().copied());
-        let (mut records, logits) = forced(&run.model, &ids, &inputs)?;
-        let (keys, inputs) = (shown_tokens(source, &ids), shown_tokens(target, &inputs));
+        let (mut records, logits) = forced(model, self.ids, &inputs)?;
+        let (keys, inputs) = (self.tokens, shown_tokens(target, &inputs));
         let predicted = shown_tokens(target, &answers);
         let attention = layers(std::mem::take(&mut records.attention), |part| match part {
-            AttentionPart::Encoder => (keys.clone(), keys.clone()),
+            AttentionPart::Encoder => (keys.to_vec(), keys.to_vec()),
             AttentionPart::Decoder => (inputs.clone(), inputs.clone()),
-            AttentionPart::Cross => (predicted.clone(), keys.clone()),
+            AttentionPart::Cross => (predicted.clone(), keys.to_vec()),
         })?;
         let name = |id| shown_tokens(target, &[id]).concat();
-        Ok(Self {
-            normalized: source.normalize(text)?,
-            pieces: pieces(&keys, &ids),
-            beam: branches(&nodes, &best, target),
+        Ok(Journey {
+            beam: branches(&nodes, best, target),
             found,
             choices: Choice::of(&logits, answers.iter().copied().map(Some), name)?,
             ..journey_of(
-                (&run.config, text),
+                (self.config, self.name),
                 &records,
                 attention,
-                &[("encoder", &keys), ("decoder", &inputs)],
+                &[("encoder", keys), ("decoder", &inputs)],
             )?
         })
     }

@@ -4,9 +4,9 @@ const attentionStation = (stack, name, number, before, after) => {
   const layer = layerOf(name, number), count = layer.heads.length;
   const isCross = name === 'cross', key = `${name} ${number}`;
   heads[key] ??= 0;
-  const words = isCross ? say('Each token that is to be written reads the source: from above come '
-    + 'the encoder’s last vectors, as wide as their weight.',
-  '每个将要写出的词元读取原文：上方是编码器的最终向量，带宽即权重。')
+  const words = isCross ? say(`Each token that is to be written reads the ${picture ? 'image'
+    : 'source'}: from above come the encoder’s last vectors, as wide as their weight.`,
+  `每个将要写出的词元读取${picture ? '图像' : '原文'}：上方是编码器的最终向量，带宽即权重。`)
     : name === 'decoder' ? say('Each token gathers from itself and those before it, never '
       + 'from those after it.', '每个词元从自身和之前的词元收集信息，从不看之后的词元。')
       : say('Each token gathers from all others. A ribbon is as wide as its weight.',
@@ -50,7 +50,8 @@ const attentionStation = (stack, name, number, before, after) => {
   };
   const told = column => insideTold(layer, name, number, heads[key], column);
   const title = isCross
-    ? say(`Layer ${number} · attention to the source`, `第 ${number} 层 · 对原文的注意力`)
+    ? picture ? say(`Layer ${number} · attention to the image`, `第 ${number} 层 · 对图像的注意力`)
+      : say(`Layer ${number} · attention to the source`, `第 ${number} 层 · 对原文的注意力`)
     : say(`Layer ${number} · attention`, `第 ${number} 层 · 注意力`);
   const made = station(stack.stack, title, words, draw, { told, own, layer, part: name,
     turn: by => choose(heads[key] + by) });

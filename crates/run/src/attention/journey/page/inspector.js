@@ -28,7 +28,7 @@ const insideTold = (layer, name, number, head, column) => {
   const shown = taper.element('div'), query = layer.queries[column];
   const inside = insideOf(name, number, head, column);
   const names = layer.keys;
-  if (picture) shown.append(seenImage(weightsOf(layer, head)[column]));
+  if (picture && name !== 'decoder') shown.append(seenImage(weightsOf(layer, head)[column]));
   if (!inside) {
     const weights = weightsOf(layer, head)[column];
     shown.append(taper.element('p', '', say(`What “${query}” reads, by weight:`,

@@ -49,10 +49,11 @@ for (const one of stations) {
   if (!group || group.dataset.stack !== one.stack) {
     group = taper.element('div', 'stack-group');
     group.dataset.stack = one.stack;
-    // Long texts are scrolled sideways.
-    const counts = model.stacks.map(other => other.tokens.length);
-    if (picture) group.style.setProperty('--cell', '2rem');
-    group.style.setProperty('--most', one.stack === 'encoder' ? counts[0] : Math.max(1, ...counts));
+    // Long texts are scrolled sideways; a patch is narrower than a word. A decoder shows what its
+    // encoder has read.
+    const own = model.stacks.filter(({ stack }) => stack === 'encoder' || stack === one.stack);
+    group.style.setProperty('--wide', Math.max(3.1, ...own.map(({ stack, tokens }) =>
+      tokens.length * (picture && stack === 'encoder' ? 2 : 3.1))));
     diagram.append(group);
   }
   const made = taper.element('section', 'station'), side = taper.element('div', 'side');

@@ -11,7 +11,7 @@ const tokenRow = (stack, tokens, below) => {
     button.dataset.stack = stack;
     button.dataset.column = column;
     button.title = token;
-    const patch = picture && patchOf(column);
+    const patch = stack === 'encoder' && picture && patchOf(column);
     if (patch) {
       button.setAttribute('aria-label', token);
       button.replaceChildren(patch);
