@@ -185,7 +185,7 @@ SHOWN = {
     "classification": ("const field = document.getElementById('to-label');"
                        "field.value = 'red birds sing 3\\nold stones fall 4';"
                        "field.dispatchEvent(new Event('input'));",
-                       "return document.querySelectorAll('#classification .evidence .token').length > 7;"),
+                       "return document.querySelectorAll('.evidence .token').length > 7;"),
     "tagging": ("const field = document.getElementById('to-tag');"
                 "field.value = 'mr stone sings in red town\\nred town sings in mr stone';"
                 "field.dispatchEvent(new Event('input'));",

@@ -4,8 +4,8 @@
     scripts/check/serve/page.py RUN [--taper TAPER] [--screenshots FOLDER] [--figure FILE]
 
 RUN is a run of configs/quickstart.toml. Checks that a translation follows what is typed, that stale
-ones do not come, alternatives, alignments under the pointer and by keys, layers and heads, files and
-documents in and out, chosen and dropped, two runs side by side, texts that grow, conversations,
+ones do not come, alternatives, alignments under the pointer and by keys, layers and heads, files
+and documents in and out, chosen and dropped, two runs side by side, texts that grow, conversations,
 labels and the words that speak for them, tags, answers to questions, captions and texts of
 pictures, the other language and theme, a telephone, names of all controls for screen readers, and
 that the browser complains of nothing.
@@ -285,14 +285,15 @@ def conversation(browser, url, pictures):
 def labels(browser, pictures):
     browser.run("document.querySelector('#tasks button[value=classification]').click();")
     browser.type("#to-label", "red birds sing 3")
-    label = browser.wait("return document.querySelector('#classification .chances th')?.textContent;")
-    check(label == "yes", f"a text is labelled: {label}")
-    words = browser.wait("return [...document.querySelectorAll('#classification .evidence .token')].map("
-                         "one => one.textContent);")
+    shown = "return [...document.querySelectorAll('#classification {}')].map(one =>" \
+            "one.textContent);"
+    label = browser.wait(shown.format(".chances tr:first-child th"))
+    check(label == ["yes"], f"a text is labelled: {label}")
+    words = browser.wait(shown.format(".evidence .token"))
     check(words == ["red", " birds", " sing", " 3"], f"its words: {words}")
     browser.run("document.querySelector('#classification .evidence').focus();")
     browser.keys(RIGHT)
-    told = browser.run("return document.querySelector('#classification .evidence + .muted').textContent;")
+    told = browser.run(shown.format(".evidence + .muted"))[0]
     check("red" in told and "without it" in told, f"by keys, for screen readers: {told!r}")
     pictures and browser.picture(pictures / "labels.png")
 

@@ -190,8 +190,8 @@ pub trait TaskModel: Model + Sized + 'static {
     /// When the text cannot be read, or the task has no journey.
     fn journey(_run: &LoadedRun<Self>, _text: &str) -> Result<Journey> {
         bail!(
-            "the run's task is {}, and this command explains translation, captions, language models, \
-             masked language models, taggers, and classifiers of texts and images",
+            "the run's task is {}, and this command explains translation, captions, language \
+             models, masked language models, taggers, and classifiers of texts and images",
             Self::TASK
         )
     }

@@ -37,9 +37,9 @@ const startPictures = (task, path, show, texts = () => []) => runs => {
 const startImageLabels = startPictures('image-classification', 'api/classify-image',
   ({ predictions }) => predictions.map(chances));
 const startCaptions = startPictures('captions', 'api/caption', ({ captions }) =>
-  captions.flatMap(({ text, log_probability: probability, truncated }) => [
+  captions.flatMap(({ text, log_probability: score, truncated }) => [
     taper.element('p', 'target', text),
-    taper.element('p', 'muted', [say('probability', { probability: percent(Math.exp(probability)) }),
+    taper.element('p', 'muted', [say('probability', { probability: percent(Math.exp(score)) }),
       truncated && say('cut-short')].filter(Boolean).join(' · '))]));
 const startMatches = runs => {
   const field = byId('candidates');
