@@ -39,7 +39,9 @@ class Browser:
                 time.sleep(0.1)
         arguments = OPTIONS + [f"--user-data-dir={folder}/browser",
                                f"--window-size={size[0]},{size[1]}"]
+        # Chromium gives scripts half a minute; axe-core on busy cores takes longer.
         made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
+            "timeouts": {"script": 1000 * START},
             "goog:chromeOptions": {
                 "binary": binary, "args": arguments,
                 "prefs": {"download.default_directory": str(folder)}},

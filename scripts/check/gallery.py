@@ -13,7 +13,7 @@ from pathlib import Path
 from browser import check
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "serve"))
-from server import Serving, make_runs
+from server import Serving, make_runs, write_picture
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = [360, 800, 1200, 2000]
@@ -90,9 +90,17 @@ def accessibility_script(folder):
         return packed.extractfile("package/axe.min.js").read().decode()
 
 
-# Runs that explain a text: a label, tags, and a hidden token.
+# Runs that explain a text, or the picture of this name: a label, tags, a hidden token, a caption.
 EXPLAINED = {"reviews": "red birds sing 3", "tags": "mr stone sings in red town",
-             "masked": "the qu<mask>ck brown"}
+             "masked": "the qu<mask>ck brown", "captions": "row.png"}
+
+
+def explained_runs(taper, folder):
+    """Runs of `EXPLAINED`, each with its text or the path of its picture."""
+    folder.mkdir()
+    picture = write_picture(folder / "row.png")
+    texts = EXPLAINED | {"captions": picture}
+    return [(run, texts[run.name]) for run in make_runs(taper, folder, list(EXPLAINED))]
 
 
 def small_run(folder, name, updates, width):
@@ -154,10 +162,9 @@ def pages_of_gallery(folder, trained, make, taper):
             make("explain", trained, text, "--language", language, "--html",
                  folder / f"explain-{language}.html")
             pages += [folder / f"attention-{language}.html", folder / f"explain-{language}.html"]
-    (folder / "small-runs").mkdir()
-    for run in make_runs(taper, folder / "small-runs", list(EXPLAINED)):
+    for run, text in explained_runs(taper, folder / "small-runs"):
         pages.append(folder / f"explain-{run.name}.html")
-        make("explain", run, EXPLAINED[run.name], "--html", pages[-1])
+        make("explain", run, text, "--html", pages[-1])
     return pages
 
 

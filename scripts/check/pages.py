@@ -9,8 +9,9 @@ Checks that the page is painted within half a second, that its policy blocks not
 sentences come as they are scrolled to, are sorted, sifted and found, that figures tell their values
 under a pointer and by keys, that the theme changes, and that nothing is wider than a telephone.
 With a translation run, whose test sets were translated, it also looks at the attention of two
-sentences, and travels with another through the model. Classifiers, taggers and masked models that
-are trained for it explain what they answer. A machine whose cores are busy takes longer.
+sentences, and travels with another through the model. Classifiers, taggers, masked models and one
+of captions that are trained for it explain what they answer. A machine whose cores are busy takes
+longer.
 
 With --gallery it photographs every kind of page at four widths in both themes, and checks the
 layout and, with axe-core, that everybody can use them (gallery.py).
@@ -29,8 +30,7 @@ import time
 from pathlib import Path
 
 from browser import Browser, check
-from gallery import EXPLAINED, accessibility_script, hang_file, hang_served, pages_of_gallery
-from server import make_runs
+from gallery import accessibility_script, explained_runs, hang_file, hang_served, pages_of_gallery
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = 10_000
@@ -237,24 +237,31 @@ def travel(browser, page, pictures):
 
 
 def explained(browser, folder, make, taper, pictures):
-    """Journeys to a label with its words, to tags, and to hidden tokens."""
-    (folder / "small").mkdir()
-    runs = {run.name: run for run in make_runs(taper, folder / "small", list(EXPLAINED))}
+    """Journeys to a label with its words, to tags, to hidden tokens, and to a caption."""
     last = ("return [...document.querySelectorAll('.station')].at(-1).querySelector('.choices');")
     cards = last.replace("return ", "return [...", 1).replace(";", ".children].map(card =>"
                                                               "card.innerText.split('\\n'));")
-    for name, text in EXPLAINED.items():
-        page = folder / f"explain-{name}.html"
-        make("explain", runs[name], text, "--html", page)
+    for run, text in explained_runs(taper, folder / "small"):
+        name, page = run.name, folder / f"explain-{run.name}.html"
+        make("explain", run, text, "--html", page)
         browser.open(page)
-        shown = browser.run(cards)
+        if name == "captions":
+            caption = subprocess.run([taper, "predict", run, text], check=True, text=True,
+                                     capture_output=True).stdout.strip().split("\t")[1]
+            written = browser.run("return [...document.querySelectorAll('.the-text')].at(-1)"
+                                  ".textContent;")
+            patches = browser.run("return document.querySelectorAll('.token .image').length;")
+            check(written == caption and patches == 8, f"a caption from 4 patches: {written!r}")
+            shown = None
+        else:
+            shown = browser.run(cards)
         if name == "reviews":
             words = [card[0] for card in shown]
             check(words == text.split(), f"evidence of each word for a label: {words}")
         elif name == "tags":
             tags = [card[:2] for card in shown]
             check(tags[1] == ["stone", "B-PER"] and len(tags) == 6, f"a tag for each word: {tags}")
-        else:
+        elif name == "masked":
             check(len(shown) == 1 and shown[0][0] == "u … c" and shown[0][1] == "i",
                   f"a token in place of a mask: {shown}")
         browser.run("document.querySelectorAll('.station-name')[2].click();")

@@ -31,7 +31,7 @@ pub(super) fn data(data: &Value, language: Language) -> String {
     let (shown, rest): (Vec<_>, Vec<_>) = rows
         .into_iter()
         .partition(|[path, _]| !path.contains("histogram") && !path.contains("hash"));
-    let head = [language.choose("what", "项目"), language.choose("value", "数值")];
+    let head = quantities(language);
     let part = |path: &str| path.split_once('.').map_or("", |(part, _)| part).to_owned();
     let mut parts: Vec<(String, Vec<[String; 2]>)> = Vec::new();
     for [path, value] in shown {
@@ -79,16 +79,46 @@ fn shown(number: &serde_json::Number) -> String {
     }
 }
 
-/// A panel with the scores of each test set.
+/// Heads of a table of names and values.
+fn quantities(language: Language) -> [&'static str; 2] {
+    [language.choose("quantity", "项目"), language.choose("value", "数值")]
+}
+
+/// A panel with the scores of each test set: its metrics, its other numbers, and what the metrics
+/// were computed from.
 pub(super) fn scores(run: &RunData, language: Language) -> Vec<String> {
-    let head = [language.choose("what", "项目"), language.choose("value", "数值")];
+    let head = [language.choose("metric", "指标"), language.choose("score", "得分")];
     let of_one = |result: &Value| {
+        let metrics = result.as_object().into_iter().flatten();
+        let metrics: Vec<(&String, f64)> =
+            metrics.filter_map(|(key, metric)| Some((key, metric["score"].as_f64()?))).collect();
         let mut rows = Vec::new();
         flatten("", result, &mut rows);
         rows.retain(|[path, _]| {
-            !["confusion", "labels", "calibration."].iter().any(|table| path.starts_with(table))
+            path != "split"
+                && !["confusion", "labels", "calibration."].iter().any(|own| path.starts_with(own))
         });
-        panel(result["split"].as_str().unwrap_or("test"), &table(&head, &rows))
+        let of_metrics = |[path, _]: &[String; 2]| {
+            let key = path.split('.').next();
+            metrics.iter().any(|(own, _)| Some(own.as_str()) == key)
+        };
+        let (parts, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(of_metrics);
+        let mut body = String::new();
+        if !metrics.is_empty() {
+            let named = |&(key, score): &(&String, f64)| {
+                let name = result[key]["name"].as_str();
+                [name.map_or_else(|| key.to_uppercase(), str::to_owned), format!("{score:.2}")]
+            };
+            body += &table(&head, &metrics.iter().map(named).collect::<Vec<_>>());
+        }
+        body += &table(&quantities(language), &others);
+        if !parts.is_empty() {
+            let summary =
+                language.choose("Signatures and parts of the metrics", "指标的签名与组成");
+            let parts = table(&quantities(language), &parts);
+            body += &format!("<details><summary>{summary}</summary>{parts}</details>");
+        }
+        panel(result["split"].as_str().unwrap_or("test"), &body)
     };
     run.scores.iter().map(of_one).collect()
 }

@@ -4,7 +4,7 @@ const COLOURS = 8;
 const marked = (text, name, colour) => {
   const made = taper.element('mark', 'span', text);
   made.style.setProperty('--mark', `var(--plot-series-${1 + colour % COLOURS})`);
-  if (name) made.append(' ', taper.element('small', '', name));
+  if (name) made.append('\u00a0', taper.element('small', '', name));
   return made;
 };
 // A text with its tags: entities as one span each, or words by themselves where the run has tags of
