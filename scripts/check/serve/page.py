@@ -192,7 +192,7 @@ def words(browser, url, pictures):
     browser.click("#share")
     hash_ = browser.wait("return location.hash.includes('terms') && location.hash;")
     check(hash_ and "I+love+you." in hash_, f"an address is shared: {hash_}")
-    kept = browser.wait("return document.querySelectorAll('#history li').length;", seconds=5)
+    kept = browser.wait("return document.querySelectorAll('#history li').length;", seconds=20)
     check(kept == 1, "what was translated is in the history")
     browser.run("document.querySelector('#history-of').open = true;")
     browser.run("document.querySelector('#forget').click();")
