@@ -308,7 +308,7 @@ def labels(browser, pictures):
 
 def spans(browser, url, pictures):
     """Tags of words and answers to questions, which stand in the text that was typed."""
-    shown = "return [...document.querySelectorAll('#tagging .span')].map(one => one.innerText);"
+    shown = "return [...document.querySelectorAll('.tagged .span')].map(one => one.innerText);"
     browser.run("document.querySelector('#tasks button[value=tagging]').click();")
     browser.type("#to-tag", "mr stone sings in red town")
     found = browser.wait(shown.replace("return", "const found =", 1)

@@ -7,26 +7,47 @@ const marked = (text, name, colour) => {
   if (name) made.append('\u00a0', taper.element('small', '', name));
   return made;
 };
-// A text with its tags: entities as one span each, or words by themselves where the run has tags of
+// Spans of a text with their kinds: entities, or words by themselves where the run has tags of
 // another kind.
-const tagged = (run, { words, tags, entities }) => {
-  const isOfEntities = run.labels.some(label => /^[BIES]-/.test(label));
-  const spans = isOfEntities ? entities
-    : tags.map((tag, at) => [tag, at, at]).filter(([tag]) => tag !== 'O');
-  const kinds = [...new Set(run.labels.map(label =>
-    isOfEntities ? label.replace(/^[BIES]-/, '') : label))].filter(kind => kind !== 'O');
-  const line = taper.element('p', 'tagged');
+const isOfEntities = run => run.labels.some(label => /^[BIES]-/.test(label));
+const kindsOf = run => [...new Set(run.labels.map(label =>
+  (isOfEntities(run) ? label.replace(/^[BIES]-/, '') : label)))].filter(kind => kind !== 'O');
+const spansOf = (run, { words, tags, entities }) => {
+  const spans = isOfEntities(run) ? entities : tags.map((tag, at) => [tag, at, at]);
+  return spans.filter(([kind]) => kind !== 'O').map(([kind, first, last]) =>
+    ({ kind, first, last, text: words.slice(first, last + 1).join(' ') }));
+};
+const tagged = (run, found) => {
+  const line = taper.element('p', 'tagged'), kinds = kindsOf(run), { words } = found;
   line.dir = 'auto';
   let at = 0;
-  for (const [kind, first, last] of spans) {
+  for (const { kind, first, last, text } of spansOf(run, found)) {
     line.append(words.slice(at, first).map(word => `${word} `).join(''),
-      marked(words.slice(first, last + 1).join(' '), kind, kinds.indexOf(kind)), ' ');
+      marked(text, kind, kinds.indexOf(kind)), ' ');
     at = last + 1;
   }
   line.append(words.slice(at).join(' '));
   return line;
 };
-// Entities of texts as they are typed.
+// What was found of each kind, and how often.
+const listed = (run, texts) => {
+  const table = taper.element('table', 'kinds'), spans = texts.flatMap(one => spansOf(run, one));
+  kindsOf(run).forEach((kind, colour) => {
+    const counts = new Map();
+    for (const { text } of spans.filter(one => one.kind === kind)) {
+      counts.set(text, (counts.get(text) ?? 0) + 1);
+    }
+    if (!counts.size) return;
+    const row = taper.element('tr'), name = taper.element('th');
+    name.scope = 'row';
+    name.append(marked(kind, '', colour));
+    row.append(name, taper.element('td', '', [...counts].map(([text, count]) =>
+      (count > 1 ? `${text} × ${count}` : text)).join(', ')));
+    table.append(row);
+  });
+  return table;
+};
+// Tags of texts as they are typed.
 const startTags = runs => {
   const field = byId('to-tag');
   const tag = async (card, lines, signal) => {
@@ -34,7 +55,7 @@ const startTags = runs => {
       { signal, told: card.say });
     const { texts } = await answer.json();
     card.say('');
-    card.body.replaceChildren(...texts.map(one => tagged(card.run, one)));
+    card.body.replaceChildren(...texts.map(one => tagged(card.run, one)), listed(card.run, texts));
   };
   const read = () => {
     const lines = linesOf(field);
