@@ -82,6 +82,14 @@ return most;
 """
 
 
+# Addresses of what a page loaded from elsewhere: a file loads nothing, a served page of its server.
+LOADED = """
+return performance.getEntriesByType('resource').map(one => one.name).filter(name =>
+  !/^(data|blob):/.test(name) && (location.protocol === 'file:'
+    || !name.startsWith(`${location.origin}/`)));
+"""
+
+
 def accessibility_script(folder):
     """The script of axe-core, from npm."""
     subprocess.run(["npm", "pack", AXE, "--silent", "--pack-destination", folder], check=True,
@@ -246,7 +254,7 @@ def hang_pages(browser, server, folder, axe):
 
 
 def hang(browser, name, opening, folder, axe):
-    """Photographs a page, and checks its layout and what axe-core says of it."""
+    """Photographs a page, and checks its layout, what axe-core says of it, and that it is alone."""
     for theme in ("light", "dark"):
         browser.develop("Emulation.setEmulatedMedia",
                         features=[{"name": "prefers-color-scheme", "value": theme}])
@@ -273,6 +281,8 @@ def hang(browser, name, opening, folder, axe):
             shot = browser.develop("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
             (folder / f"{name}-{theme}-{width}.png").write_bytes(
                 base64.b64decode(shot["data"]))
+    loaded = browser.run(LOADED)
+    check(not loaded, f"{name}: nothing is loaded from elsewhere {loaded}")
     browser.desktop()
     browser.develop("Emulation.setEmulatedMedia", features=[])
     complaints = browser.complaints()
