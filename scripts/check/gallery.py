@@ -58,7 +58,8 @@ return problems;
 # The largest share that is empty of a window's height of the page, in squares of 20 pixels.
 EMPTY = """
 const parts = 'figure, .stat, table, pre, p, header, nav, .toolbar, .sentence-tools, .ribbons,'
-  + '.wall-row, h2, h3, .parallel, .legend, details, .tablist, li, .drawn, textarea, .turns, .drop';
+  + '.wall-row, h2, h3, .parallel, .legend, details, .tablist, li, .drawn, textarea, .turns, .drop,'
+  + '.text';
 const seen = [...document.querySelectorAll(parts)].filter(one => one.checkVisibility());
 const side = 20, high = document.documentElement.scrollHeight;
 let boxes = [];
