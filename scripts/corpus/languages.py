@@ -14,6 +14,7 @@ The text has the licences of its programs, most often the GPL, and stays out of 
 
 import gzip
 import hashlib
+import html
 import random
 import re
 import struct
@@ -30,21 +31,41 @@ LANGUAGES = set(
     " tg th tr ug uk ur uz vi zh".split()
 )
 # Names of locales that are another's language here. Text of a second script or norm is left out.
-SAME = {"C": "en", "zh_CN": "zh", "zh_TW": "zh", "zh_HK": "zh", "pt_BR": "pt", "no": "nb", "bn_IN": "bn"}
+SAME = {"C": "en", "zh_CN": "zh", "zh_TW": "zh", "zh_HK": "zh", "pt_BR": "pt", "en_US": "en", "no": "nb", "bn_IN": "bn"}
 LATIN = set(
     "af az br ca cs cy da de en eo es et eu fi fr ga gd gl hr hu id is it lt lv nb nl pl pt ro sk sl sq sv tr uz vi"
     .split()
 )
 PROGRAMS = (
-    "aptitude-common audacity-data deja-dup evolution-common gimp-data gnome-control-center-data"
-    " gnome-software-common gnome-user-docs gnucash-common gthumb-data hexchat-common kate5-data krita-l10n"
-    " nautilus-data pidgin-data rhythmbox-data scribus-data vlc-l10n"
+    "aisleriot akregator apt aptitude-common audacity-data baobab brasero-common caja-common cantor cheese-common"
+    " cinnamon-l10n claws-mail-i18n darktable debconf-i18n deja-dup digikam-data dpkg eog epiphany-browser-data"
+    " evince-common evolution-common file-roller freeciv-data gcc-12-locales geany-common gedit-common gimp-data glade"
+    " gnome-calculator gnome-chess gnome-control-center-data gnome-disk-utility gnome-mahjongg gnome-shell-common"
+    " gnome-software-common gnome-sudoku gnome-terminal-data gnome-user-docs gnucash-common gnupg-l10n gramps"
+    " grisbi-common gthumb-data gucharmap hexchat-common homebank hugin-data inkscape installation-guide-amd64 k3b-i18n"
+    " kate5-data kdenlive-data kmail kmymoney-common konversation-data krita-l10n ktorrent-data libgtk2.0-common"
+    " mate-control-center-common mate-user-guide meld minetest-data nautilus-data network-manager-gnome okular orca"
+    " pidgin-data pluma-common rhythmbox-data rkward scribus-data seahorse shotwell-common skrooge-common synaptic"
+    " thunar-data totem-common tuxpaint-data util-linux-locales vlc-l10n wordpress-l10n xfdesktop4-data yelp"
 ).split()
+# Stories that a game tells.
+CAMPAIGNS = r"^wesnoth-1\.16-(core|did|dm|dw|ei|httt|l|low|nr|sof|sota|sotbe|thot|trow|tsg|ttb|utbs)$"
 HELD_OUT = 6
 CHARACTERS = 20
-MOST_TRAIN, MOST_TEST = 30_000, 1_000
+# Shorter lines are names and labels more often than sentences.
+SHORTEST = 40
+MOST_TRAIN, MOST_TEST = 60_000, 1_000
 # A language with fewer lines is left out.
 FEWEST = 500
+# A line with two of these has English in it that nobody has translated.
+ENGLISH = set("the and that this these with from which when have has would should there their they for your you".split())
+# Documents by their paths.
+FORMS = {
+    "catalog": re.compile(r"/(?:locale|resource)/(?P<locale>[^/]+)/LC_MESSAGES/(?P<name>.+)\.mo$"),
+    "site": re.compile(r"/wp-content/languages/(?P<name>[a-z-]*?)-?(?P<locale>[a-z]{2}(?:_[A-Z]{2})?)\.mo$"),
+    "man page": re.compile(r"/man/(?P<locale>[^/]+)/man\d/(?P<name>.+)\.gz$"),
+    "page": re.compile(r"/(?:help|installation-guide-amd64)/(?P<locale>[^/]+)/(?P<name>.+)\.(?:page|xml|html)$"),
+}
 # Marks, which the vowels of many scripts are, are parts of words.
 MARKS = "".join(chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M")
 WORD = re.compile(rf"[^\W\d_](?:[^\W\d_]|[{MARKS}])*")
@@ -58,7 +79,7 @@ def packages(folder: Path) -> list[Path]:
         said = subprocess.run(["apt-cache", "search", "-n", pattern], check=True, capture_output=True, text=True)
         return [line.split()[0] for line in said.stdout.splitlines()]
     pages = [name for name in found("^manpages-") if not name.endswith("-dev") and name != "manpages-pt"]
-    names = sorted({*PROGRAMS, *pages, *found("^libreoffice-l10n-")})
+    names = sorted({*PROGRAMS, *pages, *found("^libreoffice-(l10n|help)-"), *found(CAMPAIGNS)})
     folder.mkdir(parents=True, exist_ok=True)
     there = {path.name.split("_")[0] for path in folder.glob("*.deb")}
     missing = [name for name in names if name not in there]
@@ -108,16 +129,24 @@ def cleaned(text: str) -> str:
 
 
 def is_language(code: str, text: str, source: str) -> bool:
-    """Whether a line is long enough, mostly letters of its script, and not for a fifth words of its
-    source."""
-    letters = sum(map(len, WORD.findall(text)))
-    if len(text) < CHARACTERS or letters < 0.6 * len(text):
+    """Whether a line is mostly letters of its script, without much English, and not for a fifth words
+    of its source."""
+    words = WORD.findall(text)
+    letters = sum(map(len, words))
+    if letters < 0.6 * len(text) or code != "en" and len(ENGLISH & {word.lower() for word in words}) > 1:
         return False
     if code not in LATIN and sum(one.isascii() and one.isalpha() for one in text) > 0.2 * letters:
         return False
     known = {word.lower() for word in WORD.findall(source)}
-    left = sum(len(word) for word in WORD.findall(text) if word.lower() in known)
+    left = sum(len(word) for word in words if word.lower() in known)
     return left <= 0.2 * letters
+
+
+def marked_up(text: str) -> list[str]:
+    """Paragraphs of a page of help in Mallard, DocBook or HTML, without what names keys and files."""
+    text = re.sub(r"<(info|code|cmd|gui|key|app|file|sys|kbd|tt|pre|command|filename|literal)\b.*?</\1>", " ", text, flags=re.S)
+    paragraphs = re.findall(r"<(p|para|li|title)\b[^>]*>(.*?)</\1>", text, re.S)
+    return [html.unescape(" ".join(paragraph.split())) for _, paragraph in paragraphs]
 
 
 def documents(deb: Path):
@@ -125,28 +154,56 @@ def documents(deb: Path):
     data = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
     with tarfile.open(fileobj=data.stdout, mode="r|") as archive:
         for member in archive:
-            name = member.name
-            catalog = re.search(r"/(?:locale|resource)/([^/]+)/LC_MESSAGES/(.+)\.mo$", name)
-            page = re.search(r"/man/([^/]+)/man\d/(.+)\.gz$", name)
-            chapter = re.search(r"/help/([^/]+)/(.+)\.page$", name)
-            which = catalog or page or chapter
-            if not which or not member.isfile() or not (code := language(which[1])):
+            kind, which = next(((kind, found) for kind, form in FORMS.items() if (found := form.search(member.name))), (None, None))
+            if not which or not member.isfile() or not (code := language(which["locale"])):
                 continue
             content = archive.extractfile(member).read()
-            if catalog:
+            if kind in ("catalog", "site"):
                 for source, target in messages(content):
                     if source != target:
-                        yield code, which[2], target, source
+                        yield code, which["name"], target, source
                     if code == "de":
-                        yield "en", which[2], source, ""
-            elif page:
-                for text in man_page(gzip.decompress(content).decode("utf-8", "ignore")):
-                    yield code, which[2], text, ""
+                        yield "en", which["name"], source, ""
+                continue
+            if kind == "man page":
+                texts = man_page(gzip.decompress(content).decode("utf-8", "ignore"))
             else:
-                text = re.sub(r"<(info|code|cmd|gui|key|app|file|sys)\b.*?</\1>", " ", content.decode("utf-8"), flags=re.S)
-                for text in re.findall(r"<(?:p|title)>(.*?)</(?:p|title)>", text, re.S):
-                    yield code, which[2], text, ""
+                texts = marked_up(content.decode("utf-8", "ignore"))
+            for text in texts:
+                yield code, which["name"], text, ""
     data.wait()
+
+
+def pieces_of(code: str, lines: list[str], draw: random.Random) -> list[str]:
+    """Pieces of lines, one each, that begin with a word."""
+    pieces = set()
+    for line in lines:
+        starts = [start for start in word_starts(line) if start + CHARACTERS <= len(line)]
+        start = draw.choice(starts)
+        piece = line[start:start + CHARACTERS]
+        if is_language(code, piece, ""):
+            pieces.add(piece)
+    pieces = sorted(pieces)
+    draw.shuffle(pieces)
+    return pieces[:MOST_TEST]
+
+
+def word_starts(line: str) -> list[int]:
+    return [0, *(one.end() for one in re.finditer(" ", line))]
+
+
+def of_one_language(lines: dict[str, set[str]], pieces: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Pieces that no line of another language has, verbatim and from the beginning of a word."""
+    languages = defaultdict(set)
+    for code, own in pieces.items():
+        for piece in own:
+            languages[piece].add(code)
+    for code, own in lines.items():
+        for line in own:
+            for start in word_starts(line):
+                if (piece := line[start:start + CHARACTERS]) in languages:
+                    languages[piece].add(code)
+    return {code: [piece for piece in own if len(languages[piece]) == 1] for code, own in pieces.items()}
 
 
 def main() -> None:
@@ -160,37 +217,28 @@ def main() -> None:
             into = test if number % HELD_OUT == 0 else train
             for line in text.split("\n"):
                 line = cleaned(line)
-                if is_language(code, line, source):
+                if len(line) >= SHORTEST and is_language(code, line, source):
                     into[code].add(line)
     draw = random.Random(1)
-    written = {"train": [], "test": []}
     english = train["en"] | test["en"]
+    pieces = {}
     for code in sorted(train):
         if code != "en":
             # Parts of a document that nobody has translated yet.
             train[code] -= english
             test[code] -= english
-        lines = sorted(train[code])
-        held_out = sorted(test[code] - train[code])
-        draw.shuffle(lines)
-        draw.shuffle(held_out)
-        pieces = set()
-        for line in held_out:
-            starts = [0, *(one.end() for one in re.finditer(" ", line))]
-            starts = [start for start in starts if start + CHARACTERS <= len(line)]
-            start = draw.choice(starts)
-            piece = line[start:start + CHARACTERS]
-            if is_language(code, piece, ""):
-                pieces.add(piece)
-        pieces = sorted(pieces)
-        draw.shuffle(pieces)
-        if len(lines) < FEWEST:
-            continue
-        written["train"] += [f"{code}\t{line}\n" for line in lines[:MOST_TRAIN]]
-        written["test"] += [f"{code}\t{piece}\n" for piece in pieces[:MOST_TEST]]
-        print(f"{code}: {len(lines)} lines, {len(pieces)} held-out pieces", flush=True)
-    for name, lines in written.items():
-        (folder / f"{name}.tsv").write_text("".join(lines))
+        if len(train[code]) >= FEWEST:
+            pieces[code] = pieces_of(code, sorted(test[code] - train[code]), draw)
+    lines = {code: train[code] | test[code] for code in pieces}
+    unambiguous = of_one_language(lines, pieces)
+    with open(folder / "train.tsv", "w") as to_train, open(folder / "test.tsv", "w") as to_test:
+        for code, own in unambiguous.items():
+            lines = sorted(train[code])
+            draw.shuffle(lines)
+            to_train.writelines(f"{code}\t{line}\n" for line in lines[:MOST_TRAIN])
+            to_test.writelines(f"{code}\t{piece}\n" for piece in own)
+            shared = len(pieces[code]) - len(own)
+            print(f"{code}: {len(lines)} lines, {len(own)} held-out pieces, {shared} that others have too", flush=True)
 
 
 if __name__ == "__main__":

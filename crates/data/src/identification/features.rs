@@ -12,7 +12,7 @@ const SEPARATOR: char = ' ';
 /// Odd constant of multiplicative hashing (the golden ratio, Knuth 1973).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Words of a text in lower case, with a separator before, between and after them.
+/// Words of a text in lower case, with a separator before each, and after each that has ended.
 #[derive(Debug)]
 pub(super) struct Features(Vec<char>);
 
@@ -58,9 +58,7 @@ impl Features {
                 one => words.extend(one.to_lowercase()),
             }
         }
-        if words.last() != Some(&SEPARATOR) {
-            words.push(SEPARATOR);
-        }
+        // A word at the end of the text may have been cut off: it has no separator after it.
         Self(words)
     }
 
@@ -76,11 +74,11 @@ impl Features {
                 }
             }
             if first == SEPARATOR {
-                let word = self.0[start + 1..].iter().take_while(|&&one| one != SEPARATOR);
-                let (hash, length) =
-                    word.fold((1, 2), |(hash, length), &one| (mixed(hash, one), length + 1));
+                let rest = &self.0[start + 1..];
+                let Some(end) = rest.iter().position(|&one| one == SEPARATOR) else { continue };
                 // Shorter words are n-grams, with the separators around them.
-                if length > LONGEST {
+                if end + 2 > LONGEST {
+                    let hash = rest[..end].iter().fold(1, |hash, &one| mixed(hash, one));
                     each(row_of(hash, rows));
                 }
             }
@@ -104,11 +102,14 @@ mod tests {
             Features::of("It's 5 °C, isn't it?").0.iter().collect::<String>(),
             " it s c isn t it "
         );
-        assert_eq!(Features::of("हिन्दी").0.len(), 8);
-        assert_eq!(rows("Two words!"), rows("TWO\twords"));
+        assert_eq!(Features::of("हिन्दी").0.len(), 7);
+        assert_eq!(rows("Two words!"), rows("TWO\twords."));
         assert!(rows("1 + 1").is_empty());
         // Three letters and two separators: 3 single, 4 of two, 3 of three, 2 of four, and a word.
-        assert_eq!(rows("cat").len(), 13);
+        assert_eq!(rows("cat ").len(), 13);
+        // A word that may go on has no end, and is no whole one.
+        assert_eq!(rows("cat").len(), 9);
+        assert_eq!(rows("cat"), rows("cat ")[..9].to_vec());
         assert_eq!(rows(&"word ".repeat(100)), rows(&"word ".repeat(50)));
     }
 }
