@@ -5,9 +5,11 @@ measure the identification of languages.
     scripts/corpus/languages.py FOLDER
 
 Downloads packages with apt-get into FOLDER/packages, unless they are there, and installs nothing.
-Writes FOLDER/train.tsv and FOLDER/test.tsv, a language, a tab and a line each. The text of one
-document in six (a catalog of messages, a man page, a chapter), in all languages, is held out: the
-test's lines are pieces of it, exactly 20 characters each, that begin with a word.
+Writes FOLDER/train.tsv and FOLDER/test.tsv, a language, a tab and a line each. Lines have 40
+characters at least, so that most are sentences. The text of one document in six (a catalog of
+messages, a man page, a chapter), in all languages, is held out: the test's lines are pieces of it,
+exactly 20 characters each, that begin with a word. A piece that another language's text has
+verbatim is left out, as nobody could tell whose it is.
 
 The text has the licences of its programs, most often the GPL, and stays out of the repository.
 """
@@ -58,7 +60,9 @@ MOST_TRAIN, MOST_TEST = 60_000, 1_000
 # A language with fewer lines is left out.
 FEWEST = 500
 # A line with two of these has English in it that nobody has translated.
-ENGLISH = set("the and that this these with from which when have has would should there their they for your you".split())
+ENGLISH = set(
+    "the and that this these with from which when have has would should there their they for your you".split()
+)
 # Documents by their paths.
 FORMS = {
     "catalog": re.compile(r"/(?:locale|resource)/(?P<locale>[^/]+)/LC_MESSAGES/(?P<name>.+)\.mo$"),
@@ -69,6 +73,8 @@ FORMS = {
 # Marks, which the vowels of many scripts are, are parts of words.
 MARKS = "".join(chr(code) for code in range(0x300, 0x11000) if unicodedata.category(chr(code))[0] == "M")
 WORD = re.compile(rf"[^\W\d_](?:[^\W\d_]|[{MARKS}])*")
+# Elements that name keys, files and commands.
+NAMES = re.compile(r"<(info|code|cmd|gui|key|app|file|sys|kbd|tt|pre|command|filename|literal)\b.*?</\1>", re.S)
 # Codes of formats, addresses, options and names in capitals that are no language's.
 CODE = re.compile(r"%[-+ #0]*[\d.$*]*[hlzjt]*\w|\{[^}]*\}|\$\w+|https?:\S+|\S+@\S+|(?<!\w)-{1,2}\w[\w-]*|&\w+;|\\.")
 
@@ -144,7 +150,7 @@ def is_language(code: str, text: str, source: str) -> bool:
 
 def marked_up(text: str) -> list[str]:
     """Paragraphs of a page of help in Mallard, DocBook or HTML, without what names keys and files."""
-    text = re.sub(r"<(info|code|cmd|gui|key|app|file|sys|kbd|tt|pre|command|filename|literal)\b.*?</\1>", " ", text, flags=re.S)
+    text = NAMES.sub(" ", text)
     paragraphs = re.findall(r"<(p|para|li|title)\b[^>]*>(.*?)</\1>", text, re.S)
     return [html.unescape(" ".join(paragraph.split())) for _, paragraph in paragraphs]
 
@@ -154,7 +160,8 @@ def documents(deb: Path):
     data = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
     with tarfile.open(fileobj=data.stdout, mode="r|") as archive:
         for member in archive:
-            kind, which = next(((kind, found) for kind, form in FORMS.items() if (found := form.search(member.name))), (None, None))
+            found = ((kind, form.search(member.name)) for kind, form in FORMS.items())
+            kind, which = next((one for one in found if one[1]), ("", None))
             if not which or not member.isfile() or not (code := language(which["locale"])):
                 continue
             content = archive.extractfile(member).read()

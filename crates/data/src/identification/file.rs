@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::nibbles::Packed;
 use super::{LanguageIdentifier, WIDTH};
 
 /// First bytes of a file.
-const MAGIC: &[u8] = b"taper languages 1\n";
+const MAGIC: &[u8] = b"taper languages ";
+
+/// What follows them: the version of the format.
+const VERSION: &[u8] = b"2\n";
 
 /// Most languages and features of a model.
 const MOST: usize = 1 << 24;
@@ -18,17 +22,17 @@ struct Head {
 }
 
 impl LanguageIdentifier {
-    /// Content of the model's file: biases and weights in 32 bits, vectors in 8.
+    /// Content of the model's file: biases and weights in 32 bits, vectors in 4.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let head =
             Head { languages: self.languages.clone(), features: self.vectors.len(), width: WIDTH };
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes = [MAGIC, VERSION].concat();
         bytes.extend(serde_json::to_vec(&head).unwrap_or_default());
         bytes.push(b'\n');
         let numbers = self.biases.iter().chain(self.weights.as_flattened());
         bytes.extend(numbers.flat_map(|number| number.to_le_bytes()));
-        bytes.extend(self.vectors.as_flattened().iter().map(|value| value.cast_unsigned()));
+        bytes.extend(self.vectors.iter().flat_map(|vector| vector.0));
         bytes
     }
 
@@ -36,7 +40,8 @@ impl LanguageIdentifier {
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         const OTHER: &str =
             "not a model of languages: expected the output of `taper languages train`";
-        let rest = bytes.strip_prefix(MAGIC).ok_or(OTHER)?;
+        const VERSIONS: &str = "a model of languages of another version of Taper";
+        let rest = bytes.strip_prefix(MAGIC).ok_or(OTHER)?.strip_prefix(VERSION).ok_or(VERSIONS)?;
         let end = rest.iter().position(|&byte| byte == b'\n').ok_or(OTHER)?;
         let head: Head = serde_json::from_slice(&rest[..end]).map_err(|_| OTHER)?;
         let count = head.languages.len();
@@ -44,11 +49,11 @@ impl LanguageIdentifier {
             || !(1..=MOST).contains(&count)
             || !(1..=MOST).contains(&head.features)
         {
-            return Err("a model of languages of another version of Taper");
+            return Err(VERSIONS);
         }
         let (numbers, vectors) = rest[end + 1..]
             .split_at_checked(4 * count * (1 + WIDTH))
-            .filter(|(_, vectors)| vectors.len() == head.features * WIDTH)
+            .filter(|(_, vectors)| vectors.len() == head.features * WIDTH / 2)
             .ok_or("a damaged model of languages: its length is not what its first line says")?;
         let (numbers, _) = numbers.as_chunks::<4>();
         let numbers: Vec<f32> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
@@ -56,10 +61,9 @@ impl LanguageIdentifier {
             return Err("a damaged model of languages: a weight is not a finite number");
         }
         let (biases, weights) = numbers.split_at(count);
-        let vectors: Vec<i8> = vectors.iter().map(|&byte| byte.cast_signed()).collect();
         Ok(Self {
             languages: head.languages,
-            vectors: vectors.as_chunks::<WIDTH>().0.to_vec(),
+            vectors: vectors.as_chunks().0.iter().map(|&bytes| Packed(bytes)).collect(),
             weights: weights.as_chunks::<WIDTH>().0.to_vec(),
             biases: biases.to_vec(),
         })

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::features::Features;
+use super::nibbles::{LARGEST, Packed, nearest};
 use super::{LanguageIdentifier, WIDTH, dot, softmax};
 use crate::{Draws, Error, Result};
 
@@ -10,18 +11,21 @@ use crate::{Draws, Error, Result};
 const PURPOSE: u64 = 13;
 
 /// Fewest and most characters of the pieces of lines that are trained on, drawn evenly.
-const PIECE: (f64, f64) = (10.0, 60.0);
+const PIECE: (f64, f64) = (12.0, 30.0);
 
 /// Power of a language's number of lines that its share of the pieces is proportional to.
-const EVENNESS: f64 = 0.3;
+const EVENNESS: f64 = 0.1;
 
 /// Share of the values of a dimension that are rounded in range; rarer ones are cut off.
-const IN_RANGE: f64 = 0.9995;
+const IN_RANGE: f64 = 0.98;
+
+/// Number of pieces after which the scales of rounding are measured anew.
+const BETWEEN_SCALES: u64 = 500_000;
 
 /// Settings of a training.
 #[derive(Debug, Clone, Copy)]
 pub struct IdentifierTraining {
-    /// Number of vectors that features share; each takes 24 bytes.
+    /// Number of vectors that features share; each takes 12 bytes.
     pub features: usize,
     /// Number of pieces of lines to train on.
     pub pieces: u64,
@@ -33,7 +37,7 @@ pub struct IdentifierTraining {
 
 impl Default for IdentifierTraining {
     fn default() -> Self {
-        Self { features: 40_500, pieces: 5_000_000, learning_rate: 0.3, seed: 1 }
+        Self { features: 81_000, pieces: 5_000_000, learning_rate: 0.3, seed: 1 }
     }
 }
 
@@ -42,6 +46,8 @@ struct Trainee {
     vectors: Vec<[f32; WIDTH]>,
     weights: Vec<[f32; WIDTH]>,
     biases: Vec<f32>,
+    /// Scales of the vectors' places, once they are rounded wherever they are read.
+    scales: Option<[f32; WIDTH]>,
     rows: Vec<usize>,
     probabilities: Vec<f32>,
 }
@@ -75,7 +81,13 @@ pub fn train_identifier(
     let lines: Vec<Vec<&str>> = of_language.values().cloned().collect();
     let mut trainee = Trainee::new(settings, lines.len());
     let (mut loss, mut since) = (0.0, 0);
+    let exact = settings.pieces / 2;
     for piece in 0..settings.pieces {
+        // The second half learns what rounding leaves, as the gradient of what is rounded passes as if
+        // it were not.
+        if piece >= exact && (piece - exact) % BETWEEN_SCALES == 0 {
+            trainee.measure_scales();
+        }
         let draws = Draws::new(settings.seed, piece, PURPOSE);
         let mut left = draws.unit(0) * total;
         let language = shares.iter().position(|share| {
@@ -121,6 +133,7 @@ impl Trainee {
             vectors: (0..settings.features).map(vector).collect(),
             weights: vec![[0.0; WIDTH]; languages],
             biases: vec![0.0; languages],
+            scales: None,
             rows: Vec::new(),
             probabilities: vec![0.0; languages],
         }
@@ -128,16 +141,13 @@ impl Trainee {
 
     /// Makes a step on a piece of text and returns its loss; `None` if it has no letters.
     fn update(&mut self, piece: &str, language: usize, rate: f32) -> Option<f32> {
-        let Self { vectors, weights, biases, rows, probabilities } = self;
+        let Self { vectors, weights, biases, scales, rows, probabilities } = self;
         rows.clear();
         Features::of(piece).each(vectors.len(), |row| rows.push(row));
         if rows.is_empty() {
             return None;
         }
-        let mut mean = [0.0; WIDTH];
-        for &row in rows.iter() {
-            add(&mut mean, &vectors[row], 1.0 / rows.len() as f32);
-        }
+        let mean = mean_of(vectors, rows, scales.as_ref());
         for ((probability, weights), bias) in probabilities.iter_mut().zip(&*weights).zip(&*biases)
         {
             *probability = dot(weights, &mean) + bias;
@@ -159,22 +169,46 @@ impl Trainee {
         Some(-probabilities[language].max(f32::MIN_POSITIVE).ln())
     }
 
-    /// The model with vectors in 8 bits.
-    fn rounded(mut self, languages: Vec<String>) -> LanguageIdentifier {
-        let mut vectors = vec![[0; WIDTH]; self.vectors.len()];
-        for place in 0..WIDTH {
+    /// Sets the scales that bring most values of each place into the range of rounded ones.
+    fn measure_scales(&mut self) {
+        self.scales = Some(std::array::from_fn(|place| {
             let mut sizes: Vec<f32> = self.vectors.iter().map(|one| one[place].abs()).collect();
-            sizes.sort_by(f32::total_cmp);
-            let largest = sizes[((sizes.len() - 1) as f64 * IN_RANGE) as usize];
-            let scale = largest.max(f32::MIN_POSITIVE) / f32::from(i8::MAX);
-            for (rounded, vector) in vectors.iter_mut().zip(&self.vectors) {
-                // Saturates.
-                rounded[place] = (vector[place] / scale).round() as i8;
-            }
-            self.weights.iter_mut().for_each(|weights| weights[place] *= scale);
+            let largest = ((sizes.len() - 1) as f64 * IN_RANGE) as usize;
+            let (_, largest, _) = sizes.select_nth_unstable_by(largest, f32::total_cmp);
+            largest.max(f32::MIN_POSITIVE) / LARGEST
+        }));
+    }
+
+    /// The model with vectors in 4 bits.
+    fn rounded(mut self, languages: Vec<String>) -> LanguageIdentifier {
+        let scales = self.scales.unwrap_or([1.0; WIDTH]);
+        for weights in &mut self.weights {
+            *weights = std::array::from_fn(|place| weights[place] * scales[place]);
         }
+        let scaled = |vector: &[f32; WIDTH]| std::array::from_fn(|at| vector[at] / scales[at]);
+        let vectors = self.vectors.iter().map(|vector| Packed::of(&scaled(vector))).collect();
         LanguageIdentifier { languages, vectors, weights: self.weights, biases: self.biases }
     }
+}
+
+/// Mean of the vectors of some rows, rounded if there are scales.
+fn mean_of(
+    vectors: &[[f32; WIDTH]],
+    rows: &[usize],
+    scales: Option<&[f32; WIDTH]>,
+) -> [f32; WIDTH] {
+    let share = 1.0 / rows.len() as f32;
+    let mut mean = [0.0; WIDTH];
+    let Some(scales) = scales else {
+        rows.iter().for_each(|&row| add(&mut mean, &vectors[row], share));
+        return mean;
+    };
+    for &row in rows {
+        for ((sum, value), scale) in mean.iter_mut().zip(&vectors[row]).zip(scales) {
+            *sum += nearest(value / scale);
+        }
+    }
+    std::array::from_fn(|place| mean[place] * scales[place] * share)
 }
 
 /// Part of the learning rate that biases have: all pieces move them.
