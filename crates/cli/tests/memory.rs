@@ -1,4 +1,5 @@
-//! Memory of a training: it is known beforehand, and does not grow.
+//! Memory of a training: it is known beforehand, and does not grow. Limits of it are Linux's.
+#![cfg(target_os = "linux")]
 
 mod common;
 
@@ -20,7 +21,6 @@ fn workspace() -> Workspace {
     workspace
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
     let workspace = workspace();
@@ -75,7 +75,6 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
     );
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
     let workspace = workspace();
@@ -106,7 +105,6 @@ fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
 }
 
 /// A limit on the addresses of a process, as batch systems set it, is kept too.
-#[cfg(target_os = "linux")]
 #[test]
 fn auto_fits_where_addresses_are_limited() {
     let workspace = workspace();
@@ -119,7 +117,6 @@ fn auto_fits_where_addresses_are_limited() {
 }
 
 /// Too little memory for a part of the work is reported in a sentence that names the part.
-#[cfg(target_os = "linux")]
 #[test]
 fn too_little_memory_is_an_error_and_no_abort() {
     let workspace = workspace();
@@ -136,7 +133,6 @@ fn too_little_memory_is_an_error_and_no_abort() {
 }
 
 /// The larger the limit, the larger the batches.
-#[cfg(target_os = "linux")]
 #[test]
 fn auto_finds_no_less_where_there_is_more() {
     let workspace = workspace();
@@ -175,7 +171,6 @@ fn auto_finds_no_less_where_there_is_more() {
 }
 
 /// Batches that the text does not have are not tried.
-#[cfg(target_os = "linux")]
 #[test]
 fn the_largest_batch_that_exists_is_tried_and_no_larger_one() {
     let workspace = Workspace::new();
@@ -186,7 +181,6 @@ fn the_largest_batch_that_exists_is_tried_and_no_larger_one() {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
     let workspace = workspace();
@@ -205,11 +199,9 @@ fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
 }
 
 /// Tokens of a vocabulary whose matrix and logits outweigh everything else.
-#[cfg(target_os = "linux")]
 const MANY_TOKENS: usize = 150_000;
 
 /// Writes the tokenizer of a run with tokens that no text has.
-#[cfg(target_os = "linux")]
 fn enlarge_tokenizer(workspace: &Workspace, run: &str, name: &str) {
     let text = fs::read_to_string(workspace.path(run).join("tokenizer.json")).expect("a file");
     let mut file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -221,7 +213,6 @@ fn enlarge_tokenizer(workspace: &Workspace, run: &str, name: &str) {
 }
 
 /// Largest resident memory of a program that runs to its end, in bytes.
-#[cfg(target_os = "linux")]
 fn peak_of(workspace: &Workspace, arguments: &[&str]) -> u64 {
     let mut child = workspace.spawn(arguments);
     let mut most = 0;
@@ -241,7 +232,6 @@ fn peak_of(workspace: &Workspace, arguments: &[&str]) -> u64 {
 
 /// Estimates with a large vocabulary, by which `finetune` chooses, against the peak of the process:
 /// with all weights trained, and with adapters on weights in f32 and in bf16.
-#[cfg(target_os = "linux")]
 #[test]
 fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
     let workspace = workspace();
@@ -290,7 +280,6 @@ fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
 /// The memory of a process over 10,000 updates of the quickstart's model, with what happens between
 /// them: validations and checkpoints. `cargo test --release --workspace --test memory -- --ignored
 /// --nocapture`.
-#[cfg(target_os = "linux")]
 #[test]
 #[ignore = "ten minutes; see above"]
 fn memory_does_not_grow_over_ten_thousand_updates() {

@@ -4,10 +4,13 @@
 mod common;
 
 use std::fs;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Child, Output, Stdio};
+#[cfg(unix)]
+use std::{process::Command, time::Duration};
 
-use common::{LONG, Workspace, metrics, set, signal, stderr, wait_for};
+#[cfg(unix)]
+use common::{LONG, set, signal, wait_for};
+use common::{Workspace, metrics, stderr};
 
 #[cfg(unix)]
 #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use candle_core::{D, Device, Tensor};
 use taper_model::{
-    Batch, LossOutput, LossSpec, Model, ModelConfig, ModelCore, ModelError, Pass, Sequences,
+    Batch, LossOutput, LossSpec, Model, ModelConfig, ModelCore, ModelError, Sequences,
 };
 use taper_ops::{ParameterStore, composed};
 use taper_trainer::{

@@ -1,5 +1,6 @@
 //! `taper pipeline`.
 
+#[cfg(unix)]
 use std::fs;
 
 use crate::common::Workspace;

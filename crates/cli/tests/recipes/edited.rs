@@ -3,7 +3,9 @@
 
 use std::fs;
 
-use crate::common::{Workspace, metrics, refused, stderr};
+#[cfg(unix)]
+use crate::common::refused;
+use crate::common::{Workspace, metrics, stderr};
 
 /// Replaces text in a file of the run.
 fn edit(workspace: &Workspace, name: &str, from: &str, to: &str) {

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::fs;
 
-use crate::common::{Workspace, metrics, set, stderr, stdout};
+#[cfg(unix)]
+use crate::common::set;
+use crate::common::{Workspace, metrics, stderr, stdout};
 
 const FROM: [&str; 6] = ["train", "tiny.toml", "--run", "child", "--from", "parent"];
 

@@ -132,7 +132,7 @@ mod tests {
         let mut erased = Vec::new();
         for image in 0..2000 {
             let mut pixels = vec![0; 400];
-            augment(&mut pixels, &config, (1, 2, image));
+            augment(&mut pixels, &config, (Epoch::new(1, 2), image));
             let places: Vec<_> = (0..400).filter(|&at| pixels[at] != 0).collect();
             if places.is_empty() {
                 continue;

@@ -154,9 +154,9 @@ mod tests {
     struct Plan(u64);
 
     impl Dataset for Numbers {
-        fn plan(self: Arc<Self>, _: &BatchingConfig, _: u64, epoch: u64) -> Box<dyn EpochPlan> {
-            self.planned.lock().unwrap().push(epoch);
-            Box::new(Plan(epoch))
+        fn plan(self: Arc<Self>, _: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan> {
+            self.planned.lock().unwrap().push(epoch.number);
+            Box::new(Plan(epoch.number))
         }
 
         fn batching(&self) -> &BatchingReport {

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::AttentionConfig;
+use crate::layers::positions::PreparedPositions;
 use crate::tensors::{golden, relative};
 use candle_core::{Device, Var};
 use taper_ops::{Dropout, ParameterStore};
@@ -43,7 +44,9 @@ fn mamba_of_transformers_agrees() {
         let onto = x.zeros_like().unwrap();
         let residual = Residual { x: &onto, dropout: Dropout::none() };
         let lengths = [x.dim(0).unwrap()].into();
-        let out = layer.forward(&x, residual, &lengths, &pass).unwrap();
+        let positions = PreparedPositions::default();
+        let within = Within { lengths: &lengths, positions: &positions, pass: &pass };
+        let out = layer.forward(&x, residual, within).unwrap();
         let error = relative(&out, tensor("output"));
         assert!(error < 3e-6, "{case}: {error}");
         let tape = pass.into_tape().unwrap();
