@@ -1,9 +1,10 @@
 //! One pass through the model: training, with dropout and gradients, or evaluation.
 
+pub(crate) mod loss_spec;
 pub(crate) mod recorder;
 pub(crate) mod routing;
 
-use crate::objective::{LossOutput, Objective};
+use crate::objective::LossOutput;
 use candle_core::{Device, Result, Tensor};
 use recorder::{AttentionRecord, ProjectionRecord, Recorder, Records, StatePoint, StateRecord};
 use routing::Routing;
@@ -35,17 +36,6 @@ pub struct Pass {
     masked: HashMap<String, Vec<usize>>,
     /// Losses that layers add, as scalars, and their routing of tokens.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
-}
-
-/// Settings of the loss of a pass: what is minimised, and the pass that computes it.
-#[derive(Clone, Copy)]
-pub struct LossSpec<'a> {
-    /// Objective of training.
-    pub objective: &'a Objective,
-    /// Factor of the sum over the answers.
-    pub scale: f64,
-    /// The pass.
-    pub pass: &'a Pass,
 }
 
 impl Pass {
