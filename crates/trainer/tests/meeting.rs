@@ -86,13 +86,13 @@ fn strangers_neither_delay_a_meeting_nor_take_part() {
         strangers.push(call(port, &hello(rank, size)));
         strangers.push(call(port, &[hello(rank, size), vec![0; PROOF + 1000]].concat()));
     }
-    // One that says a byte now and then never comes to an end by itself.
-    let done = AtomicBool::new(false);
+    // One that says a byte now and then never comes to an end by itself. It calls before the meeting,
+    // which may be over before a thread begins.
+    let (done, mut slow) = (AtomicBool::new(false), call(port, b""));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut stream = call(port, b"");
             for byte in hello(1, 3).iter().cycle() {
-                if done.load(Ordering::Relaxed) || stream.write_all(&[*byte]).is_err() {
+                if done.load(Ordering::Relaxed) || slow.write_all(&[*byte]).is_err() {
                     return;
                 }
                 std::thread::sleep(Duration::from_millis(200));
