@@ -85,7 +85,7 @@ pub fn train_identifier(
     for piece in 0..settings.pieces {
         // The second half learns what rounding leaves, as the gradient of what is rounded passes as if
         // it were not.
-        if piece >= exact && (piece - exact) % BETWEEN_SCALES == 0 {
+        if piece >= exact && (piece - exact).is_multiple_of(BETWEEN_SCALES) {
             trainee.measure_scales();
         }
         let draws = Draws::new(settings.seed, piece, PURPOSE);
