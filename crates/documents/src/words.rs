@@ -19,7 +19,7 @@ pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + part.trim_end_matches(around).len()
 }
 
-/// Whether a line begins with the dash of a speaker or the mark of an item.
+/// Tells a line that begins with the dash of a speaker or the mark of an item.
 pub(crate) fn has_mark(line: &str) -> bool {
     behind_mark(line.trim_start()).is_some()
 }

@@ -149,7 +149,7 @@ fn texts_of_a_cue_are_all_translated() {
         assert_eq!(of(cues).len(), expected, "{cues}");
         assert!(!of(cues).iter().any(|line| line.contains(['1', '2'])), "{cues}");
     }
-    // What stands beside the words stays, whatever a model makes of them.
+    // Marks beside the words stay, whatever a model makes of these.
     let cue =
         "1\n00:00:01,000 --> 00:00:02,000\n- Who is\nthere?\n- ♪ Me! ♪\n\n-5 of\n*us* ♪ all ♪\n";
     assert_eq!(of(cue), ["Who is there?", "Me!", "-5 of *us* ♪ all"]);

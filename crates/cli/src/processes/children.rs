@@ -28,7 +28,7 @@ pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError
     Err(ExchangeError::Lost { rank: 0, here: rank, why })
 }
 
-/// Whether this is a child of a process that has ended. Only Unix gives it another parent.
+/// Tells a child of a process that has ended. Only Unix gives it another parent.
 fn is_orphan() -> bool {
     #[cfg(unix)]
     if let Ok(parent) = std::env::var(VARIABLE) {

@@ -8,7 +8,7 @@ use super::{LanguageIdentifier, WIDTH};
 /// First bytes of a file.
 const MAGIC: &[u8] = b"taper languages ";
 
-/// What follows them: the version of the format.
+/// Version of the format, behind them.
 const VERSION: &[u8] = b"2\n";
 
 /// Most languages and features of a model.

@@ -40,7 +40,7 @@ pub(super) fn segments(text: &str, is_vtt: bool) -> Vec<Segment> {
     segments
 }
 
-/// Whether a line has the times of a cue, and not only an arrow.
+/// Tells a line with the times of a cue from one with an arrow alone.
 fn is_timing(line: &str) -> bool {
     let is_time = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_digit())

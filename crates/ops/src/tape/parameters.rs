@@ -3,6 +3,8 @@
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
 //! a fixed order, with which clipping, averaging and the optimizer are single passes.
 
+mod updates;
+
 use crate::host::{Host, update_elements};
 use crate::products::int8::Int8Matrix;
 use candle_core::{DType, Device, Result, Tensor, TensorId, Var};
@@ -10,7 +12,7 @@ use half::bf16;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A trainable tensor, kept in f32, or a constant of a base.
 #[derive(Debug, Clone)]
@@ -388,29 +390,6 @@ impl ParameterStore {
         self.set_where(start, values, |parameter| !parameter.is_frozen())
     }
 
-    /// Gradient in `range` of the flat layout with zeros for frozen parameters, so that they do not
-    /// contribute to its norm.
-    ///
-    /// # Shapes
-    /// `gradient (range.len(),)`, f32 → the same.
-    ///
-    /// # Errors
-    /// If the device has no memory left.
-    pub fn without_frozen(&self, range: &Range<usize>, gradient: Tensor) -> Result<Tensor> {
-        if !self.parameters.iter().any(Parameter::is_frozen) {
-            return Ok(gradient);
-        }
-        let parts = self.within(range).map(|(parameter, within)| {
-            let start = parameter.offset + within.start - range.start;
-            let part = gradient.narrow(0, start, within.len())?;
-            if parameter.is_frozen() { part.zeros_like() } else { Ok(part) }
-        });
-        match parts.collect::<Result<Vec<_>>>()?.as_slice() {
-            [] => Ok(gradient),
-            parts => Tensor::cat(parts, 0),
-        }
-    }
-
     fn set_where(
         &self,
         start: usize,
@@ -446,47 +425,6 @@ impl ParameterStore {
             parameter.var.set(&whole.reshape(parameter.shape())?.contiguous()?)?;
         }
         Ok(())
-    }
-
-    /// Mask of weight decay: 1 for each element of a matrix in `range` of the flat layout, and 0
-    /// for the others. Cached for the next step, which uses the same range.
-    ///
-    /// # Errors
-    /// If the device has no memory left.
-    pub fn matrices(&self, range: Range<usize>) -> Result<Tensor> {
-        let mut kept = self.matrices.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*kept {
-            Some((of, matrices)) if *of == range => Ok(matrices.clone()),
-            _ => {
-                let matrices = self.new_matrices(range.clone())?;
-                *kept = Some((range, matrices.clone()));
-                Ok(matrices)
-            }
-        }
-    }
-
-    /// Factors of the learning rate for each element in `range` of the flat layout; `None` if all
-    /// are 1.
-    ///
-    /// # Errors
-    /// If the device has no memory left.
-    pub fn rates(&self, range: Range<usize>) -> Result<Option<Tensor>> {
-        if self.parameters.iter().all(|parameter| parameter.rate() == 1.0) {
-            return Ok(None);
-        }
-        let elements = |(parameter, within): (&Parameter, Range<usize>)| {
-            std::iter::repeat_n(parameter.rate() as f32, within.len())
-        };
-        let values: Vec<f32> = self.within(&range).flat_map(elements).collect();
-        Ok(Some(Tensor::from_vec(values, range.len(), &self.device)?))
-    }
-
-    fn new_matrices(&self, range: Range<usize>) -> Result<Tensor> {
-        let elements = |(parameter, within): (&Parameter, Range<usize>)| {
-            std::iter::repeat_n(if parameter.is_matrix() { 1f32 } else { 0.0 }, within.len())
-        };
-        let values: Vec<f32> = self.within(&range).flat_map(elements).collect();
-        Tensor::from_vec(values, range.len(), &self.device)
     }
 
     /// Parameters that overlap `range` of the flat layout, each with its elements in that range.

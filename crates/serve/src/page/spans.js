@@ -29,7 +29,7 @@ const tagged = (run, found) => {
   line.append(words.slice(at).join(' '));
   return line;
 };
-// What was found of each kind, and how often.
+// Spans of each kind, and their number.
 const listed = (run, texts) => {
   const table = taper.element('table', 'kinds'), spans = texts.flatMap(one => spansOf(run, one));
   kindsOf(run).forEach((kind, colour) => {

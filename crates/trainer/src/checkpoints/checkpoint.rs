@@ -161,7 +161,7 @@ pub(crate) fn open_tensors(
     Reader::new(&path, files::open_verified(&path, entry_of(state, &path, name)?)?)
 }
 
-/// What a state records of the file `name`, which is at `path`.
+/// Record that a state has of the file `name`, which is at `path`.
 fn entry_of<'a>(
     state: &'a State,
     path: &Path,

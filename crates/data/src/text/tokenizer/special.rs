@@ -102,7 +102,7 @@ pub struct SpecialTokens {
     /// Whether two separators stand between two texts, as in RoBERTa.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubled_separator: bool,
-    /// Whether both texts of a row of an encoder have segment 0, though its model knows two.
+    /// Flag of an encoder whose rows have both texts in segment 0, though its model knows two.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared_segment: bool,
     /// Placeholder for a hidden token.

@@ -66,7 +66,8 @@ impl AttentionKind {
         matches!(self, Self::Mamba | Self::S4d)
     }
 
-    /// Whether this build has it: all but a softmax over keys are of the cargo feature `kinds`.
+    /// Tells whether this build has it: all but a softmax over keys are of the cargo feature
+    /// `kinds`.
     #[must_use]
     pub fn is_built(self) -> bool {
         cfg!(feature = "kinds") || matches!(self, Self::Full | Self::Sparse)

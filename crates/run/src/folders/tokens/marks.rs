@@ -46,13 +46,13 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
 /// Rows that Transformers makes of texts for an encoder, beside Taper's, which are those of BERT and
 /// RoBERTa.
 pub(super) struct Rows {
-    /// Whether a row of one text has the same tokens.
+    /// Equality of the tokens of a row of one text.
     is_single: bool,
-    /// Whether a row of two texts has the same tokens.
+    /// Equality of the tokens of a row of two texts.
     is_pair: bool,
-    /// Whether two texts have the segments 0 and 1.
+    /// Presence of the segments 0 and 1 in a row of two texts.
     has_segments: bool,
-    /// Whether both texts have segment 0.
+    /// Presence of segment 0 alone in a row of two texts.
     pub(super) shared_segment: bool,
 }
 
@@ -104,7 +104,7 @@ impl Rows {
     }
 }
 
-/// Whether the tokenizer of a folder gives the model the segments of tokens; else all are 0.
+/// Tells a folder whose tokenizer gives the model the segments of tokens; else all are 0.
 fn reads_segments(files: &Files) -> bool {
     match files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array() {
         Some(inputs) => inputs.iter().any(|input| input == "token_type_ids"),

@@ -386,7 +386,7 @@ fn bytes_that_are_marked_as_special_are_text() {
 #[test]
 fn pairs_have_the_segments_that_transformers_gives_them_and_other_rows_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    // What the import says, and the segments of a pair.
+    // Notices of the import, and the segments of a pair.
     let read = |number: usize, change: &dyn Fn(&mut Value)| {
         let source = changed("bert-classifier", &folder.path().join(number.to_string()), |path| {
             let mut file = json_of(path.join(TOKENIZER));
