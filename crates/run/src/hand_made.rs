@@ -43,12 +43,13 @@ pub fn save_by_hand<M: TaskModel>(
         let state = State { interim: false, ..State::new(config.training.seed, identity) };
         let parameters = model.parameters().parameters();
         let shapes = parameters.iter().map(|one| (one.name().to_owned(), one.shape().to_vec()));
-        Checkpoints::new(&folder.checkpoints()).save_weights(&state, shapes, |name| {
+        let values = |name: &str| {
             let named = parameters.iter().find(|one| one.name() == name);
             let values = named.map(|one| one.values()).transpose();
             let values = values.map_err(|error| CheckpointError::Values(error.into()))?;
             Ok(values.unwrap_or_default().into())
-        })?;
+        };
+        Checkpoints::new(&folder.checkpoints()).save_weights(shapes, values, || Ok(state))?;
         // Only this makes it a run.
         folder.save_config(&config)
     })?;

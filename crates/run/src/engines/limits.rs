@@ -17,12 +17,7 @@ const EXPRESSED: &[&str] = &[
     "attention_scale",
     "encoder_layers",
     "decoder_layers",
-    "activation",
-    "feed_forward",
-    "norm",
-    "norm_kind",
     "norm_epsilon",
-    "positions",
     "rotary",
     "max_positions",
     "position_offset",
@@ -56,8 +51,17 @@ const EXPRESSED: &[&str] = &[
     "contrastive",
 ];
 
+/// Keys with the kinds that have a counterpart in an engine, or are checked one by one.
+const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
+    ("activation", &["relu", "gelu", "gelu-tanh", "swish", "quick-gelu"]),
+    ("feed_forward", &["plain", "gated"]),
+    ("norm", &["pre", "post"]),
+    ("norm_kind", &["layer", "layer-without-bias", "rms", "rms-with-bias"]),
+    ("positions", &["sinusoidal", "sinusoidal-halves", "learned", "t5", "rotary", "alibi", "none"]),
+];
+
 /// Refuses a model with `refused`, a key whose value an engine does not compute, or with another
-/// key that is not at its default and neither in [`EXPRESSED`] nor in `more`.
+/// key that is not at its default, nor in [`EXPRESSED`], [`EXPRESSED_KINDS`] or `more`.
 ///
 /// # Errors
 /// With the key.
@@ -70,9 +74,14 @@ pub(super) fn require_expressed(
     let (ours, usual) = (serde_json::to_value(&config.model)?, ModelConfig::default());
     let usual = serde_json::to_value(&usual)?;
     let others = ours.as_object().into_iter().flatten();
-    let is_expressed = |key: &str| EXPRESSED.contains(&key) || more.contains(&key);
+    let is_expressed = |key: &str, value: &Value| {
+        let kinds = EXPRESSED_KINDS.iter().filter(|(of, _)| *of == key);
+        EXPRESSED.contains(&key)
+            || more.contains(&key)
+            || kinds.flat_map(|(_, kinds)| *kinds).any(|kind| value == kind)
+    };
     let mut others = others
-        .filter(|(key, value)| !is_expressed(key) && usual[*key] != **value)
+        .filter(|(key, value)| usual[*key] != **value && !is_expressed(key, value))
         .map(|(key, _)| key.as_str());
     let Some(key) = refused.or_else(|| others.next()) else { return Ok(()) };
     let mut value = &ours;

@@ -289,17 +289,23 @@ fn save(
             ..Identity::default()
         };
         let path = source.canonicalize().unwrap_or_else(|_| source.to_owned());
-        let sha256 = read.weights.sha256()?;
-        let state = State {
+        let state = |sha256: String| State {
             interim: false,
             parent: Some(Parent { path, step: 0, sha256 }),
             ..State::new(config.training.seed, identity)
         };
         let parameters = read.outline.parameters().iter();
         let shapes = parameters.map(|one| (one.name().to_owned(), one.shape().to_vec()));
-        Checkpoints::new(&folder.checkpoints()).save_weights(&state, shapes, |name| {
-            let values = read.sources.values(name, &read.weights);
-            values.map(Into::into).map_err(|error| CheckpointError::Values(error.into()))
+        let failed = |error: anyhow::Error| CheckpointError::Values(error.into());
+        let values =
+            |name: &str| read.sources.values(name, &read.weights).map(Into::into).map_err(failed);
+        let checkpoints = Checkpoints::new(&folder.checkpoints());
+        std::thread::scope(|scope| {
+            let hash = scope.spawn(|| read.weights.sha256());
+            checkpoints.save_weights(shapes, values, || {
+                let hash = hash.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                hash.map(state).map_err(failed)
+            })
         })?;
         // Only this makes it a run.
         folder.save_config(config)

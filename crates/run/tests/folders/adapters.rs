@@ -134,11 +134,12 @@ fn named_gradients(
     fs::copy(base(&run), base(&root)).unwrap();
     let parameters = model.parameters().parameters();
     let shapes = parameters.iter().map(|one| (one.name().to_owned(), one.shape().to_vec()));
+    let values = |name: &str| {
+        let values = model.parameters().get(name).unwrap().var().flatten_all().unwrap();
+        Ok(values.to_vec1::<f32>().unwrap().into())
+    };
     taper_trainer::Checkpoints::new(&root.join("checkpoints"))
-        .save_weights(&state, shapes, |name| {
-            let values = model.parameters().get(name).unwrap().var().flatten_all().unwrap();
-            Ok(values.to_vec1::<f32>().unwrap().into())
-        })
+        .save_weights(shapes, values, || Ok(state))
         .unwrap();
     let out = folder.join("named");
     export_adapters(&root, &LoadSettings::default(), &out).unwrap();

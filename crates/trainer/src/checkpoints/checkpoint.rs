@@ -1,5 +1,6 @@
 //! One checkpoint: the files in its directory, written together and verified when they are read.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::Tensor;
@@ -21,25 +22,27 @@ pub(crate) fn write<T: Written>(
     let files = contents
         .iter()
         .map(|&(name, all)| (name, move |file: &Path| tensors::write_named(file, all)));
-    write_files(path, state, files)
+    write_files(path, || Ok(state.clone()), files)
 }
 
 /// Writes a checkpoint directory like [`write`], with files that are written one after the other.
+/// `state` is asked for when they are on the disk.
 pub(super) fn write_files<'a, F>(
     path: &Path,
-    state: &State,
+    state: impl FnOnce() -> Result<State, CheckpointError>,
     contents: impl Iterator<Item = (&'a str, F)>,
 ) -> Result<(), CheckpointError>
 where
     F: FnOnce(&Path) -> Result<FileEntry, CheckpointError>,
 {
-    let mut state = State { format_version: state.format(), ..state.clone() };
-    state.files.clear();
     files::commit_directory(path, |directory| {
+        let mut files = BTreeMap::new();
         for (name, write) in contents {
             let entry = write(&directory.join(name))?;
-            state.files.insert(name.to_owned(), entry);
+            files.insert(name.to_owned(), entry);
         }
+        let state = state()?;
+        let mut state = State { format_version: state.format(), files, ..state };
         let file = directory.join(STATE_FILE);
         state.checksum = checksum(&file, &state)?;
         files::write_synced(&file, &encode_state(&file, &state)?).map(|_| ())

@@ -1,8 +1,11 @@
 //! Files that appear whole or not at all, and are read back only as they were written.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use sha2::{Digest, Sha256};
 
@@ -42,31 +45,73 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
+/// Number of pieces that wait for their hash at most.
+const WAITING: usize = 8;
+
 /// A file that is hashed while it is written, piece by piece.
 pub(crate) struct HashedFile<'a> {
     path: &'a Path,
     file: File,
-    hash: Sha256,
+    hash: Hash,
     bytes: u64,
+}
+
+/// Hash of pieces that follow one another.
+enum Hash {
+    Here(Sha256),
+    /// In a thread beside the one that writes.
+    Beside {
+        pieces: SyncSender<Vec<u8>>,
+        thread: JoinHandle<Sha256>,
+    },
 }
 
 impl<'a> HashedFile<'a> {
     pub(crate) fn create(path: &'a Path) -> Result<Self, CheckpointError> {
         let file = File::create(path).map_err(failed("create", path))?;
-        Ok(Self { path, file, hash: Sha256::new(), bytes: 0 })
+        Ok(Self { path, file, hash: Hash::Here(Sha256::new()), bytes: 0 })
     }
 
-    pub(crate) fn write(&mut self, piece: &[u8]) -> Result<(), CheckpointError> {
-        self.file.write_all(piece).map_err(failed("write", self.path))?;
-        self.hash.update(piece);
+    /// Creates a file of many pieces, which another thread hashes.
+    pub(crate) fn create_large(path: &'a Path) -> Result<Self, CheckpointError> {
+        let created = Self::create(path)?;
+        let (pieces, received) = sync_channel::<Vec<u8>>(WAITING);
+        let hash = move || {
+            received.into_iter().fold(Sha256::new(), |hash, piece| hash.chain_update(piece))
+        };
+        Ok(match std::thread::Builder::new().name("hash".to_owned()).spawn(hash) {
+            Ok(thread) => Self { hash: Hash::Beside { pieces, thread }, ..created },
+            // Without a thread to spare, the file is as good, and takes longer.
+            Err(_) => created,
+        })
+    }
+
+    pub(crate) fn write<'b>(
+        &mut self,
+        piece: impl Into<Cow<'b, [u8]>>,
+    ) -> Result<(), CheckpointError> {
+        let piece = piece.into();
+        self.file.write_all(&piece).map_err(failed("write", self.path))?;
         self.bytes += piece.len() as u64;
+        match &mut self.hash {
+            Hash::Here(hash) => hash.update(piece),
+            // It fails only if the thread has panicked, which `finish` reports.
+            Hash::Beside { pieces, .. } => drop(pieces.send(piece.into_owned())),
+        }
         Ok(())
     }
 
     /// Waits until the file is on the disk.
     pub(crate) fn finish(self) -> Result<FileEntry, CheckpointError> {
         self.file.sync_all().map_err(failed("flush", self.path))?;
-        Ok(FileEntry { sha256: hexadecimal(&self.hash.finalize()), bytes: self.bytes })
+        let hash = match self.hash {
+            Hash::Here(hash) => hash,
+            Hash::Beside { pieces, thread } => {
+                drop(pieces);
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            }
+        };
+        Ok(FileEntry { sha256: hexadecimal(&hash.finalize()), bytes: self.bytes })
     }
 }
 

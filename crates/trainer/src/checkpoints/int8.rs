@@ -82,7 +82,11 @@ impl Rounded {
     /// The directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
         let write = |file: &Path| super::files::write_synced(file, &self.encode()?);
-        super::checkpoint::write_files(directory, &self.state, [(MODEL_FILE, write)].into_iter())
+        super::checkpoint::write_files(
+            directory,
+            || Ok(self.state.clone()),
+            [(MODEL_FILE, write)].into_iter(),
+        )
     }
 
     /// Bytes of the safetensors file. f32 comes before int8 in it, so that scales come before

@@ -248,22 +248,22 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Saves weights as the checkpoint of `state` and points `last` at it. It has no moments: other
-    /// runs may begin with these weights, but training cannot be resumed from here.
+    /// Saves weights as the checkpoint before the first update and points `last` at it. It has no
+    /// moments: other runs may begin with these weights, but training cannot be resumed from here.
     ///
     /// `tensors` has names and shapes. `values` is asked for the values of each tensor when it is
-    /// written, so that memory need not hold the others.
+    /// written, so that memory need not hold the others, and `state` once all are.
     ///
     /// # Errors
-    /// The directory cannot be written, or with the error of `values`.
+    /// The directory cannot be written, or with the error of `values` or `state`.
     pub fn save_weights<'a>(
         &self,
-        state: &State,
         tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
         values: impl FnMut(&str) -> Result<Cow<'a, [f32]>, CheckpointError>,
+        state: impl FnOnce() -> Result<State, CheckpointError>,
     ) -> Result<PathBuf, CheckpointError> {
         files::create_directory(&self.root)?;
-        let name = checkpoint_name(state.step);
+        let name = checkpoint_name(0);
         let path = self.root.join(&name);
         let write = |file: &Path| write_tensors(file, tensors, values);
         checkpoint::write_files(&path, state, [(MODEL_FILE, write)].into_iter())?;

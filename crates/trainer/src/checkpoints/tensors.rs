@@ -157,19 +157,16 @@ pub fn write_tensors<'a>(
         .and_then(|all| serde_json::to_vec(&all).map_err(|error| corrupt(error.to_string())))?;
     // Values begin at a multiple of eight bytes.
     header.resize(header.len().next_multiple_of(HEAD as usize), b' ');
-    let mut file = HashedFile::create(path)?;
-    file.write(&(header.len() as u64).to_le_bytes())?;
-    file.write(&header)?;
-    let mut bytes = Vec::with_capacity(4 * PIECE);
+    let mut file = HashedFile::create_large(path)?;
+    file.write((header.len() as u64).to_le_bytes().to_vec())?;
+    file.write(header)?;
     for (name, shape) in &tensors {
         let values = values(name)?;
         if values.len() != shape.iter().product::<usize>() {
             return Err(corrupt(format!("{} values for '{name}' of {shape:?}", values.len())));
         }
         for piece in values.chunks(PIECE) {
-            bytes.clear();
-            bytes.extend(piece.iter().flat_map(|value| value.to_le_bytes()));
-            file.write(&bytes)?;
+            file.write(little_endian(piece))?;
         }
     }
     file.finish()
@@ -433,6 +430,15 @@ impl Reader {
 const HEAD: u64 = 8;
 /// Values that are read at once.
 const PIECE: usize = 1 << 14;
+
+/// Values in the order of bytes that files have.
+fn little_endian(values: &[f32]) -> Vec<u8> {
+    let mut bytes = vec![0; size_of_val(values)];
+    for (bytes, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
+        *bytes = value.to_le_bytes();
+    }
+    bytes
+}
 
 /// Reads the values of the tensor `name`, which must be finite.
 fn read_values(

@@ -9,7 +9,7 @@ mod stored;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek};
+use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -278,9 +278,10 @@ impl Weights {
     /// When a file cannot be read.
     pub(super) fn sha256(&self) -> Result<String> {
         let mut list = String::new();
-        for (path, file) in &self.files {
-            let hash =
-                sha256_of(file).with_context(|| format!("cannot read {}", path.display()))?;
+        for (path, _) in &self.files {
+            // Of a handle of its own: tensors may be read meanwhile.
+            let hash = File::open(path).and_then(sha256_of);
+            let hash = hash.with_context(|| format!("cannot read {}", path.display()))?;
             if self.files.len() == 1 {
                 return Ok(hash);
             }
@@ -291,8 +292,7 @@ impl Weights {
     }
 }
 
-fn sha256_of(mut file: &File) -> std::io::Result<String> {
-    file.rewind()?;
+fn sha256_of(mut file: File) -> std::io::Result<String> {
     let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut piece)? {
