@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use taper_data::IdentifierTraining;
 
 /// Commands under `languages`.
 #[derive(Debug, Subcommand)]
@@ -56,11 +57,11 @@ pub(crate) struct LanguagesTrain {
     /// File of the model
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// Number of vectors that n-grams share; each takes 24 bytes of the model
-    #[arg(long, value_name = "N", default_value_t = 40_500)]
+    /// Number of vectors that n-grams share; each takes 12 bytes of the model
+    #[arg(long, value_name = "N", default_value_t = IdentifierTraining::default().features)]
     pub(crate) features: usize,
     /// Number of pieces of lines to train on
-    #[arg(long, value_name = "N", default_value_t = 5_000_000)]
+    #[arg(long, value_name = "N", default_value_t = IdentifierTraining::default().pieces)]
     pub(crate) pieces: u64,
     /// Seed of what is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
