@@ -2,7 +2,7 @@
 
     python3 scripts/check/documents.py target/release/taper RUN
 
-Needs polib, translate-toolkit, python-docx and srt. The documents are made here, of hard
+Needs markdown-it-py, polib, translate-toolkit, python-docx and srt. The documents are made here, of hard
 cases and of sentences with markup and placeholders at every place.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 import docx
 import polib
 import srt
+from markdown_it import MarkdownIt
 from translate.storage import xliff
 
 WORDS = "run cat big sees red two dogs small bird here".split()
@@ -49,6 +50,27 @@ class Tags(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+def shape(text: str) -> tuple[list[object], Counter[object]]:
+    """Blocks of a page of Markdown, and the marks in its texts without emphasis."""
+    blocks: list[object] = []
+    marks: Counter[object] = Counter()
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        kept = token.content if token.type in ("fence", "code_block", "html_block") else ""
+        blocks.append((token.type, token.tag, token.info, kept))
+        for mark in token.children or []:
+            if mark.type not in ("text", "softbreak", "em_open", "em_close", "strong_open", "strong_close"):
+                kept = mark.content if mark.type in ("code_inline", "html_inline") else ""
+                marks[mark.type, json.dumps(mark.attrs, sort_keys=True), kept] += 1
+    return blocks, marks
+
+
+def emphasis(text: str) -> tuple[int, bool]:
+    """Number of emphasised parts, and whether a delimiter is read as text."""
+    children = [mark for token in MarkdownIt().parse(text) for mark in token.children or []]
+    count = sum(mark.type in ("em_open", "strong_open") or mark.content in ("<em>", "<strong>") for mark in children)
+    return count, any(mark.type == "text" and set("*_") & set(mark.content) for mark in children)
 
 
 def sentences() -> list[str]:
@@ -94,6 +116,22 @@ def main() -> None:
     check("elements of HTML are properly nested", before.is_nested and after.is_nested)
     counts = [Counter({one: text.count(one) for one in PLACEHOLDERS}) for text in (before.text, after.text)]
     check("placeholders of HTML are there, each once", counts[0] == counts[1])
+
+    for source in sorted((Path(__file__).parents[2] / "docs").glob("*.md")):
+        if not source.name.endswith((".zh.md", "configuration.md", "CHANGELOG.md")):
+            (folder / source.name).write_text(source.read_text())
+            pages = [path.read_text() for path in (source, translate(source.name))]
+            check(f"blocks, code and links of {source.name} are there", shape(pages[0]) == shape(pages[1]))
+    notes = "\n\n".join(
+        f"{' '.join(WORDS[:start])} {mark}{' '.join(WORDS[start:end])}{mark} {' '.join(WORDS[end:])} [big cat] [dogs][]."
+        for mark in ("*", "_", "**", "__") for start in range(5) for end in range(start + 1, 6)
+    ) + "\n\n[big cat]: /cat\n[dogs]: /dogs\n"
+    (folder / "notes.md").write_text(notes)
+    made = translate("notes.md").read_text()
+    check("links without addresses of their own lead where they led", shape(notes) == shape(made))
+    (count, is_text), of_notes = emphasis(made), emphasis(notes)[0]
+    print(f"    emphasis: {count} of {of_notes}")
+    check("no delimiter of emphasis is read as text", not is_text and 0 < count <= of_notes)
 
     catalog = polib.POFile()
     for number, placeholder in enumerate(PLACEHOLDERS):

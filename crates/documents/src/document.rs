@@ -80,18 +80,22 @@ impl Document {
             }
             let mut text = String::new();
             for part in parts {
-                match part {
-                    Part::Kept(raw) => text.push_str(raw),
+                let next = match part {
+                    Part::Kept(raw) => raw.clone(),
                     Part::Line(number) => {
                         let line = &self.lines[*number];
                         let same =
                             || Translated { text: line.text().to_owned(), links: Vec::new() };
-                        text.push_str(&match translation(*number) {
+                        match translation(*number) {
                             Some(to) => line.render(to),
                             None => line.render(&same()),
-                        });
+                        }
                     }
+                };
+                if segment.syntax.join(&text, &next) {
+                    text.push(' ');
                 }
+                text.push_str(&next);
             }
             out.push_str(&segment.around[0]);
             out.push_str(&laid_out(&text, &segment.layout, line_end));

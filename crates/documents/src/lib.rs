@@ -20,11 +20,13 @@
 mod bilingual;
 mod container;
 mod document;
+mod emphasis;
 mod error;
 mod formats;
 mod languages;
 mod layout;
 mod line;
+mod line_part;
 mod markup;
 mod placeholders;
 mod segment;

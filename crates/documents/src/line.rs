@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::emphasis;
+use crate::line_part::LinePart;
 use crate::placeholders::placeholders;
 use crate::syntax::Syntax;
 
@@ -107,40 +109,50 @@ impl Line {
             }
             places.push(Placed { element, range, inner: Vec::new() });
         }
-        let mut out = String::new();
-        let roots = nested(places);
-        self.write(&mut out, &translated.text, roots, 0..translated.text.len());
-        out
+        let mut out = Vec::new();
+        self.write(&mut out, &translated.text, nested(places), 0..translated.text.len());
+        match self.syntax {
+            Syntax::Markdown { .. } => emphasis::written(out, self.syntax),
+            syntax => out.into_iter().map(|part| part.written(syntax)).collect(),
+        }
     }
 
-    /// Writes a part of the text with the elements in it.
-    fn write(&self, out: &mut String, text: &str, mut placed: Vec<Placed<'_>>, part: Range<usize>) {
+    /// Appends a part of the text with the elements in it.
+    fn write<'a>(
+        &self,
+        out: &mut Vec<LinePart<'a>>,
+        text: &'a str,
+        mut placed: Vec<Placed<'a>>,
+        part: Range<usize>,
+    ) {
         placed.sort_by_key(|one| (one.range.start + one.range.end, one.element.range.start));
+        let add = |part: LinePart<'a>, out: &mut Vec<LinePart<'a>>| {
+            if !part.raw().is_empty() {
+                out.push(part);
+            }
+        };
         let mut at = part.start;
         for one in placed {
             let start = one.range.start.clamp(at, part.end);
             let end = one.range.end.clamp(start, part.end);
-            out.push_str(&self.syntax.escape(&text[at..start]));
-            if let Some(open) = &one.element.open {
+            add(LinePart::Text(&text[at..start]), out);
+            let Element { open, close, .. } = one.element;
+            if let Some(open) = open {
                 // Its blank moves behind it if another stands before it already.
-                let has_blank = out.is_empty() || out.ends_with(' ');
-                match open.strip_prefix(' ').filter(|_| has_blank && one.element.close.is_none()) {
-                    Some(open) => {
-                        out.push_str(open);
-                        if text[start..].starts_with(char::is_alphanumeric) {
-                            out.push(' ');
-                        }
-                    }
-                    None => out.push_str(open),
+                let has_blank = out.last().is_none_or(|last| last.raw().ends_with(' '));
+                let moved = open.strip_prefix(' ').filter(|_| has_blank && close.is_none());
+                add(LinePart::mark(moved.unwrap_or(open), close.is_some(), true), out);
+                if moved.is_some() && text[start..].starts_with(char::is_alphanumeric) {
+                    add(LinePart::Text(" "), out);
                 }
             }
             self.write(out, text, one.inner, start..end);
-            if let Some(close) = &one.element.close {
-                out.push_str(close);
+            if let Some(close) = close {
+                add(LinePart::mark(close, open.is_some(), false), out);
             }
             at = end;
         }
-        out.push_str(&self.syntax.escape(&text[at..part.end]));
+        add(LinePart::Text(&text[at..part.end]), out);
     }
 }
 
@@ -192,7 +204,14 @@ impl Target {
         let linked = |unit: &Range<usize>| {
             let mut of_unit =
                 translated.links.iter().filter(|(_, to)| overlaps(to, unit)).map(|(from, _)| from);
-            of_unit.find_map(|from| source.iter().position(|unit| overlaps(from, unit)))
+            // Of a word and the marks around it, the word.
+            let is_word =
+                |unit: &Range<usize>| line[unit.clone()].starts_with(char::is_alphanumeric);
+            of_unit.find_map(|from| {
+                let linked = |unit: &Range<usize>| overlaps(from, unit);
+                let word = source.iter().position(|unit| linked(unit) && is_word(unit));
+                word.or_else(|| source.iter().position(linked))
+            })
         };
         let mut links: Vec<Option<usize>> = target.iter().map(linked).collect();
         if links.iter().all(Option::is_none) && !source.is_empty() {

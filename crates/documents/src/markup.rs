@@ -118,9 +118,10 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(tags.len());
     let mut open: Vec<(String, usize)> = Vec::new();
     let alone = |piece: &Piece| match piece {
-        Piece::Open(range) | Piece::Close(range) | Piece::Alone(range) => {
-            Piece::Alone(range.clone())
-        }
+        Piece::Open(range)
+        | Piece::Close(range)
+        | Piece::CloseAs(range, _)
+        | Piece::Alone(range) => Piece::Alone(range.clone()),
         text @ Piece::Text(..) => text.clone(),
     };
     for (piece, tag) in tags {

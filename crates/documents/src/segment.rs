@@ -17,6 +17,8 @@ pub(crate) enum Piece {
     Open(Range<usize>),
     /// Tag that closes it. Tags are properly nested; a tag without its other is alone.
     Close(Range<usize>),
+    /// Tag that closes it and is written in another way where the text has changed.
+    CloseAs(Range<usize>, String),
     /// Part without text to translate, with all that is in it.
     Alone(Range<usize>),
 }
@@ -57,6 +59,7 @@ impl Segment {
             Piece::Text(_, range)
             | Piece::Open(range)
             | Piece::Close(range)
+            | Piece::CloseAs(range, _)
             | Piece::Alone(range) => range.clone(),
         };
         let edit = range(pieces.first()?).start..range(pieces.last()?).end;
@@ -111,9 +114,10 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
                 continue;
             }
             Piece::Open(range) => (range, true),
-            Piece::Close(range) | Piece::Alone(range) => (range, false),
+            Piece::Close(range) | Piece::CloseAs(range, _) | Piece::Alone(range) => (range, false),
         };
-        let partner = if matches!(piece, Piece::Close(_)) { open.pop() } else { None };
+        let closes = matches!(piece, Piece::Close(_) | Piece::CloseAs(..));
+        let partner = if closes { open.pop() } else { None };
         if let Some(partner) = partner {
             let number = marks.len();
             let opening: &mut Mark = &mut marks[partner];
@@ -122,10 +126,13 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
         if is_open {
             open.push(marks.len());
         }
-        let mut raw = source[range.clone()].to_owned();
+        let mut raw = match piece {
+            Piece::CloseAs(_, raw) => raw.clone(),
+            _ => source[range.clone()].to_owned(),
+        };
         if let Some([before, behind]) = &segment.between {
             raw = spaced(&raw);
-            if !matches!(piece, Piece::Close(_)) {
+            if !closes {
                 raw.insert_str(0, before);
             }
             if !matches!(piece, Piece::Open(_)) {

@@ -32,7 +32,7 @@ impl Syntax {
                 (Self::Po, '\r') => out.push_str("\\r"),
                 (Self::Markdown { table }, _) => {
                     let is_special = match character {
-                        '\\' | '*' | '`' | '[' | '<' => true,
+                        '\\' | '*' | '`' | '[' | ']' | '<' => true,
                         // Within a word it means nothing.
                         '_' => {
                             !(before.is_alphanumeric() && next.is_some_and(char::is_alphanumeric))
@@ -40,6 +40,9 @@ impl Syntax {
                         '&' => next.is_some_and(|next| next.is_alphabetic() || next == '#'),
                         '~' => next == Some('~'),
                         '|' => table,
+                        // At the beginning of a paragraph these would make it another block.
+                        '#' | '-' | '+' | '>' => out.is_empty() && ends_mark(character, next),
+                        '.' | ')' => is_number(&out) && ends_mark(character, next),
                         _ => false,
                     };
                     if is_special {
@@ -53,4 +56,20 @@ impl Syntax {
         }
         out
     }
+
+    /// Whether two parts beside each other would be one: spans of code, or of mathematics.
+    pub(crate) fn join(self, before: &str, next: &str) -> bool {
+        let join = |mark| before.ends_with(mark) && next.starts_with(mark);
+        matches!(self, Self::Markdown { .. }) && (join('`') || join('$'))
+    }
+}
+
+/// Whether a mark of a heading, an item or a quotation ends before this character.
+fn ends_mark(mark: char, next: Option<char>) -> bool {
+    mark == '>' || next.is_none_or(|next| next == ' ' || mark == '#' && next == '#')
+}
+
+/// Whether a text is a number as items have it.
+fn is_number(text: &str) -> bool {
+    (1..10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -122,6 +122,27 @@ fn markdown_keeps_its_marks() {
 }
 
 #[test]
+fn links_of_markdown_keep_their_addresses() {
+    let notes = "See [the page], [*here*][] and [there][p], `a``b`.\n\n\
+        [the page]: /page\n[*here*]: /here\n[p]: /there\n";
+    let expected = "SEE [THE PAGE][the page], [*HERE*][*here*] AND [THERE][p], `a``b`.\n\n\
+        [the page]: /page\n[*here*]: /here\n[p]: /there\n";
+    assert_eq!(shouted(notes, DocumentFormat::Markdown), expected);
+    // Marks at the beginning of a paragraph would make it a heading, an item or a quotation.
+    let marks = |text: &str| turned("one\n", DocumentFormat::Markdown, |_| text.to_owned());
+    for (text, expected) in [
+        ("- a", "\\- a"),
+        ("# a", "\\# a"),
+        ("12. a", "12\\. a"),
+        ("> a", "\\> a"),
+        ("-a 1. b", "-a 1. b"),
+        ("C# - a", "C# - a"),
+    ] {
+        assert_eq!(marks(text), format!("{expected}\n"));
+    }
+}
+
+#[test]
 fn subtitles_keep_times_and_lines() {
     let expected = SRT
         .replace("Hello there,\r\nmy friend.", "HELLO THERE,\r\nMY FRIEND.")

@@ -2,29 +2,23 @@
 
 use std::ops::Range;
 
-use pulldown_cmark::{Event, LinkType, Options, Parser, Tag as Block, TagEnd};
+use pulldown_cmark::{Event, LinkType, Parser, Tag as Block, TagEnd};
 
 use super::html::collapsed;
+use crate::emphasis::{OPTIONS, is_kept};
 use crate::markup::{Tag, next_tag, paired};
 use crate::segment::{Piece, Segment};
 use crate::syntax::Syntax;
-use crate::words::has_letters;
+use crate::words::{has_letters, one_line};
 
 /// Pieces of a segment, each with the name of its tag, and whether it opens.
 type Tags = Vec<(Piece, Option<(String, bool)>)>;
 
 /// Segments of a text.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
-    let options = Options::ENABLE_TABLES
-        | Options::ENABLE_FOOTNOTES
-        | Options::ENABLE_STRIKETHROUGH
-        | Options::ENABLE_TASKLISTS
-        | Options::ENABLE_MATH
-        | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
-        | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
-    let mut reader =
-        Reader { text, segments: Vec::new(), pieces: Tags::new(), cursor: 0, kept: 0, cells: 0 };
-    for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
+    let (segments, pieces) = (Vec::new(), Tags::new());
+    let mut reader = Reader { text, segments, pieces, cursor: 0, kept: 0, cells: 0, label: None };
+    for (event, range) in Parser::new_ext(text, OPTIONS).into_offset_iter() {
         match (reader.kept, event) {
             (0, event) => reader.read(event, range),
             (_, Event::Start(_)) => reader.kept += 1,
@@ -46,6 +40,8 @@ struct Reader<'a> {
     kept: usize,
     /// Depth of cells.
     cells: usize,
+    /// Label of the link that is open, if its text is its label.
+    label: Option<String>,
 }
 
 impl Reader<'_> {
@@ -80,13 +76,15 @@ impl Reader<'_> {
             Block::Strong => ("strong", 2),
             Block::Strikethrough if self.text[range.clone()].starts_with("~~") => ("strike", 2),
             Block::Strikethrough => ("strike", 1),
-            Block::Link { link_type: LinkType::Autolink | LinkType::Email, .. }
-            | Block::Image { .. } => {
+            block if is_kept(block) => {
                 self.kept = 1;
                 let end = range.end;
                 return self.add((Piece::Alone(range), None), end);
             }
-            Block::Link { .. } => ("link", 1),
+            Block::Link { link_type, .. } => {
+                self.label = label(*link_type, &self.text[range.clone()]);
+                ("link", 1)
+            }
             _ => {
                 self.flush();
                 match block {
@@ -120,7 +118,18 @@ impl Reader<'_> {
             }
         };
         let raw = from.min(range.end)..range.end;
-        self.add((Piece::Close(raw), Some((name.to_owned(), false))), range.end);
+        let label = self.label.take_if(|_| name == "link");
+        let close = match label {
+            // The text is translated, and the address is found by the label.
+            Some(label) => {
+                // The parser leaves an empty label out of the range.
+                let rest = &self.text[raw.end..];
+                let end = raw.end + if rest.starts_with("[]") { 2 } else { 0 };
+                Piece::CloseAs(raw.start..end, format!("][{label}]"))
+            }
+            None => Piece::Close(raw),
+        };
+        self.add((close, Some((name.to_owned(), false))), range.end);
     }
 
     /// Ends a segment.
@@ -144,6 +153,13 @@ impl Reader<'_> {
             self.segments.extend(Segment::in_place(pieces, syntax));
         }
     }
+}
+
+/// Label of a link whose text is its label, such as `[text]` and `[text][]`.
+fn label(link_type: LinkType, raw: &str) -> Option<String> {
+    let is_label = matches!(link_type, LinkType::Shortcut | LinkType::Collapsed);
+    let inner = raw.strip_prefix('[')?.strip_suffix(']')?;
+    is_label.then(|| one_line(inner))
 }
 
 fn inline_html(text: &str, range: Range<usize>) -> (Piece, Option<(String, bool)>) {

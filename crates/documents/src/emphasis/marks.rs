@@ -1,0 +1,114 @@
+//! Marks of a line of Markdown, as `pulldown-cmark` reads them.
+
+use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag as Block, TagEnd};
+
+use crate::line_part::LinePart;
+
+/// Extensions of CommonMark that are read.
+pub(crate) const OPTIONS: Options = Options::ENABLE_TABLES
+    .union(Options::ENABLE_FOOTNOTES)
+    .union(Options::ENABLE_STRIKETHROUGH)
+    .union(Options::ENABLE_TASKLISTS)
+    .union(Options::ENABLE_MATH)
+    .union(Options::ENABLE_YAML_STYLE_METADATA_BLOCKS)
+    .union(Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS);
+
+/// Kind of a mark around text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    Emphasis,
+    Strong,
+    Strike,
+    Link,
+}
+
+/// Marks, each with whether it opens, in groups with text between them. Marks beside each other may
+/// be nested either way.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Marks {
+    groups: Vec<Vec<(bool, Mark)>>,
+    is_beside: bool,
+}
+
+impl Marks {
+    fn add(&mut self, mark: Option<(bool, Mark)>) {
+        match (mark, self.groups.last_mut().filter(|_| self.is_beside)) {
+            (Some(mark), Some(group)) => {
+                group.push(mark);
+                group.sort_unstable();
+            }
+            (Some(mark), None) => self.groups.push(vec![mark]),
+            (None, _) => {}
+        }
+        self.is_beside = mark.is_some();
+    }
+}
+
+/// Whether a line has the marks of its parts when it is read.
+pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
+    let mut expected = Marks::default();
+    for part in parts {
+        expected.add(match part {
+            LinePart::Open(raw) => mark_of(raw).map(|mark| (true, mark)),
+            LinePart::Close(raw) => mark_of(raw).map(|mark| (false, mark)),
+            LinePart::Text(_) | LinePart::Alone(_) => None,
+        });
+    }
+    // Within a paragraph; where addresses are defined is not known here.
+    let text = format!("a {line}");
+    let defined = |link: BrokenLink<'_>| {
+        (!link.reference.starts_with('^')).then(|| (CowStr::Borrowed("/"), CowStr::Borrowed("")))
+    };
+    let (mut read, mut kept) = (Marks::default(), 0);
+    for event in Parser::new_with_broken_link_callback(&text, OPTIONS, Some(defined)) {
+        let mark = match (kept, &event) {
+            (0, Event::Start(block)) if is_kept(block) => {
+                kept = 1;
+                None
+            }
+            (0, Event::Start(Block::Paragraph) | Event::End(TagEnd::Paragraph)) => continue,
+            (0, Event::Start(block)) => kind_of(block.to_end()).map(|mark| (true, mark)),
+            (0, Event::End(block)) => kind_of(*block).map(|mark| (false, mark)),
+            (_, Event::Start(_)) => {
+                kept += 1;
+                None
+            }
+            (_, Event::End(_)) => {
+                kept -= 1;
+                None
+            }
+            _ => None,
+        };
+        read.add(mark);
+    }
+    read.groups == expected.groups
+}
+
+/// Kind of the mark that is written like this.
+fn mark_of(raw: &str) -> Option<Mark> {
+    Some(match raw {
+        "*" | "_" => Mark::Emphasis,
+        "**" | "__" => Mark::Strong,
+        "~" | "~~" => Mark::Strike,
+        link if link.starts_with(['[', ']']) => Mark::Link,
+        _ => return None,
+    })
+}
+
+fn kind_of(block: TagEnd) -> Option<Mark> {
+    Some(match block {
+        TagEnd::Emphasis => Mark::Emphasis,
+        TagEnd::Strong => Mark::Strong,
+        TagEnd::Strikethrough => Mark::Strike,
+        TagEnd::Link => Mark::Link,
+        _ => return None,
+    })
+}
+
+/// Whether an inline element is kept with all that is in it.
+pub(crate) fn is_kept(block: &Block<'_>) -> bool {
+    matches!(
+        block,
+        Block::Link { link_type: LinkType::Autolink | LinkType::Email, .. } | Block::Image { .. }
+    )
+}

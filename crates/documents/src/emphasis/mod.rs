@@ -1,0 +1,181 @@
+//! Emphasis of Markdown in translated lines.
+//!
+//! `*` and `_` are delimiters only beside some characters (CommonMark 0.31, section 6.2): `_` not
+//! within a word, and neither of them between a letter and punctuation. A translation moves them to
+//! other places, where some would be read as asterisks, above all in scripts without blanks between
+//! words.
+
+mod marks;
+
+use marks::reads_marks;
+pub(crate) use marks::{OPTIONS, is_kept};
+
+use crate::line_part::LinePart;
+use crate::syntax::Syntax;
+
+/// Delimiters, each with one that works within words too, and the element of HTML that it means.
+const DELIMITERS: [(&str, &str, &str); 6] = [
+    ("*", "*", "em"),
+    ("_", "*", "em"),
+    ("**", "**", "strong"),
+    ("__", "**", "strong"),
+    ("~~", "~~", "del"),
+    ("~", "~", "del"),
+];
+
+/// Writes the parts of a line such that each emphasis is read as one. An emphasis around nothing,
+/// which Markdown cannot express, is left out.
+pub(crate) fn written(mut parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
+    drop_empty(&mut parts);
+    keep_apart(&mut parts, syntax);
+    let write = |parts: &[LinePart<'_>]| -> String {
+        parts.iter().map(|part| part.written(syntax)).collect()
+    };
+    let mut line = write(&parts);
+    if !parts.iter().any(|part| delimiter(*part).is_some()) {
+        return line;
+    }
+    for change in [with_stars, without_punctuation] {
+        if reads_marks(&line, &parts) {
+            return line;
+        }
+        parts = change(parts);
+        line = write(&parts);
+    }
+    match reads_marks(&line, &parts) {
+        true => line,
+        false => parts.iter().map(|part| as_element(*part, syntax)).collect(),
+    }
+}
+
+/// Delimiter of an emphasis, its like within words, and its element.
+fn delimiter(part: LinePart<'_>) -> Option<(&'static str, &'static str, &'static str)> {
+    let (LinePart::Open(raw) | LinePart::Close(raw)) = part else { return None };
+    DELIMITERS.into_iter().find(|(delimiter, ..)| *delimiter == raw)
+}
+
+/// Leaves out each emphasis around nothing.
+fn drop_empty(parts: &mut Vec<LinePart<'_>>) {
+    let is_empty = |pair: &[LinePart<'_>]| {
+        matches!(pair, [LinePart::Open(_), LinePart::Close(_)]) && delimiter(pair[0]).is_some()
+    };
+    while let Some(at) = parts.windows(2).position(is_empty) {
+        parts.drain(at..at + 2);
+    }
+}
+
+/// Separates parts that would mean something else beside each other, such as a link behind `!`,
+/// which would be an image.
+fn keep_apart(parts: &mut Vec<LinePart<'_>>, syntax: Syntax) {
+    for at in (1..parts.len()).rev() {
+        let (before, next) = (parts[at - 1], parts[at]);
+        let is_text = matches!(before, LinePart::Text(_)) || matches!(next, LinePart::Text(_));
+        if !is_text && syntax.join(before.raw(), next.raw()) {
+            parts.insert(at, LinePart::Text(" "));
+        }
+        if let LinePart::Text(text) = before
+            && let Some(text) = text.strip_suffix('!')
+            && next == LinePart::Open("[")
+        {
+            parts.splice(at - 1..at, [LinePart::Text(text), LinePart::Alone("\\!")]);
+        }
+    }
+}
+
+/// Replaces `_`, which emphasises nothing within words.
+fn with_stars(mut parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
+    for part in &mut parts {
+        *part = match (delimiter(*part), *part) {
+            (Some((_, star, _)), LinePart::Open(_)) => LinePart::Open(star),
+            (Some((_, star, _)), LinePart::Close(_)) => LinePart::Close(star),
+            _ => continue,
+        };
+    }
+    parts
+}
+
+/// Moves punctuation at the ends of an emphasis out of it.
+fn without_punctuation(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
+    let is_punctuation = |one: char| !one.is_alphanumeric() && !one.is_whitespace();
+    let mut moved: Vec<LinePart<'_>> = Vec::with_capacity(parts.len() + 2);
+    for part in parts {
+        match (moved.last().copied(), part) {
+            (Some(open @ LinePart::Open(_)), LinePart::Text(text)) if delimiter(open).is_some() => {
+                let inner = text.trim_start_matches(is_punctuation);
+                let outer = &text[..text.len() - inner.len()];
+                if inner.is_empty() || outer.is_empty() {
+                    moved.push(part);
+                } else {
+                    moved.pop();
+                    moved.extend([LinePart::Text(outer), open, LinePart::Text(inner)]);
+                }
+            }
+            (Some(LinePart::Text(text)), LinePart::Close(_)) if delimiter(part).is_some() => {
+                let inner = text.trim_end_matches(is_punctuation);
+                let outer = &text[inner.len()..];
+                if inner.is_empty() || outer.is_empty() {
+                    moved.push(part);
+                } else {
+                    moved.pop();
+                    moved.extend([LinePart::Text(inner), part, LinePart::Text(outer)]);
+                }
+            }
+            _ => moved.push(part),
+        }
+    }
+    moved
+}
+
+/// The part as Markdown, a delimiter as the tag of HTML that means the same wherever it stands.
+fn as_element(part: LinePart<'_>, syntax: Syntax) -> String {
+    match (delimiter(part), part) {
+        (Some((.., name)), LinePart::Open(_)) => format!("<{name}>"),
+        (Some((.., name)), LinePart::Close(_)) => format!("</{name}>"),
+        _ => part.written(syntax),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LinePart::{Alone, Close, Open, Text};
+
+    fn made(parts: &[LinePart<'_>]) -> String {
+        written(parts.to_vec(), Syntax::Markdown { table: false })
+    }
+
+    #[test]
+    fn emphasis_is_read_as_such_wherever_it_comes_to_stand() {
+        let of =
+            |open, inner, close| [Text("这"), Open(open), Text(inner), Close(close), Text("花")];
+        // As it was, without underscores within a word, and without punctuation at its end.
+        assert_eq!(made(&of("**", "红", "**")), "这**红**花");
+        assert_eq!(made(&of("_", "红", "_")), "这*红*花");
+        assert_eq!(made(&of("__", "红。", "__")), "这**红**。花");
+        assert_eq!(made(&of("*", "（红）", "*")), "这（*红*）花");
+        assert_eq!(made(&of("~~", "红", "~~")), "这~~红~~花");
+        // Punctuation alone, and two that would be read as one.
+        assert_eq!(made(&of("*", "！", "*")), "这<em>！</em>花");
+        let two = [Open("*"), Text("红"), Close("*"), Open("*"), Text("花"), Close("*")];
+        assert_eq!(made(&two), "<em>红</em><em>花</em>");
+        let link = [Text("看"), Open("["), Open("_"), Text("红"), Close("_"), Close("](/a_b)")];
+        assert_eq!(made(&link), "看[_红_](/a_b)");
+        let code = [Text("用"), Open("**"), Alone("`a*b`"), Close("**"), Text("* 吗")];
+        assert_eq!(made(&code), "用<strong>`a*b`</strong>\\* 吗");
+    }
+
+    #[test]
+    fn parts_beside_each_other_stay_themselves() {
+        assert_eq!(made(&[Alone("`a`"), Alone("`b`"), Text("`")]), "`a` `b`\\`");
+        let parts = [Text("看!"), Open("["), Text("a]"), Close("](/a)"), Text("!")];
+        assert_eq!(made(&parts), "看\\![a\\]](/a)!");
+    }
+
+    #[test]
+    fn emphasis_around_nothing_is_left_out() {
+        let parts = [Text("花"), Open("**"), Open("_"), Close("_"), Close("**"), Text("。")];
+        assert_eq!(made(&parts), "花。");
+        // A link has an address even so.
+        assert_eq!(made(&[Text("花"), Open("["), Close("](/a)")]), "花[](/a)");
+    }
+}
