@@ -35,16 +35,16 @@ pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
         Layout::Lines(1) => text.to_owned(),
         Layout::Lines(count) => {
             let shown = shown_length(text);
-            // The narrowest width that is enough.
-            let widths = shown.div_ceil((*count).max(1))..=shown;
-            let mut lines = vec![text.to_owned()];
-            for width in widths {
-                lines = wrapped(text, width);
-                if lines.len() <= *count {
-                    break;
+            // The narrowest width that is enough: a wider one never takes more lines.
+            let (mut narrow, mut wide) = (shown.div_ceil((*count).max(1)), shown);
+            while narrow < wide {
+                let width = narrow.midpoint(wide);
+                match wrapped(text, width).len() <= *count {
+                    true => wide = width,
+                    false => narrow = width + 1,
                 }
             }
-            lines.join(newline)
+            wrapped(text, narrow).join(newline)
         }
         Layout::Quoted => quoted(text, newline),
     }
@@ -69,34 +69,36 @@ fn shown_length(text: &str) -> usize {
 
 /// Lines of at most `width` characters, broken at blanks outside of tags; a word may be longer.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let (mut lines, mut line, mut word) = (Vec::new(), String::new(), String::new());
-    let mut in_tag = false;
-    for character in text.chars() {
+    let mut words = Vec::new();
+    let (mut in_tag, mut start) = (false, 0);
+    for (at, character) in text.char_indices() {
         match character {
             '<' => in_tag = true,
             '>' => in_tag = false,
+            ' ' if !in_tag => {
+                words.push(&text[start..at]);
+                start = at + 1;
+            }
             _ => {}
         }
-        if character == ' ' && !in_tag {
-            add(&mut lines, &mut line, std::mem::take(&mut word), width);
+    }
+    words.push(&text[start..]);
+    let (mut lines, mut line, mut shown) = (Vec::new(), String::new(), 0);
+    for word in words {
+        let length = shown_length(word);
+        if line.is_empty() {
+            (line, shown) = (word.to_owned(), length);
+        } else if shown + 1 + length > width {
+            lines.push(std::mem::replace(&mut line, word.to_owned()));
+            shown = length;
         } else {
-            word.push(character);
+            line.push(' ');
+            line.push_str(word);
+            shown += 1 + length;
         }
     }
-    add(&mut lines, &mut line, word, width);
     lines.push(line);
     lines
-}
-
-fn add(lines: &mut Vec<String>, line: &mut String, word: String, width: usize) {
-    if !line.is_empty() && shown_length(line) + 1 + shown_length(&word) > width {
-        lines.push(std::mem::replace(line, word));
-        return;
-    }
-    if !line.is_empty() {
-        line.push(' ');
-    }
-    line.push_str(&word);
 }
 
 /// Strings of a catalog, one for each of its lines, broken where they are long.

@@ -64,24 +64,30 @@ impl Line {
     /// each exactly once.
     #[must_use]
     pub fn without_placeholders(&self) -> Self {
-        let mut line = self.clone();
-        for range in placeholders(&self.text).into_iter().rev() {
-            let raw = self.syntax.escape(&line.text[range.clone()]);
-            let has_blank = line.text[..range.start].ends_with(' ');
-            let cut = range.start - usize::from(has_blank)..range.end;
-            let blank = if has_blank { " " } else { "" };
-            line.text.replace_range(cut.clone(), "");
-            for element in &mut line.elements {
-                for end in [&mut element.range.start, &mut element.range.end] {
-                    *end = if *end >= cut.end { *end - cut.len() } else { (*end).min(cut.start) };
-                }
+        let mut line = Self { text: String::new(), ..self.clone() };
+        let (mut cuts, mut at) = (Vec::new(), 0);
+        for range in placeholders(&self.text) {
+            let has_blank = self.text[at..range.start].ends_with(' ');
+            let start = range.start - usize::from(has_blank);
+            line.text.push_str(&self.text[at..start]);
+            cuts.push((start..range.end, line.text.len()));
+            at = range.end;
+        }
+        line.text.push_str(&self.text[at..]);
+        for element in &mut line.elements {
+            for end in [&mut element.range.start, &mut element.range.end] {
+                let before = cuts.partition_point(|(cut, _)| cut.start < *end);
+                let Some((cut, place)) = before.checked_sub(1).map(|cut| &cuts[cut]) else {
+                    continue;
+                };
+                *end = place + end.saturating_sub(cut.end);
             }
-            let at = cut.start..cut.start;
-            line.elements.push(Element {
-                range: at,
-                open: Some(blank.to_owned() + &raw),
-                close: None,
-            });
+        }
+        for (cut, at) in cuts {
+            let raw = &self.text[cut];
+            let blank = if raw.starts_with(' ') { " " } else { "" };
+            let open = Some(blank.to_owned() + &self.syntax.escape(&raw[blank.len()..]));
+            line.elements.push(Element { range: at..at, open, close: None });
         }
         line.elements.sort_by_key(|element| (element.range.start, usize::MAX - element.range.end));
         line
@@ -190,47 +196,45 @@ fn contains(outer: &Placed<'_>, inner: &Placed<'_>) -> bool {
 struct Target {
     source: Vec<Range<usize>>,
     target: Vec<Range<usize>>,
-    /// First linked unit of the source for each unit of the target; `None` without a link.
-    links: Vec<Option<usize>>,
+    /// First and last unit of the target for each unit of the source; `None` without a link.
+    linked: Vec<Option<(usize, usize)>>,
     length: usize,
 }
 
 impl Target {
     fn new(line: &str, translated: &Translated) -> Self {
         let (source, target) = (units(line), units(&translated.text));
-        let overlaps = |one: &Range<usize>, other: &Range<usize>| {
-            one.start < other.end && other.start < one.end
-        };
-        let linked = |unit: &Range<usize>| {
-            let mut of_unit =
-                translated.links.iter().filter(|(_, to)| overlaps(to, unit)).map(|(from, _)| from);
+        // First linked unit of the source for each unit of the target.
+        let mut links: Vec<Option<usize>> = vec![None; target.len()];
+        for (from, to) in &translated.links {
             // Of a word and the marks around it, the word.
             let is_word =
-                |unit: &Range<usize>| line[unit.clone()].starts_with(char::is_alphanumeric);
-            of_unit.find_map(|from| {
-                let linked = |unit: &Range<usize>| overlaps(from, unit);
-                let word = source.iter().position(|unit| linked(unit) && is_word(unit));
-                word.or_else(|| source.iter().position(linked))
-            })
-        };
-        let mut links: Vec<Option<usize>> = target.iter().map(linked).collect();
+                |unit: &usize| line[source[*unit].clone()].starts_with(char::is_alphanumeric);
+            let mut of_link = overlapped(&source, from);
+            let unit = of_link.clone().find(is_word).or_else(|| of_link.next());
+            for link in &mut links[overlapped(&target, to)] {
+                *link = link.or(unit);
+            }
+        }
         if links.iter().all(Option::is_none) && !source.is_empty() {
             let count = target.len().max(1);
             links = (0..target.len()).map(|unit| Some(unit * source.len() / count)).collect();
         }
-        Self { source, target, links, length: translated.text.len() }
+        let mut linked: Vec<Option<(usize, usize)>> = vec![None; source.len()];
+        for (number, unit) in links.into_iter().enumerate() {
+            if let Some(unit) = unit {
+                let (first, _) = linked[unit].unwrap_or((number, number));
+                linked[unit] = Some((first, number));
+            }
+        }
+        Self { source, target, linked, length: translated.text.len() }
     }
 
     /// Bytes of the translation that belong to these of the line.
     fn span(&self, range: &Range<usize>) -> Range<usize> {
-        let is_in = |unit: &Option<usize>| {
-            unit.is_some_and(|unit| {
-                let unit = &self.source[unit];
-                unit.start < range.end && range.start < unit.end
-            })
-        };
-        let first = self.links.iter().position(is_in);
-        let last = self.links.iter().rposition(is_in);
+        let linked = &self.linked[overlapped(&self.source, range)];
+        let first = linked.iter().flatten().map(|&(first, _)| first).min();
+        let last = linked.iter().flatten().map(|&(_, last)| last).max();
         match (first, last) {
             (Some(first), Some(last)) => self.target[first].start..self.target[last].end,
             _ => self.point(range.start),
@@ -240,13 +244,13 @@ impl Target {
     /// Place in the translation for a place in the line: behind the unit before it, or before the
     /// unit after it.
     fn point(&self, at: usize) -> Range<usize> {
-        let of = |unit: usize| self.links.iter().position(|link| *link == Some(unit));
-        let last_of = |unit: usize| self.links.iter().rposition(|link| *link == Some(unit));
-        let before = self.source.iter().rposition(|unit| unit.end <= at);
+        let before = self.source.partition_point(|unit| unit.end <= at).checked_sub(1);
         let touches = before.is_some_and(|unit| self.source[unit].end == at);
-        let behind = before.and_then(last_of).map(|unit| self.target[unit].end);
-        let next = self.source.iter().position(|unit| unit.start >= at);
-        let ahead = next.and_then(of).map(|unit| self.target[unit].start);
+        let behind = before.and_then(|unit| self.linked[unit]);
+        let behind = behind.map(|(_, last)| self.target[last].end);
+        let next = self.source.partition_point(|unit| unit.start < at);
+        let ahead = self.linked.get(next).copied().flatten();
+        let ahead = ahead.map(|(first, _)| self.target[first].start);
         let place = match touches {
             true => behind.or(ahead),
             false => ahead.or(behind),
@@ -254,6 +258,13 @@ impl Target {
         let place = place.unwrap_or(if before.is_none() { 0 } else { self.length });
         place..place
     }
+}
+
+/// Numbers of the units, which are in their order, that have bytes in a range.
+fn overlapped(units: &[Range<usize>], range: &Range<usize>) -> Range<usize> {
+    let first = units.partition_point(|unit| unit.end <= range.start);
+    let end = units.partition_point(|unit| unit.start < range.end);
+    first..end.max(first)
 }
 
 /// Units of a text: its words, and every other character that is not a blank.

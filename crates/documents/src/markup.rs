@@ -1,6 +1,7 @@
 //! Tags of HTML and its like in texts, with their bytes: tag soup is taken as it comes, and no byte
 //! is lost.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::segment::Piece;
@@ -72,13 +73,17 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     (tag, at..at + end)
 }
 
-fn begins_tag(bytes: &[u8]) -> bool {
+/// Whether a tag, a comment or the like begins with these bytes.
+pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     match bytes {
         [b'<', b'!' | b'?', ..] => true,
         [b'<', b'/', next, ..] | [b'<', next, ..] => next.is_ascii_alphabetic(),
         _ => false,
     }
 }
+
+/// Longest reference to characters, in bytes, with its semicolon.
+const LONGEST_REFERENCE: usize = 33;
 
 /// Text without references to characters; what is none stays.
 pub(crate) fn decoded(text: &str) -> String {
@@ -87,7 +92,7 @@ pub(crate) fn decoded(text: &str) -> String {
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let end = rest.find(';').filter(|&end| end <= 32);
+        let end = rest.bytes().take(LONGEST_REFERENCE).position(|byte| byte == b';');
         match end.and_then(|end| character(&rest[1..end]).map(|of| (of, end))) {
             Some((of, end)) => {
                 out.push_str(&of);
@@ -124,23 +129,31 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
         | Piece::Alone(range) => Piece::Alone(range.clone()),
         text @ Piece::Text(..) => text.clone(),
     };
+    let mut open_names: HashMap<String, usize> = HashMap::new();
     for (piece, tag) in tags {
         match tag {
             None => pieces.push(piece),
             Some((name, true)) => {
+                *open_names.entry(name.clone()).or_default() += 1;
                 open.push((name, pieces.len()));
                 pieces.push(piece);
             }
-            Some((name, false)) => match open.iter().rposition(|(own, _)| *own == name) {
-                Some(place) => {
-                    for (_, crossed) in open.drain(place + 1..) {
-                        pieces[crossed] = alone(&pieces[crossed]);
+            // Without an open element of its name, none is looked for: there may be many.
+            Some((name, false)) if open_names.get(&name).is_none_or(|&count| count == 0) => {
+                pieces.push(alone(&piece));
+            }
+            Some((name, false)) => {
+                while let Some((own, place)) = open.pop() {
+                    if let Some(count) = open_names.get_mut(&own) {
+                        *count -= 1;
                     }
-                    open.pop();
-                    pieces.push(piece);
+                    if own == name {
+                        break;
+                    }
+                    pieces[place] = alone(&pieces[place]);
                 }
-                None => pieces.push(alone(&piece)),
-            },
+                pieces.push(piece);
+            }
         }
     }
     for (_, left) in open {

@@ -5,6 +5,10 @@ use std::ops::Range;
 /// Longest placeholder, in bytes; a longer pair of braces is text.
 const LONGEST: usize = 80;
 
+/// Longest parts of an e-mail address, in bytes: its person and its host (RFC 5321, section 4.5.3.1).
+const LONGEST_PERSON: usize = 64;
+const LONGEST_HOST: usize = 255;
+
 /// Byte ranges of placeholders (`{name}`, `{{name}}`, `${name}`, `%s`, `%1$d`, `%(name)s` and
 /// `%name%`), URLs and e-mail addresses, in order.
 ///
@@ -41,7 +45,7 @@ pub fn placeholders(text: &str) -> Vec<Range<usize>> {
 
 /// Length of one or two pairs of braces with a name, a number or a format between them.
 fn braces(text: &str) -> Option<usize> {
-    let end = text.find('}')?;
+    let end = text.bytes().take(LONGEST).position(|byte| byte == b'}')?;
     let inner = text[..end].trim_start_matches('{');
     let is_inner = |character: char| {
         character.is_ascii_alphanumeric()
@@ -66,7 +70,8 @@ fn percent(text: &str) -> Option<usize> {
     }
     let mut at = 0;
     if rest.starts_with('(') {
-        at = rest.find(')').filter(|&end| end > 1 && end < LONGEST)? + 1;
+        let end = rest.bytes().take(LONGEST).position(|byte| byte == b')');
+        at = end.filter(|&end| end > 1)? + 1;
     }
     let is_flag = |character: char| {
         character.is_ascii_digit() || matches!(character, '$' | '-' | '+' | '#' | '.' | '*' | '\'')
@@ -83,25 +88,30 @@ fn percent(text: &str) -> Option<usize> {
 
 /// Length of an address of the web or of a person.
 fn address(text: &str) -> Option<usize> {
+    let schemes = ["http://", "https://", "ftp://", "mailto:", "www."];
+    if let Some(scheme) = schemes.iter().find(|scheme| text.starts_with(**scheme)) {
+        let word = word(text);
+        return (word.len() > scheme.len()).then_some(word.len());
+    }
+    let is_person = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
+    // Texts without an address are most of them, and are not read further than one may reach.
+    let person = text.bytes().take(LONGEST_PERSON + 1).position(|byte| !is_person(byte))?;
+    let host = text[person..].strip_prefix('@').filter(|_| person > 0)?;
+    let word = word(&host[..host.floor_char_boundary(LONGEST_HOST + 1)]);
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    let fits = word.bytes().all(is_host) && word.contains('.') && word.len() <= LONGEST_HOST;
+    fits.then_some(person + 1 + word.len())
+}
+
+/// Beginning of a text up to a blank or a quote, without the marks of a sentence behind it.
+fn word(text: &str) -> &str {
     let is_blank = |character: char| {
         character.is_whitespace() || matches!(character, '<' | '>' | '"' | '«' | '»')
     };
     let word = &text[..text.find(is_blank).unwrap_or(text.len())];
-    let word = word.trim_end_matches(|last: char| {
+    word.trim_end_matches(|last: char| {
         matches!(last, '.' | ',' | ';' | ':' | '!' | '?' | ')' | ']' | '\'')
-    });
-    let schemes = ["http://", "https://", "ftp://", "mailto:", "www."];
-    if let Some(scheme) = schemes.iter().find(|scheme| word.starts_with(**scheme)) {
-        return (word.len() > scheme.len()).then_some(word.len());
-    }
-    let (person, host) = word.split_once('@')?;
-    let is_name = |text: &str, others: &[char]| {
-        !text.is_empty()
-            && text.chars().all(|one| one.is_ascii_alphanumeric() || others.contains(&one))
-    };
-    let fits =
-        is_name(person, &['.', '_', '-', '+']) && is_name(host, &['.', '-']) && host.contains('.');
-    fits.then_some(word.len())
+    })
 }
 
 #[cfg(test)]

@@ -101,11 +101,16 @@ struct Mark {
     sentence: Option<usize>,
 }
 
+/// Deepest nesting of elements; deeper ones have their tags one by one.
+const DEEPEST: usize = 100;
+
 /// Text of a segment without its markup, and the markup in its order.
 fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
     let (mut text, mut marks, mut open) = (String::new(), Vec::<Mark>::new(), Vec::new());
+    // Number of open elements that are nested deeper.
+    let mut deeper = 0_usize;
     for piece in &segment.pieces {
-        let (range, is_open) = match piece {
+        let (range, opens) = match piece {
             Piece::Text(of, _) => {
                 if text.ends_with(' ') && of.starts_with(' ') && segment.syntax != Syntax::Po {
                     join_blanks(&mut text, &mut marks);
@@ -117,7 +122,14 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
             Piece::Close(range) | Piece::CloseAs(range, _) | Piece::Alone(range) => (range, false),
         };
         let closes = matches!(piece, Piece::Close(_) | Piece::CloseAs(..));
-        let partner = if closes { open.pop() } else { None };
+        let is_deeper = opens && open.len() == DEEPEST || closes && deeper > 0;
+        match is_deeper {
+            true if opens => deeper += 1,
+            true => deeper -= 1,
+            false => {}
+        }
+        let is_open = opens && !is_deeper;
+        let partner = if closes && !is_deeper { open.pop() } else { None };
         if let Some(partner) = partner {
             let number = marks.len();
             let opening: &mut Mark = &mut marks[partner];
@@ -176,11 +188,14 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
         let edge = if mark.is_open { sentence.start } else { sentence.end };
         is_inside(mark) || partner && mark.at == edge
     };
-    let chosen: Vec<usize> = (0..marks.len()).filter(|&mark| belongs(&marks[mark])).collect();
+    // Marks are in their order.
+    let first = marks.partition_point(|mark| mark.at < sentence.start);
+    let end = marks.partition_point(|mark| mark.at <= sentence.end);
+    let chosen: Vec<usize> = (first..end).filter(|&mark| belongs(&marks[mark])).collect();
     let mut elements = Vec::new();
     for &mark in &chosen {
         let Mark { at, raw, partner, is_open, .. } = &marks[mark];
-        let with_partner = partner.filter(|partner| chosen.contains(partner));
+        let with_partner = partner.filter(|partner| chosen.binary_search(partner).is_ok());
         let at = at - sentence.start;
         let raw = Some(raw.clone());
         elements.push(match (with_partner, is_open) {

@@ -121,6 +121,33 @@ fn markdown_keeps_its_marks() {
     }
 }
 
+/// Elements as deep as a page may have them, marks without number, and openings that never close.
+#[test]
+fn no_number_of_marks_is_too_much() {
+    const MANY: usize = 20_000;
+    let nested = format!("<p>one {}two{} three", "<b>".repeat(MANY), "</b>".repeat(MANY));
+    let crossed = format!("<p>one {}{} two", "<b>".repeat(MANY), "</i>".repeat(MANY));
+    for (page, tag) in [(nested, "</b>"), (crossed, "</i>")] {
+        let made = shouted(&page, DocumentFormat::Html);
+        assert_eq!([made.matches("<b>").count(), made.matches(tag).count()], [MANY, MANY]);
+        assert!(made.contains("ONE") && made.contains("TWO"));
+    }
+    for (part, format) in [
+        ("{", DocumentFormat::Text),
+        ("%(", DocumentFormat::Text),
+        ("a-", DocumentFormat::Text),
+        ("{a} ", DocumentFormat::Text),
+        ("&", DocumentFormat::Html),
+        ("<script></script>", DocumentFormat::Html),
+        ("**b** ", DocumentFormat::Markdown),
+        ("`b` ", DocumentFormat::Markdown),
+    ] {
+        let made = shouted(&format!("one {} two\n", part.repeat(MANY)), format).to_lowercase();
+        let made = made.replace("&amp;", "&");
+        assert_eq!(made.matches(part.trim()).count(), MANY, "{part}");
+    }
+}
+
 #[test]
 fn links_of_markdown_keep_their_addresses() {
     let notes = "See [the page], [*here*][] and [there][p], `a``b`.\n\n\

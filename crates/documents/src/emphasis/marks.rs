@@ -24,7 +24,7 @@ enum Mark {
 
 /// Marks, each with whether it opens, in groups with text between them. Marks beside each other may
 /// be nested either way.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct Marks {
     groups: Vec<Vec<(bool, Mark)>>,
     is_beside: bool,
@@ -33,14 +33,16 @@ struct Marks {
 impl Marks {
     fn add(&mut self, mark: Option<(bool, Mark)>) {
         match (mark, self.groups.last_mut().filter(|_| self.is_beside)) {
-            (Some(mark), Some(group)) => {
-                group.push(mark);
-                group.sort_unstable();
-            }
+            (Some(mark), Some(group)) => group.push(mark),
             (Some(mark), None) => self.groups.push(vec![mark]),
             (None, _) => {}
         }
         self.is_beside = mark.is_some();
+    }
+
+    fn sorted(mut self) -> Vec<Vec<(bool, Mark)>> {
+        self.groups.iter_mut().for_each(|group| group.sort_unstable());
+        self.groups
     }
 }
 
@@ -57,7 +59,8 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
     // Within a paragraph; where addresses are defined is not known here.
     let text = format!("a {line}");
     let defined = |link: BrokenLink<'_>| {
-        (!link.reference.starts_with('^')).then(|| (CowStr::Borrowed("/"), CowStr::Borrowed("")))
+        let is_note = link.reference.starts_with('^');
+        (!is_note).then_some((CowStr::Borrowed("/"), CowStr::Borrowed("")))
     };
     let (mut read, mut kept) = (Marks::default(), 0);
     for event in Parser::new_with_broken_link_callback(&text, OPTIONS, Some(defined)) {
@@ -81,7 +84,7 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
         };
         read.add(mark);
     }
-    read.groups == expected.groups
+    read.sorted() == expected.sorted()
 }
 
 /// Kind of the mark that is written like this.

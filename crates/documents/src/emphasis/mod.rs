@@ -25,9 +25,8 @@ const DELIMITERS: [(&str, &str, &str); 6] = [
 
 /// Writes the parts of a line such that each emphasis is read as one. An emphasis around nothing,
 /// which Markdown cannot express, is left out.
-pub(crate) fn written(mut parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
-    drop_empty(&mut parts);
-    keep_apart(&mut parts, syntax);
+pub(crate) fn written(parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
+    let mut parts = apart(without_empty(parts), syntax);
     let write = |parts: &[LinePart<'_>]| -> String {
         parts.iter().map(|part| part.written(syntax)).collect()
     };
@@ -55,31 +54,38 @@ fn delimiter(part: LinePart<'_>) -> Option<(&'static str, &'static str, &'static
 }
 
 /// Leaves out each emphasis around nothing.
-fn drop_empty(parts: &mut Vec<LinePart<'_>>) {
-    let is_empty = |pair: &[LinePart<'_>]| {
-        matches!(pair, [LinePart::Open(_), LinePart::Close(_)]) && delimiter(pair[0]).is_some()
-    };
-    while let Some(at) = parts.windows(2).position(is_empty) {
-        parts.drain(at..at + 2);
+fn without_empty(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
+    let mut kept: Vec<LinePart<'_>> = Vec::with_capacity(parts.len());
+    for part in parts {
+        let is_open =
+            |last: LinePart<'_>| matches!(last, LinePart::Open(_)) && delimiter(last).is_some();
+        match part {
+            LinePart::Close(_) if kept.last().copied().is_some_and(is_open) => drop(kept.pop()),
+            _ => kept.push(part),
+        }
     }
+    kept
 }
 
 /// Separates parts that would mean something else beside each other, such as a link behind `!`,
 /// which would be an image.
-fn keep_apart(parts: &mut Vec<LinePart<'_>>, syntax: Syntax) {
-    for at in (1..parts.len()).rev() {
-        let (before, next) = (parts[at - 1], parts[at]);
-        let is_text = matches!(before, LinePart::Text(_)) || matches!(next, LinePart::Text(_));
-        if !is_text && syntax.join(before.raw(), next.raw()) {
-            parts.insert(at, LinePart::Text(" "));
+fn apart(parts: Vec<LinePart<'_>>, syntax: Syntax) -> Vec<LinePart<'_>> {
+    let mut apart: Vec<LinePart<'_>> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match (apart.last().copied(), part) {
+            (Some(LinePart::Text(text)), LinePart::Open("[")) if text.ends_with('!') => {
+                apart.pop();
+                apart.extend([LinePart::Text(&text[..text.len() - 1]), LinePart::Alone("\\!")]);
+            }
+            (Some(LinePart::Text(_)), _) | (_, LinePart::Text(_)) => {}
+            (Some(last), _) if syntax.join(last.raw(), part.raw()) => {
+                apart.push(LinePart::Text(" "));
+            }
+            _ => {}
         }
-        if let LinePart::Text(text) = before
-            && let Some(text) = text.strip_suffix('!')
-            && next == LinePart::Open("[")
-        {
-            parts.splice(at - 1..at, [LinePart::Text(text), LinePart::Alone("\\!")]);
-        }
+        apart.push(part);
     }
+    apart
 }
 
 /// Replaces `_`, which emphasises nothing within words.

@@ -76,11 +76,12 @@ fn end_of(text: &str, name: &str, mut at: usize) -> usize {
     while at < text.len() {
         if is_raw {
             // Nothing but its own end is a tag there.
-            let rest = text[at..].to_ascii_lowercase();
-            match rest.find(&format!("</{name}")) {
-                Some(found) => return next_tag(text, at + found).1.end,
-                None => return text.len(),
-            }
+            let is_end = |&(at, _): &(usize, &str)| {
+                let own = text.as_bytes().get(at + 2..at + 2 + name.len());
+                own.is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
+            };
+            let end = text[at..].match_indices("</").map(|(end, raw)| (at + end, raw)).find(is_end);
+            return end.map_or(text.len(), |(end, _)| next_tag(text, end).1.end);
         }
         let (tag, range) = next_tag(text, at);
         at = range.end;

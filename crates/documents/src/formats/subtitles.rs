@@ -3,10 +3,14 @@
 use std::ops::Range;
 
 use crate::layout::lines;
-use crate::markup::{Tag, decoded, next_tag, paired};
+use crate::markup::{Tag, begins_tag, decoded, next_tag, paired};
 use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, has_mark, without_marks};
+
+/// Longest time within a cue, and longest style of SubStation, in bytes; longer ones are text.
+const LONGEST_STAMP: usize = 20;
+const LONGEST_STYLE: usize = 1000;
 
 /// Segments of subtitles. Lines of a cue are one text, unless dashes of a dialogue begin another.
 ///
@@ -93,45 +97,40 @@ fn pieces(
     let line = &text[..range.end];
     let mut at = range.start;
     while at < range.end {
-        let (tag, part) = next_tag(line, at);
-        // Times within a cue.
-        let stamp = line[at..].starts_with('<')
-            && line[at + 1..].starts_with(|one: char| one.is_ascii_digit());
-        if is_vtt
-            && stamp
-            && let Some(end) = line[at..].find('>')
-        {
-            tags.push((Piece::Alone(at..at + end + 1), None));
-            at += end + 1;
+        let rest = &line[at..];
+        let until = |end: u8, longest| {
+            rest.bytes().take(longest).position(|byte| byte == end).map(|end| at + end + 1)
+        };
+        // Times within a cue, and position and style of SubStation: `{\an8}`.
+        let end = match rest.as_bytes() {
+            [b'<', b'0'..=b'9', ..] if is_vtt => until(b'>', LONGEST_STAMP),
+            [b'{', b'\\', ..] => until(b'}', LONGEST_STYLE),
+            _ => None,
+        };
+        if let Some(end) = end {
+            tags.push((Piece::Alone(at..end), None));
+            at = end;
             continue;
         }
+        if !begins_tag(rest.as_bytes()) {
+            let first = rest.chars().next().map_or(0, char::len_utf8);
+            let end = rest[first..].find(['<', '{']).map_or(range.end, |end| at + first + end);
+            let of = &line[at..end];
+            let of = if is_vtt { decoded(of) } else { of.to_owned() };
+            tags.push((Piece::Text(of, at..end), None));
+            at = end;
+            continue;
+        }
+        let (tag, part) = next_tag(line, at);
         match tag {
-            Tag::Text => {
-                let mut end = part.end;
-                let first = line[at..].chars().next().map_or(0, char::len_utf8);
-                if let Some(next) = line[at + first..end].find(['<', '{']) {
-                    end = at + first + next;
-                }
-                // Position and style of SubStation: `{\an8}`.
-                if line[at..].starts_with("{\\")
-                    && let Some(close) = line[at..].find('}')
-                {
-                    end = at + close + 1;
-                    tags.push((Piece::Alone(at..end), None));
-                } else {
-                    let of = &line[at..end];
-                    let of = if is_vtt { decoded(of) } else { of.to_owned() };
-                    tags.push((Piece::Text(of, at..end), None));
-                }
-                at = end;
-                continue;
-            }
             Tag::Open { name, is_empty: false, .. } => {
                 let name = name.split('.').next().unwrap_or_default().to_owned();
                 tags.push((Piece::Open(part.clone()), Some((name, true))));
             }
             Tag::Close(name) => tags.push((Piece::Close(part.clone()), Some((name, false)))),
-            Tag::Open { .. } | Tag::Other => tags.push((Piece::Alone(part.clone()), None)),
+            Tag::Text | Tag::Open { .. } | Tag::Other => {
+                tags.push((Piece::Alone(part.clone()), None));
+            }
         }
         at = part.end;
     }
