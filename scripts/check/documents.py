@@ -24,6 +24,10 @@ WORDS = "run cat big sees red two dogs small bird here".split()
 PLACEHOLDERS = ["{name}", "%s", "%(count)d", "${x}", "{{ user }}", "https://a.b/c?d=e", "me@b.org"]
 
 
+# Tags that stand for delimiters where these would mean nothing.
+EMPHASIS = ("<em>", "</em>", "<strong>", "</strong>")
+
+
 class Tags(HTMLParser):
     """Tags and comments of a page, and whether elements are properly nested."""
 
@@ -60,7 +64,8 @@ def shape(text: str) -> tuple[list[object], Counter[object]]:
         kept = token.content if token.type in ("fence", "code_block", "html_block") else ""
         blocks.append((token.type, token.tag, token.info, kept))
         for mark in token.children or []:
-            if mark.type not in ("text", "softbreak", "em_open", "em_close", "strong_open", "strong_close"):
+            is_emphasis = mark.type.startswith(("em_", "strong_")) or mark.content in EMPHASIS
+            if mark.type not in ("text", "softbreak") and not is_emphasis:
                 kept = mark.content if mark.type in ("code_inline", "html_inline") else ""
                 marks[mark.type, json.dumps(mark.attrs, sort_keys=True), kept] += 1
     return blocks, marks
