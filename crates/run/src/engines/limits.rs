@@ -74,14 +74,10 @@ pub(super) fn require_expressed(
     let (ours, usual) = (serde_json::to_value(&config.model)?, ModelConfig::default());
     let usual = serde_json::to_value(&usual)?;
     let others = ours.as_object().into_iter().flatten();
-    let is_expressed = |key: &str, value: &Value| {
-        let kinds = EXPRESSED_KINDS.iter().filter(|(of, _)| *of == key);
-        EXPRESSED.contains(&key)
-            || more.contains(&key)
-            || kinds.flat_map(|(_, kinds)| *kinds).any(|kind| value == kind)
-    };
     let mut others = others
-        .filter(|(key, value)| usual[*key] != **value && !is_expressed(key, value))
+        .filter(|(key, value)| {
+            usual[*key] != **value && !more.contains(&key.as_str()) && !is_expressed(key, value)
+        })
         .map(|(key, _)| key.as_str());
     let Some(key) = refused.or_else(|| others.next()) else { return Ok(()) };
     let mut value = &ours;
@@ -96,4 +92,30 @@ pub(super) fn require_expressed(
         value => value,
     };
     bail!("model.{key} = {value} cannot be exported for {engine}, which has no such models")
+}
+
+/// Whether every engine computes models with this value of a key, or is asked about it.
+fn is_expressed(key: &str, value: &Value) -> bool {
+    let mut kinds = EXPRESSED_KINDS.iter().filter(|(of, _)| *of == key);
+    EXPRESSED.contains(&key) || kinds.any(|(_, kinds)| kinds.iter().any(|kind| value == kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_kind_that_no_engine_knows_is_refused() {
+        for &(key, kinds) in EXPRESSED_KINDS {
+            for &kind in kinds {
+                let mut model = serde_json::to_value(ModelConfig::default()).unwrap();
+                model[key] = json!(kind);
+                assert!(serde_json::from_value::<ModelConfig>(model).is_ok(), "{key} {kind}");
+                assert!(is_expressed(key, &json!(kind)));
+            }
+            assert!(!is_expressed(key, &json!("new")));
+        }
+    }
 }
