@@ -5,20 +5,47 @@
 mod common;
 
 use common::{Workspace, stderr, stdout};
+use unicode_width::UnicodeWidthStr;
 
 /// Output of `taper arguments` at a terminal where `typed` is typed piece by piece, each after the
 /// words before it have been shown.
 fn at_terminal(workspace: &Workspace, arguments: &str, typed: &[(&str, &str)]) -> String {
+    at_terminal_of(80, workspace, arguments, typed)
+}
+
+/// Output like that of [`at_terminal`], at a terminal of so many columns.
+fn at_terminal_of(
+    columns: usize,
+    workspace: &Workspace,
+    arguments: &str,
+    typed: &[(&str, &str)],
+) -> String {
     let piece = |(shown, text): &(&str, &str)| {
         let wait = "for _ in $(seq 600)";
         format!("{wait}; do grep -qa '{shown}' shown && break; sleep 0.05; done; printf '{text}'; ")
     };
     let pieces: String = typed.iter().map(piece).collect();
-    let script =
-        format!("touch shown; ({pieces}true) | TERM=xterm script -qfec \"$0 {arguments}\" shown");
+    let script = format!(
+        "touch shown; ({pieces}true) | TERM=xterm script -qfec \"stty columns {columns}; $0 \
+         {arguments}\" shown"
+    );
     let output = workspace.script(&["sh"], &script);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     stdout(&output)
+}
+
+/// Pieces of the output between returns and line breaks, without what moves and colours them.
+fn pieces(output: &str) -> Vec<String> {
+    let mut plain = String::new();
+    let mut characters = output.chars();
+    while let Some(character) = characters.next() {
+        if character != '\u{1b}' {
+            plain.push(character);
+        } else if characters.next() == Some('[') {
+            characters.by_ref().find(char::is_ascii_alphabetic);
+        }
+    }
+    plain.split(['\r', '\n']).map(|one| one.trim_end().to_owned()).collect()
 }
 
 #[test]
@@ -82,6 +109,28 @@ fn a_training_shows_its_bar_and_says_how_to_go_on() {
     assert!(shown.contains("taper evaluate 'my run'"), "{shown}");
     let shown = workspace.succeed(&["train", "tiny.toml", "--run", "b", "--set", "data.test="]);
     assert!(shown.contains("taper translate b") && !shown.contains("taper evaluate"), "{shown}");
+}
+
+#[test]
+fn lines_of_validations_are_no_wider_than_the_terminal() {
+    let workspace = Workspace::new();
+    for columns in [36, 60] {
+        let arguments = format!("train tiny.toml --run run-{columns}");
+        let shown = pieces(&at_terminal_of(columns, &workspace, &arguments, &[]));
+        let place = |text: &str| {
+            let found = shown.iter().position(|piece| piece.contains(text));
+            found.unwrap_or_else(|| panic!("{text} is not in {shown:#?}"))
+        };
+        // From the first validation to the course of all, after which come reports of the end.
+        let of_training = &shown[place("step 6  validation:")..=place("validation BLEU")];
+        let wide: Vec<&String> = of_training.iter().filter(|one| one.width() > columns).collect();
+        assert!(wide.is_empty(), "at {columns} columns: {wide:#?}");
+        // Nothing is left out for it.
+        let told: String = of_training.concat().chars().filter(|one| *one != ' ').collect();
+        for text in ["step12validation:", "chrF2", "(bestsofar)", "reference"] {
+            assert!(told.contains(text), "{text} at {columns} columns: {of_training:#?}");
+        }
+    }
 }
 
 #[test]

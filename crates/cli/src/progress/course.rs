@@ -26,23 +26,27 @@ impl ScoreCourse {
         self.values.push(value);
     }
 
-    /// The course between its first and its last value; `None` for fewer than two.
-    pub(crate) fn line(&self) -> Option<String> {
-        let drawn = blocks(&self.values);
+    /// The course between its first and its last value, with as many blocks as fit into `width`
+    /// columns; `None` for fewer than two values.
+    pub(crate) fn line(&self, width: usize) -> Option<String> {
         let (first, last) = (self.values.first()?, self.values.last()?);
-        let label = self.label;
-        (!drawn.is_empty()).then(|| format!("validation {label}  {first:.4} {drawn} {last:.4}"))
+        let (before, behind) =
+            (format!("validation {}  {first:.4} ", self.label), format!(" {last:.4}"));
+        let room = width.saturating_sub(before.len() + behind.len());
+        let drawn = blocks(&self.values, room.clamp(2, MOST_BLOCKS));
+        (!drawn.is_empty()).then(|| before + &drawn + &behind)
     }
 }
 
-/// Values as blocks from the lowest to the highest; empty for fewer than two finite ones.
-fn blocks(values: &[f64]) -> String {
+/// Values as at most `most` blocks from the lowest to the highest; empty for fewer than two finite
+/// ones.
+fn blocks(values: &[f64], most: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     if values.len() < 2 {
         return String::new();
     }
-    let every = values.len().div_ceil(MOST_BLOCKS);
+    let every = values.len().div_ceil(most);
     // The last value is always there.
     let shown: Vec<f64> = values.iter().rev().step_by(every).rev().copied().collect();
     let low = shown.iter().copied().fold(f64::INFINITY, f64::min);
@@ -60,10 +64,16 @@ mod tests {
 
     #[test]
     fn a_course_goes_from_the_lowest_block_to_the_highest() {
-        assert_eq!(blocks(&[0.0, 7.0, f64::NAN, 3.0, 7.0]), "▁█▄█");
-        assert_eq!((blocks(&[1.0]), blocks(&[2.0, 2.0])), (String::new(), "▄▄".to_owned()));
+        assert_eq!(blocks(&[0.0, 7.0, f64::NAN, 3.0, 7.0], MOST_BLOCKS), "▁█▄█");
+        assert_eq!(blocks(&[1.0], MOST_BLOCKS), "");
+        assert_eq!(blocks(&[2.0, 2.0], MOST_BLOCKS), "▄▄");
         let many: Vec<f64> = (0..1000).map(f64::from).collect();
-        let drawn = blocks(&many);
+        let drawn = blocks(&many, MOST_BLOCKS);
         assert!(drawn.chars().count() <= MOST_BLOCKS && drawn.ends_with('█'), "{drawn}");
+        let course = ScoreCourse { label: "accuracy", values: many };
+        for width in [40, 60, 100] {
+            let line = course.line(width).expect("a course");
+            assert!(line.chars().count() <= width && line.ends_with("█ 999.0000"), "{line}");
+        }
     }
 }

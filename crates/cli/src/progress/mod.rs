@@ -8,6 +8,7 @@ mod lines;
 mod test_sets;
 mod tokenising;
 mod warm_start;
+mod wrapped;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -26,15 +27,19 @@ use crate::error::Interrupted;
 use crate::resident::resident_memory;
 use crate::signals::Signals;
 use crate::style::Style;
-use crate::text::{quoted, report_line, say};
+use crate::text::{quoted, report_line, say, visible};
 use course::ScoreCourse;
 use ending::{report_next, report_tests};
 use fitted::{Progress, fitted, progress};
 use lines::{begun, describe, ended, interrupted, json_line, loss_name};
 use tokenising::{TokenisingReporter, describe_files};
+use wrapped::wrapped;
 
 pub(crate) use fitted::terminal_width;
 pub(crate) use test_sets::TestReporter;
+
+/// Column in which the text of a sample begins.
+const SAMPLE: usize = 15;
 
 /// Runs `train`, shows its progress if this process `is_first`, and lets signals stop it.
 ///
@@ -127,9 +132,18 @@ impl<'a> Reporter<'a> {
         self.bar.finish_and_clear();
     }
 
+    /// Prints a line: above the bar in as many as fit the terminal, or else as it is.
     fn say(&self, line: &str) {
+        self.say_indented(line, 2);
+    }
+
+    /// Prints a line like [`Self::say`], with lines after the first indented by `indent` columns.
+    fn say_indented(&self, line: &str, indent: usize) {
         if self.style == Style::Bar {
-            self.bar.println(line);
+            // A line that fills the last column would be followed by an empty one on some terminals.
+            let width = terminal_width().saturating_sub(1);
+            let lines = line.split('\n').flat_map(|one| wrapped(&visible(one), indent, width));
+            lines.for_each(|line| self.bar.println(line));
         } else {
             report_line(line);
         }
@@ -253,9 +267,9 @@ impl<'a> Reporter<'a> {
                 self.course.note(scores);
                 // One line for each event if the output is piped.
                 if let Some(sample) = samples.first().filter(|_| self.style == Style::Bar) {
-                    self.say(&format!("  source       {}", sample.source));
-                    self.say(&format!("  translation  {}", sample.hypothesis));
-                    self.say(&format!("  reference    {}", sample.reference));
+                    self.say_indented(&format!("  source       {}", sample.source), SAMPLE);
+                    self.say_indented(&format!("  translation  {}", sample.hypothesis), SAMPLE);
+                    self.say_indented(&format!("  reference    {}", sample.reference), SAMPLE);
                 }
             }
             Event::Skipped { step, reason, place, in_a_row, total, .. } => {
@@ -293,7 +307,9 @@ impl Reporter<'_> {
             report_line(reason);
         }
         // Piped lines are events.
-        if let Some(course) = self.course.line().filter(|_| self.style == Style::Bar) {
+        if self.style == Style::Bar
+            && let Some(course) = self.course.line(terminal_width().saturating_sub(1))
+        {
             report_line(&course);
         }
     }
