@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use taper_plots::Language;
-use taper_report::{Point, Record, RunData, Study, curves, layer_figures, report};
+use taper_report::{Point, Record, RunData, Study, curves, layer_figures, report, spread_figures};
 
 /// A valid log of a run, to be damaged.
 pub const LOG: &[u8] = br#"{"event":"log","step":10,"epoch":0,"loss":2.5,"nll":2.25,"accuracy":0.5,"learning_rate":0.001,"gradient_norm":1.5,"layers":{"encoder.layers.0":{"gradient":0.5,"weight":3.0}},"tokens":10,"window_tokens":10,"timing":{"elapsed_seconds":1.0}}
@@ -57,7 +57,8 @@ pub fn log(bytes: &[u8]) {
     assert_eq!(parts.logged.len(), whole.logged.len());
     assert_eq!(parts.validated.len(), whole.validated.len());
     let curves = curves(&[("run", &whole)], Language::English);
-    for figure in curves.into_iter().chain(layer_figures(&whole, Language::Chinese)) {
+    let layers = [layer_figures, spread_figures].map(|figures| figures(&whole, Language::Chinese));
+    for figure in curves.into_iter().chain(layers.into_iter().flatten()) {
         assert!(!figure.name.is_empty());
     }
 }

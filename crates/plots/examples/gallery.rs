@@ -125,7 +125,8 @@ fn numbers(language: Language) -> String {
 }
 
 fn charts(language: Language) -> Result<String, Box<dyn Error>> {
-    let all = [curve, waves, scatter, bars, confusions, norms].map(|figure| figure(language));
+    let all =
+        [curve, waves, scatter, bars, confusions, norms, ridges].map(|figure| figure(language));
     Ok(figures(&all)?)
 }
 
@@ -214,6 +215,29 @@ fn norms(language: Language) -> Figure {
         strongest: None,
     };
     Figure::new(language.choose("Norms by layer", "各层范数"), "waves", map).sized(720, 320)
+}
+
+fn ridges(language: Language) -> Figure {
+    let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
+    let hill = |row: i32, late: f64, at: i32| {
+        let (row, at) = (f64::from(row), f64::from(at) / 30.0);
+        let apart = (at - 1.0 - 0.12 * row + 0.5 * late) * (3.0 + late);
+        (10f64.powf(at), 6.0 - row + 1.5 * (-apart * apart).exp())
+    };
+    let mut series = Vec::new();
+    for row in 0..7 {
+        for (number, name) in
+            [say("first half", "前半"), say("second half", "后半")].into_iter().enumerate()
+        {
+            let points = (0..70).map(|at| hill(row, number as f64, at)).collect();
+            let name = if row == 0 { name } else { "" };
+            series.push(Series::ridge(name, 6.0 - f64::from(row), points).coloured(number));
+        }
+    }
+    let rows = (0..7).map(|row| (6.0 - f64::from(row), format!("encoder.layers.{row}"))).collect();
+    let y = Axis::linear("").named(rows).between(-0.2, 7.6);
+    let chart = Chart::new(Axis::log(say("norm", "范数")), y, series);
+    Figure::new(say("Distributions as ridgelines", "分布山脊图"), "hills", chart).sized(720, 320)
 }
 
 fn multiples(language: Language) -> Result<String, Box<dyn Error>> {

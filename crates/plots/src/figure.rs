@@ -85,12 +85,14 @@ pub struct Axis {
     pub logarithmic: bool,
     /// Values at its ends; `None`: those of the points, with some room.
     pub range: Option<(f64, f64)>,
+    /// Labels in place of numbers, each with its value; empty: numbers.
+    pub names: Vec<(f64, String)>,
 }
 
 impl Axis {
     /// A linear axis.
     pub fn linear(label: impl Into<String>) -> Self {
-        Self { label: label.into(), logarithmic: false, range: None }
+        Self { label: label.into(), logarithmic: false, range: None, names: Vec::new() }
     }
 
     /// A logarithmic axis; points that are not positive are left out.
@@ -105,6 +107,13 @@ impl Axis {
         self
     }
 
+    /// The same axis with these labels in place of numbers.
+    #[must_use]
+    pub fn named(mut self, names: Vec<(f64, String)>) -> Self {
+        self.names = names;
+        self
+    }
+
     /// Whether the axis can show a value.
     #[must_use]
     pub fn takes(&self, value: f64) -> bool {
@@ -113,7 +122,7 @@ impl Axis {
 }
 
 /// Marks of points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
     /// Joined by a line.
     Line,
@@ -121,6 +130,12 @@ pub enum Mark {
     Dashes,
     /// Single dots.
     Dots,
+    /// Joined by a line above a coloured area, which ends at `base`. Ridges of one colour belong
+    /// together: the legend has the name of the first, and hides all.
+    Ridge {
+        /// Height of the lower end of the area.
+        base: f64,
+    },
 }
 
 /// Points that belong together.
@@ -150,6 +165,11 @@ impl Series {
     /// Makes points joined by a broken line.
     pub fn dashes(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { mark: Mark::Dashes, ..Self::line(name, points) }
+    }
+
+    /// Makes a curve above an area that ends at `base`.
+    pub fn ridge(name: impl Into<String>, base: f64, points: Vec<(f64, f64)>) -> Self {
+        Self { mark: Mark::Ridge { base }, ..Self::line(name, points) }
     }
 
     /// The same series in the colour of this number, so that a fit can share the colour of its

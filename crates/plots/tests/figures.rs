@@ -41,8 +41,32 @@ fn heatmap() -> Figure {
     Figure::new("Cross-attention, layer 2, head 3", "", map)
 }
 
+fn ridges() -> Figure {
+    let hill = |row: i32, at: i32| {
+        let (row, at) = (f64::from(row), f64::from(at) / 20.0);
+        (10f64.powf(at), row + 1.4 * (-(at - 1.0 - 0.3 * row).powi(2) * 9.0).exp())
+    };
+    let series = (0..4).map(|row| {
+        let name = if row == 0 { "first half" } else { "" };
+        Series::ridge(name, f64::from(row), (0..60).map(|at| hill(row, at)).collect()).coloured(0)
+    });
+    let rows = (0..4).map(|row| (f64::from(row), format!("layer <{row}>"))).collect();
+    let y = Axis::linear("").named(rows).between(-0.2, 4.6);
+    Figure::new("Norms by layer", "", Chart::new(Axis::log("norm"), y, series.collect()))
+}
+
+#[test]
+fn ridges_have_the_names_of_their_rows_and_lie_over_a_coloured_area() {
+    let svg = ridges().draw().expect("ridges").standalone();
+    assert!((0..4).all(|row| svg.contains(&format!("layer &lt;{row}&gt;"))), "{svg}");
+    let areas = svg.matches("<polygon").count();
+    assert_eq!((areas, svg.matches("opacity=\"0.3\"").count()), (4, 4), "{svg}");
+    let data = ridges().draw().expect("ridges").inline();
+    assert!(data.contains("ridge&quot;") && data.contains("&quot;base&quot;:3.0"), "{data}");
+}
+
 fn all() -> Vec<(&'static str, Svg)> {
-    [("curve", curve()), ("bars", bars()), ("heatmap", heatmap())]
+    [("curve", curve()), ("bars", bars()), ("heatmap", heatmap()), ("ridges", ridges())]
         .map(|(name, figure)| (name, figure.draw().expect(name)))
         .to_vec()
 }

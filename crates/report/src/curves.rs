@@ -226,6 +226,6 @@ pub(crate) fn layer_charts(record: &Record, language: Language) -> Vec<Figure> {
 }
 
 /// Sort key for names of layers, in which numbers compare as numbers.
-fn in_order(name: &str) -> Vec<(usize, String)> {
+pub(crate) fn in_order(name: &str) -> Vec<(usize, String)> {
     name.split('.').map(|part| (part.parse().unwrap_or(usize::MAX), part.to_owned())).collect()
 }

@@ -19,6 +19,8 @@ pub(super) struct Scale {
     pub(super) ticks: Vec<f64>,
     /// Digits after the decimal point of a label.
     decimals: usize,
+    /// Labels in place of numbers, each with its place.
+    names: Vec<(f64, String)>,
 }
 
 impl Scale {
@@ -48,11 +50,14 @@ impl Scale {
                 (low, high) = (if keeps_zero { 0.0 } else { low - room }, high + room);
             }
         }
+        let names: Vec<(f64, String)> =
+            axis.names.iter().map(|(value, name)| (place(*value), name.clone())).collect();
         let (ticks, decimals) = match axis.logarithmic {
+            _ if !names.is_empty() => (names.iter().map(|name| name.0).collect(), 0),
             true => (logarithmic_ticks(low, high), 0),
             false => linear_ticks(low, high),
         };
-        Some(Self { logarithmic: axis.logarithmic, range: low..high, ticks, decimals })
+        Some(Self { logarithmic: axis.logarithmic, range: low..high, ticks, decimals, names })
     }
 
     /// Place of a value, if it has one between the ends.
@@ -65,6 +70,9 @@ impl Scale {
 
     /// Label at a place.
     pub(super) fn label(&self, place: f64) -> String {
+        if let Some((_, name)) = self.names.iter().find(|name| name.0 == place) {
+            return name.clone();
+        }
         if self.logarithmic {
             return number(10f64.powf(place));
         }

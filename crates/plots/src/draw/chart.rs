@@ -1,12 +1,14 @@
 //! Lines and points between two axes.
 
-use plotters::prelude::{Cartesian2d, ChartBuilder, ChartContext, Circle, PathElement, SVGBackend};
+use plotters::prelude::{
+    Cartesian2d, ChartBuilder, ChartContext, Circle, PathElement, Polygon, SVGBackend,
+};
 use plotters::style::{Color as _, TRANSPARENT};
 use serde_json::json;
 
 use super::axes::Scale;
 use super::legend::{self, Sample};
-use super::text::style;
+use super::text::{style, width};
 use super::thinning::thinned;
 use super::{Area, Data, MARGIN, Pen, SCALE, TITLE, units};
 use crate::colours::{AXIS, Colour, GRID, INK, series_colour};
@@ -16,6 +18,9 @@ use crate::svg::DASHED_WIDTH;
 
 /// Widths of lines, in units of the drawing.
 const LINE_WIDTH: u32 = 7;
+
+/// Opacity of the area under a ridge, through which those behind it are seen.
+const AREA_OPACITY: f64 = 0.3;
 
 /// Drawing area between two axes of places.
 pub(super) type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Scale, Scale>>;
@@ -36,6 +41,7 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
                 Mark::Line => Sample::Line(LINE_WIDTH),
                 Mark::Dashes => Sample::Line(DASHED_WIDTH),
                 Mark::Dots => Sample::Dot,
+                Mark::Ridge { .. } => Sample::Square,
             };
             (series.name.as_str(), colour_of(series, number), sample)
         })
@@ -50,20 +56,35 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
             .filter_map(|&(left, up)| Some((x.place(left)?, y.place(up)?)))
             .collect();
         let ink = colour_of(series, number);
-        mark(pen, &mut plane, series.mark, &points, ink)?;
-        told.push(json!({
+        let placed = match series.mark {
+            Mark::Ridge { base } => Mark::Ridge { base: y.place(base).unwrap_or(y.range.start) },
+            other => other,
+        };
+        mark(pen, &mut plane, placed, &points, ink)?;
+        let mut of_series = json!({
             "name": series.name,
             "colour": ink.variable,
             "mark": match series.mark {
                 Mark::Line => "line",
                 Mark::Dashes => "dashes",
                 Mark::Dots => "dots",
+                Mark::Ridge { .. } => "ridge",
             },
             "points": told_points(series, &x, &y),
-        }));
+        });
+        if let Mark::Ridge { base } = series.mark {
+            of_series["base"] = json!(base);
+        }
+        told.push(of_series);
     }
-    let axis =
-        |axis: &Axis| json!({ "label": axis.label, "log": axis.logarithmic, "range": axis.range });
+    let axis = |axis: &Axis| {
+        let mut of_axis =
+            json!({ "label": axis.label, "log": axis.logarithmic, "range": axis.range });
+        if !axis.names.is_empty() {
+            of_axis["names"] = json!(axis.names);
+        }
+        of_axis
+    };
     Ok(json!({
         "kind": "chart", "x": axis(&chart.x), "y": axis(&chart.y), "series": told,
     }))
@@ -79,7 +100,10 @@ fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
     let is_shown = |at: &&(f64, f64)| x.place(at.0).is_some() && y.place(at.1).is_some();
     let shown: Vec<(f64, f64)> = series.points.iter().filter(is_shown).copied().collect();
     let points = if series.mark == Mark::Dots { shown } else { thinned(&shown) };
-    points.into_iter().map(|at| (at.0, six_digits(at.1))).collect()
+    // The ends of areas are values that were computed, not counted.
+    let is_ridge = matches!(series.mark, Mark::Ridge { .. });
+    let across = |value: f64| if is_ridge { six_digits(value) } else { value };
+    points.into_iter().map(|at| (across(at.0), six_digits(at.1))).collect()
 }
 
 /// A number rounded to six digits, which are short in JSON.
@@ -95,13 +119,15 @@ pub(super) fn plane<'a>(
     (across, up): (&Axis, &Axis),
     top: i32,
 ) -> Result<Plane<'a>, PlotError> {
+    let longest = up.names.iter().map(|(_, name)| width(name, 11) + 12).max().unwrap_or(46);
+    let of_label = if up.label.is_empty() { 0 } else { 18 };
     let mut plane = ChartBuilder::on(root)
         .margin_top(units(top + 6))
         .margin_left(units(MARGIN - 6))
         .margin_right(units(MARGIN + 8))
         .margin_bottom(units(6))
         .x_label_area_size(units(if across.label.is_empty() { 26 } else { 44 }))
-        .y_label_area_size(units(if up.label.is_empty() { 46 } else { 64 }))
+        .y_label_area_size(units(longest + of_label))
         .build_cartesian_2d(x.clone(), y.clone())
         .map_err(|error| pen.failed(error))?;
     plane
@@ -135,6 +161,12 @@ fn mark(
         let dots = points.iter().map(|&at| Circle::new(at, units(3), ink.mix(0.8).filled()));
         plane.draw_series(dots).map_err(|error| pen.failed(error))?;
     } else {
+        if let (Mark::Ridge { base }, [first, .., last]) = (mark, points) {
+            let ends = [(last.0, base), (first.0, base)];
+            let area: Vec<(f64, f64)> = points.iter().copied().chain(ends).collect();
+            let area = Polygon::new(area, ink.mix(AREA_OPACITY).filled());
+            plane.draw_series(std::iter::once(area)).map_err(|error| pen.failed(error))?;
+        }
         let width = if mark == Mark::Dashes { DASHED_WIDTH } else { LINE_WIDTH };
         let path = PathElement::new(thinned(points), ink.stroke_width(width));
         plane.draw_series(std::iter::once(path)).map_err(|error| pen.failed(error))?;

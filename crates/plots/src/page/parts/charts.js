@@ -11,6 +11,9 @@ taper.chart = (figure, svg, plot) => {
   const tools = taper.element('span', 'tools');
   const legend = taper.element('div', 'legend');
   const place = taper.element('div', 'chart');
+  // Rows with names of their own need a height of their own.
+  const rows = plot.y.names ?? [];
+  if (rows.length) place.style.setProperty('--high', `${Math.max(15, 5 + 1.5 * rows.length)}rem`);
   const spoken = taper.element('p', 'unseen');
   spoken.setAttribute('aria-live', 'polite');
   place.tabIndex = 0;
@@ -53,6 +56,11 @@ taper.chart = (figure, svg, plot) => {
 
   let chart, data, lines;
   const entries = plot.series.map((one, number) => {
+    const isRidge = one.mark === 'ridge';
+    // Ridges of one colour are shown and hidden together, by the name of the first.
+    const own = plot.series.flatMap((other, at) =>
+      (at === number || (isRidge && other.colour === one.colour) ? [at] : []));
+    if (isRidge && own[0] !== number) return { entry: '', value: taper.element('b') };
     const entry = taper.element('button', 'entry');
     entry.type = 'button';
     entry.setAttribute('aria-pressed', 'true');
@@ -61,15 +69,19 @@ taper.chart = (figure, svg, plot) => {
     const value = taper.element('b');
     entry.append(mark, taper.element('span', '', one.name || plot.y.label), value);
     entry.addEventListener('click', () => {
-      hidden[hidden.has(number) ? 'delete' : 'add'](number);
+      const change = hidden.has(number) ? 'delete' : 'add';
+      own.forEach(at => hidden[change](at));
       entry.setAttribute('aria-pressed', String(!hidden.has(number)));
       build();
     });
-    entry.addEventListener('pointerenter', () => chart?.setSeries(lines[number], { focus: true }));
-    entry.addEventListener('pointerleave', () => chart?.setSeries(null, { focus: false }));
+    if (!isRidge) {
+      entry.addEventListener('pointerenter', () =>
+        chart?.setSeries(lines[number], { focus: true }));
+      entry.addEventListener('pointerleave', () => chart?.setSeries(null, { focus: false }));
+    }
     return { entry, value };
   });
-  legend.append(...entries.map(one => one.entry), readout);
+  legend.append(...entries.map(one => one.entry).filter(Boolean), readout);
 
   // The value of a column at an index, or the nearest one within 2 % of the width.
   const valueAt = (column, index) => {
@@ -95,7 +107,9 @@ taper.chart = (figure, svg, plot) => {
     words.length = 0;
     if (isOver) words.push(readout.textContent);
     entries.forEach(({ value }, number) => {
-      const shown = bars && !isOver ? null : valueAt(lines[number], index);
+      // The height of a ridge is a share of the highest, and no value.
+      const isValue = plot.series[number].mark !== 'ridge' && (isOver || !bars);
+      const shown = isValue ? valueAt(lines[number], index) : null;
       value.textContent = shown === null ? '' : taper.number(shown);
       if (isOver && shown !== null && !hidden.has(number)) {
         words.push(`${plot.series[number].name || plot.y.label} ${value.textContent}`);
@@ -129,6 +143,11 @@ taper.chart = (figure, svg, plot) => {
         common.width = 1.75;
         if (one.mark === 'dashes') common.dash = [6, 4];
         common.points = { show: one.points.length < 3, size: 6, fill: stroke };
+        if (one.mark === 'ridge') {
+          common.fill = () => stroke().replace('rgb(', 'rgba(').replace(')', ', 0.3)');
+          common.fillTo = () => one.base;
+          common.width = 1.25;
+        }
       }
       if (isSmooth(one)) {
         all.push({ ...common, alpha: 0.25, width: 1, points: { show: false } });
@@ -145,6 +164,16 @@ taper.chart = (figure, svg, plot) => {
     data = table();
     const small = figure.classList.contains('is-small');
     const limits = given => (given ? { range: () => given } : {});
+    // Ends that are given hold until a part is chosen.
+    const ends = given => (given ? { range: (_, low, high) =>
+      (low <= data[0][0] && high >= data[0][data[0].length - 1] ? given : [low, high]) } : {});
+    // Within few decades, some numbers between their powers are written too.
+    const between = (self, places) => {
+      const apart = Math.log10(self.scales.x.max / self.scales.x.min);
+      const told = apart < 1 ? [1, 2, 3, 5, 7] : apart < 3 ? [1, 2, 5] : [1];
+      return places.map(place =>
+        (told.includes(Number(place.toExponential(0)[0])) ? place : null));
+    };
     const every = Math.ceil(plot.series[0]?.values?.length / Math.max(2, place.clientWidth / 74));
     chart = new uPlot({
       width: Math.max(80, place.clientWidth),
@@ -158,7 +187,7 @@ taper.chart = (figure, svg, plot) => {
       focus: { alpha: 0.3 },
       scales: {
         x: bars ? { time: false, range: () => [-0.5, plot.categories.length - 0.5] }
-          : { time: false, distr: state.logX ? 3 : 1, ...limits(plot.x.range) },
+          : { time: false, distr: state.logX ? 3 : 1, ...ends(plot.x.range) },
         y: { distr: state.logY ? 3 : 1, ...(bars && !state.logY
           ? { range: (_, low, high) => [Math.min(0, low * 1.08), Math.max(0, high * 1.08) || 1] }
           : limits(plot.y.range)) },
@@ -170,9 +199,13 @@ taper.chart = (figure, svg, plot) => {
             (one % every ? '' : plot.categories[one].replace(' (', '\n('))),
           size: 40,
         }) : axis(small ? '' : plot.x.label, { values: (_, at) => at.map(one =>
-          (one === null ? '' : taper.short(one))), space: 60, size: 24 }),
-        axis(small ? '' : plot.y.label, { values: (_, at) => at.map(one =>
-          (one === null ? '' : taper.short(one))), size: (_, values) => wide(values), space: 28 }),
+          (one === null ? '' : taper.short(one))), space: small ? 36 : 60, size: 24,
+          ...(state.logX && { filter: between }) }),
+        axis(small ? '' : plot.y.label, {
+          ...(rows.length && { splits: () => rows.map(([at]) => at) }),
+          values: (_, at) => at.map((one, number) =>
+            (rows[number]?.[1] ?? (one === null ? '' : taper.short(one)))),
+          size: (_, values) => wide(values), space: 28 }),
       ],
       series: series(),
       hooks: {
@@ -209,8 +242,10 @@ taper.chart = (figure, svg, plot) => {
   tools.append(reset);
   if (!figure.classList.contains('is-small')) {
     if (!bars) {
-      tools.append(toggle('log x', say('Logarithmic x axis', '横轴取对数'), 'logX'),
-        toggle('log y', say('Logarithmic y axis', '纵轴取对数'), 'logY'));
+      tools.append(toggle('log x', say('Logarithmic x axis', '横轴取对数'), 'logX'));
+      if (!rows.length) {
+        tools.append(toggle('log y', say('Logarithmic y axis', '纵轴取对数'), 'logY'));
+      }
     }
     tools.append(grow);
   }
@@ -238,19 +273,21 @@ taper.chart = (figure, svg, plot) => {
   });
   place.addEventListener('blur', () => chart.setCursor({ left: -10, top: -10 }));
   build();
-  let seen = place.clientWidth;
+  let seen = [place.clientWidth, place.clientHeight];
   new ResizeObserver(() => {
-    if (place.clientWidth === seen) return;
-    seen = place.clientWidth;
-    chart.setSize({ width: Math.max(80, seen), height: Math.max(120, place.clientHeight) });
+    const now = [place.clientWidth, place.clientHeight];
+    if (now.every((size, at) => size === seen[at])) return;
+    seen = now;
+    chart.setSize({ width: Math.max(80, now[0]), height: Math.max(120, now[1]) });
   }).observe(place);
   taper.onTheme(() => chart.redraw(false, true));
-  return { bars, smooth(share) { state.smooth = share; build(); } };
+  const isCurve = plot.series.some(one => one.mark === 'line' || one.mark === 'dashes');
+  return { isCurve, smooth(share) { state.smooth = share; build(); } };
 };
 
 // Tools over a group of charts.
 taper.chartTools = group => {
-  const curves = group.filter(one => !one.bars);
+  const curves = group.filter(one => one.isCurve);
   if (curves.length < 2) return null;
   const bar = taper.element('div', 'toolbar');
   const slide = taper.element('input');

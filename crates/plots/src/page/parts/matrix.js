@@ -11,14 +11,17 @@ taper.matrix = ({ rows, columns, values, rowLabel, columnLabel, strongest, title
   const told = taper.element('output', 'readout');
   // Numbers in a long row would run into each other: every so many are written.
   const isLong = columns.length > 16 && columns.every(name => /^[\d.,-]*$/.test(name));
-  const every = isLong ? Math.ceil(columns.length / 6) : 1;
+  const every = isLong ? Math.ceil(columns.length / 4) : 1;
   if (isLong) table.classList.add('is-dense');
+  const brief = name => (isLong && name && Number.isFinite(Number(name))
+    ? taper.short(Number(name)) : name);
   const head = taper.element('tr');
   head.append(taper.element('td', 'corner'), ...columns.map((name, at) => {
-    const made = taper.element('th', '', at % every ? '' : name);
+    const isShown = at % every === 0;
+    const made = taper.element('th', '', isShown ? brief(name) : '');
     made.scope = 'col';
     made.dir = 'auto';
-    if (at % every) made.append(taper.element('span', 'unseen', name));
+    if (!isShown) made.append(taper.element('span', 'unseen', name));
     return made;
   }));
   const top = taper.element('thead');
