@@ -32,6 +32,9 @@ pub struct Sentence {
     pub rarest: Option<(u64, String)>,
     /// First flaw of the translation.
     pub flaw: Option<Flaw>,
+    /// Linked parts of source and translation, as the characters where each begins and ends; empty
+    /// if the run has kept none.
+    pub links: Vec<[usize; 4]>,
 }
 
 /// The sentences of a test set.
@@ -83,7 +86,7 @@ impl SentenceSet {
         if sources.len() != translations.len() || references.len() != translations.len() {
             bail!(
                 "split `{split}` has {} sentences now, but {} translations are kept: `taper \
-                 resume` or `taper evaluate` translates them again",
+                 resume` translates them again",
                 sources.len(),
                 translations.len()
             );
@@ -100,12 +103,35 @@ impl SentenceSet {
                 length: words(source).len(),
                 rarest: frequencies.and_then(|counted| counted.rarest(source)),
                 flaw: Flaw::first(source, reference, translation),
+                links: Vec::new(),
                 source: source.clone(),
                 reference: reference.clone(),
                 translation: translation.clone(),
             });
         }
         Ok(Self { split: split.to_owned(), sentences, scoring })
+    }
+
+    /// Adds the links of all sentences.
+    ///
+    /// # Errors
+    /// When they are those of other sentences.
+    pub(crate) fn link(&mut self, links: Vec<Vec<[usize; 4]>>) -> Result<()> {
+        if links.len() != self.sentences.len() {
+            bail!("{} sentences, but {} lines of links", self.sentences.len(), links.len());
+        }
+        for (sentence, links) in self.sentences.iter().zip(&links) {
+            let [source, target] =
+                [&sentence.source, &sentence.translation].map(|text| text.chars().count());
+            let is_within = |[from, to, start, end]: &[usize; 4]| {
+                from < to && *to <= source && start < end && *end <= target
+            };
+            if !links.iter().all(is_within) {
+                bail!("line {}: a link lies outside its sentence", sentence.line);
+            }
+        }
+        self.sentences.iter_mut().zip(links).for_each(|(one, links)| one.links = links);
+        Ok(())
     }
 
     /// Counts of a metric in the sentences.

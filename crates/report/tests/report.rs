@@ -80,7 +80,15 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
     assert_eq!((set.sentences[3].chrf, set.sentences[2].chrf), (100.0, 0.0));
     let names: Vec<String> =
         data.figures(Language::English).expect("figures").into_iter().map(|one| one.name).collect();
-    for name in ["loss", "gradient-norms", "test-length", "test-rarest-word", "test-precisions"] {
+    for name in [
+        "loss",
+        "gradient-norms",
+        "gradient-spread",
+        "weight-spread",
+        "test-length",
+        "test-rarest-word",
+        "test-precisions",
+    ] {
         assert!(names.iter().any(|one| one == name), "{name} is not among {names:?}");
     }
     for (language, summary) in [(Language::English, "Summary"), (Language::Chinese, "概要")] {
@@ -90,6 +98,35 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
         assert_eq!(html.matches("<script").count(), 2);
         // The process that the others wait for.
         assert!(html.contains("40%, 2%") && html.contains("two"), "{summary}");
+    }
+}
+
+#[test]
+fn words_are_linked_where_a_run_has_kept_which_are_aligned() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let root = run(folder.path(), "good", GOOD, 10);
+    let page = || {
+        let data = RunData::read(&root).expect("a run");
+        (report(&data, Language::English).expect("a page"), data.missing.join("\n"))
+    };
+    assert!(!page().0.contains("[[0,1,"), "a run without links has none");
+    let path = root.join("translations/test.links.jsonl");
+    // `house` and its two halves, `Ha` and `us`, which are one part of the page.
+    let links = "[[0,1,0,3],[2,7,4,6],[2,7,6,8]]\n[[0,1,0,3]]\n[]\n[]\n";
+    fs::write(&path, links).expect("write");
+    let (html, missing) = page();
+    assert!(html.contains("[[0,1,0,3,2,7,4,8]]"), "{html}");
+    assert_eq!(missing, "");
+    for (wrong, says) in [
+        ("[]\n", "4 sentences, but 1 lines of links"),
+        ("[]\n[[0,1,3,99]]\n[]\n[]\n", "line 2: a link lies outside its sentence"),
+        ("[[1,1,0,1]]\n[]\n[]\n[]\n", "line 1: a link lies outside its sentence"),
+        ("[[0,1]]\n[]\n[]\n[]\n", "does not hold links"),
+    ] {
+        fs::write(&path, wrong).expect("write");
+        let (html, missing) = page();
+        assert!(missing.contains(says), "{missing}");
+        assert!(html.contains("Nobody knows it."), "the sentences are shown all the same");
     }
 }
 

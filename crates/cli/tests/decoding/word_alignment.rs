@@ -16,6 +16,20 @@ fn write_links(workspace: &Workspace, split: &str) {
     workspace.write(&format!("{split}.links"), lines);
 }
 
+/// Links between characters as links between the words in which they begin.
+fn of_words(links: &str, source: &str, target: &str) -> String {
+    let links: Vec<[usize; 4]> = serde_json::from_str(links).expect("links");
+    let word = |text: &str, at: usize| {
+        text.chars().take(at).filter(|character| character.is_whitespace()).count()
+    };
+    let mut words: Vec<(usize, usize)> =
+        links.iter().map(|one| (word(source, one[0]), word(target, one[2]))).collect();
+    words.sort_unstable();
+    words.dedup();
+    let words: Vec<String> = words.iter().map(|(from, to)| format!("{from}-{to}")).collect();
+    words.join(" ")
+}
+
 /// The error rate that `align` tells of.
 fn error_rate(said: &str) -> f64 {
     let rate = said.split("AER ").nth(1).expect(said).split_whitespace().next().expect("a number");
@@ -57,6 +71,20 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     let scored = ["--split", "test", "--reference", "test.links"];
     let (links, said) = align("guided", &scored);
     let (_, plain) = align("plain", &scored);
+    // A test set is aligned when it is translated for the run, by the same attention.
+    workspace.succeed(&["resume", "guided", "--set", "evaluation.test_after_training=true"]);
+    let text = |path: &str| std::fs::read_to_string(workspace.path(path)).expect("text");
+    let kept = text("guided/translations/test.links.jsonl");
+    let ours: Vec<String> = kept
+        .lines()
+        .zip(text("data/test.aa").lines().zip(text("guided/translations/test.txt").lines()))
+        .map(|(links, (source, target))| of_words(links, source, target))
+        .collect();
+    let translated = ["--source", "data/test.aa", "--target", "guided/translations/test.txt"];
+    let (theirs, _) = align("guided", &translated);
+    // A few translations have other tokens than their text has when it is read.
+    let same = ours.iter().zip(theirs.lines()).filter(|(ours, theirs)| ours == theirs).count();
+    assert!(ours.len() == 12 && same >= 10, "{ours:#?} {theirs}");
     let (with, without) = (error_rate(&said), error_rate(&plain));
     assert!(with < 30.0 && without > with + 30.0, "guided {with}, not guided {without}");
 

@@ -12,15 +12,16 @@ use taper_run::attention::ATTENTION_SCRIPT;
 
 use crate::curves::{curves, layer_charts, layer_figures};
 use crate::figures::NamedFigure;
+use crate::ridges::spread_figures;
 use crate::run_data::chosen;
 use crate::run_data::{RunData, test_set_figures};
 use crate::translated;
 
 /// Style of the sentences.
 pub(crate) const STYLE: &str = include_str!("sentences.css");
-/// Script that sorts and filters sentences, shows them when they scroll into view, and compares
-/// them word by word.
-pub(crate) const SCRIPT: &str = include_str!("sentences.js");
+/// Script that sorts and filters sentences, shows them when they scroll into view, compares them
+/// word by word, and shows which words are aligned.
+pub(crate) const SCRIPT: &str = concat!(include_str!("words.js"), include_str!("sentences.js"));
 
 /// The figures without the names of their files.
 pub(crate) fn plain(figures: &[NamedFigure]) -> impl Iterator<Item = &Figure> {
@@ -35,7 +36,9 @@ fn training(run: &RunData, language: Language) -> Result<String> {
     if !layers.is_empty() {
         let title = language.choose("Layers", "各层");
         html += &format!("<h3>{title}</h3>\n{}", small_multiples(&layers)?);
-        html += &figures(plain(&layer_figures(&run.record, language)))?;
+        let mut of_layers = spread_figures(&run.record, language);
+        of_layers.extend(layer_figures(&run.record, language));
+        html += &figures(plain(&of_layers))?;
     }
     Ok(html)
 }

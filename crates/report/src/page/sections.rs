@@ -24,7 +24,7 @@ pub(super) fn skipped(run: &RunData, language: Language) -> String {
     })
 }
 
-/// Section with every number of the data report, by its path: a panel for each split.
+/// Section with every number of the data report, by its path: a table with a column for each split.
 pub(super) fn data(data: &Value, language: Language) -> String {
     let mut rows = Vec::new();
     flatten("", data, &mut rows);
@@ -42,17 +42,41 @@ pub(super) fn data(data: &Value, language: Language) -> String {
             None => parts.push((name, vec![[rest, value]])),
         }
     }
-    let all = language.choose("vocabulary", "词表");
-    let of_part = |(name, rows): &(String, Vec<[String; 2]>)| {
-        panel(if name.is_empty() { all } else { name }, &table(&head, rows))
-    };
-    let shown: Vec<String> = parts.iter().map(of_part).collect();
+    let (whole, splits): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.0.is_empty());
+    let mut shown: Vec<String> = whole
+        .iter()
+        .map(|(_, rows)| panel(language.choose("vocabulary", "词表"), &table(&head, rows)))
+        .collect();
+    shown.extend(split_table(&splits, language));
     format!(
         "{}<details><summary>{}</summary>{}</details>",
-        panels(&shown),
+        shown.concat(),
         language.choose("Lengths and hashes", "长度分布与哈希"),
         table(&head, &rest),
     )
+}
+
+/// Panel with the numbers of each split side by side; `None` without splits.
+fn split_table(splits: &[(String, Vec<[String; 2]>)], language: Language) -> Option<String> {
+    let mut paths: Vec<&str> = Vec::new();
+    for [path, _] in splits.iter().flat_map(|split| &split.1) {
+        // The name is the head of its column.
+        if path != "split" && !paths.contains(&path.as_str()) {
+            paths.push(path);
+        }
+    }
+    let mut head = vec![language.choose("quantity", "项目")];
+    head.extend(splits.iter().map(|split| split.0.as_str()));
+    let row = |path: &&str| -> Vec<String> {
+        let value = |split: &(String, Vec<[String; 2]>)| {
+            let found = split.1.iter().find(|row| row[0] == *path);
+            found.map_or_else(|| "–".to_owned(), |row| row[1].clone())
+        };
+        std::iter::once((*path).to_owned()).chain(splits.iter().map(value)).collect()
+    };
+    let rows: Vec<Vec<String>> = paths.iter().map(row).collect();
+    let title = language.choose("Splits", "各划分");
+    (!splits.is_empty()).then(|| panel(title, &table(&head, &rows)))
 }
 
 fn flatten(path: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
@@ -221,7 +245,7 @@ pub(crate) fn sentence_rows(sets: &[&SentenceSet], systems: &[String]) -> Value 
     let row = |index: usize| {
         let of_each: Vec<&crate::Sentence> = sets.iter().map(|set| &set.sentences[index]).collect();
         let one = of_each[0];
-        json!([
+        let mut row = json!([
             one.line,
             one.source,
             one.reference,
@@ -231,10 +255,39 @@ pub(crate) fn sentence_rows(sets: &[&SentenceSet], systems: &[String]) -> Value 
             one.length,
             one.rarest,
             of_each.iter().map(|one| one.flaw).collect::<Vec<_>>(),
-        ])
+        ]);
+        let links: Vec<Vec<usize>> = of_each.iter().map(|one| flat_links(one)).collect();
+        if let Some(row) = row.as_array_mut().filter(|_| links.iter().any(|one| !one.is_empty())) {
+            row.push(json!(links));
+        }
+        row
     };
     let rows: Vec<Value> = (0..sets[0].sentences.len()).map(row).collect();
     json!({ "split": sets[0].split, "systems": systems, "rows": rows })
+}
+
+/// Links of a sentence for the script: four numbers each, in UTF-16 code units. Neighbours in the
+/// translation that are linked with the same part of the source are one.
+fn flat_links(sentence: &crate::Sentence) -> Vec<usize> {
+    let units = |text: &str| -> Vec<usize> {
+        let mut units = vec![0];
+        units.extend(text.chars().scan(0, |before, character| {
+            *before += character.len_utf16();
+            Some(*before)
+        }));
+        units
+    };
+    let (source, target) = (units(&sentence.source), units(&sentence.translation));
+    let mut joined: Vec<[usize; 4]> = Vec::new();
+    for &[from, to, start, end] in &sentence.links {
+        match joined.last_mut() {
+            Some(last) if last[..2] == [from, to] && last[3] == start => last[3] = end,
+            _ => joined.push([from, to, start, end]),
+        }
+    }
+    let in_units =
+        |[from, to, start, end]: [usize; 4]| [source[from], source[to], target[start], target[end]];
+    joined.into_iter().flat_map(in_units).collect()
 }
 
 /// Section with the commands given to the run, and commands that use it.

@@ -6,8 +6,10 @@ taper.later(() => {
   const flaws = new Map(JSON.parse(place.dataset.flaws));
   const sets = taper.data('sentence-data').sets;
   const AT = { line: 0, source: 1, reference: 2, texts: 3, chrf: 4, bleu: 5, length: 6, rarest: 7,
-    flaws: 8 };
+    flaws: 8, links: 9 };
   const STEP = 20;
+  // Rows whose text is put into lower case at a time.
+  const CHUNK = 500;
   const tools = taper.element('div', 'sentence-tools');
   const table = taper.element('table', 'sentences');
   const body = taper.element('tbody');
@@ -33,46 +35,16 @@ taper.later(() => {
     taper.labelled(say('flaw', '错误'), kind), words, count);
   find.addEventListener('input', () => begin());
   place.append(tools, table, end);
-
-  // Words with the space before them; characters of Chinese and Japanese by themselves.
-  const east = '[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}]';
-  const word = new RegExp(`\\s*(?:${east}|(?:(?!${east})[\\p{L}\\p{N}\\p{M}'’-])+|\\S)`, 'gu');
-  const cut = text => text.match(word) || [];
-  // The longest common subsequence of words: what is only in one of the two is marked.
-  const differ = (from, to) => {
-    const left = cut(from), right = cut(to);
-    const same = (i, j) => left[i].trim() === right[j].trim();
-    const wide = right.length + 1;
-    const best = new Uint16Array((left.length + 1) * wide);
-    for (let i = left.length - 1; i >= 0; i--) {
-      for (let j = right.length - 1; j >= 0; j--) {
-        best[i * wide + j] = same(i, j) ? best[(i + 1) * wide + j + 1] + 1
-          : Math.max(best[(i + 1) * wide + j], best[i * wide + j + 1]);
-      }
-    }
-    const marks = [new Set(), new Set()];
-    let i = 0, j = 0;
-    while (i < left.length || j < right.length) {
-      if (i < left.length && j < right.length && same(i, j)) { i++; j++; continue; }
-      const skip = j >= right.length
-        || (i < left.length && best[(i + 1) * wide + j] >= best[i * wide + j + 1]);
-      if (skip) marks[0].add(i++); else marks[1].add(j++);
-    }
-    return [[left, marks[0]], [right, marks[1]]];
-  };
-  const marked = (cell, [words, marks], name) => {
-    let text = '';
-    const flush = () => { if (text) cell.append(text); text = ''; };
-    words.forEach((word, number) => {
-      if (!marks.has(number)) { text += word; return; }
-      const lead = word.length - word.trimStart().length;
-      text += word.slice(0, lead);
-      flush();
-      cell.append(taper.element(name, '', word.slice(lead)));
-    });
-    flush();
-    return cell;
-  };
+  // Words that belong together, where a run has kept which do.
+  const linkedRows = new WeakMap();
+  const isAligned = sets.some(set => set.rows.some(row => row[AT.links]));
+  const links = isAligned ? taper.links(body, row => linkedRows.get(row)) : null;
+  if (links) {
+    place.append(links.spoken);
+    tools.after(taper.element('p', 'muted', say(
+      'Point at a word, or walk with the arrow keys, to see which words it is aligned with.',
+      '将指针移到词上，或用方向键移动，即可看到与其对齐的词。')));
+  }
 
   let rows = [], shown = 0, set = sets[0], columns = [], order = 'chrf 0', sign = 1;
   // The value by which rows are sorted: a column of numbers, the line, or the score of a system.
@@ -103,19 +75,37 @@ taper.later(() => {
     const line = taper.element('th', 'line', `${row[AT.line]}`);
     line.scope = 'row';
     const texts = row[AT.texts];
-    const compared = texts.map(text => differ(row[AT.reference], text));
+    const compared = texts.map(text => taper.differ(row[AT.reference], text));
+    const isLinked = row[AT.links]?.some(list => list.length);
+    // The place of a text whose words are linked with others.
+    const place = cell => {
+      if (!isLinked) return cell;
+      const own = taper.element('span', 'text');
+      cell.append(own);
+      return own;
+    };
     const source = cell('', say('source', '原文'));
-    const text = (cell, value) => { cell.append(value); cell.dir = 'auto'; return cell; };
+    source.dir = 'auto';
+    const read = place(source);
+    read.append(row[AT.source]);
+    if (isLinked) {
+      read.tabIndex = -1;
+      read.setAttribute('role', 'group');
+      read.setAttribute('aria-label', say('Words and their translations, by the arrow keys',
+        '用方向键查看词及其译文'));
+      linkedRows.set(made, { links: row[AT.links], texts: [
+        [taper.words(row[AT.source]), new Set()], ...compared.map(([, own]) => own)] });
+    }
     const reference = cell('', say('reference', '参考译文'));
     reference.dir = 'auto';
     if (texts.length > 1) reference.append(row[AT.reference]);
-    else marked(reference, compared[0][0], 'del');
-    made.append(line, text(source, row[AT.source]), reference);
+    else taper.marked(reference, compared[0][0], 'del');
+    made.append(line, source, reference);
     const best = Math.max(...row[AT.chrf]);
     texts.forEach((_, at) => {
       const own = cell('', set.systems[at] ?? say('translation', '译文'));
       own.dir = 'auto';
-      marked(own, compared[at][1], 'ins');
+      taper.marked(place(own), compared[at][1], 'ins');
       const flaw = flaws.get(row[AT.flaws][at]);
       if (set.systems.length) {
         const score = row[AT.chrf][at];
@@ -148,9 +138,42 @@ taper.later(() => {
   const fill = () => {
     while (shown < rows.length && end.getBoundingClientRect().top < innerHeight + 800) more();
   };
-  // Text for searches, in lower case; made once.
-  const lower = row => (row.lower ??=
-    [row[AT.source], row[AT.reference], ...row[AT.texts]].join('\n').toLowerCase());
+  // All text of some rows in lower case, and where each row of it ends; made once. No text has a
+  // line break, and no text to find has one.
+  const chunk = (set, number) => {
+    set.chunks ??= [];
+    if (set.chunks[number]) return set.chunks[number];
+    const own = set.rows.slice(number * CHUNK, (number + 1) * CHUNK);
+    const text = own.map(row => `${row[AT.source]}\n${row[AT.reference]}\n`
+      + `${row[AT.texts].join('\n')}\n`).join('').toLowerCase();
+    const lines = 2 + (own[0]?.[AT.texts].length ?? 0);
+    let at = 0;
+    const ends = own.map(() => {
+      for (let line = 0; line < lines; line++) at = text.indexOf('\n', at) + 1;
+      return at;
+    });
+    return (set.chunks[number] = { text, ends });
+  };
+  // For each line, whether it has a text.
+  const having = (set, wanted) => {
+    const found = new Uint8Array(set.rows.length + 1);
+    for (let number = 0; number * CHUNK < set.rows.length; number++) {
+      const { text, ends } = chunk(set, number);
+      let row = 0;
+      for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, ends[row])) {
+        while (ends[row] <= at) row++;
+        found[number * CHUNK + row + 1] = 1;
+      }
+    }
+    return found;
+  };
+  // While the page rests, so that the first search is as quick as those after it.
+  const prepare = (set, number = 0) => {
+    if (number * CHUNK >= set.rows.length) return;
+    chunk(set, number);
+    rest(() => prepare(set, number + 1));
+  };
+  const rest = act => (window.requestIdleCallback ?? setTimeout)(act);
   // All rows in the chosen order, which a search sifts.
   let sorted = null;
   const ordered = () => {
@@ -167,14 +190,18 @@ taper.later(() => {
     const [least, most] = length.map((input, at) => (input.value === '' ? [0, Infinity][at]
       : Number(input.value)));
     const own = kind.value;
-    rows = ordered().filter(row => (!text || lower(row).includes(text))
+    const found = text ? having(set, text) : null;
+    rows = ordered().filter(row => (!found || found[row[AT.line]])
       && row[AT.length] >= least && row[AT.length] <= most
       && (!own || row[AT.flaws].some(flaw => (own === '*' ? flaw : flaw === own))));
+    links?.clear();
     body.replaceChildren();
     shown = 0;
     count.textContent = `${taper.number(rows.length)} / ${taper.number(set.rows.length)} `
       + say('sentences', '句');
     more();
+    const first = body.querySelector('tr:has(.text)');
+    if (first) links.stop(first);
   }
   function head() {
     set = sets[Number(chosen.value)];
@@ -221,6 +248,7 @@ taper.later(() => {
     above.append(top);
     table.replaceChildren(groups, above, body);
     begin();
+    rest(() => prepare(set));
   }
   addEventListener('scroll', fill, { passive: true });
   addEventListener('resize', fill);

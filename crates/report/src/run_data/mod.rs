@@ -20,6 +20,7 @@ pub use self::parent::Parent;
 use crate::curves::{curves, layer_figures};
 use crate::figures::NamedFigure;
 use crate::record::Record;
+use crate::ridges::spread_figures;
 use crate::sentences::{Scoring, SentenceSet};
 use crate::words::Frequencies;
 use crate::{classified, regressed, translated};
@@ -120,7 +121,7 @@ impl RunData {
         }
     }
 
-    fn read_set(&self, split: &str, frequencies: Option<&Frequencies>) -> Result<SentenceSet> {
+    fn read_set(&mut self, split: &str, frequencies: Option<&Frequencies>) -> Result<SentenceSet> {
         let path = self.folder.translations(split);
         let translations = read_regular(&path, MOST_BYTES)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -132,7 +133,26 @@ impl RunData {
         let text = ParallelText::read(&self.config.data, self.config.data.split(split))?;
         let scoring = self.config.scoring();
         let scoring = Scoring { tokenizer: scoring.tokenize, lowercase: scoring.lowercase };
-        SentenceSet::new(split, (&text.sources, &text.references), &lines, scoring, frequencies)
+        let text = (&*text.sources, &*text.references);
+        let mut set = SentenceSet::new(split, text, &lines, scoring, frequencies)?;
+        if let Err(error) = self.read_links(split, &mut set) {
+            self.missing.push(format!("links of words of `{split}`: {}", one_line(&error)));
+        }
+        Ok(set)
+    }
+
+    /// Reads which words of a split are aligned, if the run has kept it.
+    fn read_links(&self, split: &str, set: &mut SentenceSet) -> Result<()> {
+        let path = self.folder.translation_links(split);
+        if !fs::exists(&path).unwrap_or(false) {
+            return Ok(());
+        }
+        let bytes = read_regular(&path, MOST_BYTES)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        let links = lines.map(serde_json::from_slice).collect::<Result<_, _>>();
+        set.link(links.with_context(|| format!("{} does not hold links", path.display()))?)
+            .with_context(|| path.display().to_string())
     }
 
     /// Frequency of each word in the source of the training text.
@@ -150,6 +170,7 @@ impl RunData {
     /// When test sets cannot be scored.
     pub fn figures(&self, language: Language) -> Result<Vec<NamedFigure>> {
         let mut figures = curves(&[(&self.name, &self.record)], language);
+        figures.extend(spread_figures(&self.record, language));
         figures.extend(layer_figures(&self.record, language));
         for set in &self.sets {
             figures.extend(translated::figures(set, language)?);

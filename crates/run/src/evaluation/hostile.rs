@@ -51,7 +51,7 @@ fn test_set(
     model: &TranslationModel,
     observer: &mut dyn RunObserver,
 ) -> Result<HostileTestSet> {
-    let Split { config, tokenizers, name } = split;
+    let Split { config, tokenizers, name, .. } = split;
     let text = ParallelText::read(&config.data, split.corpora())?;
     let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config))?;
     let mut translate = |lines: &[String]| -> Result<Vec<String>> {

@@ -114,7 +114,8 @@ pub(super) fn measure<M: TaskModel, R>(
     let mut results = Vec::with_capacity(splits.len());
     for split in &splits {
         let (config, tokenizers) = of_split(&config, &tokenizers, split)?;
-        let named = Split { name: split, config: &config, tokenizers: &tokenizers };
+        let (config, tokenizers) = (&config, &tokenizers);
+        let named = Split { name: split, config, tokenizers, is_kept: false };
         results.push(test(named, &model, observer)?);
     }
     Ok(Evaluation { checkpoint, step: state.step, settings: M::measured_by(&config), results })

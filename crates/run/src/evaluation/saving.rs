@@ -16,9 +16,11 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> 
     let json = serde_json::to_vec_pretty(results).context("scores are not JSON")?;
     write_atomically(&folder.scores(), &json)?;
     for result in results {
-        let (split, written) = match result {
-            TestSetResult::Translated(result) => (&result.split, &result.translations),
-            TestSetResult::Captioned(result) => (&result.split, &result.captions),
+        let (split, written, links) = match result {
+            TestSetResult::Translated(result) => {
+                (&result.split, &result.translations, result.links.as_deref())
+            }
+            TestSetResult::Captioned(result) => (&result.split, &result.captions, None),
             _ => continue,
         };
         let path = folder.translations(split);
@@ -28,7 +30,21 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> 
         }
         let mut text = written.join("\n");
         text.push('\n');
+        // Links of earlier translations are gone before there are others.
+        let of_links = folder.translation_links(split);
+        if fs::exists(&of_links).unwrap_or(false) {
+            fs::remove_file(&of_links)
+                .with_context(|| format!("cannot remove {}", of_links.display()))?;
+        }
         write_atomically(&path, text.as_bytes())?;
+        if let Some(links) = links {
+            let mut lines = String::new();
+            for link in links {
+                lines += &serde_json::to_string(link).context("links are not JSON")?;
+                lines.push('\n');
+            }
+            write_atomically(&of_links, lines.as_bytes())?;
+        }
     }
     Ok(())
 }

@@ -26,6 +26,8 @@ pub struct Split<'a> {
     pub config: &'a RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: &'a TokenizerPair,
+    /// Whether the run keeps what is written, with what a report shows of it.
+    pub is_kept: bool,
 }
 
 impl<'a> Split<'a> {

@@ -7,7 +7,7 @@ use taper_model::TranslationModel;
 
 use super::{ParallelText, Split, TextScores, TranslatedTestSet};
 use crate::event::{RunEvent, RunObserver, TextNotice};
-use crate::translation::{BestTranslations, LineTranslator, TranslationSettings};
+use crate::translation::{BestTranslations, Detail, LineTranslator, TranslationSettings};
 
 impl TranslatedTestSet {
     /// Decodes and scores `split` with the recipe's decoding settings.
@@ -21,10 +21,15 @@ impl TranslatedTestSet {
     ) -> Result<Self> {
         let Split { config, tokenizers, .. } = split;
         let text = ParallelText::read(&config.data, split.corpora())?;
-        let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config))?;
-        let BestTranslations { texts: translations, overlong, truncated } =
+        let mut settings = TranslationSettings::of(config);
+        // A report shows which words belong together. It takes one pass without a search, over
+        // all tokens of a translation at once.
+        let is_aligned = split.is_kept && settings.aligned_by.check(model).is_ok();
+        settings.detail = Detail { alignments: is_aligned, weights: is_aligned, ..settings.detail };
+        let translator = LineTranslator::of(model, tokenizers, &settings)?;
+        let BestTranslations { texts: translations, overlong, truncated, links } =
             split.observed(text.sources.len(), observer, |progress| {
-                translator.best(&text.sources, progress)
+                translator.best_linked(&text.sources, &config.data.source_prefix, progress)
             })?;
         let split = split.name;
         let of_data = || Direction::new(&config.data.source_language, &config.data.target_language);
@@ -48,6 +53,7 @@ impl TranslatedTestSet {
             scores,
             text,
             translations,
+            links,
         })
     }
 }

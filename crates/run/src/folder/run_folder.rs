@@ -194,6 +194,12 @@ impl RunFolder {
         self.root.join("translations").join(format!("{}.txt", split_name(split)))
     }
 
+    /// Path of the linked parts of the sources of a test set and of their translations, written with
+    /// [`Self::translations`]: a line of JSON for each sentence.
+    pub fn translation_links(&self, split: &str) -> PathBuf {
+        self.root.join("translations").join(format!("{}.links.jsonl", split_name(split)))
+    }
+
     /// Reads the run's configuration.
     ///
     /// # Errors

@@ -332,7 +332,8 @@ fn test<M: TaskModel>(
     if config.evaluation.test_after_training {
         for split in config.data.test.iter().map(Corpus::name) {
             let (config, tokenizers) = evaluation::of_split(config, tokenizers, &split)?;
-            let split = Split { name: &split, config: &config, tokenizers: &tokenizers };
+            let (name, config, tokenizers) = (&*split, &config, &tokenizers);
+            let split = Split { name, config, tokenizers, is_kept: true };
             results.push(model.test(split, recorder.observer)?);
         }
         evaluation::save(folder, &results)?;

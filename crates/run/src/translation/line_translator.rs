@@ -13,6 +13,7 @@ use taper_decoding::{
 use taper_model::{Inference, Model, TranslationModel};
 
 use super::alignment::{LineAligner, SearchedLine, by_weight};
+use super::links::{in_characters, links};
 use super::overlong::{LineLimit, Overlong};
 use super::parts::{DividedLine, DividedLines, LineDivider, TextPart, merge};
 use super::punctuation::join;
@@ -56,6 +57,9 @@ pub(crate) struct BestTranslations {
     pub(crate) overlong: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub(crate) truncated: usize,
+    /// Linked parts of each line and its translation, as the characters where they begin and end;
+    /// `None` without alignment.
+    pub(crate) links: Option<Vec<Vec<[usize; 4]>>>,
 }
 
 /// Models of a [`LineTranslator`], with their packed weights.
@@ -192,13 +196,35 @@ impl<'a> LineTranslator<'a> {
         lines: &[String],
         progress: impl FnMut(usize),
     ) -> Result<BestTranslations> {
-        let mut found = BestTranslations::default();
-        for line in self.translate(lines, &[], 1, progress)? {
+        self.best_linked(lines, "", progress)
+    }
+
+    /// Best translation of each line, with links if alignments are requested. The model saw
+    /// `source_prefix` before each line.
+    ///
+    /// # Errors
+    /// See [`Self::translate`].
+    pub(crate) fn best_linked(
+        &self,
+        lines: &[String],
+        source_prefix: &str,
+        progress: impl FnMut(usize),
+    ) -> Result<BestTranslations> {
+        let of_lines = self.detail.alignments.then(|| Vec::with_capacity(lines.len()));
+        let mut found = BestTranslations { links: of_lines, ..BestTranslations::default() };
+        for (text, line) in lines.iter().zip(self.translate(lines, &[], 1, progress)?) {
             let line = line?;
             let best = line.translations.into_iter().next();
             found.overlong += usize::from(line.overlong.is_some());
             found.truncated += usize::from(best.as_ref().is_some_and(|best| best.truncated));
-            found.texts.push(best.map_or_else(String::new, |best| best.text));
+            let (translation, aligned) =
+                best.map_or_else(Default::default, |best| (best.text, best.alignment));
+            if let Some(of_lines) = &mut found.links {
+                let aligned = aligned.unwrap_or_default();
+                let linked = links(source_prefix, text, &translation, &aligned);
+                of_lines.push(in_characters(text, &translation, linked));
+            }
+            found.texts.push(translation);
         }
         Ok(found)
     }

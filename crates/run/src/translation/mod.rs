@@ -3,6 +3,7 @@
 mod alignment;
 mod documents;
 mod line_translator;
+mod links;
 pub(crate) mod order;
 mod overlong;
 mod pairs;

@@ -28,6 +28,10 @@ pub struct TranslatedTestSet {
     /// Translations of the sources.
     #[serde(skip)]
     pub translations: Vec<String>,
+    /// Linked parts of each source and its translation, as the characters where they begin and end;
+    /// `None` for models without attention to the source.
+    #[serde(skip)]
+    pub links: Option<Vec<Vec<[usize; 4]>>>,
 }
 
 impl TranslatedTestSet {

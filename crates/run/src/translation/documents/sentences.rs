@@ -1,13 +1,11 @@
 //! Sentences of documents, translated as lines are and linked to their translations.
 
-use std::ops::Range;
-
 use anyhow::Result;
 use taper_documents::Translated;
 
 use crate::items::BadItem;
-use crate::translation::token_spans::token_spans;
-use crate::translation::{AlignedTokens, Detail, TranslatedLine, TranslationSettings};
+use crate::translation::links::links;
+use crate::translation::{Detail, TranslatedLine, TranslationSettings};
 
 /// Translation of a sentence of a document.
 #[derive(Debug, Clone, Default)]
@@ -59,22 +57,4 @@ fn sentence(source_prefix: &str, text: &str, translated: TranslatedLine) -> Tran
         Translated { text: best.text, links }
     });
     TranslatedSentence { translation, is_truncated, missing_terms }
-}
-
-/// Links between bytes of a line and of its translation. The model saw `prefix` before the line.
-fn links(
-    prefix: &str,
-    line: &str,
-    text: &str,
-    aligned: &AlignedTokens,
-) -> Vec<(Range<usize>, Range<usize>)> {
-    let before = prefix.len();
-    let source = token_spans(&format!("{prefix}{line}"), &aligned.source_tokens);
-    let target = token_spans(text, &aligned.target_tokens);
-    let linked = aligned.pairs.iter().filter_map(|&(from, to)| {
-        let (from, to) = (source.get(from)?, target.get(to)?);
-        let from = from.start.checked_sub(before)?..from.end - before;
-        (!from.is_empty() && !to.is_empty()).then(|| (from, to.clone()))
-    });
-    linked.collect()
 }
