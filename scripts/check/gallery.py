@@ -6,11 +6,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
 
 from browser import check
+from layouts import BOXES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "serve"))
 from server import Serving, make_runs, write_picture
@@ -83,6 +83,11 @@ return most;
 """
 
 
+# Waits until what a change of the window or the theme has moved is drawn.
+SETTLED = """
+return new Promise(done => requestAnimationFrame(() => setTimeout(() =>
+  requestAnimationFrame(() => setTimeout(() => done(true), 60)))));
+"""
 # Addresses of what a page loaded from elsewhere: a file loads nothing, a served page of its server.
 LOADED = """
 return performance.getEntriesByType('resource').map(one => one.name).filter(name =>
@@ -124,6 +129,9 @@ def small_run(folder, name, updates, width):
         (text / file).write_text("\n".join(content) + "\n")
     told = ["我爱你。", "树树树树" if updates < 500 else "房子与树", "很晚" if width < 200 else "很晚了。"]
     (run / "translations/test.txt").write_text("\n".join(told * 20) + "\n")
+    # Which characters of the first of three sentences are aligned.
+    links = [[0, 1, 0, 1], [2, 6, 1, 2], [7, 10, 2, 3], [10, 11, 3, 4]]
+    (run / "translations/test.links.jsonl").write_text(f"{links}\n[]\n[]\n" * 20)
     bleu = 20 + updates / 50
     (run / "scores.json").write_text(json.dumps([{
         "split": "test", "sentences": 60, "bleu": {"score": bleu}, "chrf": {"score": bleu + 9}}]))
@@ -170,18 +178,15 @@ def pages_of_gallery(folder, trained, make, taper):
                  folder / f"attention-{language}.html")
             make("explain", trained, text, "--language", language, "--html",
                  folder / f"explain-{language}.html")
-            pages += [folder / f"attention-{language}.html", folder / f"explain-{language}.html"]
+            # With what training recorded of the data, and two chosen sentences.
+            make("report", trained, "--attention", "1,2", "--language", language, "-o",
+                 folder / f"report-trained-{language}.html")
+            pages += [folder / f"{kind}-{language}.html"
+                      for kind in ("attention", "explain", "report-trained")]
     for run, text in explained_runs(taper, folder / "small-runs"):
         pages.append(folder / f"explain-{run.name}.html")
         make("explain", run, text, "--html", pages[-1])
     return pages
-
-
-def hang_file(browser, page, folder, axe):
-    """Hangs a page that is a file."""
-    size = page.stat().st_size
-    check(size < MOST_BYTES, f"{page.stem} has {size / 1000:.0f} KB")
-    hang(browser, page.stem, lambda: browser.open(page), folder, axe)
 
 
 # What is shown of the answers of tasks that read a picture.
@@ -215,19 +220,20 @@ SHOWN = {
 }
 
 
-def hang_served(browser, taper, run, folder, axe):
+def hang_served(gallery, taper, run):
     """Hangs the page of `taper serve`: in both languages with a text that was translated, and with
     each other task."""
     with tempfile.TemporaryDirectory() as made:
         server = Serving(taper, [run, *make_runs(taper, Path(made))])
         try:
-            hang_pages(browser, server, folder, axe)
+            hang_pages(gallery, server)
         finally:
             server.end()
 
 
-def hang_pages(browser, server, folder, axe):
+def hang_pages(gallery, server):
     """Hangs the page of a server."""
+    browser = gallery.browser
 
     def opening(language):
         # The same address again would only scroll.
@@ -249,42 +255,80 @@ def hang_pages(browser, server, folder, axe):
         with urllib.request.urlopen(f"{server.url}/?lang={language}") as answer:
             size = len(answer.read())
         check(size < MOST_BYTES, f"serve-{language} has {size / 1000:.0f} KB")
-        hang(browser, f"serve-{language}", lambda: opening(language), folder, axe)
+        gallery.hang(f"serve-{language}", lambda: opening(language))
     for task in SHOWN:
-        hang(browser, f"serve-{task}", lambda: showing(task), folder, axe)
+        gallery.hang(f"serve-{task}", lambda: showing(task))
 
 
-def hang(browser, name, opening, folder, axe):
-    """Photographs a page, and checks its layout, what axe-core says of it, and that it is alone."""
-    for theme in ("light", "dark"):
+# What axe-core checks in a theme: all, or what its colours can change.
+RULES = {"light": {"resultTypes": ["violations"]},
+         "dark": {"resultTypes": ["violations"],
+                  "runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}}
+AXE_RUN = """
+return axe.run(document, arguments[0]).then(found => found.violations.map(one => one.id + ': '
+  + one.nodes.slice(0, 3).map(node => node.html.slice(0, 120) + ' '
+  + (node.any[0]?.message ?? '')).join(' | ')));
+"""
+
+
+class Gallery:
+    """Where pages are hung, and what they are checked with."""
+
+    def __init__(self, browser, folder, axe, layouts):
+        self.browser, self.folder, self.axe, self.layouts = browser, folder, axe, layouts
+
+    def hang(self, name, opening):
+        """Photographs a page, and checks its layout, what axe-core says of it, and that it is
+        alone. It is loaded once for each width, and changes its theme while it is open."""
+        for width in WIDTHS:
+            self.browser.develop("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT,
+                                 deviceScaleFactor=1, mobile=width < 500)
+            opening()
+            has_axe = self.axe and width in (360, 1200)
+            if has_axe:
+                self.browser.run(self.axe)
+            for theme in ("light", "dark"):
+                self.hang_theme(name, theme, width, has_axe)
+        loaded = self.browser.run(LOADED)
+        check(not loaded, f"{name}: nothing is loaded from elsewhere {loaded}")
+        self.browser.desktop()
+        self.browser.develop("Emulation.setEmulatedMedia", features=[])
+        complaints = self.browser.complaints()
+        check(not complaints, f"{name}: the browser complains of nothing {complaints}")
+
+    def hang_theme(self, name, theme, width, has_axe):
+        """Checks an open page in a theme."""
+        browser, what = self.browser, f"{name}, {theme}, {width}"
         browser.develop("Emulation.setEmulatedMedia",
                         features=[{"name": "prefers-color-scheme", "value": theme}])
-        for width in WIDTHS:
-            browser.develop("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT,
-                            deviceScaleFactor=1, mobile=width < 500)
-            opening()
-            browser.wait("return !document.querySelector('svg.plot[data-plot]');", seconds=20)
-            time.sleep(0.2)
-            what = f"{name}, {theme}, {width}"
-            problems = browser.run(LAYOUT)
-            check(not problems, f"{what}: {'; '.join(problems[:4]) or 'in its place'}")
-            if width == 1200:
-                share, top = browser.run(EMPTY)
-                check(share <= MOST_EMPTY, f"{what}: {share:.0%} empty at {top}")
-            if axe and width in (360, 1200):
-                said = browser.run(axe + ";return axe.run(document, {resultTypes: ['violations']})"
-                                   ".then(found => found.violations.map(one => one.id + ': ' +"
-                                   "one.nodes.slice(0, 3).map(node => node.html.slice(0, 120) +"
-                                   "' ' + (node.any[0]?.message ?? '')).join(' | ')));")
-                check(not said, f"{what}: {'; '.join(said) or 'axe-core finds nothing'}")
-            high = min(6000, browser.run("return document.documentElement.scrollHeight;"))
-            clip = {"x": 0, "y": 0, "width": width, "height": high, "scale": 1}
-            shot = browser.develop("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-            (folder / f"{name}-{theme}-{width}.png").write_bytes(
-                base64.b64decode(shot["data"]))
-    loaded = browser.run(LOADED)
-    check(not loaded, f"{name}: nothing is loaded from elsewhere {loaded}")
-    browser.desktop()
-    browser.develop("Emulation.setEmulatedMedia", features=[])
-    complaints = browser.complaints()
-    check(not complaints, f"{name}: the browser complains of nothing {complaints}")
+        # Figures are drawn after the page, and anew in another theme.
+        browser.wait("return !document.querySelector('svg.plot[data-plot]')"
+                     " && matchMedia(`(prefers-color-scheme: ${arguments[0]})`).matches;", theme,
+                     seconds=20)
+        browser.run(SETTLED)
+        problems = browser.run(LAYOUT)
+        check(not problems, f"{what}: {'; '.join(problems[:4]) or 'in its place'}")
+        self.layouts.check(check, name, width, theme, browser.run(BOXES))
+        if width == 1200 and theme == "dark":
+            share, top = browser.run(EMPTY)
+            check(share <= MOST_EMPTY, f"{what}: {share:.0%} empty at {top}")
+        if has_axe:
+            said = browser.run(AXE_RUN, RULES[theme])
+            check(not said, f"{what}: {'; '.join(said) or 'axe-core finds nothing'}")
+        high = min(6000, browser.run("return document.documentElement.scrollHeight;"))
+        clip = {"x": 0, "y": 0, "width": width, "height": high, "scale": 1}
+        shot = browser.develop("Page.captureScreenshot", captureBeyondViewport=True, clip=clip,
+                               optimizeForSpeed=True)
+        (self.folder / f"{name}-{theme}-{width}.png").write_bytes(base64.b64decode(shot["data"]))
+
+    def hang_file(self, page):
+        """Hangs a page that is a file."""
+        size = page.stat().st_size
+        check(size < MOST_BYTES, f"{page.stem} has {size / 1000:.0f} KB")
+
+        def opening():
+            # The same address again would keep what was done to the page.
+            self.browser.open("about:blank")
+            self.browser.open(page)
+
+        self.hang(page.stem, opening)
