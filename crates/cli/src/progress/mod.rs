@@ -303,8 +303,10 @@ impl Reporter<'_> {
     fn end_training(&mut self, reason: &str) {
         self.finish();
         self.signals.training_is_saved();
-        if self.style != Style::Json {
-            report_line(reason);
+        match self.style {
+            Style::Json => {}
+            Style::Bar => report_lines(&wrapped(reason, 2, terminal_width().saturating_sub(1))),
+            _ => report_line(reason),
         }
         // Piped lines are events.
         if self.style == Style::Bar
