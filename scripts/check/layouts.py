@@ -23,7 +23,9 @@ MOST_NAMED = 3
 BOXES = """
 const parts = 'header, nav, section, .stats, .figures, .figures > figure, main > figure, .panels,'
   + '.panel, .toolbar, .sentence-tools, .sentences, .tablist, .transport, .journey-two, .inspector,'
-  + '.stack-group, .station, .sides, .sides > *, .more, .more > *, .pictures';
+  + '.stack-group, .station, .sides, .sides > *, .more, .pictures,'
+  // The history is there once there is one.
+  + '.more > :not(#history-of)';
 const all = [...document.querySelectorAll(parts)].filter(one => one.checkVisibility());
 const named = new Map(), counts = new Map(), ends = new Map();
 return all.map(one => {

@@ -214,8 +214,14 @@ def aligned(browser, shown):
     check(spoken == f"needle: {linked[0]}", f"for screen readers: {spoken!r}")
     browser.keys(ESCAPE)
     check(browser.run(marked) == [[], []], "and hidden again")
-    browser.hover(".sentences tbody td:nth-of-type(3) .word")
-    check(browser.run(marked) == [linked, own], "and from the translation, under the pointer")
+    first = ".sentences tbody td:nth-of-type(3) .word"
+    browser.run("document.querySelector(arguments[0]).scrollIntoView({ block: 'center',"
+                "behavior: 'instant' });", first)
+    browser.hover(first)
+    told = browser.wait("const shown = (() => {" + marked + "})(); return shown[0].length && shown;",
+                        seconds=2)
+    check(told == [linked, own], f"and from the translation, under the pointer: {told}")
+    browser.run("scrollTo({ top: 0, behavior: 'instant' });")
     browser.hover("h1")
 
 

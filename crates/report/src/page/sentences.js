@@ -173,7 +173,8 @@ taper.later(() => {
     chunk(set, number);
     rest(() => prepare(set, number + 1));
   };
-  const rest = act => (window.requestIdleCallback ?? setTimeout)(act);
+  const rest = act => (window.requestIdleCallback
+    ? requestIdleCallback(act, { timeout: 30 }) : setTimeout(act));
   // All rows in the chosen order, which a search sifts.
   let sorted = null;
   const ordered = () => {
