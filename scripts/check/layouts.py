@@ -1,10 +1,10 @@
 """Layouts of pages beside kept ones: where the boxes are that a page is made of.
 
-`layouts.json` has, of each page and width, the boxes of headers, sections, figures, panels and lists
-of controls, each by its path and rounded to 4 pixels: left of the box around it, down from the end
-of the one before it, width, height. Fonts and measured numbers differ between machines, so that
-places and sizes may differ a little; of pages that show what a trained model says, only columns are
-compared."""
+`layouts.json` has, of each page and width, the boxes of headers, sections, figures, panels and
+lists of controls, each by its path and rounded to 4 pixels: left of the box around it, down from
+the end of the one before it, width, height. Fonts and measured numbers differ between machines, so
+that places and sizes may differ a little; of pages that show what a trained model says, only
+columns are compared."""
 
 import json
 from pathlib import Path

@@ -218,8 +218,8 @@ def aligned(browser, shown):
     browser.run("document.querySelector(arguments[0]).scrollIntoView({ block: 'center',"
                 "behavior: 'instant' });", first)
     browser.hover(first)
-    told = browser.wait("const shown = (() => {" + marked + "})(); return shown[0].length && shown;",
-                        seconds=2)
+    told = browser.wait("const shown = (() => {" + marked + "})();"
+                        "return shown[0].length && shown;", seconds=2)
     check(told == [linked, own], f"and from the translation, under the pointer: {told}")
     browser.run("scrollTo({ top: 0, behavior: 'instant' });")
     browser.hover("h1")
