@@ -14,18 +14,29 @@ mod lanczos;
 mod lesson;
 mod parity;
 mod probes;
+mod pronouns;
 mod students;
 mod warm_up;
+mod word_order;
 
 pub use concepts::{ConceptDecoder, ConceptLesson};
 pub use lanczos::largest_eigenvalue;
 pub use parity::{BitFunction, learned, right_answers};
 pub use probes::{Probed, explained, probe, regressor};
+pub use pronouns::{Ablation, Gaze, PronounReader, Referred, Understood};
 pub use students::student;
 pub use warm_up::{Beginning, Measured, Warming, noise_scale};
+pub use word_order::{Clause, ClauseTranslator, translated};
 
 use taper_theory::studies::Study;
 
 /// All experiments.
-pub const EXPERIMENTS: &[Study] =
-    &[concepts::STUDY, parity::STUDY, probes::STUDY, students::STUDY, warm_up::STUDY];
+pub const EXPERIMENTS: &[Study] = &[
+    concepts::STUDY,
+    parity::STUDY,
+    probes::STUDY,
+    students::STUDY,
+    warm_up::STUDY,
+    pronouns::STUDY,
+    word_order::STUDY,
+];

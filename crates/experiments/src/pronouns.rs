@@ -1,0 +1,422 @@
+//! Reference of a pronoun, by a word that follows it: in "the animal did not cross the street
+//! because it was too tired", `it` is the animal, and with "wide" the street (Uszkoreit 2017,
+//! "Transformer: A Novel Neural Network Architecture for Language Understanding"; a Winograd schema,
+//! Levesque et al. 2012).
+//!
+//! Sentences are drawn from a grammar. An encoder is asked at `it` for the noun that it stands for.
+//! The nouns that are asked in the end were never in a training sentence with a choice: the encoder
+//! knows them from sentences with one noun, where `it` can be nothing else.
+
+use candle_core::{DType, Device, Tensor};
+use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences};
+use taper_ops::rng::{Counter, mix};
+use taper_plots::{Figure, Heatmap};
+use taper_theory::TheoryError;
+use taper_theory::studies::{Findings, Study, heads};
+
+use crate::lesson::Lesson;
+
+pub(crate) const STUDY: Study = Study {
+    name: "pronouns",
+    claim: "`it` is the animal before \"tired\" and the street before \"wide\", for nouns that were \
+            never trained on with a choice, and one head looks there",
+    run,
+};
+
+/// Living things; those from [`FAMILIAR`] on are held out from sentences with a choice.
+const ANIMALS: [&str; 36] = [
+    "cat", "dog", "horse", "fox", "goat", "hen", "cow", "pig", "rabbit", "mouse", "bear", "sheep",
+    "lion", "tiger", "deer", "camel", "monkey", "snake", "turtle", "frog", "goose", "swan", "owl",
+    "eagle", "otter", "beaver", "badger", "lizard", "zebra", "panda", "animal", "wolf", "duck",
+    "donkey", "hare", "squirrel",
+];
+/// Places; those from [`FAMILIAR`] on are held out from sentences with a choice.
+const PLACES: [&str; 36] = [
+    "road", "river", "field", "bridge", "garden", "path", "hill", "market", "square", "yard",
+    "forest", "harbour", "tunnel", "desert", "island", "cave", "swamp", "lake", "avenue", "ditch",
+    "slope", "gorge", "plain", "court", "alley", "stream", "pond", "hall", "ford", "marsh",
+    "street", "meadow", "canal", "park", "lane", "valley",
+];
+/// Nouns of each kind that stand in training sentences with a choice.
+const FAMILIAR: usize = 30;
+/// Adjectives of living things.
+const MOODS: [&str; 6] = ["tired", "hungry", "afraid", "lazy", "ill", "sleepy"];
+/// Adjectives of places.
+const SHAPES: [&str; 6] = ["wide", "steep", "muddy", "narrow", "crowded", "dark"];
+/// Verbs of the active voice; the passive has one.
+const VERBS: [&str; 4] = ["visit", "cross", "enter", "reach"];
+/// Words for a living thing and for a place that `it` does not stand for.
+const NEITHER: [&str; 2] = ["someone", "somewhere"];
+/// Other words; the last two are [`HIDDEN`] and [`IT`].
+const OTHERS: [&str; 10] =
+    ["the", "did", "was", "not", "because", "too", "by", "seen", "<mask>", "it"];
+/// Id in the place of a word that is hidden.
+const HIDDEN: u32 = OTHERS.len() as u32 - 2;
+/// Id of `it`.
+const IT: u32 = OTHERS.len() as u32 - 1;
+
+/// Sentences of a batch.
+const ROWS: u64 = 64;
+/// Seed of sentences that are asked, not trained on.
+const HELD_OUT: u64 = 1 << 32;
+/// Layers of the encoder.
+const LAYERS: usize = 2;
+/// Dropout in training. Without it held-out nouns are more often taken for the other kind.
+const DROPOUT: f64 = 0.1;
+/// Updates of the training.
+const UPDATES: u64 = 2500;
+/// Heads of a layer.
+const HEADS: usize = 4;
+
+/// Word lists of the vocabulary, in the order of their ids.
+const LISTS: [&[&str]; 7] = [&OTHERS, &NEITHER, &VERBS, &MOODS, &SHAPES, &ANIMALS, &PLACES];
+
+/// Number of words.
+fn vocabulary() -> usize {
+    LISTS.iter().map(|list| list.len()).sum()
+}
+
+/// Id of a word.
+fn id(word: &str) -> u32 {
+    let mut words = LISTS.iter().flat_map(|list| list.iter());
+    words.position(|one| *one == word).expect("a word of the grammar") as u32
+}
+
+/// Word with an id.
+fn word(id: u32) -> &'static str {
+    LISTS.iter().flat_map(|list| list.iter()).nth(id as usize).expect("an id of the grammar")
+}
+
+/// A sentence with the noun that `it` stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Referred {
+    /// Words of the sentence.
+    pub words: Vec<&'static str>,
+    /// The noun.
+    pub noun: &'static str,
+    /// The noun that it is not; `None` in a sentence with one noun.
+    pub other: Option<&'static str>,
+}
+
+impl Referred {
+    /// Makes a sentence of a living thing and a place, either of which may be one of [`NEITHER`].
+    /// In the passive voice the place comes first.
+    fn new([animal, place, verb, adjective]: [&'static str; 4], is_passive: bool) -> Self {
+        let phrase = |noun| if NEITHER.contains(&noun) { vec![noun] } else { vec!["the", noun] };
+        let (animals, places) = (phrase(animal), phrase(place));
+        let clause = match is_passive {
+            false => [animals, vec!["did", "not", verb], places],
+            true => [places, vec!["was", "not", "seen", "by"], animals],
+        };
+        let mut words = clause.concat();
+        words.extend(["because", "it", "was", "too", adjective]);
+        let (noun, other) = match MOODS.contains(&adjective) {
+            true => (animal, place),
+            false => (place, animal),
+        };
+        Self { words, noun, other: Some(other).filter(|other| !NEITHER.contains(other)) }
+    }
+
+    /// Draws a sentence for training: half of them with one noun of all, half with a choice between
+    /// two familiar ones.
+    fn draw(key: u64) -> Self {
+        let counter = Counter::new(key);
+        let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;
+        let from = |place: u64, list: &[&'static str]| list[bits(place) % list.len()];
+        let is_mood = bits(1) % 2 == 0;
+        let adjective = from(2, if is_mood { &MOODS } else { &SHAPES });
+        let nouns = match (bits(0) % 2 == 0, is_mood) {
+            (false, _) => [from(3, &ANIMALS[..FAMILIAR]), from(4, &PLACES[..FAMILIAR])],
+            (true, true) => [from(3, &ANIMALS), NEITHER[1]],
+            (true, false) => [NEITHER[0], from(4, &PLACES)],
+        };
+        Self::new([nouns[0], nouns[1], from(5, &VERBS), adjective], bits(6) % 2 == 1)
+    }
+
+    /// Draws `count` pairs of sentences with held-out nouns, which differ in their last word alone:
+    /// first it is the animal, then the place.
+    #[must_use]
+    pub fn held_out(count: usize) -> Vec<[Self; 2]> {
+        let pair = |number: u64| {
+            let counter = Counter::new(mix(HELD_OUT, &[number]));
+            let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;
+            let from = |place: u64, list: &[&'static str]| list[bits(place) % list.len()];
+            let nouns = [from(0, &ANIMALS[FAMILIAR..]), from(1, &PLACES[FAMILIAR..])];
+            let (verb, is_passive) = (from(2, &VERBS), bits(3) % 2 == 1);
+            [from(4, &MOODS), from(5, &SHAPES)]
+                .map(|last| Self::new([nouns[0], nouns[1], verb, last], is_passive))
+        };
+        (0..count as u64).map(pair).collect()
+    }
+
+    /// Ids of the words.
+    fn ids(&self) -> Vec<u32> {
+        self.words.iter().map(|word| id(word)).collect()
+    }
+
+    /// Place of a word.
+    fn place(&self, word: &str) -> usize {
+        self.words.iter().position(|one| *one == word).expect("a word of the sentence")
+    }
+}
+
+/// Rows of `it` in a batch of sentences.
+fn rows_of_it(packed: &Sequences) -> Vec<u32> {
+    let is_it = |(row, id): (usize, &u32)| (*id == IT).then_some(row as u32);
+    packed.ids.iter().enumerate().filter_map(is_it).collect()
+}
+
+/// Packs sentences.
+fn pack(sentences: &[&Referred]) -> Sequences {
+    Sequences::pack(&sentences.iter().map(|one| one.ids()).collect::<Vec<_>>())
+}
+
+/// Draws sentences for training, with the noun as the answer at `it`. Of every other sentence with
+/// one noun the last word is hidden and asked as well: so an encoder learns which nouns live.
+fn batch(key: u64) -> Batch {
+    let (mut texts, mut asked, mut answers, mut start) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for row in 0..ROWS {
+        let key = mix(key, &[row]);
+        let sentence = Referred::draw(key);
+        let (mut ids, last) = (sentence.ids(), sentence.words.len() - 1);
+        asked.push(start + sentence.place("it") as u32);
+        answers.push(id(sentence.noun));
+        if sentence.other.is_none() && mix(key, &[1]) % 2 == 0 {
+            asked.push(start + last as u32);
+            answers.push(std::mem::replace(&mut ids[last], HIDDEN));
+        }
+        start += ids.len() as u32;
+        texts.push(ids);
+    }
+    let packed = Sequences::pack(&texts);
+    let segments = Sequences { ids: vec![0; packed.ids.len()], ..packed.clone() };
+    Batch { asked: Some(asked), ..Batch::new(vec![segments, packed], answers) }
+}
+
+/// Encoder that has learned what `it` stands for.
+#[derive(Debug)]
+pub struct PronounReader(MaskedLanguageModel);
+
+/// Shares of sentences with held-out nouns that are answered right.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Understood {
+    /// Share of the sentences.
+    pub sentences: f64,
+    /// Share of the pairs of which both sentences are: 0 for whoever does not read the last word.
+    pub pairs: f64,
+}
+
+/// Attention from `it` of one head: mean weights over sentences.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gaze {
+    /// Weight of the noun that `it` stands for.
+    pub noun: f64,
+    /// Weight of the other noun.
+    pub other: f64,
+    /// Weight of the adjective.
+    pub adjective: f64,
+}
+
+impl PronounReader {
+    /// Trains an encoder.
+    ///
+    /// # Errors
+    /// If the training fails.
+    pub fn train(updates: u64, seed: u64) -> Result<Self, TheoryError> {
+        let config = ModelConfig {
+            d_model: 64,
+            d_ff: 128,
+            heads: HEADS,
+            encoder_layers: LAYERS,
+            ..ModelConfig::default().with_dropout(DROPOUT)
+        };
+        let builder = Builder::seeded(seed, &Device::Cpu, DType::F32);
+        let model = MaskedLanguageModel::new(&config, vocabulary(), false, builder)?;
+        if updates == 0 {
+            return Ok(Self(model));
+        }
+        let lesson = Lesson { updates, learning_rate: 3e-3 };
+        Ok(Self(lesson.teach(model, seed, batch)?))
+    }
+
+    /// Names the attention layers, the first first.
+    fn layers() -> impl Iterator<Item = String> {
+        (0..LAYERS).map(|layer| format!("encoder.layers.{layer}.self_attention"))
+    }
+
+    /// Names all heads: the layer's full name, and the number of the head, from 0.
+    #[must_use]
+    pub fn heads() -> Vec<(String, usize)> {
+        Self::layers().flat_map(|layer| (0..HEADS).map(move |head| (layer.clone(), head))).collect()
+    }
+
+    /// Likeliest words at `it`.
+    fn answers(&self, sentences: &[&Referred], pass: &Pass) -> Result<Vec<u32>, TheoryError> {
+        let packed = pack(sentences);
+        let hidden = self.0.hidden(&packed, &vec![0; packed.ids.len()], pass)?; // (N, D)
+        let asked = Tensor::new(rows_of_it(&packed), &Device::Cpu)?;
+        let logits = self.0.logits(&hidden.index_select(&asked, 0)?, pass)?; // (sentences, V)
+        Ok(logits.argmax(1)?.to_vec1()?)
+    }
+
+    /// Counts right answers without some of the [heads](Self::heads).
+    ///
+    /// # Errors
+    /// If the memory is exhausted.
+    pub fn understood(
+        &self,
+        pairs: &[[Referred; 2]],
+        without: &[(String, usize)],
+    ) -> Result<Understood, TheoryError> {
+        let mask = |pass: Pass, (layer, head): &(String, usize)| pass.without_head(layer, *head);
+        let pass = without.iter().fold(Pass::evaluate(), mask);
+        let sentences: Vec<&Referred> = pairs.iter().flatten().collect();
+        let answers = self.answers(&sentences, &pass)?;
+        let is_right = sentences.iter().zip(answers).map(|(one, answer)| word(answer) == one.noun);
+        let right: Vec<bool> = is_right.collect();
+        let both = right.chunks(2).filter(|pair| pair.iter().all(|one| *one)).count();
+        let all = right.iter().filter(|one| **one).count();
+        Ok(Understood {
+            sentences: all as f64 / right.len() as f64,
+            pairs: both as f64 / pairs.len() as f64,
+        })
+    }
+
+    /// Attention weights from `it` to the words of a sentence, `[head][word]`, in the order of
+    /// [`Self::heads`].
+    ///
+    /// # Errors
+    /// If the memory is exhausted.
+    pub fn attention(&self, sentence: &Referred) -> Result<Vec<Vec<f64>>, TheoryError> {
+        let pass = Pass::evaluate_with_attention();
+        let packed = pack(&[sentence]);
+        self.0.hidden(&packed, &vec![0; packed.ids.len()], &pass)?;
+        let mut weights = Vec::new();
+        for record in pass.into_records().attention {
+            let row = record.weights.squeeze(0)?.narrow(1, sentence.place("it"), 1)?.squeeze(1)?;
+            weights.extend(row.to_dtype(DType::F64)?.to_vec2::<f64>()?); // (H, words)
+        }
+        Ok(weights)
+    }
+
+    /// Mean weights from `it` of each of the [heads](Self::heads).
+    ///
+    /// # Errors
+    /// If the memory is exhausted.
+    pub fn gazes(&self, pairs: &[[Referred; 2]]) -> Result<Vec<Gaze>, TheoryError> {
+        let none = Gaze { noun: 0.0, other: 0.0, adjective: 0.0 };
+        let (mut gazes, count) = (vec![none; LAYERS * HEADS], 2.0 * pairs.len() as f64);
+        for sentence in pairs.iter().flatten() {
+            let at = |word: &str| sentence.place(word);
+            let other = sentence.other.map(at);
+            for (gaze, weights) in gazes.iter_mut().zip(self.attention(sentence)?) {
+                gaze.noun += weights[at(sentence.noun)] / count;
+                gaze.other += other.map_or(0.0, |other| weights[other]) / count;
+                gaze.adjective += weights[weights.len() - 1] / count;
+            }
+        }
+        Ok(gazes)
+    }
+}
+
+/// Answers without each head in turn, and with each head alone in its layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ablation {
+    /// Answers without the head, in the order of [`PronounReader::heads`].
+    pub without: Vec<Understood>,
+    /// Answers without the other heads of its layer.
+    pub alone: Vec<Understood>,
+}
+
+impl Ablation {
+    /// Measures a reader.
+    ///
+    /// # Errors
+    /// If the memory is exhausted.
+    pub fn of(reader: &PronounReader, pairs: &[[Referred; 2]]) -> Result<Self, TheoryError> {
+        let heads = PronounReader::heads();
+        let (mut without, mut alone) = (Vec::new(), Vec::new());
+        for head in &heads {
+            without.push(reader.understood(pairs, std::slice::from_ref(head))?);
+            let others = heads.iter().filter(|other| other.0 == head.0 && other.1 != head.1);
+            alone.push(reader.understood(pairs, &others.cloned().collect::<Vec<_>>())?);
+        }
+        Ok(Self { without, alone })
+    }
+
+    /// Number of the head that is missed most.
+    #[must_use]
+    pub fn decisive(&self) -> usize {
+        let share = |number: &usize| self.without[*number].sentences;
+        let least =
+            (0..self.without.len()).min_by(|one, other| share(one).total_cmp(&share(other)));
+        least.unwrap_or(0)
+    }
+}
+
+fn run() -> Result<Findings, TheoryError> {
+    let reader = PronounReader::train(UPDATES, 1)?;
+    let pairs = Referred::held_out(256);
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let ablation = Ablation::of(&reader, &pairs)?;
+    let whole = |name: &str, understood: Understood| {
+        let blank = vec![String::new(); 4];
+        let shares = [percent(understood.sentences), percent(understood.pairs)];
+        [vec![name.to_owned()], shares.to_vec(), blank].concat()
+    };
+    let mut rows = vec![
+        whole("not trained", PronounReader::train(0, 1)?.understood(&pairs, &[])?),
+        whole("trained", reader.understood(&pairs, &[])?),
+    ];
+    for (number, gaze) in reader.gazes(&pairs)?.iter().enumerate() {
+        let (without, alone) = (ablation.without[number], ablation.alone[number]);
+        rows.push(vec![
+            format!("without head {} of layer {}", number % HEADS + 1, number / HEADS + 1),
+            percent(without.sentences),
+            percent(without.pairs),
+            percent(alone.pairs),
+            percent(gaze.noun),
+            percent(gaze.other),
+            percent(gaze.adjective),
+        ]);
+    }
+    let decisive = ablation.decisive();
+    let famous =
+        ["tired", "wide"].map(|last| Referred::new(["animal", "street", "cross", last], false));
+    let mut values = Vec::new();
+    for sentence in &famous {
+        values.push(reader.attention(sentence)?.swap_remove(decisive));
+    }
+    let mut columns: Vec<String> = famous[0].words.iter().map(|word| (*word).to_owned()).collect();
+    if let Some(last) = columns.last_mut() {
+        *last = "tired / wide".to_owned();
+    }
+    let heatmap = Heatmap {
+        row_label: "last word".to_owned(),
+        column_label: "attention from \"it\"".to_owned(),
+        rows: heads(&["tired", "wide"]),
+        columns,
+        values,
+        strongest: Some(1.0),
+    };
+    let title = format!(
+        "Where \"it\" looks: head {} of layer {}",
+        decisive % HEADS + 1,
+        decisive / HEADS + 1
+    );
+    let description = "Attention from it, in two sentences that differ in their last word alone.";
+    let figure = Figure::new(title, description, heatmap);
+    Ok(Findings {
+        columns: heads(&[
+            "encoder",
+            "sentences",
+            "pairs",
+            "pairs with it alone",
+            "weight of the noun",
+            "of the other noun",
+            "of the adjective",
+        ]),
+        rows,
+        figures: vec![("pronouns".to_owned(), figure)],
+    })
+}
