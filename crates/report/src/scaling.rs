@@ -8,7 +8,7 @@ use serde::Serialize;
 use taper_data::read_regular;
 use taper_plots::{Axis, Chart, Figure, Language, Series};
 use taper_run::RunFolder;
-use taper_run::scaling::{Fit, Intervals, Law, Observation, Scale, bootstrap, fit};
+use taper_run::scaling::{Fit, Intervals, Law, Observation, PowerLaw, Scale, bootstrap, fit};
 use taper_run::tasks::{entry, outline};
 
 use crate::figures::NamedFigure;
@@ -140,6 +140,8 @@ pub struct Study {
     pub of_size: Option<Fitted<1>>,
     /// L(D), if the models differ in data.
     pub of_data: Option<Fitted<1>>,
+    /// L(N) without an irreducible loss, if the models differ in size.
+    pub power: Option<PowerLaw>,
 }
 
 impl Study {
@@ -175,7 +177,9 @@ impl Study {
             .transpose()?;
         let of_data =
             enough(amounts).then(|| fitted(&points, resamples, |one| [one.tokens])).transpose()?;
-        Ok(Self { points, joint, of_size, of_data })
+        let observe = |one: &Point| Observation { inputs: [one.parameters], loss: one.loss };
+        let power = PowerLaw::fit(&points.iter().map(observe).collect::<Vec<_>>());
+        Ok(Self { points, joint, of_size, of_data, power })
     }
 
     /// Lines for a terminal: the laws, and the best model for each number of FLOPs.
@@ -193,6 +197,10 @@ impl Study {
         if let Some((fit, intervals)) = &self.of_data {
             lines.push("L(D) = E + B / D^β, whatever the size".to_owned());
             lines.extend(numbers(&fit.law, intervals, ["B"], ["β"]));
+        }
+        if let Some(power) = &self.power {
+            lines.push("L(N) = (N_c / N)^α, of the lowest loss of each size".to_owned());
+            lines.push(format!("  N_c {:.2e}  α {:.4}", power.critical, power.exponent));
         }
         if let Some((fit, _)) = &self.joint {
             lines.push("the best model of so much training (6ND)".to_owned());
@@ -247,11 +255,15 @@ impl Study {
         for (name, title, axis, fitted, of) in laws {
             let Some((fit, _)) = fitted else { continue };
             let dots = self.points.iter().map(|one| (of(one), one.loss)).collect();
-            let curve = spread(self.points.iter().map(of)).into_iter();
-            let series = vec![
-                Series::dots(measured, dots),
-                Series::line(law, curve.map(|x| (x, fit.law.loss([x]))).collect()),
-            ];
+            let curve = spread(self.points.iter().map(of));
+            let fitted = curve.iter().map(|&x| (x, fit.law.loss([x])));
+            let mut series =
+                vec![Series::dots(measured, dots), Series::line(law, fitted.collect())];
+            if let ("scaling-size", Some(power)) = (name, &self.power) {
+                let name = say("(N_c / N)^α, lowest losses", "(N_c / N)^α，最低损失");
+                let line = curve.iter().map(|&x| (x, power.loss(x)));
+                series.push(Series::dashes(name, line.collect()));
+            }
             let chart = Chart::new(Axis::log(axis), loss.clone(), series);
             figures.push(NamedFigure::new(name, Figure::new(title, self.described(), chart)));
         }

@@ -28,10 +28,12 @@ mod bootstrap;
 mod fit;
 mod minimize;
 mod objective;
+mod power;
 
 pub use bootstrap::{Interval, Intervals, bootstrap};
 pub use fit::{Fit, fit};
 pub use objective::Scale;
+pub use power::PowerLaw;
 
 /// Trained model: its inputs and its loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
