@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
+use taper_plots::Language;
+use taper_run::folder::files::write_atomically;
+use taper_run::image_text::{Matches, matches_figure};
 use taper_run::tasks::{
     self, Answered, AnyRun, Items, Predicts, Reads, predictions_that, require_predictions,
 };
@@ -31,6 +34,15 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
             "--attention {} is for a run of the task {}; this one's is {task}",
             folder.display(),
             predictions_that(|it| it.draws_attention)
+        );
+    }
+    let entry = tasks::entry(task);
+    if let (Some(file), true) =
+        (&arguments.svg, entry.writes || !has(|it| it.reads == Reads::Images))
+    {
+        bail!(
+            "--svg {} draws probabilities of labels for images; the task of this run is {task}",
+            file.display()
         );
     }
     let predicts =
@@ -79,7 +91,35 @@ fn images(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Resul
     for ((file, to), _) in files.iter().zip(pictures).zip(&answers).filter(|(_, one)| one.is_ok()) {
         run.draw_attention(file, &to)?;
     }
+    if let Some(path) = &arguments.svg {
+        let texts = match arguments.prompt.as_slice() {
+            [] => config.data.images.labels.clone(),
+            prompts => prompts.to_vec(),
+        };
+        draw(path, texts, files, &answers)?;
+    }
     print(answers, arguments)
+}
+
+/// Draws the probability of each of `texts` for each file that has an answer.
+fn draw(
+    path: &Path,
+    texts: Vec<String>,
+    files: &[PathBuf],
+    answers: &[Result<Answered>],
+) -> Result<()> {
+    let (mut images, mut probabilities) = (Vec::new(), Vec::new());
+    for (file, answer) in files.iter().zip(answers) {
+        let Ok(answer) = answer else { continue };
+        let mut record: serde_json::Value = serde_json::from_str(&answer.json)?;
+        probabilities.push(serde_json::from_value(record["probabilities"].take())?);
+        images.push(file.file_stem().unwrap_or_default().to_string_lossy().into_owned());
+    }
+    if images.is_empty() {
+        bail!("{}: no image has an answer to draw", path.display());
+    }
+    let figure = matches_figure(Matches { images, texts, probabilities }, Language::English);
+    write_atomically(path, figure.draw()?.standalone().as_bytes())
 }
 
 /// Loads the run, with the arguments' treatment of special tokens.

@@ -149,6 +149,7 @@ fn captions_are_learnt_resumed_and_written() {
     workspace.fail(&["predict", "long", "captions.toml"], &["captions.toml: is no PNG or JPEG"]);
     workspace.fail(&["predict", "long", files[0], "--prompt", "x"], &["image-text"]);
     workspace.fail(&["translate", "long"], &["task is captions", "taper predict"]);
+    workspace.fail(&["predict", "long", "--svg", "labels.svg"], &["--svg", "run is captions"]);
     workspace.fail(&["export", "long", "folder"], &["captions"]);
 }
 
@@ -186,6 +187,20 @@ fn images_and_texts_find_each_other() {
     let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(record["label"], "a bright column");
     assert_eq!(record["probabilities"].as_array().map(Vec::len), Some(2));
+    // The figure tells, in words as well, which text each image has.
+    let files = [file, "data/pictures/0.png"];
+    let ask = [&["predict", "long", "--json", "--svg", "matches.svg"][..], &files, &prompts];
+    let lines = workspace.succeed(&ask.concat());
+    let figure = fs::read_to_string(workspace.path("matches.svg")).expect("a figure");
+    for (line, name) in lines.lines().zip(["1", "0"]) {
+        let record: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let label = record["label"].as_str().expect("a label");
+        let told = format!("{name}: {label} {:.2}", number(&record["probability"]));
+        assert!(figure.contains(&told), "{told:?} is not in {figure}");
+    }
+    workspace.succeed(&["predict", "long", file, "--svg", "labels.svg"]);
+    let figure = fs::read_to_string(workspace.path("labels.svg")).expect("a figure");
+    assert!(figure.contains(">column<") && figure.contains(">row<"), "{figure}");
     let endless = "row ".repeat(40);
     workspace.fail(&["predict", "long", file, "--prompt", &endless], &["tokens", "more than 16"]);
     workspace.fail(&["predict", "long"], &["name PNG or JPEG files"]);

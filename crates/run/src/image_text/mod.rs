@@ -1,6 +1,7 @@
 //! Images and text: captions, and matching of texts and images.
 
 mod describe;
+mod figures;
 mod matching;
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use taper_data::{ImagesConfig, Pixels};
 
 pub(crate) use describe::{caption_search, describe};
 pub use describe::{describe_images, describe_pixels};
+pub use figures::{Matches, matches_figure};
 pub(crate) use matching::{Placed, PlacedLabels, recalls};
 pub use matching::{match_images, match_pixels};
 

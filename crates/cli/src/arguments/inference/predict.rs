@@ -17,6 +17,9 @@ pub(crate) struct Predict {
     /// Write attention pictures to this folder, one PNG file for each image
     #[arg(long, value_name = "FOLDER")]
     pub(crate) attention: Option<PathBuf>,
+    /// Also draw the probability of each label or prompt for each image into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     /// Texts, one a line; for a run that labels pairs, two on a line with a tab between them; for a
     /// run that answers questions {"question": …, "context": …}, one a line; - is standard input
     #[arg(long, short, value_name = "FILE", default_value = "-")]
