@@ -181,7 +181,7 @@ fn batch(key: u64) -> Batch {
         let (mut ids, last) = (sentence.ids(), sentence.words.len() - 1);
         asked.push(start + sentence.place("it") as u32);
         answers.push(id(sentence.noun));
-        if sentence.other.is_none() && mix(key, &[1]) % 2 == 0 {
+        if sentence.other.is_none() && mix(key, &[1]).is_multiple_of(2) {
             asked.push(start + last as u32);
             answers.push(std::mem::replace(&mut ids[last], HIDDEN));
         }
@@ -368,7 +368,8 @@ fn run() -> Result<Findings, TheoryError> {
         whole("not trained", PronounReader::train(0, 1)?.understood(&pairs, &[])?),
         whole("trained", reader.understood(&pairs, &[])?),
     ];
-    for (number, gaze) in reader.gazes(&pairs)?.iter().enumerate() {
+    let gazes = reader.gazes(&pairs)?;
+    for (number, gaze) in gazes.iter().enumerate() {
         let (without, alone) = (ablation.without[number], ablation.alone[number]);
         rows.push(vec![
             format!("without head {} of layer {}", number % HEADS + 1, number / HEADS + 1),
@@ -380,31 +381,33 @@ fn run() -> Result<Findings, TheoryError> {
             percent(gaze.adjective),
         ]);
     }
-    let decisive = ablation.decisive();
+    // The head that is missed most, and the one that tells the two nouns apart best.
+    let apart = |number: usize| gazes[number].noun - gazes[number].other;
+    let telling = (0..gazes.len()).max_by(|&one, &other| apart(one).total_cmp(&apart(other)));
     let famous =
         ["tired", "wide"].map(|last| Referred::new(["animal", "street", "cross", last], false));
-    let mut values = Vec::new();
-    for sentence in &famous {
-        values.push(reader.attention(sentence)?.swap_remove(decisive));
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    for head in [ablation.decisive(), telling.unwrap_or(0)] {
+        for (sentence, last) in famous.iter().zip(["tired", "wide"]) {
+            names.push(format!("layer {}, head {}: {last}", head / HEADS + 1, head % HEADS + 1));
+            values.push(reader.attention(sentence)?.swap_remove(head));
+        }
     }
     let mut columns: Vec<String> = famous[0].words.iter().map(|word| (*word).to_owned()).collect();
     if let Some(last) = columns.last_mut() {
         *last = "tired / wide".to_owned();
     }
     let heatmap = Heatmap {
-        row_label: "last word".to_owned(),
+        row_label: "head, and last word".to_owned(),
         column_label: "attention from \"it\"".to_owned(),
-        rows: heads(&["tired", "wide"]),
+        rows: names,
         columns,
         values,
         strongest: Some(1.0),
     };
-    let title = format!(
-        "Where \"it\" looks: head {} of layer {}",
-        decisive % HEADS + 1,
-        decisive / HEADS + 1
-    );
-    let description = "Attention from it, in two sentences that differ in their last word alone.";
+    let title = "Where \"it\" looks, in two sentences";
+    let description =
+        "Attention from it of the head that is missed most, and of the one that tells nouns apart.";
     let figure = Figure::new(title, description, heatmap);
     Ok(Findings {
         columns: heads(&[

@@ -109,7 +109,7 @@ impl Clause {
         let named = [Self::of("我", "打", "他"), Self::of("我", "爱", "AI")];
         let is_named = named.iter().any(|one| plain == *one || plain == one.exchanged());
         let [low, high] = [self.subject.min(self.object), self.subject.max(self.object)];
-        is_named || mix(1, &[low as u64, high as u64, self.verb as u64]) % 6 == 0
+        is_named || mix(1, &[low as u64, high as u64, self.verb as u64]).is_multiple_of(6)
     }
 
     /// Words in Chinese.
