@@ -193,8 +193,10 @@ fn scores(home: &RunFolder, checkpoint: &Path) -> Result<Vec<Score>> {
     let (Ok(scored), Ok(saved)) = (written(&path), written(&checkpoint.join(MODEL_FILE))) else {
         return Ok(Vec::new());
     };
-    // Scores are measured with the default weights.
-    let is_default = home.checkpoint(None).is_ok_and(|default| default == checkpoint);
+    // Scores are measured with the default weights. One folder has many names.
+    let named = checkpoint.canonicalize();
+    let default = home.checkpoint(None).ok().and_then(|path| path.canonicalize().ok());
+    let is_default = default.is_some_and(|default| named.is_ok_and(|named| named == default));
     if !is_default || scored < saved {
         return Ok(Vec::new());
     }

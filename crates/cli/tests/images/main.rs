@@ -152,6 +152,8 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     assert!(0 < right && right < left, "{left} {right}");
 
     workspace.succeed(&["export", "long", "folder"]);
+    let card = fs::read_to_string(workspace.path("folder/README.md")).expect("a model card");
+    assert!(card.contains("| shapes | Accuracy |"), "{card}");
     workspace.succeed(&["import", "folder", "back"]);
     assert_eq!(ask("back"), labels);
 
