@@ -362,7 +362,8 @@ class Compared:
         spells = lambda line: any(token in line for token in self.tokenizer.all_special_tokens) or (
             # Version 5 keeps a space at the end, which SentencePiece and version 4 drop.
             case.get("strips") and line.endswith(" "))
-        case["ids"] = [one for one in case["ids"] if not spells(one[0])]
+        for asked in ("ids", "scores"):
+            case[asked] = [one for one in case[asked] if not spells(one[0])]
         for beams, texts in case["texts"].items():
             case["texts"][beams] = [one for one in texts if not spells(one[0])]
         for line, ours in case["ids"]:
