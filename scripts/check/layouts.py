@@ -23,9 +23,8 @@ MOST_NAMED = 3
 BOXES = """
 const parts = 'header, nav, section, .stats, .figures, .figures > figure, main > figure, .panels,'
   + '.panel, .toolbar, .sentence-tools, .sentences, .tablist, .transport, .journey-two, .inspector,'
-  + '.stack-group, .station, .sides, .sides > *, .more, .pictures,'
-  // The history is there once there is one.
-  + '.more > :not(#history-of)';
+  // Of what is below a translation no parts: the history beside them is there once there is one.
+  + '.stack-group, .station, .sides, .sides > *, .more, .pictures';
 const all = [...document.querySelectorAll(parts)].filter(one => one.checkVisibility());
 const named = new Map(), counts = new Map(), ends = new Map();
 return all.map(one => {
