@@ -207,7 +207,7 @@ impl Target {
         // First linked unit of the source for each unit of the target.
         let mut links: Vec<Option<usize>> = vec![None; target.len()];
         for (from, to) in &translated.links {
-            // Of a word and the marks around it, the word.
+            // The word counts, not the marks around it.
             let is_word =
                 |unit: &usize| line[source[*unit].clone()].starts_with(char::is_alphanumeric);
             let mut of_link = overlapped(&source, from);

@@ -23,7 +23,7 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Those who act or are acted on: in Chinese, as subject, as object, and whether the verb takes an s.
+/// Persons who act or are acted on: in Chinese, as subject, as object, and whether the verb takes an s.
 const PEOPLE: [(&str, &str, &str, bool); 10] = [
     ("我", "I", "me", false),
     ("你", "you", "you", false),

@@ -154,7 +154,7 @@ mod tests {
     fn emphasis_is_read_as_such_wherever_it_comes_to_stand() {
         let of =
             |open, inner, close| [Text("这"), Open(open), Text(inner), Close(close), Text("花")];
-        // As it was, without underscores within a word, and without punctuation at its end.
+        // Unchanged, without underscores within a word, and without punctuation at its end.
         assert_eq!(made(&of("**", "红", "**")), "这**红**花");
         assert_eq!(made(&of("_", "红", "_")), "这*红*花");
         assert_eq!(made(&of("__", "红。", "__")), "这**红**。花");

@@ -13,7 +13,6 @@ use taper_decoding::{
 use taper_model::{Inference, Model, TranslationModel};
 
 use super::alignment::{LineAligner, SearchedLine, by_weight};
-use super::links::{in_characters, links};
 use super::overlong::{LineLimit, Overlong};
 use super::parts::{DividedLine, DividedLines, LineDivider, TextPart, merge};
 use super::punctuation::join;
@@ -48,20 +47,6 @@ fn wanted(settings: &TranslationSettings) -> usize {
     if settings.detail.all { settings.decoding.n_best } else { 1 }
 }
 
-/// Best translation of each line of a text.
-#[derive(Debug, Default)]
-pub(crate) struct BestTranslations {
-    /// Translations in the order of the lines.
-    pub(crate) texts: Vec<String>,
-    /// Number of lines translated in parts because they have too many tokens.
-    pub(crate) overlong: usize,
-    /// Number of translations that end only because they reached the maximum length.
-    pub(crate) truncated: usize,
-    /// Linked parts of each line and its translation, as the characters where they begin and end;
-    /// `None` without alignment.
-    pub(crate) links: Option<Vec<Vec<[usize; 4]>>>,
-}
-
 /// Models of a [`LineTranslator`], with their packed weights.
 #[derive(Debug, Clone)]
 pub struct PackedModels(Arc<[WithSpecialIds<Inference>]>);
@@ -81,7 +66,7 @@ pub struct LineTranslator<'a> {
     limit: LineLimit,
     aligned_by: AlignedAttention,
     terms: Option<Arc<Terms>>,
-    detail: Detail,
+    pub(super) detail: Detail,
     control: &'a dyn Control,
 }
 
@@ -185,48 +170,6 @@ impl<'a> LineTranslator<'a> {
             detail: *detail,
             control: &(),
         })
-    }
-
-    /// Best translation of each line.
-    ///
-    /// # Errors
-    /// See [`Self::translate`].
-    pub(crate) fn best(
-        &self,
-        lines: &[String],
-        progress: impl FnMut(usize),
-    ) -> Result<BestTranslations> {
-        self.best_linked(lines, "", progress)
-    }
-
-    /// Best translation of each line, with links if alignments are requested. The model saw
-    /// `source_prefix` before each line.
-    ///
-    /// # Errors
-    /// See [`Self::translate`].
-    pub(crate) fn best_linked(
-        &self,
-        lines: &[String],
-        source_prefix: &str,
-        progress: impl FnMut(usize),
-    ) -> Result<BestTranslations> {
-        let of_lines = self.detail.alignments.then(|| Vec::with_capacity(lines.len()));
-        let mut found = BestTranslations { links: of_lines, ..BestTranslations::default() };
-        for (text, line) in lines.iter().zip(self.translate(lines, &[], 1, progress)?) {
-            let line = line?;
-            let best = line.translations.into_iter().next();
-            found.overlong += usize::from(line.overlong.is_some());
-            found.truncated += usize::from(best.as_ref().is_some_and(|best| best.truncated));
-            let (translation, aligned) =
-                best.map_or_else(Default::default, |best| (best.text, best.alignment));
-            if let Some(of_lines) = &mut found.links {
-                let aligned = aligned.unwrap_or_default();
-                let linked = links(source_prefix, text, &translation, &aligned);
-                of_lines.push(in_characters(text, &translation, linked));
-            }
-            found.texts.push(translation);
-        }
-        Ok(found)
     }
 
     /// Best translation of each line under each of `lengths`, with a beam of `beam_size`: all lines

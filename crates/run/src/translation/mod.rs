@@ -1,6 +1,7 @@
 //! Translation with a trained run, from lines of text to lines of text.
 
 mod alignment;
+mod best_translations;
 mod documents;
 mod line_translator;
 mod links;
@@ -18,11 +19,11 @@ mod token_spans;
 use serde::Serialize;
 
 pub use alignment::AlignedTokens;
+pub(crate) use best_translations::BestTranslations;
 pub use documents::{
     DocumentFile, DocumentTranslation, SentenceWindow, TranslatedDocument, TranslatedSentence,
     linked_sentences, sentence_settings, translate_document,
 };
-pub(crate) use line_translator::BestTranslations;
 pub use line_translator::{LineTranslator, PackedModels, TranslatedLine};
 pub use order::Order;
 pub use overlong::{LineLimit, Overlong, OverlongRule};

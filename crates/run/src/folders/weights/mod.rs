@@ -279,7 +279,7 @@ impl Weights {
     pub(super) fn sha256(&self) -> Result<String> {
         let mut list = String::new();
         for (path, _) in &self.files {
-            // Of a handle of its own: tensors may be read meanwhile.
+            // A handle of its own: tensors may be read meanwhile.
             let hash = File::open(path).and_then(sha256_of);
             let hash = hash.with_context(|| format!("cannot read {}", path.display()))?;
             if self.files.len() == 1 {

@@ -196,11 +196,15 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[Curve]) 
         _ => format!("{value:.2}"),
     };
     let labels = |[low, high]: [f64; 2]| [low, f64::midpoint(low, high), high].map(number);
-    let colours = [Color::Cyan, Color::Yellow];
-    let datasets = curves.iter().zip(colours).map(|((name, points), colour)| {
+    // Without colours the second curve is of larger dots.
+    let looks = match has_colours() {
+        true => [(Color::Cyan, Marker::Braille), (Color::Yellow, Marker::Braille)],
+        false => [(Color::Reset, Marker::Braille), (Color::Reset, Marker::Dot)],
+    };
+    let datasets = curves.iter().zip(looks).map(|((name, points), (colour, marker))| {
         Dataset::default()
             .name(*name)
-            .marker(Marker::Braille)
+            .marker(marker)
             .graph_type(GraphType::Line)
             .style(Style::new().fg(colour))
             .data(points)
@@ -210,6 +214,12 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[Curve]) 
         .x_axis(Axis::default().bounds(x).labels(labels(x)))
         .y_axis(Axis::default().bounds(y).labels(labels(y)));
     frame.render_widget(chart, area);
+}
+
+/// Tells whether the user wants colours: `NO_COLOR` (no-color.org) and `CLICOLOR=0` switch them off.
+fn has_colours() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !is_set("NO_COLOR") && std::env::var_os("CLICOLOR").is_none_or(|value| value != "0")
 }
 
 fn draw_samples(frame: &mut Frame<'_>, area: Rect, run: &WatchedRun) {
