@@ -85,6 +85,13 @@ biases = false
 key_value_heads = 1
 tied = "none"
 """, ["*qkv", "*.down"]),
+    "neox": ("language-model", TEXT, DECODER + """activation = "gelu"
+positions = "rotary"
+parallel_feed_forward = "own-norm"
+tied = "none"
+[model.rotary]
+width = 4
+""", ["*qkv", "*.up"]),
     "gpt2": ("language-model", TEXT, DECODER + 'activation = "gelu"\npositions = "learned"\n', ["*"]),
     "bert": ("classification", LABELLED, """encoder_layers = 2
 max_positions = 96

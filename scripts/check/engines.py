@@ -89,6 +89,11 @@ LANGUAGE_MODELS = {
               'scaling = "llama3"\nfactor = 4.0\noriginal_length = 16\nbase = 5000.0',
     "ntk": 'positions = "rotary"\n[model.rotary]\nscaling = "ntk"\nfactor = 4.0\npairs = "interleaved"',
     "interpolated": 'positions = "rotary"\n[model.rotary]\nscaling = "interpolation"\nfactor = 4.0',
+    "neox": 'positions = "rotary"\nactivation = "gelu"\nparallel_feed_forward = "own-norm"\n'
+            '[model.rotary]\nwidth = 4',
+    "gptj": 'positions = "rotary"\nactivation = "gelu-tanh"\nparallel_feed_forward = "shared-norm"\n'
+            'output_bias = true\nquery_key_value_biases = false\nattention_output_biases = false\n'
+            '[model.rotary]\nwidth = 6\npairs = "interleaved"',
     "alibi": 'positions = "alibi"\nactivation = "gelu"',
 }
 # Shapes whose graphs have their weights in a file beside them.

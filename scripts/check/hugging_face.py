@@ -82,6 +82,15 @@ biases = false
 key_value_heads = 1
 tied = "none"
 """
+NEOX = """norm = "pre"
+activation = "gelu"
+positions = "rotary"
+parallel_feed_forward = "own-norm"
+tied = "none"
+[model.rotary]
+width = 4
+"""
+SHAPES = {"llama": LLAMA, "neox": NEOX}
 
 TEXT = '[data.text]\nblock_length = 32\ndocuments = "{documents}"\nhold_out = 0.1'
 LABELLED = '[data.labelled]\nlabels = ["odd", "even"]\nmax_tokens = 64\npairs = {pairs}'
@@ -132,6 +141,7 @@ MODELS = {
     "lines": ("language-model", "text", TEXT.format(documents="lines")),
     "files": ("language-model", "text", TEXT.format(documents="files")),
     "llama": ("language-model", "text", TEXT.format(documents="lines")),
+    "neox": ("language-model", "text", TEXT.format(documents="lines")),
     "masked": ("masked-language-model", "text", TEXT.format(documents="lines")),
     "classifier": ("classification", "texts", LABELLED.format(pairs="false")),
     "pairs": ("classification", "pairs", LABELLED.format(pairs="true")),
@@ -196,7 +206,7 @@ def train(taper, data):
                 task=task, kind=kind, section=section, data=data, train=split,
                 validation="" if split == "text" else f"{split}-held",
                 layers="decoder_layers" if writes else "encoder_layers",
-                shape=LLAMA if name == "llama" else SHAPE.format(norm="pre" if writes else "post"))
+                shape=SHAPES.get(name) or SHAPE.format(norm="pre" if writes else "post"))
             run = f"{kind}-{name}"
             (taper.folder / f"{run}.toml").write_text(recipe)
             taper("train", f"{run}.toml", "--run", run, "--threads", "1")
@@ -272,7 +282,7 @@ def ask(taper, case):
     run, model = case["run"], case["model"]
     if "ids" not in case.get("without", []):
         case["ids"] = dict(zip(LINES, taper.ids(run, LINES)))
-    if model in ("lines", "files", "llama"):
+    if model in ("lines", "files", *SHAPES):
         path = taper.folder / "lines"
         path.write_text("".join(line + "\n" for line in LINES))
         scores = taper.records("score", run, "--text", path, "--json")

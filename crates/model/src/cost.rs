@@ -111,6 +111,13 @@ impl PartCost {
         Self { kept: 0.0, forgotten: self.forgotten + self.kept, ..self }
     }
 
+    /// Correction for `scalars` of the kept scalars per token, which the fused operations do not
+    /// keep after all.
+    pub(crate) fn freed(scalars: usize) -> Self {
+        let scalars = scalars as f64;
+        Self { kept: -scalars, forgotten: scalars, ..Self::default() }
+    }
+
     /// Adds `scalars` scalars per token that the fused operations do not keep.
     pub(crate) fn forgetting(self, scalars: usize) -> Self {
         Self { forgotten: self.forgotten + scalars as f64, ..self }

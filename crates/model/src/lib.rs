@@ -55,9 +55,10 @@ pub use builder::{Builder, ModelCore};
 pub use config::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, BaseDtype, CellKind,
     ContrastiveConfig, ConvolutionalConfig, EmbeddingsConfig, ExpertsConfig, FeedForwardKind,
-    ImageEncoder, LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement, Pooling, Positions,
-    QueryKeyNorm, RecurrentAttention, RecurrentConfig, RelativeBuckets, RotaryConfig, RotaryPairs,
-    RotaryScaling, SinusoidFrequencies, StateSpaceConfig, Tied,
+    ImageEncoder, LayerKinds, LoraConfig, ModelConfig, NormKind, NormPlacement,
+    ParallelFeedForward, Pooling, Positions, QueryKeyNorm, RecurrentAttention, RecurrentConfig,
+    RelativeBuckets, RotaryConfig, RotaryPairs, RotaryScaling, SinusoidFrequencies,
+    StateSpaceConfig, Tied,
 };
 pub use cost::{Cost, LayerCost, StreamCost};
 pub use language_model::LanguageModel;

@@ -6,9 +6,9 @@ use std::alloc::System;
 use candle_core::{DType, Device};
 use taper_model::{
     ActivationKind, Architecture, AttentionConfig, AttentionKind, Batch, Builder, ExpertsConfig,
-    FeedForwardKind, LanguageModel, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass,
-    Pooling, Positions, QueryKeyNorm, RecurrentAttention, RecurrentConfig, Sequences,
-    TextClassifier, TranslationModel,
+    FeedForwardKind, LanguageModel, Model, ModelConfig, NormKind, NormPlacement, Objective,
+    ParallelFeedForward, Pass, Pooling, Positions, QueryKeyNorm, RecurrentAttention,
+    RecurrentConfig, Sequences, TextClassifier, TranslationModel,
 };
 use taper_ops::allocator::{Explaining, counted};
 use taper_ops::rng::Counter;
@@ -160,6 +160,11 @@ fn what_a_model_keeps_is_known_by_formula() {
         let (feed_forward, norm_kind) = (FeedForwardKind::Gated, NormKind::Rms);
         let gated = ModelConfig { feed_forward, norm_kind, activation, ..shape() };
         check(language_model_ratio(&gated), &format!("RMS norm and gated {activation:?}"));
+    }
+    for parallel_feed_forward in [ParallelFeedForward::SharedNorm, ParallelFeedForward::OwnNorm] {
+        let beside = ModelConfig { parallel_feed_forward, ..shape() };
+        check(language_model_ratio(&beside), &format!("text, {parallel_feed_forward:?}"));
+        check(translation_ratio(&beside, 256), &format!("{parallel_feed_forward:?}"));
     }
     let convolutional = ModelConfig { architecture: Architecture::Convolutional, ..shape() };
     check(translation_ratio(&convolutional, 16), "convolutional");

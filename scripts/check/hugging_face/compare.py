@@ -58,7 +58,7 @@ class Folder:
         return any(name in line for name in names for line in lines)
 
     def ids(self):
-        reads = self.case["model"] not in ("lines", "files", "llama")
+        reads = self.case["model"] not in ("lines", "files", "llama", "neox")
         for line, ours in self.case.get("ids", {}).items():
             is_read = not self.case.get("is_theirs") and self.case["model"] == "masked"
             if is_read and any(token in line for token in self.tokenizer.all_special_tokens + OURS):

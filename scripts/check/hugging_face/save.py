@@ -14,8 +14,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tokenizers import processors, trainers
 from transformers import (
     BertConfig, BertForSequenceClassification, BertTokenizer, GenerationConfig, GPT2Config,
-    GPT2LMHeadModel, GPT2Tokenizer, LlamaConfig, LlamaForCausalLM, MistralConfig,
-    MistralForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+    GPT2LMHeadModel, GPT2Tokenizer, GPTJConfig, GPTJForCausalLM, GPTNeoXConfig,
+    GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+    PhiConfig, PhiForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
     Qwen3ForCausalLM, RobertaConfig, RobertaForSequenceClassification, RobertaTokenizer,
     XLMRobertaConfig, XLMRobertaForSequenceClassification)
 
@@ -85,12 +86,14 @@ class Saved:
         return self.save(name, model, tokenizer, "lines", **more)
 
     def decodes(self, name, family, tokenizer, ends, sharded=False, half=False, keys=(), **case):
-        """A language model of the shape of Llama."""
+        """A language model of the shape of Llama, or with all its `keys`."""
         configuration, model = family
+        usual = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+                 "num_attention_heads": 4, "max_position_embeddings": 64}
+        keys = dict(keys) if "n_embd" in keys else {**usual, **dict(keys)}
         config = configuration(
-            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-            num_attention_heads=4, max_position_embeddings=64, initializer_range=0.25,
-            bos_token_id=0, eos_token_id=ends, **dict(keys))
+            vocab_size=len(tokenizer), initializer_range=0.25, bos_token_id=0, eos_token_id=ends,
+            **keys)
         model = model(config)
         model.generation_config = GenerationConfig(bos_token_id=0, eos_token_id=ends)
         if half:
@@ -168,6 +171,18 @@ def decoders_of_today(saved):
     saved.decodes(
         "mistral-window", (MistralConfig, MistralForCausalLM), plain, 1,
         keys={"num_key_value_heads": 2, "sliding_window": 5})
+    neox = GPTNeoXConfig, GPTNeoXForCausalLM
+    saved.decodes("neox", neox, plain, 1)
+    saved.decodes(
+        "neox-behind", neox, plain, 1,
+        keys={"use_parallel_residual": False, "tie_word_embeddings": True,
+              "rope_parameters": {"rope_type": "default", "rope_theta": 1e4,
+                                  "partial_rotary_factor": 1.0}})
+    saved.decodes(
+        "gptj", (GPTJConfig, GPTJForCausalLM), plain, 1,
+        keys={"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4})
+    saved.decodes(
+        "phi", (PhiConfig, PhiForCausalLM), plain, 1, keys={"num_key_value_heads": 2})
     saved.decodes(
         "qwen2-window", qwen2, plain, [1, 0],
         keys={"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 4,

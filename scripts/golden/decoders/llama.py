@@ -82,7 +82,10 @@ def run(model: torch.nn.Module, rows: list[list[int]]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in results.items()}
 
 
-def write(out: Path, model: torch.nn.Module, words: Tokenizer, begins: bool, ends: list[int], **saved: str) -> None:
+def write(
+    out: Path, model: torch.nn.Module, words: Tokenizer, begins: bool, ends: list[int],
+    renamed: tuple[str, str] = ("", ""), **saved: str,
+) -> None:
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -100,6 +103,8 @@ def write(out: Path, model: torch.nn.Module, words: Tokenizer, begins: bool, end
     fast.save_pretrained(out)
     rows = [[start] + words.encode(text, add_special_tokens=False).ids for text in TEXTS]
     results, single = run(wide, rows), run(model, rows)
+    # Some modules have another name in files.
+    results, single = ({name.replace(*renamed): it[name] for name in it} for it in (results, single))
     errors = {name: relative_error(single[name], results[name]) for name in results}
     worst = max(errors, key=errors.get)
     print(f"{out.name}: float32 is within {errors[worst]:.1e} relative of float64 ({worst})")

@@ -24,7 +24,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 GOLDEN = Path(__file__).resolve().parents[3] / "crates/run/tests/golden"
 # Folders with the types of their values.
-FOLDERS = {"marian": "int8", "t5": "float16", "mt5": "int8_bfloat16", "llama": "float32", "gpt2": "bfloat16"}
+FOLDERS = {
+    "marian": "int8", "t5": "float16", "mt5": "int8_bfloat16", "llama": "float32", "gpt2": "bfloat16", "gptj": "float32"
+}
 LONGEST = 20
 
 
@@ -70,6 +72,15 @@ def usual_heads(folder, made):
     return made
 
 
+def with_beginning(folder, made):
+    """A folder whose tokenizer names the token before a text, which the engine cannot do without."""
+    shutil.copytree(folder, made)
+    path = made / "tokenizer_config.json"
+    names = {"bos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | names))
+    return made
+
+
 def main():
     for name, kind in FOLDERS.items():
         source, target = GOLDEN / name, GOLDEN / "ctranslate2" / name
@@ -77,6 +88,8 @@ def main():
             converted = Path(made) / name
             if name == "llama":
                 source = usual_heads(source, Path(made) / "usual")
+            if name == "gptj":
+                source = with_beginning(source, Path(made) / "begun")
             TransformersConverter(str(source)).convert(str(converted), quantization=kind)
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(converted, target)

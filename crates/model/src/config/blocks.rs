@@ -81,6 +81,29 @@ impl FeedForwardKind {
     }
 }
 
+/// Place of the feed-forward layer beside self-attention, in place of behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum ParallelFeedForward {
+    /// Behind it, and behind attention to an encoder: `y = x + A(norm(x))`, then
+    /// `y + F(norm(y))`.
+    #[default]
+    None,
+    /// Beside it, with the same norm: `x + A(norm(x)) + F(norm(x))`, as in GPT-J, PaLM (Chowdhery
+    /// et al. 2022, section 2) and Phi. Attention to an encoder follows.
+    SharedNorm,
+    /// Beside it, with a norm of its own: `x + A(norm₁(x)) + F(norm₂(x))`, as in GPT-NeoX (Black
+    /// et al. 2022, section 2.1.2). Attention to an encoder follows.
+    OwnNorm,
+}
+
+impl ParallelFeedForward {
+    /// Whether the layers are one behind the other.
+    pub(super) fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
 /// Nonlinearity of the feed-forward layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]

@@ -1,6 +1,6 @@
 //! Checks of a configuration as a whole, and the lengths that it limits.
 
-use super::{Architecture, AttentionKind, ModelConfig, Positions, bounds};
+use super::{Architecture, AttentionKind, ModelConfig, NormPlacement, Positions, bounds};
 use crate::ModelError;
 
 impl ModelConfig {
@@ -37,8 +37,9 @@ impl ModelConfig {
         self.validate_streams()?;
         bounds::size("model.d_ff", self.d_ff, bounds::WIDTHS)?;
         self.validate_attention_shape()?;
+        self.validate_parallel()?;
         self.experts.validate()?;
-        self.rotary.validate()?;
+        self.rotary.validate(self.attention_shape().head_width)?;
         self.validate_dual_chunk()?;
         self.validate_relative()?;
         for (name, causal, layers) in [
@@ -49,6 +50,19 @@ impl ModelConfig {
             self.validate_state_space((name, causal), layers)?;
         }
         Ok(())
+    }
+
+    /// Refuses a feed-forward layer beside self-attention where norms are behind them.
+    fn validate_parallel(&self) -> Result<(), ModelError> {
+        if self.parallel_feed_forward.is_none() || self.norm == NormPlacement::Pre {
+            return Ok(());
+        }
+        Err(ModelError::Config(
+            "model.parallel_feed_forward sums layers that read one normalised input, and with \
+             model.norm = \"post\" no input is normalised: set model.norm = \"pre\", or leave \
+             model.parallel_feed_forward out"
+                .to_owned(),
+        ))
     }
 
     /// Refuses dual chunk attention in layers whose keys do not meet a query one by one.

@@ -20,7 +20,9 @@ pub use architecture::{
     Architecture, CellKind, ConvolutionalConfig, RecurrentAttention, RecurrentConfig,
 };
 pub use attention::{AttentionConfig, AttentionKind, LayerKinds};
-pub use blocks::{ActivationKind, FeedForwardKind, NormKind, NormPlacement, QueryKeyNorm};
+pub use blocks::{
+    ActivationKind, FeedForwardKind, NormKind, NormPlacement, ParallelFeedForward, QueryKeyNorm,
+};
 pub use contrastive::ContrastiveConfig;
 pub use embeddings::{EmbeddingsConfig, Tied};
 pub use encoders::{ImageEncoder, Pooling};
@@ -134,6 +136,15 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub feed_forward: FeedForwardKind,
+    /// Whether the feed-forward layer runs beside self-attention, on the same input; with
+    /// `norm = "pre"`. If it is not set: "none".
+    #[serde(skip_serializing_if = "ParallelFeedForward::is_none")]
+    #[schemars(
+        extend("x-names" = "parallel_residual use_parallel_residual parallel_attn parallel_block \
+            parallel_layers parallel_attention"),
+        extend("x-idle" = ["convolutional-images", "not-transformer"])
+    )]
+    pub parallel_feed_forward: ParallelFeedForward,
     /// Position of norms.
     #[schemars(
         extend("x-names" = "pre_norm prenorm norm_first normalize_before encoder_normalize_before \
@@ -389,6 +400,7 @@ impl Default for ModelConfig {
             decoder_layers: 6,
             activation: ActivationKind::default(),
             feed_forward: FeedForwardKind::default(),
+            parallel_feed_forward: ParallelFeedForward::default(),
             norm: NormPlacement::default(),
             norm_kind: NormKind::default(),
             norm_epsilon: 1e-5,

@@ -84,6 +84,14 @@ pub struct RotaryConfig {
     /// Elements of a head that are rotated together. If it is not set: "halves".
     #[serde(skip_serializing_if = "are_halves")]
     pub pairs: RotaryPairs,
+    /// Leading elements of each head that are rotated, an even number; the others keep their values
+    /// (Black et al. 2022, "GPT-NeoX-20B", section 2.1.1). If it is not set: all.
+    #[schemars(range(min = 2))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        extend("x-names" = "rotary_dim rotary_pct partial_rotary_factor rotary_ndims rope_dim")
+    )]
+    pub width: Option<usize>,
     /// Scaling of the rotary angles.
     #[schemars(extend("x-names" = "rope_scaling rope_type"), extend("x-weights" = ["changeable"]))]
     pub scaling: RotaryScaling,
@@ -158,6 +166,7 @@ impl Default for RotaryConfig {
         Self {
             base: BASE,
             pairs: RotaryPairs::Halves,
+            width: None,
             scaling: RotaryScaling::None,
             factor: 1.0,
             original_length: None,
@@ -184,14 +193,15 @@ impl RotaryConfig {
     /// Rotation of heads of this width.
     #[must_use]
     pub fn turns(self, head: usize) -> Turns {
-        let plain = Turns::with_base(self.base).of_pairs(match self.pairs {
+        let all = Turns::with_base(self.base).of_pairs(match self.pairs {
             RotaryPairs::Halves => Pairs::Halves,
             RotaryPairs::Interleaved => Pairs::Interleaved,
         });
+        let plain = self.width.map_or(all, |width| all.of_width(width));
         match self.scaling {
             RotaryScaling::None | RotaryScaling::DualChunk => plain,
             RotaryScaling::Interpolation => plain.interpolated(self.factor),
-            RotaryScaling::Ntk => plain.ntk(self.factor, head),
+            RotaryScaling::Ntk => plain.ntk(self.factor, self.width.unwrap_or(head)),
             RotaryScaling::Llama3 => plain.llama3(self.rotations()),
             RotaryScaling::Yarn => plain.yarn(self.rotations(), self.magnitude),
         }
@@ -217,7 +227,8 @@ impl RotaryConfig {
         }
     }
 
-    pub(super) fn validate(self) -> Result<(), ModelError> {
+    /// Checks the rotation of heads of this width.
+    pub(super) fn validate(self, head: usize) -> Result<(), ModelError> {
         bounds::number("model.rotary.base", self.base, 1.0..=1e12)?;
         bounds::number("model.rotary.factor", self.factor, 1.0..=1e6)?;
         for (key, value, bounds) in [
@@ -230,11 +241,19 @@ impl RotaryConfig {
         if let Some(length) = self.original_length {
             bounds::size("model.rotary.original_length", length, bounds::TOKENS)?;
         }
+        let refuse = |message: String| Err(ModelError::Config(message));
+        if let Some(width) = self.width
+            && (width < 2 || width > head || !width.is_multiple_of(2))
+        {
+            return refuse(format!(
+                "model.rotary.width = {width}: it must be an even number from 2 to {head}, the \
+                 width of a head"
+            ));
+        }
         let chunks = self.dual_chunk();
         if !self.scaling.is_by_rotations() && chunks.is_none() {
             return Ok(());
         }
-        let refuse = |message: String| Err(ModelError::Config(message));
         if self.original_length.is_none() {
             return refuse(
                 "model.rotary.scaling = \"llama3\" and \"yarn\" count rotations over the longest \

@@ -7,8 +7,9 @@ use crate::common::{backward, golden, largest_difference, lengths, relative};
 use candle_core::{DType, Device, Tensor, Var};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, Guidance, LanguageModel, LayerKinds, Model,
-    ModelConfig, ModelError, NormKind, Objective, Pass, Positions, QueryKeyNorm, Sequences, Tied,
-    Transformer, UnprojectedAttention,
+    ModelConfig, ModelError, NormKind, NormPlacement, Objective, ParallelFeedForward, Pass,
+    Positions, QueryKeyNorm, RotaryConfig, RotaryPairs, Sequences, Tied, Transformer,
+    UnprojectedAttention,
 };
 use taper_ops::{
     AttentionShape, AttentionSpec, Gradients, LinearSpec, NormSpec, NormedColumns, Tape, Turns,
@@ -207,6 +208,29 @@ fn shapes() -> Vec<(&'static str, ModelConfig)> {
         ),
         ("hybrid", ModelConfig { decoder_attention: hybrid, ..grouped.clone() }),
         (
+            "beside a feed-forward layer, one norm",
+            ModelConfig {
+                parallel_feed_forward: ParallelFeedForward::SharedNorm,
+                positions: rotary,
+                rotary: RotaryConfig { width: Some(2), ..RotaryConfig::default() },
+                ..base.clone()
+            },
+        ),
+        (
+            "beside a feed-forward layer, two norms",
+            ModelConfig {
+                parallel_feed_forward: ParallelFeedForward::OwnNorm,
+                positions: rotary,
+                rotary: RotaryConfig {
+                    width: Some(4),
+                    pairs: RotaryPairs::Interleaved,
+                    ..RotaryConfig::default()
+                },
+                head_width: Some(6),
+                ..grouped.clone()
+            },
+        ),
+        (
             "a norm of each head",
             ModelConfig {
                 query_key_norm: QueryKeyNorm::PerHead,
@@ -368,6 +392,21 @@ fn impossible_shapes_are_named() {
             "even width of a head, and model.head_width is 3",
         ),
         (ModelConfig { heads: 5, ..base.clone() }, "or set model.head_width"),
+        (
+            ModelConfig {
+                rotary: RotaryConfig { width: Some(6), ..RotaryConfig::default() },
+                ..base.clone()
+            },
+            "model.rotary.width = 6: it must be an even number from 2 to 4",
+        ),
+        (
+            ModelConfig {
+                parallel_feed_forward: ParallelFeedForward::SharedNorm,
+                norm: NormPlacement::Post,
+                ..base.clone()
+            },
+            "set model.norm = \"pre\"",
+        ),
         (ModelConfig { attention_scale: Some(0.0), ..base.clone() }, "model.attention_scale = 0"),
         (
             ModelConfig { attention_scale: Some(f64::NAN), ..base.clone() },

@@ -41,9 +41,10 @@ pub fn rotary(
     turned: usize,
 ) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
-    let half = head / 2;
+    let rotated = turns.width(head);
+    let half = rotated / 2;
     let wide = wide_type(x.dtype());
-    // Cosines and sines of all tokens, (2, N, 1, Dh/2): the same in all layers.
+    // Cosines and sines of all tokens, (2, N, 1, R/2): the same in all layers.
     static TABLES: Recent<(Vec<u32>, Turns, usize, DType)> = Recent::new();
     let tables = TABLES.get((positions.to_vec(), turns, half, wide), x.device(), || {
         let longest = positions.iter().max().map_or(0, |&position| position as usize + 1);
@@ -54,16 +55,18 @@ pub fn rotary(
         let all = Tensor::from_vec(all, (2, longest, 1, half), &Device::Cpu)?.to_dtype(wide)?;
         all.to_device(x.device())?.index_select(&at, 1)
     })?;
-    let (cosines, sines) = (tables.i(0)?, tables.i(1)?); // (N, 1, Dh/2)
-    let pairs = x.narrow(1, 0, turned)?.contiguous()?.to_dtype(wide)?;
+    let (cosines, sines) = (tables.i(0)?, tables.i(1)?); // (N, 1, R/2)
+    let heads = turned / head;
+    let all = x.narrow(1, 0, turned)?.reshape((rows, heads, head))?;
+    let pairs = all.narrow(2, 0, rotated)?.contiguous()?.to_dtype(wide)?;
     // The elements of pairs lie along dimension 2 in halves, and along the last as neighbours.
     let (shape, along) = match turns.pairs() {
-        Pairs::Halves => ([rows, turned / head, 2, half], 2),
-        Pairs::Interleaved => ([rows, turned / head, half, 2], 3),
+        Pairs::Halves => ([rows, heads, 2, half], 2),
+        Pairs::Interleaved => ([rows, heads, half, 2], 3),
     };
     let pairs = pairs.reshape(&shape)?;
     let element = |number| pairs.narrow(along, number, 1)?.squeeze(along);
-    let (first, second) = (element(0)?, element(1)?); // (N, H, Dh/2)
+    let (first, second) = (element(0)?, element(1)?); // (N, H, R/2)
     let out = Tensor::stack(
         &[
             (first.broadcast_mul(&cosines)? - second.broadcast_mul(&sines)?)?,
@@ -71,8 +74,13 @@ pub fn rotary(
         ],
         along,
     )?
-    .reshape((rows, turned))?
+    .reshape((rows, heads, rotated))?
     .to_dtype(x.dtype())?;
+    let out = match rotated == head {
+        true => out,
+        false => Tensor::cat(&[out, all.narrow(2, rotated, head - rotated)?], 2)?,
+    };
+    let out = out.reshape((rows, turned))?;
     if turned == width {
         Ok(out)
     } else {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// `x (N, W)` → the same.
 ///
 /// # Errors
-/// If a head's width is odd or the columns do not fit.
+/// If a head's rotated width is odd or wider than the head, or the columns do not fit.
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -31,14 +31,16 @@ pub fn rotary(
     turned: usize,
 ) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
+    let pairs = turns.width(head);
     if head == 0
-        || !head.is_multiple_of(2)
+        || !pairs.is_multiple_of(2)
+        || pairs > head
         || !turned.is_multiple_of(head)
         || turned > width
         || positions.len() != rows
     {
         candle_core::bail!(
-            "rotary: {turned} columns of heads of {head}, input {:?}, {} positions",
+            "rotary: {turned} columns of heads of {head}, of which {pairs} are rotated, input {:?}, {} positions",
             x.shape(),
             positions.len()
         );
@@ -87,7 +89,7 @@ impl Rotary {
         let sign = if self.is_transposed { -1.0 } else { 1.0 };
         let cosines: Vec<T> = cosines.into_iter().map(T::of).collect();
         let sines: Vec<T> = sines.into_iter().map(|sine| T::of(sign * sine)).collect();
-        let half = self.head / 2;
+        let half = self.turns.width(self.head) / 2;
         let mut out = vec![T::default(); x.len()];
         let one = |((out, x), &position): ((&mut [T], &[T]), &u32)| {
             out[self.turned..].copy_from_slice(&x[self.turned..]);
@@ -96,8 +98,8 @@ impl Rotary {
             let (x, out) = (&x[..self.turned], &mut out[..self.turned]);
             let (cosines, sines) = (&cosines[range.clone()], &sines[range]);
             match self.turns.pairs() {
-                Pairs::Halves => turn(x, out, cosines, sines),
-                Pairs::Interleaved => turn_neighbours(x, out, cosines, sines),
+                Pairs::Halves => turn(x, out, self.head, cosines, sines),
+                Pairs::Interleaved => turn_neighbours(x, out, self.head, cosines, sines),
             }
         };
         region(even(self.positions.len().div_ceil(TOKENS)), || {
@@ -112,9 +114,10 @@ impl Rotary {
 }
 
 vectorised! {
-    fn turn<T>(x: &[T], out: &mut [T], cosines: &[T], sines: &[T]) {
+    fn turn<T>(x: &[T], out: &mut [T], head: usize, cosines: &[T], sines: &[T]) {
         let half = cosines.len();
-        for (x, out) in x.chunks_exact(2 * half).zip(out.chunks_exact_mut(2 * half)) {
+        for (x, out) in x.chunks_exact(head).zip(out.chunks_exact_mut(head)) {
+            out[2 * half..].copy_from_slice(&x[2 * half..]);
             for i in 0..half {
                 out[i] = x[i] * cosines[i] - x[i + half] * sines[i];
                 out[i + half] = x[i + half] * cosines[i] + x[i] * sines[i];
@@ -124,10 +127,11 @@ vectorised! {
 }
 
 vectorised! {
-    fn turn_neighbours<T>(x: &[T], out: &mut [T], cosines: &[T], sines: &[T]) {
-        let head = 2 * cosines.len();
+    fn turn_neighbours<T>(x: &[T], out: &mut [T], head: usize, cosines: &[T], sines: &[T]) {
+        let width = 2 * cosines.len();
         for (x, out) in x.chunks_exact(head).zip(out.chunks_exact_mut(head)) {
-            let pairs = x.chunks_exact(2).zip(out.chunks_exact_mut(2));
+            out[width..].copy_from_slice(&x[width..]);
+            let pairs = x[..width].chunks_exact(2).zip(out[..width].chunks_exact_mut(2));
             for ((x, out), (cosine, sine)) in pairs.zip(cosines.iter().zip(sines)) {
                 out[0] = x[0] * *cosine - x[1] * *sine;
                 out[1] = x[1] * *cosine + x[0] * *sine;

@@ -54,6 +54,8 @@ pub struct Turns {
     /// Factor of rotated queries and keys.
     magnitude: f64,
     pairs: Pairs,
+    /// Leading elements of a head that are rotated; `None`: all.
+    width: Option<usize>,
 }
 
 impl Default for Turns {
@@ -66,7 +68,13 @@ impl Turns {
     /// Rotation with this base, in place of 10,000.
     #[must_use]
     pub fn with_base(base: f64) -> Self {
-        Self { base, scaling: Scaling::Even(1.0), magnitude: 1.0, pairs: Pairs::Halves }
+        Self {
+            base,
+            scaling: Scaling::Even(1.0),
+            magnitude: 1.0,
+            pairs: Pairs::Halves,
+            width: None,
+        }
     }
 
     /// Base of the speeds, including the base of a scaling that changes it.
@@ -79,6 +87,13 @@ impl Turns {
     #[must_use]
     pub fn of_pairs(self, pairs: Pairs) -> Self {
         Self { pairs, ..self }
+    }
+
+    /// Rotates only the first `width` elements of each head, an even number, as if the head ended
+    /// there (Black et al. 2022, "GPT-NeoX-20B", section 2.1.1).
+    #[must_use]
+    pub fn of_width(self, width: usize) -> Self {
+        Self { width: Some(width), ..self }
     }
 
     /// Interpolates positions (Chen et al. 2023, "Extending Context Window of Large Language Models
@@ -121,10 +136,17 @@ impl Turns {
         self.pairs
     }
 
-    /// Cosines and sines at some positions, times the magnitude: `(positions, Dh/2)` each.
+    /// Number of leading elements of a head that are rotated.
+    pub(crate) fn width(self, head: usize) -> usize {
+        self.width.unwrap_or(head)
+    }
+
+    /// Cosines and sines at some positions, times the magnitude: `(positions, R/2)` each, if R
+    /// elements of a head are rotated.
     pub(crate) fn angles(self, positions: Range<usize>, head: usize) -> (Vec<f64>, Vec<f64>) {
-        let half = head / 2;
-        let speeds: Vec<f64> = (0..half).map(|pair| self.speed(pair, head)).collect();
+        let width = self.width(head);
+        let half = width / 2;
+        let speeds: Vec<f64> = (0..half).map(|pair| self.speed(pair, width)).collect();
         let stretch = self.stretch();
         let angle = |n: usize| (n / half) as f64 / stretch * speeds[n % half];
         let places = positions.start * half..positions.end * half;
@@ -135,11 +157,13 @@ impl Turns {
         )
     }
 
-    /// Angles of all pairs of a head at position 1, and the factor of rotated queries and keys.
+    /// Angles of all rotated pairs of a head at position 1, and the factor of rotated queries and
+    /// keys.
     #[must_use]
     pub fn speeds(self, head: usize) -> (Vec<f64>, f64) {
-        let speed = |pair| self.speed(pair, head) / self.stretch();
-        ((0..head / 2).map(speed).collect(), self.magnitude)
+        let width = self.width(head);
+        let speed = |pair| self.speed(pair, width) / self.stretch();
+        ((0..width / 2).map(speed).collect(), self.magnitude)
     }
 
     /// Number by which an even scaling divides all angles.
@@ -150,9 +174,9 @@ impl Turns {
         }
     }
 
-    /// Angle of a pair at position 1, before an even scaling.
-    fn speed(self, pair: usize, head: usize) -> f64 {
-        let plain = self.base.powf(-2.0 * pair as f64 / head as f64);
+    /// Angle of a pair among `width` rotated elements at position 1, before an even scaling.
+    fn speed(self, pair: usize, width: usize) -> f64 {
+        let plain = self.base.powf(-2.0 * pair as f64 / width as f64);
         let Scaling::ByRotations(rotations, ramp) = self.scaling else { return plain };
         let Rotations { factor, original_length, slow, fast } = rotations;
         // Share of the unscaled speed.
@@ -163,10 +187,10 @@ impl Turns {
             }
             Ramp::Pairs => {
                 // Number of the pair with this number of rotations.
-                let last = (head - 1) as f64;
+                let last = (width - 1) as f64;
                 let with = |rotations: f64| {
                     let ratio = original_length / (rotations * TAU);
-                    head as f64 * ratio.ln() / (2.0 * self.base.ln())
+                    width as f64 * ratio.ln() / (2.0 * self.base.ln())
                 };
                 let first = with(fast).floor().max(0.0);
                 let end = with(slow).ceil().min(last);

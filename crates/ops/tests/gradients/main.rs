@@ -255,6 +255,8 @@ fn rotary() {
         plain.interpolated(3.5),
         plain.ntk(8.0, 4),
         plain.of_pairs(Pairs::Interleaved),
+        plain.of_width(2),
+        plain.of_width(2).of_pairs(Pairs::Interleaved),
         Turns::with_base(50.0).llama3(rotations),
         plain.yarn(rotations, None).of_pairs(Pairs::Interleaved),
     ] {

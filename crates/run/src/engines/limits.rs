@@ -56,6 +56,7 @@ const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
     ("activation", &["relu", "gelu", "gelu-tanh", "swish", "quick-gelu"]),
     ("feed_forward", &["plain", "gated"]),
     ("norm", &["pre", "post"]),
+    ("parallel_feed_forward", &["none", "shared-norm", "own-norm"]),
     ("norm_kind", &["layer", "layer-without-bias", "rms", "rms-with-bias"]),
     ("positions", &["sinusoidal", "sinusoidal-halves", "learned", "t5", "rotary", "alibi", "none"]),
 ];

@@ -10,10 +10,9 @@ use taper_data::{Task, Tokenizer};
 use taper_ops::{Parameter, ParameterStore};
 use taper_trainer::{CheckpointError, write_tensors};
 
-use super::family::{Architecture, Counterpart, Family, require_expressed};
+use super::family::{Architecture, Counterpart, Family, Order, require_expressed};
 use super::json::write_json;
 use super::preprocessor::write_preprocessor;
-use super::sources::transposed;
 use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;
 use crate::folder::RunFolder;
@@ -255,7 +254,7 @@ struct Part<'a> {
     /// Parameter; `None` for zeros, if the run has no such parameter.
     parameter: Option<&'a Parameter>,
     shape: Vec<usize>,
-    is_transposed: bool,
+    order: Order,
     /// Index of its first value.
     start: usize,
 }
@@ -274,13 +273,13 @@ fn sources<'a, M: TaskModel>(
         let name = parameter.name();
         let mut theirs = family.counterparts(name, parameter.shape(), &run.config).into_iter();
         let theirs = if is_tied { theirs.next() } else { theirs.next_back() };
-        let Some(Counterpart { names, shapes, is_transposed }) = theirs else {
+        let Some(Counterpart { names, shapes, order }) = theirs else {
             bail!("the parameter {name} has no counterpart in a {}", family.name);
         };
         let mut start = 0;
         for (name, shape) in names.into_iter().zip(shapes) {
             let length: usize = shape.iter().product();
-            all.insert(name, Part { parameter: Some(parameter), shape, is_transposed, start });
+            all.insert(name, Part { parameter: Some(parameter), shape, order, start });
             start += length;
         }
     }
@@ -288,7 +287,7 @@ fn sources<'a, M: TaskModel>(
     for &(ours, theirs) in family.zeros {
         if run.model.parameters().get(ours).is_none() {
             let shape = vec![1, vocabulary];
-            let part = Part { parameter: None, shape, is_transposed: false, start: 0 };
+            let part = Part { parameter: None, shape, order: Order::Same, start: 0 };
             all.insert(theirs.to_owned(), part);
         }
     }
@@ -301,9 +300,6 @@ impl Part<'_> {
         let Some(parameter) = self.parameter else { return Ok(vec![0.0; length]) };
         let whole = parameter.var().as_detached_tensor().flatten_all()?;
         let values: Vec<f32> = whole.narrow(0, self.start, length)?.to_vec1()?;
-        Ok(match (self.is_transposed, parameter.shape()) {
-            (true, &[_, columns]) => transposed(&values, columns),
-            _ => values,
-        })
+        Ok(self.order.written(values, &self.shape))
     }
 }

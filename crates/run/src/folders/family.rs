@@ -7,6 +7,7 @@ use taper_data::Task;
 use taper_model::{FeedForwardKind, Tied};
 
 use super::keys::Key;
+use super::sources::transposed;
 use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 use crate::parameter_groups::matches;
@@ -88,8 +89,48 @@ enum Layout {
     Transposed,
     /// Rows of queries, of keys and of values, whose numbers follow from the recipe's heads.
     Heads,
+    /// One tensor with the rows of query, key and value of the first head, then of the second.
+    ByHead,
     /// Another shape with the same number of values.
     Shaped(fn(&RunConfig, &[usize]) -> Vec<usize>),
+}
+
+/// Order of the values in a tensor of a folder.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Order {
+    /// The same as here.
+    Same,
+    /// That of the transposed matrix.
+    Transposed,
+    /// Rows of query, key and value head by head; here all queries come first, then all keys.
+    ByHead { heads: usize },
+}
+
+impl Order {
+    /// Values in the order here, of a tensor with this shape in a folder.
+    pub(super) fn read(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+        match (self, shape) {
+            (Self::Transposed, &[_, columns]) => transposed(&values, columns),
+            (Self::ByHead { heads }, &[rows, ..]) => exchanged(&values, rows, (heads, 3)),
+            _ => values,
+        }
+    }
+
+    /// Values in the order of a folder, of a tensor with this shape there.
+    pub(super) fn written(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+        match (self, shape) {
+            (Self::Transposed, &[columns, _]) => transposed(&values, columns),
+            (Self::ByHead { heads }, &[rows, ..]) => exchanged(&values, rows, (3, heads)),
+            _ => values,
+        }
+    }
+}
+
+/// Exchanges the order of two divisions of `rows` rows, an outer and an inner one.
+fn exchanged(values: &[f32], rows: usize, (outer, inner): (usize, usize)) -> Vec<f32> {
+    let block = (values.len() / rows.max(1)) * (rows / (outer * inner).max(1));
+    let places = (0..inner).flat_map(|one| (0..outer).map(move |other| other * inner + one));
+    places.flat_map(|place| &values[place * block..][..block]).copied().collect()
 }
 
 impl Module {
@@ -116,6 +157,12 @@ impl Module {
     /// queries can share keys and values.
     pub(super) const fn heads(ours: &'static str, theirs: &'static [&'static str; 3]) -> Self {
         Self::new(ours, theirs, Layout::Heads)
+    }
+
+    /// Module of queries, keys and values in one tensor, head by head; every head has its own keys
+    /// and values.
+    pub(super) const fn by_head(ours: &'static str, theirs: &'static [&'static str; 1]) -> Self {
+        Self::new(ours, theirs, Layout::ByHead)
     }
 
     /// Module with a transposed matrix.
@@ -145,9 +192,13 @@ impl Module {
         let named = |theirs: &&str| format!("{}{kind}", theirs.replace('*', layer));
         let names: Vec<String> = self.theirs.iter().map(named).collect();
         let with_rows = |rows: usize| [&[rows], &shape[1..]].concat();
-        let is_transposed = matches!(self.layout, Layout::Transposed) && shape.len() == 2;
+        let order = match &self.layout {
+            Layout::Transposed if shape.len() == 2 => Order::Transposed,
+            Layout::ByHead => Order::ByHead { heads: recipe.model.heads },
+            _ => Order::Same,
+        };
         let shapes = match &self.layout {
-            Layout::Transposed if is_transposed => vec![shape.iter().rev().copied().collect()],
+            _ if order == Order::Transposed => vec![shape.iter().rev().copied().collect()],
             Layout::Shaped(of) => vec![of(recipe, shape)],
             Layout::Heads => {
                 let heads = recipe.model.attention_shape();
@@ -157,7 +208,7 @@ impl Module {
             _ if names.len() > 1 => vec![with_rows(shape[0] / names.len()); names.len()],
             _ => vec![shape.to_vec()],
         };
-        Some(Counterpart { names, shapes, is_transposed })
+        Some(Counterpart { names, shapes, order })
     }
 
     /// Whether a tensor of this name can belong to the module.
@@ -189,8 +240,8 @@ pub(super) struct Counterpart {
     pub(super) names: Vec<String>,
     /// Shape of each.
     pub(super) shapes: Vec<Vec<usize>>,
-    /// Whether the matrix here is the transpose.
-    pub(super) is_transposed: bool,
+    /// Order of their values.
+    pub(super) order: Order,
 }
 
 impl Family {

@@ -34,7 +34,7 @@ pub(crate) use sources::transposed;
 pub use tokens::sentence_piece_model;
 pub(crate) use tokens::write_sentence_pieces;
 
-use decoders::{gpt2, llama, mistral, qwen2, qwen3};
+use decoders::{gpt_neox, gpt2, gptj, llama, mistral, phi, qwen2, qwen3};
 use encoder_decoders::{bart, m2m100, marian, mbart, mt5, pegasus, t5, umt5};
 use encoders::{bert, roberta, vit};
 
@@ -54,6 +54,9 @@ const FAMILIES: &[&family::Family] = &[
     &qwen2::FAMILY,
     &qwen3::FAMILY,
     &mistral::FAMILY,
+    &gpt_neox::FAMILY,
+    &gptj::FAMILY,
+    &phi::FAMILY,
     &t5::FAMILY,
     &mt5::FAMILY,
     &umt5::FAMILY,

@@ -9,7 +9,7 @@ use taper_data::TokenizerPair;
 use taper_model::Model;
 use taper_ops::ParameterStore;
 
-use super::family::{Architecture, Counterpart, Family};
+use super::family::{Architecture, Counterpart, Family, Order};
 use super::weights::Weights;
 use crate::config::RunConfig;
 use crate::event::{ImportNotice, Notice};
@@ -94,10 +94,7 @@ impl Sources {
             [one] => read(one)?,
             several => several.iter().map(read).collect::<Result<Vec<_>>>()?.concat(),
         };
-        Ok(match (theirs.is_transposed, theirs.shapes.concat().as_slice()) {
-            (true, &[_, columns]) => transposed(&values, columns),
-            _ => values,
-        })
+        Ok(theirs.order.read(values, &theirs.shapes[0]))
     }
 }
 
@@ -117,7 +114,7 @@ fn counterpart(
     let copies = copies.map(|(_, copy)| Counterpart {
         names: vec![copy.to_owned()],
         shapes: vec![shape.to_vec()],
-        is_transposed: false,
+        order: Order::Same,
     });
     all.splice(0..0, copies);
     if let Some(at) = all.iter().rposition(is_there) {

@@ -115,7 +115,7 @@ fn encoder_decoders_of_the_converter_translate_as_in_the_engine() {
 
 #[test]
 fn decoders_of_the_converter_give_its_log_probabilities() {
-    for name in ["gpt2", "llama"] {
+    for name in ["gpt2", "llama", "gptj"] {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
         converted(name, &source);
@@ -190,7 +190,7 @@ fn exports_are_read_back_to_the_bit() {
     for name in ["marian", "marian-two", "t5", "mt5", "umt5", "nllb", "bart"] {
         check_round_trip::<TranslationModel>(name, Quantization::Float32, 0.0);
     }
-    for name in ["llama", "gpt2"] {
+    for name in ["llama", "gpt2", "gpt-neox", "gptj", "phi"] {
         check_round_trip::<LanguageModel>(name, Quantization::Float32, 0.0);
     }
 }

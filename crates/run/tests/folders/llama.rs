@@ -1,6 +1,7 @@
 //! Language models of Llama's shape, of `scripts/golden/decoders/llama.py`: a Llama in bf16 and in
 //! several files, a Qwen2, a Qwen3, a Mistral with a sliding window, and a Qwen2 with one in its last
-//! layer, both narrower than the texts.
+//! layer, both narrower than the texts. Of `parallel.py` there: a GPT-NeoX, a GPT-J and a Phi, whose
+//! feed-forward layers run beside attention.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +17,8 @@ use super::{
     tensors, trained,
 };
 
-const FAMILIES: [&str; 5] = ["llama", "qwen2", "qwen3", "mistral", "qwen2-windows"];
+const FAMILIES: [&str; 8] =
+    ["llama", "qwen2", "qwen3", "mistral", "qwen2-windows", "gpt-neox", "gptj", "phi"];
 
 fn opened(family: &str, folder: &Path) -> LoadedRun<LanguageModel> {
     imported(&golden(family), &folder.join("run")).unwrap()

@@ -56,7 +56,7 @@ fn served_translations_are_those_of_generate() {
 
 #[test]
 fn served_texts_go_on_like_those_of_generate() {
-    let names = ["llama", "qwen2", "qwen3"];
+    let names = ["llama", "qwen2", "qwen3", "gpt-neox", "gptj", "phi"];
     let (server, _folder) = serving(&names);
     for name in names {
         for (prompt, text) in expected(name)["texts"].as_object().expect("texts") {

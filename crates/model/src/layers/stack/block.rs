@@ -1,7 +1,7 @@
 //! A Transformer layer, for encoders and decoders.
 
 use super::kind::StackKind;
-use crate::config::NormPlacement;
+use crate::config::{NormPlacement, ParallelFeedForward};
 use crate::cost::{LayerCost, PartCost};
 use crate::layers::attention::{
     Attended, CrossAttention, LayerPast, Mixer, PastRows, Texts, Within, mixer,
@@ -20,7 +20,8 @@ use taper_ops::rng::name_key;
 /// connection.
 #[derive(Debug, Clone)]
 struct Sublayer {
-    norm: Norm,
+    /// `None` for a sublayer that reads what another sublayer's norm returns.
+    norm: Option<Norm>,
     placement: NormPlacement,
     dropout: f64,
     site: u64,
@@ -29,15 +30,42 @@ struct Sublayer {
 impl Sublayer {
     /// Makes the frame of the sublayer called `name`; its norm is `{name}_norm`.
     fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
-        let norm = format!("{name}_norm");
+        let norm = Norm::new(build, &format!("{name}_norm"), config.d_model, config)?;
+        Ok(Self { norm: Some(norm), ..Self::without_norm(build, name, config) })
+    }
+
+    /// Makes the frame of a sublayer that has no norm.
+    fn without_norm(build: &mut Builder, name: &str, config: &ModelConfig) -> Self {
         // Another sublayer keeps its input, and its output is recomputed.
         build.count(PartCost::default().forgetting(config.d_model).forgetting(config.d_model));
-        Ok(Self {
-            norm: Norm::new(build, &norm, config.d_model, config)?,
+        Self {
+            norm: None,
             placement: config.norm,
             dropout: config.residual_dropout,
-            site: name_key(&norm),
-        })
+            site: name_key(&format!("{name}_norm")),
+        }
+    }
+
+    /// Input of the sublayer: `x`, after a norm that is before it.
+    fn input(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        match &self.norm {
+            Some(norm) if self.placement == NormPlacement::Pre => norm.forward(x, pass),
+            _ => Ok(x.clone()),
+        }
+    }
+
+    /// Runs `f`, which adds its result to the residual `x`, before a norm that is behind it.
+    fn onto(
+        &self,
+        x: &Tensor,
+        pass: &Pass,
+        f: impl FnOnce(Residual<'_>) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let sum = f(Residual { x, dropout: pass.dropout(self.dropout, self.site) })?;
+        match &self.norm {
+            Some(norm) if self.placement == NormPlacement::Post => norm.forward(&sum, pass),
+            _ => Ok(sum),
+        }
     }
 
     /// Runs `f`, which gets its input and the residual that its result is added to.
@@ -47,11 +75,8 @@ impl Sublayer {
         pass: &Pass,
         f: impl FnOnce(&Tensor, Residual<'_>) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let residual = Residual { x, dropout: pass.dropout(self.dropout, self.site) };
-        match self.placement {
-            NormPlacement::Pre => f(&self.norm.forward(x, pass)?, residual),
-            NormPlacement::Post => self.norm.forward(&f(x, residual)?, pass),
-        }
+        let input = self.input(x, pass)?;
+        self.onto(x, pass, |residual| f(&input, residual))
     }
 }
 
@@ -62,6 +87,7 @@ pub(crate) struct Block {
     mixer: (Sublayer, Arc<dyn Mixer>),
     cross_attention: Option<(Sublayer, CrossAttention)>,
     feed_forward: Option<(Sublayer, FeedForward)>,
+    parallel: ParallelFeedForward,
 }
 
 impl Block {
@@ -84,14 +110,20 @@ impl Block {
         };
         let feed_forward = if config.has_feed_forward(kind.is_causal(), layer) {
             let name = named("feed_forward");
-            Some((
-                Sublayer::new(build, &name, config)?,
-                FeedForward::new(build, &name, config, layer)?,
-            ))
+            let frame = match config.parallel_feed_forward {
+                ParallelFeedForward::SharedNorm => Sublayer::without_norm(build, &name, config),
+                _ => Sublayer::new(build, &name, config)?,
+            };
+            Some((frame, FeedForward::new(build, &name, config, layer)?))
         } else {
             None
         };
-        Ok(Self { mixer, cross_attention, feed_forward })
+        let parallel = config.parallel_feed_forward;
+        if parallel != ParallelFeedForward::None && feed_forward.is_some() {
+            // No norm reads the sum with the result of self-attention.
+            build.count(PartCost::freed(config.d_model));
+        }
+        Ok(Self { mixer, cross_attention, feed_forward, parallel })
     }
 
     /// Cost of a layer, counted from 0, for one token of its own sequence.
@@ -120,9 +152,8 @@ impl Block {
         within: Within<'_>,
         attended: Option<&Attended<'_>>,
     ) -> Result<Tensor> {
-        let ((frame, mixer), pass) = (&self.mixer, within.pass);
-        let mut x = frame.run(x, pass, |x, residual| mixer.forward(x, residual, within))?;
-        pass.record_within(StatePoint::SelfAttention, &x);
+        let pass = within.pass;
+        let mut x = self.mixed(x, pass, |mixer, x, residual| mixer.forward(x, residual, within))?;
         if let (Some((frame, attention)), Some(to)) = (&self.cross_attention, attended) {
             x = frame.run(&x, pass, |x, residual| attention.attend(x, residual, to, pass))?;
             pass.record_within(StatePoint::CrossAttention, &x);
@@ -130,13 +161,35 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// Runs the feed-forward sublayer: `(N, D)` → `(N, D)`.
+    /// Runs self-attention or the layer in its place by `mix`, and a feed-forward layer beside it:
+    /// `(N, D)` → `(N, D)`.
+    fn mixed(
+        &self,
+        x: &Tensor,
+        pass: &Pass,
+        mix: impl FnOnce(&dyn Mixer, &Tensor, Residual<'_>) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let (frame, mixer) = &self.mixer;
+        let input = frame.input(x, pass)?;
+        let mixed = frame.onto(x, pass, |residual| mix(&**mixer, &input, residual))?;
+        pass.record_within(StatePoint::SelfAttention, &mixed);
+        let read = match self.parallel {
+            ParallelFeedForward::None => return Ok(mixed),
+            ParallelFeedForward::SharedNorm => &input,
+            ParallelFeedForward::OwnNorm => x,
+        };
+        let Some((frame, feed_forward)) = &self.feed_forward else { return Ok(mixed) };
+        let input = frame.input(read, pass)?;
+        frame.onto(&mixed, pass, |residual| feed_forward.forward(&input, residual, pass))
+    }
+
+    /// Runs a feed-forward sublayer behind the others: `(N, D)` → `(N, D)`.
     fn fed_forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
-        match &self.feed_forward {
-            Some((frame, feed_forward)) => {
+        match (&self.feed_forward, self.parallel) {
+            (Some((frame, feed_forward)), ParallelFeedForward::None) => {
                 frame.run(&x, pass, |x, residual| feed_forward.forward(x, residual, pass))
             }
-            None => Ok(x),
+            _ => Ok(x),
         }
     }
 
@@ -149,8 +202,8 @@ impl Block {
         source: Option<(&Tensor, &[Range<usize>])>,
         pass: &Pass,
     ) -> Result<Tensor> {
-        let (frame, mixer) = &self.mixer;
-        let mut x = frame.run(x, pass, |x, residual| mixer.step(x, residual, past, pass))?;
+        let mut x =
+            self.mixed(x, pass, |mixer, x, residual| mixer.step(x, residual, past, pass))?;
         if let (Some((frame, attention)), Some((key_value, rows))) = (&self.cross_attention, source)
         {
             x = frame
@@ -166,8 +219,7 @@ impl Block {
         past: (&mut LayerPast, &Texts<'_>),
         pass: &Pass,
     ) -> Result<Tensor> {
-        let (frame, mixer) = &self.mixer;
-        let x = frame.run(x, pass, |x, residual| mixer.read(x, residual, past, pass))?;
+        let x = self.mixed(x, pass, |mixer, x, residual| mixer.read(x, residual, past, pass))?;
         self.fed_forward(x, pass)
     }
 }

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use taper_model::positions::sinusoids;
 use taper_model::{
-    ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement, Positions, RotaryPairs,
-    RotaryScaling,
+    ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement, ParallelFeedForward,
+    Positions, RotaryPairs, RotaryScaling,
 };
 use taper_ops::{Parameter, ParameterStore};
 
@@ -150,7 +150,7 @@ fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
                     if module == "relative_bias" {
                         return Some(vec![format!("{stack}/layer_{layer}/{RELATIVE_BIAS}")]);
                     }
-                    let (_, theirs) = MODULES.iter().find(|(ours, _)| *ours == module)?;
+                    let theirs = in_layer(module, model.parallel_feed_forward)?;
                     format!("{stack}/layer_{layer}/{theirs}")
                 }
             }
@@ -165,6 +165,17 @@ fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
     // The rows of a gated layer without a nonlinearity come first in Taper.
     let parts: &[&str] = if is_gated { &["_noact", ""] } else { &[""] };
     Some(parts.iter().map(|part| format!("{place}{part}/{kind}")).collect())
+}
+
+/// Name of a module of a layer in CTranslate2; `None` if it has none. Norms of sublayers beside each
+/// other belong to the layer.
+fn in_layer(module: &str, parallel: ParallelFeedForward) -> Option<&'static str> {
+    Some(match (module, parallel) {
+        ("self_attention_norm", ParallelFeedForward::SharedNorm) => "shared_layer_norm",
+        ("self_attention_norm", ParallelFeedForward::OwnNorm) => "input_layer_norm",
+        ("feed_forward_norm", ParallelFeedForward::OwnNorm) => "post_attention_layer_norm",
+        _ => MODULES.iter().find(|(ours, _)| *ours == module)?.1,
+    })
 }
 
 /// Table of T5's biases in a layer.
@@ -235,7 +246,7 @@ fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
         _ => rotary.base,
     };
     // 0 is the whole width of a head.
-    set("rotary_dim", Attribute::Integer(0));
+    set("rotary_dim", Attribute::Integer(rotary.width.unwrap_or(0) as i32));
     set("rotary_interleave", Attribute::Flag(rotary.pairs == RotaryPairs::Interleaved));
     set("rotary_base", Attribute::Float(base as f32));
     let kind = match rotary.scaling {

@@ -1,6 +1,6 @@
 //! Models that CTranslate2 does not compute like Taper.
 
-use taper_model::{AttentionKind, NormKind, Positions, RotaryScaling};
+use taper_model::{AttentionKind, NormKind, ParallelFeedForward, Positions, RotaryScaling};
 
 use crate::config::RunConfig;
 use crate::tasks::entry;
@@ -22,7 +22,10 @@ pub(super) fn refused(config: &RunConfig) -> Option<&'static str> {
     };
     let is_unknown_scaling = model.positions == Positions::Rotary
         && matches!(model.rotary.scaling, RotaryScaling::Yarn | RotaryScaling::DualChunk);
+    // The engine has such layers in decoders without an encoder.
+    let is_parallel = model.parallel_feed_forward != ParallelFeedForward::None;
     [
+        (translates && is_parallel, "parallel_feed_forward"),
         (model.norm_kind == NormKind::RmsWithBias, "norm_kind"),
         (has_no_positions, "positions"),
         (is_unknown_scaling, "rotary.scaling"),

@@ -2,7 +2,9 @@
 //! norm of queries where it has weights.
 
 use anyhow::{Context, Result};
-use taper_model::{ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement};
+use taper_model::{
+    ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement, ParallelFeedForward,
+};
 use taper_ops::{Parameter, ParameterStore};
 
 use super::graph::{Attribute, Graph};
@@ -102,6 +104,39 @@ impl<'a> Writer<'a> {
                 self.norm(&sum, &norm)
             }
         }
+    }
+
+    /// The sublayer of self-attention in a layer, with a feed-forward layer beside it, if that is
+    /// where the model has one.
+    pub(super) fn attention_sublayer(
+        &mut self,
+        x: String,
+        layer: &str,
+        run: impl FnOnce(&mut Self, &str, &str) -> Result<String>,
+    ) -> Result<String> {
+        let (name, beside) = (format!("{layer}.self_attention"), format!("{layer}.feed_forward"));
+        let parallel = self.model.parallel_feed_forward;
+        if parallel == ParallelFeedForward::None {
+            return self.sublayer(x, &name, |writer, x| run(writer, x, &name));
+        }
+        let normed = self.norm(&x, &format!("{name}_norm"))?;
+        let attended = run(self, &normed, &name)?;
+        let read = match parallel {
+            ParallelFeedForward::OwnNorm => self.norm(&x, &format!("{beside}_norm"))?,
+            _ => normed,
+        };
+        let fed = self.feed_forward(&read, &beside)?;
+        let sum = self.graph.node("Add", &[&x, &attended]);
+        Ok(self.graph.node("Add", &[&sum, &fed]))
+    }
+
+    /// The sublayer of the feed-forward layer, unless that is beside self-attention.
+    pub(super) fn feed_forward_sublayer(&mut self, x: String, layer: &str) -> Result<String> {
+        if self.model.parallel_feed_forward != ParallelFeedForward::None {
+            return Ok(x);
+        }
+        let name = format!("{layer}.feed_forward");
+        self.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))
     }
 
     /// Feed-forward layer, plain or gated: `(…, D)` → `(…, D)`.

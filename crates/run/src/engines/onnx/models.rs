@@ -37,13 +37,12 @@ pub(super) fn encoder<'a>(
     let biases = writer.biases(stack, (&places, &places), false, Some(&padding))?;
     let angles = writer.angles(&positions);
     for (layer, biases) in biases.iter().enumerate() {
-        let name = format!("encoder.layers.{layer}.self_attention");
-        x = writer.sublayer(x, &name, |writer, x| {
+        let layer = format!("encoder.layers.{layer}");
+        x = writer.attention_sublayer(x, &layer, |writer, x, name| {
             let seen = (angles.as_ref(), biases.as_deref());
-            Ok(writer.self_attention(x, &name, seen, None)?.0)
+            Ok(writer.self_attention(x, name, seen, None)?.0)
         })?;
-        let name = format!("encoder.layers.{layer}.feed_forward");
-        x = writer.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))?;
+        x = writer.feed_forward_sublayer(x, &layer)?;
     }
     let x = writer.norm_if_any(x, "encoder.final_norm")?;
     let shape = [BATCH, SOURCE, Length::Fixed(model.d_model)];
@@ -100,8 +99,7 @@ pub(super) fn decoder<'a>(
         };
         x = writer
             .sublayer(x, &name, |writer, x| writer.cross_attention(x, &name, &seen, &padding))?;
-        let name = format!("decoder.layers.{layer}.feed_forward");
-        x = writer.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))?;
+        x = writer.feed_forward_sublayer(x, &format!("decoder.layers.{layer}"))?;
     }
     writer.written(x, table, TARGET)
 }
@@ -133,8 +131,7 @@ pub(super) fn language_model<'a>(
     for (layer, (past, biases)) in past.iter().zip(&biases).enumerate() {
         let seen = (angles.as_ref(), biases.as_deref());
         x = writer.own_attention((x, layer), seen, Some(past), ALL)?;
-        let name = format!("decoder.layers.{layer}.feed_forward");
-        x = writer.sublayer(x, &name, |writer, x| writer.feed_forward(x, &name))?;
+        x = writer.feed_forward_sublayer(x, &format!("decoder.layers.{layer}"))?;
     }
     writer.written(x, table, LENGTH)
 }
@@ -189,10 +186,10 @@ impl<'a> Writer<'a> {
         past: Option<&KeyValue>,
         length: Length,
     ) -> Result<String> {
-        let name = format!("decoder.layers.{layer}.self_attention");
         let mut made = None;
-        let x = self.sublayer(x, &name, |writer, x| {
-            let (x, all) = writer.self_attention(x, &name, seen, past)?;
+        let name = format!("decoder.layers.{layer}");
+        let x = self.attention_sublayer(x, &name, |writer, x, name| {
+            let (x, all) = writer.self_attention(x, name, seen, past)?;
             made = Some(all);
             Ok(x)
         })?;

@@ -13,7 +13,7 @@ const LEAST_POSITIONS: usize = 1024;
 /// Score of a key that a query does not see. Two of them have a finite sum.
 const HIDDEN: f32 = -1e30;
 
-/// Cosines and sines of angles, `(B or 1, 1, T, Dh/2)` each.
+/// Cosines and sines of angles, `(B or 1, 1, T, R/2)` each, if R elements of a head are rotated.
 pub(super) struct Angles {
     pub(super) cosines: String,
     pub(super) sines: String,
@@ -76,7 +76,7 @@ impl Writer<'_> {
         let head = model.attention_shape().head_width;
         let (speeds, magnitude) = model.rotary.turns(head).speeds(head);
         let speeds = speeds.iter().map(|&speed| speed as f32).collect();
-        let speeds = self.graph.table("rotary_speeds", vec![head / 2], speeds);
+        let speeds = self.graph.table("rotary_speeds", vec![self.rotated_width() / 2], speeds);
         let to_float = [("to", Attribute::Integer(Type::Float as i64))];
         let positions = self.graph.node_with("Cast", &[positions], &to_float);
         let positions = self.unsqueezed(&positions, &[1, -1]); // (B, 1, T, 1)
@@ -88,9 +88,25 @@ impl Writer<'_> {
         Some(Angles { cosines, sines })
     }
 
-    /// Rotates heads: `(B, H, T, Dh)` → the same.
+    /// Number of leading elements of a head that are rotated.
+    fn rotated_width(&self) -> usize {
+        self.model.rotary.width.unwrap_or(self.model.attention_shape().head_width)
+    }
+
+    /// Rotates heads, or their leading elements: `(B, H, T, Dh)` → the same.
     pub(super) fn rotated(&mut self, x: &str, angles: &Angles) -> String {
-        let half = self.model.attention_shape().head_width / 2;
+        let (head, width) = (self.model.attention_shape().head_width, self.rotated_width());
+        if width == head {
+            return self.turned(x, angles);
+        }
+        let parts = self.graph.split(x, &[width, head - width]);
+        let turned = self.turned(&parts[0], angles);
+        self.graph.node_with("Concat", &[&turned, &parts[1]], &[("axis", Attribute::Integer(-1))])
+    }
+
+    /// Rotates all elements: `(B, H, T, R)` → the same.
+    fn turned(&mut self, x: &str, angles: &Angles) -> String {
+        let half = self.rotated_width() / 2;
         let is_halves = self.model.rotary.pairs == RotaryPairs::Halves;
         let [first, second] = if is_halves {
             let parts = self.graph.split(x, &[half; 2]);

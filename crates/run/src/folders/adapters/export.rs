@@ -12,7 +12,6 @@ use taper_trainer::{load_model, write_tensors};
 use super::super::export::{Exported, family_of};
 use super::super::family::Family;
 use super::super::json::write_json;
-use super::super::sources::transposed;
 use super::{ADAPTERS, Module, PREFIX, Part, SETTINGS, adapted, is_within, settings, written};
 use crate::LoadSettings;
 use crate::checks::device;
@@ -56,7 +55,8 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
     let (mut tensors, mut names, mut ranks) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
     for (parts, modules) in adapted(family, config, store) {
         for module in modules {
-            let [down, up] = factors(store, &parts, &module)?;
+            let [down, mut up] = factors(store, &parts, &module)?;
+            up.1 = module.order.written(up.1, &up.0);
             let rank = down.0[0];
             if rank != lora.rank {
                 ranks.push((module.name.clone(), rank));
@@ -67,6 +67,7 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
             let magnitude = store.get(&format!("{}.magnitude", parts[0].layer));
             if let Some(magnitude) = magnitude {
                 let values = magnitude.values()?[module.rows.clone()].to_vec();
+                let values = module.order.written(values, &[module.rows.len()]);
                 tensors.insert(named("lora_magnitude_vector"), (vec![values.len()], values));
             }
             names.insert(module.name);
@@ -81,10 +82,7 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
         let (all, mut start) = (parameter.values()?, 0);
         for (name, shape) in theirs.names.into_iter().zip(theirs.shapes) {
             let end = start + shape.iter().product::<usize>();
-            let values = match (theirs.is_transposed, parameter.shape()) {
-                (true, &[_, columns]) => transposed(&all[start..end], columns),
-                _ => all[start..end].to_vec(),
-            };
+            let values = theirs.order.written(all[start..end].to_vec(), &shape);
             start = end;
             whole.extend(name.rsplit_once('.').map(|(module, _)| module.to_owned()));
             tensors.insert(format!("{PREFIX}{name}"), (shape, values));

@@ -14,7 +14,6 @@ use super::super::export::family_of;
 use super::super::family::Family;
 use super::super::import::Imported;
 use super::super::json::read_keys;
-use super::super::sources::transposed;
 use super::settings::Settings;
 use super::{ADAPTERS, Module, PREFIX, Part, SETTINGS, adapted, is_within, modules, written};
 use crate::config::{RunConfig, recipe, trained_with};
@@ -175,7 +174,8 @@ fn fill(
         let lengths = modules.iter().map(|module| {
             let [.., name] = names(&module.name);
             let tensor = tensors.get(&name).with_context(|| format!("no tensor {PREFIX}{name}"))?;
-            Ok(tensor.flatten_all()?.to_vec1::<f32>()?)
+            let lengths: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
+            Ok(module.order.read(lengths, &[module.rows.len()]))
         });
         let lengths = lengths.collect::<Result<Vec<_>>>()?.concat();
         set(magnitude, lengths)?;
@@ -193,10 +193,7 @@ fn fill(
                 bail!("{PREFIX}{name} is {:?}, expected {shape:?}", tensor.dims());
             }
             let values: Vec<f32> = tensor.flatten_all()?.to_vec1()?;
-            all.extend(match (theirs.is_transposed, shape.as_slice()) {
-                (true, &[_, columns]) => transposed(&values, columns),
-                _ => values,
-            });
+            all.extend(theirs.order.read(values, shape));
         }
         set(parameter, all)?;
     }
@@ -242,10 +239,11 @@ fn fill_part(
     let ratio = settings.scale(&module.name, rank)? / config.model.lora.scale();
     let ratio = if (ratio - 1.0).abs() < 1e-9 { 1.0 } else { ratio as f32 };
     let first = part.rows.start - module.rows.start;
-    let values: Vec<Vec<f32>> = up.narrow(0, first, part.rows.len())?.to_vec2()?;
+    let values = module.order.read(up.flatten_all()?.to_vec1()?, up.dims());
+    let values = &values[first * rank..(first + part.rows.len()) * rank];
     let whole = own_up.shape()[1];
     let mut all = vec![0.0; part.rows.len() * whole];
-    for (to, from) in all.chunks_exact_mut(whole).zip(values) {
+    for (to, from) in all.chunks_exact_mut(whole).zip(values.chunks_exact(rank)) {
         to.iter_mut().zip(from).for_each(|(to, from)| *to = from * ratio);
     }
     set(own_up, all)

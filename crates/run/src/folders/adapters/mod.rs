@@ -15,7 +15,7 @@ use std::path::Path;
 
 use taper_ops::ParameterStore;
 
-use super::family::{Counterpart, Family};
+use super::family::{Counterpart, Family, Order};
 use crate::config::RunConfig;
 
 pub use export::export_adapters;
@@ -49,6 +49,8 @@ struct Module {
     name: String,
     /// Rows of the layer's matrix.
     rows: Range<usize>,
+    /// Order of these rows in the folder.
+    order: Order,
 }
 
 /// Linear layers with adapters: their parts, and the modules of a folder with the same rows.
@@ -91,11 +93,16 @@ fn written(
 /// Modules of the tensors that make up the matrix of a layer.
 fn modules(theirs: &Counterpart) -> Vec<Module> {
     let mut end = 0;
+    // Factors of a transposed matrix are not transposed.
+    let (is_transposed, order) = match theirs.order {
+        Order::Transposed => (true, Order::Same),
+        order => (false, order),
+    };
     let module = |(name, shape): (&String, &Vec<usize>)| {
-        let rows = end..end + if theirs.is_transposed { shape[1] } else { shape[0] };
+        let rows = end..end + if is_transposed { shape[1] } else { shape[0] };
         end = rows.end;
         let name = name.strip_suffix(".weight").unwrap_or(name).to_owned();
-        Module { name, rows }
+        Module { name, rows, order }
     };
     theirs.names.iter().zip(&theirs.shapes).map(module).collect()
 }

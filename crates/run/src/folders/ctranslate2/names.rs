@@ -85,6 +85,12 @@ const MODULES: &[Module] = &[
         "decoder.layers.*.self_attention_norm",
         &["decoder.layer_*.self_attention.layer_norm"],
     ),
+    Module::same("decoder.layers.*.self_attention_norm", &["decoder.layer_*.shared_layer_norm"]),
+    Module::same("decoder.layers.*.self_attention_norm", &["decoder.layer_*.input_layer_norm"]),
+    Module::same(
+        "decoder.layers.*.feed_forward_norm",
+        &["decoder.layer_*.post_attention_layer_norm"],
+    ),
     Module::same(
         "decoder.layers.*.self_attention.qkv",
         &["decoder.layer_*.self_attention.linear_0"],

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use taper_model::positions::sinusoids;
 use taper_model::{
-    ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement, Positions, QueryKeyNorm,
-    RotaryPairs, RotaryScaling, SinusoidFrequencies, Tied,
+    ActivationKind, FeedForwardKind, ModelConfig, NormKind, NormPlacement, ParallelFeedForward,
+    Positions, QueryKeyNorm, RotaryPairs, RotaryScaling, SinusoidFrequencies, Tied,
 };
 
 use crate::folders::weights::{Attribute, Weights};
@@ -120,7 +120,13 @@ pub(super) fn describe(
         true => NormPlacement::Pre,
         false => NormPlacement::Post,
     };
-    model.norm_kind = match is_there("self_attention.layer_norm.bias") {
+    model.parallel_feed_forward = match () {
+        () if is_there("shared_layer_norm.weight") => ParallelFeedForward::SharedNorm,
+        () if is_there("input_layer_norm.weight") => ParallelFeedForward::OwnNorm,
+        () => ParallelFeedForward::None,
+    };
+    let norms = ["self_attention.layer_norm", "shared_layer_norm", "input_layer_norm"];
+    model.norm_kind = match norms.iter().any(|norm| is_there(&format!("{norm}.bias"))) {
         true => NormKind::Layer,
         false => NormKind::Rms,
     };
@@ -222,12 +228,8 @@ fn positions(
         model.positions = Positions::Alibi;
     } else if let Some(width) = attributes.number("rotary_dim") {
         model.positions = Positions::Rotary;
-        if width != 0.0 && width as usize != model.attention_shape().head_width {
-            bail!(
-                "rotary_dim is {width}: here all {} of a head are rotated",
-                model.attention_shape().head_width
-            );
-        }
+        let (width, head) = (width as usize, model.attention_shape().head_width);
+        model.rotary.width = (width != 0 && width != head).then_some(width);
         rotary(attributes, model)?;
     } else if let Some(buckets) = weights.shape(&bias("decoder", 0)).map(|shape| shape[0]) {
         model.positions = Positions::T5;

@@ -18,6 +18,43 @@ pub(super) const BASE: Key =
 pub(super) const SCALING: Key =
     Key::own("rope_scaling", read, write).spelled(&["/rope_parameters"]);
 
+/// Base of the speeds in models that rotate a part of each head, under its older name.
+pub(super) const BASE_OF_PART: Key =
+    Key::number("rotary_emb_base", 10_000.0, &[|recipe| &mut recipe.model.rotary.base])
+        .spelled(&["/rope_parameters/rope_theta", "/rope_theta"]);
+
+/// Other places of the share of each head that is rotated. The keys of the heads come before it.
+const SHARES: &[&str] = &["/rope_parameters/partial_rotary_factor", "/partial_rotary_factor"];
+
+/// Share of each head that is rotated; by default a quarter, as in GPT-NeoX.
+pub(super) const QUARTER: Key =
+    Key::own("rotary_pct", |given, recipe| read_share(given, recipe, 0.25), write_share)
+        .spelled(SHARES);
+
+/// Share of each head that is rotated; by default one half, as in Phi.
+pub(super) const HALF: Key =
+    Key::own("partial_rotary_factor", |given, recipe| read_share(given, recipe, 0.5), write_share)
+        .spelled(SHARES);
+
+fn read_share(given: &Value, recipe: &mut RunConfig, usual: f64) -> Result<()> {
+    let wrong = || format!("the share of a head that is rotated is {given}, expected a number");
+    let share = if given.is_null() { usual } else { given.as_f64().with_context(wrong)? };
+    let head = recipe.model.attention_shape().head_width;
+    let width = (head as f64 * share) as usize;
+    recipe.model.rotary.width = (width != head).then_some(width);
+    Ok(())
+}
+
+fn write_share(recipe: &RunConfig) -> Option<Value> {
+    let head = recipe.model.attention_shape().head_width as f64;
+    let share = |width: usize| {
+        let share = width as f64 / head;
+        // Readers round the product with the head's width down.
+        if ((head * share) as usize) < width { share.next_up() } else { share }
+    };
+    Some(json!(recipe.model.rotary.width.map_or(1.0, share)))
+}
+
 /// Place of a setting that can be omitted.
 type Setting = fn(&mut RotaryConfig) -> &mut Option<f64>;
 
@@ -54,7 +91,8 @@ fn scaling(kind: Option<&str>) -> Result<RotaryScaling> {
 fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     let positions = recipe.model.max_positions;
     let rotary = &mut recipe.model.rotary;
-    *rotary = RotaryConfig { base: rotary.base, ..RotaryConfig::default() };
+    let RotaryConfig { base, width, .. } = *rotary;
+    *rotary = RotaryConfig { base, width, ..RotaryConfig::default() };
     let kind = match given {
         Value::Null => return Ok(()),
         Value::Object(keys) => keys.get("rope_type").or_else(|| keys.get("type")),
@@ -71,7 +109,8 @@ fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
     };
     for (key, usual) in [("partial_rotary_factor", json!(1.0)), ("truncate", json!(true))] {
         let given = &given[key];
-        if !given.is_null() && *given != usual && given.as_f64() != usual.as_f64() {
+        let is_read = key == "partial_rotary_factor" && width.is_some();
+        if !given.is_null() && !is_read && *given != usual && given.as_f64() != usual.as_f64() {
             bail!("{key} is {given}: the models that can be imported have {usual}");
         }
     }
