@@ -13,8 +13,12 @@ mod concepts;
 mod lanczos;
 mod lesson;
 mod parity;
+mod path_length;
 mod probes;
+mod pronoun_heads;
 mod pronouns;
+mod receptive_field;
+mod senses;
 mod students;
 mod warm_up;
 mod word_order;
@@ -22,8 +26,14 @@ mod word_order;
 pub use concepts::{ConceptDecoder, ConceptLesson};
 pub use lanczos::largest_eigenvalue;
 pub use parity::{BitFunction, learned, right_answers};
+pub use path_length::{Carrier, FirstToken};
 pub use probes::{Probed, explained, probe, regressor};
-pub use pronouns::{Ablation, Gaze, PronounReader, Referred, Understood};
+pub use pronoun_heads::Ablation;
+pub use pronouns::{Gaze, HeldOut, PronounReader, Referred, Understood};
+pub use receptive_field::{
+    Field, field_by_formula, field_of_text, fields_of_images, layers_of_images,
+};
+pub use senses::{SenseReader, told_apart};
 pub use students::student;
 pub use warm_up::{Beginning, Measured, Warming, noise_scale};
 pub use word_order::{Clause, ClauseTranslator, translated};
@@ -37,6 +47,10 @@ pub const EXPERIMENTS: &[Study] = &[
     probes::STUDY,
     students::STUDY,
     warm_up::STUDY,
-    pronouns::STUDY,
+    pronoun_heads::STUDY,
+    pronoun_heads::HEADS_STUDY,
+    senses::STUDY,
     word_order::STUDY,
+    path_length::STUDY,
+    receptive_field::STUDY,
 ];

@@ -180,3 +180,22 @@ fn curvature_is_that_of_the_loss() -> TestResult {
     assert!(factor(5) < 0.1 && factor(50) < factor(100) && factor(2000) > 0.999);
     Ok(())
 }
+
+/// Post-LN ends higher if it has its full rate at once, and Pre-LN does not. Its loss bends more at
+/// first, and noise is small beside a batch for both.
+#[test]
+fn only_post_ln_needs_a_warm_up() -> TestResult {
+    let mut of_norm = Vec::new();
+    for norm in [NormPlacement::Pre, NormPlacement::Post] {
+        let train =
+            |beginning, at: &[u64]| Warming::new(norm, 8, 1)?.train(beginning, (200, 3e-3), at);
+        let (_, abrupt) = train(Beginning::Abrupt, &[])?;
+        let (first, warm) = train(Beginning::WarmUp, &[0])?;
+        of_norm.push((abrupt - warm, first[0]));
+    }
+    let [(pre, before), (post, after)] = of_norm[..] else { return Err("two norms".into()) };
+    assert!(pre.abs() < 0.03 && post > 0.03, "{pre} and {post} nats more without a warm-up");
+    assert!(after.sharpness > 1.5 * before.sharpness, "{before:?} {after:?}");
+    assert!(before.noise_scale < 8.0 && after.noise_scale < 8.0, "{before:?} {after:?}");
+    Ok(())
+}

@@ -1,17 +1,25 @@
 //! Claims about sentences, on models that take seconds.
 
-use taper_experiments::{Ablation, Clause, ClauseTranslator, PronounReader, Referred, translated};
+use taper_experiments::{
+    Ablation, Clause, ClauseTranslator, Gaze, HeldOut, PronounReader, Referred, SenseReader,
+    told_apart, translated,
+};
 use taper_model::Positions;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// `it` is one noun or the other by the last word alone, for nouns without a choice in training. The
-/// answer goes through heads of the first layer that look at the last word, and heads of the second
-/// that look at the noun.
+/// answer goes through the first layer, where the last word is read, and heads of the second that
+/// look at the noun.
 #[test]
 fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
-    let pairs = Referred::held_out(128);
-    for [mood, shape] in &pairs {
+    let pairs = Referred::pairs(HeldOut::Choosing, 128);
+    let fresh = Referred::pairs(HeldOut::Final, 128);
+    let nouns = |pairs: &[[Referred; 2]]| {
+        pairs.iter().flatten().map(|one| one.noun).collect::<std::collections::HashSet<_>>()
+    };
+    assert!(nouns(&pairs).is_disjoint(&nouns(&fresh)));
+    for [mood, shape] in pairs.iter().chain(&fresh) {
         let last = mood.words.len() - 1;
         assert_eq!(mood.words[..last], shape.words[..last]);
         assert_eq!((Some(mood.noun), Some(shape.noun)), (shape.other, mood.other));
@@ -22,15 +30,55 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     let whole = reader.understood(&pairs, &[])?;
     // Whoever does not read the last word has half of the sentences, and none of the pairs.
     assert!(whole.sentences > 0.8 && whole.pairs > 0.6, "{whole:?}");
+    // Nothing was chosen by these nouns.
+    let of_fresh = reader.understood(&fresh, &[])?;
+    assert!(of_fresh.sentences > 0.8 && of_fresh.pairs > 0.6, "{of_fresh:?}");
     let gazes = reader.gazes(&pairs)?;
     let (heads, half) = (PronounReader::heads(), gazes.len() / 2);
     let blind = reader.understood(&pairs, &heads[..half])?;
     assert!(blind.pairs < 0.5 * whole.pairs, "without the first layer's heads: {blind:?}");
-    assert!(gazes[..half].iter().any(|gaze| gaze.adjective > 0.3), "{gazes:?}");
+    // In the first layer the last word is looked at, by `it` or by the nouns, more than by chance.
+    let reads = |gazes: &[Gaze]| {
+        let of_head = |gaze: &Gaze| gaze.adjective.max(gaze.adjective_from_nouns);
+        gazes[..half].iter().map(of_head).sum::<f64>() / half as f64
+    };
+    let by_chance = reads(&PronounReader::train(0, 1)?.gazes(&pairs)?);
+    assert!(reads(&gazes) > 1.5 * by_chance, "{by_chance}: {gazes:?}");
     assert!(gazes[half..].iter().any(|gaze| gaze.noun > 0.5 + gaze.other), "{gazes:?}");
     let ablation = Ablation::of(&reader, &pairs)?;
+    assert_eq!((ablation.without_two.len(), ablation.two_alone.len()), (28, 16));
     let missed = ablation.without[ablation.decisive()];
     assert!(missed.sentences < whole.sentences, "{missed:?} {whole:?}");
+    Ok(())
+}
+
+/// "bank" has one vector, which knows nothing of money and rivers; after the layers its states tell
+/// the senses apart, by words that never stood beside it.
+#[test]
+fn states_tell_the_senses_of_bank_apart() -> TestResult {
+    let [known, asked] = SenseReader::sentences(200);
+    let words = |sentences: &[Vec<&'static str>]| {
+        sentences.iter().flatten().copied().collect::<std::collections::HashSet<_>>()
+    };
+    let common = words(&known).intersection(&words(&asked)).count();
+    // and, at, by, bank; and of each subject four nouns and two verbs.
+    assert_eq!((common, words(&asked).len()), (4, 4 + 2 * 6));
+    let shares = |reader: &SenseReader| -> Result<Vec<f64>, taper_theory::TheoryError> {
+        let points = reader.vectors(&known)?.into_iter().zip(reader.vectors(&asked)?);
+        Ok(points.map(|(known, asked)| told_apart(&known, &asked)).collect())
+    };
+    // The held-out words are few, so that each draw of their vectors is nearer to one sense by
+    // chance: many draws have none.
+    let mut untrained = vec![0.0; 4];
+    for seed in 1..=16 {
+        let shares = shares(&SenseReader::train(0, seed)?)?;
+        untrained.iter_mut().zip(shares).for_each(|(mean, share)| *mean += share / 16.0);
+    }
+    assert!((untrained[3] - 0.5).abs() < 0.15, "{untrained:?}");
+    let trained = shares(&SenseReader::train(300, 1)?)?;
+    // The word's own vector is the same in all sentences, whatever was trained.
+    assert_eq!((untrained[0], trained[0]), (0.5, 0.5));
+    assert!(trained[1] < 0.65 && trained[3] > 0.9, "{trained:?}");
     Ok(())
 }
 

@@ -152,6 +152,24 @@ impl ImageClassifier {
         Ok((pass.into_records(), logits))
     }
 
+    /// Computes the states of all places of each image after each convolution.
+    ///
+    /// # Shapes
+    /// B images → for each layer `(B · P, D)`, the places of an image row by row.
+    ///
+    /// # Errors
+    /// The errors of [`ImageClassifier::logits`], and if the encoder is not convolutional.
+    pub fn convolved(&self, images: &Sequences) -> Result<Vec<Tensor>, ModelError> {
+        self.shape.check(images)?;
+        let Encoder::Convolutional(encoder) = &self.encoder else {
+            let message = "a Vision Transformer has no convolutions".to_owned();
+            return Err(ModelError::Config(message));
+        };
+        let mut states = Vec::new();
+        encoder.places(images, &Pass::evaluate(), |x| states.push(x.clone()))?;
+        Ok(states)
+    }
+
     /// Computes the attention weights of all layers over the tokens of each image.
     ///
     /// # Errors

@@ -96,6 +96,24 @@ impl Convolutions {
     /// B images → `(B, D)`, the mean over all places.
     pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
         let count = images.lengths.len();
+        let x = self.places(images, pass, |_| ())?;
+        let (rows, width) = x.dims2()?;
+        composed::on_tape(pass.tape(), "mean of places", &[&x], |inputs| {
+            inputs[0].reshape((count, rows / count.max(1), width))?.mean(1)
+        })
+    }
+
+    /// Runs whole images, and hands the states of all places after each layer to `each`.
+    ///
+    /// # Shapes
+    /// B images → `(B · P, D)`, the places of an image row by row.
+    pub(crate) fn places(
+        &self,
+        images: &Sequences,
+        pass: &Pass,
+        mut each: impl FnMut(&Tensor),
+    ) -> Result<Tensor> {
+        let count = images.lengths.len();
         let of_pixels = ImageShape { patch: 1, ..self.shape.clone() };
         let mut x = Tensor::from_vec(
             of_pixels.patched(&images.ids),
@@ -105,11 +123,9 @@ impl Convolutions {
         x = converted(pass.tape(), &x, self.activations)?;
         for layer in &self.layers {
             x = layer.forward(&x, count, pass)?; // (B · to · to, D)
+            each(&x);
         }
-        let (rows, width) = x.dims2()?;
-        composed::on_tape(pass.tape(), "mean of places", &[&x], |inputs| {
-            inputs[0].reshape((count, rows / count.max(1), width))?.mean(1)
-        })
+        Ok(x)
     }
 }
 
