@@ -4,7 +4,7 @@ use std::io::{BufReader, Stdout, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use taper_data::LineReader;
 use taper_ops::standard_output::was_closed_at_start;
 pub(crate) use taper_run::folder::{quoted, visible, visible_json};
@@ -50,9 +50,7 @@ fn visible_lines(message: &str) -> String {
 /// # Errors
 /// When the process was started without one (`>&-`).
 pub(crate) fn standard_output() -> Result<Stdout> {
-    if was_closed_at_start() {
-        bail!("cannot write to standard output: it is closed");
-    }
+    ensure!(!was_closed_at_start(), "cannot write to standard output: it is closed");
     Ok(std::io::stdout())
 }
 

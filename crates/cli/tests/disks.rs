@@ -5,11 +5,11 @@ mod common;
 
 use std::fs;
 
-use common::{LONG, Workspace, metrics, refused, set, signal, stderr, wait_for};
+use common::{LONG, Workspace, metrics, refused, signal, stderr, wait_for};
 
 /// Resumes `rescued`, and demands that its end is that of `whole`, which nothing happened to.
 fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) {
-    workspace.succeed(&["resume", rescued]);
+    workspace.succeed(format!("resume {rescued}"));
     workspace.same_end(rescued, whole, 600);
 }
 
@@ -34,7 +34,7 @@ fn with_mount_point() -> Option<Workspace> {
 #[test]
 fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
     let workspace = Workspace::new();
-    let size = set!["model.d_model=64", "model.d_ff=256"].join(" ");
+    let size = "--set model.d_model=64 --set model.d_ff=256";
     // The signal that comes with it would end the process without a word.
     let output = workspace
         .script(&["sh"], &format!("ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"));
@@ -51,7 +51,7 @@ fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
         fs::read_dir(workspace.path("run/checkpoints")).expect("checkpoints").collect();
     assert!(left.is_empty(), "{left:?}");
     // Nothing but the limit was wrong.
-    workspace.succeed(&["resume", "run"]);
+    workspace.succeed("resume run");
     workspace.checkpoints_are_whole("run");
 }
 
@@ -60,8 +60,8 @@ fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
 #[test]
 fn a_full_disk_loses_nothing() {
     let Some(workspace) = with_mount_point() else { return };
-    let settings = set!["training.max_updates=600", "training.validate_every=20"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &settings[..]].concat());
+    let settings = "--set training.max_updates=600 --set training.validate_every=20";
+    workspace.succeed(format!("train tiny.toml --run whole {settings}"));
     // At least one checkpoint is there when the disk fills.
     let text = r#"
         mount -t tmpfs -o size=6m tmpfs disk || exit 99
@@ -78,8 +78,7 @@ fn a_full_disk_loses_nothing() {
         cat errors >&2
         exit $status
     "#;
-    let output =
-        workspace.script(&["unshare", "-rm", "sh"], &text.replace("SETTINGS", &settings.join(" ")));
+    let output = workspace.script(&["unshare", "-rm", "sh"], &text.replace("SETTINGS", settings));
     refused(
         &output,
         &[
@@ -116,8 +115,7 @@ fn a_disk_that_is_too_small_is_refused_before_training() {
 #[test]
 fn a_run_folder_that_is_removed_is_saved_elsewhere() {
     let workspace = Workspace::new();
-    let child = workspace
-        .spawn(&[&["train", "tiny.toml", "--run", "run", "--rescue", "safe"], &LONG[..]].concat());
+    let child = workspace.spawn(format!("train tiny.toml --run run --rescue safe {LONG}"));
     let run = workspace.path("run");
     workspace.wait_for_checkpoint("run");
     fs::rename(&run, workspace.path("moved")).expect("move");
@@ -131,13 +129,13 @@ fn a_run_folder_that_is_removed_is_saved_elsewhere() {
         "the record begins with the run: {record:?}"
     );
     let step = record.last().expect("lines")["step"].as_u64().expect("step") + 1;
-    workspace.succeed(&["resume", "safe/run", "--set", &format!("training.max_updates={step}")]);
+    workspace.succeed(format!("resume safe/run --set training.max_updates={step}"));
 }
 
 #[test]
 fn files_that_are_removed_from_a_run_are_written_again() {
     let workspace = Workspace::new();
-    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..]].concat());
+    let child = workspace.spawn(format!("train tiny.toml --run run {LONG}"));
     workspace.wait_for_checkpoint("run");
     let files = ["config.toml", "tokenizer.json", "data.json", "metrics.jsonl", "text/train.json"];
     let path = |name: &str| workspace.path("run").join(name);
@@ -160,17 +158,14 @@ fn files_that_are_removed_from_a_run_are_written_again() {
         assert!(said.lines().any(warns), "{name}: {said}");
     }
     let step = metrics(&workspace.path("run")).last().expect("lines")["step"].clone();
-    workspace.succeed(&["resume", "run", "--set", &format!("training.max_updates={step}")]);
+    workspace.succeed(format!("resume run --set training.max_updates={step}"));
     workspace.checkpoints_are_whole("run");
 }
 
 #[test]
 fn a_run_that_cannot_be_loaded_any_more_is_not_called_complete() {
     let workspace = Workspace::new();
-    let child = workspace.spawn(
-        &[&["train", "tiny.toml", "--run", "run"], &["--set", "training.max_updates=600"][..]]
-            .concat(),
-    );
+    let child = workspace.spawn("train tiny.toml --run run --set training.max_updates=600");
     workspace.wait_for_checkpoint("run");
     // Something else is in its place, which is not the run's to remove.
     let tokenizer = workspace.path("run/tokenizer.json");
@@ -181,14 +176,14 @@ fn a_run_that_cannot_be_loaded_any_more_is_not_called_complete() {
         &["training is complete and saved", "run cannot be loaded", "tokenizer.json"],
     );
     fs::write(&tokenizer, kept).expect("write");
-    workspace.succeed(&["resume", "run"]);
+    workspace.succeed("resume run");
 }
 
 #[test]
 fn a_test_set_that_is_taken_away_costs_no_training() {
     let workspace = Workspace::new();
-    let settings = set!["training.max_updates=400", "training.validate_every=20"];
-    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &settings[..]].concat());
+    let settings = "--set training.max_updates=400 --set training.validate_every=20";
+    let child = workspace.spawn(format!("train tiny.toml --run run {settings}"));
     workspace.wait_for_checkpoint("run");
     fs::rename(workspace.path("data/test.aa"), workspace.path("kept")).expect("rename");
     refused(
@@ -196,7 +191,7 @@ fn a_test_set_that_is_taken_away_costs_no_training() {
         &["training is complete and saved", "test.aa", "taper resume run"],
     );
     fs::rename(workspace.path("kept"), workspace.path("data/test.aa")).expect("rename");
-    workspace.succeed(&["resume", "run"]);
+    workspace.succeed("resume run");
     assert!(workspace.path("run/scores.json").is_file());
 }
 
@@ -210,24 +205,17 @@ fn a_run_may_lie_behind_a_link_and_have_any_name() {
     std::os::unix::fs::symlink("disk", workspace.path("link")).expect("link");
     // What is there is left there where nothing comes of a run.
     workspace.fail(
-        &["train", "tiny.toml", "--run", "link", "--set", "data.tokenizer.vocabulary_size=250"],
+        "train tiny.toml --run link --set data.tokenizer.vocabulary_size=250",
         &["vocabulary_size"],
     );
     assert!(workspace.path("link").is_symlink());
     assert_eq!(fs::read_dir(workspace.path("disk")).expect("folder").count(), 0);
 
     let name = OsStr::from_bytes(b"r\xffn");
-    let more = ["--set", "training.max_updates=14"];
     for name in [OsStr::new("link"), name] {
-        for arguments in [&["train", "tiny.toml", "--run"][..], &["resume"]] {
-            let mut command = workspace.command(arguments);
-            let output = if arguments.len() == 1 {
-                command.arg(name).args(more).output()
-            } else {
-                command.arg(name).output()
-            };
-            let output = output.expect("the binary runs");
-            assert!(output.status.success(), "{arguments:?} {}", stderr(&output));
+        for arguments in ["train tiny.toml --run", "resume --set training.max_updates=14"] {
+            let output = workspace.command(arguments).arg(name).output().expect("the binary runs");
+            assert!(output.status.success(), "{arguments} {}", stderr(&output));
         }
     }
     assert_eq!(metrics(&workspace.path("disk")), metrics(&workspace.path("").join(name)));

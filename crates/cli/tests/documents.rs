@@ -12,7 +12,7 @@ fn known(workspace: &Workspace) -> Vec<(String, String)> {
     let lines: Vec<&str> =
         source.lines().filter(|line| line.split(' ').count() > 4).take(4).collect();
     workspace.write("lines.txt", lines.join("\n"));
-    let translated = workspace.succeed(&["translate", "run", "--input", "lines.txt"]);
+    let translated = workspace.succeed("translate run --input lines.txt");
     lines.into_iter().map(str::to_owned).zip(translated.lines().map(str::to_owned)).collect()
 }
 
@@ -26,8 +26,8 @@ fn sentences_of_a_document_are_translated_as_lines_are() {
     let translate = |name: &str, text: &str| {
         workspace.write(name, text);
         let output = format!("translated-{name}");
-        workspace.succeed(&["translate", "run", "--file", name, "--output", &output]);
-        fs::read_to_string(workspace.path(&output)).expect("the document")
+        workspace.succeed(format!("translate run --file {name} --output {output}"));
+        workspace.read(&output)
     };
     let page = |one: &str, two: &str, three: &str| {
         format!(
@@ -89,7 +89,7 @@ fn documents_that_cannot_be_translated_are_refused() {
         (["none.txt", "b.txt"], "none.txt"),
     ] {
         let [file, output] = arguments;
-        let found = workspace.run(&["translate", "run", "--file", file, "--output", output]);
+        let found = workspace.run(format!("translate run --file {file} --output {output}"));
         assert!(!found.status.success(), "{arguments:?}");
         assert!(stderr(&found).contains(said), "{}", stderr(&found));
         assert!(!workspace.path("b.txt").exists());

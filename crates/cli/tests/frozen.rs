@@ -11,7 +11,7 @@ use common::{Workspace, frozen, metrics, stdout};
 fn a_frozen_run_translates_as_it_did() {
     let workspace = Workspace::of_frozen_run();
     let source = fs::read(frozen("source.txt")).expect("source");
-    let output = workspace.run_with_input(&["translate", "run", "--n-best", "2"], &source);
+    let output = workspace.run_with_input("translate run --n-best 2", &source);
     let (expected, found) =
         (fs::read_to_string(frozen("n_best.txt")).expect("expected"), stdout(&output));
     assert_eq!(expected.lines().count(), 25);
@@ -32,7 +32,7 @@ fn a_frozen_run_translates_as_it_did() {
 #[test]
 fn a_frozen_run_goes_on_training() {
     let workspace = Workspace::of_frozen_run();
-    workspace.succeed(&["resume", "run", "--set", "training.max_updates=1100"]);
+    workspace.succeed("resume run --set training.max_updates=1100");
     let record = metrics(&workspace.path("run"));
     assert_eq!(record.len(), 11, "the record is continued");
     let loss = |line: &serde_json::Value| line["loss"].as_f64().expect("loss");
@@ -52,7 +52,7 @@ fn a_run_of_a_later_format_is_refused() {
         text.replacen("\"format_version\": 1,", "\"format_version\": 5, \"novelty\": {},", 1),
     )
     .expect("write");
-    for command in [&["translate", "run"][..], &["resume", "run"], &["evaluate", "run"]] {
+    for command in ["translate run", "resume run", "evaluate run"] {
         workspace.fail(command, &["state.json has format 5", "reads formats up to 4", "upgrade"]);
     }
 }

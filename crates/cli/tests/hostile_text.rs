@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Workspace, json_lines, set, stderr, stdout};
+use common::{Workspace, json_lines, mentions, stderr, stdout};
 use serde_json::Value;
 
 /// The longest lines of the test, in bytes.
@@ -33,7 +33,7 @@ fn hostile_text_is_translated_line_by_line() {
     .collect();
     let input = lines.join("\n") + "\n";
 
-    let output = workspace.run_with_input(&["translate", "run", "--json"], input.as_bytes());
+    let output = workspace.run_with_input("translate run --json", input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
     let records = json_lines(&stdout(&output));
     assert_eq!(records.len(), lines.len());
@@ -46,7 +46,7 @@ fn hostile_text_is_translated_line_by_line() {
     }
     assert_eq!(records[2]["translations"], records[11]["translations"]);
 
-    let plain = workspace.run_with_input(&["translate", "run"], input.as_bytes());
+    let plain = workspace.run_with_input("translate run", input.as_bytes());
     assert_eq!(
         stdout(&plain).matches('\n').count(),
         lines.len(),
@@ -54,12 +54,10 @@ fn hostile_text_is_translated_line_by_line() {
     );
     // The last line need not be ended, and nothing at all is nothing.
     assert_eq!(
-        stdout(&workspace.run_with_input(&["translate", "run"], b"red cat\ndogs"))
-            .matches('\n')
-            .count(),
+        stdout(&workspace.run_with_input("translate run", b"red cat\ndogs")).matches('\n').count(),
         2
     );
-    assert_eq!(stdout(&workspace.run_with_input(&["translate", "run"], b"")), "");
+    assert_eq!(stdout(&workspace.run_with_input("translate run", b"")), "");
 }
 
 /// Lines of a MiB: words, one word of letters and marks that combine, emoji and text from right to
@@ -81,18 +79,8 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     let input = lines.join("\n") + "\n";
 
     // Quick, since it is not the translations that count.
-    let quick = [
-        "translate",
-        "run",
-        "--json",
-        "--beam",
-        "1",
-        "--set",
-        "decoding.max_length=3",
-        "--max-source-tokens",
-        "500",
-    ];
-    let output = workspace.run_with_input(&quick, input.as_bytes());
+    let quick = "translate run --json --beam 1 --set decoding.max_length=3 --max-source-tokens 500";
+    let output = workspace.run_with_input(quick, input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
     let records = json_lines(&stdout(&output));
     assert_eq!(records.len(), lines.len());
@@ -103,7 +91,7 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
         let fewest = if line.trim().is_empty() { 0 } else { line.len() as u64 / 500 / 10 };
         assert!(parts >= fewest, "line {} in {parts} parts", record["line"]);
     }
-    let alone = workspace.run_with_input(&quick, b"red cat sees\n");
+    let alone = workspace.run_with_input(quick, b"red cat sees\n");
     let alone: Value = serde_json::from_str(&stdout(&alone)).expect("JSON");
     assert_eq!(records[5]["translations"][0]["text"], alone["translations"][0]["text"]);
 }
@@ -117,20 +105,18 @@ fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
     let text = format!("{}\ndogs run here\n", "red cat ".repeat(400));
     workspace.write("data/long.aa", &text);
     workspace.write("data/long.bb", &text);
-    let said = workspace.succeed(&["evaluate", "run", "--split", "long"]);
-    assert!(
-        said.contains(
-            "long (2 sentences, 1 of them longer than training saw and translated in parts)"
-        ),
-        "{said}"
+    let said = workspace.succeed("evaluate run --split long");
+    mentions(
+        &said,
+        &["long (2 sentences, 1 of them longer than training saw and translated in parts)"],
     );
 
-    let score = ["score", "run", "--source", "data/long.aa", "--target", "data/long.bb"];
+    let score = "score run --source data/long.aa --target data/long.bb";
     workspace.fail(
-        &score,
+        score,
         &["data/long.aa, line 1: ", "tokens, more than 250; --max-tokens N", "--max-tokens"],
     );
-    let scores = workspace.succeed(&[&score[..], &["--max-tokens", "5000"]].concat());
+    let scores = workspace.succeed(format!("{score} --max-tokens 5000"));
     assert_eq!(scores.lines().count(), 2);
 }
 
@@ -139,8 +125,8 @@ fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
 #[test]
 fn a_text_at_which_the_tokenizer_gives_up_is_an_error_with_the_text() {
     let workspace = Workspace::of_text();
-    let short = set!["training.max_updates=2", "training.validate_every=2"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "first"], &short[..]].concat());
+    let short = "--set training.max_updates=2 --set training.validate_every=2";
+    workspace.succeed(format!("train tiny.toml --run first {short}"));
     let file = std::fs::read(workspace.path("first/tokenizer.json")).expect("a tokenizer");
     let mut file: Value = serde_json::from_slice(&file).expect("JSON");
     let mut parts = vec![serde_json::json!({
@@ -149,23 +135,23 @@ fn a_text_at_which_the_tokenizer_gives_up_is_an_error_with_the_text() {
     parts.extend(Some(file["pre_tokenizer"].clone()).filter(|own| !own.is_null()));
     file["pre_tokenizer"] = serde_json::json!({ "type": "Sequence", "pretokenizers": parts });
     workspace.write("endless.json", file.to_string());
-    let path = format!("data.tokenizer.path={}", workspace.path("endless.json").display());
-    let of_path = ["--set", path.as_str()];
-    let train = |run| [&["train", "tiny.toml", "--run", run], &short[..], &of_path[..]].concat();
-    workspace.succeed(&train("run"));
+    let path = workspace.path("endless.json");
+    let of_path = format!("--set data.tokenizer.path={}", path.display());
+    let train = |run| format!("train tiny.toml --run {run} {short} {of_path}");
+    workspace.succeed(train("run"));
 
     let endless = format!("{}.", "a".repeat(60));
     workspace.write("texts", format!("red cat\n{endless}\n"));
     let given_up = "retry-limit-in-match over";
     for (arguments, place) in [
-        (vec!["generate", "run", "--prompt", &endless], "the prompt"),
-        (vec!["score", "run", "--text", "texts"], "line 2"),
+        (format!("generate run --prompt {endless}").as_str(), "the prompt"),
+        ("score run --text texts", "line 2"),
     ] {
-        let message = workspace.fail(&arguments, &[given_up, place, "\"aaaaaaaa"]);
+        let message = workspace.fail(arguments, &[given_up, place, "\"aaaaaaaa"]);
         assert!(!message.contains("panicked"), "{message}");
     }
-    let text = std::fs::read_to_string(workspace.path("data/text.txt")).expect("a text");
+    let text = workspace.read("data/text.txt");
     workspace.write("data/text.txt", format!("{text}{endless}\n"));
-    let message = workspace.fail(&train("other"), &[given_up]);
+    let message = workspace.fail(train("other"), &[given_up]);
     assert!(!message.contains("panicked"), "{message}");
 }

@@ -4,13 +4,13 @@ mod common;
 
 use std::fs;
 
-use common::{Workspace, refused, stderr, stdout};
+use common::{Workspace, mentions, refused, stderr, stdout};
 
 const INPUT: &str = "red cat sees\ntwo big dogs run here\n\ncat cat red here two dogs\n";
 
 /// Output of `translate` for [`INPUT`], with scores, to the last digit.
-fn translated(workspace: &Workspace, run: &str, arguments: &[&str]) -> String {
-    let all = [&["translate", run, "--json"], arguments].concat();
+fn translated(workspace: &Workspace, run: &str, arguments: &str) -> String {
+    let all = format!("translate {run} --json {arguments}");
     let output = workspace.run_with_input(&all, INPUT.as_bytes());
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     stdout(&output)
@@ -27,66 +27,62 @@ fn weights_in_int8() {
 }
 
 fn rounded_here_and_rounded_before(workspace: &Workspace) {
-    let told = workspace.succeed(&["quantize", "run"]);
-    assert!(told.contains("rounded the weights of step 12") && told.contains("run-int8"), "{told}");
+    mentions(workspace.succeed("quantize run"), &["rounded the weights of step 12", "run-int8"]);
     let size = |run: &str| {
         let folder = workspace.path(run).join("checkpoints/step-00000012");
         fs::metadata(folder.join("model.safetensors")).expect("weights").len()
     };
     assert!(size("run-int8") * 2 < size("run"), "{} {}", size("run-int8"), size("run"));
-    for search in [["--beam", "1"], ["--beam", "3"]] {
-        let here = translated(workspace, "run", &[&["--weights", "int8"], &search[..]].concat());
-        assert_eq!(translated(workspace, "run-int8", &search), here);
+    for search in ["--beam 1", "--beam 3"] {
+        let here = translated(workspace, "run", &format!("--weights int8 {search}"));
+        assert_eq!(translated(workspace, "run-int8", search), here);
         // Neither the lines beside one nor threads change a bit, whatever kernel multiplies.
-        let one_by_one = ["--set", "decoding.batch_rows=1", "--threads", "1"];
-        assert_eq!(translated(workspace, "run-int8", &[&search[..], &one_by_one].concat()), here);
-        assert_ne!(translated(workspace, "run", &search), here, "rounding shows in the scores");
+        let one_by_one = "--set decoding.batch_rows=1 --threads 1";
+        assert_eq!(translated(workspace, "run-int8", &format!("{search} {one_by_one}")), here);
+        assert_ne!(translated(workspace, "run", search), here, "rounding shows in the scores");
     }
     // An ensemble, all members of which multiply alike; the first weights are the average.
-    workspace.succeed(&["quantize", "run", "--checkpoint", "last", "-o", "small"]);
-    let here = ["--weights", "int8", "--ensemble", "run/checkpoints/step-00000012"];
+    workspace.succeed("quantize run --checkpoint last -o small");
+    let here = "--weights int8 --ensemble run/checkpoints/step-00000012";
     assert_eq!(
-        translated(workspace, "run-int8", &["--ensemble", "small"]),
-        translated(workspace, "run", &here)
+        translated(workspace, "run-int8", "--ensemble small"),
+        translated(workspace, "run", here)
     );
 }
 
 fn types_of_weights(workspace: &Workspace) {
-    let plain = translated(workspace, "run", &[]);
-    assert_eq!(translated(workspace, "run", &["--weights", "f32"]), plain);
-    let bf16 = translated(workspace, "run", &["--weights", "bf16"]);
-    assert_eq!(translated(workspace, "run", &["--set", "dtype=bf16"]), bf16);
+    let plain = translated(workspace, "run", "");
+    assert_eq!(translated(workspace, "run", "--weights f32"), plain);
+    let bf16 = translated(workspace, "run", "--weights bf16");
+    assert_eq!(translated(workspace, "run", "--set dtype=bf16"), bf16);
     // In f32 by weights that were rounded.
-    let exact = translated(workspace, "run-int8", &["--weights", "f32"]);
-    assert!(exact != plain && exact != translated(workspace, "run-int8", &[]));
-    workspace.fail(
-        &["evaluate", "run", "--weights", "int8", "--set", "dtype=f32"],
-        &["--weights int8", "--set dtype"],
-    );
-    let evaluated = workspace.succeed(&["evaluate", "run", "--weights", "int8"]);
+    let exact = translated(workspace, "run-int8", "--weights f32");
+    assert!(exact != plain && exact != translated(workspace, "run-int8", ""));
+    workspace
+        .fail("evaluate run --weights int8 --set dtype=f32", &["--weights int8", "--set dtype"]);
+    let evaluated = workspace.succeed("evaluate run --weights int8");
     assert_eq!(
         evaluated.lines().skip(1).collect::<Vec<_>>(),
-        workspace.succeed(&["evaluate", "run-int8"]).lines().skip(1).collect::<Vec<_>>()
+        workspace.succeed("evaluate run-int8").lines().skip(1).collect::<Vec<_>>()
     );
     workspace.write("lines", INPUT);
-    let bench = ["bench", "decode", "run-int8", "--input", "lines", "--repeats", "1", "--json"];
-    assert!(workspace.succeed(&bench).contains("\"weights\":\"int8\""));
+    let bench = "bench decode run-int8 --input lines --repeats 1 --json";
+    assert!(workspace.succeed(bench).contains("\"weights\":\"int8\""));
 }
 
 fn what_an_int8_folder_is_not_for(workspace: &Workspace) {
-    let refused = workspace.fail(&["resume", "run-int8"], &["int8", "resume the run"]);
-    assert!(refused.contains("run/checkpoints/"), "{refused}");
-    workspace.fail(&["average", "run-int8"], &["is in int8"]);
-    workspace.fail(&["quantize", "run-int8"], &["is in int8"]);
-    workspace.fail(&["quantize", "run"], &["run-int8 exists", "--output"]);
-    workspace.fail(&["quantize", "run", "-o", "no/such/place"], &["no/such/place"]);
+    mentions(workspace.fail("resume run-int8", &["int8", "resume the run"]), &["run/checkpoints/"]);
+    workspace.fail("average run-int8", &["is in int8"]);
+    workspace.fail("quantize run-int8", &["is in int8"]);
+    workspace.fail("quantize run", &["run-int8 exists", "--output"]);
+    workspace.fail("quantize run -o no/such/place", &["no/such/place"]);
     assert!(!workspace.path("no").exists());
 }
 
 fn damage(workspace: &Workspace) {
     let weights = workspace.path("run-int8/checkpoints/step-00000012/model.safetensors");
     let whole = fs::read(&weights).expect("weights");
-    let translate = || workspace.run_with_input(&["translate", "run-int8"], INPUT.as_bytes());
+    let translate = || workspace.run_with_input("translate run-int8", INPUT.as_bytes());
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 4;
     fs::write(&weights, flipped).expect("write");
@@ -101,17 +97,16 @@ fn damage(workspace: &Workspace) {
 fn a_language_model_in_int8() {
     let workspace = Workspace::of_text();
     workspace.train("run");
-    workspace.succeed(&["quantize", "run"]);
-    let generated = |run: &str, arguments: &[&str]| {
-        let all = ["generate", run, "--prompt", "red cat", "-n", "30", "--json"];
-        workspace.succeed(&[&all, arguments].concat())
+    workspace.succeed("quantize run");
+    let generated = |run: &str, arguments: &str| {
+        workspace.succeed(format!("generate {run} --prompt 'red cat' -n 30 --json {arguments}"))
     };
-    let here = generated("run", &["--weights", "int8"]);
-    assert_eq!(generated("run-int8", &[]), here);
-    assert_ne!(generated("run", &[]), here, "rounding shows in the probability");
+    let here = generated("run", "--weights int8");
+    assert_eq!(generated("run-int8", ""), here);
+    assert_ne!(generated("run", ""), here, "rounding shows in the probability");
     // Text is read by the rounded weights, in f32.
     assert_eq!(
-        workspace.succeed(&["evaluate", "run-int8"]).lines().nth(2),
-        workspace.succeed(&["evaluate", "run", "--weights", "int8"]).lines().nth(2)
+        workspace.succeed("evaluate run-int8").lines().nth(2),
+        workspace.succeed("evaluate run --weights int8").lines().nth(2)
     );
 }

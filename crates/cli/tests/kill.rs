@@ -20,53 +20,39 @@ use sha2::{Digest, Sha256};
 
 /// Checkpoints come thick and fast, so that many kills fall into one; every part of the state is in
 /// use.
-const SETTINGS: [&str; 12] = set![
-    "training.max_updates=60",
-    "training.checkpoint_every=2",
-    "training.validate_every=9",
-    "training.ema_decay=0.9",
-    "training.accumulation=2",
-    "data.bidirectional_epochs=3"
-];
+const SETTINGS: &str = "--set training.max_updates=60 --set training.checkpoint_every=2 \
+     --set training.validate_every=9 --set training.ema_decay=0.9 --set training.accumulation=2";
+
+const BIDIRECTIONAL: &str = "--set data.bidirectional_epochs=3";
 
 #[test]
 fn a_run_that_is_killed_a_few_times_ends_like_any_other() {
-    harness(&Workspace::new(), &SETTINGS, 8);
+    harness(&Workspace::new(), &format!("{SETTINGS} {BIDIRECTIONAL}"), 8);
 }
 
 #[test]
 fn so_does_a_language_model() {
-    harness(&Workspace::of_text(), &SETTINGS[..10], 4);
+    harness(&Workspace::of_text(), SETTINGS, 4);
 }
 
 /// Directions mixed by a temperature, and pairs that are changed at random.
 #[test]
 fn so_does_a_run_of_two_directions() {
-    let settings = [
-        "--set",
-        "data.train=[{stem=\"train\", from=\"aa\", to=\"bb\"}, \
-         {stem=\"val\", from=\"bb\", to=\"aa\"}]",
-        "--set",
-        "data.test=[{stem=\"test\", from=\"aa\", to=\"bb\"}]",
-        "--set",
-        "data.languages.temperature=5",
-        "--set",
-        "data.modifiers.typos=0.3",
-        "--set",
-        "data.modifiers.merged_sentences=0.2",
-    ];
-    harness(&Workspace::new(), &[&SETTINGS[..10], &settings].concat(), 4);
+    let settings = "data.train=[{stem='train',from='aa',to='bb'},{stem='val',from='bb',to='aa'}] \
+         data.test=[{stem='test',from='aa',to='bb'}] data.languages.temperature=5 \
+         data.modifiers.typos=0.3 data.modifiers.merged_sentences=0.2";
+    harness(&Workspace::new(), &format!("{SETTINGS} {}", set(settings)), 4);
 }
 
 #[test]
 #[ignore = "minutes; the full harness, see the head of this file"]
 fn runs_that_are_killed_hundreds_of_times_end_like_any_other() {
-    harness(&Workspace::new(), &SETTINGS, 300);
+    harness(&Workspace::new(), &format!("{SETTINGS} {BIDIRECTIONAL}"), 300);
 }
 
 /// Kills `wanted` processes, over as many runs as that takes, and compares each run in the end.
-fn harness(workspace: &Workspace, settings: &[&str], wanted: usize) {
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], settings].concat());
+fn harness(workspace: &Workspace, settings: &str, wanted: usize) {
+    workspace.succeed(format!("train tiny.toml --run whole {settings}"));
     let expected = files(&workspace.path("whole"));
     assert!(expected.len() > 12, "{:?}", expected.keys());
     let mut random = Random(20_260_101);
@@ -119,13 +105,13 @@ enum Moment {
 /// tokenizer and text.
 fn live(
     workspace: &Workspace,
-    settings: &[&str],
+    settings: &str,
     run: &str,
     random: &mut Random,
     kill: bool,
 ) -> Option<Moment> {
     let mut child = workspace
-        .command(&[&["train", "tiny.toml", "--run", run, "--resume"], settings].concat())
+        .command(format!("train tiny.toml --run {run} --resume {settings}"))
         .stdout(Stdio::null())
         .stderr(fs::File::create(workspace.path("errors")).expect("a file"))
         .spawn()

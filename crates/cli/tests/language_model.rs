@@ -4,25 +4,20 @@ mod common;
 
 use std::fs;
 
-use common::{Workspace, json_lines, metrics, refused, set, stderr, stdout};
+use common::{Workspace, json_lines, mentions, metrics, refused, set, stderr, stdout};
 
 /// Enough to know the lines by heart, without what disturbs that.
-const MEMORISE: [&str; 12] = set![
-    "training.max_updates=250",
-    "training.validate_every=125",
-    "model.embedding_dropout=0",
-    "model.attention_dropout=0",
-    "model.feed_forward_dropout=0",
-    "model.residual_dropout=0"
-];
+const MEMORISE: &str = "--set training.max_updates=250 --set training.validate_every=125 \
+     --set model.embedding_dropout=0 --set model.attention_dropout=0 \
+     --set model.feed_forward_dropout=0 --set model.residual_dropout=0";
 
 #[test]
 fn a_text_that_repeats_itself_is_known_by_heart() {
     let workspace = Workspace::of_text();
     let line = "the quick brown fox, 7 lazy dogs; and a seä.\n";
     workspace.write("data/text.txt", line.repeat(60));
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &MEMORISE[..]].concat());
-    let json = workspace.succeed(&["evaluate", "run", "--json"]);
+    workspace.succeed(format!("train tiny.toml --run run {MEMORISE}"));
+    let json = workspace.succeed("evaluate run --json");
     let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let result = &record["results"][0];
     assert_eq!(result["split"], "text, held out");
@@ -33,56 +28,49 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     assert!((of_character / perplexity - 1.0).abs() < 0.01, "{json}");
     let of_word = result["perplexity_per_word"].as_f64().expect("a number");
     assert!(of_word > perplexity, "{json}");
-    let lines = workspace.succeed(&["evaluate", "run"]);
-    assert!(lines.contains("a character") && lines.contains("perplexity"), "{lines}");
+    let lines = workspace.succeed("evaluate run");
+    mentions(&lines, &["a character", "perplexity"]);
 
     // Where it looks, and what each of its heads is worth.
-    let table = workspace.succeed(&["attention", "run", "the quick", "--heads"]);
+    let table = workspace.succeed("attention run 'the quick' --heads");
     assert!(table.lines().skip(1).all(|line| line.starts_with("decoder")), "{table}");
     // Its path through the model ends with the token after the text.
-    let journey = workspace.succeed(&["explain", "run", "the quick", "--json"]);
-    let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
+    let journey = workspace.json("explain run 'the quick' --json");
     let count = |key: &str| journey[key].as_array().expect("a list").len();
     assert_eq!(count("choices"), count("pieces"), "{journey}");
     assert_eq!((count("vectors"), count("beam")), (1, 0));
-    workspace.succeed(&["explain", "run", "the quick", "--html", "journey.html"]);
-    let worth = workspace.succeed(&["prune-heads", "run", "--dry-run", "--split", "held-out"]);
+    workspace.succeed("explain run 'the quick' --html journey.html");
+    let worth = workspace.succeed("prune-heads run --dry-run --split held-out");
     assert_eq!(worth.lines().count(), table.lines().count(), "{worth}");
 
     // Far beyond the context of 24 tokens.
-    let generate = |more: &[&str]| {
-        let arguments = [&["generate", "run", "--prompt", "the quick"], more].concat();
-        workspace.succeed(&arguments)
-    };
-    let text = generate(&["--max-tokens", "80"]);
+    let generate =
+        |more: &str| workspace.succeed(format!("generate run --prompt 'the quick' {more}"));
+    let text = generate("--max-tokens 80");
     let expected: String = line.repeat(3).chars().take(89).collect();
     assert_eq!(text, format!("{expected}\n"));
     // The same from a file, a pipe, a short context, and among others.
     workspace.write("prompt", "the quick");
     workspace.write("prompts", "the quick\nand a\n");
-    assert_eq!(generate(&["-n", "80", "--context", "17"]), text);
-    let file = ["generate", "run", "-n", "80", "--prompt-file", "prompt"];
-    assert_eq!(workspace.succeed(&file), text);
-    let piped = workspace.run_with_input(&["generate", "run", "-n", "80"], b"the quick");
+    assert_eq!(generate("-n 80 --context 17"), text);
+    assert_eq!(workspace.succeed("generate run -n 80 --prompt-file prompt"), text);
+    let piped = workspace.run_with_input("generate run -n 80", b"the quick");
     assert_eq!(stdout(&piped), text);
-    let json =
-        workspace.succeed(&["generate", "run", "-n", "80", "--prompts", "prompts", "--json"]);
+    let json = workspace.succeed("generate run -n 80 --prompts prompts --json");
     let records = json_lines(&json);
     assert_eq!(records.len(), 2);
     assert_eq!(records[0]["text"], expected["the quick".len()..]);
     assert_eq!(records[0]["tokens"], 80);
     assert!(records[1]["text"].as_str().expect("text").starts_with(" seä.\nthe quick"), "{json}");
     // Drawn: the same seed, the same text, also among others.
-    let draw = |more: &[&str]| {
-        generate(&[&["-n", "40", "--temperature", "2", "--seed", "5"], more].concat())
-    };
-    let drawn = draw(&[]);
-    assert_eq!(draw(&[]), drawn);
-    let several = draw(&["--samples", "3"]);
+    let draw = |more: &str| generate(&format!("-n 40 --temperature 2 --seed 5 {more}"));
+    let drawn = draw("");
+    assert_eq!(draw(""), drawn);
+    let several = draw("--samples 3");
     assert_eq!(several.split("---------------\n").count(), 3, "{several}");
     // A text that is known by heart is likelier than another, alone and as a continuation.
     workspace.write("texts", format!("{line}the quick lazy fox\n"));
-    let scored = workspace.succeed(&["score", "run", "--text", "texts", "--json"]);
+    let scored = workspace.succeed("score run --text texts --json");
     let scores = json_lines(&scored);
     let perplexity = |index: usize| scores[index]["perplexity"].as_f64().expect("a number");
     assert!(perplexity(0) < 1.5 && perplexity(1) > 2.0, "{scored}");
@@ -91,14 +79,14 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
         "choices",
         "{\"prompt\": \"the quick \", \"choices\": [\"lazy\", \"brown\"], \"answer\": 1}\n",
     );
-    let output = workspace.run(&["score", "run", "--choices", "choices"]);
+    let output = workspace.run("score run --choices choices");
     assert!(stdout(&output).ends_with("\tbrown\n"), "{}", stdout(&output));
     assert!(stderr(&output).contains("right: 1 of 1"), "{}", stderr(&output));
     workspace.write("choices", "{\"prompt\": \"the\", \"choices\": []}\n");
-    workspace.fail(&["score", "run", "--choices", "choices"], &["line 1", "nothing to choose"]);
-    workspace.fail(&["score", "run"], &["--text"]);
+    workspace.fail("score run --choices choices", &["line 1", "nothing to choose"]);
+    workspace.fail("score run", &["--text"]);
     // Without a prompt a line begins.
-    let begun = workspace.run_with_input(&["generate", "run", "-n", "9"], b"");
+    let begun = workspace.run_with_input("generate run -n 9", b"");
     assert_eq!(stdout(&begun), "the quick\n");
 }
 
@@ -106,8 +94,8 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
 fn a_resumed_run_is_one_that_was_never_interrupted() {
     let workspace = Workspace::of_text();
     workspace.train("whole");
-    workspace.succeed(&["train", "tiny.toml", "--run", "parts", "--set", "training.max_updates=6"]);
-    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=12"]);
+    workspace.succeed("train tiny.toml --run parts --set training.max_updates=6");
+    workspace.succeed("resume parts --set training.max_updates=12");
     let ends = ["whole", "parts"].map(|run| {
         let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
         fs::read(file).expect("weights")
@@ -116,86 +104,69 @@ fn a_resumed_run_is_one_that_was_never_interrupted() {
     let last = |run: &str| metrics(&workspace.path(run)).pop();
     assert_eq!(last("whole"), last("parts"));
     // Threads change no bit either.
-    workspace.succeed(&["train", "tiny.toml", "--run", "alone", "--set", "threads=1"]);
+    workspace.succeed("train tiny.toml --run alone --set threads=1");
     workspace.same_end("whole", "alone", 12);
     // A shape of 700 GB in f32, for which no memory is taken.
-    let shape = workspace.succeed(&["inspect", "--shape", "gpt3", "--tokens", "2048"]);
-    assert!(shape.contains("parameters   174,604,259,328"), "{shape}");
-    assert!(shape.contains("decoder.layers.95.feed_forward.up.weight"), "{shape}");
-    let shape = workspace.succeed(&["inspect", "--shape", "gpt1", "--json"]);
-    let shape: serde_json::Value = serde_json::from_str(&shape).expect("JSON");
+    let said = workspace.succeed("inspect --shape gpt3 --tokens 2048");
+    mentions(&said, &["parameters   174,604,259,328", "decoder.layers.95.feed_forward.up.weight"]);
+    let shape = workspace.json("inspect --shape gpt1 --json");
     assert_eq!(shape["layer"]["forward_flops"], 8_053_063_680_u64);
-    workspace.fail(&["inspect", "--shape", "gpt5"], &["--shape gpt5", "gpt2-xl"]);
-    let inspected = workspace.succeed(&["inspect", "whole"]);
-    assert!(inspected.contains("layers       2; width 32"), "{inspected}");
-    let before = workspace.succeed(&["inspect", "tiny.toml"]);
+    workspace.fail("inspect --shape gpt5", &["--shape gpt5", "gpt2-xl"]);
+    let inspected = workspace.succeed("inspect whole");
+    mentions(&inspected, &["layers       2; width 32"]);
+    let before = workspace.succeed("inspect tiny.toml");
     assert_eq!(before, inspected, "the characters are counted");
-    workspace.succeed(&["average", "whole"]);
-    workspace.succeed(&[
-        "generate",
-        "whole",
-        "--checkpoint",
-        "average",
-        "--prompt",
-        "red",
-        "-n",
-        "3",
-    ]);
+    workspace.succeed("average whole");
+    workspace.succeed("generate whole --checkpoint average --prompt red -n 3");
 }
 
 #[test]
 fn what_cannot_work_is_one_clear_error() {
     let workspace = Workspace::of_text();
-    let train = |set: &[&str]| {
-        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
-        workspace.run(&[&["train", "tiny.toml", "--run", "refused"], &set[..]].concat())
-    };
-    refused(&train(&["data.text.block_length=9000"]), &["data.text.block_length", "is 9000"]);
-    refused(&train(&["data.train=nothing"]), &["nothing", "nor the same with .txt"]);
-    refused(&train(&["training.early_stopping.metric=bleu"]), &["bleu", "\"loss\""]);
+    let train =
+        |settings: &str| workspace.run(format!("train tiny.toml --run refused {}", set(settings)));
+    refused(&train("data.text.block_length=9000"), &["data.text.block_length", "is 9000"]);
+    refused(&train("data.train=nothing"), &["nothing", "nor the same with .txt"]);
+    refused(&train("training.early_stopping.metric=bleu"), &["bleu", "\"loss\""]);
     refused(
-        &train(&["model.positions=learned", "model.max_positions=23"]),
+        &train("model.positions=learned model.max_positions=23"),
         &["max_positions = 23", "data.text.block_length = 23"],
     );
-    refused(&train(&["task=vision"]), &["task", "translation"]);
+    refused(&train("task=vision"), &["task", "translation"]);
     workspace.write("data/empty.txt", "");
-    refused(&train(&["data.train=empty"]), &["empty.txt hold no text"]);
+    refused(&train("data.train=empty"), &["empty.txt hold no text"]);
     assert!(!workspace.path("refused").exists());
-    let vain = train(&["training.max_updates=1", "data.cleaning.max_ratio=4"]);
+    let vain = train("training.max_updates=1 data.cleaning.max_ratio=4");
     assert!(stderr(&vain).contains("data.cleaning.max_ratio has no effect"), "{}", stderr(&vain));
 
     workspace.train("run");
-    let generate = |prompt: &str| workspace.run(&["generate", "run", "--prompt", prompt]);
+    let generate = |prompt: &str| workspace.run(format!("generate run --prompt '{prompt}'"));
     refused(&generate("red жaж"), &["the prompt", "never seen: 'ж'"]);
     refused(&generate(""), &["is empty"]);
-    let samples = ["generate", "run", "--prompt", "red", "--samples", "2"];
-    workspace.fail(&samples, &["--samples 2", "--temperature"]);
-    workspace.fail(&["translate", "run"], &["task is language-model", "taper generate"]);
+    workspace.fail("generate run --prompt red --samples 2", &["--samples 2", "--temperature"]);
+    workspace.fail("translate run", &["task is language-model", "taper generate"]);
     workspace.fail(
-        &["score", "run", "--source", "data/text.txt", "--target", "data/text.txt"],
+        "score run --source data/text.txt --target data/text.txt",
         &["task is language-model"],
     );
-    workspace.fail(&["evaluate", "run", "--split", "missing"], &["missing"]);
-    workspace.fail(&["resume", "run", "--set", "task=translation"], &["task"]);
+    workspace.fail("evaluate run --split missing", &["missing"]);
+    workspace.fail("resume run --set task=translation", &["task"]);
     let pairs = Workspace::new();
     pairs.train("run");
-    pairs
-        .fail(&["generate", "run", "--prompt", "red"], &["task is translation", "taper translate"]);
+    pairs.fail("generate run --prompt red", &["task is translation", "taper translate"]);
 }
 
 /// Blocks longer than those of training, by each way to stretch rotary positions.
 #[test]
 fn perplexity_by_length_is_that_of_evaluate() {
     let workspace = Workspace::of_text();
-    let few = set!["training.max_updates=6", "training.validate_every=6"];
-    let train = |run: &str, more: &[&str]| {
-        let begin = ["train", "tiny.toml", "--run", run];
-        workspace.succeed(&[&begin, &few[..], more].concat());
+    let few = "--set training.max_updates=6 --set training.validate_every=6";
+    let train = |run: &str, more: &str| {
+        workspace.succeed(format!("train tiny.toml --run {run} {few} {more}"));
     };
-    train("rotary", &["--set", "model.positions=rotary"]);
-    train("learned", &set!["model.positions=learned", "model.max_positions=40"]);
-    let lengths = ["--lengths", "24,48", "--json", "--svg", "figures"];
-    let json = workspace.succeed(&[&["extrapolate", "rotary", "learned"], &lengths[..]].concat());
+    train("rotary", "--set model.positions=rotary");
+    train("learned", "--set model.positions=learned --set model.max_positions=40");
+    let json = workspace.succeed("extrapolate rotary learned --lengths 24,48 --json --svg figures");
     let json = json.split("\n1 figures").next().expect("JSON");
     let found: serde_json::Value = serde_json::from_str(json).expect("JSON");
     let scalings: Vec<&str> =
@@ -208,33 +179,21 @@ fn perplexity_by_length_is_that_of_evaluate() {
     let is_one = |scaling: usize| (perplexity(scaling, 0) / perplexity(0, 0) - 1.0).abs() < 1e-6;
     assert!((1..5).all(is_one), "{json}");
     for (model, settings) in [
-        (0, &[][..]),
-        (1, &["model.rotary.scaling=interpolation", "model.rotary.factor=2"]),
-        (2, &["model.rotary.scaling=ntk", "model.rotary.factor=2"]),
-        (
-            3,
-            &[
-                "model.rotary.scaling=yarn",
-                "model.rotary.factor=2",
-                "model.rotary.original_length=24",
-            ],
-        ),
-        (4, &["model.rotary.scaling=dual-chunk", "model.rotary.original_length=24"]),
+        (0, ""),
+        (1, "model.rotary.scaling=interpolation model.rotary.factor=2"),
+        (2, "model.rotary.scaling=ntk model.rotary.factor=2"),
+        (3, "model.rotary.scaling=yarn model.rotary.factor=2 model.rotary.original_length=24"),
+        (4, "model.rotary.scaling=dual-chunk model.rotary.original_length=24"),
     ] {
-        let mut arguments =
-            vec!["evaluate", "rotary", "--json", "--set", "data.text.block_length=48"];
-        arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
-        let record: serde_json::Value =
-            serde_json::from_str(&workspace.succeed(&arguments)).expect("JSON");
+        let settings = set(&format!("data.text.block_length=48 {settings}"));
+        let record = workspace.json(format!("evaluate rotary --json {settings}"));
         let alone = record["results"][0]["perplexity"].as_f64().expect("a number");
         assert!((perplexity(model, 1) / alone - 1.0).abs() < 1e-5, "{settings:?}: {json}");
     }
     assert!((1..5).all(|scaling| perplexity(scaling, 1) != perplexity(0, 1)), "{json}");
-    let refused = found[5]["points"][1]["refused"].as_str().expect("a reason");
-    assert!(refused.contains("max_positions"), "{refused}");
-    let figure = fs::read_to_string(workspace.path("figures/extrapolation.svg")).expect("a figure");
-    assert!(figure.contains("rotary, NTK") && figure.contains("rotary, dual chunk"), "{figure}");
-    workspace.fail(&["extrapolate", "rotary", "--lengths", "0"], &["at least one token"]);
+    mentions(found[5]["points"][1]["refused"].as_str().expect("a reason"), &["max_positions"]);
+    mentions(workspace.read("figures/extrapolation.svg"), &["rotary, NTK", "rotary, dual chunk"]);
+    workspace.fail("extrapolate rotary --lengths 0", &["at least one token"]);
 }
 
 /// Some keys that a model knows by heart are found, and none that it has never seen.
@@ -243,14 +202,12 @@ fn keys_are_found_by_exact_match() {
     let workspace = Workspace::of_text();
     let line = "quick brown foxes and lazy dogs know that the key is 77777. so be it, 8 or not.\n";
     workspace.write("data/text.txt", line.repeat(60));
-    let longer = ["--set", "data.text.block_length=64"];
-    let train = ["train", "tiny.toml", "--run", "run"];
-    workspace.succeed(&[&train[..], &MEMORISE, &longer].concat());
-    let begin =
-        ["extrapolate", "run", "--statement", " key {key}.", "--question", " that the key is"];
-    let ask = |more: &[&str]| {
-        let asked = ["--passkeys", "4", "--depths", "3", "--lengths", "64,96", "--json"];
-        let json = workspace.succeed(&[&begin[..], &asked, more].concat());
+    let train = "train tiny.toml --run run";
+    workspace.succeed(format!("{train} {MEMORISE} --set data.text.block_length=64"));
+    let begin = "extrapolate run --statement ' key {key}.' --question ' that the key is'";
+    let ask = |more: &str| {
+        let asked = "--passkeys 4 --depths 3 --lengths 64,96 --json";
+        let json = workspace.succeed(format!("{begin} {asked} {more}"));
         let json = json.split("\n6 figures").next().expect("JSON").to_owned();
         serde_json::from_str::<serde_json::Value>(&json).expect("JSON")
     };
@@ -258,30 +215,26 @@ fn keys_are_found_by_exact_match() {
         let depths = found[0]["points"][length]["passkey"].as_array().expect("depths");
         depths.iter().map(|depth| depth[key].as_f64().expect("a number")).collect()
     };
-    let known = ask(&["--key-characters", "7", "--svg", "figures"]);
+    let known = ask("--key-characters 7 --svg figures");
     assert_eq!(at(&known, 0, "depth"), [0.0, 0.5, 1.0]);
     assert_eq!(at(&known, 1, "keys"), [4.0; 3]);
     // Filler that is not the text that it knows leads elsewhere most of the time.
     let found: f64 = (0..2).flat_map(|length| at(&known, length, "found")).sum();
     assert!(found >= 1.0, "{known}");
-    let unknown = ask(&["--key-characters", "8"]);
+    let unknown = ask("--key-characters 8");
     assert_eq!(at(&unknown, 0, "found"), [0.0; 3]);
     // The same keys and texts each time; a part of a longer key is not the key.
-    assert_eq!(ask(&["--key-characters", "7"]), known);
-    let shorter = ask(&["--key-characters", "7", "--key-length", "4"]);
+    assert_eq!(ask("--key-characters 7"), known);
+    let shorter = ask("--key-characters 7 --key-length 4");
     assert_eq!(at(&shorter, 0, "found"), [0.0; 3]);
-    let figure = fs::read_to_string(workspace.path("figures/passkeys-tiny-dual-chunk.svg"))
-        .expect("a figure");
-    assert!(figure.contains("depth of the key") && figure.contains("96"), "{figure}");
-    let lines = workspace.succeed(
-        &[&begin[..], &["--passkeys", "1", "--key-characters", "7", "--lengths", "64"]].concat(),
-    );
-    assert!(lines.contains("keys found, texts of"), "{lines}");
-    let refused = |more: &[&str], messages: &[&str]| {
-        workspace.fail(&[&begin[..], &["--passkeys", "1"], more].concat(), messages);
+    mentions(workspace.read("figures/passkeys-tiny-dual-chunk.svg"), &["depth of the key", "96"]);
+    let said = workspace.succeed(format!("{begin} --passkeys 1 --key-characters 7 --lengths 64"));
+    mentions(&said, &["keys found, texts of"]);
+    let refused = |more: &str, messages: &[&str]| {
+        workspace.fail(format!("{begin} --passkeys 1 {more}"), messages);
     };
-    refused(&["--lengths", "64"], &["has characters that the model has never seen"]);
-    refused(&["--key-characters", "7", "--lengths", "20"], &["no room for filler"]);
-    refused(&["--key-characters", "7", "--depths", "0"], &["at least one depth"]);
-    workspace.fail(&["extrapolate", "run", "--depths", "3"], &["required arguments"]);
+    refused("--lengths 64", &["has characters that the model has never seen"]);
+    refused("--key-characters 7 --lengths 20", &["no room for filler"]);
+    refused("--key-characters 7 --depths 0", &["at least one depth"]);
+    workspace.fail("extrapolate run --depths 3", &["required arguments"]);
 }

@@ -8,14 +8,14 @@ use std::fs;
 use common::{Workspace, set, stderr};
 
 /// A model whose largest batch takes much more than the program itself.
-const WIDE: [&str; 4] = set!["model.d_model=64", "model.d_ff=512"];
+const WIDE: &str = "--set model.d_model=64 --set model.d_ff=512";
 
 /// More text than the small corpus has, so that large batches come up.
 fn workspace() -> Workspace {
     let workspace = Workspace::new();
     for side in ["aa", "bb"] {
         let name = format!("data/train.{side}");
-        let text = fs::read_to_string(workspace.path(&name)).expect("text");
+        let text = workspace.read(&name);
         workspace.write(&name, text.repeat(100));
     }
     workspace
@@ -24,10 +24,9 @@ fn workspace() -> Workspace {
 #[test]
 fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
     let workspace = workspace();
-    let train =
-        [&["train", "tiny.toml", "--run", "run"], &WIDE[..], &["--memory", "160MiB"]].concat();
+    let train = format!("train tiny.toml --run run {WIDE} --memory 160MiB");
     let message = workspace.fail(
-        &[&train[..], &["--set", "data.batching.max_tokens=100000"]].concat(),
+        format!("{train} --set data.batching.max_tokens=100000"),
         &[
             "batches of 100000 tokens",
             "may take 160.0 MiB (--memory)",
@@ -44,33 +43,16 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
         .take_while(char::is_ascii_digit)
         .collect();
     assert!((64..100_000).contains(&tokens.parse::<usize>().expect("a number")), "{tokens}");
-    workspace
-        .succeed(&[&train[..], &["--set", &format!("data.batching.max_tokens={tokens}")]].concat());
+    workspace.succeed(format!("{train} --set data.batching.max_tokens={tokens}"));
     // So it is where the batches are not much too large, so that they were tried.
     let larger =
         format!("data.batching.max_tokens={}", 4 * tokens.parse::<usize>().expect("a number"));
-    let other = [
-        &["train", "tiny.toml", "--run", "larger"],
-        &WIDE[..],
-        &["--memory", "160MiB", "--set", &larger],
-    ]
-    .concat();
+    let other = format!("train tiny.toml --run larger {WIDE} --memory 160MiB --set {larger}");
     workspace.fail(&other, &["set data.batching.max_tokens ="]);
+    workspace
+        .fail("train tiny.toml --run other --memory 1MiB", &["may take 1.0 MiB", "no batch fits"]);
     workspace.fail(
-        &["train", "tiny.toml", "--run", "other", "--memory", "1MiB"],
-        &["may take 1.0 MiB", "no batch fits"],
-    );
-    workspace.fail(
-        &[
-            "train",
-            "tiny.toml",
-            "--run",
-            "other",
-            "--memory",
-            "1MiB",
-            "--set",
-            "data.batching.max_tokens=auto",
-        ],
+        "train tiny.toml --run other --memory 1MiB --set data.batching.max_tokens=auto",
         &["\"auto\"", "not even"],
     );
 }
@@ -78,15 +60,15 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
 #[test]
 fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
     let workspace = workspace();
-    let auto = ["--set", "data.batching.max_tokens=auto"];
+    let auto = "--set data.batching.max_tokens=auto";
     assert!(
         workspace
-            .succeed(&[&["config", "show", "tiny.toml"], &auto[..]].concat())
+            .succeed(format!("config show tiny.toml {auto}"))
             .contains("max_tokens = \"auto\"")
     );
-    let train = [&["train", "tiny.toml", "--run", "run"], &WIDE[..], &auto].concat();
-    workspace.succeed(&[&train[..], &["--memory", "200MiB"]].concat());
-    let config = fs::read_to_string(workspace.path("run/config.toml")).expect("config");
+    let train = format!("train tiny.toml --run run {WIDE} {auto}");
+    workspace.succeed(format!("{train} --memory 200MiB"));
+    let config = workspace.read("run/config.toml");
     let line = config
         .lines()
         .find(|line| line.starts_with("max_tokens = ") && !line.contains("250"))
@@ -95,11 +77,11 @@ fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
     let tokens: usize = line["max_tokens = ".len()..].parse().expect("a number");
     assert!((64..=25_000).contains(&tokens), "{line}");
     // What was found holds for the whole run, however much memory there is later.
-    workspace.succeed(&[&train[..], &["--resume", "--set", "training.max_updates=14"]].concat());
-    assert!(fs::read_to_string(workspace.path("run/config.toml")).expect("config").contains(&line));
+    workspace.succeed(format!("{train} --resume --set training.max_updates=14"));
+    assert!(workspace.read("run/config.toml").contains(&line));
     // A recipe leaves it open in no other way.
     workspace.fail(
-        &["config", "check", "tiny.toml", "--set", "data.batching.max_tokens=lots"],
+        "config check tiny.toml --set data.batching.max_tokens=lots",
         &["data.batching.max_tokens", "\"auto\""],
     );
 }
@@ -109,8 +91,7 @@ fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
 fn auto_fits_where_addresses_are_limited() {
     let workspace = workspace();
     let text = format!(
-        "ulimit -v 600000; \"$0\" train tiny.toml --run run --set threads=2 --set data.batching.max_tokens=auto {}",
-        WIDE.join(" ")
+        "ulimit -v 600000; \"$0\" train tiny.toml --run run --set threads=2 --set data.batching.max_tokens=auto {WIDE}"
     );
     let output = workspace.script(&["sh"], &text);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -122,8 +103,7 @@ fn too_little_memory_is_an_error_and_no_abort() {
     let workspace = workspace();
     for kibibytes in [90_000, 110_000, 130_000, 150_000, 170_000, 190_000] {
         let text = format!(
-            "ulimit -v {kibibytes}; \"$0\" train tiny.toml --run run{kibibytes} --set threads=2 {}",
-            WIDE.join(" ")
+            "ulimit -v {kibibytes}; \"$0\" train tiny.toml --run run{kibibytes} --set threads=2 {WIDE}"
         );
         let output = workspace.script(&["sh"], &text);
         if !output.status.success() {
@@ -141,8 +121,7 @@ fn auto_finds_no_less_where_there_is_more() {
         let run = format!("run{kibibytes}");
         let text = format!(
             "ulimit -v {kibibytes}; \"$0\" train tiny.toml --run {run} --set threads=2 --set training.max_updates=1 \
-             --set data.batching.max_tokens=auto --set evaluation.test_after_training=false {}",
-            WIDE.join(" ")
+             --set data.batching.max_tokens=auto --set evaluation.test_after_training=false {WIDE}"
         );
         let output = workspace.script(&["sh"], &text);
         let config = fs::read_to_string(workspace.path(&run).join("config.toml"));
@@ -174,19 +153,17 @@ fn auto_finds_no_less_where_there_is_more() {
 #[test]
 fn the_largest_batch_that_exists_is_tried_and_no_larger_one() {
     let workspace = Workspace::new();
-    let train = ["train", "tiny.toml", "--memory", "400MB", "--set", "training.max_updates=1"];
+    let train = "train tiny.toml --memory 400MB --set training.max_updates=1";
     for (run, budget) in [("a", "1000000"), ("b", "100000000"), ("c", "1000000000000000")] {
         let budget = format!("data.batching.max_tokens={budget}");
-        workspace.succeed(&[&train[..], &WIDE, &["--run", run, "--set", &budget]].concat());
+        workspace.succeed(format!("{train} {WIDE} --run {run} --set {budget}"));
     }
 }
 
 #[test]
 fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
     let workspace = workspace();
-    workspace.succeed(
-        &[&["train", "tiny.toml", "--run", "run", "--set", "threads=2"], &WIDE[..]].concat(),
-    );
+    workspace.succeed(format!("train tiny.toml --run run --set threads=2 {WIDE}"));
     let text = "ulimit -v 600000; \"$0\" resume run --set training.max_updates=14 --accept-changes --set data.batching.max_tokens=100000";
     let output = workspace.script(&["sh"], text);
     assert!(
@@ -195,7 +172,7 @@ fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
         "{}",
         stderr(&output)
     );
-    workspace.succeed(&["resume", "run", "--set", "training.max_updates=14"]);
+    workspace.succeed("resume run --set training.max_updates=14");
 }
 
 /// Tokens of a vocabulary whose matrix and logits outweigh everything else.
@@ -213,7 +190,7 @@ fn enlarge_tokenizer(workspace: &Workspace, run: &str, name: &str) {
 }
 
 /// Largest resident memory of a program that runs to its end, in bytes.
-fn peak_of(workspace: &Workspace, arguments: &[&str]) -> u64 {
+fn peak_of(workspace: &Workspace, arguments: &str) -> u64 {
     let mut child = workspace.spawn(arguments);
     let mut most = 0;
     while child.try_wait().expect("status").is_none() {
@@ -235,39 +212,22 @@ fn peak_of(workspace: &Workspace, arguments: &[&str]) -> u64 {
 #[test]
 fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
     let workspace = workspace();
-    workspace.succeed(&["train", "tiny.toml", "--run", "small", "--set", "training.max_updates=1"]);
+    workspace.succeed("train tiny.toml --run small --set training.max_updates=1");
     enlarge_tokenizer(&workspace, "small", "large.json");
-    let shape = [
-        "data.tokenizer.path=large.json",
-        "model.d_model=128",
-        "model.output_bias=true",
-        "data.batching.max_tokens=2000",
-        "training.max_updates=2",
-        "training.schedule.warmup=1",
-        "training.average_last=0",
-        "evaluation.test_after_training=false",
-        "threads=2",
-    ];
-    let settings = |more: &[&'static str]| -> Vec<&'static str> {
-        shape.iter().chain(more).flat_map(|setting| ["--set", *setting]).collect()
-    };
-    let adapters = ["model.lora.rank=4", "evaluation.validation_sentences=0"];
-    let half = ["model.lora.base_dtype=bf16"];
-    let cases = [
-        ("all", settings(&["evaluation.validation_sentences=0"]), false),
-        ("adapted", settings(&adapters), true),
-        ("half", settings(&[&adapters[..], &half].concat()), true),
-        ("translating", settings(&["model.lora.rank=4"]), true),
-    ];
-    for (run, settings, is_adapted) in cases {
-        let mut train = vec!["train", "tiny.toml", "--run", run];
-        if is_adapted {
-            train.extend(["--from", "all"]);
-        }
-        train.extend(settings);
+    let shape = set("data.tokenizer.path=large.json model.d_model=128 model.output_bias=true \
+         data.batching.max_tokens=2000 training.max_updates=2 training.schedule.warmup=1 \
+         training.average_last=0 evaluation.test_after_training=false threads=2");
+    let adapters = "--from all --set model.lora.rank=4";
+    let loss_alone = "--set evaluation.validation_sentences=0";
+    for (run, settings) in [
+        ("all", loss_alone.to_owned()),
+        ("adapted", format!("{adapters} {loss_alone}")),
+        ("half", format!("{adapters} {loss_alone} --set model.lora.base_dtype=bf16")),
+        ("translating", adapters.to_owned()),
+    ] {
+        let train = format!("train tiny.toml --run {run} {shape} {settings}");
         let peak = peak_of(&workspace, &train);
-        let shown = workspace.succeed(&["inspect", run, "--json"]);
-        let record: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        let record = workspace.json(format!("inspect {run} --json"));
         let estimate = record["cost"]["peak_bytes"].as_u64().expect("an estimate");
         println!("{run}: {} MiB, estimated {} MiB", peak >> 20, estimate >> 20);
         // The program itself, and two tokenizers of this size: the run's and its parent's.
@@ -285,17 +245,13 @@ fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
 fn memory_does_not_grow_over_ten_thousand_updates() {
     let workspace = Workspace::new();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let settings = [
-        format!("data.dir={root}/data/everyday-en-zh"),
-        "training.max_updates=12500".to_owned(),
-        "training.validate_every=500".to_owned(),
-        "training.log_every=100".to_owned(),
-        // It has learned all there is long before.
-        "training.early_stopping.patience=0".to_owned(),
-    ];
+    // It has learned all there is long before the end, which patience would notice.
+    let settings = set(&format!(
+        "data.dir={root}/data/everyday-en-zh training.max_updates=12500 \
+         training.validate_every=500 training.log_every=100 training.early_stopping.patience=0"
+    ));
     let mut child = workspace
-        .command(&["train", &format!("{root}/configs/quickstart.toml"), "--run", "run"])
-        .args(settings.iter().flat_map(|setting| ["--set", setting]))
+        .command(format!("train {root}/configs/quickstart.toml --run run {settings}"))
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("the binary starts");

@@ -9,15 +9,15 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Workspace, metrics, set, stderr, train_among as train};
+use common::{Workspace, mentions, metrics, stderr, train_among as train, words};
 
 /// `mpirun` with so many processes of the binary, to be run in the folder.
-fn mpirun(workspace: &Workspace, processes: &str, arguments: &[&str]) -> Command {
+fn mpirun(workspace: &Workspace, processes: &str, arguments: &str) -> Command {
     let mut command = Command::new("mpirun");
     command
         .args(["--oversubscribe", "--allow-run-as-root", "-n", processes])
         .arg(env!("CARGO_BIN_EXE_taper"))
-        .args(arguments)
+        .args(words(arguments))
         .current_dir(workspace.path(""))
         // What is connected with a display or a batch system is none of the test's business.
         .env_remove("DISPLAY")
@@ -49,24 +49,23 @@ fn assert_same(workspace: &Workspace, one: &str, other: &str, step: u32) {
 #[test]
 fn processes_of_mpi_come_to_the_same_as_one_and_as_those_of_sockets() {
     let workspace = Workspace::new();
-    workspace.succeed(&train("one", &[]));
-    workspace.succeed(&train("sockets", &["--processes", "2"]));
+    workspace.succeed(train("one", ""));
+    workspace.succeed(train("sockets", "--processes 2"));
     assert_same(&workspace, "one", "sockets", 12);
     for processes in ["2", "3"] {
         let run = format!("mpi-{processes}");
-        let output = succeed(mpirun(&workspace, processes, &train(&run, &[])));
+        let output = succeed(mpirun(&workspace, processes, &train(&run, "")));
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(said.matches("training in").count(), 1, "one process tells: {said}");
         assert_same(&workspace, "one", &run, 12);
     }
     // What mpirun has started may talk by sockets, and goes on with what others have begun.
-    let updates = |updates| ["--set", updates];
-    workspace.succeed(&train("whole", &updates("training.max_updates=18")));
-    workspace.succeed(&train("parts", &updates("training.max_updates=6")));
+    workspace.succeed(train("whole", "--set training.max_updates=18"));
+    workspace.succeed(train("parts", "--set training.max_updates=6"));
     for (updates, way) in
         [("training.max_updates=12", "sockets"), ("training.max_updates=18", "mpi")]
     {
-        let more = ["resume", "parts", "--set", updates, "--exchange", way];
+        let more = format!("resume parts --set {updates} --exchange {way}");
         succeed(mpirun(&workspace, "2", &more));
     }
     assert_same(&workspace, "whole", "parts", 18);
@@ -76,19 +75,17 @@ fn processes_of_mpi_come_to_the_same_as_one_and_as_those_of_sockets() {
 fn what_is_wrong_is_told_once_and_ends_all_of_them() {
     let workspace = Workspace::new();
     // Two recipes, in one call of mpirun.
-    let one = train("run", &["--set", "training.clip_norm=0.5"]);
-    let mut command = mpirun(&workspace, "1", &train("run", &[]));
-    command.args([":", "-n", "1", env!("CARGO_BIN_EXE_taper")]).args(&one);
+    let one = train("run", "--set training.clip_norm=0.5");
+    let mut command = mpirun(&workspace, "1", &train("run", ""));
+    command.args([":", "-n", "1", env!("CARGO_BIN_EXE_taper")]).args(words(&one));
     let output = command.output().expect("mpirun");
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert_eq!(said.matches("error:").count(), 1, "{said}");
-    for part in ["process 1", "another recipe", "training.clip_norm is 0.5"] {
-        assert!(said.contains(part), "{said}");
-    }
+    mentions(&said, &["process 1", "another recipe", "training.clip_norm is 0.5"]);
     assert!(!workspace.path("run").exists(), "nothing has begun");
     // Asked for where nothing has started this process.
-    workspace.fail(&train("run", &["--exchange", "mpi"]), &["--exchange mpi", "mpirun"]);
+    workspace.fail(train("run", "--exchange mpi"), &["--exchange mpi", "mpirun"]);
 }
 
 /// The processes of the binary that train `run`, and that no shell or launcher is.
@@ -107,11 +104,11 @@ fn processes_of(run: &str) -> Vec<u32> {
 #[test]
 fn a_killed_process_ends_the_others_and_the_run_goes_on() {
     let workspace = Workspace::new();
-    let long = set!["training.max_updates=300", "training.checkpoint_every=5"];
-    workspace.succeed(&train("whole", &long));
+    let long = "--set training.max_updates=300 --set training.checkpoint_every=5";
+    workspace.succeed(train("whole", long));
     // No other test has a run of this name.
     let run = format!("killed-{}", std::process::id());
-    let mut command = mpirun(&workspace, "2", &train(&run, &long));
+    let mut command = mpirun(&workspace, "2", &train(&run, long));
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("mpirun");
     workspace.wait_for_checkpoint(&run);
     let victim = *processes_of(&run).last().expect("two processes");
@@ -126,6 +123,6 @@ fn a_killed_process_ends_the_others_and_the_run_goes_on() {
     println!("ended after {:?}", began.elapsed());
     assert!(!output.status.success(), "{}", stderr(&output));
     workspace.checkpoints_are_whole(&run);
-    succeed(mpirun(&workspace, "2", &["resume", &run]));
+    succeed(mpirun(&workspace, "2", &format!("resume {run}")));
     assert_same(&workspace, "whole", &run, 300);
 }

@@ -9,37 +9,33 @@ use std::process::{Child, Output, Stdio};
 use std::{process::Command, time::Duration};
 
 #[cfg(unix)]
-use common::{LONG, set, signal, wait_for};
+use common::{LONG, mentions, signal, wait_for};
 use common::{Workspace, metrics, stderr};
 
 #[cfg(unix)]
 #[test]
 fn two_processes_do_not_train_in_one_folder() {
     let workspace = Workspace::new();
-    let mut first = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..]].concat());
+    let mut first = workspace.spawn(format!("train tiny.toml --run run {LONG}"));
     workspace.wait_for_checkpoint("run");
-    workspace.fail(&["resume", "run"], &["run is in use", &format!("process {}", first.id())]);
+    workspace.fail("resume run", &["run is in use", &format!("process {}", first.id())]);
     // Reading is free to all.
-    assert!(workspace.run_with_input(&["translate", "run"], b"red cat\n").status.success());
+    assert!(workspace.run_with_input("translate run", b"red cat\n").status.success());
 
     // A killed process leaves its id, but no lock.
     signal("-KILL", &first);
     let pid = first.id();
     first.wait().expect("ended");
-    let stopped = workspace.run(&["resume", "run", "--set", "training.max_updates=1"]);
-    assert!(stopped.status.success(), "{}", stderr(&stopped));
+    let stopped = workspace.finish("resume run --set training.max_updates=1");
     assert!(stderr(&stopped).contains(&format!("process {pid}")), "{}", stderr(&stopped));
-    assert!(
-        !stderr(&workspace.run(&["resume", "run", "--set", "training.max_updates=1"]))
-            .contains("process")
-    );
+    assert!(!stderr(&workspace.run("resume run --set training.max_updates=1")).contains("process"));
 }
 
 #[test]
 fn of_processes_that_start_at_once_one_trains() {
     let workspace = Workspace::new();
     workspace.train("whole");
-    let start = |_| workspace.spawn(&["train", "tiny.toml", "--run", "run", "--resume"]);
+    let start = |_| workspace.spawn("train tiny.toml --run run --resume");
     let outputs: Vec<Output> = (0..6)
         .map(start)
         .collect::<Vec<Child>>()
@@ -63,9 +59,8 @@ fn of_processes_that_start_at_once_one_trains() {
 #[test]
 fn two_signals_leave_whole_checkpoints() {
     let workspace = Workspace::new();
-    let often = set!["training.checkpoint_every=10", "data.batching.max_tokens=20000"];
-    let mut child =
-        workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..], &often].concat());
+    let often = "--set training.checkpoint_every=10 --set data.batching.max_tokens=20000";
+    let mut child = workspace.spawn(format!("train tiny.toml --run run {LONG} {often}"));
     workspace.wait_for_checkpoint("run");
     signal("-INT", &child);
     // Sooner, it would be taken for the same.
@@ -74,7 +69,7 @@ fn two_signals_leave_whole_checkpoints() {
     // By the first, if it could stop in time.
     assert!([Some(130), Some(143)].contains(&child.wait().expect("ended").code()));
     workspace.checkpoints_are_whole("run");
-    workspace.succeed(&["resume", "run", "--set", "training.max_updates=1"]);
+    workspace.succeed("resume run --set training.max_updates=1");
 }
 
 /// As `timeout` and closed terminals send them.
@@ -82,7 +77,7 @@ fn two_signals_leave_whole_checkpoints() {
 #[test]
 fn signals_at_once_are_one_and_lose_no_update() {
     let workspace = Workspace::new();
-    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &LONG[..]].concat());
+    let child = workspace.spawn(format!("train tiny.toml --run run {LONG}"));
     workspace.wait_for_checkpoint("run");
     signal("-HUP", &child);
     signal("-TERM", &child);
@@ -99,18 +94,18 @@ fn signals_at_once_are_one_and_lose_no_update() {
 fn a_warning_saves_and_stops() {
     let workspace = Workspace::new();
     for (name, code) in [("USR1", 138), ("USR2", 140), ("XCPU", 152)] {
-        let child = workspace.spawn(&[&["train", "tiny.toml", "--run", name], &LONG[..]].concat());
+        let child = workspace.spawn(format!("train tiny.toml --run {name} {LONG}"));
         workspace.wait_for_checkpoint(name);
         signal(&format!("-{name}"), &child);
         let output = child.wait_with_output().expect("ended");
         let said = stderr(&output);
         let expected = if cfg!(target_os = "linux") { Some(code) } else { output.status.code() };
         assert_eq!(output.status.code(), expected, "{said}");
-        assert!(said.contains("interrupted at step") && said.contains("taper resume"), "{said}");
+        mentions(&said, &["interrupted at step", "taper resume"]);
         workspace.checkpoints_are_whole(name);
     }
     // What the process was started to ignore it ignores.
-    let text = format!("trap '' USR1; exec \"$0\" train tiny.toml --run run {}", LONG.join(" "));
+    let text = format!("trap '' USR1; exec \"$0\" train tiny.toml --run run {LONG}");
     let mut command = Command::new("sh");
     command.args(["-c", &text, env!("CARGO_BIN_EXE_taper")]).current_dir(workspace.path(""));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a shell");
@@ -128,8 +123,7 @@ fn a_warning_saves_and_stops() {
 fn a_limit_on_processor_time_costs_no_update() {
     let workspace = Workspace::new();
     let text = format!(
-        "ulimit -St 2; ulimit -Ht 60; exec \"$0\" train tiny.toml --run run --set threads=1 {}",
-        LONG.join(" ")
+        "ulimit -St 2; ulimit -Ht 60; exec \"$0\" train tiny.toml --run run --set threads=1 {LONG}",
     );
     let output = workspace.script(&["bash"], &text);
     assert_eq!(output.status.code(), Some(152), "{}", stderr(&output));
@@ -142,8 +136,9 @@ fn a_limit_on_processor_time_costs_no_update() {
 #[test]
 fn an_update_of_many_micro_batches_stops_midway() {
     let workspace = Workspace::new();
-    let many = set!["training.accumulation=60000", "data.batching.max_tokens=30"];
-    let child = workspace.spawn(&[&["train", "tiny.toml", "--run", "run"], &many[..]].concat());
+    let short = "--set data.batching.max_tokens=30";
+    let many = format!("{short} --set training.accumulation=60000");
+    let child = workspace.spawn(format!("train tiny.toml --run run {many}"));
     let record = workspace.path("run/metrics.jsonl");
     wait_for("training to begin", || record.is_file());
     // Into its micro-batches, which would take minutes.
@@ -155,10 +150,9 @@ fn an_update_of_many_micro_batches_stops_midway() {
     assert!(stderr(&output).contains("interrupted at step 0"), "{}", stderr(&output));
     assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
     // Nothing of the update was made.
-    let small = ["--set", "training.accumulation=1"];
-    workspace.succeed(&[&["resume", "run"], &small[..]].concat());
-    let whole = [&["train", "tiny.toml", "--run", "whole"], &many[2..], &small].concat();
-    workspace.succeed(&whole);
+    let small = "--set training.accumulation=1";
+    workspace.succeed(format!("resume run {small}"));
+    workspace.succeed(format!("train tiny.toml --run whole {short} {small}"));
     assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
 }
 
@@ -166,16 +160,12 @@ fn an_update_of_many_micro_batches_stops_midway() {
 #[test]
 fn a_signal_before_the_first_update_says_how_to_go_on() {
     let workspace = Workspace::new();
-    let text = ["aa", "bb"].map(|side| {
-        (
-            format!("data/train.{side}"),
-            fs::read_to_string(workspace.path(&format!("data/train.{side}"))).expect("text"),
-        )
-    });
+    let text = ["aa", "bb"]
+        .map(|side| (format!("data/train.{side}"), workspace.read(&format!("data/train.{side}"))));
     for (name, text) in &text {
         workspace.write(name, text.repeat(2000));
     }
-    let child = workspace.spawn(&["train", "tiny.toml", "--run", "run"]);
+    let child = workspace.spawn("train tiny.toml --run run");
     let config = workspace.path("run/config.toml");
     wait_for("the configuration", || config.is_file());
     signal("-TERM", &child);
@@ -186,7 +176,7 @@ fn a_signal_before_the_first_update_says_how_to_go_on() {
     for (name, text) in &text {
         workspace.write(name, text);
     }
-    workspace.succeed(&["resume", "run", "--accept-changes"]);
+    workspace.succeed("resume run --accept-changes");
     workspace.train("whole");
     assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
 }
@@ -196,7 +186,7 @@ fn a_signal_before_the_first_update_says_how_to_go_on() {
 #[test]
 fn a_run_started_to_outlive_its_terminal_does() {
     let workspace = Workspace::new();
-    let text = format!("trap '' HUP; exec \"$0\" train tiny.toml --run run {}", LONG.join(" "));
+    let text = format!("trap '' HUP; exec \"$0\" train tiny.toml --run run {LONG}");
     let mut command = Command::new("sh");
     command.args(["-c", &text, env!("CARGO_BIN_EXE_taper")]).current_dir(workspace.path(""));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a shell");
@@ -220,9 +210,8 @@ fn a_run_started_to_outlive_its_terminal_does() {
 fn a_reader_that_goes_away_ends_no_training() {
     let workspace = Workspace::new();
     workspace.train("whole");
-    for json in [&[][..], &["--json"]] {
-        let mut command =
-            workspace.command(&[&["train", "tiny.toml", "--run", "run"], json].concat());
+    for json in ["", "--json"] {
+        let mut command = workspace.command(format!("train tiny.toml --run run {json}"));
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -251,7 +240,7 @@ fn a_run_that_was_killed_before_it_began_can_be_begun() {
     fs::create_dir_all(other.join("cache")).expect("folder");
     fs::copy(run.join("config.toml"), other.join("config.toml")).expect("copy");
     fs::write(other.join("cache/train.bin.77.partial"), "half").expect("partial");
-    workspace.succeed(&["resume", "other"]);
+    workspace.succeed("resume other");
     assert!(!other.join("cache/train.bin.77.partial").exists());
     assert_eq!(metrics(&run), metrics(&other));
 }
@@ -275,12 +264,11 @@ fn a_killed_run_resumed_equals_an_uninterrupted_one() {
 #[cfg(unix)]
 fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option<i32>) {
     let workspace = Workspace::new();
-    let long =
-        set!["training.max_updates=120", "training.log_every=7", "training.validate_every=40"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "whole"], &long[..]].concat());
+    let long = "--set training.max_updates=120 --set training.log_every=7 \
+         --set training.validate_every=40";
+    workspace.succeed(format!("train tiny.toml --run whole {long}"));
 
-    let mut child =
-        workspace.spawn(&[&["train", "tiny.toml", "--run", "parts"], &long[..]].concat());
+    let mut child = workspace.spawn(format!("train tiny.toml --run parts {long}"));
     let metrics_file = workspace.path("parts/metrics.jsonl");
     let awaited = workspace.path("parts").join(awaited);
     wait_for("training to begin", || fs::metadata(&awaited).is_ok_and(|file| file.len() > 0));
@@ -292,7 +280,7 @@ fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option
     let mut text = fs::read_to_string(&metrics_file).expect("metrics");
     text.push_str("{\"event\":\"log\",\"step\":119,\"loss\":1.0}\n{\"event\":\"log\",\"st");
     fs::write(&metrics_file, text).expect("write");
-    workspace.succeed(&["resume", "parts"]);
+    workspace.succeed("resume parts");
 
     workspace.same_end("whole", "parts", 120);
     let translations = |run: &str| {

@@ -6,11 +6,11 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Workspace, metrics, set, stdout};
+use common::{Workspace, metrics, stdout};
 use serde_json::Value;
 
-const SETTINGS: [&str; 6] =
-    set!["training.max_updates=40", "training.validate_every=20", "model.embedding_dropout=0.1"];
+const SETTINGS: &str = "--set training.max_updates=40 --set training.validate_every=20 \
+     --set model.embedding_dropout=0.1";
 
 /// Demands that two runs are the same but for what the clock says.
 fn assert_same(left: &Path, right: &Path) {
@@ -37,9 +37,7 @@ fn the_number_of_threads_changes_nothing() {
     let workspace = Workspace::new();
     let train = |run: &str, threads: &str| {
         let threads = format!("threads={threads}");
-        workspace.succeed(
-            &[&["train", "tiny.toml", "--run", run, "--set", &threads], &SETTINGS[..]].concat(),
-        );
+        workspace.succeed(format!("train tiny.toml --run {run} --set {threads} {SETTINGS}"));
     };
     train("one", "1");
     for threads in ["2", "7", "16"] {
@@ -53,14 +51,14 @@ fn the_number_of_threads_changes_nothing() {
 #[test]
 fn threads_that_share_lines_translate_as_one() {
     let workspace = Workspace::new();
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &SETTINGS[..]].concat());
-    let text = fs::read_to_string(workspace.path("data/train.aa")).expect("text");
+    workspace.succeed(format!("train tiny.toml --run run {SETTINGS}"));
+    let text = workspace.read("data/train.aa");
     let lines: String = text.lines().cycle().take(300).flat_map(|line| [line, "\n"]).collect();
     workspace.write("lines.aa", &lines);
     for kernel in ["", "gemm"] {
         for beam in ["1", "3"] {
             let translated = |threads: &str| {
-                let mut command = workspace.command(&["translate", "run", "--input", "lines.aa"]);
+                let mut command = workspace.command("translate run --input lines.aa");
                 command.args(["--json", "--beam", beam, "--threads", threads]);
                 if !kernel.is_empty() {
                     command.env("TAPER_KERNEL", kernel);
@@ -80,9 +78,8 @@ fn threads_that_share_lines_translate_as_one() {
 #[test]
 fn reporting_as_json_changes_nothing() {
     let workspace = Workspace::new();
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "plain"], &SETTINGS[..]].concat());
-    let reported = workspace
-        .succeed(&[&["train", "tiny.toml", "--run", "json", "--json"], &SETTINGS[..]].concat());
+    workspace.succeed(format!("train tiny.toml --run plain {SETTINGS}"));
+    let reported = workspace.succeed(format!("train tiny.toml --run json --json {SETTINGS}"));
     assert_same(&workspace.path("plain"), &workspace.path("json"));
     let events: Vec<Value> = reported
         .lines()
@@ -99,7 +96,7 @@ fn reporting_as_json_changes_nothing() {
 /// The translations of `lines` with their scores, as `--json` has them.
 fn translations(workspace: &Workspace, lines: &[&str]) -> Vec<Value> {
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    let output = workspace.run_with_input(&["translate", "run", "--json"], input.as_bytes());
+    let output = workspace.run_with_input("translate run --json", input.as_bytes());
     stdout(&output)
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["translations"].clone())
@@ -109,8 +106,8 @@ fn translations(workspace: &Workspace, lines: &[&str]) -> Vec<Value> {
 #[test]
 fn sentences_decoded_together_do_not_change_each_other() {
     let workspace = Workspace::new();
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &SETTINGS[..]].concat());
-    let text = fs::read_to_string(workspace.path("data/train.aa")).expect("text");
+    workspace.succeed(format!("train tiny.toml --run run {SETTINGS}"));
+    let text = workspace.read("data/train.aa");
     let mut lines: Vec<&str> = text.lines().take(40).collect();
     lines.push("");
     let all = translations(&workspace, &lines);
@@ -125,8 +122,7 @@ fn sentences_decoded_together_do_not_change_each_other() {
         assert_equal(&translations(&workspace, &lines[index..=index]), &all[index..=index]);
     }
     // The texts of --json are those that are printed without it.
-    let plain =
-        workspace.run_with_input(&["translate", "run"], (lines.join("\n") + "\n").as_bytes());
+    let plain = workspace.run_with_input("translate run", (lines.join("\n") + "\n").as_bytes());
     let texts: Vec<&str> =
         all.iter().map(|found| found[0]["text"].as_str().expect("text")).collect();
     assert_eq!(stdout(&plain).lines().collect::<Vec<_>>(), texts);
@@ -134,9 +130,8 @@ fn sentences_decoded_together_do_not_change_each_other() {
     let evaluate = |tokens: &str, rows: &str| {
         let (tokens, rows) =
             (format!("decoding.batch_tokens={tokens}"), format!("decoding.batch_rows={rows}"));
-        let shown = workspace.succeed(&[
-            "evaluate", "run", "--split", "train", "--json", "--set", &tokens, "--set", &rows,
-        ]);
+        let shown = workspace
+            .succeed(format!("evaluate run --split train --json --set {tokens} --set {rows}"));
         serde_json::from_str::<Value>(&shown).expect("JSON")["results"].clone()
     };
     assert_eq!(evaluate("1", "1"), evaluate("100000", "100000"));

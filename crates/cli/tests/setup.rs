@@ -4,21 +4,17 @@ mod common;
 
 use std::fs;
 
-use common::Workspace;
+use common::{Workspace, mentions, set, words};
 use serde_json::Value;
 
 #[test]
 fn the_quickstart_needs_nothing_but_the_program() {
     let workspace = Workspace::new();
-    let short = ["training.max_updates=6", "training.schedule.warmup=2", "training.log_every=2"];
-    let quick = [
-        &short[..],
-        &["evaluation.test_after_training=false", "evaluation.validation_sentences=0"],
-        &["model.d_model=32", "model.d_ff=64"],
-    ];
-    let set: Vec<&str> = quick.concat().into_iter().flat_map(|set| ["--set", set]).collect();
-    let said = workspace.succeed(&[&["quickstart", "first"], &set[..]].concat());
-    assert!(said.contains("the recipe and its corpus are in first"), "{said}");
+    let quick = set("training.max_updates=6 training.schedule.warmup=2 training.log_every=2 \
+         evaluation.test_after_training=false evaluation.validation_sentences=0 \
+         model.d_model=32 model.d_ff=64");
+    let said = workspace.succeed(format!("quickstart first {quick}"));
+    mentions(&said, &["the recipe and its corpus are in first"]);
     for name in ["configs/quickstart.toml", "data/everyday-en-zh/test.zh"] {
         let bundled = fs::read(format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR")));
         let written = fs::read(workspace.path(&format!("first/{name}")));
@@ -26,23 +22,21 @@ fn the_quickstart_needs_nothing_but_the_program() {
     }
     // Again: files of the user's stay, and what is trained is not trained again.
     workspace.write("first/data/everyday-en-zh/test.zh", "mine\n");
-    workspace.succeed(&[&["quickstart", "first"], &set[..]].concat());
+    workspace.succeed(format!("quickstart first {quick}"));
     assert_eq!(fs::read(workspace.path("first/data/everyday-en-zh/test.zh")).unwrap(), b"mine\n");
-    workspace.succeed(&["translate", "first/runs/quickstart", "--input", "data/test.aa"]);
+    workspace.succeed("translate first/runs/quickstart --input data/test.aa");
 }
 
 #[test]
 fn the_doctor_knows_what_is_computed_here() {
     let workspace = Workspace::new();
-    let said = workspace.succeed(&["doctor"]);
+    let said = workspace.succeed("doctor");
     for topic in ["program", "processor", "memory", "folders"] {
         assert!(said.lines().any(|line| line[6..].starts_with(topic)), "{topic}: {said}");
     }
-    for checked in ["ok    products   exact by", "ok    decoding", "20 updates in bf16"] {
-        assert!(said.contains(checked), "{said}");
-    }
+    mentions(&said, &["ok    products   exact by", "ok    decoding", "20 updates in bf16"]);
     // Any other kernel comes to the same.
-    let output = workspace.command(&["doctor", "--json"]).env("TAPER_KERNEL", "gemm").output();
+    let output = workspace.command("doctor --json").env("TAPER_KERNEL", "gemm").output();
     let output = output.expect("the binary runs");
     assert_eq!(output.status.code(), Some(0), "{}", common::stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -52,7 +46,7 @@ fn the_doctor_knows_what_is_computed_here() {
 #[test]
 fn the_doctor_says_what_is_amiss() {
     let workspace = Workspace::new();
-    let mut command = workspace.command(&["doctor", "--json"]);
+    let mut command = workspace.command("doctor --json");
     command.env("TAPER_KERNEL", "abacus").env("TMPDIR", workspace.path("tiny.toml"));
     let output = command.output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(1));
@@ -68,7 +62,7 @@ fn the_doctor_says_what_is_amiss() {
 #[test]
 fn the_manual_lies_beside_the_program() {
     let workspace = Workspace::new();
-    workspace.fail(&["docs"], &["no manual is installed", "docs/README.md"]);
+    workspace.fail("docs", &["no manual is installed", "docs/README.md"]);
     // Installed, as an archive or a wheel has it.
     let program = workspace.path("bin/taper");
     fs::create_dir(workspace.path("bin")).expect("a folder");
@@ -78,17 +72,16 @@ fn the_manual_lies_beside_the_program() {
     for page in ["index", "docs/scores", "docs/models/images"] {
         fs::write(book.join(format!("{page}.html")), "a page").expect("a page");
     }
-    let run = |page: &[&str]| {
+    let run = |page: &str| {
         let mut command = std::process::Command::new(&program);
-        command.arg("docs").args(page).output().expect("the binary runs")
+        command.arg("docs").args(words(page)).output().expect("the binary runs")
     };
-    for (page, file) in [(&[][..], "index"), (&["scores"], "docs/scores"), (&["images"], "images")]
-    {
+    for (page, file) in [("", "index"), ("scores", "docs/scores"), ("images", "images")] {
         let said = common::stdout(&run(page));
         assert!(said.starts_with("file://") && said.ends_with(&format!("{file}.html\n")), "{said}");
     }
     for wrong in ["score", "../index", "../../../bin/taper"] {
-        let output = run(&[wrong]);
+        let output = run(wrong);
         assert_eq!(output.status.code(), Some(2));
         assert!(common::stderr(&output).contains("has no page"), "{}", common::stderr(&output));
     }
@@ -97,7 +90,7 @@ fn the_manual_lies_beside_the_program() {
 #[test]
 fn every_command_has_a_page_of_the_manual() {
     let workspace = Workspace::new();
-    workspace.succeed(&["manual", "man"]);
+    workspace.succeed("manual man");
     for name in ["taper.1", "taper-train.1", "taper-bench-train.1"] {
         let page = fs::read_to_string(workspace.path("man").join(name)).expect("a page");
         assert!(page.contains(".SH OPTIONS") || page.contains(".SH SUBCOMMANDS"), "{name}");

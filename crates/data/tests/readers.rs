@@ -5,7 +5,7 @@ mod common;
 use std::io::Write;
 use std::path::Path;
 
-use common::write_parquet;
+use common::{mentions, write_parquet};
 use taper_data::{DataConfig, Format, PairReader, RawPair, Result, read_pairs, split_files};
 
 fn config(directory: &Path, format: Format) -> DataConfig {
@@ -73,8 +73,8 @@ fn a_truncated_gzip_file_is_an_error() {
     let bytes = encoder.finish().unwrap();
     write(directory.path(), "train.en.gz", &bytes[..bytes.len() - 9]);
     write(directory.path(), "train.de", "etwas Text\n");
-    let error = message(read_pairs(&config(directory.path(), Format::Text), "train"));
-    assert!(error.contains("train.en.gz"), "{error}");
+    let said = message(read_pairs(&config(directory.path(), Format::Text), "train"));
+    mentions(&said, &["train.en.gz"]);
 }
 
 #[test]
@@ -87,16 +87,14 @@ fn tsv_takes_columns_by_number_and_by_name() {
     config.fields.target = "3".to_owned();
     assert_eq!(sides(&read_pairs(&config, "train").unwrap()), [("x", "1"), ("y", "2")]);
     config.fields.target = "4".to_owned();
-    let error = message(read_pairs(&config, "train"));
-    assert!(error.contains("line 1: has 3 tab-separated columns"), "{error}");
+    mentions(message(read_pairs(&config, "train")), &["line 1: has 3 tab-separated columns"]);
 
     write(directory.path(), "named.tsv", "id\tgerman\tenglish\n1\tx\ta\n");
     config.fields.source = "english".to_owned();
     config.fields.target = "german".to_owned();
     assert_eq!(sides(&read_pairs(&config, "named").unwrap()), [("a", "x")]);
     config.fields.target = "french".to_owned();
-    let error = message(read_pairs(&config, "named"));
-    assert!(error.contains("\"french\"") && error.contains("id, german, english"), "{error}");
+    mentions(message(read_pairs(&config, "named")), &["\"french\"", "id, german, english"]);
 }
 
 #[test]
@@ -108,12 +106,10 @@ fn json_lines_take_plain_and_nested_fields() {
     let mut config = config(directory.path(), Format::Jsonl);
     assert_eq!(sides(&read_pairs(&config, "train").unwrap()), [("a\tb", "x"), ("c", "y")]);
     config.fields.source = "question.text".to_owned();
-    let error = message(read_pairs(&config, "train"));
-    assert!(error.contains("line 1: no field question.text"), "{error}");
+    mentions(message(read_pairs(&config, "train")), &["line 1: no field question.text"]);
     write(directory.path(), "bad.jsonl", "{\"en\": \"a\", \"de\": \"x\"}\n{\"en\": 3}\n");
     config.fields.source.clear();
-    let error = message(read_pairs(&config, "bad"));
-    assert!(error.contains("line 2: field \"en\" is 3, not a string"), "{error}");
+    mentions(message(read_pairs(&config, "bad")), &["line 2: field \"en\" is 3, not a string"]);
 }
 
 #[test]
@@ -127,11 +123,9 @@ fn parquet_rows_are_read_across_row_groups() {
     config.fields.target = "translation.en".to_owned();
     assert_eq!(sides(&read_pairs(&config, "train").unwrap())[3], ("4", "d"));
     config.fields.source = "nothing".to_owned();
-    let error = message(read_pairs(&config, "train"));
-    assert!(error.contains("row 1: no field nothing"), "{error}");
+    mentions(message(read_pairs(&config, "train")), &["row 1: no field nothing"]);
     write(directory.path(), "bad.parquet", "not parquet at all");
-    let error = message(read_pairs(&config, "bad"));
-    assert!(error.contains("bad.parquet: not a readable Parquet file"), "{error}");
+    mentions(message(read_pairs(&config, "bad")), &["bad.parquet: not a readable Parquet file"]);
 }
 
 #[test]
@@ -142,7 +136,7 @@ fn invalid_utf8_names_file_and_line() {
     let mut reader = PairReader::open(&config(directory.path(), Format::Text), "train").unwrap();
     assert!(reader.next().unwrap().is_ok() && reader.next().unwrap().is_ok());
     let error = message(reader.next().unwrap());
-    assert!(error.contains("train.en, line 3: not valid UTF-8"), "{error}");
+    mentions(&error, &["train.en, line 3: not valid UTF-8"]);
     assert!(reader.next().is_none(), "nothing follows an error");
 }
 
@@ -152,23 +146,18 @@ fn unequal_line_counts_name_both_files_and_both_counts() {
     write(directory.path(), "train.en", "1\n2\n3\n4\n5\n");
     write(directory.path(), "train.de", "1\n2\n");
     let error = message(read_pairs(&config(directory.path(), Format::Text), "train"));
-    for part in ["train.en has 5 lines", "train.de has 2;"] {
-        assert!(error.contains(part), "{error}");
-    }
+    mentions(&error, &["train.en has 5 lines", "train.de has 2;"]);
 }
 
 #[test]
 fn missing_and_empty_files_say_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let text = config(directory.path(), Format::Text);
-    let error = message(read_pairs(&text, "train"));
-    assert!(error.contains("train.en: no such file") && error.contains("data.train"), "{error}");
+    mentions(message(read_pairs(&text, "train")), &["train.en: no such file", "data.train"]);
     let elsewhere = config(&directory.path().join("nowhere"), Format::Text);
-    let error = message(read_pairs(&elsewhere, "train"));
-    assert!(error.contains("data.dir"), "{error}");
+    mentions(message(read_pairs(&elsewhere, "train")), &["data.dir"]);
     common::write_split(directory.path(), "void", &[]);
-    let error = message(read_pairs(&text, "void"));
-    assert!(error.contains("\"void\" is empty") && error.contains("void.de"), "{error}");
+    mentions(message(read_pairs(&text, "void")), &["\"void\" is empty", "void.de"]);
 }
 
 #[test]
@@ -180,8 +169,8 @@ fn a_line_without_an_end_is_refused_before_it_fills_the_memory() {
     (0..80).for_each(|_| encoder.write_all(&block).unwrap());
     write(directory.path(), "train.en.gz", encoder.finish().unwrap());
     write(directory.path(), "train.de", "eins\nzwei\n");
-    let message = message(read_pairs(&config(directory.path(), Format::Text), "train"));
-    assert!(message.contains("train.en.gz, line 2: is longer than"), "{message}");
+    let said = message(read_pairs(&config(directory.path(), Format::Text), "train"));
+    mentions(&said, &["train.en.gz, line 2: is longer than"]);
 }
 
 #[test]
@@ -208,13 +197,13 @@ fn word_links_are_read_beside_any_format_and_their_faults_are_named() {
         // A tag is a word before the others.
         assert_eq!(read(format, "<t>", "1-0 0-1\n\n0-0\n").unwrap(), ["1-1 2-0", "", "1-0"]);
         let said = message(read(format, "", "0-0\n\n0-1\n"));
-        assert!(said.contains("train.links, line 3: 0-1 is beyond the pair"), "{said}");
+        mentions(&said, &["train.links, line 3: 0-1 is beyond the pair"]);
         let said = message(read(format, "", "0-0\n\nx\n"));
-        assert!(said.contains("train.links, line 3: \"x\" is no link"), "{said}");
+        mentions(&said, &["train.links, line 3: \"x\" is no link"]);
         let said = message(read(format, "", "0-0\n\n"));
-        assert!(said.contains("has fewer lines than the corpus \"train\""), "{said}");
+        mentions(&said, &["has fewer lines than the corpus \"train\""]);
         let said = message(read(format, "", "0-0\n\n\n\n"));
-        assert!(said.contains("has more lines than the corpus \"train\""), "{said}");
+        mentions(&said, &["has more lines than the corpus \"train\""]);
     }
     let mut missing = config(directory.path(), Format::Text);
     missing.train.0[0].links = directory.path().join("none.links").into();

@@ -140,10 +140,7 @@ fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
 
 /// Refuses another number of targets than of sources.
 pub(crate) fn check_counts(sources: usize, targets: usize) -> Result<()> {
-    match sources == targets {
-        true => Ok(()),
-        false => Err(DecodingError::UnequalCounts { sources, targets }),
-    }
+    if sources == targets { Ok(()) } else { Err(DecodingError::UnequalCounts { sources, targets }) }
 }
 
 /// Refuses ids that no translation can contain.

@@ -39,10 +39,7 @@ pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
             let (mut narrow, mut wide) = (shown.div_ceil((*count).max(1)), shown);
             while narrow < wide {
                 let width = narrow.midpoint(wide);
-                match wrapped(text, width).len() <= *count {
-                    true => wide = width,
-                    false => narrow = width + 1,
-                }
+                if wrapped(text, width).len() <= *count { wide = width } else { narrow = width + 1 }
             }
             wrapped(text, narrow).join(newline)
         }

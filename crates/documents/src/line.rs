@@ -251,10 +251,7 @@ impl Target {
         let next = self.source.partition_point(|unit| unit.start < at);
         let ahead = self.linked.get(next).copied().flatten();
         let ahead = ahead.map(|(first, _)| self.target[first].start);
-        let place = match touches {
-            true => behind.or(ahead),
-            false => ahead.or(behind),
-        };
+        let place = if touches { behind.or(ahead) } else { ahead.or(behind) };
         let place = place.unwrap_or(if before.is_none() { 0 } else { self.length });
         place..place
     }

@@ -20,17 +20,7 @@ fn states(cases: u32) {
 
 fn tensors(cases: u32) {
     let checkpoint = Checkpoint::trained();
-    let seed = checkpoint.file(MODEL_FILE);
-    // The header is where damage is understood: a copy of the file in which most of the damage
-    // falls there.
-    let beginning = &seed[..header(&seed) + 64];
-    assault(cases, &[beginning, &seed], |bytes| {
-        assert!(!checkpoint.weights(bytes) || bytes == seed)
-    });
-    assault(cases, &[beginning, &seed], |bytes| {
-        checkpoint.vouched_weights(&filled_up(bytes, &seed))
-    });
-    checkpoint.vouched_weights(&seed);
+    weights(cases, &checkpoint);
     let seed = checkpoint.file(OPTIMIZER_FILE);
     let beginning = &seed[..header(&seed) + 64];
     assault(cases / 8, &[beginning], |bytes| checkpoint.vouched_moments(&filled_up(bytes, &seed)));
@@ -38,8 +28,13 @@ fn tensors(cases: u32) {
 
 /// As [`tensors`], with the values of matrices in int8, whose scales stand elsewhere in the file.
 fn int8_tensors(cases: u32) {
-    let checkpoint = Checkpoint::in_int8();
+    weights(cases, &Checkpoint::in_int8());
+}
+
+fn weights(cases: u32, checkpoint: &Checkpoint) {
     let seed = checkpoint.file(MODEL_FILE);
+    // The header is where damage is understood: a copy of the file in which most of the damage
+    // falls there.
     let beginning = &seed[..header(&seed) + 64];
     assault(cases, &[beginning, &seed], |bytes| {
         assert!(!checkpoint.weights(bytes) || bytes == seed)

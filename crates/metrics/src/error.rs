@@ -109,3 +109,6 @@ pub(crate) fn check_line_counts<H, R>(
     }
     Ok(())
 }
+
+/// Result of scoring.
+pub type Result<T, E = MetricError> = std::result::Result<T, E>;

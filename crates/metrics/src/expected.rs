@@ -3,7 +3,7 @@
 //! Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2022, "Sampling-Based
 //! Approximations to Minimum Bayes Risk Decoding for Neural Machine Translation").
 
-use crate::error::MetricError;
+use crate::error::{MetricError, Result};
 use crate::metric::{Metric, Segment};
 
 /// A text that stands in for a reference.
@@ -24,7 +24,7 @@ pub fn expected_scores(
     metric: &dyn Metric,
     hypotheses: &[&str],
     references: &[WeightedReference<'_>],
-) -> Result<Vec<f64>, MetricError> {
+) -> Result<Vec<f64>> {
     metric.check()?;
     check(references)?;
     let mut counter = metric.counter();
@@ -42,7 +42,7 @@ pub fn expected_scores(
 }
 
 /// Refuses an empty list of references.
-pub(crate) fn check(references: &[WeightedReference<'_>]) -> Result<(), MetricError> {
+pub(crate) fn check(references: &[WeightedReference<'_>]) -> Result<()> {
     match references.is_empty() {
         true => Err(MetricError::SegmentWithoutReference { segment: 1 }),
         false => Ok(()),

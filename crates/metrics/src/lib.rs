@@ -44,7 +44,7 @@ pub use answers::{AnswerMeans, AnswerReport, AnswerScore, normalized_answer};
 pub use bleu::{Bleu, BleuScore, Smoothing};
 pub use chrf::{Chrf, ChrfScore};
 pub use entities::{Entity, EntityCounts, EntityReport, EntityScore, entities};
-pub use error::MetricError;
+pub use error::{MetricError, Result};
 pub use expected::{WeightedReference, expected_scores};
 pub use field::Field;
 pub use metric::{Metric, Segment, SegmentCounter, ragged_segments, segments};

@@ -5,7 +5,7 @@
 //! ([`crate::Statistics`]), confidence intervals and significance tests ([`crate::resampling`]),
 //! signatures and printing ([`crate::Score`]).
 
-use crate::error::{MetricError, check_line_counts};
+use crate::error::{MetricError, Result, check_line_counts};
 use crate::field::Field;
 use crate::real::ResampledScore;
 
@@ -21,7 +21,7 @@ pub trait Metric: Send + Sync {
     ///
     /// # Errors
     /// When an option is out of range; names it, its value and the allowed values.
-    fn check(&self) -> Result<(), MetricError>;
+    fn check(&self) -> Result<()>;
 
     /// Number of statistics of a segment.
     fn columns(&self) -> usize;
@@ -75,7 +75,7 @@ pub struct Segment<'a> {
 pub fn segments<'a, S: AsRef<str>>(
     hypotheses: &'a [S],
     references: &'a [Vec<S>],
-) -> Result<Vec<Segment<'a>>, MetricError> {
+) -> Result<Vec<Segment<'a>>> {
     check_line_counts(hypotheses, references)?;
     let segment = |(index, hypothesis): (usize, &'a S)| Segment {
         hypothesis: hypothesis.as_ref(),
@@ -92,7 +92,7 @@ pub fn segments<'a, S: AsRef<str>>(
 pub fn ragged_segments<'a, S: AsRef<str>>(
     hypotheses: &'a [S],
     references: &'a [Vec<Option<S>>],
-) -> Result<Vec<Segment<'a>>, MetricError> {
+) -> Result<Vec<Segment<'a>>> {
     check_line_counts(hypotheses, references)?;
     let segment = |(index, hypothesis): (usize, &'a S)| {
         let references: Vec<&str> = references

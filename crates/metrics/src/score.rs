@@ -1,6 +1,6 @@
 //! A score of any metric, and its printed form.
 
-use crate::error::MetricError;
+use crate::error::Result;
 use crate::metric::Metric;
 use crate::resampling::{Confidence, confidence};
 use crate::signature::{Signature, Trials};
@@ -26,7 +26,7 @@ impl Score {
     ///
     /// # Errors
     /// When there are no segments, or they were counted with other options.
-    pub fn new(metric: &dyn Metric, statistics: &Statistics) -> Result<Self, MetricError> {
+    pub fn new(metric: &dyn Metric, statistics: &Statistics) -> Result<Self> {
         let sums = statistics.sums(metric)?;
         Ok(Self {
             name: metric.name(),
@@ -47,7 +47,7 @@ impl Score {
         statistics: &Statistics,
         resamples: usize,
         seed: u64,
-    ) -> Result<Self, MetricError> {
+    ) -> Result<Self> {
         let trials = Trials { bootstrap: Some(resamples), seed: Some(seed), ..Trials::default() };
         Ok(Self {
             signature: Signature::new(metric, statistics.references(), trials),

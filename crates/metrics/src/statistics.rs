@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::error::MetricError;
+use crate::error::{MetricError, Result};
 use crate::metric::{Metric, Segment, SegmentCounter};
 use crate::signature::ReferenceCount;
 
@@ -41,7 +41,7 @@ impl Statistics {
     ///
     /// # Errors
     /// When an option of the metric is out of range, or a segment has no reference.
-    pub fn count(metric: &dyn Metric, segments: &[Segment<'_>]) -> Result<Self, MetricError> {
+    pub fn count(metric: &dyn Metric, segments: &[Segment<'_>]) -> Result<Self> {
         metric.check()?;
         if let Some(index) = segments.iter().position(|segment| segment.references.is_empty()) {
             return Err(MetricError::SegmentWithoutReference { segment: index + 1 });
@@ -81,7 +81,7 @@ impl Statistics {
     ///
     /// # Errors
     /// When they were counted with other options.
-    pub fn append(&mut self, other: &Self) -> Result<(), MetricError> {
+    pub fn append(&mut self, other: &Self) -> Result<()> {
         if self.counted != other.counted {
             return Err(MetricError::StatisticsMismatch {
                 expected: self.counted.clone(),
@@ -119,7 +119,7 @@ impl Statistics {
     ///
     /// # Errors
     /// When there are no segments, or they were counted with other options.
-    pub fn sums(&self, metric: &dyn Metric) -> Result<Vec<f64>, MetricError> {
+    pub fn sums(&self, metric: &dyn Metric) -> Result<Vec<f64>> {
         self.check(metric)?;
         let mut sums = vec![0.0; self.columns];
         for row in self.rows() {
@@ -131,7 +131,7 @@ impl Statistics {
     }
 
     /// Refuses statistics that `metric` cannot score.
-    pub(crate) fn check(&self, metric: &dyn Metric) -> Result<(), MetricError> {
+    pub(crate) fn check(&self, metric: &dyn Metric) -> Result<()> {
         metric.check()?;
         if self.counted != metric.counted() {
             return Err(MetricError::StatisticsMismatch {

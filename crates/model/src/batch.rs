@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{ModelError, Sequences};
+use crate::{ModelError, Result, Sequences};
 
 /// Inputs and expected answers of one pass: one type for every model and task.
 ///
@@ -49,10 +49,7 @@ impl Batch {
     /// # Errors
     /// If there are more or fewer, lengths do not describe the ids, the streams differ in their
     /// number of sequences, or there is not one answer for each predicted row.
-    pub fn read<const N: usize>(
-        &self,
-        names: [&'static str; N],
-    ) -> Result<[&Sequences; N], ModelError> {
+    pub fn read<const N: usize>(&self, names: [&'static str; N]) -> Result<[&Sequences; N]> {
         let refuse = |message: String| ModelError::Batch(message);
         let streams: [&Sequences; N] =
             self.streams.iter().collect::<Vec<_>>().try_into().map_err(|streams: Vec<_>| {

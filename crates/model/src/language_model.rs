@@ -9,7 +9,9 @@ use crate::layers::stack::Stack;
 use crate::layers::stack::StackKind;
 use crate::layers::stack::block::Block;
 use crate::translation::in_blocks;
-use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
+use crate::{
+    Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Result, Sequences,
+};
 use candle_core::Tensor;
 
 /// A language model with its parameters: embedding, causal layers, projection to the vocabulary.
@@ -32,11 +34,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// If the configuration is impossible, or the device has no memory left.
-    pub fn new(
-        config: &ModelConfig,
-        vocabulary: usize,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    pub fn new(config: &ModelConfig, vocabulary: usize, builder: Builder) -> Result<Self> {
         let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let table = build.token_table("embedding.weight", vocabulary, config.d_model)?;
@@ -67,7 +65,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// If an id is not in the vocabulary, or a text is longer than learned positions reach.
-    pub fn hidden(&self, text: &Sequences, pass: &Pass) -> Result<Tensor, ModelError> {
+    pub fn hidden(&self, text: &Sequences, pass: &Pass) -> Result<Tensor> {
         text.check()?;
         let x = self.embedding.forward(text, pass)?; // (N, D)
         Ok(self.decoder.forward(x, text, None, pass)?) // (N, D)
@@ -80,7 +78,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// If the width is not the model's.
-    pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+    pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(self.output.logits(hidden, pass)?)
     }
 
@@ -90,11 +88,7 @@ impl LanguageModel {
     /// # Errors
     /// The errors of [`LanguageModel::hidden`], and if there is not one answer for each token or
     /// one is not in the vocabulary.
-    pub fn log_probabilities(
-        &self,
-        text: &Sequences,
-        answers: &[u32],
-    ) -> Result<Vec<f64>, ModelError> {
+    pub fn log_probabilities(&self, text: &Sequences, answers: &[u32]) -> Result<Vec<f64>> {
         let rows = text.ids.len();
         if answers.len() != rows || answers.iter().any(|&id| id as usize >= self.vocabulary) {
             return Err(ModelError::Batch(format!(
@@ -133,7 +127,7 @@ impl Model for LanguageModel {
         Some(self.vocabulary)
     }
 
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         let [text] = batch.read(["text"])?;
         let hidden = self.hidden(text, spec.pass)?;
         Ok(self.output.loss(&hidden, batch, spec)?)

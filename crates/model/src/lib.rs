@@ -116,3 +116,6 @@ pub enum ModelError {
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),
 }
+
+/// Result of an operation of a model.
+pub type Result<T, E = ModelError> = std::result::Result<T, E>;

@@ -6,8 +6,8 @@ use taper_ops::{ParameterStore, composed};
 use crate::layers::stack::StackKind;
 use crate::layers::stack::block::Block;
 use crate::{
-    Batch, Builder, Cost, LayerCost, LossOutput, LossSpec, ModelConfig, ModelCore, ModelError,
-    Objective, Pass,
+    Batch, Builder, Cost, LayerCost, LossOutput, LossSpec, ModelConfig, ModelCore, Objective, Pass,
+    Result,
 };
 
 /// Factor of the loss of f16 models in training. Without it the gradients of single tokens, each
@@ -58,7 +58,7 @@ pub trait Model: Send + Sync {
     ///
     /// # Errors
     /// The errors of [`Model::loss`].
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError>;
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput>;
 
     /// Parameters, in order.
     fn parameters(&self) -> &ParameterStore {
@@ -94,7 +94,7 @@ pub trait Model: Send + Sync {
         objective: &Objective,
         scale: f64,
         pass: &Pass,
-    ) -> Result<LossOutput, ModelError> {
+    ) -> Result<LossOutput> {
         let loss_scale = if self.activations() == DType::F16 { F16_LOSS_SCALE } else { 1.0 };
         let scale = scale * loss_scale;
         if objective.passes() == 1 {
@@ -126,7 +126,7 @@ pub trait Model: Send + Sync {
 ///
 /// A mean over the tokens of an update is then the mean over its micro-batches, weighted by their
 /// numbers of answers.
-fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOutput, ModelError> {
+fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOutput> {
     let (losses, routing) = pass.take_auxiliary();
     if losses.is_empty() {
         return Ok(output);
@@ -146,9 +146,6 @@ fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOut
 
 /// Cost of the model that `make` makes, on `device`, without memory for it. A model that cannot be
 /// made is refused when it is made in earnest, and costs nothing here.
-pub fn cost_of<M: Model>(
-    device: &Device,
-    make: impl FnOnce(Builder) -> Result<M, ModelError>,
-) -> Cost {
+pub fn cost_of<M: Model>(device: &Device, make: impl FnOnce(Builder) -> Result<M>) -> Cost {
     make(Builder::counting(device)).map_or_else(|_| Cost::default(), |model| model.cost())
 }

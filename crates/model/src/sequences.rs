@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ModelError;
+use crate::{ModelError, Result};
 
 /// Sequences of token ids, concatenated without padding.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,7 +35,7 @@ impl Sequences {
     }
 
     /// Refuses lengths that do not sum to the ids.
-    pub(crate) fn check(&self) -> Result<(), ModelError> {
+    pub(crate) fn check(&self) -> Result<()> {
         let lengths = self.lengths.iter().sum();
         if lengths == self.ids.len() {
             Ok(())

@@ -2,7 +2,7 @@
 
 use crate::layers::attention::{DecodedRows, LayerPast, PastRows, Texts};
 use crate::translation::{in_blocks, packs};
-use crate::{LanguageModel, Model, ModelError, Pass, Sequences};
+use crate::{LanguageModel, Model, Pass, Result, Sequences};
 use candle_core::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl TextState {
     ///
     /// # Errors
     /// If a row does not exist.
-    pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
+    pub fn select(&mut self, rows: &[usize]) -> Result<()> {
         self.rows.select(rows)?;
         self.texts = rows.iter().map(|&row| self.texts[row].clone()).collect();
         Ok(())
@@ -68,7 +68,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// If a weight is not finite.
-    pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
+    pub fn round_to_int8(&mut self) -> Result<()> {
         self.is_int8 = true;
         Ok(self.parameters().round_to_int8()?)
     }
@@ -92,7 +92,7 @@ impl TextInference {
     ///
     /// # Errors
     /// If a token is not in the vocabulary.
-    pub fn start<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<TextState, ModelError> {
+    pub fn start<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<TextState> {
         let layers = self.model.decoder.blocks.len();
         let mut state = TextState {
             rows: DecodedRows {
@@ -122,7 +122,7 @@ impl TextInference {
         &self,
         state: &mut TextState,
         tokens: &[u32],
-    ) -> Result<impl Iterator<Item = Result<Tensor, ModelError>>, ModelError> {
+    ) -> Result<impl Iterator<Item = Result<Tensor>>> {
         let rows = state.rows();
         state.rows.check(tokens)?;
         let hidden = taper_ops::threads::in_pool(self.model.device(), || {
@@ -135,7 +135,7 @@ impl TextInference {
     }
 
     /// Rereads the last half of every row that is full.
-    fn make_room(&self, state: &mut TextState) -> Result<(), ModelError> {
+    fn make_room(&self, state: &mut TextState) -> Result<()> {
         let full: Vec<usize> =
             (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();
         for &row in &full {
@@ -148,7 +148,7 @@ impl TextInference {
     }
 
     /// Reads the texts of these rows as a whole; this becomes their state.
-    fn read(&self, state: &mut TextState, rows: &[usize]) -> Result<(), ModelError> {
+    fn read(&self, state: &mut TextState, rows: &[usize]) -> Result<()> {
         let text = Sequences::pack(&rows.iter().map(|&row| &state.texts[row]).collect::<Vec<_>>());
         let before = state.read;
         let mut first = before;
@@ -190,7 +190,7 @@ impl TextInference {
     }
 
     /// Drops tokens that were read and that no row remembers any more.
-    fn compact(state: &mut TextState) -> Result<(), ModelError> {
+    fn compact(state: &mut TextState) -> Result<()> {
         let DecodedRows { layers, history, ranges } = &mut state.rows;
         let rows: Vec<u32> = ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
         // Drops steps that no row remembers any more.
@@ -209,7 +209,7 @@ impl TextInference {
         Ok(())
     }
 
-    fn hidden(&self, state: &mut TextState, tokens: &[u32]) -> Result<Tensor, ModelError> {
+    fn hidden(&self, state: &mut TextState, tokens: &[u32]) -> Result<Tensor> {
         let pass = Pass::infer(&self.packs);
         let decoder = &self.model.decoder;
         let at: Arc<[u32]> = state.texts.iter().map(|text| text.len() as u32).collect();

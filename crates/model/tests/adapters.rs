@@ -10,7 +10,7 @@ use taper_model::{
     Positions, Sequences, Tied, TranslationModel, is_adapter, set_magnitudes,
 };
 use taper_ops::rng::Counter;
-use taper_ops::{Adapted, Gradients, Parameter, merge};
+use taper_ops::{Adapted, Parameter, merge};
 
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5], &[2, 16, 17]];
@@ -63,17 +63,18 @@ fn configs() -> Vec<(&'static str, ModelConfig)> {
     ]
 }
 
+const SCALE: f64 = 1.0 / OUT.len() as f64;
+
+fn batch() -> Batch {
+    Batch::new(vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)], OUT.to_vec())
+}
+
 fn loss(model: &TranslationModel, pass: &Pass) -> taper_model::LossOutput {
-    let batch =
-        Batch::new(vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)], OUT.to_vec());
-    model.loss(&batch, &Objective::smoothed(0.1), 1.0 / OUT.len() as f64, pass).unwrap()
+    model.loss(&batch(), &Objective::smoothed(0.1), SCALE, pass).unwrap()
 }
 
 fn gradient(model: &TranslationModel, pass: Pass) -> candle_core::Tensor {
-    let output = loss(model, &pass);
-    let mut gradients = Gradients::new(model.parameters()).unwrap();
-    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-    gradients.flat().unwrap().copy().unwrap()
+    common::differentiated(model, &batch(), &Objective::smoothed(0.1), SCALE, pass).1
 }
 
 fn values(parameter: &Parameter) -> Vec<f32> {

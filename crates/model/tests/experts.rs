@@ -7,7 +7,6 @@ use common::{largest_difference, relative};
 use taper_model::{
     Batch, Builder, ExpertsConfig, LanguageModel, Model, ModelConfig, Objective, Pass, Sequences,
 };
-use taper_ops::Gradients;
 
 const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 8, 9, 10, 3], &[8, 3], &[9, 10, 11, 3, 12, 14]];
 
@@ -37,12 +36,8 @@ fn batch() -> Batch {
 }
 
 fn loss_and_gradient(model: &LanguageModel, pass: Pass, objective: &Objective) -> (f32, Tensor) {
-    let output = model.loss(&batch(), objective, 0.1, &pass).unwrap();
-    let loss = output.loss.to_scalar().unwrap();
-    let mut gradients = Gradients::new(model.parameters()).unwrap();
-    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-    let flat = gradients.flat().unwrap().clone();
-    (loss, flat)
+    let (output, flat) = common::differentiated(model, &batch(), objective, 0.1, pass);
+    (output.loss.to_scalar().unwrap(), flat)
 }
 
 /// With dropout, to the bit: the loss, and every gradient.

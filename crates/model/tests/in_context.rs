@@ -6,15 +6,13 @@
 mod common;
 
 use candle_core::{DType, Device, Result, Tensor, Var};
-use common::{ALL_POSITIONS, compare_gradients, golden, lengths, load, relative};
+use common::{ALL_POSITIONS, TestResult, compare_gradients, golden, lengths, load, relative};
 use taper_model::{
     ActivationKind, AttentionConfig, AttentionKind, Batch, Builder, InContextRegressor, Model,
     ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences,
 };
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{Gradients, LinearSpec, Tape, linear};
-
-type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 /// Number of examples, and widths of their inputs and answers.
 const SIZES: (usize, usize, usize) = (12, 5, 2);

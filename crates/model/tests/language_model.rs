@@ -5,16 +5,13 @@ mod common;
 
 use candle_core::{DType, Device, Tensor};
 use common::{
-    ALL_POSITIONS, compare_gradients, compare_slopes, fill, golden, ids, largest_difference,
-    lengths, load, relative,
+    ALL_POSITIONS, TestResult, compare_gradients, compare_slopes, fill, golden, ids,
+    largest_difference, lengths, load, relative,
 };
 use taper_model::{
     ActivationKind, AttentionConfig, AttentionKind, Batch, Builder, LanguageModel, Model,
     ModelConfig, NormPlacement, Objective, Pass, Positions, Sequences, Tied, cost_of,
 };
-use taper_ops::Gradients;
-
-type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn small(positions: Positions) -> ModelConfig {
     ModelConfig {
@@ -36,10 +33,8 @@ fn model(config: &ModelConfig) -> LanguageModel {
 fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
-    let output = model.loss(batch, &Objective::smoothed(smoothing), scale, &pass).unwrap();
-    let mut gradients = Gradients::new(model.parameters()).unwrap();
-    common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-    let flat = gradients.flat().unwrap().copy().unwrap();
+    let objective = Objective::smoothed(smoothing);
+    let (output, flat) = common::differentiated(model, batch, &objective, scale, pass);
     (output.smoothed_sum * scale, output.nll_sum * scale, flat)
 }
 

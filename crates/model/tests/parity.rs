@@ -4,15 +4,13 @@
 mod common;
 
 use candle_core::{DType, Device};
-use common::{compare_gradients, fill, golden, ids, lengths, load, relative};
+use common::{TestResult, compare_gradients, fill, golden, ids, lengths, load, relative};
 use taper_model::{
     ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, FeedForwardKind,
     Guidance, Model, ModelConfig, NormKind, NormPlacement, Objective, Pass, Positions,
     RecurrentAttention, RecurrentConfig, Sequences, SinusoidFrequencies, Tied, Transformer,
 };
 use taper_ops::Gradients;
-
-type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) -> TestResult {
     let file = golden(&format!("translation/{name}"));

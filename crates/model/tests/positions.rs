@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::{DType, Device, Tensor, Var};
-use common::golden;
+use common::{TestResult, golden};
 use std::collections::HashMap;
 use std::sync::Arc;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
@@ -13,8 +13,6 @@ use taper_ops::{
     AttentionShape, AttentionSpec, LinearSpec, Tape, Turns, cross_attention, linear, rotary,
     self_attention,
 };
-
-type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// ‖ours - theirs‖, absolute.
 fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {

@@ -74,6 +74,42 @@ fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     }
 }
 
+/// Text that was read as a whole, and the tokens of each step after it.
+type Rows<'a> = (Option<&'a Tensor>, &'a [Tensor]);
+
+/// A bias, slopes, and a rule of sparse attention.
+type Rules<'a> = (Option<&'a Tensor>, Option<&'a Arc<[f64]>>, Option<Sparse>);
+
+/// Keys of the past in tensors of their own.
+fn past<'a>(
+    (text, steps): Rows<'a>,
+    ranges: &'a [Range<usize>],
+    history: &'a [Vec<u32>],
+    (bias, slopes, sparse): Rules<'a>,
+) -> VisibleKeys<'a> {
+    let kept = CachedRows::Apart { text, steps };
+    VisibleKeys::Past { kept, text: ranges, history, bias, slopes, sparse, dual_chunk: None }
+}
+
+/// Attention to rows that are kept apart, which is the composed one, and to the bit what it is
+/// where they are in one tensor.
+fn attend_all_ways(
+    query: &Tensor,
+    seen: VisibleKeys<'_>,
+    (text, steps): Rows<'_>,
+    shape: AttentionShape,
+    (name, bound): (&str, f64),
+) -> Result<Tensor> {
+    let ours = decoding_attention(query, seen, shape)?;
+    let composed = composed::decoding_attention(query, seen, shape)?;
+    let difference = largest_difference(&ours, &composed);
+    assert!(difference < bound, "{name}: {difference}");
+    let cache = joined(text, steps)?;
+    let in_one = decoding_attention(query, in_one(seen, &cache), shape)?;
+    assert_eq!(values(&in_one), values(&composed), "{name}: to the bit");
+    Ok(ours)
+}
+
 /// Heads that share keys and values see what heads with copies of them see, to the bit.
 #[test]
 fn shared_keys_are_as_copies() -> Result<()> {
@@ -89,22 +125,10 @@ fn shared_keys_are_as_copies() -> Result<()> {
         };
         let attend = |shape, text: &Tensor, step: &Tensor| -> Result<_> {
             let steps = [step.clone(), step.clone()];
-            let seen = VisibleKeys::Past {
-                kept: CachedRows::Apart { text: Some(text), steps: &steps },
-                text: &rows,
-                history: &history,
-                bias: None,
-                slopes: None,
-                sparse: None,
-                dual_chunk: None,
-            };
-            let ours = decoding_attention(&query, seen, shape)?;
-            let composed = composed::decoding_attention(&query, seen, shape)?;
-            assert!(largest_difference(&ours, &composed) < bound, "{dtype:?}, {shape:?}");
-            let cache = joined(Some(text), &steps)?;
-            let in_one = decoding_attention(&query, in_one(seen, &cache), shape)?;
-            assert_eq!(values(&in_one), values(&composed), "to the bit");
-            Ok(values(&ours))
+            let kept = (Some(text), &steps[..]);
+            let seen = past(kept, &rows, &history, (None, None, None));
+            let name = format!("{dtype:?}, {shape:?}");
+            Ok(values(&attend_all_ways(&query, seen, kept, shape, (&name, bound))?))
         };
         let shared = attend(grouped, &text, &step)?;
         assert_eq!(shared, attend(grouped.grouped(6), &copied(&text)?, &copied(&step)?)?);
@@ -125,22 +149,10 @@ fn queries_see_their_past() -> Result<()> {
             [(None, None), (Some(&bias), None), (None, Some(&slopes)), (Some(&bias), Some(&slopes))]
         {
             let bias = bias.map(|bias| bias.narrow(2, 0, 3)?.contiguous()).transpose()?;
-            let seen = VisibleKeys::Past {
-                kept: CachedRows::Apart { text: None, steps: &blocks },
-                text: &[],
-                history: &history,
-                bias: bias.as_ref(),
-                slopes,
-                sparse: None,
-                dual_chunk: None,
-            };
-            let ours = decoding_attention(&query, seen, shape(&query))?;
-            let composed = composed::decoding_attention(&query, seen, shape(&query))?;
-            let difference = largest_difference(&ours, &composed);
-            assert!(difference < bound, "{dtype:?}: {difference}");
-            let cache = joined(None, &blocks)?;
-            let in_one = decoding_attention(&query, in_one(seen, &cache), shape(&query))?;
-            assert_eq!(values(&in_one), values(&composed), "to the bit");
+            let kept = (None, &blocks[..]);
+            let seen = past(kept, &[], &history, (bias.as_ref(), slopes, None));
+            let name = format!("{dtype:?}");
+            attend_all_ways(&query, seen, kept, shape(&query), (&name, bound))?;
         }
     }
     Ok(())
@@ -158,33 +170,18 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
         let history = [vec![2, 0, ABSENT], vec![1, ABSENT, 0]];
         let (query, bias) = (random(&[3, 6], 4, dtype), random(&[HEADS, 1, 8], 5, dtype));
         for (bias, slopes) in [(None, None), (Some(&bias), None), (None, Some(&slopes))] {
-            let seen = VisibleKeys::Past {
-                kept: CachedRows::Apart { text: Some(&text), steps: &blocks },
-                text: &ranges,
-                history: &history,
-                bias,
-                slopes,
-                sparse: None,
-                dual_chunk: None,
-            };
+            let kept = (Some(&text), &blocks[..]);
+            let seen = past(kept, &ranges, &history, (bias, slopes, None));
             assert_eq!((0..3).map(|query| seen.keys(query)).collect::<Vec<_>>(), [6, 1, 2]);
-            let ours = decoding_attention(&query, seen, shape(&query))?;
-            let composed = composed::decoding_attention(&query, seen, shape(&query))?;
-            let difference = largest_difference(&ours, &composed);
-            assert!(difference < bound, "{dtype:?}: {difference}");
-            let cache = joined(Some(&text), &blocks)?;
-            let in_one = decoding_attention(&query, in_one(seen, &cache), shape(&query))?;
-            assert_eq!(values(&in_one), values(&composed), "to the bit");
+            let name = format!("{dtype:?}");
+            let ours = attend_all_ways(&query, seen, kept, shape(&query), (&name, bound))?;
             // The first query alone, with each of its tokens in a block of its own.
             let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
             let stepped = [blocks[0].narrow(0, 2, 1), blocks[1].narrow(0, 1, 1)];
             let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
             let contiguous = stepped.iter().map(Tensor::contiguous).collect::<Result<Vec<_>>>()?;
             let history = vec![vec![0]; 6];
-            let kept = CachedRows::Apart { text: None, steps: &contiguous };
-            let (text, sparse, dual_chunk) = ([].as_slice(), None, None);
-            let history = &history;
-            let seen = VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk };
+            let seen = past((None, &contiguous), &[], &history, (bias, slopes, None));
             let alone = decoding_attention(&query.narrow(0, 0, 1)?, seen, shape(&query))?;
             assert_eq!(values(&alone), values(&ours.narrow(0, 0, 1)?), "to the bit");
         }
@@ -213,23 +210,10 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
         for (rule, bias, slopes) in
             [(0, None, None), (1, Some(&bias), None), (2, None, Some(&slopes)), (3, None, None)]
         {
-            let sparse = Some(rules[rule]);
-            let seen = |sparse| VisibleKeys::Past {
-                kept: CachedRows::Apart { text: Some(&text), steps: &blocks },
-                text: &ranges,
-                history: &history,
-                bias,
-                slopes,
-                sparse,
-                dual_chunk: None,
-            };
-            let ours = decoding_attention(&query, seen(sparse), shape(&query))?;
-            let composed = composed::decoding_attention(&query, seen(sparse), shape(&query))?;
-            let difference = largest_difference(&ours, &composed);
-            assert!(difference < bound, "{rule}, {dtype:?}: {difference}");
-            let cache = joined(Some(&text), &blocks)?;
-            let in_one = decoding_attention(&query, in_one(seen(sparse), &cache), shape(&query))?;
-            assert_eq!(values(&in_one), values(&composed), "to the bit");
+            let kept = (Some(&text), &blocks[..]);
+            let seen = |sparse| past(kept, &ranges, &history, (bias, slopes, sparse));
+            let (own, name) = (seen(Some(rules[rule])), format!("{rule}, {dtype:?}"));
+            let ours = attend_all_ways(&query, own, kept, shape(&query), (&name, bound))?;
             let full = decoding_attention(&query, seen(None), shape(&query))?;
             assert_eq!(values(&full) == values(&ours), rule == 3, "{rule}");
         }
@@ -245,15 +229,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
             };
             let query = query.narrow(0, 0, 1)?.contiguous()?;
             let whole = cross_attention(None, &query, &keys, None, &spec)?;
-            let seen = VisibleKeys::Past {
-                kept: CachedRows::Apart { text: Some(&keys), steps: &[] },
-                text: std::slice::from_ref(&(0..7)),
-                history: &[],
-                bias: None,
-                slopes: None,
-                sparse: Some(rule),
-                dual_chunk: None,
-            };
+            let whole_text = std::slice::from_ref(&(0..7));
+            let seen = past((Some(&keys), &[]), whole_text, &[], (None, None, Some(rule)));
             let difference =
                 largest_difference(&decoding_attention(&query, seen, shape(&query))?, &whole);
             assert!(difference < bound, "{rule:?}, {dtype:?}: {difference}");

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use taper_decoding::DecodingConfig;
@@ -141,9 +141,7 @@ pub(crate) fn translate(
     let translator = translator.under(&settings, cancelled);
     let mut records = Vec::with_capacity(lines.len());
     for (window, first) in lines.chunks(WINDOW).zip((0..).step_by(WINDOW)) {
-        if cancelled.is_cancelled() {
-            bail!("interrupted");
-        }
+        ensure!(!cancelled.is_cancelled(), "interrupted");
         let prefixes = prefixes.get(first..first + window.len()).unwrap_or_default();
         for line in translator.translate(window, prefixes, first + 1, |_| {})? {
             records.push(match line {

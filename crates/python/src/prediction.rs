@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use taper_run::generation::TextScorer;
 use taper_run::tasks::{
     Answered, AnyRun, Items, Reads, entry, predictions_that, require_predictions,
@@ -32,9 +32,7 @@ pub(crate) fn predict(
     let reads = require_predictions(run.config())?.reads;
     let mut predictions = Vec::with_capacity(items.len());
     for window in items.chunks(WINDOW) {
-        if cancelled.is_cancelled() {
-            bail!("interrupted");
-        }
+        ensure!(!cancelled.is_cancelled(), "interrupted");
         let images: Vec<PathBuf> = window.iter().map(PathBuf::from).collect();
         let (lines, images) = match reads {
             Reads::Lines(_) => (window, &[][..]),
@@ -54,9 +52,7 @@ pub(crate) fn score(
     targets: Option<&[String]>,
 ) -> Result<String> {
     let Some(targets) = targets else {
-        if entry(run.config().task).translates {
-            bail!("name the translations to score: targets");
-        }
+        ensure!(!entry(run.config().task).translates, "name the translations to score: targets");
         return records(TextScorer::new(run.with_model()?)?.texts(texts, |_| {})?);
     };
     let place = |side: Side, index: usize| match side {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -92,9 +92,7 @@ pub(crate) fn train(
             },
         };
         let folder = RunFolder::new(&root);
-        if folder.exists() {
-            bail!("{} exists already and is left as it is", root.display());
-        }
+        ensure!(!folder.exists(), "{} exists already and is left as it is", root.display());
         training::start(&folder, &config, &settings.settings(), observer, stop.flag())
     })
 }

@@ -1,6 +1,6 @@
 //! Sentences of a test set, each with its translation.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 use taper_metrics::resampling::{DEFAULT_SEED, confidence};
 use taper_metrics::{Bleu, Chrf, Metric, Statistics, Tokenizer, segments};
@@ -83,14 +83,13 @@ impl SentenceSet {
         scoring: Scoring,
         frequencies: Option<&Frequencies>,
     ) -> Result<Self> {
-        if sources.len() != translations.len() || references.len() != translations.len() {
-            bail!(
-                "split `{split}` has {} sentences now, but {} translations are kept: `taper \
+        ensure!(
+            sources.len() == translations.len() && references.len() == translations.len(),
+            "split `{split}` has {} sentences now, but {} translations are kept: `taper \
                  resume` translates them again",
-                sources.len(),
-                translations.len()
-            );
-        }
+            sources.len(),
+            translations.len()
+        );
         let bleu = Bleu { effective_order: true, ..scoring.bleu() };
         let chrf = scoring.chrf();
         let mut sentences = Vec::with_capacity(sources.len());

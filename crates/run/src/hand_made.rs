@@ -1,6 +1,6 @@
 //! Runs of models whose weights were set by hand.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use taper_data::{Documents, Tokenizer, TokenizerPair};
 use taper_trainer::{CheckpointError, Checkpoints, Identity, State};
 
@@ -22,9 +22,7 @@ pub fn save_by_hand<M: TaskModel>(
     words: &[String],
     observer: &mut dyn RunObserver,
 ) -> Result<RunConfig> {
-    if folder.exists() {
-        bail!("{} exists already and is left as it is", folder.root().display());
-    }
+    ensure!(!folder.exists(), "{} exists already and is left as it is", folder.root().display());
     let name = folder.root().file_name().map(|name| name.to_string_lossy().into_owned());
     let mut config = without_data(name.unwrap_or_else(|| "by-hand".to_owned()), M::TASK);
     config.model = model.config().clone();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use taper_data::{Direction, TokenizerPair};
 use taper_model::TranslationModel;
 use taper_trainer::State;
@@ -95,13 +95,12 @@ impl<M> LoadedRun<M> {
     /// # Errors
     /// When its rows name a language.
     pub(crate) fn require_one_direction(&self) -> Result<()> {
-        if self.config.data.is_multilingual() || self.tokenizers.names_language() {
-            bail!(
-                "the run has several directions of translation: its rows name a language by a \
+        ensure!(
+            !self.config.data.is_multilingual() && !self.tokenizers.names_language(),
+            "the run has several directions of translation: its rows name a language by a \
                  token of their own, which other programs would leave out; export runs of one \
                  direction"
-            );
-        }
+        );
         Ok(())
     }
 

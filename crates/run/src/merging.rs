@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_trainer::merge;
 
 use crate::config::recipe;
@@ -22,9 +22,7 @@ pub fn merge_adapters(root: &Path, name: Option<&str>, target: &Path) -> Result<
     if !config.model.lora.is_on() {
         bail!("{}: the run has no adapters: its weights are whole already", root.display());
     }
-    if target.exists() {
-        bail!("{} exists: name another folder", target.display());
-    }
+    ensure!(!target.exists(), "{} exists: name another folder", target.display());
     let checkpoint = match name {
         Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
         None => run.checkpoint(None)?,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_trainer::{MODEL_FILE, round_to_int8};
 
 use crate::folder::{RunFolder, derived, quoted};
@@ -36,19 +36,16 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
     let run = RunFolder::open(root)?;
     let config = run.load_config(&[])?;
     require_decoding(config.task).with_context(|| root.display().to_string())?;
-    if config.model.lora.is_on() {
-        bail!(
-            "{}: the run has adapters: merge them first (taper merge), and round that run",
-            root.display()
-        );
-    }
+    ensure!(
+        !config.model.lora.is_on(),
+        "{}: the run has adapters: merge them first (taper merge), and round that run",
+        root.display()
+    );
     let target = match to {
         Some(to) => to.to_owned(),
         None => beside(root)?,
     };
-    if target.exists() {
-        bail!("{} exists: name another folder with --output", target.display());
-    }
+    ensure!(!target.exists(), "{} exists: name another folder with --output", target.display());
     let checkpoint = match name {
         Some(name) => run.checkpoint(Some(name)).with_context(|| format!("--checkpoint {name}"))?,
         None => run.checkpoint(None)?,

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 use taper_data::{Tokenizer, TokenizerPair, hexadecimal, write_whole};
 use taper_embeddings::WordVectors;
@@ -49,9 +49,7 @@ fn tables<'a>(
         .into_iter()
         .filter_map(|(name, tokenizer, file)| Some((store.get(name)?, tokenizer, file)))
         .collect();
-    if found.is_empty() {
-        bail!("model.embeddings: this model has no embeddings of tokens");
-    }
+    ensure!(!found.is_empty(), "model.embeddings: this model has no embeddings of tokens");
     if config.has_target() && found.len() == 1 {
         bail!(
             "model.embeddings.target_file: the model has one table of embeddings for all tokens, \
@@ -165,24 +163,22 @@ fn matches(words: &[String], tokenizer: &Tokenizer, tokens: usize) -> Result<Vec
 fn from_file(table: &Parameter, tokenizer: &Tokenizer, file: &Path) -> Result<TakenVectors> {
     let vectors = WordVectors::open(file).context("model.embeddings")?;
     let (tokens, width) = (table.shape()[0], table.shape()[1]);
-    if vectors.dimensions() != width {
-        bail!(
-            "model.embeddings: the vectors of {} have {} dimensions, and model.d_model is {width}: \
+    ensure!(
+        vectors.dimensions() == width,
+        "model.embeddings: the vectors of {} have {} dimensions, and model.d_model is {width}: \
              they must be the same",
-            file.display(),
-            vectors.dimensions()
-        );
-    }
+        file.display(),
+        vectors.dimensions()
+    );
     let of_token = matches(vectors.words(), tokenizer, tokens)?;
     let rows: Vec<usize> = of_token.iter().flatten().copied().collect();
-    if rows.is_empty() {
-        bail!(
-            "model.embeddings: no token is one of the {} words of {}; is the file of another \
+    ensure!(
+        !rows.is_empty(),
+        "model.embeddings: no token is one of the {} words of {}; is the file of another \
              language or another spelling than the text?",
-            vectors.words().len(),
-            file.display()
-        );
-    }
+        vectors.words().len(),
+        file.display()
+    );
     let mut values = table.values()?;
     let squares = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
     let drawn = squares(&values) / values.len() as f64;

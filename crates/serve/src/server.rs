@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
@@ -54,9 +54,7 @@ impl Server {
     /// # Errors
     /// When a run cannot be loaded, two have the same name, or the address is taken.
     pub fn start(settings: ServeSettings, observer: Observer) -> Result<Self> {
-        if settings.runs.is_empty() {
-            bail!("no run is named that is to be served");
-        }
+        ensure!(!settings.runs.is_empty(), "no run is named that is to be served");
         if settings.api_key.as_ref().is_some_and(|key| key.trim().is_empty()) {
             bail!("the key is empty: anybody would know it");
         }

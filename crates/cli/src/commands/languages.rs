@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::json;
 use taper_data::{IdentifierTraining, LanguageIdentifier, train_identifier, write_whole};
 
@@ -72,9 +72,7 @@ fn evaluate(arguments: &LanguagesEvaluate) -> Result<()> {
     let share = |&(right, all): &(u64, u64)| 100.0 * right as f64 / all as f64;
     let mut shares: Vec<(&String, f64, u64)> =
         results.iter().map(|(language, counts)| (language, share(counts), counts.1)).collect();
-    if shares.is_empty() {
-        bail!("{}: there are no lines", name_of(&arguments.file));
-    }
+    ensure!(!shares.is_empty(), "{}: there are no lines", name_of(&arguments.file));
     shares.sort_by(|one, other| one.1.total_cmp(&other.1));
     let mean = shares.iter().map(|one| one.1).sum::<f64>() / shares.len() as f64;
     if arguments.json {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use taper_plots::Language;
 use taper_run::folder::files::write_atomically;
@@ -77,9 +77,7 @@ fn lines(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result
 /// Predicts for image files.
 fn images(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result<()> {
     let files = &arguments.images;
-    if files.is_empty() {
-        bail!("the run {}: name PNG or JPEG files after it", predicts.does);
-    }
+    ensure!(!files.is_empty(), "the run {}: name PNG or JPEG files after it", predicts.does);
     let run = load(arguments, config)?;
     let pictures = arguments.attention.as_deref().map(|folder| pictures_of(files, folder));
     let pictures = pictures.transpose()?.unwrap_or_default();
@@ -115,9 +113,7 @@ fn draw(
         probabilities.push(serde_json::from_value(record["probabilities"].take())?);
         images.push(file.file_stem().unwrap_or_default().to_string_lossy().into_owned());
     }
-    if images.is_empty() {
-        bail!("{}: no image has an answer to draw", path.display());
-    }
+    ensure!(!images.is_empty(), "{}: no image has an answer to draw", path.display());
     let figure = matches_figure(Matches { images, texts, probabilities }, Language::English);
     write_atomically(path, figure.draw()?.standalone().as_bytes())
 }
@@ -136,9 +132,7 @@ fn pictures_of(files: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     let picture = |file: &PathBuf| {
         let stem = file.file_stem().unwrap_or_default();
         let to = folder.join(stem).with_extension("png");
-        if to.exists() {
-            bail!("{} exists already and is left as it is", to.display());
-        }
+        ensure!(!to.exists(), "{} exists already and is left as it is", to.display());
         Ok(to)
     };
     files.iter().map(picture).collect()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::json;
 use taper_decoding::ForcedScore;
@@ -39,15 +39,14 @@ fn load<M: TaskModel>(arguments: &Score) -> Result<LoadedRun<M>> {
 fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
     let sources = read_lines(source)?;
     let targets = read_lines(target)?;
-    if sources.len() != targets.len() {
-        bail!(
-            "{} has {} lines but {} has {}: line i of one must belong to line i of the other",
-            source.display(),
-            sources.len(),
-            target.display(),
-            targets.len()
-        );
-    }
+    ensure!(
+        sources.len() == targets.len(),
+        "{} has {} lines but {} has {}: line i of one must belong to line i of the other",
+        source.display(),
+        sources.len(),
+        target.display(),
+        targets.len()
+    );
     let run: LoadedRun = load(arguments)?;
     let (of_source, of_target) = (run.tokenizers.source(), run.tokenizers.target());
     for (tokenizer, lines, path) in [(of_source, &sources, source), (of_target, &targets, target)] {

@@ -1,6 +1,6 @@
 //! `taper tokenizer train|encode|decode|pieces`.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_data::{Tokenizer, TokenizerPair};
 
 use crate::arguments::{
@@ -25,12 +25,11 @@ pub(crate) fn run(command: &TokenizerCommand) -> Result<()> {
 fn train(arguments: &TokenizerTrain) -> Result<()> {
     let config = RunConfig::load(&arguments.config, &arguments.overrides.set)?;
     let folder = &arguments.output;
-    if TokenizerPair::exists(folder) {
-        bail!(
-            "{} holds a tokenizer already, which is left as it is: choose another --output",
-            folder.display()
-        );
-    }
+    ensure!(
+        !TokenizerPair::exists(folder),
+        "{} holds a tokenizer already, which is left as it is: choose another --output",
+        folder.display()
+    );
     if !config.task.reads_text() {
         bail!("the task is {}, which has no text to make a tokenizer of", config.task);
     }
@@ -50,12 +49,11 @@ fn train(arguments: &TokenizerTrain) -> Result<()> {
 fn load(file: &TokenizerFile) -> Result<Tokenizer> {
     let path = &file.tokenizer;
     if !path.is_dir() {
-        if file.target {
-            bail!(
-                "--target: {} is one tokenizer; give the folder of a run with two, or leave it out",
-                path.display()
-            );
-        }
+        ensure!(
+            !file.target,
+            "--target: {} is one tokenizer; give the folder of a run with two, or leave it out",
+            path.display()
+        );
         return Ok(Tokenizer::load(path)?);
     }
     let tokenizers = TokenizerPair::load(path)?;
@@ -102,9 +100,7 @@ fn decode(arguments: &TokenizerFile) -> Result<()> {
 
 fn pieces(arguments: &TokenizerPieces) -> Result<()> {
     let (path, tokenizer) = (&arguments.output, load(&arguments.file)?);
-    if path.exists() {
-        bail!("{} exists already: choose another --output", path.display());
-    }
+    ensure!(!path.exists(), "{} exists already: choose another --output", path.display());
     let from = || arguments.file.tokenizer.display().to_string();
     let model = sentence_piece_model(&tokenizer).with_context(from)?;
     std::fs::write(path, model).with_context(|| format!("cannot write {}", path.display()))?;

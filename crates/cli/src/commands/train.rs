@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use taper_model::ModelConfig;
 use taper_run::checks::choose_threads;
 use taper_run::{RunConfig, RunFolder, training};
@@ -50,14 +50,13 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
             training::start_among(exchange, &folder, &config, &settings, observer, stop)
         });
     }
-    if !arguments.resume {
-        bail!(
-            "{} exists already and is left as it is: continue it with `taper resume {}`, or \
+    ensure!(
+        arguments.resume,
+        "{} exists already and is left as it is: continue it with `taper resume {}`, or \
              train a new run with --run DIR",
-            root.display(),
-            root.display()
-        );
-    }
+        root.display(),
+        root.display()
+    );
     let folder = RunFolder::open(&root)?;
     processes.train(output, |exchange, observer, stop| {
         let recipes = (&config, Some(&config));

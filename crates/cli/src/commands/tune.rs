@@ -1,7 +1,7 @@
 //! `taper tune`: the settings of the search that translate the validation set best, or the weights of
 //! the choice among candidates.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use taper_decoding::{Criteria, DecodingConfig, LengthSettings};
 use taper_model::TranslationModel;
@@ -22,9 +22,7 @@ const SHOWN: usize = 3;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Tune) -> Result<()> {
-    if arguments.sentences == 0 {
-        bail!("--sentences must be at least 1");
-    }
+    ensure!(arguments.sentences != 0, "--sentences must be at least 1");
     let folder = RunFolder::open(&arguments.run)?;
     // Held to the end, so that no other process writes the configuration in the meantime.
     let _lock = match arguments.dry_run {
@@ -33,11 +31,10 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
     };
     let run: LoadedRun<TranslationModel> = arguments.loading.load(&arguments.run)?;
     let split = arguments.split.clone().unwrap_or_else(|| run.config.data.validation.name());
-    if split.is_empty() {
-        bail!(
-            "the run has no validation set (data.validation is empty): name a split with --split"
-        );
-    }
+    ensure!(
+        !split.is_empty(),
+        "the run has no validation set (data.validation is empty): name a split with --split"
+    );
     if !arguments.json {
         print_line(&format!(
             "weights of step {}, {}; translating {split}",
@@ -46,13 +43,12 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
         ))?;
     }
     if run.config.decoding.reranking.is_active() {
-        if arguments.names_settings() {
-            bail!(
-                "the run chooses among candidates (decoding.reranking), and the weights of the \
+        ensure!(
+            !arguments.names_settings(),
+            "the run chooses among candidates (decoding.reranking), and the weights of the \
                  choice are tuned: leave beams, penalties and rewards out, or tune them with --set \
                  decoding.reranking.candidates=0"
-            );
-        }
+        );
         let tuned = search_weights(&run, &split, arguments)?;
         let best = (tuned.best != tuned.before).then_some(tuned.best.weights);
         return finish(&folder, arguments, &tuned, conclusion_of_weights(&tuned), |decoding| {

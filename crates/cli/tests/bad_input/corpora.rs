@@ -3,11 +3,11 @@
 use std::fs;
 
 use super::TRAIN;
-use super::common::{Workspace, set};
+use super::common::Workspace;
 
 /// Training is refused, and leaves no run folder behind.
 fn train_fails(workspace: &Workspace, fragments: &[&str]) {
-    workspace.fail(&TRAIN, fragments);
+    workspace.fail(TRAIN, fragments);
     assert!(!workspace.path("run").exists(), "a run folder was left behind");
 }
 
@@ -54,75 +54,68 @@ fn unequal_files_for_bleu() {
     let workspace = Workspace::new();
     workspace.write("hypothesis", "a\nb\n");
     workspace.write("reference", "a\n");
-    workspace
-        .fail(&["bleu", "hypothesis", "reference"], &["hypothesis has 2 lines", "reference has 1"]);
-    workspace.fail(&["bleu", "hypothesis", "hypothesis", "--tokenize", "zj"], &["zj", "zh"]);
+    workspace.fail("bleu hypothesis reference", &["hypothesis has 2 lines", "reference has 1"]);
+    workspace.fail("bleu hypothesis hypothesis --tokenize zj", &["zj", "zh"]);
 }
 
 #[test]
 fn what_would_fail_after_the_training_fails_before_it() {
     let workspace = Workspace::new();
-    let test = fs::read_to_string(workspace.path("data/test.aa")).expect("text");
-    let train = ["train", "tiny.toml", "--run", "run"];
+    let test = workspace.read("data/test.aa");
+    let train = "train tiny.toml --run run";
     let shorter = test.split_inclusive('\n').skip(2).collect::<String>();
     for (text, fragments) in
         [(shorter.as_bytes(), ["test.aa", "10 lines"]), (b"\xff\n", ["test.aa", "UTF-8"])]
     {
         workspace.write("data/test.aa", text);
-        workspace.fail(&train, &fragments);
+        workspace.fail(train, &fragments);
         assert!(!workspace.path("run").exists());
     }
     workspace.write("data/test.aa", "");
     workspace.write("data/test.bb", "");
-    workspace.fail(&train, &["split \"test\" is empty"]);
-    let learned = set!["data.test=[]", "model.positions=learned", "model.max_positions=5"];
+    workspace.fail(train, &["split \"test\" is empty"]);
+    let learned = format!("{train} --set data.test=[] --set model.positions=learned");
     workspace.fail(
-        &[&train[..], &learned].concat(),
+        format!("{learned} --set model.max_positions=5"),
         &["model.max_positions = 5", "data.cleaning.max_tokens = 4"],
     );
     // Of the validation set as well, and of what subword sampling may make of a sentence.
-    let validation = ["data/val.aa", "data/val.bb"]
-        .map(|name| (name, fs::read_to_string(workspace.path(name)).expect("text")));
+    let validation = ["data/val.aa", "data/val.bb"].map(|name| (name, workspace.read(name)));
     for (name, text) in &validation {
         workspace.write(name, format!("{}{text}", "red cat sees ".repeat(30)));
     }
-    let positions = "model.max_positions=60";
-    workspace.fail(
-        &[&train[..], &learned[..4], &["--set", positions]].concat(),
-        &["the longest row has", "model.max_positions = 60"],
-    );
+    let longer = format!("{learned} --set model.max_positions=60");
+    workspace.fail(&longer, &["the longest row has", "model.max_positions = 60"]);
     for (name, text) in &validation {
         workspace.write(name, text);
     }
-    let sampling = ["--set", positions, "--set", "data.tokenizer.dropout=0.1"];
     workspace.fail(
-        &[&train[..], &learned[..4], &sampling].concat(),
+        format!("{longer} --set data.tokenizer.dropout=0.1"),
         &["sampling", "251 tokens", "data.cleaning.max_tokens = 59"],
     );
     workspace.fail(
-        &[&train[..], &set!["data.test=[]", "threads=5000"]].concat(),
+        format!("{train} --set data.test=[] --set threads=5000"),
         &["threads` = 5000", "at most"],
     );
     // Memory that no machine has is not even asked for.
     for inner in ["100000000000", "72057594037927935"] {
-        let huge = ["--set", "data.test=[]", "--set", &format!("model.d_ff={inner}")];
-        workspace
-            .fail(&[&train[..], &huge].concat(), &["parameters takes", "but may take", "[model]"]);
+        let huge = format!("--set data.test=[] --set model.d_ff={inner}");
+        workspace.fail(format!("{train} {huge}"), &["parameters takes", "but may take", "[model]"]);
     }
     // Nor are widths whose sums would overflow.
-    let wide = set!["data.test=[]", "model.d_ff=9223372036854775807"];
+    let wide = "--set data.test=[] --set model.d_ff=9223372036854775807";
     workspace.fail(
-        &[&train[..], &wide].concat(),
+        format!("{train} {wide}"),
         &["model.d_ff = 9223372036854775807", "at most 72057594037927935"],
     );
-    let beam = set!["data.test=[]", "decoding.beam_size=2000000000000000000"];
+    let beam = "--set data.test=[] --set decoding.beam_size=2000000000000000000";
     workspace.fail(
-        &[&train[..], &beam].concat(),
+        format!("{train} {beam}"),
         &["decoding.beam_size = 2000000000000000000", "at most 65536"],
     );
-    let vocabulary = set!["data.test=[]", "data.tokenizer.vocabulary_size=1000000000000"];
+    let vocabulary = "--set data.test=[] --set data.tokenizer.vocabulary_size=1000000000000";
     workspace.fail(
-        &[&train[..], &vocabulary].concat(),
+        format!("{train} {vocabulary}"),
         &["data.tokenizer.vocabulary_size", "at most 4194304"],
     );
     assert!(!workspace.path("run").exists());

@@ -9,12 +9,11 @@ mod runs;
 
 use common::Workspace;
 
-const TRAIN: [&str; 4] = ["train", "tiny.toml", "--run", "run"];
+const TRAIN: &str = "train tiny.toml --run run";
 
 /// Training with one override is refused.
 fn set_fails(set: &str, fragments: &[&str]) {
     let workspace = Workspace::new();
-    let arguments = [&TRAIN[..], &["--set", set]].concat();
-    workspace.fail(&arguments, fragments);
+    workspace.fail(format!("{TRAIN} --set {set}"), fragments);
     assert!(!workspace.path("run").exists(), "a run folder was left behind");
 }

@@ -6,15 +6,14 @@ use super::{TRAIN, set_fails};
 #[test]
 fn a_missing_recipe() {
     let workspace = Workspace::new();
-    workspace.fail(&["train", "absent.toml"], &["absent.toml"]);
+    workspace.fail("train absent.toml", &["absent.toml"]);
 }
 
 #[test]
 fn an_unknown_key_names_file_line_and_nearest() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "[model]\nd_model = 16\nhaeds = 2\n");
-    workspace
-        .fail(&["config", "check", "bad.toml"], &["bad.toml:3", "`model.haeds`", "`model.heads`"]);
+    workspace.fail("config check bad.toml", &["bad.toml:3", "`model.haeds`", "`model.heads`"]);
     set_fails("training.max_update=3", &["--set training.max_update=3", "`training.max_updates`"]);
 }
 
@@ -23,12 +22,12 @@ fn names_of_other_toolkits_lead_to_keys() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "[training]\nlr = 5e-4\n");
     workspace.fail(
-        &["config", "check", "bad.toml"],
+        "config check bad.toml",
         &["bad.toml:2: unknown key `training.lr`, did you mean `training.schedule.learning_rate`?"],
     );
     workspace.write("bad.toml", "[optim]\nwarmup = 400\n");
     workspace.fail(
-        &["config", "check", "bad.toml"],
+        "config check bad.toml",
         &["bad.toml:1: unknown section `optim`, did you mean `training.schedule.warmup`?"],
     );
     for (set, meant) in [
@@ -38,19 +37,13 @@ fn names_of_other_toolkits_lead_to_keys() {
         ("model.dropout=0.3", "`model.residual_dropout`"),
         ("model.layers=2", "`model.encoder_layers` and `model.decoder_layers`"),
     ] {
-        workspace.fail(&["config", "check", "tiny.toml", "--set", set], &["unknown key", meant]);
+        workspace.fail(format!("config check tiny.toml --set {set}"), &["unknown key", meant]);
     }
 }
 
 #[test]
 fn a_key_without_effect_is_named() {
-    let output = Workspace::new().succeed(&[
-        "config",
-        "check",
-        "tiny.toml",
-        "--set",
-        "decoding.sampling.top_k=5",
-    ]);
+    let output = Workspace::new().succeed("config check tiny.toml --set decoding.sampling.top_k=5");
     assert!(
         output
             .contains("decoding.sampling.top_k has no effect: decoding.sampling.temperature is 0")
@@ -62,43 +55,25 @@ fn a_key_without_effect_is_named() {
 #[test]
 fn training_that_ends_before_its_direction_is_trained_alone_says_so() {
     let workspace = Workspace::new();
-    let warns = |set: &[&str]| {
-        let run = format!("runs/{}", set.join(""));
-        let sets = set.iter().flat_map(|change| ["--set", change]);
-        let arguments: Vec<&str> =
-            ["train", "tiny.toml", "--run", &run].into_iter().chain(sets).collect();
-        let output = workspace.run(&arguments);
-        assert!(output.status.success(), "{}", stderr(&output));
+    let warns = |settings: &str| {
+        let run = format!("runs/{}", settings.replace(' ', ""));
+        let output = workspace.finish(format!("train tiny.toml --run {run} {}", set(settings)));
         stderr(&output)
             .contains("warning: training ends before the wanted direction is trained alone")
     };
-    assert!(warns(&["data.bidirectional_epochs=1000"]));
-    assert!(warns(&[
-        "data.bidirectional_epochs=2",
-        "training.max_epochs=2",
-        "training.max_updates=0"
-    ]));
-    assert!(!warns(&[
-        "data.bidirectional_epochs=1",
-        "training.max_epochs=2",
-        "training.max_updates=0"
-    ]));
-    assert!(!warns(&["training.max_epochs=1"]));
+    let two_epochs = "training.max_epochs=2 training.max_updates=0";
+    assert!(warns("data.bidirectional_epochs=1000"));
+    assert!(warns(&format!("data.bidirectional_epochs=2 {two_epochs}")));
+    assert!(!warns(&format!("data.bidirectional_epochs=1 {two_epochs}")));
+    assert!(!warns("training.max_epochs=1"));
 }
 
 #[test]
 fn the_target_language_chooses_the_tokenizer_of_scores() {
     let workspace = Workspace::new();
     let shown = |set: &str| {
-        workspace.succeed(&[
-            "config",
-            "show",
-            "tiny.toml",
-            "--set",
-            "data.target_language=zh",
-            "--set",
-            set,
-        ])
+        workspace
+            .succeed(format!("config show tiny.toml --set data.target_language=zh --set {set}"))
     };
     assert!(shown("name=a").contains("tokenize = \"zh\""));
     assert!(shown("evaluation.tokenize=13a").contains("tokenize = \"13a\""), "what is named holds");
@@ -109,7 +84,7 @@ fn a_mistyped_value_names_file_line_key_and_type() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "[training]\n\nmax_updates = \"many\"\n");
     workspace.fail(
-        &["config", "check", "bad.toml"],
+        "config check bad.toml",
         &["bad.toml:3", "`training.max_updates`", "text \"many\"", "a whole number from 0"],
     );
     set_fails(
@@ -123,7 +98,7 @@ fn a_mistyped_value_names_file_line_key_and_type() {
 fn broken_toml_names_the_line() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "seed = = 1\n");
-    workspace.fail(&["config", "check", "bad.toml"], &["bad.toml:1"]);
+    workspace.fail("config check bad.toml", &["bad.toml:1"]);
 }
 
 #[test]
@@ -146,7 +121,7 @@ fn a_device_that_this_build_lacks() {
 fn a_matrix_kernel_that_is_not_there() {
     let workspace = Workspace::new();
     let choose = |kernel: &str| {
-        workspace.command(&TRAIN).env("TAPER_KERNEL", kernel).output().expect("the binary runs")
+        workspace.command(TRAIN).env("TAPER_KERNEL", kernel).output().expect("the binary runs")
     };
     refused(&choose("tile"), &["TAPER_KERNEL=tile", "no such matrix kernel", "gemm"]);
     refused(&choose(""), &["TAPER_KERNEL=", "no such matrix kernel"]);
@@ -156,18 +131,18 @@ fn a_matrix_kernel_that_is_not_there() {
 #[test]
 fn what_is_watched_must_be_measured() {
     let workspace = Workspace::new();
-    let refused = |settings: &[&str], fragments: &[&str]| {
-        workspace.fail(&[&["config", "check", "tiny.toml"], settings].concat(), fragments);
-        workspace.fail(&[&["train", "tiny.toml", "--run", "run"], settings].concat(), fragments);
+    let refused = |settings: &str, fragments: &[&str]| {
+        workspace.fail(format!("config check tiny.toml {settings}"), fragments);
+        workspace.fail(format!("train tiny.toml --run run {settings}"), fragments);
         assert!(!workspace.path("run").exists());
     };
-    let bleu = set!["training.early_stopping.metric=bleu", "evaluation.validation_sentences=0"];
+    let bleu = "--set training.early_stopping.metric=bleu --set evaluation.validation_sentences=0";
     refused(
-        &bleu,
+        bleu,
         &["training.early_stopping.metric = \"bleu\"", "evaluation.validation_sentences"],
     );
-    let blind = set!["training.early_stopping.patience=3", "data.validation="];
-    refused(&blind, &["training.early_stopping.patience = 3", "data.validation"]);
+    let blind = "--set training.early_stopping.patience=3 --set data.validation=";
+    refused(blind, &["training.early_stopping.patience = 3", "data.validation"]);
 }
 
 /// A figure may ask for any amount of memory, and a path may name anything.
@@ -178,11 +153,11 @@ fn figures_beyond_all_measure_are_refused() {
     workspace.write("hypothesis", "a\nb\n");
     workspace.write("reference", "a\tb\nb\tc\n");
     workspace.fail(
-        &["bleu", "hypothesis", "reference", "--num-refs", "1000000000000"],
+        "bleu hypothesis reference --num-refs 1000000000000",
         &["reference:1", "2 references", "1000000000000"],
     );
     for option in ["--confidence-n", "--paired-bs-n", "--paired-ar-n", "--chrf-char-order"] {
-        let output = workspace.run(&["bleu", "hypothesis", "reference", option, "1000000000000"]);
+        let output = workspace.run(format!("bleu hypothesis reference {option} 1000000000000"));
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains(option), "{}", stderr(&output));
     }
@@ -193,8 +168,7 @@ fn figures_beyond_all_measure_are_refused() {
 fn absurd_figures_are_refused_with_their_key() {
     let workspace = Workspace::new();
     let check = |key: &str, value: &str| {
-        let set = format!("{key}={value}");
-        workspace.fail(&["config", "check", "tiny.toml", "--set", &set], &[key]);
+        workspace.fail(format!("config check tiny.toml --set {key}={value}"), &[key]);
     };
     for key in [
         "model.norm_epsilon",
@@ -225,18 +199,17 @@ fn absurd_figures_are_refused_with_their_key() {
     }
     // So is a run's configuration that was written to.
     workspace.train("run");
-    let config = std::fs::read_to_string(workspace.path("run/config.toml")).expect("a recipe");
+    let config = workspace.read("run/config.toml");
     workspace
         .write("run/config.toml", config.replace("norm_epsilon = 0.00001", "norm_epsilon = 1e300"));
-    workspace.fail(&["translate", "run"], &["run/config.toml", "model.norm_epsilon = 1e300"]);
+    workspace.fail("translate run", &["run/config.toml", "model.norm_epsilon = 1e300"]);
 }
 
 #[test]
 fn a_name_that_leads_elsewhere() {
     let workspace = Workspace::new();
     for name in ["../../etc", "a/b", "/etc", "..", "."] {
-        let set = format!("name={name}");
-        workspace.fail(&["train", "tiny.toml", "--set", &set], &["`name`", "runs/", "--run"]);
+        workspace.fail(format!("train tiny.toml --set name={name}"), &["`name`", "runs/", "--run"]);
     }
     assert!(!workspace.path("runs").exists());
 }

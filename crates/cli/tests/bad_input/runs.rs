@@ -3,14 +3,14 @@
 use std::fs;
 
 use super::TRAIN;
-use super::common::{Workspace, refused};
+use super::common::{Workspace, mentions, refused};
 
 #[test]
 fn a_run_folder_that_exists_is_left_alone() {
     let workspace = Workspace::new();
     fs::create_dir(workspace.path("run")).expect("run folder");
     workspace.write("run/precious", "mine");
-    workspace.fail(&TRAIN, &["run exists already", "taper resume run", "--run"]);
+    workspace.fail(TRAIN, &["run exists already", "taper resume run", "--run"]);
     assert_eq!(fs::read(workspace.path("run/precious")).expect("read"), b"mine");
     assert_eq!(fs::read_dir(workspace.path("run")).expect("list").count(), 1);
 }
@@ -18,9 +18,9 @@ fn a_run_folder_that_exists_is_left_alone() {
 #[test]
 fn a_run_that_is_not_there() {
     let workspace = Workspace::new();
-    workspace.fail(&["resume", "nowhere"], &["nowhere", "no such run"]);
-    workspace.fail(&["translate", "nowhere"], &["nowhere", "no such run"]);
-    workspace.fail(&["average", "nowhere"], &["nowhere"]);
+    workspace.fail("resume nowhere", &["nowhere", "no such run"]);
+    workspace.fail("translate nowhere", &["nowhere", "no such run"]);
+    workspace.fail("average nowhere", &["nowhere"]);
 }
 
 #[test]
@@ -31,50 +31,43 @@ fn damaged_runs() {
     // Another tokenizer in the place of the run's own.
     let tokenizer = workspace.path("run/tokenizer.json");
     let original = fs::read(&tokenizer).expect("tokenizer");
-    workspace.succeed(&[
-        "tokenizer",
-        "train",
-        "tiny.toml",
-        "--output",
-        "other",
-        "--set",
-        "data.tokenizer.vocabulary_size=290",
-    ]);
+    workspace.succeed(
+        "tokenizer train tiny.toml --output other --set data.tokenizer.vocabulary_size=290",
+    );
     fs::copy(workspace.path("other/tokenizer.json"), &tokenizer).expect("copy");
-    workspace.fail(&["translate", "run"], &["tokenizer"]);
-    workspace.fail(&["resume", "run"], &["tokenizer"]);
+    workspace.fail("translate run", &["tokenizer"]);
+    workspace.fail("resume run", &["tokenizer"]);
     fs::write(&tokenizer, &original).expect("restore");
 
     // A truncated checkpoint, then one with a changed byte.
     let model = workspace.path("run/checkpoints/step-00000012/model.safetensors");
     let bytes = fs::read(&model).expect("model");
     fs::write(&model, &bytes[..bytes.len() / 2]).expect("truncate");
-    let last = ["translate", "run", "--checkpoint", "last"];
-    workspace.fail(&last, &["model.safetensors"]);
-    workspace.fail(&["resume", "run", "--set", "training.max_updates=14"], &["model.safetensors"]);
+    let last = "translate run --checkpoint last";
+    workspace.fail(last, &["model.safetensors"]);
+    workspace.fail("resume run --set training.max_updates=14", &["model.safetensors"]);
     let mut changed = bytes.clone();
     let middle = changed.len() / 2;
     changed[middle] ^= 1;
     fs::write(&model, &changed).expect("change");
-    workspace.fail(&last, &["model.safetensors"]);
+    workspace.fail(last, &["model.safetensors"]);
     fs::write(&model, &bytes).expect("restore");
     refused(
-        &workspace.run_with_input(&["translate", "run"], b"fine\n\xff\n"),
+        &workspace.run_with_input("translate run", b"fine\n\xff\n"),
         &["standard input, line 2", "UTF-8"],
     );
     workspace.write("taken.txt", "mine");
-    workspace.fail(&["translate", "run", "--output", "taken.txt"], &["taken.txt"]);
+    workspace.fail("translate run --output taken.txt", &["taken.txt"]);
     assert_eq!(fs::read(workspace.path("taken.txt")).expect("read"), b"mine");
-    workspace.fail(&["average", "run", "--last", "99"], &["--last 99"]);
-    workspace.fail(&["resume", "run", "--set", "model.d_model=32"], &["[model]", "differ"]);
+    workspace.fail("average run --last 99", &["--last 99"]);
+    workspace.fail("resume run --set model.d_model=32", &["[model]", "differ"]);
     // A size that no machine has memory for.
-    let config = fs::read_to_string(workspace.path("run/config.toml")).expect("config");
+    let config = workspace.read("run/config.toml");
     let width = config.lines().find(|line| line.starts_with("d_ff = ")).expect("a width");
     workspace.write("run/config.toml", config.replacen(width, "d_ff = 1000000000000", 1));
-    workspace.fail(&["translate", "run"], &["run/config.toml", "model.d_ff is 1000000000000 but"]);
+    workspace.fail("translate run", &["run/config.toml", "model.d_ff is 1000000000000 but"]);
     // To be looked at, no memory is taken for it.
-    let shown = workspace.succeed(&["inspect", "run/config.toml"]);
-    assert!(shown.contains("feed-forward 1000000000000"), "{shown}");
+    mentions(workspace.succeed("inspect run/config.toml"), &["feed-forward 1000000000000"]);
 }
 
 #[cfg(unix)]
@@ -88,16 +81,13 @@ fn what_is_no_file_is_named_as_what_it_is() {
     };
     pipe("pipe");
     for (path, kind) in [("/dev/zero", "a device"), ("data", "a folder"), ("pipe", "a pipe")] {
-        workspace.fail(&["config", "check", path], &[path, kind]);
-        workspace.fail(&["tokenizer", "encode", path], &[path]);
+        workspace.fail(format!("config check {path}"), &[path, kind]);
+        workspace.fail(format!("tokenizer encode {path}"), &[path]);
         let tokenizer = format!("data.tokenizer.path={path}");
-        workspace.fail(
-            &["tokenizer", "train", "tiny.toml", "-o", "made", "--set", &tokenizer],
-            &[path, kind],
-        );
+        workspace
+            .fail(format!("tokenizer train tiny.toml -o made --set {tokenizer}"), &[path, kind]);
     }
     // As text.
-    let train = ["train", "tiny.toml", "--run", "other"];
     let val = workspace.path("data/val.aa");
     let text = fs::read(&val).expect("text");
     let instead: [(&str, &dyn Fn()); 4] = [
@@ -109,7 +99,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
     fs::remove_file(&val).expect("remove");
     for (kind, make) in instead {
         make();
-        workspace.fail(&train, &["data/val.aa", kind]);
+        workspace.fail("train tiny.toml --run other", &["data/val.aa", kind]);
         if kind == "a folder" { fs::remove_dir(&val) } else { fs::remove_file(&val) }
             .expect("remove");
     }
@@ -121,7 +111,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
         fs::remove_file(&path).expect("remove");
         std::os::unix::fs::symlink("/dev/zero", &path).expect("link");
         let checkpoint = if name.ends_with("last") { "last" } else { "best" };
-        let evaluate = ["evaluate", "run", "--checkpoint", checkpoint];
+        let evaluate = format!("evaluate run --checkpoint {checkpoint}");
         // What is no file is no run's configuration either.
         let named = if name == "config.toml" { "not a run" } else { name };
         workspace.fail(&evaluate, &[named]);
@@ -131,5 +121,5 @@ fn what_is_no_file_is_named_as_what_it_is() {
         workspace.fail(&evaluate, &[name, "larger than"]);
         fs::write(&path, bytes).expect("restore");
     }
-    workspace.succeed(&["evaluate", "run", "--checkpoint", "best"]);
+    workspace.succeed("evaluate run --checkpoint best");
 }

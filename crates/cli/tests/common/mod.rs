@@ -9,28 +9,36 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Arguments that set keys of a recipe.
-macro_rules! set {
-    ($($setting:literal),+ $(,)?) => { [$("--set", $setting),+] };
+/// Words of a command line. A word with spaces stands in `'…'`.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    let (mut words, mut rest) = (Vec::new(), line.trim_start());
+    while !rest.is_empty() {
+        let (word, after) = match rest.strip_prefix('\'') {
+            Some(quoted) => quoted.split_once('\'').expect("a closing quote"),
+            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        };
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    words
 }
-pub(crate) use set;
+
+/// Arguments that set keys of a recipe, given as `key=value` with spaces between them.
+pub(crate) fn set(settings: &str) -> String {
+    settings.split_whitespace().map(|setting| format!(" --set {setting}")).collect()
+}
 
 /// Training that a test can act upon: it has many updates before it, and a checkpoint soon.
-pub(crate) const LONG: [&str; 4] =
-    set!["training.max_updates=100000", "training.validate_every=20"];
+pub(crate) const LONG: &str = "--set training.max_updates=100000 --set training.validate_every=20";
 
 /// Settings of runs of several processes: an update has four micro-batches, and every part of the
 /// state is in use.
-pub(crate) const SEVERAL: [&str; 8] = set![
-    "training.accumulation=4",
-    "training.ema_decay=0.9",
-    "data.batching.max_tokens=100",
-    "model.embedding_dropout=0.1"
-];
+pub(crate) const SEVERAL: &str = "--set training.accumulation=4 --set training.ema_decay=0.9 \
+     --set data.batching.max_tokens=100 --set model.embedding_dropout=0.1";
 
 /// Arguments that train the tiny recipe into `run` by several processes, or by one alike.
-pub(crate) fn train_among<'a>(run: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    [&["train", "tiny.toml", "--run", run], &SEVERAL[..], more].concat()
+pub(crate) fn train_among(run: &str, more: &str) -> String {
+    format!("train tiny.toml --run {run} {SEVERAL} {more}")
 }
 
 /// Files that earlier versions have left for the tests.
@@ -110,20 +118,25 @@ impl Workspace {
         fs::write(self.path(name), bytes).expect("write");
     }
 
-    /// The binary, to be run in the folder.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+    /// Text of a file inside the folder.
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The binary, to be run in the folder with the [`words`] of `arguments`.
+    pub(crate) fn command(&self, arguments: impl AsRef<str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_taper"));
-        command.current_dir(self.folder.path()).args(arguments);
+        command.current_dir(self.folder.path()).args(words(arguments.as_ref()));
         command
     }
 
     /// Runs the binary to its end.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: impl AsRef<str>) -> Output {
         self.command(arguments).output().expect("the binary runs")
     }
 
     /// Starts the binary, with what it prints out of the way and its errors kept.
-    pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
+    pub(crate) fn spawn(&self, arguments: impl AsRef<str>) -> Child {
         self.command(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -144,7 +157,7 @@ impl Workspace {
     }
 
     /// Runs the binary with text on standard input.
-    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Output {
+    pub(crate) fn run_with_input(&self, arguments: impl AsRef<str>, input: &[u8]) -> Output {
         let mut child = self
             .command(arguments)
             .stdin(Stdio::piped())
@@ -158,15 +171,26 @@ impl Workspace {
     }
 
     /// Runs the binary and demands success.
-    pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
+    pub(crate) fn finish(&self, arguments: impl AsRef<str>) -> Output {
+        let arguments = arguments.as_ref();
         let output = self.run(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-        stdout(&output)
+        assert!(output.status.success(), "{arguments}: {}", stderr(&output));
+        output
+    }
+
+    /// Runs the binary, demands success, and gives what it prints.
+    pub(crate) fn succeed(&self, arguments: impl AsRef<str>) -> String {
+        stdout(&self.finish(arguments))
+    }
+
+    /// Runs the binary, demands success, and reads what it prints as JSON.
+    pub(crate) fn json(&self, arguments: impl AsRef<str>) -> serde_json::Value {
+        serde_json::from_str(&self.succeed(arguments)).expect("JSON")
     }
 
     /// Runs the binary and demands exit code 2 and one `error:` line that
     /// holds every fragment.
-    pub(crate) fn fail(&self, arguments: &[&str], fragments: &[&str]) -> String {
+    pub(crate) fn fail(&self, arguments: impl AsRef<str>, fragments: &[&str]) -> String {
         let output = self.run(arguments);
         refused(&output, fragments);
         stderr(&output)
@@ -174,7 +198,7 @@ impl Workspace {
 
     /// Trains the tiny recipe into `run`.
     pub(crate) fn train(&self, run: &str) {
-        self.succeed(&["train", "tiny.toml", "--run", run]);
+        self.succeed(format!("train tiny.toml --run {run}"));
     }
 
     /// Waits until the run has a checkpoint.
@@ -192,8 +216,8 @@ impl Workspace {
             .collect();
         assert!(!names.is_empty(), "{run} has no checkpoint");
         for name in &names {
-            let output =
-                self.run_with_input(&["translate", run, "--checkpoint", name], b"red cat\n");
+            let translate = format!("translate {run} --checkpoint {name}");
+            let output = self.run_with_input(translate, b"red cat\n");
             assert!(output.status.success(), "{name}: {}", stderr(&output));
         }
     }
@@ -232,6 +256,14 @@ pub(crate) fn signal(name: &str, child: &Child) {
             .expect("kill")
             .success()
     );
+}
+
+/// Demands that a text has every fragment.
+pub(crate) fn mentions(text: impl AsRef<str>, fragments: &[&str]) {
+    let text = text.as_ref();
+    for fragment in fragments {
+        assert!(text.contains(fragment), "`{fragment}` is not in: {text}");
+    }
 }
 
 /// Demands exit code 2 and one `error:` line that holds every fragment.

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::common::{Workspace, stderr, stdout};
+use super::common::{Workspace, mentions, stderr, stdout};
 
-fn json(workspace: &Workspace, arguments: &[&str]) -> Value {
+fn json(workspace: &Workspace, arguments: &str) -> Value {
     serde_json::from_str(&workspace.succeed(arguments)).expect("JSON")
 }
 
@@ -43,7 +43,7 @@ fn heads_of(parts: &[Value]) -> usize {
 fn attention_lines_words_up() {
     let workspace = Workspace::of_frozen_run();
     let text = "red dogs sees";
-    let map = json(&workspace, &["attention", "run", text, "--json"]);
+    let map = json(&workspace, &format!("attention run '{text}' --json"));
     assert_eq!(map["translation"], "sees dogs red");
     let layers = map["layers"].as_array().expect("layers");
     let parts: Vec<&str> = layers.iter().map(|one| one["part"].as_str().expect("a name")).collect();
@@ -69,45 +69,44 @@ fn attention_lines_words_up() {
         }
     }
     // The same with the translation given.
-    let given = ["attention", "run", text, "--target", "sees dogs red", "--json"];
+    let given = format!("attention run '{text}' --target 'sees dogs red' --json");
     assert_eq!(json(&workspace, &given)["layers"], map["layers"]);
 
-    let shown = workspace.run(&["attention", "run", text]);
+    let shown = workspace.run(format!("attention run '{text}'"));
     assert!(stderr(&shown).contains("Attention cross, layer 1, mean of 2 heads"));
     assert_eq!(stdout(&shown).matches('│').count(), 2 * queries.len());
-    let rolled = workspace.succeed(&["attention", "run", text, "--rollout"]);
+    let rolled = workspace.succeed(format!("attention run '{text}' --rollout"));
     assert_eq!(rolled.matches('│').count(), 2 * keys.len());
-    let table = workspace.succeed(&["attention", "run", text, "--heads"]);
+    let table = workspace.succeed(format!("attention run '{text}' --heads"));
     assert_eq!(table.lines().count(), 1 + 3 * 2, "{table}");
 
     // Pictures and pages.
-    workspace.succeed(&["attention", "run", text, "--html", "a.html", "--svg", "a.svg"]);
-    let read = |name: &str| std::fs::read_to_string(workspace.path(name)).expect(name);
+    workspace.succeed(format!("attention run '{text}' --html a.html --svg a.svg"));
+    let read = |name: &str| workspace.read(name);
     let (page, drawing) = (read("a.html"), read("a.svg"));
     assert!(drawing.starts_with("<svg") && drawing.contains("Attention cross, layer 1"));
     // Each head, and what rolls out of encoder and decoder; attention to the encoder first.
     let [parts] = &parts_of_views(&page)[..] else { panic!("one view") };
     let names: Vec<&str> = parts.iter().filter_map(|one| one["part"].as_str()).collect();
     assert_eq!((names, heads_of(parts)), (vec!["cross", "encoder", "decoder"], 3 * 2 + 2));
-    let hostile = "<script>alert(1)</script>";
-    workspace.succeed(&["attention", "run", hostile, "--target", "run", "--html", "b.html"]);
+    workspace.succeed("attention run '<script>alert(1)</script>' --target run --html b.html");
     assert!(!read("b.html").contains("<script>alert"));
-    workspace.succeed(&["attention", "run", text, "--html", "c.html", "--language", "zh"]);
+    workspace.succeed(format!("attention run '{text}' --html c.html --language zh"));
     let chinese = parts_of_views(&read("c.html")).remove(0);
     assert_eq!(
         (&chinese[0]["part"], &chinese[0]["layers"][0]["layer"]),
         (&"交叉".into(), &"1".into())
     );
 
-    workspace.fail(&["attention", "run", text, "--layer", "2"], &["layers 1 to 1, not 2"]);
-    workspace.fail(&["attention", "run", text, "--head", "3"], &["heads 1 to 2"]);
+    workspace.fail(format!("attention run '{text}' --layer 2"), &["layers 1 to 1, not 2"]);
+    workspace.fail(format!("attention run '{text}' --head 3"), &["heads 1 to 2"]);
     workspace.fail(
-        &["attention", "run", text, "--rollout", "--part", "cross"],
+        format!("attention run '{text}' --rollout --part cross"),
         &["rolled out over layers of self-attention"],
     );
 
     // Without a head that finds words the model is lost, and with all of them it is not.
-    let worth = json(&workspace, &["prune-heads", "run", "--dry-run", "--split", "test", "--json"]);
+    let worth = json(&workspace, "prune-heads run --dry-run --split test --json");
     let heads = worth["heads"].as_array().expect("heads");
     assert_eq!(heads.len(), 3 * 2);
     let whole = worth["loss"].as_f64().expect("a loss");
@@ -117,37 +116,37 @@ fn attention_lines_words_up() {
     }
     let most = heads.last().expect("heads")["lost"].as_f64().expect("a number");
     assert!(most > 0.5, "{worth}");
-    workspace.fail(&["prune-heads", "run"], &["--dry-run"]);
+    workspace.fail("prune-heads run", &["--dry-run"]);
 }
 
 #[test]
 fn a_report_shows_where_the_model_looks_in_chosen_sentences() {
     let workspace = Workspace::of_frozen_run();
-    let chosen = ["report", "run", "--attention", "1,test:2", "--svg", "figures"];
-    workspace.fail(&chosen, &["attention is shown of translations of a test set"]);
+    let chosen = "report run --attention 1,test:2 --svg figures";
+    workspace.fail(chosen, &["attention is shown of translations of a test set"]);
     // The run has ended: what is left to do is to translate its test set.
-    workspace.succeed(&["resume", "run"]);
-    workspace.succeed(&chosen);
-    let page = std::fs::read_to_string(workspace.path("run/report.html")).expect("a page");
+    workspace.succeed("resume run");
+    workspace.succeed(chosen);
+    let page = workspace.read("run/report.html");
     let views = parts_of_views(&page);
     assert_eq!(views.iter().map(|parts| heads_of(parts)).collect::<Vec<_>>(), [3 * 2 + 2; 2]);
     assert!(page.contains("<h3>test, line 1</h3>") && page.contains("<h3>test, line 2</h3>"));
     assert!(workspace.path("figures/test-line-2-cross-layer-1-head-2.svg").is_file());
     assert!(workspace.path("figures/test-line-1-encoder-rollout-mean.svg").is_file());
-    workspace.succeed(&["report", "run", "-o", "zh.html", "--attention", "1", "--language", "zh"]);
-    let chinese = std::fs::read_to_string(workspace.path("zh.html")).expect("a page");
+    workspace.succeed("report run -o zh.html --attention 1 --language zh");
+    let chinese = workspace.read("zh.html");
     assert!(chinese.contains("<h3>test，第 1 行</h3>"));
     assert_eq!(parts_of_views(&chinese)[0][1]["part"], "编码器");
 
-    workspace.fail(&["report", "run", "--attention", "0"], &["lines are counted from 1"]);
-    workspace.fail(&["report", "run", "--attention", "9999"], &["split `test` has lines 1 to"]);
-    workspace.fail(&["report", "run", "--attention", "val:1"], &["translations are kept of test"]);
+    workspace.fail("report run --attention 0", &["lines are counted from 1"]);
+    workspace.fail("report run --attention 9999", &["split `test` has lines 1 to"]);
+    workspace.fail("report run --attention val:1", &["translations are kept of test"]);
 }
 
 #[test]
 fn a_sentence_is_followed_step_by_step() {
     let workspace = Workspace::of_frozen_run();
-    let journey = json(&workspace, &["explain", "run", "red dogs sees", "--json"]);
+    let journey = json(&workspace, "explain run 'red dogs sees' --json");
     let best = &journey["found"][0];
     assert_eq!(best["text"], "sees dogs red");
     // What the beam adds up is what the tokens have one by one.
@@ -174,12 +173,10 @@ fn a_sentence_is_followed_step_by_step() {
     }
     assert_eq!(journey["norms"][0]["tokens"].as_array().expect("tokens").len(), pieces.len());
 
-    let told = workspace.succeed(&["explain", "run", "red dogs sees"]);
-    for step in ["1. Pieces", "2. Vectors", "3. Where", "4. The beam", "5. Each next"] {
-        assert!(told.contains(step), "{told}");
-    }
-    workspace.succeed(&["explain", "run", "red dogs sees", "--html", "journey.html"]);
-    let page = std::fs::read_to_string(workspace.path("journey.html")).expect("a page");
+    let told = workspace.succeed("explain run 'red dogs sees'");
+    mentions(&told, &["1. Pieces", "2. Vectors", "3. Where", "4. The beam", "5. Each next"]);
+    workspace.succeed("explain run 'red dogs sees' --html journey.html");
+    let page = workspace.read("journey.html");
     let drawn = page_data(&page, "journey-data");
     assert_eq!(drawn["choices"].as_array().expect("choices").len(), choices.len());
     // Every point of a layer has its strips; every head is explained by its queries and keys.
@@ -190,16 +187,8 @@ fn a_sentence_is_followed_step_by_step() {
     assert_eq!(points(0), ["token", "position", "layer", "self-attention", "layer"]);
     assert_eq!(points(1)[3..], ["self-attention", "cross-attention", "layer"]);
     assert_eq!(drawn["heads"].as_array().expect("heads").len(), 3);
-    workspace.succeed(&[
-        "explain",
-        "run",
-        "red dogs sees",
-        "--html",
-        "zh.html",
-        "--language",
-        "zh",
-    ]);
-    let chinese = std::fs::read_to_string(workspace.path("zh.html")).expect("a page");
+    workspace.succeed("explain run 'red dogs sees' --html zh.html --language zh");
+    let chinese = workspace.read("zh.html");
     assert!(chinese.contains("lang=\"zh-Hans\"") && chinese.contains("的旅程"));
     // The sum of tokens and positions is what enters the first layer.
     let steps = journey["vectors"][0]["steps"].as_array().expect("steps");
@@ -207,12 +196,12 @@ fn a_sentence_is_followed_step_by_step() {
     for ((token, position), sum) in rows(0).iter().zip(rows(1)).zip(rows(2)) {
         assert!((token + position - sum).abs() < 1e-4, "{token} {position} {sum}");
     }
-    workspace.fail(&["explain", "run", "  "], &["the text is empty"]);
+    workspace.fail("explain run '  '", &["the text is empty"]);
 
-    let numbers = workspace.succeed(&["positions", "tiny.toml"]);
-    assert!(numbers.contains("distance  sinusoidal  rotary  alibi, head 1"), "{numbers}");
-    workspace.succeed(&["positions", "tiny.toml", "--svg", "drawings", "--html", "positions.html"]);
+    let said = workspace.succeed("positions tiny.toml");
+    mentions(&said, &["distance  sinusoidal  rotary  alibi, head 1"]);
+    workspace.succeed("positions tiny.toml --svg drawings --html positions.html");
     let drawings = std::fs::read_dir(workspace.path("drawings")).expect("drawings").count();
     assert_eq!(drawings, 5);
-    workspace.fail(&["positions", "tiny.toml", "--count", "1"], &["from 2 to 4096"]);
+    workspace.fail("positions tiny.toml --count 1", &["from 2 to 4096"]);
 }

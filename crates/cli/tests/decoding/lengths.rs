@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::common::Workspace;
 
-const PENALTY: [&str; 2] = ["--set", "decoding.shortfall_penalty=4"];
+const PENALTY: &str = "--set decoding.shortfall_penalty=4";
 
 /// Value of a key of a run's configuration.
 fn key(workspace: &Workspace, run: &str, section: &str, key: &str) -> Option<f64> {
@@ -22,7 +22,7 @@ fn key(workspace: &Workspace, run: &str, section: &str, key: &str) -> Option<f64
 fn a_run_measures_how_long_translations_are_and_keeps_it() {
     let workspace = Workspace::new();
     workspace.train("without");
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "with"], &PENALTY[..]].concat());
+    workspace.succeed(format!("train tiny.toml --run with {PENALTY}"));
     let expected = |run: &str, name: &str| key(&workspace, run, "decoding.expected_length", name);
     // Its translations have the words of the sources.
     let ratio = expected("with", "ratio").expect("measured");
@@ -32,24 +32,24 @@ fn a_run_measures_how_long_translations_are_and_keeps_it() {
     let read = |run: &str| fs::read(workspace.path(run).join(weights)).expect("weights");
     assert!(read("with") == read("without"), "training is the same");
 
-    let translate = |run: &str, more: &[&str]| {
-        workspace.succeed(&[&["translate", run, "--input", "data/test.aa"], more].concat())
+    let translate = |run: &str, more: &str| {
+        workspace.succeed(format!("translate {run} --input data/test.aa {more}"))
     };
-    let none = ["--set", "decoding.shortfall_penalty=0"];
-    assert_eq!(translate("with", &none), translate("without", &[]));
-    let found = translate("with", &[]);
-    assert_eq!(translate("with", &["--ensemble", "with"]), found);
-    assert_eq!(translate("with", &["--threads", "3"]), found);
-    let best = translate("with", &["--n-best", "2"]);
+    let none = "--set decoding.shortfall_penalty=0";
+    assert_eq!(translate("with", none), translate("without", ""));
+    let found = translate("with", "");
+    assert_eq!(translate("with", "--ensemble with"), found);
+    assert_eq!(translate("with", "--threads 3"), found);
+    let best = translate("with", "--n-best 2");
     let best: Vec<&str> =
         best.lines().step_by(2).filter_map(|line| line.split('\t').nth(2)).collect();
     assert_eq!(best.join("\n") + "\n", found);
-    let int8 = translate("with", &["--weights", "int8"]);
-    workspace.succeed(&["quantize", "with"]);
-    assert_eq!(translate("with-int8", &[]), int8);
+    let int8 = translate("with", "--weights int8");
+    workspace.succeed("quantize with");
+    assert_eq!(translate("with-int8", ""), int8);
 
     // Kept when it is resumed.
-    workspace.succeed(&["resume", "with", "--set", "training.max_updates=14"]);
+    workspace.succeed("resume with --set training.max_updates=14");
     assert_eq!(expected("with", "ratio"), Some(ratio));
     assert_eq!(key(&workspace, "with", "decoding", "shortfall_penalty"), Some(4.0));
 }
@@ -58,14 +58,11 @@ fn a_run_measures_how_long_translations_are_and_keeps_it() {
 fn an_earlier_run_is_told_how_to_measure_and_is_tuned() {
     let workspace = Workspace::of_frozen_run();
     workspace.write("mono.aa", "red cat sees two dogs\n");
-    let translate = ["translate", "run", "--input", "mono.aa"];
-    let with = [&translate[..], &PENALTY[..]].concat();
+    let with = format!("translate run --input mono.aa {PENALTY}");
     workspace.fail(&with, &["decoding.expected_length.ratio", "taper tune"]);
-    let given = [&with[..], &["--set", "decoding.expected_length.ratio=1.1"]].concat();
-    workspace.succeed(&given);
-    let tune = ["tune", "run", "--shortfall-penalties", "0,4", "--length-penalties", "1"];
-    let tune = [&tune[..], &["--beams", "3", "--split", "val", "--dry-run", "--json"]].concat();
-    let tuning: Value = serde_json::from_str(&workspace.succeed(&tune)).expect("JSON");
+    workspace.succeed(format!("{with} --set decoding.expected_length.ratio=1.1"));
+    let tune = "tune run --shortfall-penalties 0,4 --length-penalties 1";
+    let tuning = workspace.json(format!("{tune} --beams 3 --split val --dry-run --json"));
     let ratio = tuning["expected_length"]["ratio"].as_f64().expect("a number");
     assert!((ratio - 1.0).abs() < 0.1, "{ratio}");
     let trials = tuning["trials"].as_array().expect("trials");

@@ -6,9 +6,9 @@ use super::common::{Workspace, stderr, stdout};
 use super::{best, records};
 
 pub(super) fn alignments(workspace: &Workspace, input: &str) {
-    let plain = workspace.run_with_input(&["translate", "run", "--alignments"], input.as_bytes());
+    let plain = workspace.run_with_input("translate run --alignments", input.as_bytes());
     let plain = stdout(&plain);
-    let records = records(workspace, &["--alignments"], input);
+    let records = records(workspace, "--alignments", input);
     assert_eq!((plain.lines().count(), records.len()), (4, 4));
     for (line, record) in plain.lines().zip(records) {
         let (text, pairs) = line.split_once('\t').expect("a tab");
@@ -30,10 +30,8 @@ pub(super) fn alignments(workspace: &Workspace, input: &str) {
 
 pub(super) fn overlong_lines(workspace: &Workspace) {
     let long = "red cat sees. two big dogs run here. red cat sees.\n";
-    let output = workspace.run_with_input(
-        &["translate", "run", "--max-source-tokens", "8", "--json", "--alignments"],
-        long.as_bytes(),
-    );
+    let output = workspace
+        .run_with_input("translate run --max-source-tokens 8 --json --alignments", long.as_bytes());
     assert!(stderr(&output).starts_with("line 1: "), "{}", stderr(&output));
     let record: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(record["overlong"]["rule"], "split");
@@ -41,7 +39,7 @@ pub(super) fn overlong_lines(workspace: &Workspace) {
     assert!(parts > 1, "{record}");
     let alignment = &record["translations"][0]["alignment"];
     // The tokens are those of the line, however it was divided.
-    let whole = records(workspace, &["--alignments"], long);
+    let whole = records(workspace, "--alignments", long);
     let sources = alignment["source_tokens"].as_array().expect("tokens");
     assert_eq!(
         sources,
@@ -66,21 +64,19 @@ pub(super) fn overlong_lines(workspace: &Workspace) {
         "{pairs:?}"
     );
 
-    let cut = records(workspace, &["--max-source-tokens", "8", "--overlong", "cut"], long);
+    let cut = records(workspace, "--max-source-tokens 8 --overlong cut", long);
     assert_eq!(cut[0]["overlong"]["rule"], "cut");
-    let refused = workspace.run_with_input(
-        &["translate", "run", "--max-source-tokens", "8", "--overlong", "error"],
-        long.as_bytes(),
-    );
+    let refused = workspace
+        .run_with_input("translate run --max-source-tokens 8 --overlong error", long.as_bytes());
     super::common::refused(&refused, &["line 1 has", "more than 8"]);
-    assert!(records(workspace, &[], long)[0].get("overlong").is_none());
+    assert!(records(workspace, "", long)[0].get("overlong").is_none());
 }
 
 /// Parts that do not begin after a blank have a mark of their own there, which the line has not.
 pub(super) fn lines_without_blanks(workspace: &Workspace) {
     let line = "\u{4eca}\u{5929}\u{6211}\u{4eec}\u{53bb}\u{3002}\u{6821}\u{5728}\u{5b66}\u{3002}redcatsees,redcatsees\n";
-    let whole = &records(workspace, &["--alignments"], line)[0]["translations"][0]["alignment"];
-    let split = &records(workspace, &["--alignments", "--max-source-tokens", "12"], line)[0];
+    let whole = &records(workspace, "--alignments", line)[0]["translations"][0]["alignment"];
+    let split = &records(workspace, "--alignments --max-source-tokens 12", line)[0];
     assert!(split["overlong"]["parts"].as_u64().expect("parts") > 2, "{split}");
     let alignment = &split["translations"][0]["alignment"];
     assert_eq!(alignment["source_tokens"], whole["source_tokens"]);

@@ -16,9 +16,9 @@ use common::{Workspace, json_lines, stderr, stdout};
 use serde_json::Value;
 
 /// The JSON record of each line that `translate` prints for `input`.
-fn records(workspace: &Workspace, arguments: &[&str], input: &str) -> Vec<Value> {
-    let output = workspace
-        .run_with_input(&[&["translate", "run", "--json"], arguments].concat(), input.as_bytes());
+fn records(workspace: &Workspace, arguments: &str, input: &str) -> Vec<Value> {
+    let output =
+        workspace.run_with_input(format!("translate run --json {arguments}"), input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
     json_lines(&stdout(&output))
 }

@@ -2,27 +2,23 @@
 
 use serde_json::Value;
 
-use super::common::{Workspace, refused, stderr, stdout};
+use super::common::{Workspace, refused, set, stderr, stdout};
 use super::{best, records};
 
 pub(super) fn greedy_sampling_and_seeds(workspace: &Workspace, input: &str) {
-    let greedy = records(workspace, &["--beam", "1"], input);
-    assert_eq!(records(workspace, &["--top-k", "1"], input), greedy);
-    assert_eq!(records(workspace, &["--temperature", "1e-6"], input), greedy);
-    let drawn = records(workspace, &["--temperature", "2", "--seed", "7"], input);
+    let greedy = records(workspace, "--beam 1", input);
+    assert_eq!(records(workspace, "--top-k 1", input), greedy);
+    assert_eq!(records(workspace, "--temperature 1e-6", input), greedy);
+    let drawn = records(workspace, "--temperature 2 --seed 7", input);
     // Scores may differ in their last digits, since products of other sizes round otherwise; draws
     // may not.
-    let one_by_one = records(
-        workspace,
-        &["--temperature", "2", "--seed", "7", "--set", "decoding.batch_rows=1"],
-        input,
-    );
+    let one_by_one =
+        records(workspace, "--temperature 2 --seed 7 --set decoding.batch_rows=1", input);
     assert!(one_by_one.iter().map(best).eq(drawn.iter().map(best)), "{one_by_one:?} {drawn:?}");
-    assert_ne!(records(workspace, &["--temperature", "2", "--seed", "8"], input), drawn);
-    let refused = workspace.run_with_input(&["translate", "run", "--top-p", "0"], input.as_bytes());
+    assert_ne!(records(workspace, "--temperature 2 --seed 8", input), drawn);
+    let refused = workspace.run_with_input("translate run --top-p 0", input.as_bytes());
     super::common::refused(&refused, &["decoding.sampling.top_p = 0"]);
-    let single =
-        records(workspace, &["--no-repeat-ngram", "1", "--beam", "1", "--alignments"], input);
+    let single = records(workspace, "--no-repeat-ngram 1 --beam 1 --alignments", input);
     for record in single {
         let tokens =
             record["translations"][0]["alignment"]["target_tokens"].as_array().expect("tokens");
@@ -35,7 +31,7 @@ pub(super) fn greedy_sampling_and_seeds(workspace: &Workspace, input: &str) {
 
 pub(super) fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
     workspace.write("prefixes", "dog\n\nhere\nbig dogs\n");
-    let found = records(workspace, &["--prefix", "prefixes", "--n-best", "3"], input);
+    let found = records(workspace, "--prefix prefixes --n-best 3", input);
     for (record, prefix) in found.iter().zip(["dog", "", "here", "big dogs"]) {
         let translations = record["translations"].as_array().expect("translations");
         assert!(
@@ -48,97 +44,67 @@ pub(super) fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
     }
     // A blank is no word.
     workspace.write("prefixes", "  dog \n \nhere \n\tbig dogs\t\n");
-    assert_eq!(records(workspace, &["--prefix", "prefixes", "--n-best", "3"], input), found);
-    let with_prefixes = ["translate", "run", "--prefix", "prefixes"];
-    let output = workspace.run_with_input(&["translate", "run", "--prefix", "-"], input.as_bytes());
+    assert_eq!(records(workspace, "--prefix prefixes --n-best 3", input), found);
+    let with_prefixes = "translate run --prefix prefixes";
+    let output = workspace.run_with_input("translate run --prefix -", input.as_bytes());
     refused(&output, &["--prefix -"]);
     workspace.write("prefixes", "dog\n");
-    let output = workspace.run_with_input(&with_prefixes, input.as_bytes());
+    let output = workspace.run_with_input(with_prefixes, input.as_bytes());
     refused(&output, &["prefixes ends after line 1, but standard input has a line 2"]);
     workspace.write("prefixes", "dog\n".repeat(6));
-    let output = workspace.run_with_input(&with_prefixes, input.as_bytes());
+    let output = workspace.run_with_input(with_prefixes, input.as_bytes());
     refused(&output, &["standard input ends after line 4, but prefixes has a line 5"]);
     // What cannot be spelled would be left out without a word.
-    workspace.succeed(&[
-        "train",
-        "tiny.toml",
-        "--run",
-        "characters",
-        "--set",
-        "data.tokenizer.byte_fallback=false",
-    ]);
+    workspace.succeed("train tiny.toml --run characters --set data.tokenizer.byte_fallback=false");
     workspace.write("prefixes", "dog\n\n\u{6f22} dog\n\n");
-    let output = workspace
-        .run_with_input(&["translate", "characters", "--prefix", "prefixes"], input.as_bytes());
+    let output =
+        workspace.run_with_input("translate characters --prefix prefixes", input.as_bytes());
     refused(&output, &["line 3", "prefix", "vocabulary cannot spell", "leave them out"]);
     workspace.write("prefixes", "dog\n".repeat(6));
     // Of files it is known before the model is loaded.
     workspace.write("in.txt", input);
     workspace.fail(
-        &["translate", "nowhere", "--prefix", "prefixes", "-i", "in.txt"],
+        "translate nowhere --prefix prefixes -i in.txt",
         &["prefixes has 6 lines, but in.txt has 4"],
     );
 }
 
 pub(super) fn ensembles(workspace: &Workspace, input: &str) {
-    let alone = records(workspace, &["--checkpoint", "last"], input);
-    let last = std::fs::read_to_string(workspace.path("run/checkpoints/last")).expect("last");
+    let alone = records(workspace, "--checkpoint last", input);
+    let last = workspace.read("run/checkpoints/last");
     let checkpoint = format!("run/checkpoints/{}", last.trim());
     assert_eq!(
-        records(workspace, &["--checkpoint", "last", "--ensemble", &checkpoint], input),
+        records(workspace, &format!("--checkpoint last --ensemble {checkpoint}"), input),
         alone
     );
     let first = "run/checkpoints/step-00000006";
     assert_ne!(
-        records(workspace, &["--checkpoint", "last", "--ensemble", first, &checkpoint], input),
+        records(workspace, &format!("--checkpoint last --ensemble {first} {checkpoint}"), input),
         alone
     );
     // One that was trained in another type computes in that of the run.
-    workspace.succeed(&["train", "tiny.toml", "--run", "halves", "--set", "dtype=bf16"]);
-    let both = |dtype: &str| records(workspace, &["--ensemble", "halves", "--set", dtype], input);
+    workspace.succeed("train tiny.toml --run halves --set dtype=bf16");
+    let both = |dtype: &str| records(workspace, &format!("--ensemble halves --set {dtype}"), input);
     assert_ne!(both("dtype=f32"), both("dtype=bf16"));
-    let as_run = workspace.run_with_input(&["translate", first], input.as_bytes());
+    let as_run = workspace.run_with_input(format!("translate {first}"), input.as_bytes());
     refused(&as_run, &[first, "a checkpoint, not a run", "--checkpoint", "--from"]);
 
-    workspace.succeed(&[
-        "train",
-        "tiny.toml",
-        "--run",
-        "other",
-        "--set",
-        "data.tokenizer.vocabulary_size=290",
-    ]);
-    let refused =
-        workspace.run_with_input(&["translate", "run", "--ensemble", "other"], input.as_bytes());
+    workspace.succeed("train tiny.toml --run other --set data.tokenizer.vocabulary_size=290");
+    let refused = workspace.run_with_input("translate run --ensemble other", input.as_bytes());
     super::common::refused(&refused, &["--ensemble other", "tokenizer"]);
 }
 
 pub(super) fn bench(workspace: &Workspace, input: &str) {
     workspace.write("in.txt", input);
-    let shown = workspace.succeed(&[
-        "bench",
-        "decode",
-        "run",
-        "--input",
-        "in.txt",
-        "--beam",
-        "2",
-        "--threads",
-        "1",
-        "--repeats",
-        "2",
-        "--json",
-    ]);
-    let report: Value = serde_json::from_str(&shown).expect("JSON");
+    let report =
+        workspace.json("bench decode run --input in.txt --beam 2 --threads 1 --repeats 2 --json");
     assert_eq!(
         (&report["sentences"], &report["threads"], &report["beam_size"]),
         (&4.into(), &1.into(), &2.into())
     );
     assert_eq!(report["seconds"].as_array().expect("seconds").len(), 2);
-    let drawing = ["--repeats", "1", "--set", "decoding.sampling.temperature=0.7", "--json"];
-    let shown = workspace
-        .succeed(&[&["bench", "decode", "run", "--input", "in.txt"], &drawing[..]].concat());
-    let drawn: Value = serde_json::from_str(&shown).expect("JSON");
+    let drawing = "--repeats 1 --set decoding.sampling.temperature=0.7 --json";
+    let drawn = workspace.json(format!("bench decode run --input in.txt {drawing}"));
     assert_eq!(
         (&drawn["beam_size"], &drawn["decoding"]["sampling"]["temperature"]),
         (&Value::Null, &0.7.into())
@@ -149,16 +115,10 @@ pub(super) fn bench(workspace: &Workspace, input: &str) {
     // Overlong lines are translated in the parts in which `translate` does it.
     let long = "red cat sees. two big dogs run here. red cat sees.\ndogs run\n";
     workspace.write("long.txt", long);
-    let short = ["--set", "data.cleaning.max_tokens=8"];
-    let shown = workspace.succeed(
-        &[
-            &["bench", "decode", "run", "--input", "long.txt", "--repeats", "1", "--json"],
-            &short[..],
-        ]
-        .concat(),
-    );
-    let report: Value = serde_json::from_str(&shown).expect("JSON");
-    let tokens: u64 = records(workspace, &[&["--alignments"], &short[..]].concat(), long)
+    let short = "--set data.cleaning.max_tokens=8";
+    let report =
+        workspace.json(format!("bench decode run --input long.txt --repeats 1 --json {short}"));
+    let tokens: u64 = records(workspace, &format!("--alignments {short}"), long)
         .iter()
         .map(|record| {
             let tokens = record["translations"][0]["alignment"]["target_tokens"]
@@ -170,34 +130,30 @@ pub(super) fn bench(workspace: &Workspace, input: &str) {
         .sum();
     assert_eq!(report["tokens"], tokens);
     workspace.write("empty.txt", "");
-    workspace.fail(&["bench", "decode", "run", "--input", "empty.txt"], &["empty.txt", "no line"]);
+    workspace.fail("bench decode run --input empty.txt", &["empty.txt", "no line"]);
 }
 
 pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
     for (arguments, name) in [
-        (&["--seed", "7"][..], "--seed"),
-        (&["--temperature", "0", "--sample"], "--sample"),
-        (&["--temperature", "0", "--top-k", "3"], "--top-k"),
-        (&["--top-p", "0.5", "--temperature", "0"], "--top-p"),
-        (&["--sample", "--beam", "3"], "--beam"),
+        ("--seed 7", "--seed"),
+        ("--temperature 0 --sample", "--sample"),
+        ("--temperature 0 --top-k 3", "--top-k"),
+        ("--top-p 0.5 --temperature 0", "--top-p"),
+        ("--sample --beam 3", "--beam"),
     ] {
-        let output = workspace
-            .run_with_input(&[&["translate", "run"], arguments].concat(), input.as_bytes());
+        let output =
+            workspace.run_with_input(format!("translate run {arguments}"), input.as_bytes());
         refused(&output, &[name, "no effect where", "drawn"]);
     }
-    let output = workspace
-        .run_with_input(&["translate", "run", "--sample", "--beam", "3"], input.as_bytes());
+    let output = workspace.run_with_input("translate run --sample --beam 3", input.as_bytes());
     refused(&output, &["leave it out, or the options of drawing"]);
     // A run may draw by its recipe.
     assert_eq!(
-        records(workspace, &["--set", "decoding.sampling.temperature=2", "--seed", "7"], input)
-            .len(),
+        records(workspace, "--set decoding.sampling.temperature=2 --seed 7", input).len(),
         4
     );
-    workspace.fail(
-        &["evaluate", "run", "--set", "decoding.sampling.temperature=2", "--beam", "3"],
-        &["--beam", "drawn"],
-    );
+    workspace
+        .fail("evaluate run --set decoding.sampling.temperature=2 --beam 3", &["--beam", "drawn"]);
     // What cannot be held is refused, and so is what would end in numbers that are none.
     for (option, value) in [
         ("--n-best", "18446744073709551615"),
@@ -205,22 +161,21 @@ pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
         ("--repetition-penalty", "1e39"),
     ] {
         let output = workspace
-            .run_with_input(&["translate", "run", "--sample", option, value], input.as_bytes());
+            .run_with_input(format!("translate run --sample {option} '{value}'"), input.as_bytes());
         refused(&output, &["decoding."]);
     }
     // A split that is not there is told before the others are decoded.
-    workspace.fail(&["evaluate", "run", "--split", "test", "--split", "tset"], &["tset"]);
+    workspace.fail("evaluate run --split test --split tset", &["tset"]);
 }
 
 pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
     let text = |one: &Value| one["text"].as_str().expect("text").to_owned();
     let translations = |record: &Value| record["translations"].as_array().expect("a list").clone();
-    let chosen = records(workspace, &["--mbr", "8"], input);
-    assert_eq!(records(workspace, &["--mbr", "8", "--threads", "3"], input), chosen);
+    let chosen = records(workspace, "--mbr 8", input);
+    assert_eq!(records(workspace, "--mbr 8 --threads 3", input), chosen);
     // Candidates are drawn as without a choice, and the one chosen is that of the best total.
-    let drawing = ["--sample", "--epsilon", "0.02"];
-    let drawn = records(workspace, &[&drawing[..], &["--n-best", "8"]].concat(), input);
-    let all = records(workspace, &["--mbr", "8", "--n-best", "8"], input);
+    let drawn = records(workspace, "--sample --epsilon 0.02 --n-best 8", input);
+    let all = records(workspace, "--mbr 8 --n-best 8", input);
     for ((drawn, all), chosen) in drawn.iter().zip(&all).zip(&chosen) {
         let (drawn, all) = (translations(drawn), translations(all));
         assert_eq!(translations(chosen), all[..1]);
@@ -236,57 +191,45 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
         assert!(drawn.iter().all(|one| one.get("total").is_none()), "{drawn:?}");
     }
     // The model's own score alone gives the order of a search.
-    let own = ["decoding.reranking.utility_weight=0", "decoding.reranking.model_weight=1"];
-    let own = ["--beam", "4", "--mbr", "4", "--set", own[0], "--set", own[1]];
+    let own = "--beam 4 --mbr 4 --set decoding.reranking.utility_weight=0 \
+         --set decoding.reranking.model_weight=1";
     let best = |list: &[Value]| -> Vec<String> {
         list.iter().map(|record| text(&translations(record)[0])).collect()
     };
-    let searched = records(workspace, &["--beam", "4", "--n-best", "4"], input);
-    assert_eq!(best(&records(workspace, &own, input)), best(&searched));
+    let searched = records(workspace, "--beam 4 --n-best 4", input);
+    assert_eq!(best(&records(workspace, own, input)), best(&searched));
     for utility in ["aggregated-chrf", "bleu"] {
         let utility = format!("decoding.reranking.utility={utility}");
-        assert_eq!(records(workspace, &["--mbr", "4", "--set", &utility], input).len(), 4);
+        assert_eq!(records(workspace, &format!("--mbr 4 --set {utility}"), input).len(), 4);
     }
     // Terms are in the one that is chosen.
     workspace.write("terms.tsv", "red\tscarlet\n");
-    for record in records(workspace, &["--mbr", "4", "--terms", "terms.tsv"], "red cat sees\n") {
+    for record in records(workspace, "--mbr 4 --terms terms.tsv", "red cat sees\n") {
         assert!(text(&translations(&record)[0]).contains("scarlet"), "{record}");
     }
     for (arguments, parts) in [
-        (&["--mbr", "8", "--beam", "4"][..], &["a beam of 4", "the 8 translations of --mbr"][..]),
-        (&["--mbr", "1"], &["decoding.reranking.candidates = 1", "from 2"]),
-        (&["--sample", "--epsilon", "1"], &["decoding.sampling.epsilon = 1", "below 1"]),
+        ("--mbr 8 --beam 4", &["a beam of 4", "the 8 translations of --mbr"][..]),
+        ("--mbr 1", &["decoding.reranking.candidates = 1", "from 2"]),
+        ("--sample --epsilon 1", &["decoding.sampling.epsilon = 1", "below 1"]),
     ] {
-        let output = workspace
-            .run_with_input(&[&["translate", "run"], arguments].concat(), input.as_bytes());
+        let output =
+            workspace.run_with_input(format!("translate run {arguments}"), input.as_bytes());
         refused(&output, parts);
     }
     // Tests of the recipe choose too.
-    let shown = workspace.succeed(&["evaluate", "run", "--mbr", "8", "--json"]);
-    let record: Value = serde_json::from_str(&shown).expect("JSON");
-    assert_eq!(record["decoding"]["reranking"]["candidates"], 8, "{shown}");
+    let record = workspace.json("evaluate run --mbr 8 --json");
+    assert_eq!(record["decoding"]["reranking"]["candidates"], 8, "{record}");
 }
 
 /// Other models count with their weights, by the log-probabilities that `score` gives.
 pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
-    let languages = ["data.source_language=bb", "data.target_language=aa"];
-    let swapped = [
-        "data.train=[{ source = 'data/train.bb', target = 'data/train.aa' }]",
-        "data.validation=[]",
-        "data.test=[]",
-    ];
-    let swapped = languages.iter().chain(&swapped).flat_map(|one| ["--set", one]);
-    let train = ["train", "tiny.toml", "--run", "back"];
-    workspace.succeed(&train.into_iter().chain(swapped).collect::<Vec<_>>());
-    let weights = [
-        "decoding.reranking.reverse=back",
-        "decoding.reranking.reverse_weight=0.7",
-        "decoding.reranking.utility_weight=0",
-        "decoding.reranking.model_weight=0.5",
-    ];
-    let options = ["--beam", "3", "--mbr", "3", "--n-best", "3"];
-    let options: Vec<&str> =
-        options.into_iter().chain(weights.iter().flat_map(|one| ["--set", one])).collect();
+    let swapped = "data.source_language=bb data.target_language=aa \
+         data.train=[{source='data/train.bb',target='data/train.aa'}] \
+         data.validation=[] data.test=[]";
+    workspace.succeed(format!("train tiny.toml --run back {}", set(swapped)));
+    let weights = "decoding.reranking.reverse=back decoding.reranking.reverse_weight=0.7 \
+         decoding.reranking.utility_weight=0 decoding.reranking.model_weight=0.5";
+    let options = format!("--beam 3 --mbr 3 --n-best 3 {}", set(weights));
     let found = records(workspace, &options, input);
     let (mut sources, mut candidates) = (String::new(), String::new());
     let mut totals = Vec::new();
@@ -299,7 +242,7 @@ pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
     }
     workspace.write("sources", sources);
     workspace.write("candidates", candidates);
-    let score = ["score", "back", "--source", "candidates", "--target", "sources", "--json"];
+    let score = "score back --source candidates --target sources --json";
     let scored = workspace.succeed(&score);
     assert_eq!(scored.lines().count(), totals.len());
     for (line, (total, score)) in scored.lines().zip(totals) {
@@ -309,47 +252,39 @@ pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
         let expected = 0.5 * score.expect("a score") + 0.7 * back;
         assert!((total - expected).abs() < 1e-4, "{total} and not {expected}: {line}");
     }
-    let run = ["translate", "run", "--mbr", "3", "--set"];
+    let run = "translate run --mbr 3 --set";
     for (set, parts) in [
         ("decoding.reranking.reverse=run", &["translates aa to bb", "bb back to aa"][..]),
         ("decoding.reranking.reverse=nowhere", &["decoding.reranking.reverse", "nowhere"]),
         ("decoding.reranking.language_model=run", &["decoding.reranking.language_model", "run"]),
     ] {
-        let output = workspace.run_with_input(&[&run[..], &[set]].concat(), input.as_bytes());
+        let output = workspace.run_with_input(format!("{run} {set}"), input.as_bytes());
         refused(&output, parts);
     }
 }
 
 /// One line has one number, whichever command draws its translation.
 pub(super) fn evaluation_draws_as_translate(workspace: &Workspace) {
-    let drawing = ["--set", "decoding.sampling.temperature=0.7"];
-    let evaluated = |arguments: &[&str]| {
-        let shown = workspace.succeed(&[&["evaluate", "run", "--json"], arguments].concat());
-        let record: Value = serde_json::from_str(&shown).expect("JSON");
+    let evaluated = |arguments: &str| {
+        let record = workspace.json(format!("evaluate run --json {arguments}"));
         (record["results"][0]["chrf"]["score"].as_f64().expect("a score"), record)
     };
     // Of several draws the best counts.
     for draws in ["decoding.n_best=1", "decoding.n_best=3"] {
-        let drawing = [&drawing[..], &["--set", draws]].concat();
+        let drawing = format!("--set decoding.sampling.temperature=0.7 --set {draws}");
         let file = format!("{draws}.txt");
-        workspace.succeed(
-            &[&["translate", "run", "-i", "data/test.aa", "-o", &file], &drawing[..]].concat(),
-        );
-        let scored =
-            workspace.succeed(&["bleu", &file, "data/test.bb", "-m", "chrf", "-b", "-w", "10"]);
+        workspace.succeed(format!("translate run -i data/test.aa -o {file} {drawing}"));
+        let scored = workspace.succeed(format!("bleu {file} data/test.bb -m chrf -b -w 10"));
         let (score, record) = evaluated(&drawing);
         assert_eq!(format!("{score:.10}"), scored.trim(), "{draws}");
-        assert_ne!(
-            score,
-            evaluated(&[&drawing[..], &["--set", "decoding.sampling.seed=2"]].concat()).0
-        );
+        assert_ne!(score, evaluated(&format!("{drawing} --set decoding.sampling.seed=2")).0);
         // The record says how they were made.
         assert_eq!(
             (&record["beam_size"], &record["decoding"]["sampling"]["temperature"]),
             (&Value::Null, &0.7.into())
         );
     }
-    let (_, searched) = evaluated(&["--set", "decoding.length_reward=0.5"]);
+    let (_, searched) = evaluated("--set decoding.length_reward=0.5");
     assert_eq!(
         (&searched["beam_size"], &searched["length_penalty"]),
         (&2.into(), &searched["decoding"]["length_penalty"])
@@ -363,18 +298,14 @@ pub(super) fn evaluation_draws_as_translate(workspace: &Workspace) {
 /// Outputs end where the positions do, wherever translations are made: in validation, in tests, by
 /// every command.
 pub(super) fn learned_positions(workspace: &Workspace, input: &str) {
-    let long =
-        ["decoding.max_length=200", "decoding.max_length_offset=200", "decoding.min_length=100"];
-    let shape = ["model.positions=learned", "model.max_positions=40"];
-    let set: Vec<&str> = long.into_iter().chain(shape).flat_map(|key| ["--set", key]).collect();
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "learned"], &set[..]].concat());
+    let long = "decoding.max_length=200 decoding.max_length_offset=200 decoding.min_length=100";
+    let shape = "model.positions=learned model.max_positions=40";
+    workspace.succeed(format!("train tiny.toml --run learned {} {}", set(long), set(shape)));
     workspace.write("in.txt", input);
-    workspace.succeed(&["evaluate", "learned"]);
-    workspace.succeed(&["bench", "decode", "learned", "--input", "in.txt", "--repeats", "1"]);
-    for arguments in
-        [&["--beam", "1"][..], &["--beam", "3"], &["--sample"], &["--ensemble", "learned"]]
-    {
-        let arguments = [&["translate", "learned", "--json", "--alignments"], arguments].concat();
+    workspace.succeed("evaluate learned");
+    workspace.succeed("bench decode learned --input in.txt --repeats 1");
+    for arguments in ["--beam 1", "--beam 3", "--sample", "--ensemble learned"] {
+        let arguments = format!("translate learned --json --alignments {arguments}");
         let output = workspace.run_with_input(&arguments, b"red cat sees\n");
         assert!(output.status.success(), "{}", stderr(&output));
         let record: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
@@ -384,8 +315,7 @@ pub(super) fn learned_positions(workspace: &Workspace, input: &str) {
     }
     // A line is no longer than each member has positions for.
     let long_line = "red cat sees. ".repeat(30);
-    let output = workspace
-        .run_with_input(&["translate", "run", "--ensemble", "learned"], long_line.as_bytes());
+    let output = workspace.run_with_input("translate run --ensemble learned", long_line.as_bytes());
     assert!(
         output.status.success() && stderr(&output).contains("more than 39: translated in"),
         "{}",
@@ -393,28 +323,17 @@ pub(super) fn learned_positions(workspace: &Workspace, input: &str) {
     );
     // Where positions are the limit, no option is advised that cannot raise it.
     workspace.write("long.aa", &long_line);
-    let strict = [
-        "translate",
-        "learned",
-        "-i",
-        "long.aa",
-        "--overlong",
-        "error",
-        "--max-source-tokens",
-        "50",
-    ];
-    let message = workspace.fail(&strict, &["line 1 has", "more than 39", "model.max_positions"]);
+    let strict = "translate learned -i long.aa --overlong error --max-source-tokens 50";
+    let message = workspace.fail(strict, &["line 1 has", "more than 39", "model.max_positions"]);
     assert!(!message.contains("--max-source-tokens"), "{message}");
     for (source, target) in [("long.aa", "short.bb"), ("short.bb", "long.aa")] {
         workspace.write("short.bb", "cat\n");
-        let score =
-            ["score", "learned", "--source", source, "--target", target, "--max-tokens", "5000"];
+        let score = format!("score learned --source {source} --target {target} --max-tokens 5000");
         workspace.fail(&score, &["long.aa, line 1", "more than 39", "model.max_positions"]);
     }
     // An error names the line, however many parts those before it have.
     workspace.write("prefixes", format!("\n\n{}\n", "dog ".repeat(60)));
     let input = format!("{long_line}\n\ncat\n");
-    let output = workspace
-        .run_with_input(&["translate", "learned", "--prefix", "prefixes"], input.as_bytes());
+    let output = workspace.run_with_input("translate learned --prefix prefixes", input.as_bytes());
     refused(&output, &["line 3: the prefix of sentence 3 has", "outputs of 39", "shorten it"]);
 }

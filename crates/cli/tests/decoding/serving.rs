@@ -6,11 +6,11 @@ use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{Workspace, json_lines, signal};
+use crate::common::{Workspace, json_lines, mentions, signal};
 
 /// A server of the frozen run, its address, and the rest of what it prints.
-fn serving(workspace: &Workspace, options: &[&str]) -> (Child, String, impl BufRead + use<>) {
-    let arguments = [&["serve", "run", "--address", "127.0.0.1:0", "--json"], options].concat();
+fn serving(workspace: &Workspace, options: &str) -> (Child, String, impl BufRead + use<>) {
+    let arguments = format!("serve run --address 127.0.0.1:0 --json {options}");
     let mut child = workspace
         .command(&arguments)
         .env_remove("TAPER_API_KEY")
@@ -43,7 +43,7 @@ fn ask(address: &str, path: &str, headers: &str) -> String {
 fn a_server_tells_its_events_wants_its_key_and_ends_when_asked() {
     let workspace = Workspace::of_frozen_run();
     workspace.write("key", "a secret\nnot this\n");
-    let (mut child, address, mut lines) = serving(&workspace, &["--api-key-file", "key"]);
+    let (mut child, address, mut lines) = serving(&workspace, "--api-key-file key");
     assert!(ask(&address, "/", "").starts_with("HTTP/1.1 200"));
     assert!(ask(&address, "/api/runs?a=b", "").starts_with("HTTP/1.1 401"));
     let key = "Authorization: Bearer a secret\r\n";
@@ -79,24 +79,22 @@ fn names_do_nothing_on_the_terminal() {
     let is_quiet = |text: &str| {
         assert!(!text.contains(ACTIVE), "{text:?}");
     };
-    for options in [vec!["runs", "all"], vec!["runs", "all", "--json"]] {
-        let output = workspace.run(&options);
+    for options in ["runs all", "runs all --json"] {
+        let output = workspace.run(options);
         let text = String::from_utf8(output.stdout).expect("UTF-8");
         is_quiet(&text);
-        assert!(text.contains("202e"), "{text}");
+        mentions(&text, &["202e"]);
     }
-    let output = workspace.run(&["translate", &format!("all/{name}x")]);
+    let output = workspace.run(format!("translate 'all/{name}x'"));
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).expect("UTF-8");
     is_quiet(&message);
-    assert!(message.contains("\\u{202e}"), "{message}");
+    mentions(&message, &["\\u{202e}"]);
     // A server's log, of the run's name and of what clients ask for.
     for json in [true, false] {
-        let run = format!("all/{name}");
-        let mut arguments = vec!["serve", &run, "--address", "127.0.0.1:0"];
-        arguments.extend(json.then_some("--json"));
+        let form = if json { "--json" } else { "" };
         let mut child = workspace
-            .command(&arguments)
+            .command(format!("serve 'all/{name}' --address 127.0.0.1:0 {form}"))
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");
@@ -112,24 +110,24 @@ fn names_do_nothing_on_the_terminal() {
         output.read_to_string(&mut all).expect("the rest");
         child.wait().expect("ended");
         is_quiet(&all);
-        assert!(all.contains("202e"), "{all}");
+        mentions(&all, &["202e"]);
     }
 }
 
 #[test]
 fn what_cannot_be_served_is_said() {
     let workspace = Workspace::of_frozen_run();
-    let (mut child, address, _lines) = serving(&workspace, &[]);
-    workspace.fail(&["serve", "run", "--address", &address], &["cannot listen at", &address]);
+    let (mut child, address, _lines) = serving(&workspace, "");
+    workspace.fail(format!("serve run --address {address}"), &["cannot listen at", &address]);
     signal("-INT", &child);
     assert_eq!(child.wait().expect("ended").code(), Some(0));
-    workspace.fail(&["serve", "nowhere"], &["nowhere"]);
-    workspace.fail(&["serve", "run", "run"], &["two runs are named run"]);
-    workspace.fail(&["serve", "run", "--queue", "0"], &["--queue must be at least 1"]);
+    workspace.fail("serve nowhere", &["nowhere"]);
+    workspace.fail("serve run run", &["two runs are named run"]);
+    workspace.fail("serve run --queue 0", &["--queue must be at least 1"]);
     for bound in ["--connections", "--client-connections"] {
-        workspace.fail(&["serve", "run", bound, "0"], &[bound, "must be at least 1"]);
+        workspace.fail(format!("serve run {bound} 0"), &[bound, "must be at least 1"]);
     }
-    workspace.fail(&["serve", "run", "--cors", "friend.example"], &["--cors", "is no origin"]);
-    workspace.fail(&["serve", "run", "--timeout", "NaN"], &["--timeout NaN"]);
-    workspace.fail(&["serve", "run", "--api-key-file", "none"], &["cannot read none"]);
+    workspace.fail("serve run --cors friend.example", &["--cors", "is no origin"]);
+    workspace.fail("serve run --timeout NaN", &["--timeout NaN"]);
+    workspace.fail("serve run --api-key-file none", &["cannot read none"]);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::common::{Workspace, json_lines, refused, set, stderr, stdout};
+use super::common::{Workspace, json_lines, mentions, refused, stderr, stdout};
 use super::{best, records};
 
 /// The lines of a window of `translate`.
@@ -12,11 +12,11 @@ const WINDOW: usize = 128 + 256 + 512 + 1024 + 2048;
 
 /// Standard input is read as files are, and a file that can be read only once is not read twice.
 pub(super) fn marks_and_pipes(workspace: &Workspace, input: &str) {
-    let plain = records(workspace, &[], input);
+    let plain = records(workspace, "", input);
     let marked = format!("\u{feff}{input}");
-    assert_eq!(records(workspace, &[], &marked), plain);
+    assert_eq!(records(workspace, "", &marked), plain);
     workspace.write("marked.txt", &marked);
-    let from_file = workspace.succeed(&["translate", "run", "--json", "--input", "marked.txt"]);
+    let from_file = workspace.succeed("translate run --json --input marked.txt");
     assert_eq!(
         from_file
             .lines()
@@ -25,12 +25,12 @@ pub(super) fn marks_and_pipes(workspace: &Workspace, input: &str) {
         plain
     );
     if cfg!(unix) {
-        assert_eq!(records(workspace, &["--input", "/dev/stdin"], input), plain);
+        assert_eq!(records(workspace, "--input /dev/stdin", input), plain);
     }
 }
 
 /// Arguments with which thousands of lines are translated in a second.
-const QUICK: [&str; 6] = ["translate", "run", "--beam", "1", "--set", "decoding.max_length=4"];
+const QUICK: &str = "translate run --beam 1 --set decoding.max_length=4";
 
 /// More lines than a window has, the same four again and again.
 fn many_lines() -> Vec<String> {
@@ -41,19 +41,15 @@ fn many_lines() -> Vec<String> {
 
 /// A translation that never ended is no success to be silent about.
 pub(super) fn endless(workspace: &Workspace, input: &str) {
-    let reward = set!["decoding.length_reward=20", "decoding.max_length=30"];
-    let output =
-        workspace.run_with_input(&[&["translate", "run"], &reward[..]].concat(), input.as_bytes());
+    let reward = "--set decoding.length_reward=20 --set decoding.max_length=30";
+    let output = workspace.run_with_input(format!("translate run {reward}"), input.as_bytes());
     let said = stderr(&output);
     assert!(output.status.success(), "{said}");
-    assert!(
-        said.contains("warning: 3 of 4 translations (line 1 is the first) reached the maximum"),
-        "{said}"
-    );
+    mentions(&said, &["warning: 3 of 4 translations (line 1 is the first) reached the maximum"]);
     let records = records(workspace, &reward, input);
     let truncated = |record: &Value| record["translations"][0]["truncated"] == true;
     assert_eq!(records.iter().map(truncated).collect::<Vec<_>>(), [true, true, false, true]);
-    let output = workspace.run(&[&["evaluate", "run", "--json"], &reward[..]].concat());
+    let output = workspace.run(format!("evaluate run --json {reward}"));
     assert!(
         stderr(&output).contains("warning: 12 of 12 translations of test"),
         "{}",
@@ -62,18 +58,16 @@ pub(super) fn endless(workspace: &Workspace, input: &str) {
     let report: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(report["results"][0]["truncated"], 12);
     // One that may be as long as it likes ends by itself.
-    let long = set!["decoding.max_length=200", "decoding.max_length_offset=200"];
-    let output = workspace.run_with_input(
-        &[&["translate", "run", "--beam", "1", "--no-repeat-ngram", "1"], &long[..]].concat(),
-        b"cat\n",
-    );
+    let long = "--set decoding.max_length=200 --set decoding.max_length_offset=200";
+    let output = workspace
+        .run_with_input(format!("translate run --beam 1 --no-repeat-ngram 1 {long}"), b"cat\n");
     assert!(!stderr(&output).contains("warning"), "{}", stderr(&output));
 }
 
 pub(super) fn windows(workspace: &Workspace) {
     let mut lines = many_lines();
-    let output = workspace
-        .run_with_input(&[&QUICK[..], &["--json"]].concat(), (lines.join("\n") + "\n").as_bytes());
+    let output =
+        workspace.run_with_input(format!("{QUICK} --json"), (lines.join("\n") + "\n").as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
     let records = json_lines(&stdout(&output));
     assert_eq!(records.len(), lines.len());
@@ -85,21 +79,20 @@ pub(super) fn windows(workspace: &Workspace) {
         assert_eq!(best(record), best(&records[index % 4]), "line {}", index + 1);
     }
     // The same lines are drawn again in the second window, by other numbers.
-    let arguments = ["translate", "run", "--sample", "--set", "decoding.max_length=4"];
-    let drawn = stdout(&workspace.run_with_input(&arguments, (lines.join("\n") + "\n").as_bytes()));
+    let arguments = "translate run --sample --set decoding.max_length=4";
+    let drawn = stdout(&workspace.run_with_input(arguments, (lines.join("\n") + "\n").as_bytes()));
     assert_eq!(drawn.lines().count(), lines.len());
     assert!(drawn.lines().skip(WINDOW).ne(drawn.lines().take(lines.len() - WINDOW)));
 
     // What fails late leaves what was finished.
-    let plain = stdout(&workspace.run_with_input(&QUICK, (lines.join("\n") + "\n").as_bytes()));
+    let plain = stdout(&workspace.run_with_input(QUICK, (lines.join("\n") + "\n").as_bytes()));
     let mut broken = lines.join("\n").into_bytes();
     broken.extend_from_slice(b"\n\xff\n");
-    let output = workspace.run_with_input(&QUICK, &broken);
+    let output = workspace.run_with_input(QUICK, &broken);
     refused(&output, &[&format!("standard input, line {}", lines.len() + 1), "UTF-8"]);
     let finished: String = plain.split_inclusive('\n').take(WINDOW).collect();
     assert!(stdout(&output) == finished, "{} lines", stdout(&output).lines().count());
-    let output =
-        workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), &broken);
+    let output = workspace.run_with_input(format!("{QUICK} --output late.txt"), &broken);
     refused(&output, &["standard input, line"]);
     assert!(
         stderr(&output)
@@ -108,15 +101,14 @@ pub(super) fn windows(workspace: &Workspace) {
         stderr(&output)
     );
     assert!(!workspace.path("late.txt").exists());
-    assert!(fs::read_to_string(workspace.path("late.txt.part")).expect("read") == finished);
+    assert!(workspace.read("late.txt.part") == finished);
     // It is not lost to the next attempt.
-    let again =
-        workspace.run_with_input(&[&QUICK[..], &["--output", "late.txt"]].concat(), b"cat\n");
+    let again = workspace.run_with_input(format!("{QUICK} --output late.txt"), b"cat\n");
     refused(&again, &["late.txt.part exists already"]);
     // Of a file the fault is known before the model is loaded.
     workspace.write("broken.txt", &broken);
     workspace.fail(
-        &["translate", "nowhere", "--input", "broken.txt"],
+        "translate nowhere --input broken.txt",
         &[&format!("broken.txt, line {}", lines.len() + 1), "UTF-8"],
     );
 
@@ -127,8 +119,7 @@ pub(super) fn windows(workspace: &Workspace) {
         lines.iter().map(|line| if line.is_empty() { "\n" } else { "dog\n" }).collect::<String>(),
     );
     workspace.write("in.txt", lines.join("\n") + "\n");
-    let prefixed =
-        workspace.succeed(&[&QUICK[..], &["--prefix", "prefixes", "--input", "in.txt"]].concat());
+    let prefixed = workspace.succeed(format!("{QUICK} --prefix prefixes --input in.txt"));
     assert_eq!(prefixed.lines().count(), lines.len());
     assert!(
         prefixed
@@ -146,7 +137,7 @@ pub(super) fn one_line_at_a_time(workspace: &Workspace, input: &str) {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    let mut command = workspace.command(&["translate", "run", "--json", "--window", "1"]);
+    let mut command = workspace.command("translate run --json --window 1");
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary starts");
     let (mut stdin, stdout) =
@@ -155,7 +146,7 @@ pub(super) fn one_line_at_a_time(workspace: &Workspace, input: &str) {
     std::thread::spawn(move || {
         BufReader::new(stdout).lines().try_for_each(|line| sender.send(line.expect("UTF-8")))
     });
-    for (line, record) in input.lines().zip(records(workspace, &[], input)) {
+    for (line, record) in input.lines().zip(records(workspace, "", input)) {
         writeln!(stdin, "{line}").expect("it reads");
         // Waits for ever where the program waits for more: better an end with a word.
         let answer =
@@ -165,18 +156,18 @@ pub(super) fn one_line_at_a_time(workspace: &Workspace, input: &str) {
     }
     drop(stdin);
     assert!(child.wait().expect("the binary ends").success());
-    workspace.fail(&["translate", "run", "--window", "0"], &["--window"]);
+    workspace.fail("translate run --window 0", &["--window"]);
 }
 
 pub(super) fn output_files(workspace: &Workspace, input: &str) {
     // Before the model is loaded: there is none.
     workspace.write("in.txt", input);
-    let to = |path: &'static str| ["translate", "nowhere", "--input", "in.txt", "--output", path];
-    workspace.fail(&to("missing/out.txt"), &["missing/out.txt", "no such folder", "make it"]);
+    let to = |path: &str| format!("translate nowhere --input in.txt --output {path}");
+    workspace.fail(to("missing/out.txt"), &["missing/out.txt", "no such folder", "make it"]);
     workspace
-        .fail(&to("in.txt/out.txt"), &["in.txt/out.txt", "cannot be written", "another --output"]);
-    workspace.fail(&to("in.txt"), &["in.txt exists already"]);
-    workspace.fail(&to("new.txt"), &["nowhere", "no such run"]);
+        .fail(to("in.txt/out.txt"), &["in.txt/out.txt", "cannot be written", "another --output"]);
+    workspace.fail(to("in.txt"), &["in.txt exists already"]);
+    workspace.fail(to("new.txt"), &["nowhere", "no such run"]);
     assert!(
         !workspace.path("new.txt").exists() && !workspace.path("new.txt.part").exists(),
         "an empty file was left behind"
@@ -184,13 +175,10 @@ pub(super) fn output_files(workspace: &Workspace, input: &str) {
     #[cfg(unix)]
     {
         // What is not a file cannot appear whole, and need not.
-        assert_eq!(
-            workspace.succeed(&["translate", "run", "--input", "in.txt", "--output", "/dev/null"]),
-            ""
-        );
+        assert_eq!(workspace.succeed("translate run --input in.txt --output /dev/null"), "");
         let piped =
             workspace.script(&["sh"], "\"$0\" translate run -i in.txt -o /dev/fd/3 3>&1 | cat");
-        assert_eq!(stdout(&piped), workspace.succeed(&["translate", "run", "--input", "in.txt"]));
+        assert_eq!(stdout(&piped), workspace.succeed("translate run --input in.txt"));
         interrupted(workspace);
         killed(workspace);
     }
@@ -203,7 +191,7 @@ fn interrupted(workspace: &Workspace) {
 
     use super::common::{signal, wait_for};
 
-    let mut command = workspace.command(&[&QUICK[..], &["--output", "stopped.txt"]].concat());
+    let mut command = workspace.command(format!("{QUICK} --output stopped.txt"));
     let mut child =
         command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
     let mut stdin = child.stdin.take().expect("stdin");
@@ -226,19 +214,18 @@ fn interrupted(workspace: &Workspace) {
 
     // It goes on with what it was begun with, to what it would have been.
     let text = many_lines().join("\n") + "\n";
-    let on = [&QUICK[..], &["--output", "stopped.txt", "--continue"]].concat();
-    let other = workspace.run_with_input(&[&on[..], &["--no-repeat-ngram", "2"]].concat(), b"");
+    let on = format!("{QUICK} --output stopped.txt --continue");
+    let other = workspace.run_with_input(format!("{on} --no-repeat-ngram 2"), b"");
     refused(&other, &["--continue", "fewer"]);
-    let other =
-        workspace.run_with_input(&[&on[..], &["--no-repeat-ngram", "2"]].concat(), text.as_bytes());
+    let other = workspace.run_with_input(format!("{on} --no-repeat-ngram 2"), text.as_bytes());
     refused(&other, &["--continue", "stopped.txt.part.json", "other settings"]);
     let output = workspace.run_with_input(&on, text.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
-    let whole = stdout(&workspace.run_with_input(&QUICK, text.as_bytes()));
-    assert!(fs::read_to_string(workspace.path("stopped.txt")).expect("read") == whole);
+    let whole = stdout(&workspace.run_with_input(QUICK, text.as_bytes()));
+    assert!(workspace.read("stopped.txt") == whole);
     assert!(!partial.exists() && !workspace.path("stopped.txt.part.json").exists());
-    workspace.fail(&["translate", "run", "-o", "new.txt", "--continue"], &["no new.txt.part"]);
-    let without_file = workspace.run(&["translate", "run", "--continue"]);
+    workspace.fail("translate run -o new.txt --continue", &["no new.txt.part"]);
+    let without_file = workspace.run("translate run --continue");
     refused(&without_file, &["required arguments"]);
     assert!(stderr(&without_file).contains("--output <FILE>"), "{}", stderr(&without_file));
 }
@@ -251,13 +238,13 @@ fn killed(workspace: &Workspace) {
 
     let text = (many_lines().join("\n") + "\n").repeat(3);
     workspace.write("long.txt", &text);
-    for (name, form) in [("best", &[][..]), ("list", &["--n-best", "1"]), ("json", &["--json"])] {
-        let to = ["--input", "long.txt", "--output", name];
-        let command = [&QUICK[..], &to, form].concat();
+    for (name, form) in [("best", ""), ("list", "--n-best 1"), ("json", "--json")] {
+        let quick = format!("{QUICK} --input long.txt {form}");
+        let command = format!("{quick} --output {name}");
         let mut child = workspace.spawn(&command);
         let partial = workspace.path(&format!("{name}.part"));
         wait_for("a window", || fs::metadata(&partial).is_ok_and(|file| file.len() > 100));
-        let busy = [&command[..], &["--continue"]].concat();
+        let busy = format!("{command} --continue");
         workspace.fail(&busy, &["another process is writing"]);
         signal("-KILL", &child);
         child.wait().expect("ended");
@@ -268,7 +255,7 @@ fn killed(workspace: &Workspace) {
         workspace.fail(&busy, &["of another text"]);
         workspace.write("long.txt", &text);
         workspace.succeed(&busy);
-        let whole = workspace.succeed(&[&QUICK[..], &to[..2], form].concat());
+        let whole = workspace.succeed(&quick);
         // Scores may differ in their last digits.
         let texts = |found: &str| -> Vec<String> {
             let text = |line: &str| match name {
@@ -278,7 +265,7 @@ fn killed(workspace: &Workspace) {
             };
             found.lines().map(text).collect()
         };
-        let found = fs::read_to_string(workspace.path(name)).expect("read");
+        let found = workspace.read(name);
         assert!(texts(&found) == texts(&whole), "{name}");
     }
 }

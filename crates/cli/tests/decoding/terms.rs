@@ -6,9 +6,9 @@ use super::{best, records};
 /// The run has seen few updates, so that it has no term's translation by itself.
 pub(super) fn terms_are_used(workspace: &Workspace) {
     let input = "Red cat sees\ntwo big dogs run here\n\nred cat sees\nredcat\n";
-    let plain = records(workspace, &[], input);
+    let plain = records(workspace, "", input);
     workspace.write("terms", "red\there here\n\nbig dogs\ttwo\r\n");
-    let found = records(workspace, &["--terms", "terms"], input);
+    let found = records(workspace, "--terms terms", input);
     assert!(best(&found[0]).contains("here here"), "{found:?}");
     assert!(best(&found[3]).contains("here here"), "{found:?}");
     assert!(best(&found[1]).contains("two"), "{found:?}");
@@ -17,17 +17,17 @@ pub(super) fn terms_are_used(workspace: &Workspace) {
         assert_eq!(best(&found[line]), best(&plain[line]));
     }
     assert!(found.iter().all(|record| record.get("missing_terms").is_none()), "{found:?}");
-    for search in [&["--beam", "1"][..], &["--n-best", "3"], &["--alignments"], &["--sample"]] {
-        let found = records(workspace, &[&["--terms", "terms"], search].concat(), input);
+    for search in ["--beam 1", "--n-best 3", "--alignments", "--sample"] {
+        let found = records(workspace, &format!("--terms terms {search}"), input);
         let translations = found[3]["translations"].as_array().expect("translations");
         for one in translations {
             assert!(one["text"].as_str().expect("text").contains("here here"), "{one}");
         }
     }
     // A term has room beyond the maximum length.
-    let short = ["--terms", "terms", "--set", "decoding.max_length=1", "--beam", "2"];
+    let short = "--terms terms --set decoding.max_length=1 --beam 2";
     workspace.write("terms", "red\there here here here here here here here here\n");
-    let output = workspace.run_with_input(&[&["translate", "run"], &short[..]].concat(), b"red\n");
+    let output = workspace.run_with_input(format!("translate run {short}"), b"red\n");
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("here here here here here here here here"), "{output:?}");
     terms_in_documents(workspace);
@@ -37,29 +37,26 @@ pub(super) fn terms_are_used(workspace: &Workspace) {
 fn terms_in_documents(workspace: &Workspace) {
     workspace.write("terms", "red\there here\n");
     workspace.write("page.html", "<p>the <b>red</b> cat</p>\n<p>two dogs</p>\n");
-    let arguments = ["--file", "page.html", "--output", "translated.html", "--terms", "terms"];
-    let output = workspace.run(&[&["translate", "run"], &arguments[..]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
-    let page = std::fs::read_to_string(workspace.path("translated.html")).expect("a page");
+    workspace.succeed("translate run --file page.html --output translated.html --terms terms");
+    let page = workspace.read("translated.html");
     let text = page.replace("<b>", "").replace("</b>", "");
     assert!(text.contains("here here"), "{page}");
     assert_eq!((page.matches("<b>").count(), page.matches("</b>").count()), (1, 1), "{page}");
 }
 
 fn refusals(workspace: &Workspace) {
-    let terms = ["translate", "run", "--terms", "terms"];
+    let terms = "translate run --terms terms";
     for (file, told) in [
         ("red\there\nred cat\n", "terms, line 2"),
         ("red\there\nred\ttwo\n", "has another translation before, \"here\""),
         ("\n", "no terms"),
     ] {
         workspace.write("terms", file);
-        refused(&workspace.run_with_input(&terms, b"red\n"), &[told]);
+        refused(&workspace.run_with_input(terms, b"red\n"), &[told]);
     }
     // A vocabulary without bytes.
     let frozen = Workspace::of_frozen_run();
     frozen.write("terms", "red\tZÜRICH\n");
-    refused(&frozen.run_with_input(&terms, b"red\n"), &["line 1", "cannot spell \"ZÜRICH\""]);
-    let missing = ["translate", "run", "--terms", "missing"];
-    refused(&workspace.run_with_input(&missing, b"red\n"), &["missing"]);
+    refused(&frozen.run_with_input(terms, b"red\n"), &["line 1", "cannot spell \"ZÜRICH\""]);
+    refused(&workspace.run_with_input("translate run --terms missing", b"red\n"), &["missing"]);
 }

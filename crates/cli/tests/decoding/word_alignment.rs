@@ -2,11 +2,11 @@
 //! made-up language is translated, which turns its words round, so that nothing but guidance leads
 //! to them.
 
-use super::common::{Workspace, stderr, stdout};
+use super::common::{Workspace, mentions, set, stderr, stdout};
 
 /// Links of each line of a file: the first word with the first, and so on.
 fn write_links(workspace: &Workspace, split: &str) {
-    let text = std::fs::read_to_string(workspace.path(&format!("data/{split}.aa"))).expect("text");
+    let text = workspace.read(&format!("data/{split}.aa"));
     let links = |line: &str| {
         let words = line.split_whitespace().count();
         let links: Vec<String> = (0..words).map(|word| format!("{word}-{word}")).collect();
@@ -41,47 +41,36 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     let workspace = Workspace::new();
     write_links(&workspace, "train");
     write_links(&workspace, "test");
-    let linked = "data.train={ stem = \"train\", links = \"train.links\" }";
-    let guided = ["training.guided_alignment.weight=1", "training.guided_alignment.head=2"];
-    let usual = [
-        "training.schedule.learning_rate=1e-2",
-        "training.schedule.warmup=50",
-        "training.validate_every=0",
-        "evaluation.test_after_training=false",
-        "model.embedding_dropout=0",
-        "model.attention_dropout=0",
-        "model.feed_forward_dropout=0",
-        "model.residual_dropout=0",
-    ];
-    let train = |run: &str, updates: &str, guided: &[&str]| {
-        let updates = format!("training.max_updates={updates}");
-        let mut arguments = vec!["train", "tiny.toml", "--run", run, "--set", linked];
-        for key in guided.iter().chain(&usual).chain([&updates.as_str()]) {
-            arguments.extend(["--set", key]);
-        }
-        workspace.succeed(&arguments);
+    let linked = "data.train={stem='train',links='train.links'}";
+    let weight = "training.guided_alignment.weight=1";
+    let guided = format!("{weight} training.guided_alignment.head=2");
+    let usual = "training.schedule.learning_rate=1e-2 training.schedule.warmup=50 \
+         training.validate_every=0 evaluation.test_after_training=false model.embedding_dropout=0 \
+         model.attention_dropout=0 model.feed_forward_dropout=0 model.residual_dropout=0";
+    let train = |run: &str, updates: usize, guided: &str| {
+        let settings = format!("{linked} {guided} {usual} training.max_updates={updates}");
+        workspace.succeed(format!("train tiny.toml --run {run} {}", set(&settings)));
     };
-    train("guided", "300", &guided);
-    train("plain", "300", &[]);
-    let align = |run: &str, more: &[&str]| {
-        let output = workspace.run(&[&["align", run], more].concat());
-        assert!(output.status.success(), "{}", stderr(&output));
+    train("guided", 300, &guided);
+    train("plain", 300, "");
+    let align = |run: &str, more: &str| {
+        let output = workspace.finish(format!("align {run} {more}"));
         (stdout(&output), stderr(&output))
     };
-    let scored = ["--split", "test", "--reference", "test.links"];
-    let (links, said) = align("guided", &scored);
-    let (_, plain) = align("plain", &scored);
+    let scored = "--split test --reference test.links";
+    let (links, said) = align("guided", scored);
+    let (_, plain) = align("plain", scored);
     // A test set is aligned when it is translated for the run, by the same attention.
-    workspace.succeed(&["resume", "guided", "--set", "evaluation.test_after_training=true"]);
-    let text = |path: &str| std::fs::read_to_string(workspace.path(path)).expect("text");
+    workspace.succeed("resume guided --set evaluation.test_after_training=true");
+    let text = |path: &str| workspace.read(path);
     let kept = text("guided/translations/test.links.jsonl");
     let ours: Vec<String> = kept
         .lines()
         .zip(text("data/test.aa").lines().zip(text("guided/translations/test.txt").lines()))
         .map(|(links, (source, target))| of_words(links, source, target))
         .collect();
-    let translated = ["--source", "data/test.aa", "--target", "guided/translations/test.txt"];
-    let (theirs, _) = align("guided", &translated);
+    let translated = "--source data/test.aa --target guided/translations/test.txt";
+    let (theirs, _) = align("guided", translated);
     // A few translations have other tokens than their text has when it is read.
     let same = ours.iter().zip(theirs.lines()).filter(|(ours, theirs)| ours == theirs).count();
     assert!(ours.len() == 12 && same >= 10, "{ours:#?} {theirs}");
@@ -89,34 +78,32 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     assert!(with < 30.0 && without > with + 30.0, "guided {with}, not guided {without}");
 
     // The guided head is the one that is read, here and beside translations.
-    assert_eq!(align("guided", &[&scored[..], &["--layer", "1", "--head", "2"]].concat()).0, links);
-    assert_ne!(align("guided", &[&scored[..], &["--layer", "1", "--head", "1"]].concat()).0, links);
+    assert_eq!(align("guided", &format!("{scored} --layer 1 --head 2")).0, links);
+    assert_ne!(align("guided", &format!("{scored} --layer 1 --head 1")).0, links);
     // Two files are aligned as a split is, and scored as `evaluate` does.
-    let files = ["--source", "data/test.aa", "--target", "data/test.bb"];
-    assert_eq!(align("guided", &files).0, links);
+    let files = "--source data/test.aa --target data/test.bb";
+    assert_eq!(align("guided", files).0, links);
     workspace.write("found.links", &links);
-    let line = workspace.succeed(&["align", "evaluate", "found.links", "test.links"]);
+    let line = workspace.succeed("align evaluate found.links test.links");
     assert_eq!(line, said);
-    let json = workspace.succeed(&["align", "evaluate", "found.links", "test.links", "--json"]);
-    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let json = workspace.json("align evaluate found.links test.links --json");
     assert!((json["error_rate"].as_f64().expect("a rate") - with).abs() < 0.01);
     // Links of people that are of another text are refused, since they would only lower the scores.
     workspace.write("moved.links", format!("0-99 {links}"));
-    let mistaken = ["align", "guided", "--split", "test", "--reference", "moved.links"];
-    let output = workspace.run(&mistaken);
+    let output = workspace.run("align guided --split test --reference moved.links");
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
-    assert!(said.contains("moved.links, line 1: 0-99 is beyond the pair"), "{said}");
+    mentions(&said, &["moved.links, line 1: 0-99 is beyond the pair"]);
     // With the other direction: a run that turns words round aligns as one that turns them back.
-    let both = [&files[..], &["--reverse", "guided"]].concat();
+    let both = format!("{files} --reverse guided");
     let (both_ways, _) = align("guided", &both);
-    let (union, _) = align("guided", &[&both[..], &["--symmetrization", "union"]].concat());
+    let (union, _) = align("guided", &format!("{both} --symmetrization union"));
     assert!(union.len() >= both_ways.len());
 
     // Resumed is uninterrupted, to the bit.
-    train("resumed", "8", &guided);
-    workspace.succeed(&["resume", "resumed", "--set", "training.max_updates=20"]);
-    train("straight", "20", &guided);
+    train("resumed", 8, &guided);
+    workspace.succeed("resume resumed --set training.max_updates=20");
+    train("straight", 20, &guided);
     let weights = |run: &str| {
         let path = workspace.path(run).join("checkpoints/step-00000020/model.safetensors");
         std::fs::read(path).expect("weights")
@@ -124,20 +111,19 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     assert!(weights("resumed") == weights("straight"));
 
     // What cannot be guided or aligned is said.
-    let guide = ["train", "tiny.toml", "--run", "none", "--set"];
-    workspace
-        .fail(&[&guide[..], &[guided[0]]].concat(), &["no corpus of data.train has word links"]);
+    let guide = "train tiny.toml --run none --set";
+    workspace.fail(format!("{guide} {weight}"), &["no corpus of data.train has word links"]);
     let layer = "training.guided_alignment.layer=2";
     workspace.fail(
-        &[&guide[..], &[linked, "--set", guided[0], "--set", layer]].concat(),
+        format!("{guide} {linked} --set {weight} --set {layer}"),
         &["guided_alignment.layer is 2", "1 layers"],
     );
-    workspace.fail(&["align", "guided", "--layer", "3"], &["layer 3", "1 layers of 2 heads"]);
-    workspace.fail(&["align", "guided", "--head", "0"], &["counted from 1"]);
+    workspace.fail("align guided --layer 3", &["layer 3", "1 layers of 2 heads"]);
+    workspace.fail("align guided --head 0", &["counted from 1"]);
     workspace.fail(
-        &["align", "evaluate", "found.links", "train.links"],
+        "align evaluate found.links train.links",
         &["found.links has 12 lines but train.links has 200"],
     );
     workspace.write("bad.links", "0-0\n1=2\n");
-    workspace.fail(&["align", "evaluate", "bad.links", "test.links"], &["line 2", "\"1=2\""]);
+    workspace.fail("align evaluate bad.links test.links", &["line 2", "\"1=2\""]);
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::common::{self, Workspace, json_lines, stdout};
+use crate::common::{self, Workspace, json_lines, mentions, stdout};
 
 const RECIPE: &str = r#"
 task = "question-answering"
@@ -107,9 +107,8 @@ fn workspace() -> Workspace {
 #[test]
 fn the_value_behind_a_key_is_found() {
     let workspace = workspace();
-    let trained = workspace.succeed(&["train", "questions.toml", "--run", "run"]);
-    assert!(trained.contains("exact match"), "{trained}");
-    let json = workspace.succeed(&["evaluate", "run", "--json"]);
+    mentions(workspace.succeed("train questions.toml --run run"), &["exact match"]);
+    let json = workspace.succeed("evaluate run --json");
     let record: Value = serde_json::from_str(&json).expect("JSON");
     let [test, long] = [0, 1].map(|at| &record["results"][at]);
     let number = |of: &Value| of.as_f64().expect("a number");
@@ -118,24 +117,21 @@ fn the_value_behind_a_key_is_found() {
     assert_eq!(test["without_answer"]["questions"], 150);
     // In windows of 32 tokens, of which training saw none so far from the beginning.
     assert!(number(&long["with_answer"]["exact_match"]) > 85.0, "{json}");
-    let shown = workspace.succeed(&["evaluate", "run", "--split", "test"]);
-    assert!(
-        shown.contains("has none     exact match") && shown.contains("of 150 questions"),
-        "{shown}"
-    );
+    let said = workspace.succeed("evaluate run --split test");
+    mentions(&said, &["has none     exact match", "of 150 questions"]);
 
     let context = "红 has 73. blüe has 41. olive has 68.";
     let line = |question: &str| json!({ "question": question, "context": context, "id": question });
     let input =
         ["blüe?", "红?", "grey?"].map(|question| line(question).to_string() + "\n").concat();
-    let told = stdout(&workspace.run_with_input(&["predict", "run", "--json"], input.as_bytes()));
+    let told = stdout(&workspace.run_with_input("predict run --json", input.as_bytes()));
     let found = json_lines(&told);
     let answer = |at: usize| (found[at]["answer"].as_str(), found[at]["start"].as_u64());
     assert_eq!((answer(0), answer(1)), ((Some("41"), Some(19)), (Some("73"), Some(6))), "{told}");
     assert_eq!((answer(2), &found[2]["end"]), ((Some(""), None), &Value::Null), "{told}");
     assert_eq!((&found[0]["end"], &found[0]["id"]), (&21.into(), &"blüe?".into()));
     assert!(found.iter().all(|one| number(&one["probability"]) > 0.5), "{told}");
-    let told = stdout(&workspace.run_with_input(&["predict", "run"], input.as_bytes()));
+    let told = stdout(&workspace.run_with_input("predict run", input.as_bytes()));
     assert!(told.starts_with("41\t0.") || told.starts_with("41\t1."), "{told}");
 
     for (line, said) in [
@@ -145,24 +141,17 @@ fn the_value_behind_a_key_is_found() {
         ("{\"question\": \"a\", \"context\": \"b\", \"ids\": 1}", "unknown field `ids`"),
         ("blue?", "line 1: expected {\"question\""),
     ] {
-        common::refused(&workspace.run_with_input(&["predict", "run"], line.as_bytes()), &[said]);
+        common::refused(&workspace.run_with_input("predict run", line.as_bytes()), &[said]);
     }
-    workspace.fail(&["export", "run", "folder"], &["cannot be exported as a BERT", "model."]);
-    workspace.fail(&["attention", "run", "red"], &["the run answers questions"]);
-    workspace.fail(&["generate", "run"], &["task is question-answering", "taper predict"]);
+    workspace.fail("export run folder", &["cannot be exported as a BERT", "model."]);
+    workspace.fail("attention run red", &["the run answers questions"]);
+    workspace.fail("generate run", &["task is question-answering", "taper predict"]);
     workspace.fail(
-        &[
-            "train",
-            "questions.toml",
-            "--run",
-            "refused",
-            "--set",
-            "data.questions.unanswerable=false",
-        ],
+        "train questions.toml --run refused --set data.questions.unanswerable=false",
         &["train.json: article 1, paragraph 1: question", "data.questions.unanswerable = true"],
     );
     workspace.fail(
-        &["train", "questions.toml", "--run", "refused", "--set", "data.questions.max_tokens=9"],
+        "train questions.toml --run refused --set data.questions.max_tokens=9",
         &["data.questions.max_tokens", "at least 10"],
     );
 }
@@ -170,16 +159,13 @@ fn the_value_behind_a_key_is_found() {
 #[test]
 fn a_reader_of_spans_resumes_and_begins_with_a_masked_model() {
     let workspace = workspace();
-    let train = ["train", "questions.toml", "--set", "training.validate_every=20"];
-    let to = |updates: &'static str| ["--set", updates];
-    let constant = ["--set", "training.schedule.kind=constant"];
-    let whole = [&train[..], &constant, &to("training.max_updates=40"), &["--run", "whole"]];
-    workspace.succeed(&whole.concat());
-    let parts = [&train[..], &constant, &to("training.max_updates=20"), &["--run", "parts"]];
-    workspace.succeed(&parts.concat());
-    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=40"]);
+    let train = "train questions.toml --set training.validate_every=20 \
+         --set training.schedule.kind=constant";
+    workspace.succeed(format!("{train} --set training.max_updates=40 --run whole"));
+    workspace.succeed(format!("{train} --set training.max_updates=20 --run parts"));
+    workspace.succeed("resume parts --set training.max_updates=40");
     workspace.same_end("whole", "parts", 40);
-    let shown = workspace.succeed(&["inspect", "whole"]);
+    let shown = workspace.succeed("inspect whole");
     assert!(shown.contains("span.weight") && !shown.contains("pooler"), "{shown}");
 
     let (begin, rest) = RECIPE.split_once("[data]").expect("a section");
@@ -189,21 +175,9 @@ fn a_reader_of_spans_resumes_and_begins_with_a_masked_model() {
     let masked =
         format!("{begin}{data}{model}").replace("question-answering", "masked-language-model");
     workspace.write("masked.toml", masked.replace("cosine", "constant"));
-    workspace.succeed(&[
-        "train",
-        "masked.toml",
-        "--run",
-        "masked",
-        "--set",
-        "training.max_updates=6",
-    ]);
-    let from = [
-        &train[..],
-        &constant,
-        &to("training.max_updates=4"),
-        &["--run", "from", "--from", "masked"],
-    ];
-    let trained = workspace.run(&from.concat());
+    workspace.succeed("train masked.toml --run masked --set training.max_updates=6");
+    let from = "--set training.max_updates=4 --run from --from masked";
+    let trained = workspace.run(format!("{train} {from}"));
     let shown = stdout(&trained) + &common::stderr(&trained);
     assert!(trained.status.success() && shown.contains("drawn      span.weight"), "{shown}");
 }
@@ -212,14 +186,14 @@ fn a_reader_of_spans_resumes_and_begins_with_a_masked_model() {
 fn a_bert_for_questions_goes_in_and_out() {
     let workspace = workspace();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden/bert-spans");
-    let shown = workspace.succeed(&["import", folder.to_str().expect("a path"), "bert"]);
-    assert!(shown.contains("taper predict bert < QUESTIONS"), "{shown}");
+    let said = workspace.succeed(format!("import {} bert", folder.to_str().expect("a path")));
+    mentions(&said, &["taper predict bert < QUESTIONS"]);
     let line = json!({ "question": "Nothing?", "context": "The seagulls sail on." }).to_string();
-    let told = stdout(&workspace.run_with_input(&["predict", "bert", "--json"], line.as_bytes()));
+    let told = stdout(&workspace.run_with_input("predict bert --json", line.as_bytes()));
     let found: Value = serde_json::from_str(&told).expect("JSON");
     let ends = ["start", "end"].map(|end| found[end].as_u64().expect("a number") as usize);
     assert_eq!(found["answer"], "The seagulls sail on."[ends[0]..ends[1]]);
-    workspace.succeed(&["export", "bert", "out"]);
+    workspace.succeed("export bert out");
     let weights = |folder: &Path| fs::read(folder.join("model.safetensors")).expect("weights");
     assert!(weights(&folder) == weights(&workspace.path("out")), "the weights differ");
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::common::{Workspace, set};
+use super::common::{Workspace, mentions, set};
 use super::{resumes, write_images};
 
 const RECIPE: &str = r#"
@@ -91,9 +91,8 @@ fn workspace() -> Workspace {
     workspace
 }
 
-fn evaluated(workspace: &Workspace, run: &str, more: &[&str]) -> serde_json::Value {
-    let json = workspace.succeed(&[&["evaluate", run, "--json"][..], more].concat());
-    let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+fn evaluated(workspace: &Workspace, run: &str, more: &str) -> serde_json::Value {
+    let record = workspace.json(format!("evaluate {run} --json {more}"));
     record["results"][0].clone()
 }
 
@@ -101,23 +100,21 @@ fn evaluated(workspace: &Workspace, run: &str, more: &[&str]) -> serde_json::Val
 fn captions_are_learnt_resumed_and_written() {
     let workspace = workspace();
     resumes(&workspace, "captions.toml", "", "device=cpu");
-    let inspected = workspace.succeed(&["inspect", "whole"]);
-    assert!(inspected.contains("1 encoder, 1 decoder"), "{inspected}");
-    assert!(inspected.contains("patches of 4 x 4"), "{inspected}");
+    mentions(workspace.succeed("inspect whole"), &["1 encoder, 1 decoder", "patches of 4 x 4"]);
 
-    let long = set!["training.max_updates=600", "model.residual_dropout=0"];
-    workspace.succeed(&[&["train", "captions.toml", "--run", "long"][..], &long].concat());
-    let result = evaluated(&workspace, "long", &["--beam", "3"]);
+    let long = "--set training.max_updates=600 --set model.residual_dropout=0";
+    workspace.succeed(format!("train captions.toml --run long {long}"));
+    let result = evaluated(&workspace, "long", "--beam 3");
     assert_eq!(result["images"], 96, "{result}");
     assert!(result["exact_match"].as_f64().expect("a number") > 0.9, "{result}");
     assert!(result["bleu"]["score"].as_f64().expect("a number") > 90.0, "{result}");
-    assert!(workspace.succeed(&["evaluate", "long"]).contains("exact match"));
+    assert!(workspace.succeed("evaluate long").contains("exact match"));
     // A model that has seen little is measured to know little.
-    let result = evaluated(&workspace, "whole", &[]);
+    let result = evaluated(&workspace, "whole", "");
     assert!(result["exact_match"].as_f64().expect("a number") < 0.9, "{result}");
 
     let files = ["data/pictures/0.png", "data/pictures/3.png"];
-    let said = workspace.succeed(&["predict", "long", files[0], files[1]]);
+    let said = workspace.succeed(format!("predict long {}", files.join(" ")));
     let lines: Vec<(&str, &str)> =
         said.lines().map(|line| line.split_once('\t').expect("a tab")).collect();
     let is_said = |image: usize, text: &str| {
@@ -127,12 +124,10 @@ fn captions_are_learnt_resumed_and_written() {
     };
     assert_eq!((lines[0].0, lines[1].0), (files[0], files[1]));
     assert!(is_said(0, lines[0].1) && is_said(3, lines[1].1), "{said}");
-    let one = workspace.succeed(&["predict", "long", files[0], "--json"]);
-    let record: serde_json::Value = serde_json::from_str(&one).expect("JSON");
+    let record = workspace.json(format!("predict long {} --json", files[0]));
     assert_eq!(record["text"], lines[0].1);
     assert!(record["log_probability"].as_f64().expect("a number") < 0.0);
-    let journey = workspace.succeed(&["explain", "long", files[0], "--json"]);
-    let journey: serde_json::Value = serde_json::from_str(&journey).expect("JSON");
+    let journey = workspace.json(format!("explain long {} --json", files[0]));
     assert_eq!(journey["found"][0]["text"], lines[0].1);
     assert_eq!(journey["text"], "0.png");
     let read = serde_json::json!(["class", "1,1", "1,2", "2,1", "2,2"]);
@@ -140,36 +135,29 @@ fn captions_are_learnt_resumed_and_written() {
     let parts = journey["attention"].as_array().expect("layers").iter();
     let parts: Vec<&str> = parts.map(|layer| layer["part"].as_str().expect("a part")).collect();
     assert_eq!(parts, ["encoder", "decoder", "cross"]);
-    workspace.succeed(&["explain", "long", files[0], "--html", "caption.html"]);
-    let page = fs::read_to_string(workspace.path("caption.html")).expect("a page");
+    workspace.succeed(format!("explain long {} --html caption.html", files[0]));
+    let page = workspace.read("caption.html");
     assert!(page.contains("journey-data") && page.contains("\"pixels\""));
-    workspace.fail(&["explain", "long", "captions.toml"], &["captions.toml: is no PNG or JPEG"]);
+    workspace.fail("explain long captions.toml", &["captions.toml: is no PNG or JPEG"]);
 
-    workspace.fail(&["predict", "long"], &["name PNG or JPEG files"]);
-    workspace.fail(&["predict", "long", "captions.toml"], &["captions.toml: is no PNG or JPEG"]);
-    workspace.fail(&["predict", "long", files[0], "--prompt", "x"], &["image-text"]);
-    workspace.fail(&["translate", "long"], &["task is captions", "taper predict"]);
-    workspace.fail(&["predict", "long", "--svg", "labels.svg"], &["--svg", "run is captions"]);
-    workspace.fail(&["export", "long", "folder"], &["captions"]);
+    workspace.fail("predict long", &["name PNG or JPEG files"]);
+    workspace.fail("predict long captions.toml", &["captions.toml: is no PNG or JPEG"]);
+    workspace.fail(format!("predict long {} --prompt x", files[0]), &["image-text"]);
+    workspace.fail("translate long", &["task is captions", "taper predict"]);
+    workspace.fail("predict long --svg labels.svg", &["--svg", "run is captions"]);
+    workspace.fail("export long folder", &["captions"]);
 }
 
 #[test]
 fn images_and_texts_find_each_other() {
     let workspace = workspace();
     resumes(&workspace, "clip.toml", "", "device=cpu");
-    let inspected = workspace.succeed(&["inspect", "whole"]);
-    assert!(inspected.contains("1 of images, 1 of text"), "{inspected}");
+    mentions(workspace.succeed("inspect whole"), &["1 of images, 1 of text"]);
 
-    let set = [
-        "training.max_updates=1200",
-        "training.accumulation=2",
-        "training.validate_every=600",
-        "model.residual_dropout=0",
-        "model.contrastive.text_d_model=16",
-    ];
-    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
-    workspace.succeed(&[&["train", "clip.toml", "--run", "long"][..], &set].concat());
-    let result = evaluated(&workspace, "long", &[]);
+    let long = "training.max_updates=1200 training.accumulation=2 training.validate_every=600 \
+         model.residual_dropout=0 model.contrastive.text_d_model=16";
+    workspace.succeed(format!("train clip.toml --run long {}", set(long)));
+    let result = evaluated(&workspace, "long", "");
     let number = |value: &serde_json::Value| value.as_f64().expect("a number");
     assert!(number(&result["zero_shot_accuracy"]) > 0.9, "{result}");
     // Two sentences for each of four kinds of images.
@@ -177,75 +165,63 @@ fn images_and_texts_find_each_other() {
     assert!(number(&result["image_to_text"]["at_1"]) > 0.9, "{result}");
     assert!(number(&result["image_to_text"]["at_5"]) >= number(&result["image_to_text"]["at_1"]));
     assert!(number(&result["text_to_image"]["at_1"]) > 0.7, "{result}");
-    assert!(workspace.succeed(&["evaluate", "long"]).contains("recall at 1"));
+    assert!(workspace.succeed("evaluate long").contains("recall at 1"));
 
     let file = "data/pictures/1.png";
-    let told = workspace.succeed(&["predict", "long", file]);
+    let told = workspace.succeed(format!("predict long {file}"));
     assert!(told.starts_with(&format!("{file}\tcolumn\t")), "{told}");
-    let prompts = ["--prompt", "a dark row", "--prompt", "a bright column"];
-    let json = workspace.succeed(&[&["predict", "long", file, "--json"][..], &prompts].concat());
+    let prompts = "--prompt 'a dark row' --prompt 'a bright column'";
+    let json = workspace.succeed(format!("predict long {file} --json {prompts}"));
     let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(record["label"], "a bright column");
     assert_eq!(record["probabilities"].as_array().map(Vec::len), Some(2));
     // The figure tells, in words as well, which text each image has.
-    let files = [file, "data/pictures/0.png"];
-    let ask = [&["predict", "long", "--json", "--svg", "matches.svg"][..], &files, &prompts];
-    let lines = workspace.succeed(&ask.concat());
-    let figure = fs::read_to_string(workspace.path("matches.svg")).expect("a figure");
+    let ask = format!("predict long --json --svg matches.svg {file} data/pictures/0.png {prompts}");
+    let lines = workspace.succeed(&ask);
+    let figure = workspace.read("matches.svg");
     for (line, name) in lines.lines().zip(["1", "0"]) {
         let record: serde_json::Value = serde_json::from_str(line).expect("JSON");
         let label = record["label"].as_str().expect("a label");
         let told = format!("{name}: {label} {:.2}", number(&record["probability"]));
         assert!(figure.contains(&told), "{told:?} is not in {figure}");
     }
-    workspace.succeed(&["predict", "long", file, "--svg", "labels.svg"]);
-    let figure = fs::read_to_string(workspace.path("labels.svg")).expect("a figure");
-    assert!(figure.contains(">column<") && figure.contains(">row<"), "{figure}");
+    workspace.succeed(format!("predict long {file} --svg labels.svg"));
+    mentions(workspace.read("labels.svg"), &[">column<", ">row<"]);
     let endless = "row ".repeat(40);
-    workspace.fail(&["predict", "long", file, "--prompt", &endless], &["tokens", "more than 16"]);
-    workspace.fail(&["predict", "long"], &["name PNG or JPEG files"]);
+    workspace
+        .fail(format!("predict long {file} --prompt '{endless}'"), &["tokens", "more than 16"]);
+    workspace.fail("predict long", &["name PNG or JPEG files"]);
 }
 
 #[test]
 fn tables_of_captions_are_read_and_damage_is_named() {
     let workspace = workspace();
-    let set = [
-        "data.train=table",
-        "data.test=table",
-        "data.images.format=table",
-        "data.images.hold_out=1",
-        "data.tokenizer.vocabulary_size=300",
-    ];
-    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
-    let train = |recipe: &'static str, run: &'static str| {
-        [&["train", recipe, "--run", run][..], &set].concat()
-    };
-    workspace.succeed(&train("captions.toml", "written"));
-    assert_eq!(evaluated(&workspace, "written", &[])["images"], 8);
-    workspace.succeed(&train("clip.toml", "compared"));
-    let result = evaluated(&workspace, "compared", &[]);
+    let table = set("data.train=table data.test=table data.images.format=table \
+         data.images.hold_out=1 data.tokenizer.vocabulary_size=300");
+    let train = |recipe: &str, run: &str| format!("train {recipe} --run {run} {table}");
+    workspace.succeed(train("captions.toml", "written"));
+    assert_eq!(evaluated(&workspace, "written", "")["images"], 8);
+    workspace.succeed(train("clip.toml", "compared"));
+    let result = evaluated(&workspace, "compared", "");
     assert_eq!(result["image_to_text"]["among"], 5, "{result}");
     assert!(result.get("zero_shot_accuracy").is_none(), "{result}");
-    let picture = "data/pictures/0.png";
-    workspace.fail(&["predict", "compared", picture], &["no labels", "--prompt"]);
-    let table = fs::read_to_string(workspace.path("data/table.tsv")).expect("a table");
+    workspace.fail("predict compared data/pictures/0.png", &["no labels", "--prompt"]);
+    let table = workspace.read("data/table.tsv");
     let says = |text: &str, what: &[&str]| {
         workspace.write("data/table.tsv", text);
-        workspace.fail(&train("captions.toml", "other"), what);
+        workspace.fail(train("captions.toml", "other"), what);
     };
     says("pictures/0.png a row\n", &["table.tsv, line 1", "has no tab"]);
     says(&format!("{table}pictures/none.png\tno\n"), &["none.png", "a table of captions names it"]);
     says(&format!("{table}pictures/1.png\t \n"), &["line 10", "empty path or caption"]);
     workspace.write("data/table.tsv", &table);
-    let few = ["--set", "data.captions.max_tokens=1"];
-    let few = [&train("captions.toml", "few")[..], &few].concat();
+    let few = train("captions.toml", "few") + " --set data.captions.max_tokens=1";
     workspace.fail(&few, &["data.captions.max_tokens", "every caption"]);
-    let labels = ["--set", "task=image-classification"];
-    let labels = [&train("captions.toml", "labels")[..], &labels].concat();
+    let labels = train("captions.toml", "labels") + " --set task=image-classification";
     workspace.fail(&labels, &["data.images.format", "captions and no labels"]);
     for (sentence, what) in [("[\"a {color}\"]", "in braces"), ("[\"a thing\"]", "{label}")] {
-        let set = format!("data.captions.sentences={sentence}");
-        let run = ["train", "captions.toml", "--run", "no", "--set", &set];
+        let run =
+            format!("train captions.toml --run no --set 'data.captions.sentences={sentence}'");
         workspace.fail(&run, &["data.captions.sentences", what]);
     }
 }

@@ -7,7 +7,7 @@ mod image_text;
 
 use std::fs;
 
-use common::{Workspace, json_lines, metrics, set, stderr};
+use common::{Workspace, json_lines, mentions, metrics, set};
 
 const RECIPE: &str = r#"
 task = "image-classification"
@@ -77,11 +77,11 @@ fn write_images(workspace: &Workspace, name: &str, pixels: impl Fn(usize) -> Vec
 fn resumes(workspace: &Workspace, recipe: &str, suffix: &str, set: &str) {
     let [whole, parts, alone] = ["whole", "parts", "alone"].map(|run| format!("{run}{suffix}"));
     let train = |run: &str, other: &str| {
-        workspace.succeed(&["train", recipe, "--run", run, "--set", set, "--set", other])
+        workspace.succeed(format!("train {recipe} --run {run} --set {set} --set {other}"))
     };
     train(&whole, "threads=0");
     train(&parts, "training.max_updates=6");
-    workspace.succeed(&["resume", &parts, "--set", "training.max_updates=12"]);
+    workspace.succeed(format!("resume {parts} --set training.max_updates=12"));
     let weights = |run: &str| {
         let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
         fs::read(file).expect("weights")
@@ -112,18 +112,15 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     let workspace = workspace();
     resumes(&workspace, "images.toml", "", "model.image_encoder=transformer");
     resumes(&workspace, "images.toml", "-convolutional", "model.image_encoder=convolutional");
-    let inspected = workspace.succeed(&["inspect", "whole"]);
-    assert!(inspected.contains("class_token.weight"), "{inspected}");
-    assert!(inspected.contains("8 x 8 pixels in 1 channel(s), patches of 4 x 4"), "{inspected}");
+    let said = workspace.succeed("inspect whole");
+    mentions(&said, &["class_token.weight", "8 x 8 pixels in 1 channel(s), patches of 4 x 4"]);
 
-    let inspected = workspace.succeed(&["inspect", "whole-convolutional"]);
-    assert!(inspected.contains("2 convolutions; first width 16"), "{inspected}");
+    mentions(workspace.succeed("inspect whole-convolutional"), &["2 convolutions; first width 16"]);
 
     // It learns what a row and a column are.
-    let long = set!["training.max_updates=250", "data.images.flip=false"];
-    let trained = workspace.run(&[&["train", "images.toml", "--run", "long"][..], &long].concat());
-    assert!(trained.status.success(), "{}", stderr(&trained));
-    let json = workspace.succeed(&["evaluate", "long", "--json"]);
+    let long = "--set training.max_updates=250 --set data.images.flip=false";
+    workspace.succeed(format!("train images.toml --run long {long}"));
+    let json = workspace.succeed("evaluate long --json");
     let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     let result = &record["results"][0];
     assert_eq!(result["images"], 96, "{json}");
@@ -133,14 +130,16 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
         row.iter().map(|count| count.as_u64().expect("a count")).sum()
     };
     assert_eq!((count(0), count(1)), (48, 48));
-    assert!(workspace.succeed(&["evaluate", "long"]).contains("(96 images)"));
+    assert!(workspace.succeed("evaluate long").contains("(96 images)"));
 
-    let files = ["data/pictures/row/0.png", "data/pictures/column/1.png"];
-    let ask = |run: &str| workspace.succeed(&[&["predict", run][..], &files, &["--json"]].concat());
+    let row = "data/pictures/row/0.png";
+    let ask = |run: &str| {
+        workspace.succeed(format!("predict {run} {row} data/pictures/column/1.png --json"))
+    };
     let labels = ask("long");
     let lines = json_lines(&labels);
     assert_eq!((&lines[0]["label"], &lines[1]["label"]), (&"row".into(), &"column".into()));
-    let plain = workspace.succeed(&["predict", "long", files[0], "--attention", "seen"]);
+    let plain = workspace.succeed(format!("predict long {row} --attention seen"));
     assert!(plain.starts_with("data/pictures/row/0.png\trow\t"), "{plain}");
     let seen = image::open(workspace.path("seen/0.png")).expect("a picture").to_rgb8();
     assert_eq!(seen.dimensions(), (448, 224));
@@ -151,35 +150,31 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
         .fold((0_u64, 0_u64), |sums, (a, b)| (sums.0 + u64::from(a), sums.1 + u64::from(b)));
     assert!(0 < right && right < left, "{left} {right}");
 
-    workspace.succeed(&["export", "long", "folder"]);
-    let card = fs::read_to_string(workspace.path("folder/README.md")).expect("a model card");
-    assert!(card.contains("| shapes | Accuracy |"), "{card}");
-    workspace.succeed(&["import", "folder", "back"]);
+    workspace.succeed("export long folder");
+    mentions(workspace.read("folder/README.md"), &["| shapes | Accuracy |"]);
+    workspace.succeed("import folder back");
     assert_eq!(ask("back"), labels);
 
-    workspace.fail(&["predict", "long"], &["name PNG or JPEG files"]);
-    workspace.fail(&["predict", "long", "images.toml"], &["images.toml: is no PNG or JPEG"]);
-    workspace.fail(&["generate", "long"], &["task is image-classification", "taper predict"]);
+    workspace.fail("predict long", &["name PNG or JPEG files"]);
+    workspace.fail("predict long images.toml", &["images.toml: is no PNG or JPEG"]);
+    workspace.fail("generate long", &["task is image-classification", "taper predict"]);
     workspace.fail(
-        &["predict", "whole-convolutional", files[0], "--attention", "none"],
+        format!("predict whole-convolutional {row} --attention none"),
         &["no attention weights"],
     );
-    workspace.fail(&["export", "whole-convolutional", "other"], &["model.image_encoder"]);
-    workspace.fail(&["tokenizer", "train", "images.toml", "-o", "t"], &["has no text"]);
+    workspace.fail("export whole-convolutional other", &["model.image_encoder"]);
+    workspace.fail("tokenizer train images.toml -o t", &["has no text"]);
 }
 
 #[test]
 fn folders_of_pictures_are_trained_on_and_damage_is_named() {
     let workspace = workspace();
-    let set = ["data.train=pictures", "data.test=pictures", "data.images.format=folders"];
-    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
-    let train = |run: &'static str| {
-        [&["train", "images.toml", "--run", run, "--set", "data.images.hold_out=1"][..], &set]
-            .concat()
-    };
-    workspace.succeed(&train("run"));
+    let folders = set("data.train=pictures data.test=pictures data.images.format=folders \
+         data.images.hold_out=1");
+    let train = |run: &str| format!("train images.toml --run {run} {folders}");
+    workspace.succeed(train("run"));
     workspace.write("data/pictures/row/0.png", b"no picture");
-    workspace.fail(&train("other"), &["pictures/row/0.png: is no PNG or JPEG"]);
+    workspace.fail(train("other"), &["pictures/row/0.png: is no PNG or JPEG"]);
     // A JPEG without its end, whatever its name.
     let picture = image::GrayImage::from_raw(8, 8, pixels(0)).expect("an image");
     let mut jpeg = std::io::Cursor::new(Vec::new());
@@ -187,9 +182,9 @@ fn folders_of_pictures_are_trained_on_and_damage_is_named() {
     let jpeg = jpeg.into_inner();
     workspace.write("data/pictures/row/0.png", &jpeg[..jpeg.len() - 2]);
     let said = ["pictures/row/0.png: is a JPEG that is cut off", "copy it again"];
-    workspace.fail(&train("another"), &said);
-    workspace.fail(&["predict", "run", "data/pictures/row/0.png"], &said);
+    workspace.fail(train("another"), &said);
+    workspace.fail("predict run data/pictures/row/0.png", &said);
     workspace.write("data/pictures/row/0.png", &jpeg);
-    workspace.succeed(&["predict", "run", "data/pictures/row/0.png"]);
-    workspace.fail(&["resume", "run", "--set", "training.max_updates=20"], &["--accept-changes"]);
+    workspace.succeed("predict run data/pictures/row/0.png");
+    workspace.fail("resume run --set training.max_updates=20", &["--accept-changes"]);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 #[cfg(unix)]
 use crate::common::wait_for;
-use crate::common::{Workspace, set};
+use crate::common::{Workspace, mentions};
 
 fn lines(workspace: &Workspace, name: &str) -> Vec<String> {
     let text = fs::read_to_string(workspace.path(name)).unwrap_or_else(|_| panic!("{name}"));
@@ -20,28 +20,16 @@ fn bytes(workspace: &Workspace, name: &str) -> Vec<u8> {
 fn sources_are_what_translate_gives() {
     let workspace = Workspace::of_frozen_run();
     workspace.write("mono.aa", "two dogs run\nbig cat\n\ntwo dogs run\nred cat sees two dogs\n");
-    let translated = |options: &[&str]| -> Vec<String> {
-        let all = [&["translate", "run", "--input", "mono.aa"], options].concat();
+    let translated = |options: &str| -> Vec<String> {
+        let all = format!("translate run --input mono.aa {options}");
         workspace.succeed(&all).lines().map(str::to_owned).collect()
     };
-    for (method, options) in
-        [("beam", &[][..]), ("sampling", &["--sample", "--temperature", "1", "--seed", "5"])]
-    {
+    for (method, options) in [("beam", ""), ("sampling", "--sample --temperature 1 --seed 5")] {
         let output = format!("of-{method}");
-        let arguments = [
-            "backtranslate",
-            "run",
-            "mono.aa",
-            "--output",
-            &output,
-            "--method",
-            method,
-            "--seed",
-            "5",
-        ];
+        let arguments =
+            format!("backtranslate run mono.aa --output {output} --method {method} --seed 5");
         let shown = workspace.succeed(&arguments);
-        assert!(shown.contains("1 were there already, 1 have an empty side"), "{shown}");
-        assert!(shown.contains("tag = \"<BT>\""), "{shown}");
+        mentions(&shown, &["1 were there already, 1 have an empty side", "tag = \"<BT>\""]);
         let found = translated(options);
         assert_eq!(
             lines(&workspace, &format!("{output}/train.aa")),
@@ -60,15 +48,13 @@ fn sources_are_what_translate_gives() {
     }
     // Another text, and a damaged file.
     workspace.write("other.aa", "big cat\n");
-    let other = ["backtranslate", "run", "other.aa", "--output", "of-beam"];
-    workspace.fail(&other, &["of-beam", "another folder"]);
+    workspace.fail("backtranslate run other.aa --output of-beam", &["of-beam", "another folder"]);
     workspace.write("of-beam/train.bb", "x\n");
-    let again = ["backtranslate", "run", "mono.aa", "--output", "of-beam", "--seed", "5"];
-    workspace.fail(&again, &["train.bb", "made.json"]);
-    workspace.fail(&["backtranslate", "run", "none.aa", "--output", "x"], &["none.aa"]);
+    let again = "backtranslate run mono.aa --output of-beam --seed 5";
+    workspace.fail(again, &["train.bb", "made.json"]);
+    workspace.fail("backtranslate run none.aa --output x", &["none.aa"]);
 
-    let noisy = ["backtranslate", "run", "mono.aa", "--output", "noisy", "--method", "noised-beam"];
-    workspace.succeed(&noisy);
+    workspace.succeed("backtranslate run mono.aa --output noisy --method noised-beam");
     assert_eq!(lines(&workspace, "noisy/train.bb").len(), 3);
 }
 
@@ -76,10 +62,8 @@ fn sources_are_what_translate_gives() {
 fn a_damaged_translation_is_told() {
     let workspace = Workspace::of_frozen_run();
     workspace.write("mono.aa", "two dogs run\nbig cat\n");
-    let make = |output: &'static str| {
-        ["backtranslate", "run", "mono.aa", "--output", output, "--cache", "cache"]
-    };
-    workspace.succeed(&make("one"));
+    let make = |output: &str| format!("backtranslate run mono.aa --output {output} --cache cache");
+    workspace.succeed(make("one"));
     let entry = fs::read_dir(workspace.path("cache"))
         .expect("cache")
         .map(|entry| entry.expect("entry").path())
@@ -87,9 +71,9 @@ fn a_damaged_translation_is_told() {
         .expect("an entry");
     let text = fs::read_to_string(&entry).expect("text");
     fs::write(&entry, text.replace("text", "tax")).expect("write");
-    workspace.fail(&make("two"), &["checksum", ".jsonl"]);
+    workspace.fail(make("two"), &["checksum", ".jsonl"]);
     fs::write(&entry, text).expect("write");
-    workspace.succeed(&make("two"));
+    workspace.succeed(make("two"));
     assert_eq!(bytes(&workspace, "one/train.bb"), bytes(&workspace, "two/train.bb"));
 }
 
@@ -99,10 +83,10 @@ fn what_was_killed_goes_on_to_the_same_bytes() {
     let workspace = Workspace::of_frozen_run();
     let text: String = (0..4000).map(|number| format!("two dogs run {number}\n")).collect();
     workspace.write("mono.aa", text);
-    let make = |output: &'static str, cache: &'static str| {
-        ["backtranslate", "run", "mono.aa", "--output", output, "--cache", cache, "--threads", "1"]
+    let make = |output: &str, cache: &str| {
+        format!("backtranslate run mono.aa --output {output} --cache {cache} --threads 1")
     };
-    workspace.succeed(&make("whole", "cache-of-whole"));
+    workspace.succeed(make("whole", "cache-of-whole"));
     for _ in 0..3 {
         let size = || {
             let entries = fs::read_dir(workspace.path("cache")).into_iter().flatten();
@@ -111,7 +95,7 @@ fn what_was_killed_goes_on_to_the_same_bytes() {
             sizes.sum::<u64>()
         };
         let before = size();
-        let mut child = workspace.spawn(&make("killed", "cache"));
+        let mut child = workspace.spawn(make("killed", "cache"));
         let mut ended = false;
         wait_for("more lines", || {
             ended = child.try_wait().expect("a status").is_some();
@@ -121,7 +105,7 @@ fn what_was_killed_goes_on_to_the_same_bytes() {
         child.wait().expect("ended");
         assert!(!ended, "nothing was left to kill");
     }
-    workspace.succeed(&make("killed", "cache"));
+    workspace.succeed(make("killed", "cache"));
     for name in ["train.aa", "train.bb", "train.origins.tsv", "made.json"] {
         let [whole, killed] =
             ["whole", "killed"].map(|run| bytes(&workspace, &format!("{run}/{name}")));
@@ -132,15 +116,13 @@ fn what_was_killed_goes_on_to_the_same_bytes() {
 #[test]
 fn a_student_learns_what_its_teachers_say() {
     let workspace = Workspace::of_frozen_run();
-    workspace.succeed(&["distill", "run", "--data", "val", "--output", "plain"]);
-    let translated = workspace.succeed(&["translate", "run", "--input", "data/val.aa"]);
+    workspace.succeed("distill run --data val --output plain");
+    let translated = workspace.succeed("translate run --input data/val.aa");
     assert_eq!(lines(&workspace, "plain/train.bb").join("\n") + "\n", translated);
     assert_eq!(bytes(&workspace, "plain/train.aa"), bytes(&workspace, "data/val.aa"));
     // Of the three best, the nearest to the reference; two teachers, who agree.
-    let near = ["distill", "run", "run", "--data", "val", "--interpolate", "--output", "near"];
-    workspace.succeed(&near);
-    let listed =
-        workspace.succeed(&["translate", "run", "--n-best", "3", "--input", "data/val.aa"]);
+    workspace.succeed("distill run run --data val --interpolate --output near");
+    let listed = workspace.succeed("translate run --n-best 3 --input data/val.aa");
     let near = lines(&workspace, "near/train.bb");
     for (number, chosen) in (1..).zip(&near) {
         let number = format!("{number}\t");
@@ -148,29 +130,19 @@ fn a_student_learns_what_its_teachers_say() {
         let texts: Vec<&str> = of_line.filter_map(|line| line.split('\t').nth(2)).collect();
         assert!(texts.contains(&chosen.as_str()), "{chosen} is not in {texts:?}");
     }
-    workspace.fail(&["distill", "run", "--data", "none", "--output", "x"], &["none.aa"]);
+    workspace.fail("distill run --data none --output x", &["none.aa"]);
 }
 
 #[test]
 fn both_sides_are_translated_and_nothing_comes_twice() {
     let workspace = Workspace::of_frozen_run();
-    let turned = set!["data.source_language=bb", "data.target_language=aa"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "back"], &turned[..]].concat());
-    let make = |forward: &'static str, backward: &'static str| {
-        [
-            "diversify",
-            "--forward",
-            forward,
-            "--backward",
-            backward,
-            "--data",
-            "val",
-            "--output",
-            "all",
-        ]
+    let turned = "--set data.source_language=bb --set data.target_language=aa";
+    workspace.succeed(format!("train tiny.toml --run back {turned}"));
+    let make = |forward: &str, backward: &str| {
+        format!("diversify --forward {forward} --backward {backward} --data val --output all")
     };
-    workspace.fail(&make("run", "run"), &["run: the run translates aa to bb", "bb to aa"]);
-    workspace.succeed(&make("run", "back"));
+    workspace.fail(make("run", "run"), &["run: the run translates aa to bb", "bb to aa"]);
+    workspace.succeed(make("run", "back"));
     let (sources, targets) = (lines(&workspace, "all/train.aa"), lines(&workspace, "all/train.bb"));
     let origins = lines(&workspace, "all/train.origins.tsv");
     assert_eq!((sources.len(), targets.len()), (origins.len(), origins.len()));
@@ -179,7 +151,7 @@ fn both_sides_are_translated_and_nothing_comes_twice() {
         assert!(!pairs[..index].contains(pair), "{pair:?} comes twice");
     }
     let of = |run: &str, file: &str| -> Vec<String> {
-        let text = workspace.succeed(&["translate", run, "--input", file]);
+        let text = workspace.succeed(format!("translate {run} --input {file}"));
         text.lines().map(str::to_owned).collect()
     };
     let (forward, backward) = (of("run", "data/val.aa"), of("back", "data/val.bb"));
@@ -202,17 +174,14 @@ fn both_sides_are_translated_and_nothing_comes_twice() {
 #[test]
 fn pairs_that_both_models_find_unlikely_are_left_out() {
     let workspace = Workspace::of_frozen_run();
-    let turned = set!["data.source_language=bb", "data.target_language=aa"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "back"], &turned[..]].concat());
-    let make = |options: &[&'static str]| -> Vec<&'static str> {
-        let all = ["filter", "--forward", "run", "--backward", "back", "--data", "val"];
-        [&all[..], options].concat()
-    };
-    let shown = workspace.succeed(&make(&["--keep", "0.5", "--output", "half"]));
+    let turned = "--set data.source_language=bb --set data.target_language=aa";
+    workspace.succeed(format!("train tiny.toml --run back {turned}"));
+    let make = |options: &str| format!("filter --forward run --backward back --data val {options}");
+    let shown = workspace.succeed(make("--keep 0.5 --output half"));
     let (aa, bb) = (lines(&workspace, "data/val.aa"), lines(&workspace, "data/val.bb"));
     // Scores of the command that scores pairs, a token each.
     let scores = |run: &str, source: &str, target: &str| -> Vec<f64> {
-        let all = ["score", run, "--source", source, "--target", target, "--json"];
+        let all = format!("score {run} --source {source} --target {target} --json");
         let mean = |line: &str| {
             let record: serde_json::Value = serde_json::from_str(line).expect("a record");
             let all = record["token_log_probabilities"].as_array().expect("scores");
@@ -233,16 +202,15 @@ fn pairs_that_both_models_find_unlikely_are_left_out() {
     let of = |lines: &[String]| kept.iter().map(|&index| lines[index].clone()).collect::<Vec<_>>();
     assert_eq!(lines(&workspace, "half/train.aa"), of(&aa));
     assert_eq!(lines(&workspace, "half/train.bb"), of(&bb));
-    assert!(shown.contains(&format!("below a score of {least:.4}")), "{shown}");
-    assert!(shown.contains("left out: line "), "{shown}");
+    mentions(&shown, &[&format!("below a score of {least:.4}"), "left out: line "]);
     // Nothing is scored twice, and another share has other pairs.
     let before = bytes(&workspace, "half/made.json");
-    assert_eq!(workspace.succeed(&make(&["--keep", "0.5", "--output", "half"])), shown);
+    assert_eq!(workspace.succeed(make("--keep 0.5 --output half")), shown);
     assert_eq!(bytes(&workspace, "half/made.json"), before);
-    workspace.fail(&make(&["--keep", "0.6", "--output", "half"]), &["half", "another folder"]);
-    workspace.succeed(&make(&["--least", "0", "--output", "all"]));
+    workspace.fail(make("--keep 0.6 --output half"), &["half", "another folder"]);
+    workspace.succeed(make("--least 0 --output all"));
     assert_eq!(lines(&workspace, "all/train.aa"), aa);
-    workspace.fail(&make(&["--keep", "1.5", "--output", "x"]), &["1.5", "between 0 and 1"]);
-    let same = ["filter", "--forward", "run", "--backward", "run", "--output", "x"];
-    workspace.fail(&same, &["run: the run translates aa to bb", "bb to aa"]);
+    workspace.fail(make("--keep 1.5 --output x"), &["1.5", "between 0 and 1"]);
+    let same = "filter --forward run --backward run --output x";
+    workspace.fail(same, &["run: the run translates aa to bb", "bb to aa"]);
 }

@@ -3,9 +3,9 @@
 #[cfg(unix)]
 use std::fs;
 
-use crate::common::Workspace;
 #[cfg(unix)]
 use crate::common::wait_for;
+use crate::common::{Workspace, mentions};
 
 const STEPS: &str = r#"
 [steps.forward.train]
@@ -39,7 +39,7 @@ fn what_is_wrong_with_a_file_is_told_with_line_and_key() {
     let told = |from: &str, to: &str, fragments: &[&str]| {
         assert!(STEPS.contains(from), "{from}");
         workspace.write("steps.toml", STEPS.replacen(from, to, 1));
-        workspace.fail(&["pipeline", "steps.toml"], fragments);
+        workspace.fail("pipeline steps.toml", fragments);
         assert!(!workspace.path("pipelines").exists(), "nothing has begun");
     };
     told(
@@ -62,9 +62,9 @@ fn what_is_wrong_with_a_file_is_told_with_line_and_key() {
         &["circle", "diverse, final, forward, scores"],
     );
     workspace.write("steps.toml", "[steps]\n");
-    workspace.fail(&["pipeline", "steps.toml"], &["no steps"]);
+    workspace.fail("pipeline steps.toml", &["no steps"]);
     workspace.write("steps.toml", STEPS);
-    let shown = workspace.succeed(&["pipeline", "steps.toml", "--dry-run"]);
+    let shown = workspace.succeed("pipeline steps.toml --dry-run");
     let names: Vec<&str> = shown.lines().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(names, ["backward", "forward", "diverse", "final", "scores"]);
 }
@@ -74,21 +74,20 @@ fn what_is_wrong_with_a_file_is_told_with_line_and_key() {
 fn a_pipeline_that_is_killed_three_times_ends_like_any_other() {
     let workspace = Workspace::new();
     workspace.write("steps.toml", STEPS);
-    let run = |folder: &'static str| ["pipeline", "steps.toml", "--folder", folder];
-    let shown = workspace.succeed(&run("whole"));
+    let run = |folder: &str| format!("pipeline steps.toml --folder {folder}");
+    let shown = workspace.succeed(run("whole"));
     for name in ["backward", "forward", "diverse", "final", "scores"] {
-        assert!(shown.contains(&format!("{name}: done in")), "{shown}");
+        mentions(&shown, &[&format!("{name}: done in")]);
     }
     // In a training, before the text is made, and in the last training.
     for moment in ["backward/checkpoints/last", "forward.done.json", "final/checkpoints/last"] {
-        let mut child = workspace.spawn(&run("killed"));
+        let mut child = workspace.spawn(run("killed"));
         let path = workspace.path("killed").join(moment);
         wait_for(moment, || path.exists());
         child.kill().expect("killed");
         child.wait().expect("ended");
     }
-    let shown = workspace.succeed(&run("killed"));
-    assert!(shown.contains("backward: done already"), "{shown}");
+    mentions(workspace.succeed(run("killed")), &["backward: done already"]);
     let weights = "checkpoints/step-00000040/model.safetensors";
     for file in [
         &format!("backward/{weights}")[..],
@@ -102,8 +101,8 @@ fn a_pipeline_that_is_killed_three_times_ends_like_any_other() {
         assert!(whole == killed, "{file} differs");
     }
     // Nothing is run again, and a step that has changed is told.
-    let again = workspace.succeed(&run("killed"));
+    let again = workspace.succeed(run("killed"));
     assert_eq!(again.matches("done already").count(), 5, "{again}");
     workspace.write("steps.toml", STEPS.replacen("max_updates=40", "max_updates=41", 1));
-    workspace.fail(&run("killed"), &["step forward", "another definition"]);
+    workspace.fail(run("killed"), &["step forward", "another definition"]);
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use common::{
     Random, SEVERAL, Workspace, metrics, refused, signal, stderr, train_among as train, wait_for,
+    words,
 };
 
 /// How soon the others end after a process was killed. By design one that waits for it ends at once,
@@ -55,15 +56,14 @@ fn assert_same(one: &Path, other: &Path, step: u32) {
 #[test]
 fn one_two_and_four_processes_come_to_the_same() {
     let workspace = Workspace::new();
-    workspace.succeed(&train("one", &[]));
+    workspace.succeed(train("one", ""));
     for processes in ["2", "4"] {
-        let said = workspace.succeed(&train(processes, &["--processes", processes]));
+        let said = workspace.succeed(train(processes, &format!("--processes {processes}")));
         assert_eq!(said.matches("training in").count(), 1, "one process tells: {said}");
         assert_same(&workspace.path("one"), &workspace.path(processes), 12);
     }
     // More than there are micro-batches: some have nothing to do.
-    let output = workspace.run(&train("6", &["--processes", "6", "--threads", "6"]));
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = workspace.finish(train("6", "--processes 6 --threads 6"));
     assert!(stderr(&output).contains("training.accumulation"), "{}", stderr(&output));
     assert_same(&workspace.path("one"), &workspace.path("6"), 12);
 }
@@ -71,10 +71,10 @@ fn one_two_and_four_processes_come_to_the_same() {
 #[test]
 fn a_run_goes_on_with_another_number_of_processes() {
     let workspace = Workspace::new();
-    workspace.succeed(&train("whole", &["--set", "training.max_updates=18"]));
-    workspace.succeed(&train("parts", &["--set", "training.max_updates=6", "--processes", "4"]));
-    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=12"]);
-    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=18", "--processes", "2"]);
+    workspace.succeed(train("whole", "--set training.max_updates=18"));
+    workspace.succeed(train("parts", "--set training.max_updates=6 --processes 4"));
+    workspace.succeed("resume parts --set training.max_updates=12");
+    workspace.succeed("resume parts --set training.max_updates=18 --processes 2");
     assert_same(&workspace.path("whole"), &workspace.path("parts"), 18);
 }
 
@@ -127,15 +127,14 @@ fn is_trained(run: &Path, step: u32) -> bool {
 /// says why, and that the resumed run comes to the same.
 fn kill_again_and_again(kills: usize) {
     let workspace = Workspace::new();
-    let long =
-        ["--set", "training.max_updates=80", "--set", "training.checkpoint_every=5", "--resume"];
-    workspace.succeed(&train("whole", &long[..4]));
+    let long = "--set training.max_updates=80 --set training.checkpoint_every=5";
+    workspace.succeed(train("whole", long));
     let (mut random, mut done, mut runs) = (Random(20_260_101), 0, 0);
     let mut of_each = [0; 3];
     while done < kills {
         let run = format!("run-{runs}");
         loop {
-            let arguments = [&train(&run, &long)[..], &["--processes", "3"]].concat();
+            let arguments = format!("{} --resume --processes 3", train(&run, long));
             let mut child = workspace.spawn(&arguments);
             wait_for("the other processes", || {
                 children(&child).len() == 2 || child.try_wait().expect("status").is_some()
@@ -196,10 +195,10 @@ fn fifty_kills_change_nothing() {
 #[test]
 fn a_signal_to_any_process_stops_all_of_them() {
     let workspace = Workspace::new();
-    let updates = ["--set", "training.max_updates=150"];
-    workspace.succeed(&train("whole", &updates));
+    let updates = "--set training.max_updates=150";
+    workspace.succeed(train("whole", updates));
     for (run, to_first) in [("first", true), ("other", false)] {
-        let child = workspace.spawn(&train(run, &[&updates[..], &["--processes", "2"]].concat()));
+        let child = workspace.spawn(train(run, &format!("{updates} --processes 2")));
         workspace.wait_for_checkpoint(run);
         let others = children(&child);
         if to_first {
@@ -213,7 +212,7 @@ fn a_signal_to_any_process_stops_all_of_them() {
         assert_eq!(output.status.code(), Some(130), "{said}");
         assert_eq!(said.matches("interrupted at step").count(), 1, "{said}");
         assert!(!said.contains("error:"), "{said}");
-        workspace.succeed(&["resume", run]);
+        workspace.succeed(format!("resume {run}"));
         assert_same(&workspace.path("whole"), &workspace.path(run), 150);
     }
 }
@@ -221,7 +220,7 @@ fn a_signal_to_any_process_stops_all_of_them() {
 #[test]
 fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
     let workspace = Workspace::new();
-    let settings = SEVERAL.join(" ");
+    let settings = SEVERAL;
     let size = "--set model.d_model=64 --set model.d_ff=256";
     let output = workspace.script(
         &["sh"],
@@ -230,10 +229,10 @@ fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
         ),
     );
     refused(&output, &["File too large", "could not be saved elsewhere either"]);
-    workspace.succeed(&["resume", "run", "--processes", "2"]);
+    workspace.succeed("resume run --processes 2");
     workspace.checkpoints_are_whole("run");
     // There is room elsewhere: the moments of both processes are saved there.
-    workspace.succeed(&train("whole", &["--set", "training.max_updates=40"]));
+    workspace.succeed(train("whole", "--set training.max_updates=40"));
     let text = format!(
         "\"$0\" train tiny.toml --run lost --processes 2 --rescue kept {settings} \
          --set training.max_updates=40 --set training.validate_every=20 & \
@@ -245,7 +244,7 @@ fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
         return; // The training was faster than the shell.
     }
     refused(&output, &["nothing is lost", "taper resume"]);
-    workspace.succeed(&["resume", "kept/lost", "--processes", "3"]);
+    workspace.succeed("resume kept/lost --processes 3");
 }
 
 /// Two processes started by hand, as a launcher on two machines would: what each came to.
@@ -288,9 +287,8 @@ fn both_refused(outputs: &[Output; 2], speaker: usize, fragments: &[&str]) {
 #[test]
 fn processes_that_are_not_alike_are_told_so() {
     let workspace = Workspace::new();
-    let command = |arguments: &[&str]| workspace.command(&train("run", arguments));
-    let outputs =
-        started(&workspace, [command(&[]), command(&["--set", "training.clip_norm=0.5"])]);
+    let command = |arguments: &str| workspace.command(train("run", &arguments));
+    let outputs = started(&workspace, [command(""), command("--set training.clip_norm=0.5")]);
     both_refused(&outputs, 0, &["process 1", "another recipe", "training.clip_norm is 0.5"]);
     // Another program.
     let other = workspace.path("other");
@@ -299,13 +297,12 @@ fn processes_that_are_not_alike_are_told_so() {
     bytes.push(0);
     fs::write(&other, bytes).expect("write");
     let mut changed = Command::new(&other);
-    changed.args(train("run", &[]));
-    let outputs = started(&workspace, [command(&[]), changed]);
+    changed.args(words(&train("run", "")));
+    let outputs = started(&workspace, [command(""), changed]);
     both_refused(&outputs, 0, &["process 1", "another version of this program"]);
     // One that does not see the corpus, which it would need.
-    let elsewhere = ["--set", "data.dir=absent", "--run", "own"];
-    let blind = [&["train", "tiny.toml"], &SEVERAL[..], &elsewhere].concat();
-    let outputs = started(&workspace, [command(&[]), workspace.command(&blind)]);
+    let blind = format!("train tiny.toml {SEVERAL} --set data.dir=absent --run own");
+    let outputs = started(&workspace, [command(""), workspace.command(&blind)]);
     assert!(outputs.iter().all(|output| output.status.code() == Some(2)));
     let errors: Vec<String> =
         outputs.iter().map(stderr).filter(|said| said.contains("error:")).collect();
@@ -316,7 +313,7 @@ fn processes_that_are_not_alike_are_told_so() {
 #[test]
 fn processes_that_strangers_could_call_need_a_key() {
     let workspace = Workspace::new();
-    let commands = || ["near", "far"].map(|run| workspace.command(&train(run, &[])));
+    let commands = || ["near", "far"].map(|run| workspace.command(train(run, "")));
     for output in started_at("0.0.0.0", &workspace, commands()) {
         refused(&output, &["TAPER_KEY", "0.0.0.0"]);
     }
@@ -333,10 +330,9 @@ fn processes_that_strangers_could_call_need_a_key() {
 #[test]
 fn machines_need_not_share_a_folder() {
     let workspace = Workspace::new();
-    workspace.succeed(&train("alone", &[]));
+    workspace.succeed(train("alone", ""));
     // Each has a folder of its own, as on a disk of its own.
-    let outputs =
-        started(&workspace, ["near", "far"].map(|run| workspace.command(&train(run, &[]))));
+    let outputs = started(&workspace, ["near", "far"].map(|run| workspace.command(train(run, ""))));
     for output in &outputs {
         assert!(output.status.success(), "{}", stderr(output));
     }
@@ -353,8 +349,8 @@ fn machines_need_not_share_a_folder() {
         }
         fs::write(workspace.path("changed").join(name), text).expect("write");
     }
-    let other = train("far2", &["--set", "data.dir=changed"]);
+    let other = train("far2", "--set data.dir=changed");
     let outputs =
-        started(&workspace, [workspace.command(&train("near2", &[])), workspace.command(&other)]);
+        started(&workspace, [workspace.command(train("near2", "")), workspace.command(other)]);
     both_refused(&outputs, 0, &["process 1", "another training text"]);
 }

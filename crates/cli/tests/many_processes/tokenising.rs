@@ -5,14 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{Workspace, refused, set, stderr, wait_for};
+use crate::common::{Workspace, mentions, refused, stderr, wait_for};
 use crate::{children, ended_soon, train};
 
 /// Divides the training text among so many files, of which the last may be empty, and has the recipe
 /// name them by a pattern.
 fn divide(workspace: &Workspace, files: usize) {
     for side in ["aa", "bb"] {
-        let text = fs::read_to_string(workspace.path(&format!("data/train.{side}"))).expect("text");
+        let text = workspace.read(&format!("data/train.{side}"));
         let lines: Vec<&str> = text.lines().collect();
         let of_file = lines.len().div_ceil(files - 1);
         for file in 0..files {
@@ -21,7 +21,7 @@ fn divide(workspace: &Workspace, files: usize) {
             workspace.write(&format!("data/part.{file:02}.{side}"), own);
         }
     }
-    let tiny = fs::read_to_string(workspace.path("tiny.toml")).expect("recipe");
+    let tiny = workspace.read("tiny.toml");
     let names = "dir = \"data\"\ntrain = \"part.*\"\nvalidation = \"val\"\n";
     workspace.write("tiny.toml", tiny.replace("dir = \"data\"\n", names));
 }
@@ -39,15 +39,14 @@ fn assert_same_cache(one: &Path, other: &Path) {
 fn one_two_and_four_processes_tokenise_the_same() {
     let workspace = Workspace::new();
     divide(&workspace, 11);
-    let said = workspace.succeed(&train("one", &[]));
-    assert!(said.contains("part: 11 files, from ") && said.contains("part.10.aa;"), "{said}");
+    mentions(workspace.succeed(train("one", "")), &["part: 11 files, from ", "part.10.aa;"]);
     for processes in ["2", "4"] {
-        workspace.succeed(&train(processes, &["--processes", processes]));
+        workspace.succeed(train(processes, &format!("--processes {processes}")));
         assert_same_cache(&workspace.path("one"), &workspace.path(processes));
     }
     // The same text in one file trains the same model.
     let plain = Workspace::new();
-    plain.succeed(&train("whole", &["--processes", "3"]));
+    plain.succeed(train("whole", "--processes 3"));
     let one = fs::read(workspace.path("one/checkpoints/last")).expect("last");
     assert_eq!(one, fs::read(plain.path("whole/checkpoints/last")).expect("last"));
     let weights = "checkpoints/step-00000012/model.safetensors";
@@ -58,14 +57,14 @@ fn one_two_and_four_processes_tokenise_the_same() {
 #[test]
 fn running_text_is_tokenised_by_all() {
     let workspace = Workspace::of_text();
-    let text = fs::read_to_string(workspace.path("data/text.txt")).expect("text");
+    let text = workspace.read("data/text.txt");
     for (number, line) in text.lines().enumerate().take(20) {
         workspace.write(&format!("data/text-{number:02}.txt"), format!("{line}\n").repeat(20));
     }
-    let recipe = fs::read_to_string(workspace.path("tiny.toml")).expect("recipe");
+    let recipe = workspace.read("tiny.toml");
     workspace.write("tiny.toml", recipe.replace("train = \"text\"", "train = \"text-*\""));
-    workspace.succeed(&["train", "tiny.toml", "--run", "one"]);
-    workspace.succeed(&["train", "tiny.toml", "--run", "two", "--processes", "2"]);
+    workspace.succeed("train tiny.toml --run one");
+    workspace.succeed("train tiny.toml --run two --processes 2");
     for file in ["cache/text.bin", "cache/text.held-out.bin", "data.json"] {
         let read = |run: &str| fs::read(workspace.path(run).join(file)).expect(file);
         assert!(read("one") == read("two"), "{file}");
@@ -82,8 +81,8 @@ fn what_is_wrong_with_a_file_is_told_once() {
         let good = fs::read(workspace.path(&path)).expect("text");
         workspace.write(&path, [&good[..], b"one more\n"].concat());
         // The tokenizer is trained before, on what stands before it.
-        let few = ["--set", "data.tokenizer.max_pairs=20", "--processes", "2"];
-        let output = workspace.run(&train("run", &few));
+        let few = "--set data.tokenizer.max_pairs=20 --processes 2";
+        let output = workspace.run(train("run", few));
         refused(&output, &[file, "lines but", &format!("part.{shard:02}.bb")]);
         assert!(!workspace.path("run").exists(), "nothing has begun");
         workspace.write(&path, good);
@@ -98,18 +97,17 @@ fn a_process_that_is_killed_while_it_tokenises_loses_no_shard() {
     for side in ["aa", "bb"] {
         for file in 0..10 {
             let path = format!("data/part.{file:02}.{side}");
-            let text = fs::read_to_string(workspace.path(&path)).expect("text");
+            let text = workspace.read(&path);
             workspace.write(&path, text.repeat(400));
         }
     }
-    let short = set!["training.max_updates=2", "training.validate_every=0"];
-    let large = ["--set", "data.batching.max_tokens=200", "--threads", "3"];
-    let settings = [&short[..], &large[..]].concat();
-    workspace.succeed(&train("whole", &settings));
+    let settings = "--set training.max_updates=2 --set training.validate_every=0 \
+         --set data.batching.max_tokens=200 --threads 3";
+    workspace.succeed(train("whole", settings));
     let mut kept = 0;
     for victim in 0..3_usize {
         let run = format!("run-{victim}");
-        let three = [&train(&run, &settings)[..], &["--processes", "3"]].concat();
+        let three = format!("{} --processes 3", train(&run, settings));
         let mut child = workspace.spawn(&three);
         let folder = workspace.path(&run).join("cache/part.shards");
         let made = || -> Vec<PathBuf> {
@@ -130,8 +128,7 @@ fn a_process_that_is_killed_while_it_tokenises_loses_no_shard() {
             assert_eq!(errors, 1, "{}", stderr(&output));
             kept += made().len();
             // Another number of processes goes on.
-            let more = workspace.run(&["resume", &run, "--processes", "2", "--threads", "2"]);
-            assert!(more.status.success(), "{}", stderr(&more));
+            workspace.finish(format!("resume {run} --processes 2 --threads 2"));
         }
         assert_same_cache(&workspace.path("whole"), &workspace.path(&run));
     }
@@ -142,19 +139,19 @@ fn a_process_that_is_killed_while_it_tokenises_loses_no_shard() {
 fn a_resumed_run_sees_the_files_that_it_began_with() {
     let workspace = Workspace::new();
     divide(&workspace, 5);
-    workspace.succeed(&train("whole", &["--set", "training.max_updates=18"]));
-    workspace.succeed(&train("parts", &[]));
-    let config = fs::read_to_string(workspace.path("parts/config.toml")).expect("config");
+    workspace.succeed(train("whole", "--set training.max_updates=18"));
+    workspace.succeed(train("parts", ""));
+    let config = workspace.read("parts/config.toml");
     assert!(config.contains("part.04.bb") && !config.contains('*'), "{config}");
     // One more file, which the pattern matches too.
     for side in ["aa", "bb"] {
         let path = |name: &str| workspace.path(&format!("data/{name}.{side}"));
         fs::copy(path("part.00"), path("part.99")).expect("copied");
     }
-    let more = ["--set", "training.max_updates=18"];
-    let output = workspace.run(&train("parts", &[&more[..], &["--resume"]].concat()));
+    let more = "--set training.max_updates=18";
+    let output = workspace.run(train("parts", &format!("{more} --resume")));
     refused(&output, &["the text is not what the run", "part.99.aa"]);
-    workspace.succeed(&[&["resume", "parts", "--processes", "2"], &more[..]].concat());
+    workspace.succeed(format!("resume parts --processes 2 {more}"));
     let same = |run: &str| workspace.path(run);
     assert_same_cache(&same("whole"), &same("parts"));
     workspace.same_end("whole", "parts", 18);
@@ -164,13 +161,13 @@ fn a_resumed_run_sees_the_files_that_it_began_with() {
 fn a_pattern_and_the_same_files_in_a_list_are_one_corpus() {
     let workspace = Workspace::new();
     divide(&workspace, 4);
-    workspace.succeed(&train("pattern", &[]));
+    workspace.succeed(train("pattern", ""));
     let side = |side: &str| -> String {
         let names: Vec<String> = (0..4).map(|n| format!("'data/part.{n:02}.{side}'")).collect();
-        format!("[{}]", names.join(", "))
+        format!("[{}]", names.join(","))
     };
-    let list = format!("data.train={{ source = {}, target = {} }}", side("aa"), side("bb"));
-    let more = ["--set", &list, "--set", "data.test=['test']", "--processes", "2"];
-    workspace.succeed(&train("list", &more));
+    let list = format!("data.train={{source={},target={}}}", side("aa"), side("bb"));
+    let more = format!("--set {list} --set data.test=['test'] --processes 2");
+    workspace.succeed(train("list", &more));
     assert_same_cache(&workspace.path("pattern"), &workspace.path("list"));
 }

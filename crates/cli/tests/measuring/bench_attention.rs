@@ -1,16 +1,15 @@
 //! `taper bench attention`: each kind at each length, and how they grow.
 
-use crate::common::Workspace;
+use crate::common::{Workspace, mentions};
 use serde_json::Value;
 
 #[test]
 fn every_kind_is_measured_at_every_length() {
     let workspace = Workspace::new();
-    let small = ["bench", "attention", "--lengths", "64,512", "--heads", "2", "--head-width", "8"];
-    let settings = ["--window", "16", "--seconds", "0", "--causal", "--json", "--svg", "time.svg"];
-    let shown = workspace.succeed(&[small.as_slice(), &settings].concat());
-    let found: Value = serde_json::from_str(&shown).expect("JSON");
-    let drawn = std::fs::read_to_string(workspace.path("time.svg")).expect("a figure");
+    let small = "bench attention --lengths 64,512 --heads 2 --head-width 8";
+    let settings = "--window 16 --seconds 0 --causal --json --svg time.svg";
+    let found = workspace.json(format!("{small} {settings}"));
+    let drawn = workspace.read("time.svg");
     for kind in [
         "full",
         "sparse",
@@ -34,8 +33,7 @@ fn every_kind_is_measured_at_every_length() {
         let own = growth.iter().find(|one| one["kind"] == kind).expect("exponents");
         assert!(own["both"].as_f64().is_some(), "{own}");
     }
-    let text =
-        workspace.succeed(&[small.as_slice(), &["--kinds", "linear", "--seconds", "0"]].concat());
-    assert!(text.contains("linear: grows with the length"), "{text}");
-    workspace.fail(&["bench", "attention", "--kinds", "psychic"], &["psychic", "full, sparse"]);
+    let said = workspace.succeed(format!("{small} --kinds linear --seconds 0"));
+    mentions(&said, &["linear: grows with the length"]);
+    workspace.fail("bench attention --kinds psychic", &["psychic", "full, sparse"]);
 }

@@ -6,9 +6,8 @@ use serde_json::Value;
 #[test]
 fn every_kernel_is_measured_against_its_peak() {
     let workspace = Workspace::new();
-    let small = ["bench", "kernels", "--layers", "tiny attention, out", "--rows", "64"];
-    let settings = ["--repeats", "1", "--threads", "1,2", "--json"];
-    let shown = workspace.succeed(&[small.as_slice(), &settings].concat());
+    let small = "bench kernels --layers 'tiny attention, out' --rows 64";
+    let shown = workspace.succeed(format!("{small} --repeats 1 --threads 1,2 --json"));
     let found: Vec<Value> = serde_json::from_str(&shown).expect("JSON");
     for threads in [1, 2] {
         for pass in ["forward", "gradient of the input", "gradient of the weight"] {
@@ -26,9 +25,7 @@ fn every_kernel_is_measured_against_its_peak() {
     }
     let has_peak = |one: &Value| one["peak"].as_f64().is_some_and(|peak| peak > 0.0);
     assert!(found.iter().filter(|one| one["kernel"] != "gemm").all(has_peak), "{shown}");
-    let unknown = ["bench", "kernels", "--layers", "giant"];
-    workspace.fail(&unknown, &["--layers", "giant", "tiny attention, in"]);
-    workspace.fail(&["bench", "kernels", "--threads", "0"], &["--threads", "at least 1"]);
-    let on_gpu = ["bench", "kernels", "--device", "gpu"];
-    workspace.fail(&on_gpu, &["unknown device `gpu`", "cuda"]);
+    workspace.fail("bench kernels --layers giant", &["--layers", "giant", "tiny attention, in"]);
+    workspace.fail("bench kernels --threads 0", &["--threads", "at least 1"]);
+    workspace.fail("bench kernels --device gpu", &["unknown device `gpu`", "cuda"]);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::Workspace;
+use crate::common::{Workspace, mentions};
 
 /// Variants of a test set with their numbers of lines, from its record.
 fn variants(set: &Value) -> Vec<(&str, u64)> {
@@ -19,9 +19,8 @@ fn variants_are_scored_beside_the_clean_set() {
     let path = workspace.path("data/test.aa");
     let sources = fs::read_to_string(&path).expect("sources");
     workspace.train("run");
-    let clean: Value =
-        serde_json::from_str(&workspace.succeed(&["evaluate", "run", "--json"])).expect("JSON");
-    let json = workspace.succeed(&["evaluate", "run", "--hostile", "--json"]);
+    let clean = workspace.json("evaluate run --json");
+    let json = workspace.succeed("evaluate run --hostile --json");
     let record: Value = serde_json::from_str(&json).expect("JSON");
     for key in ["run", "checkpoint", "step", "decoding"] {
         assert_eq!(record[key], clean[key], "{key}");
@@ -58,17 +57,15 @@ fn variants_are_scored_beside_the_clean_set() {
     // Capitals scored by hand: translations of another split, without case.
     fs::write(workspace.path("data/loud.aa"), sources.to_uppercase()).expect("sources");
     fs::copy(workspace.path("data/test.bb"), workspace.path("data/loud.bb")).expect("targets");
-    let loud =
-        ["evaluate", "run", "--json", "--split", "loud", "--set", "evaluation.lowercase=true"];
-    let loud: Value = serde_json::from_str(&workspace.succeed(&loud)).expect("JSON");
+    let loud = workspace.json("evaluate run --json --split loud --set evaluation.lowercase=true");
     assert_eq!(set["variants"][0]["chrf"]["score"], loud["results"][0]["chrf"]["score"]);
 
-    let table = workspace.succeed(&["evaluate", "run", "--hostile", "--split", "val"]);
-    assert!(table.contains("val, made hostile"), "{table}");
+    let table = workspace.succeed("evaluate run --hostile --split val");
+    mentions(&table, &["val, made hostile"]);
     for name in names {
         assert!(table.lines().any(|line| line.trim_start().starts_with(name)), "{table}");
     }
     let text = Workspace::of_text();
     text.train("run");
-    text.fail(&["evaluate", "run", "--hostile"], &["--hostile", "language-model", "leave it out"]);
+    text.fail("evaluate run --hostile", &["--hostile", "language-model", "leave it out"]);
 }

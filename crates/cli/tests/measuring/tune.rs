@@ -1,20 +1,17 @@
 //! `tune`: settings of the search, found on the validation set and written into the run.
 
-use std::fs;
-
-use crate::common::{Workspace, set};
+use crate::common::{Workspace, mentions};
 use serde_json::Value;
 
 fn config(workspace: &Workspace) -> String {
-    fs::read_to_string(workspace.path("run/config.toml")).expect("config.toml")
+    workspace.read("run/config.toml")
 }
 
 /// The settings of a trial as overrides.
-fn overrides(trial: &Value) -> Vec<String> {
+fn overrides(trial: &Value) -> String {
     ["beam_size", "length_penalty", "length_reward"]
-        .into_iter()
-        .flat_map(|key| ["--set".to_owned(), format!("decoding.{key}={}", trial[key])])
-        .collect()
+        .map(|key| format!(" --set decoding.{key}={}", trial[key]))
+        .concat()
 }
 
 /// Lines without those of the tuned keys.
@@ -26,14 +23,14 @@ fn others(text: &str) -> Vec<&str> {
 #[test]
 fn the_best_settings_are_written_into_the_run_and_used_from_then_on() {
     let workspace = Workspace::new();
-    let longer = set!["training.max_updates=120", "training.validate_every=0"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &longer[..]].concat());
+    let longer = "--set training.max_updates=120 --set training.validate_every=0";
+    workspace.succeed(format!("train tiny.toml --run run {longer}"));
     let before = config(&workspace);
-    let tune = |more: &[&str]| {
-        let arguments = ["tune", "run", "--beams", "1,3", "--length-penalties", "0,1,2"];
-        workspace.succeed(&[&arguments[..], &["--length-rewards", "0,2"], more].concat())
+    let tune = |more: &str| {
+        let arguments = "tune run --beams 1,3 --length-penalties 0,1,2";
+        workspace.succeed(format!("{arguments} --length-rewards 0,2 {more}"))
     };
-    let tuning: Value = serde_json::from_str(&tune(&["--dry-run", "--json"])).expect("JSON");
+    let tuning: Value = serde_json::from_str(&tune("--dry-run --json")).expect("JSON");
     assert_eq!((&tuning["written"], &tuning["sentences"]), (&false.into(), &12.into()));
     assert_eq!(config(&workspace), before, "a dry run changes nothing");
     let trials = tuning["trials"].as_array().expect("trials");
@@ -48,12 +45,8 @@ fn the_best_settings_are_written_into_the_run_and_used_from_then_on() {
 
     // Each is what a search of its own gives.
     for trial in [best, worst] {
-        let set = overrides(trial);
-        let set: Vec<&str> = set.iter().map(String::as_str).collect();
-        let evaluate = ["evaluate", "run", "--split", "val", "--json"];
-        let record: Value =
-            serde_json::from_str(&workspace.succeed(&[&evaluate[..], &set].concat()))
-                .expect("JSON");
+        let evaluate = format!("evaluate run --split val --json {}", overrides(trial));
+        let record = workspace.json(evaluate);
         assert_eq!(record["results"][0]["bleu"]["score"], trial["bleu"], "{trial}");
     }
 
@@ -64,44 +57,39 @@ fn the_best_settings_are_written_into_the_run_and_used_from_then_on() {
         spoilt = spoilt.replace(&format!("\n{key} = {old}\n"), &format!("\n{key} = {value}\n"));
     }
     workspace.write("run/config.toml", &spoilt);
-    let shown = tune(&[]);
-    assert!(shown.contains("the run's\n"), "{shown}");
-    assert!(shown.contains("written into run/config.toml"), "{shown}");
+    mentions(tune(""), &["the run's\n", "written into run/config.toml"]);
     let after = config(&workspace);
     assert_eq!(others(&after), others(&before));
-    let evaluated: Value =
-        serde_json::from_str(&workspace.succeed(&["evaluate", "run", "--split", "val", "--json"]))
-            .expect("JSON");
+    let evaluated = workspace.json("evaluate run --split val --json");
     assert_eq!(evaluated["results"][0]["bleu"]["score"], best["bleu"]);
-    assert!(tune(&[]).contains("the run's settings are the best of"));
+    assert!(tune("").contains("the run's settings are the best of"));
     assert_eq!(config(&workspace), after);
-    workspace.succeed(&["resume", "run", "--set", "training.max_updates=122"]);
+    workspace.succeed("resume run --set training.max_updates=122");
 }
 
 #[test]
 fn what_cannot_be_tuned_is_said() {
     let workspace = Workspace::new();
-    workspace.succeed(&["train", "tiny.toml", "--run", "run", "--set", "data.validation="]);
-    workspace.fail(&["tune", "run"], &["no validation set", "--split"]);
-    workspace.succeed(&["tune", "run", "--split", "val", "--dry-run", "--sentences", "3"]);
+    workspace.succeed("train tiny.toml --run run --set data.validation=");
+    workspace.fail("tune run", &["no validation set", "--split"]);
+    workspace.succeed("tune run --split val --dry-run --sentences 3");
     workspace.fail(
-        &["tune", "run", "--split", "val", "--set", "decoding.sampling.temperature=1"],
+        "tune run --split val --set decoding.sampling.temperature=1",
         &["drawn, not searched for"],
     );
-    workspace.fail(&["tune", "run", "--split", "val", "--sentences", "0"], &["--sentences"]);
-    let negative = ["tune", "run", "--split", "val", "--length-penalties=-1"];
-    workspace.fail(&negative, &["decoding.length_penalty", "-1"]);
+    workspace.fail("tune run --split val --sentences 0", &["--sentences"]);
+    let negative = "tune run --split val --length-penalties=-1";
+    workspace.fail(negative, &["decoding.length_penalty", "-1"]);
 }
 
 #[test]
 fn weights_of_a_choice_among_candidates_are_found_and_written() {
     let workspace = Workspace::new();
-    let longer = set!["training.max_updates=120", "training.validate_every=0"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &longer[..]].concat());
-    let candidates = ["--set", "decoding.reranking.candidates=6"];
+    let longer = "--set training.max_updates=120 --set training.validate_every=0";
+    workspace.succeed(format!("train tiny.toml --run run {longer}"));
+    let candidates = "--set decoding.reranking.candidates=6";
     let before = config(&workspace);
-    let tuned = [&["tune", "run", "--json", "--dry-run"], &candidates[..]].concat();
-    let tuned: Value = serde_json::from_str(&workspace.succeed(&tuned)).expect("JSON");
+    let tuned = workspace.json(format!("tune run --json --dry-run {candidates}"));
     assert_eq!(config(&workspace), before, "a dry run changes nothing");
     assert_eq!((&tuned["sentences"], &tuned["candidates"]), (&12.into(), &(12 * 6).into()));
     let bleu = |trial: &Value| trial["bleu"].as_f64().expect("BLEU");
@@ -114,11 +102,11 @@ fn weights_of_a_choice_among_candidates_are_found_and_written() {
 
     // Each is what the command that uses the weights gives.
     for trial in trials.iter().chain([&tuned["before"], best]) {
-        let weight = |key| format!("decoding.reranking.{key}_weight={}", trial["weights"][key]);
-        let set = [weight("utility"), weight("model")];
-        let evaluate = ["evaluate", "run", "--split", "val", "--json", "--set", &set[0]];
-        let evaluate = [&evaluate[..], &["--set", &set[1]], &candidates].concat();
-        let record: Value = serde_json::from_str(&workspace.succeed(&evaluate)).expect("JSON");
+        let weight =
+            |key| format!("--set decoding.reranking.{key}_weight={}", trial["weights"][key]);
+        let weights = format!("{} {}", weight("utility"), weight("model"));
+        let evaluate = format!("evaluate run --split val --json {weights} {candidates}");
+        let record = workspace.json(&evaluate);
         assert_eq!(record["results"][0]["bleu"]["score"], trial["bleu"], "{trial}");
     }
 
@@ -126,9 +114,9 @@ fn weights_of_a_choice_among_candidates_are_found_and_written() {
     let with_candidates =
         format!("{before}\n[decoding.reranking]\ncandidates = 6\nmodel_weight = 0.001\n");
     workspace.write("run/config.toml", &with_candidates);
-    workspace.fail(&["tune", "run", "--beams", "1,2"], &["decoding.reranking.candidates=0"]);
-    let shown = workspace.succeed(&["tune", "run"]);
-    assert!(shown.contains("72 candidates of 12 sentences"), "{shown}");
-    assert!(shown.contains("written into") || shown.contains("are the best of"), "{shown}");
-    assert!(workspace.succeed(&["tune", "run"]).contains("are the best of"));
+    workspace.fail("tune run --beams 1,2", &["decoding.reranking.candidates=0"]);
+    let said = workspace.succeed("tune run");
+    mentions(&said, &["72 candidates of 12 sentences"]);
+    assert!(said.contains("written into") || said.contains("are the best of"), "{said}");
+    assert!(workspace.succeed("tune run").contains("are the best of"));
 }

@@ -2,26 +2,25 @@
 
 use std::fs;
 
-use crate::common::{Workspace, metrics, refused, set, stderr, stdout};
+use crate::common::{Workspace, mentions, metrics, refused, stderr, stdout};
 
 #[test]
 fn changed_text_and_recipes_are_refused_with_the_differences() {
     let workspace = Workspace::new();
     workspace.train("run");
-    let more = ["--set", "training.max_updates=14"];
-    let resume = [&["resume", "run"], &more[..]].concat();
+    let resume = "resume run --set training.max_updates=14";
 
-    let text = fs::read_to_string(workspace.path("data/train.aa")).expect("text");
+    let text = workspace.read("data/train.aa");
     workspace.write("data/train.aa", text.replacen("cat", "dog", 1));
     workspace.fail(
-        &resume,
+        resume,
         &["train.aa", "trained on so far", "other text of the same", "--accept-changes", "--run"],
     );
     // Nor does the tokenizer fit any more of a run that did not come to a checkpoint.
     let checkpoints = workspace.path("run/checkpoints");
     fs::rename(&checkpoints, workspace.path("kept")).expect("move");
     workspace.fail(
-        &resume,
+        resume,
         &[
             "train.aa",
             "made its tokenizer from",
@@ -33,45 +32,36 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
     fs::rename(workspace.path("kept"), &checkpoints).expect("move back");
     workspace.write("data/train.aa", &text);
 
-    let other = set!["data.batching.max_tokens=100", "model.embedding_dropout=0.3"];
+    let other = "--set data.batching.max_tokens=100 --set model.embedding_dropout=0.3";
     let fragments = [
         "data.batching.max_tokens is 100 but was 200",
         "model.embedding_dropout is 0.3 but was",
         "--accept-changes",
     ];
-    workspace.fail(&[&resume[..], &other].concat(), &fragments);
-    workspace.fail(
-        &[&["train", "tiny.toml", "--run", "run", "--resume"], &other[..]].concat(),
-        &fragments,
-    );
+    workspace.fail(format!("{resume} {other}"), &fragments);
+    workspace.fail(format!("train tiny.toml --run run --resume {other}"), &fragments);
     // Nor can what made the tokenizer; how text is cut in training can.
     for change in ["data.tokenizer.vocabulary_size=280", "data.lowercase=true"] {
         let key = change.split('=').next().expect("key");
         workspace.fail(
-            &[&resume[..], &["--set", change, "--accept-changes"]].concat(),
+            format!("{resume} --set {change} --accept-changes"),
             &["tokenizer and seed cannot be changed", key],
         );
     }
     // A seed cannot be changed under way: it is the whole random state.
     workspace.fail(
-        &[&resume[..], &["--set", "training.seed=9", "--accept-changes"]].concat(),
+        format!("{resume} --set training.seed=9 --accept-changes"),
         &["tokenizer and seed cannot be changed", "training.seed is 9 but was 1"],
     );
 
     workspace.write("data/train.aa", text.replacen("cat", "dog", 1));
-    workspace.succeed(&[&resume[..], &other, &["--accept-changes"]].concat());
+    workspace.succeed(format!("{resume} {other} --accept-changes"));
     // What was accepted is the run's own from now on.
-    workspace.succeed(&["resume", "run", "--set", "training.max_updates=15"]);
+    workspace.succeed("resume run --set training.max_updates=15");
     // Batches so large that the epoch in hand has fewer than were trained on already.
-    let larger = [
-        "--set",
-        "data.batching.max_tokens=1000",
-        "--set",
-        "data.tokenizer.dropout=0.1",
-        "--accept-changes",
-    ];
-    workspace
-        .succeed(&[&["resume", "run", "--set", "training.max_updates=30"], &larger[..]].concat());
+    let larger =
+        "--set data.batching.max_tokens=1000 --set data.tokenizer.dropout=0.1 --accept-changes";
+    workspace.succeed(format!("resume run --set training.max_updates=30 {larger}"));
 }
 
 #[test]
@@ -79,31 +69,23 @@ fn an_average_from_before_a_run_went_on_is_not_used() {
     let workspace = Workspace::new();
     workspace.train("run");
     let step = || {
-        let report: serde_json::Value =
-            serde_json::from_str(&workspace.succeed(&["evaluate", "run", "--json"])).expect("JSON");
+        let report = workspace.json("evaluate run --json");
         (
             report["step"].as_u64().expect("step"),
             report["checkpoint"].as_str().expect("path").ends_with("averaged"),
         )
     };
     assert_eq!(step(), (12, true));
-    workspace.succeed(&[
-        "resume",
-        "run",
-        "--set",
-        "training.max_updates=24",
-        "--set",
-        "training.average_last=0",
-    ]);
+    workspace.succeed("resume run --set training.max_updates=24 --set training.average_last=0");
     let (newest, averaged) = step();
     assert!(newest > 12 && !averaged, "{newest}");
-    workspace.succeed(&["average", "run"]);
+    workspace.succeed("average run");
     assert_eq!(step(), (24, true));
     // One that is damaged is said to be, and not passed over for other weights.
     let state = workspace.path("run/checkpoints/averaged/state.json");
     let text = fs::read_to_string(&state).expect("state");
     fs::write(&state, &text[..text.len() / 2]).expect("damage");
-    workspace.fail(&["evaluate", "run"], &["averaged", "state.json", "taper average run"]);
+    workspace.fail("evaluate run", &["averaged", "state.json", "taper average run"]);
 }
 
 #[test]
@@ -114,36 +96,33 @@ fn a_run_goes_on_from_its_own_checkpoints_only() {
     let before = fs::read(workspace.path("run/checkpoints/step-00000012/model.safetensors"))
         .expect("weights");
     workspace.fail(
-        &["resume", "run", "--from", "other/checkpoints/step-00000006"],
+        "resume run --from other/checkpoints/step-00000006",
         &["--from other", "not a checkpoint of run"],
     );
-    workspace.fail(&["resume", "run", "--from", "step-7"], &["--from step-7", "step-00000006"]);
+    workspace.fail("resume run --from step-7", &["--from step-7", "step-00000006"]);
     assert_eq!(
         fs::read(workspace.path("run/checkpoints/step-00000012/model.safetensors"))
             .expect("weights"),
         before
     );
-    workspace.succeed(&["resume", "run", "--from", "run/../run/checkpoints/step-00000006"]);
+    workspace.succeed("resume run --from run/../run/checkpoints/step-00000006");
     assert!(workspace.path("run/checkpoints/left-step-00000012").is_dir());
     // Two courses would be mixed.
     workspace.fail(
-        &["resume", "run", "--from", "left-step-00000012"],
+        "resume run --from left-step-00000012",
         &["--from left-step-00000012", "in a copy of the run's folder"],
     );
-    workspace.succeed(&["average", "run"]);
-    workspace.fail(&["resume", "run", "--from", "average"], &["--from average", "called step-"]);
+    workspace.succeed("average run");
+    workspace.fail("resume run --from average", &["--from average", "called step-"]);
 }
 
 #[test]
 fn divergence_ends_training_with_advice_that_works() {
     let workspace = Workspace::new();
     workspace.train("run");
-    let wild = set![
-        "training.schedule.learning_rate=1e30",
-        "training.clip_norm=0",
-        "training.max_updates=60"
-    ];
-    let output = workspace.run(&[&["resume", "run"], &wild[..]].concat());
+    let wild = "--set training.schedule.learning_rate=1e30 --set training.clip_norm=0 \
+         --set training.max_updates=60";
+    let output = workspace.run(format!("resume run {wild}"));
     refused(
         &output,
         &[
@@ -168,12 +147,9 @@ fn divergence_ends_training_with_advice_that_works() {
         "{skipped:?}"
     );
     // As advised.
-    let tame = set![
-        "training.schedule.learning_rate=1e-3",
-        "training.clip_norm=1",
-        "training.max_updates=20"
-    ];
-    workspace.succeed(&[&["resume", "run", "--from", "step-00000006"], &tame[..]].concat());
+    let tame = "--set training.schedule.learning_rate=1e-3 --set training.clip_norm=1 \
+         --set training.max_updates=20";
+    workspace.succeed(format!("resume run --from step-00000006 {tame}"));
     let record = metrics(&workspace.path("run"));
     assert!(
         record.iter().all(|line| line["event"] != "skipped"),
@@ -186,33 +162,26 @@ fn divergence_ends_training_with_advice_that_works() {
 #[test]
 fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
     let workspace = Workspace::new();
-    let patient = ["--set", "training.early_stopping.patience=2"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "run"], &patient[..]].concat());
+    workspace.succeed("train tiny.toml --run run --set training.early_stopping.patience=2");
     let best = workspace.path("run/checkpoints/best");
     // The other text is what the run has not learned: no score on it is as good as the old one.
     std::fs::create_dir(workspace.path("other")).expect("folder");
     for stem in ["train", "val", "test"] {
         for side in ["aa", "bb"] {
-            let text =
-                fs::read_to_string(workspace.path(&format!("data/{stem}.{side}"))).expect("text");
+            let text = workspace.read(&format!("data/{stem}.{side}"));
             let words = text.replace("cat", "house").replace("red", "green").replace("two", "nine");
             workspace.write(&format!("other/{stem}.{side}"), words);
         }
     }
-    let on = |updates: &str, more: &[&str]| {
+    let on = |updates: &str, more: &str| {
         let updates = format!("training.max_updates={updates}");
-        let arguments = [&["resume", "run", "--accept-changes", "--set", &updates], more].concat();
-        let output = workspace.run(&arguments);
-        assert!(output.status.success(), "{}", stderr(&output));
+        let arguments = format!("resume run --accept-changes --set {updates} {more}");
+        let output = workspace.finish(&arguments);
         stderr(&output)
     };
     let before = fs::read_to_string(&best).expect("best");
-    let said = on("30", &set!["data.dir=other", "training.validate_every=6"]);
-    assert!(
-        said.contains("note: scores of validations cannot be compared")
-            && said.contains("the validation text"),
-        "{said}"
-    );
+    let said = on("30", "--set data.dir=other --set training.validate_every=6");
+    mentions(&said, &["note: scores of validations cannot be compared", "the validation text"]);
     let after = fs::read_to_string(&best).expect("best");
     assert!(after > before, "{before} {after}");
     let validations = |updates: u64| {
@@ -223,15 +192,13 @@ fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
     };
     assert_eq!(validations(12)[0]["improved"], true, "the first of the new scores");
     // The same text again: nothing to forget.
-    let said = on("36", &[]);
+    let said = on("36", "");
     assert!(!said.contains("cannot be compared"), "{said}");
     // Its cleaning, and what measures text.
-    let said = on("42", &["--set", "data.cleaning.max_tokens=40"]);
-    assert!(said.contains("data.cleaning.max_tokens"), "{said}");
-    let said = on("48", &["--set", "training.early_stopping.metric=bleu"]);
-    assert!(said.contains("training.early_stopping.metric"), "{said}");
-    let said = on("54", &["--set", "evaluation.tokenize=char"]);
-    assert!(said.contains("evaluation.tokenize"), "{said}");
+    mentions(on("42", "--set data.cleaning.max_tokens=40"), &["data.cleaning.max_tokens"]);
+    let said = on("48", "--set training.early_stopping.metric=bleu");
+    mentions(&said, &["training.early_stopping.metric"]);
+    mentions(on("54", "--set evaluation.tokenize=char"), &["evaluation.tokenize"]);
 }
 
 /// A proposal of more updates says what they do to the learning rate.
@@ -240,15 +207,16 @@ fn a_schedule_that_has_fallen_to_its_end_jumps_when_the_run_goes_on() {
     let workspace = Workspace::new();
     let proposal = |kind: &str| {
         let set = format!("training.schedule.kind={kind}");
-        let said = workspace.succeed(&["train", "tiny.toml", "--run", kind, "--set", &set]);
+        let said = workspace.succeed(format!("train tiny.toml --run {kind} --set {set}"));
         let mut lines = said.lines().filter(|line| line.contains("taper resume"));
         lines.next().expect("a proposal").to_owned()
     };
     for kind in ["cosine", "linear"] {
         let line = proposal(kind);
-        for part in ["--set training.max_updates=24 ", "jumps from 0.00e0 to 1.", "update 24"] {
-            assert!(line.contains(part), "{part} is not in {line}");
-        }
+        mentions(
+            &line,
+            &["--set training.max_updates=24 ", "jumps from 0.00e0 to 1.", "update 24"],
+        );
     }
     assert!(!proposal("inverse_sqrt").contains("learning rate"));
 }

@@ -9,7 +9,7 @@ use crate::common::{Workspace, metrics, stderr};
 
 /// Replaces text in a file of the run.
 fn edit(workspace: &Workspace, name: &str, from: &str, to: &str) {
-    let text = fs::read_to_string(workspace.path(name)).expect("a file");
+    let text = workspace.read(name);
     assert!(text.contains(from), "{from} is not in {name}");
     workspace.write(name, text.replacen(from, to, 1));
 }
@@ -19,7 +19,7 @@ fn an_edited_configuration_is_refused_wherever_weights_are_loaded() {
     let workspace = Workspace::new();
     workspace.train("run");
     workspace.train("other");
-    let config = fs::read_to_string(workspace.path("run/config.toml")).expect("config");
+    let config = workspace.read("run/config.toml");
     let edits = [
         ("heads = 2", "heads = 4", "model.heads is 4 but was 2"),
         ("activation = \"relu\"", "activation = \"gelu\"", "model.activation is \"gelu\""),
@@ -29,13 +29,13 @@ fn an_edited_configuration_is_refused_wherever_weights_are_loaded() {
         ("\ndropout = 0.0", "\ndropout = 0.2", "data.tokenizer.dropout is 0.2"),
         ("dtype = \"f32\"", "dtype = \"bf16\"", "dtype is \"bf16\" but was \"f32\""),
     ];
-    let loads: [&[&str]; 6] = [
-        &["evaluate", "run"],
-        &["translate", "run", "-i", "data/test.aa"],
-        &["score", "run", "--source", "data/test.aa", "--target", "data/test.bb"],
-        &["translate", "other", "-i", "data/test.aa", "--ensemble", "run"],
-        &["inspect", "run"],
-        &["resume", "run", "--set", "training.max_updates=14"],
+    let loads = [
+        "evaluate run",
+        "translate run -i data/test.aa",
+        "score run --source data/test.aa --target data/test.bb",
+        "translate other -i data/test.aa --ensemble run",
+        "inspect run",
+        "resume run --set training.max_updates=14",
     ];
     for (from, to, named) in edits {
         assert!(config.contains(from), "{from}");
@@ -50,35 +50,35 @@ fn an_edited_configuration_is_refused_wherever_weights_are_loaded() {
     }
     // Where the text is and how it is decoded is nobody else's business.
     workspace.write("run/config.toml", config.replacen("beam_size = 2", "beam_size = 3", 1));
-    workspace.succeed(&["evaluate", "run"]);
+    workspace.succeed("evaluate run");
     workspace.write("run/config.toml", &config);
 
     for set in ["model.positions=alibi", "data.tokenizer.vocabulary_size=400"] {
         workspace.fail(
-            &["translate", "run", "-i", "data/test.aa", "--set", set],
+            format!("translate run -i data/test.aa --set {set}"),
             &["--set", set.split('=').next().expect("a key")],
         );
     }
     // What is accepted is the run's own at once, also for weights from before.
     let accepted = config.replacen("residual_dropout = 0.1", "residual_dropout = 0.4", 1);
     workspace.write("run/config.toml", &accepted);
-    workspace.succeed(&["resume", "run", "--set", "training.max_updates=13", "--accept-changes"]);
+    workspace.succeed("resume run --set training.max_updates=13 --accept-changes");
     for checkpoint in ["step-00000006", "last", "best", "average"] {
-        workspace.succeed(&["evaluate", "run", "--checkpoint", checkpoint]);
+        workspace.succeed(format!("evaluate run --checkpoint {checkpoint}"));
     }
-    workspace.succeed(&["resume", "run", "--set", "training.max_updates=14"]);
+    workspace.succeed("resume run --set training.max_updates=14");
     workspace.write("run/config.toml", &config);
-    workspace.fail(&["evaluate", "run"], &["residual_dropout is 0.1 but was 0.4"]);
+    workspace.fail("evaluate run", &["residual_dropout is 0.1 but was 0.4"]);
 }
 
 #[test]
 fn a_damaged_pointer_is_named_and_not_passed_over() {
     let workspace = Workspace::new();
-    workspace.succeed(&["train", "tiny.toml", "--run", "run", "--set", "training.average_last=0"]);
-    let commands: [&[&str]; 3] = [
-        &["evaluate", "run"],
-        &["translate", "run", "-i", "data/test.aa"],
-        &["score", "run", "--source", "data/test.aa", "--target", "data/test.bb"],
+    workspace.succeed("train tiny.toml --run run --set training.average_last=0");
+    let commands = [
+        "evaluate run",
+        "translate run -i data/test.aa",
+        "score run --source data/test.aa --target data/test.bb",
     ];
     for content in ["garbage\n", "step-00000099\n", "", "../../other", "\u{1}\u{2}"] {
         for pointer in ["best", "last"] {
@@ -91,25 +91,21 @@ fn a_damaged_pointer_is_named_and_not_passed_over() {
                     workspace.fail(command, &named);
                 }
             }
-            workspace.fail(&["evaluate", "run", "--checkpoint", pointer], &named);
+            workspace.fail(format!("evaluate run --checkpoint {pointer}"), &named);
             if pointer == "last" {
-                let resume = ["resume", "run", "--set", "training.max_updates=13"];
-                let message = workspace.fail(&resume, &named);
+                let message = workspace.fail("resume run --set training.max_updates=13", &named);
                 assert!(!message.contains("--checkpoint"), "{message}");
             }
             workspace.write(&path, before);
         }
     }
-    workspace.succeed(&["evaluate", "run"]);
+    workspace.succeed("evaluate run");
 }
 
 #[test]
 fn a_key_has_one_value() {
     let workspace = Workspace::new();
-    workspace.fail(
-        &["config", "check", "tiny.toml", "--set", "model.heads=2\nmodel.d_ff=3"],
-        &["model.heads"],
-    );
+    workspace.fail("config check tiny.toml --set 'model.heads=2\nmodel.d_ff=3'", &["model.heads"]);
 }
 
 #[cfg(unix)]
@@ -148,8 +144,7 @@ fn a_record_that_does_not_parse_is_set_aside() {
     let whole = metrics(&workspace.path("run"));
     edit(&workspace, "run/metrics.jsonl", "{\"event\":\"log\"", "not a record\n{\"event\":\"log\"");
     let damaged = fs::read(workspace.path("run/metrics.jsonl")).expect("metrics");
-    let output = workspace.run(&["resume", "run"]);
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = workspace.finish("resume run");
     assert!(
         stderr(&output).contains("run/metrics.jsonl, line 1")
             && stderr(&output).contains("kept as run/metrics.damaged.jsonl"),

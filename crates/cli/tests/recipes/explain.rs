@@ -3,32 +3,27 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::Workspace;
+use crate::common::{Workspace, mentions};
 
 #[test]
 fn a_key_and_a_section_are_explained() {
     let workspace = Workspace::new();
-    let said = workspace.succeed(&["config", "explain", "training.schedule.warmup"]);
+    let said = workspace.succeed("config explain training.schedule.warmup");
     assert!(said.starts_with("training.schedule.warmup\n    The number of warm-up"), "{said}");
-    assert!(said.contains("Values: a whole number from 0."), "{said}");
-    assert!(said.contains("Default: 4000."), "{said}");
-    let section = workspace.succeed(&["config", "explain", "model"]);
-    assert!(section.contains("model.heads") && section.contains("\"rotary\": "), "{section}");
-    workspace
-        .fail(&["config", "explain", "lr"], &["did you mean `training.schedule.learning_rate`"]);
-    let schema = workspace.succeed(&["config", "explain", "--json"]);
-    let schema: serde_json::Value = serde_json::from_str(&schema).expect("JSON");
+    mentions(&said, &["Values: a whole number from 0.", "Default: 4000."]);
+    mentions(workspace.succeed("config explain model"), &["model.heads", "\"rotary\": "]);
+    workspace.fail("config explain lr", &["did you mean `training.schedule.learning_rate`"]);
+    let schema = workspace.json("config explain --json");
     assert!(schema["properties"]["training"]["properties"]["seed"].is_object());
 }
 
 #[test]
 fn a_recipe_is_shown_with_the_meaning_of_its_keys_and_is_a_recipe_still() {
     let workspace = Workspace::new();
-    let shown = workspace.succeed(&["config", "show", "tiny.toml"]);
-    assert!(shown.contains("# Attention heads"), "{shown}");
-    assert!(shown.contains("\nheads = 2\n"), "{shown}");
+    let shown = workspace.succeed("config show tiny.toml");
+    mentions(&shown, &["# Attention heads", "\nheads = 2\n"]);
     workspace.write("again.toml", &shown);
-    let again = workspace.succeed(&["config", "show", "again.toml"]);
+    let again = workspace.succeed("config show again.toml");
     // The name is that of the file, which the first one has written down.
     assert_eq!(again, shown);
 }
@@ -38,7 +33,7 @@ fn values_of_the_wrong_kind_are_spoken_of_as_toml_has_them() {
     let workspace = Workspace::new();
     workspace.write("bad.toml", "[model]\nheads = \"two\"\n");
     workspace.fail(
-        &["config", "check", "bad.toml"],
+        "config check bad.toml",
         &["bad.toml:2: key `model.heads`: expected a whole number from 1, found the text \"two\""],
     );
     for (set, said) in [
@@ -47,29 +42,22 @@ fn values_of_the_wrong_kind_are_spoken_of_as_toml_has_them() {
         ("training.clip_norm=-1e308", "training.clip_norm is -1e308:"),
         ("decoding.beam_size=-1", "expected a whole number from 1 to 65536, found the number -1"),
     ] {
-        let message = workspace.fail(&["config", "check", "tiny.toml", "--set", set], &[said]);
+        let message = workspace.fail(format!("config check tiny.toml --set {set}"), &[said]);
         assert!(!message.contains("struct") && !message.contains("usize"), "{message}");
     }
-    workspace.succeed(&[
-        "config",
-        "check",
-        "tiny.toml",
-        "--set",
-        "data.fields={source=1, target=2}",
-    ]);
+    workspace.succeed("config check tiny.toml --set 'data.fields={source=1, target=2}'");
 }
 
 #[test]
 fn what_a_range_leaves_out_is_refused() {
     let workspace = Workspace::new();
-    let schema = workspace.succeed(&["config", "explain", "--json"]);
-    let schema: serde_json::Value = serde_json::from_str(&schema).expect("JSON");
+    let schema = workspace.json("config explain --json");
     let mut outside = Vec::new();
     collect("", &schema, &mut outside);
     assert!(outside.len() > 60, "{}", outside.len());
     for set in outside {
         let leaf = set.split('=').next().and_then(|key| key.rsplit('.').next()).expect("a key");
-        workspace.fail(&["config", "check", "tiny.toml", "--set", &set], &[leaf]);
+        workspace.fail(format!("config check tiny.toml --set {set}"), &[leaf]);
     }
 }
 
@@ -100,7 +88,7 @@ fn collect(prefix: &str, section: &serde_json::Value, outside: &mut Vec<String>)
 fn the_manual_has_the_reference_as_it_is() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let written = fs::read_to_string(page).expect("docs/configuration.md");
-    let now = Workspace::new().succeed(&["config", "explain", "--markdown"]);
+    let now = Workspace::new().succeed("config explain --markdown");
     assert!(
         written == now,
         "write it again: taper config explain --markdown > docs/configuration.md"

@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 use std::fs;
 
-#[cfg(unix)]
-use crate::common::set;
-use crate::common::{Workspace, metrics, stderr, stdout};
+use crate::common::{Workspace, mentions, metrics, set, stderr, stdout};
 
-const FROM: [&str; 6] = ["train", "tiny.toml", "--run", "child", "--from", "parent"];
+const FROM: &str = "train tiny.toml --run child --from parent";
 
 /// The first line of a run's record.
 fn first_loss(workspace: &Workspace, run: &str) -> f64 {
@@ -17,32 +15,24 @@ fn first_loss(workspace: &Workspace, run: &str) -> f64 {
 #[test]
 fn a_new_run_begins_with_the_weights_and_tokenizer_of_another() {
     let workspace = Workspace::new();
-    workspace.succeed(&[
-        "train",
-        "tiny.toml",
-        "--run",
-        "parent",
-        "--set",
-        "training.max_updates=60",
-    ]);
+    workspace.succeed("train tiny.toml --run parent --set training.max_updates=60");
     workspace.train("fresh");
     // Another vocabulary size would be another tokenizer.
-    let output =
-        workspace.run(&[&FROM[..], &["--set", "data.tokenizer.vocabulary_size=290"]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = workspace.finish(format!("{FROM} --set data.tokenizer.vocabulary_size=290"));
     let said = stdout(&output);
-    for part in [
-        "weights of step 60 from",
-        "averaged",
-        "taken      decoder.final_norm",
-        "encoder.layers.0",
-        "decoder.layers.0",
-        "vocabulary_size is 300 but was 290",
-        "new        optimizer",
-        "training in child from step 0",
-    ] {
-        assert!(said.contains(part), "{part} is not in {said}");
-    }
+    mentions(
+        &said,
+        &[
+            "weights of step 60 from",
+            "averaged",
+            "taken      decoder.final_norm",
+            "encoder.layers.0",
+            "decoder.layers.0",
+            "vocabulary_size is 300 but was 290",
+            "new        optimizer",
+            "training in child from step 0",
+        ],
+    );
     assert!(first_loss(&workspace, "child") < first_loss(&workspace, "fresh") - 0.5);
     let file = |run: &str| fs::read(workspace.path(run).join("tokenizer.json")).expect("a file");
     assert!(file("child") == file("parent"));
@@ -55,29 +45,26 @@ fn a_new_run_begins_with_the_weights_and_tokenizer_of_another() {
     assert_eq!(state["parent"]["step"], 60);
     assert_eq!(state["parent"]["sha256"].as_str().map(str::len), Some(64));
     assert!(!workspace.path("child/checkpoints/step-00000000").exists(), "it has served");
-    let shown = workspace.succeed(&["inspect", "child"]);
-    assert!(shown.contains("first weights from") && shown.contains("step 60"), "{shown}");
-    let shown: serde_json::Value =
-        serde_json::from_str(&workspace.succeed(&["inspect", "child", "--json"])).expect("JSON");
+    mentions(workspace.succeed("inspect child"), &["first weights from", "step 60"]);
+    let shown = workspace.json("inspect child --json");
     assert!(shown["parent"]["path"].as_str().expect("a path").contains("parent/checkpoints"));
     // The parent may go.
     fs::remove_dir_all(workspace.path("parent")).expect("remove");
-    workspace.succeed(&["resume", "child", "--set", "training.max_updates=14"]);
+    workspace.succeed("resume child --set training.max_updates=14");
 }
 
 #[test]
 fn what_fits_another_model_is_taken_where_that_is_meant() {
     let workspace = Workspace::new();
     workspace.train("parent");
-    let deeper = [&FROM[..], &["--set", "model.encoder_layers=2"]].concat();
+    let deeper = format!("{FROM} --set model.encoder_layers=2");
     workspace.fail(&deeper, &["--from parent", "model.encoder_layers is 2 but was 1"]);
     workspace.fail(
-        &[&FROM[..], &["--set", "model.heads=4"]].concat(),
+        format!("{FROM} --set model.heads=4"),
         &["model.heads is 4 but was 2", "--accept-changes"],
     );
     assert!(!workspace.path("child").exists());
-    let output = workspace.run(&[&deeper[..], &["--accept-changes", "--json"]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = workspace.finish(format!("{deeper} --accept-changes --json"));
     let first = stdout(&output).lines().next().expect("a line").to_owned();
     let event: serde_json::Value = serde_json::from_str(&first).expect("JSON");
     assert_eq!(event["event"], "warm_start");
@@ -87,31 +74,25 @@ fn what_fits_another_model_is_taken_where_that_is_meant() {
         assert!(one["name"].as_str().expect("a name").starts_with("encoder.layers.1."), "{one}");
     }
     // Dropout is no part of the weights.
-    let dropout = ["--run", "other", "--set", "model.residual_dropout=0.3"];
-    workspace.succeed(&[&["train", "tiny.toml", "--from", "parent"], &dropout[..]].concat());
+    workspace.succeed("train tiny.toml --from parent --run other --set model.residual_dropout=0.3");
 }
 
 /// Keys of the model that a recipe does not set have the values of the run that it begins with.
 #[test]
 fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
     let workspace = Workspace::new();
-    let shape = ["model.activation=gelu", "model.norm=post", "model.norm_epsilon=1e-6"];
-    let shape: Vec<&str> = shape.iter().flat_map(|set| ["--set", set]).collect();
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "parent"], &shape[..]].concat());
-    let recipe = fs::read_to_string(workspace.path("tiny.toml")).expect("a recipe");
+    let shape = "model.activation=gelu model.norm=post model.norm_epsilon=1e-6";
+    workspace.succeed(format!("train tiny.toml --run parent {}", set(shape)));
+    let recipe = workspace.read("tiny.toml");
     let (before, rest) = recipe.split_once("[model]").expect("a section");
     let (_, after) = rest.split_once("[training]").expect("a section");
     workspace.write("bare.toml", format!("{before}[training]{after}"));
-    let train = |run: &str, set: &[&str]| {
-        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
-        let first = ["train", "bare.toml", "--run", run, "--from", "parent"];
-        workspace.run(&[&first[..], &set[..]].concat())
+    let train = |run: &str, settings: &str| {
+        workspace.run(format!("train bare.toml --run {run} --from parent {}", set(settings)))
     };
     // Dropout is the recipe's where it is set; what has no effect in this model is refused in none.
-    let output = train(
-        "child",
-        &["model.residual_dropout=0.3", "model.max_positions=77", "model.recurrent.width=9"],
-    );
+    let output =
+        train("child", "model.residual_dropout=0.3 model.max_positions=77 model.recurrent.width=9");
     assert!(output.status.success(), "{}", stderr(&output));
     let model = |run: &str| -> HashMap<String, String> {
         let text = fs::read_to_string(workspace.path(run).join("config.toml")).expect("a recipe");
@@ -126,10 +107,9 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
         assert_eq!(child[key] == *value, !is_set, "{key}");
     }
     // It goes on by itself.
-    let again = ["train", "bare.toml", "--run", "child", "--from", "parent", "--resume"];
-    let set = ["model.residual_dropout=0.3", "training.max_updates=14"];
+    let settings = set("model.residual_dropout=0.3 training.max_updates=14");
     fs::rename(workspace.path("parent"), workspace.path("moved")).expect("rename");
-    workspace.succeed(&[&again[..], &["--set", set[0], "--set", set[1]]].concat());
+    workspace.succeed(format!("train bare.toml --run child --from parent --resume {settings}"));
     fs::rename(workspace.path("moved"), workspace.path("parent")).expect("rename");
     // What is set, and shapes the weights, is refused with both values.
     for (set, says) in [
@@ -137,7 +117,7 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
         ("model.activation=relu", "model.activation is \"relu\" but was \"gelu\""),
         ("model.decoder_layers=2", "model.decoder_layers is 2 but was 1"),
     ] {
-        crate::common::refused(&train("other", &[set]), &["--from parent", says]);
+        crate::common::refused(&train("other", set), &["--from parent", says]);
         assert!(!workspace.path("other").exists());
     }
 }
@@ -145,29 +125,21 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
 #[test]
 fn a_parent_that_cannot_be_one_is_refused_before_anything_is_written() {
     let workspace = Workspace::new();
-    workspace.fail(&FROM, &["--from parent", "no such run"]);
+    workspace.fail(FROM, &["--from parent", "no such run"]);
     workspace.train("parent");
-    workspace.succeed(&[
-        "tokenizer",
-        "train",
-        "tiny.toml",
-        "-o",
-        "tokenizer",
-        "--set",
-        "data.tokenizer.vocabulary_size=280",
-    ]);
+    workspace
+        .succeed("tokenizer train tiny.toml -o tokenizer --set data.tokenizer.vocabulary_size=280");
     // Another tokenizer, by which embeddings are of the tokens that both have.
-    let other = ["--run", "other", "--set", "data.tokenizer.path=tokenizer/tokenizer.json"];
-    let said =
-        workspace.succeed(&[&["train", "tiny.toml", "--from", "parent"], &other[..]].concat());
-    assert!(said.contains("embedding.weight: the rows of ") && said.contains("its own"), "{said}");
+    let other = "--run other --set data.tokenizer.path=tokenizer/tokenizer.json";
+    let said = workspace.succeed(format!("train tiny.toml --from parent {other}"));
+    mentions(&said, &["embedding.weight: the rows of ", "its own"]);
     let weights = workspace.path("parent/checkpoints/averaged/model.safetensors");
     let bytes = fs::read(&weights).expect("weights");
     fs::write(&weights, &bytes[..bytes.len() / 2]).expect("damage");
-    workspace.fail(&FROM, &["model.safetensors", "truncated"]);
+    workspace.fail(FROM, &["model.safetensors", "truncated"]);
     assert!(!workspace.path("child").exists());
     // A checkpoint can be named itself.
-    workspace.succeed(&[&FROM[..5], &["parent/checkpoints/step-00000012"]].concat());
+    workspace.succeed(format!("{FROM}/checkpoints/step-00000012"));
 }
 
 /// The tensors of a checkpoint of a run, as they lie in its file.
@@ -189,12 +161,10 @@ fn tensors(workspace: &Workspace, run: &str, step: u64) -> HashMap<String, Vec<u
 fn parts_are_taken_and_frozen_parameters_keep_their_bits() {
     let workspace = Workspace::new();
     workspace.train("parent");
-    let from = ["--from", "parent/checkpoints/step-00000012"];
-    let parts = ["--only", "encoder,embeddings", "--freeze", "encoder.*"];
+    let from = "--from parent/checkpoints/step-00000012";
     let train = |run: &str, updates: &str| {
-        let updates = format!("training.max_updates={updates}");
-        let first = ["train", "tiny.toml", "--run", run, "--set", &updates];
-        workspace.succeed(&[&first[..], &from, &parts].concat())
+        let first = format!("train tiny.toml --run {run} --set training.max_updates={updates}");
+        workspace.succeed(format!("{first} {from} --only encoder,embeddings --freeze encoder.*"))
     };
     let said = train("child", "12");
     for part in
@@ -214,15 +184,14 @@ fn parts_are_taken_and_frozen_parameters_keep_their_bits() {
     assert!(frozen > 5 && frozen < child.len());
     // A resumed run knows what is frozen.
     train("halves", "6");
-    workspace.succeed(&["resume", "halves", "--set", "training.max_updates=12"]);
+    workspace.succeed("resume halves --set training.max_updates=12");
     assert!(tensors(&workspace, "halves", 12) == child);
     workspace.same_end("child", "halves", 12);
 
     // What is taken is there before the first update.
-    let beginning = ["--run", "begun", "--set", "training.max_updates=1"];
-    let beginning = [&["train", "tiny.toml"], &beginning[..], &from, &["--only", "decoder"]];
-    let all = ["--freeze", "decoder.*"];
-    workspace.succeed(&[&beginning.concat()[..], &all].concat());
+    let beginning = "--run begun --set training.max_updates=1";
+    let all = "--freeze decoder.*";
+    workspace.succeed(format!("train tiny.toml {beginning} {from} --only decoder {all}"));
     let begun = tensors(&workspace, "begun", 1);
     assert!(
         begun
@@ -230,31 +199,23 @@ fn parts_are_taken_and_frozen_parameters_keep_their_bits() {
             .all(|(name, tensor)| { (*tensor == parent[name]) == name.starts_with("decoder.") })
     );
 
-    let refused = |more: &[&str], says: &[&str]| {
-        let first = ["train", "tiny.toml", "--run", "none"];
-        workspace.fail(&[&first[..], more].concat(), says);
+    let refused = |more: &str, says: &[&str]| {
+        workspace.fail(format!("train tiny.toml --run none {more}"), says);
         assert!(!workspace.path("none").exists());
     };
     let near = ["training.freeze", "encodr.final_norm", "near it are encoder.final_norm"];
-    refused(&["--freeze", "encodr.final_norm.*"], &near);
-    refused(&["--freeze", "*"], &["no parameter to be trained"]);
-    refused(&[&from[..], &["--only", "encodes"]].concat(), &["--only", "matches no parameter"]);
-    refused(&["--only", "encoder"], &["required arguments were not provided"]);
+    refused("--freeze encodr.final_norm.*", &near);
+    refused("--freeze *", &["no parameter to be trained"]);
+    refused(&format!("{from} --only encodes"), &["--only", "matches no parameter"]);
+    refused("--only encoder", &["required arguments were not provided"]);
 }
 
 #[test]
 fn a_tokenizer_of_its_own_shares_tokens_with_the_parents() {
     let workspace = Workspace::new();
-    workspace.succeed(&[
-        "train",
-        "tiny.toml",
-        "--run",
-        "parent",
-        "--set",
-        "training.max_updates=60",
-    ]);
-    let own = ["--own-tokenizer", "--set", "data.tokenizer.vocabulary_size=290", "--json"];
-    let said = workspace.succeed(&[&FROM[..], &own].concat());
+    workspace.succeed("train tiny.toml --run parent --set training.max_updates=60");
+    let own = "--own-tokenizer --set data.tokenizer.vocabulary_size=290 --json";
+    let said = workspace.succeed(format!("{FROM} {own}"));
     let first: serde_json::Value =
         serde_json::from_str(said.lines().next().expect("a line")).expect("JSON");
     let table = &first["weights"]["partly"][0];
@@ -273,9 +234,9 @@ fn layers_near_the_input_learn_more_slowly() {
     workspace.train("parent");
     let change = |run: &str, decay: &str| -> f64 {
         let set = format!("training.layer_decay={decay}");
-        let from = ["--from", "parent/checkpoints/step-00000012", "--set", &set];
-        let first = ["train", "tiny.toml", "--run", run, "--set", "training.max_updates=1"];
-        workspace.succeed(&[&first[..], &from].concat());
+        let from = format!("--from parent/checkpoints/step-00000012 --set {set}");
+        let first = format!("train tiny.toml --run {run} --set training.max_updates=1");
+        workspace.succeed(format!("{first} {from}"));
         let [before, after] =
             [tensors(&workspace, "parent", 12), tensors(&workspace, run, 1)].map(|all| {
                 let bytes = all["embedding.weight"].clone();
@@ -287,8 +248,8 @@ fn layers_near_the_input_learn_more_slowly() {
     let [whole, half] = [change("whole", "1"), change("half", "0.5")];
     // One layer: the embedding is two steps below the head.
     assert!((half / whole - 0.25).abs() < 2e-2, "{half} of {whole}");
-    let first = ["train", "tiny.toml", "--run", "none", "--set", "training.layer_decay=1.5"];
-    workspace.fail(&first, &["training.layer_decay is 1.5"]);
+    let first = "train tiny.toml --run none --set training.layer_decay=1.5";
+    workspace.fail(first, &["training.layer_decay is 1.5"]);
 }
 
 /// A process that is killed before its first own checkpoint goes on from the same weights.
@@ -297,19 +258,16 @@ fn layers_near_the_input_learn_more_slowly() {
 fn a_run_that_is_killed_early_still_begins_with_its_parents_weights() {
     let workspace = Workspace::new();
     workspace.train("parent");
-    workspace.succeed(&FROM);
-    let mut child = workspace.spawn(
-        &[&["train", "tiny.toml", "--run", "killed", "--from", "parent"], &crate::common::LONG[..]]
-            .concat(),
-    );
+    workspace.succeed(FROM);
+    let mut child = workspace
+        .spawn(format!("train tiny.toml --run killed --from parent {}", crate::common::LONG));
     let beginning = workspace.path("killed/checkpoints/step-00000000");
     crate::common::wait_for("the beginning", || beginning.is_dir());
     let config = workspace.path("killed/config.toml");
     crate::common::wait_for("the configuration", || config.is_file());
     crate::common::signal("-KILL", &child);
     child.wait().expect("ended");
-    let ends = set!["training.max_updates=12", "training.validate_every=6"];
-    let output = workspace.run(&[&["resume", "killed"], &ends[..]].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    let ends = "--set training.max_updates=12 --set training.validate_every=6";
+    workspace.succeed(format!("resume killed {ends}"));
     workspace.same_end("child", "killed", 12);
 }

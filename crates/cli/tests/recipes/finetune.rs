@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Workspace, refused, set};
+use crate::common::{Workspace, mentions, refused, set};
 
 /// Translations of made-up sentences, in files whose names say nothing.
 fn own_text(workspace: &Workspace) {
@@ -15,111 +15,87 @@ fn own_text(workspace: &Workspace) {
     }
 }
 
-/// A short training with short translations, of so many updates.
-fn few(updates: &str) -> Vec<String> {
-    let settings = [
-        &format!("training.max_updates={updates}"),
-        "training.schedule.kind=constant",
-        "training.schedule.warmup=1",
-        "training.validate_every=2",
-        "decoding.max_length=4",
-    ];
-    settings.iter().flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()]).collect()
-}
-
-/// Runs the program with `arguments` and those of [`few`].
-fn briefly(workspace: &Workspace, arguments: &[&[&str]], updates: &str) -> String {
-    let few = few(updates);
-    let all: Vec<&str> =
-        arguments.concat().into_iter().chain(few.iter().map(String::as_str)).collect();
-    workspace.succeed(&all)
+/// Runs the program with `arguments`, for a training of so many updates with short translations.
+fn briefly(workspace: &Workspace, arguments: &str, updates: usize) -> String {
+    let few = set("training.schedule.kind=constant training.schedule.warmup=1 \
+         training.validate_every=2 decoding.max_length=4");
+    workspace.succeed(format!("{arguments} {few} --set training.max_updates={updates}"))
 }
 
 fn shown(workspace: &Workspace, run: &str) -> Value {
-    let recipe = format!("{run}/config.toml");
-    let json = workspace.succeed(&["config", "show", &recipe, "--json"]);
+    let json = workspace.succeed(format!("config show {run}/config.toml --json"));
     serde_json::from_str(&json).expect("JSON")
 }
 
 #[test]
 fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
     let workspace = Workspace::new();
-    workspace.succeed(&["train", "tiny.toml", "--run", "parent"]);
+    workspace.succeed("train tiny.toml --run parent");
     own_text(&workspace);
-    let files = ["finetune", "parent", "--pairs", "here.txt", "there.txt"];
-    let home = ["--home", "data/train.aa", "data/train.bb"];
-    let said = briefly(&workspace, &[&files, &home], "4");
-    for fragment in [
-        "200 examples and as many as 200 of home",
-        "data/tiny-here",
-        "tiny-here.toml: all weights",
-        "weights of step 12 from",
-        "test scores",
-    ] {
-        assert!(said.contains(fragment), "`{fragment}` is not in: {said}");
-    }
+    let files = "finetune parent --pairs here.txt there.txt";
+    let home = "--home data/train.aa data/train.bb";
+    let said = briefly(&workspace, &format!("{files} {home}"), 4);
+    mentions(
+        &said,
+        &[
+            "200 examples and as many as 200 of home",
+            "data/tiny-here",
+            "tiny-here.toml: all weights",
+            "weights of step 12 from",
+            "test scores",
+        ],
+    );
     let config = shown(&workspace, "runs/tiny-here");
     assert_eq!(config["data"]["train"][1]["name"], "home");
     assert_eq!(config["model"]["d_model"], 16);
     // The division and the recipe are the same each time.
-    let again = ["-o", "other.toml", "--data", "other", "--recipe-only"];
-    workspace.succeed(&[&files[..], &home, &again].concat());
+    workspace.succeed(format!("{files} {home} -o other.toml --data other --recipe-only"));
     for split in ["train.aa", "val.bb", "test.aa"] {
         let read = |folder: &str| fs::read(workspace.path(folder).join(split)).expect("a split");
         assert!(read("data/tiny-here") == read("other"), "{split}");
     }
-    let read = |name: &str| fs::read_to_string(workspace.path(name)).expect("a recipe");
+    let read = |name: &str| workspace.read(name);
     let own = read("tiny-here.toml").replace("data/tiny-here", "tiny-here");
     // The first line has the free memory.
     let rest = |text: &str| text.split_once('\n').expect("lines").1.to_owned();
     assert_eq!(rest(&own), rest(&read("other.toml").replace("other", "tiny-here")));
 
     // Interrupted and resumed, it ends where it ends at once.
-    let train = ["train", "other.toml", "--from", "parent", "--run"];
-    briefly(&workspace, &[&train, &["whole"]], "4");
-    briefly(&workspace, &[&train, &["halves"]], "2");
-    briefly(&workspace, &[&["resume", "halves"]], "4");
+    briefly(&workspace, "train other.toml --from parent --run whole", 4);
+    briefly(&workspace, "train other.toml --from parent --run halves", 2);
+    briefly(&workspace, "resume halves", 4);
     workspace.same_end("whole", "halves", 4);
 
     // None of the new weights is the parent, and all of them are the run. The types of the two runs
     // may differ: the new one's is what is fastest on this machine.
-    let score = |run: &str, checkpoint: &[&str]| {
-        let files = ["--source", "data/test.aa", "--target", "data/test.bb"];
-        let pair = [&["score", run, "--weights", "f32"], &files[..]].concat();
-        workspace.succeed(&[&pair[..], checkpoint].concat())
+    let score = |run: &str, checkpoint: &str| {
+        let files = "--source data/test.aa --target data/test.bb";
+        workspace.succeed(format!("score {run} --weights f32 {files} {checkpoint}"))
     };
-    let (parent, last) = (score("parent", &[]), score("whole", &["--checkpoint", "last"]));
+    let (parent, last) = (score("parent", ""), score("whole", "--checkpoint last"));
     for (share, expected) in [("0", Some(&parent)), ("1", Some(&last)), ("0.5", None)] {
-        let average = ["average", "whole", "--last", "1", "--with-parent", share];
-        let said = workspace.succeed(&average);
-        assert!(said.contains("of ") && said.contains("parent"), "{said}");
-        let found = score("whole", &["--checkpoint", "average"]);
+        let average = format!("average whole --last 1 --with-parent {share}");
+        mentions(workspace.succeed(&average), &["of ", "parent"]);
+        let found = score("whole", "--checkpoint average");
         match expected {
             Some(expected) => assert_eq!(&found, expected, "{share}"),
             None => assert!(found != parent && found != last, "{share}"),
         }
     }
-    workspace.fail(&["average", "parent", "--with-parent", "0.5"], &["began with no other"]);
-    workspace.fail(&["average", "whole", "--with-parent", "2"], &["from 0 to 1"]);
+    workspace.fail("average parent --with-parent 0.5", &["began with no other"]);
+    workspace.fail("average whole --with-parent 2", &["from 0 to 1"]);
 
-    refused(&workspace.run(&files), &["tiny-here.toml exists already", "taper train"]);
+    refused(&workspace.run(files), &["tiny-here.toml exists already", "taper train"]);
     for (arguments, says) in [
-        (vec!["nowhere", "--pairs", "here.txt", "there.txt"], vec!["nowhere"]),
-        (vec!["data", "--pairs", "here.txt", "there.txt"], vec!["data", "config.json"]),
-        (
-            vec!["parent", "--pairs", "here.txt"],
-            vec!["here.txt", "one file has to have both sides"],
-        ),
-        (vec!["parent", "--pairs", "gone.aa", "gone.bb"], vec!["gone.aa"]),
-        (vec!["parent", "--pairs", "here.txt", "there.txt", "--columns", "1"], vec!["--columns 1"]),
-        (
-            vec!["parent", "--labels", "here.txt", "--task", "classification"],
-            vec!["translation", "does not begin"],
-        ),
-        (vec!["parent", "--pairs", "here.txt", "--task", "tagging"], vec!["tagging", "recipe"]),
+        ("nowhere --pairs here.txt there.txt", &["nowhere"][..]),
+        ("data --pairs here.txt there.txt", &["data", "config.json"]),
+        ("parent --pairs here.txt", &["here.txt", "one file has to have both sides"]),
+        ("parent --pairs gone.aa gone.bb", &["gone.aa"]),
+        ("parent --pairs here.txt there.txt --columns 1", &["--columns 1"]),
+        ("parent --labels here.txt --task classification", &["translation", "does not begin"]),
+        ("parent --pairs here.txt --task tagging", &["tagging", "recipe"]),
     ] {
-        let all = [&["finetune"], &arguments[..], &["-o", "new.toml"]].concat();
-        refused(&workspace.run(&all), &says);
+        workspace.fail(format!("finetune {arguments} -o new.toml"), says);
         assert!(!workspace.path("new.toml").exists(), "{arguments:?}");
     }
 }
@@ -127,25 +103,22 @@ fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
 #[test]
 fn memory_decides_between_all_weights_and_adapters() {
     let workspace = Workspace::new();
-    let wide = set!["model.d_model=128", "model.d_ff=512"];
-    workspace.succeed(&[&["train", "tiny.toml", "--run", "parent"], &wide[..]].concat());
+    workspace.succeed("train tiny.toml --run parent --set model.d_model=128 --set model.d_ff=512");
     own_text(&workspace);
     let propose = |memory: &str, recipe: &str| {
-        let files = ["finetune", "parent", "--pairs", "here.txt", "there.txt", "--recipe-only"];
-        let into = ["--memory", memory, "-o", recipe, "--data"];
+        let files = "finetune parent --pairs here.txt there.txt --recipe-only";
         let folder = recipe.trim_end_matches(".toml");
-        workspace.succeed(&[&files[..], &into, &[folder]].concat());
-        fs::read_to_string(workspace.path(recipe)).expect("a recipe")
+        workspace.succeed(format!("{files} --memory {memory} -o {recipe} --data {folder}"));
+        workspace.read(recipe)
     };
     assert!(!propose("2GiB", "all.toml").contains("\n[model"));
     let adapted = propose("12MiB", "adapters.toml");
-    assert!(adapted.contains("\n[model.lora]\n"), "{adapted}");
+    mentions(&adapted, &["\n[model.lora]\n"]);
     assert!(adapted.contains("Adapters (LoRA), about") && adapted.contains("rank = 16"));
     let tight = propose("1MiB", "tight.toml");
-    assert!(tight.contains("base_dtype = \"bf16\""), "{tight}");
-    let train = ["train", "tight.toml", "--from", "parent", "--run", "trained"];
-    let said = briefly(&workspace, &[&train], "4");
-    assert!(said.contains("trained,") && said.contains("frozen"), "{said}");
+    mentions(&tight, &["base_dtype = \"bf16\""]);
+    let said = briefly(&workspace, "train tight.toml --from parent --run trained", 4);
+    mentions(&said, &["trained,", "frozen"]);
 }
 
 #[test]
@@ -161,31 +134,30 @@ fn a_folder_of_transformers_is_imported_once_and_trained_on() {
     };
     workspace.write("reviews.tsv", (0..90).map(line).collect::<String>());
     let bert = golden("bert");
-    let labels = ["--labels", "reviews.tsv", "--task", "classification"];
-    let said = briefly(&workspace, &[&["finetune", &bert], &labels], "2");
-    assert!(said.contains("90 examples") && said.contains("tensors"), "{said}");
+    let labels = "--labels reviews.tsv --task classification";
+    let said = briefly(&workspace, &format!("finetune {bert} {labels}"), 2);
+    mentions(&said, &["90 examples", "tensors"]);
     let config = shown(&workspace, "runs/bert-reviews");
     assert_eq!(config["task"], "classification");
     assert_eq!(config["data"]["labelled"]["labels"], serde_json::json!(["dull", "fine"]));
-    let again = ["--recipe-only", "-o", "again.toml", "--data", "again"];
-    workspace.succeed(&[&["finetune", &bert], &labels[..], &again].concat());
+    workspace.succeed(format!("finetune {bert} {labels} --recipe-only -o again.toml --data again"));
     // A classifier of such labels goes on with them, in their order.
-    let on = ["finetune", "runs/bert-reviews", "--labels", "reviews.tsv", "--recipe-only"];
-    workspace.succeed(&[&on[..], &["-o", "on.toml", "--data", "on"]].concat());
+    let on = "finetune runs/bert-reviews --labels reviews.tsv --recipe-only";
+    workspace.succeed(format!("{on} -o on.toml --data on"));
     // Another folder of that name is not taken for it.
     let other = workspace.path("elsewhere/bert");
     fs::create_dir_all(&other).expect("folder");
     fs::copy(Path::new(&bert).join("config.json"), other.join("config.json")).expect("copy");
     let other = other.to_str().expect("a path").to_owned();
-    let output = workspace.run(&[&["finetune", &other], &labels[..]].concat());
+    let output = workspace.run(format!("finetune {other} {labels}"));
     refused(&output, &["runs/bert exists already", "taper import"]);
 
     let text: String = (0..400).map(|i| format!("The seagulls sail on, and on, {i}.\n")).collect();
     workspace.write("book.txt", text);
     let gpt2 = golden("gpt2");
-    let said = briefly(&workspace, &[&["finetune", &gpt2, "--texts", "book.txt"]], "2");
-    assert!(said.contains("gpt2-book.toml: all weights"), "{said}");
+    let said = briefly(&workspace, &format!("finetune {gpt2} --texts book.txt"), 2);
+    mentions(&said, &["gpt2-book.toml: all weights"]);
     workspace.write("one.tsv", "a\tone\na\ttwo\n".repeat(30));
-    let one = ["finetune", &bert, "--labels", "one.tsv", "--task", "classification"];
+    let one = format!("finetune {bert} --labels one.tsv --task classification");
     refused(&workspace.run(&one), &["same label"]);
 }

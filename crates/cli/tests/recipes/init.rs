@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Workspace, refused, set, stderr, stdout};
+use crate::common::{Workspace, mentions, refused, stderr, stdout};
 use serde_json::Value;
 
 /// The names in a folder, and in the folders there, in order.
@@ -25,18 +25,18 @@ fn a_dry_run_says_what_training_takes_and_keeps_nothing() {
     let workspace = Workspace::new();
     fs::create_dir(workspace.path("tmp")).expect("folder");
     let before = names(&workspace.path(""));
-    let dry_run = |extra: &[&str]| {
-        let arguments = [["train", "tiny.toml", "--dry-run"].as_slice(), extra].concat();
-        let mut command = workspace.command(&arguments);
+    let dry_run = |extra: &str| {
+        let mut command = workspace.command(format!("train tiny.toml --dry-run {extra}"));
         let output = command.env("TMPDIR", workspace.path("tmp")).output().expect("the binary");
         assert_eq!(names(&workspace.path("")), before);
         output
     };
-    let shown = stdout(&dry_run(&[]));
-    for fragment in ["200 pairs read", "parameters", "measured: 20 updates", "at most 12 updates"] {
-        assert!(shown.contains(fragment), "`{fragment}` is not in: {shown}");
-    }
-    let output = dry_run(&["--json", "--set", "data.batching.max_tokens=auto"]);
+    let shown = stdout(&dry_run(""));
+    mentions(
+        &shown,
+        &["200 pairs read", "parameters", "measured: 20 updates", "at most 12 updates"],
+    );
+    let output = dry_run("--json --set data.batching.max_tokens=auto");
     let text = stdout(&output);
     let record: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
     assert_eq!((&record["event"], &record["last_update"]), (&"dry_run".into(), &12.into()));
@@ -55,9 +55,9 @@ fn a_dry_run_says_what_training_takes_and_keeps_nothing() {
     let of_each: f64 = operations.iter().map(reached).sum();
     assert!((of_each - of_all).abs() < 1e-6, "{arithmetic}");
     // What would end a training before it begins ends a dry run.
-    let output = dry_run(&["--set", "data.train=nothing"]);
+    let output = dry_run("--set data.train=nothing");
     refused(&output, &["nothing.aa"]);
-    let output = dry_run(&["--memory", "1MiB"]);
+    let output = dry_run("--memory 1MiB");
     refused(&output, &["1.0 MiB"]);
 }
 
@@ -65,19 +65,14 @@ fn a_dry_run_says_what_training_takes_and_keeps_nothing() {
 fn two_files_become_a_recipe_that_trains() {
     let workspace = Workspace::new();
     let join = |language: &str| {
-        ["train", "val", "test"].map(|split| {
-            fs::read_to_string(workspace.path(&format!("data/{split}.{language}"))).expect("text")
-        })
+        ["train", "val", "test"].map(|split| workspace.read(&format!("data/{split}.{language}")))
     };
     // Names that tell no language, and nothing to validate on.
     workspace.write("here.txt", join("aa").concat());
     workspace.write("there.txt", join("bb").concat());
-    let arguments = ["init", "here.txt", "there.txt"];
-    refused(
-        &workspace.run_with_input(&arguments, b""),
-        &["--source-language", "--target-language"],
-    );
-    let named = [&arguments[..], &["--source-language", "aa", "--target-language", "bb"]].concat();
+    let arguments = "init here.txt there.txt";
+    refused(&workspace.run_with_input(arguments, b""), &["--source-language", "--target-language"]);
+    let named = format!("{arguments} --source-language aa --target-language bb");
     let shown = workspace.succeed(&named);
     for fragment in ["224 pairs", "data/here-aa-bb", "here-aa-bb.toml: 4 + 4 layers", "estimate: "]
     {
@@ -90,26 +85,25 @@ fn two_files_become_a_recipe_that_trains() {
     assert_eq!(lines("train") + lines("val") + lines("test"), 224);
     assert!(lines("val") >= 5 && lines("test") >= 5);
     assert!(!workspace.path("runs").exists(), "the estimate leaves no run");
-    workspace.succeed(&["config", "check", "here-aa-bb.toml"]);
+    workspace.succeed("config check here-aa-bb.toml");
     // Editors find the schema that the first line names.
-    let recipe = fs::read_to_string(workspace.path("here-aa-bb.toml")).expect("a recipe");
+    let recipe = workspace.read("here-aa-bb.toml");
     let named_schema = recipe.lines().next().and_then(|line| line.strip_prefix("#:schema ./"));
     let schema = fs::read(workspace.path(named_schema.expect("a schema"))).expect("a file");
     let schema: Value = serde_json::from_slice(&schema).expect("JSON");
     assert!(schema["properties"]["training"].is_object());
-    let few = set!["training.max_updates=2", "decoding.max_length=4"];
-    let shown = workspace.succeed(&[["train", "here-aa-bb.toml"].as_slice(), &few].concat());
-    assert!(shown.contains("test scores"), "{shown}");
+    let few = "--set training.max_updates=2 --set decoding.max_length=4";
+    mentions(workspace.succeed(format!("train here-aa-bb.toml {few}")), &["test scores"]);
 
     // Nothing is overwritten.
     let output = workspace.run(&named);
     refused(&output, &["here-aa-bb.toml exists already"]);
-    let other = [named.as_slice(), &["-o", "other.toml", "--data", "data/here-aa-bb"]].concat();
+    let other = format!("{named} -o other.toml --data data/here-aa-bb");
     workspace.fail(&other, &["data/here-aa-bb exists already"]);
     assert!(!workspace.path("other.toml").exists());
     workspace.write("short.txt", "one\n");
     workspace.fail(
-        &["init", "here.txt", "short.txt", "--source-language", "a", "--target-language", "b"],
+        "init here.txt short.txt --source-language a --target-language b",
         &["here.txt has 224 lines", "short.txt has 1"],
     );
 }
@@ -117,18 +111,9 @@ fn two_files_become_a_recipe_that_trains() {
 #[test]
 fn text_with_a_validation_set_is_taken_as_it_lies() {
     let workspace = Workspace::new();
-    let shown = workspace.succeed(&[
-        "init",
-        "data/train.aa",
-        "data/train.bb",
-        "--no-measure",
-        "-o",
-        "my.toml",
-    ]);
-    assert!(shown.contains("validated on `val`, tested on `test`"), "{shown}");
-    let recipe: Value =
-        serde_json::from_str(&workspace.succeed(&["config", "show", "my.toml", "--json"]))
-            .expect("JSON");
+    let said = workspace.succeed("init data/train.aa data/train.bb --no-measure -o my.toml");
+    mentions(&said, &["validated on `val`, tested on `test`"]);
+    let recipe = workspace.json("config show my.toml --json");
     assert_eq!(recipe["name"], "my");
     assert_eq!(recipe["data"]["dir"].as_str(), workspace.path("data").to_str());
     assert_eq!(recipe["data"]["test"], "test");
@@ -136,19 +121,16 @@ fn text_with_a_validation_set_is_taken_as_it_lies() {
 
     // A recipe elsewhere says where the text is from there.
     fs::create_dir(workspace.path("recipes")).expect("folder");
-    let elsewhere = ["--no-measure", "-o", "recipes/my.toml"];
-    workspace.succeed(&[&["init", "data/train.aa", "data/train.bb"], &elsewhere[..]].concat());
-    let written = fs::read_to_string(workspace.path("recipes/my.toml")).expect("recipe");
-    assert!(written.contains("dir = \"../data\"\n"), "{written}");
+    workspace.succeed("init data/train.aa data/train.bb --no-measure -o recipes/my.toml");
+    mentions(workspace.read("recipes/my.toml"), &["dir = \"../data\"\n"]);
 
     // A table, whose columns are named.
     let rows: String = (0..200).map(|at| format!("{at}\tword {at}\tWort {at}\n")).collect();
     workspace.write("words.tsv", format!("id\tenglish\tgerman\n{rows}"));
-    let table = ["init", "words.tsv", "--no-measure", "--columns", "english,german"];
-    let languages = ["--source-language", "en", "--target-language", "de"];
-    let shown = workspace.succeed(&[&table[..], &languages].concat());
-    assert!(shown.contains("200 pairs") && shown.contains("data/words-en-de"), "{shown}");
-    workspace.succeed(&["config", "check", "words-en-de.toml"]);
+    let table = "init words.tsv --no-measure --columns english,german";
+    let languages = "--source-language en --target-language de";
+    mentions(workspace.succeed(format!("{table} {languages}")), &["200 pairs", "data/words-en-de"]);
+    workspace.succeed("config check words-en-de.toml");
 }
 
 #[test]
@@ -156,8 +138,7 @@ fn what_is_not_given_is_asked() {
     let workspace = Workspace::new();
     workspace.write("here.txt", "a\nb\n".repeat(60));
     fs::copy(workspace.path("here.txt"), workspace.path("there.txt")).expect("copy");
-    let ask =
-        |answers: &str| workspace.run_with_input(&["init", "--no-measure"], answers.as_bytes());
+    let ask = |answers: &str| workspace.run_with_input("init --no-measure", answers.as_bytes());
     let output = ask("data/train.aa\ndata/train.bb\n");
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("File of sentences"), "{}", stderr(&output));

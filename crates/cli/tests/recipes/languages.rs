@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Workspace, metrics, set, stderr, stdout};
+use crate::common::{Workspace, mentions, metrics, stderr, stdout};
 
 /// `aa` into `bb` turns words round, and into `cc` keeps them: the same sources in two directions,
 /// and both back. From `bb` into `cc` there is a test set alone.
@@ -13,7 +13,7 @@ fn workspace() -> Workspace {
         let path = |language: &str| workspace.path(&format!("data/{stem}.{language}"));
         fs::copy(path("aa"), path("cc")).expect("copied");
     }
-    let tiny = fs::read_to_string(workspace.path("tiny.toml")).expect("recipe");
+    let tiny = workspace.read("tiny.toml");
     let (_, rest) = tiny.split_once("test = [\"test\"]\n").expect("a test set");
     let corpus = |stem: &str, from: &str, to: &str| {
         format!("{{ stem = \"{stem}\", from = \"{from}\", to = \"{to}\" }}")
@@ -36,29 +36,20 @@ fn workspace() -> Workspace {
     workspace
 }
 
-const LEARN: [&str; 16] = set![
-    "training.schedule.warmup=50",
-    "training.max_updates=1000",
-    "training.validate_every=500",
-    "training.log_every=200",
-    "model.d_model=64",
-    "model.d_ff=128",
-    "model.heads=4",
-    "data.batching.max_tokens=600"
-];
+const LEARN: &str = "--set training.schedule.warmup=50 --set training.max_updates=1000 \
+     --set training.validate_every=500 --set training.log_every=200 --set model.d_model=64 \
+     --set model.d_ff=128 --set model.heads=4 --set data.batching.max_tokens=600";
 
 #[test]
 fn one_model_learns_directions_apart() {
     let workspace = workspace();
     for tag in ["source", "target"] {
         let tagged = format!("data.languages.tag=\"{tag}\"");
-        let said = workspace.succeed(
-            &[&["train", "many.toml", "--run", tag, "--set", &tagged][..], &LEARN].concat(),
-        );
-        assert!(said.contains("test.bb-cc (12 sentences)"), "{said}");
+        let said = workspace.succeed(format!("train many.toml --run {tag} --set {tagged} {LEARN}"));
+        mentions(&said, &["test.bb-cc (12 sentences)"]);
         let translated = |to: &str| {
-            let output =
-                workspace.run_with_input(&["translate", tag, "--to", to], b"red cat sees two\n");
+            let output = workspace
+                .run_with_input(format!("translate {tag} --to {to}"), b"red cat sees two\n");
             assert!(output.status.success(), "{}", stderr(&output));
             stdout(&output).trim().to_owned()
         };
@@ -78,21 +69,20 @@ fn one_model_learns_directions_apart() {
         let directions = scores.as_array().unwrap().iter().map(|set| set["direction"].as_str());
         assert!(directions.eq(["aa-bb", "aa-cc", "bb-aa", "bb-cc"].map(Some)));
         // The same scores afterwards, all or those into a language.
-        let again = |options: &[&str]| -> Vec<serde_json::Value> {
-            let json = workspace.succeed(&[&["evaluate", tag, "--json"], options].concat());
-            let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let again = |options: &str| -> Vec<serde_json::Value> {
+            let record = workspace.json(format!("evaluate {tag} --json {options}"));
             record["results"].as_array().expect("results").clone()
         };
-        assert_eq!(again(&[]), *scores.as_array().unwrap());
-        let into = again(&["--to", "cc"]);
+        assert_eq!(again(""), *scores.as_array().unwrap());
+        let into = again("--to cc");
         assert_eq!(into[..], [scores[1].clone(), scores[3].clone()]);
-        assert_eq!(again(&["--split", "test.bb-aa"]), [scores[2].clone()]);
+        assert_eq!(again("--split test.bb-aa"), [scores[2].clone()]);
         // What was searched for has the score that was told.
         workspace.write("source.txt", "red cat sees two\n");
         workspace.write("target.txt", "two sees cat red\n");
-        let pair = ["score", tag, "--source", "source.txt", "--target", "target.txt", "--to"];
+        let pair = format!("score {tag} --source source.txt --target target.txt --to");
         let score = |to: &str| -> f64 {
-            let said = workspace.succeed(&[&pair[..], &[to]].concat());
+            let said = workspace.succeed(format!("{pair} {to}"));
             said.split('\t').next().unwrap().parse().expect("a number")
         };
         assert!(score("bb") > score("cc") + 1.0);
@@ -102,33 +92,29 @@ fn one_model_learns_directions_apart() {
 #[test]
 fn what_is_not_translated_is_refused() {
     let workspace = workspace();
-    workspace.succeed(&["train", "many.toml", "--run", "run"]);
-    let translate = |options: &[&str], fragments: &[&str]| {
+    workspace.succeed("train many.toml --run run");
+    let translate = |options: &str, fragments: &[&str]| {
         workspace.write("in", "red cat\n");
-        let all = [&["translate", "run", "--input", "in"], options].concat();
-        workspace.fail(&all, fragments);
+        workspace.fail(format!("translate run --input in {options}"), fragments);
     };
-    translate(&[], &["several languages", "bb, cc, aa", "choose one"]);
+    translate("", &["several languages", "bb, cc, aa", "choose one"]);
     for format in ["transformers", "ctranslate2", "onnx"] {
-        let export = ["export", "run", "out", "--to", "bb", "--format", format];
+        let export = format!("export run out --to bb --format {format}");
         workspace.fail(&export, &["several directions", "export runs of one direction"]);
     }
-    translate(&["--to", "dd"], &["does not translate into \"dd\"", "bb, cc, aa"]);
-    translate(&["--to", "bb", "--from", "cc"], &["does not read \"cc\"", "aa, bb"]);
-    translate(&["--to", "bb", "--from", "bb"], &["from bb into bb"]);
-    workspace.succeed(&["translate", "run", "--input", "in", "--from", "bb", "--to", "cc"]);
-    workspace.fail(&["evaluate", "run", "--to", "dd"], &["does not translate into \"dd\""]);
+    translate("--to dd", &["does not translate into \"dd\"", "bb, cc, aa"]);
+    translate("--to bb --from cc", &["does not read \"cc\"", "aa, bb"]);
+    translate("--to bb --from bb", &["from bb into bb"]);
+    workspace.succeed("translate run --input in --from bb --to cc");
+    workspace.fail("evaluate run --to dd", &["does not translate into \"dd\""]);
     let mixed = "val.aa-bb+val.aa-cc+val.bb-aa";
-    workspace.fail(&["evaluate", "run", "--split", mixed], &["3 directions", "val.aa-cc"]);
+    workspace.fail(format!("evaluate run --split {mixed}"), &["3 directions", "val.aa-cc"]);
     // A run of one direction has that one.
     workspace.train("one");
-    workspace.succeed(&["translate", "one", "--input", "in", "--to", "bb"]);
-    workspace.fail(
-        &["translate", "one", "--input", "in", "--to", "cc"],
-        &["does not translate into \"cc\"", "bb"],
-    );
+    workspace.succeed("translate one --input in --to bb");
+    workspace.fail("translate one --input in --to cc", &["does not translate into \"cc\"", "bb"]);
     let train = |setting: &str, fragments: &[&str]| {
-        workspace.fail(&["train", "many.toml", "--run", "new", "--set", setting], fragments);
+        workspace.fail(format!("train many.toml --run new --set '{setting}'"), fragments);
     };
     train("data.languages.temperature=0.5", &["data.languages.temperature", "from 1"]);
     train(
@@ -139,12 +125,9 @@ fn what_is_not_translated_is_refused() {
     train("data.bidirectional_epochs=1", &["data.bidirectional_epochs", "exchanged"]);
     let train = "data.train=[{stem=\"train\", from=\"aa\", to=\"bb\"}, \
                  {stem=\"none\", from=\"bb\", to=\"aa\"}]";
-    let settings = ["--set", train, "--set", "data.test=[]"];
-    workspace.fail(
-        &[&["train", "many.toml", "--run", "new"][..], &settings].concat(),
-        &["none.bb", "no such file"],
-    );
+    let settings = format!("--set '{train}' --set data.test=[]");
+    workspace.fail(format!("train many.toml --run new {settings}"), &["none.bb", "no such file"]);
     let text = Workspace::of_text();
     text.train("run");
-    text.fail(&["generate", "run", "--to", "bb"], &["language-model", "no languages"]);
+    text.fail("generate run --to bb", &["language-model", "no languages"]);
 }

@@ -3,30 +3,17 @@
 use std::collections::HashMap;
 use std::fs;
 
-use crate::common::{Workspace, refused, stderr};
+use crate::common::{Workspace, mentions, refused};
 
-const PARENT: [&str; 5] = ["train", "tiny.toml", "--run", "parent", "--set"];
+const PARENT: &str = "train tiny.toml --run parent --set";
 
 /// Settings of a run with adapters of `parent`, called `name`, of so many updates.
-fn adapted<'a>(name: &'a str, updates: &'a str) -> Vec<&'a str> {
-    vec![
-        "train",
-        "tiny.toml",
-        "--run",
-        name,
-        "--from",
-        "parent",
-        "--set",
-        "model.lora.rank=3",
-        "--set",
-        "model.lora.alpha=24",
-        "--set",
-        "model.lora.dropout=0.2",
-        "--set",
-        "training.schedule.learning_rate=0.02",
-        "--set",
-        updates,
-    ]
+fn adapted(name: &str, updates: usize) -> String {
+    format!(
+        "train tiny.toml --run {name} --from parent --set model.lora.rank=3 \
+         --set model.lora.alpha=24 --set model.lora.dropout=0.2 \
+         --set training.schedule.learning_rate=0.02 --set training.max_updates={updates}"
+    )
 }
 
 /// Names and shapes of the tensors in a file.
@@ -46,8 +33,8 @@ fn shapes(workspace: &Workspace, file: &str) -> HashMap<String, Vec<u64>> {
 #[test]
 fn adapters_are_trained_resumed_and_merged() {
     let workspace = Workspace::new();
-    workspace.succeed(&[&PARENT[..], &["training.max_updates=60"]].concat());
-    workspace.succeed(&adapted("child", "training.max_updates=12"));
+    workspace.succeed(format!("{PARENT} training.max_updates=60"));
+    workspace.succeed(adapted("child", 12));
 
     // A checkpoint has the adapters alone, and their optimizer's state; the base is there once.
     let base = shapes(&workspace, "child/checkpoints/base.safetensors");
@@ -62,36 +49,29 @@ fn adapters_are_trained_resumed_and_merged() {
 
     // Whoever has the run needs no other.
     fs::rename(workspace.path("parent"), workspace.path("gone")).expect("rename");
-    let translate = |run: &str, set: &[&str]| {
-        let all = [&["translate", run, "--input", "data/test.aa"], set].concat();
-        workspace.succeed(&all)
+    let translate = |run: &str, set: &str| {
+        workspace.succeed(format!("translate {run} --input data/test.aa {set}"))
     };
-    let translated = translate("child", &[]);
-    workspace.succeed(&["merge", "child", "merged"]);
+    let translated = translate("child", "");
+    workspace.succeed("merge child merged");
     let whole = shapes(&workspace, "merged/checkpoints/step-00000012/model.safetensors");
     assert_eq!(whole, base);
-    assert_eq!(translate("merged", &[]), translated);
-    assert_eq!(
-        translate("child", &["--weights", "int8"]),
-        translate("merged", &["--weights", "int8"])
-    );
+    assert_eq!(translate("merged", ""), translated);
+    assert_eq!(translate("child", "--weights int8"), translate("merged", "--weights int8"));
     let probabilities = |run: &str| {
-        let pair = ["--source", "data/test.aa", "--target", "data/test.bb"];
-        workspace.succeed(&[&["score", run], &pair[..]].concat())
+        workspace.succeed(format!("score {run} --source data/test.aa --target data/test.bb"))
     };
     assert_eq!(probabilities("child"), probabilities("merged"));
-    let shown = workspace.succeed(&["inspect", "child"]);
-    assert!(shown.contains("are trained,") && shown.contains("qkv.lora_b.1"), "{shown}");
-    workspace.fail(&["merge", "merged", "again"], &["merged", "no adapters"]);
-    workspace.fail(&["merge", "child", "merged"], &["merged exists"]);
-    workspace.fail(&["quantize", "child"], &["has adapters", "taper merge"]);
+    mentions(workspace.succeed("inspect child"), &["are trained,", "qkv.lora_b.1"]);
+    workspace.fail("merge merged again", &["merged", "no adapters"]);
+    workspace.fail("merge child merged", &["merged exists"]);
+    workspace.fail("quantize child", &["has adapters", "taper merge"]);
 
     // The sum is a parent like any other, and so is the run itself: both give the same weights.
     fs::rename(workspace.path("gone"), workspace.path("parent")).expect("rename");
     for (name, from) in [("first", "child"), ("second", "merged")] {
-        let set = ["--set", "training.max_updates=2"];
-        let all = ["train", "tiny.toml", "--run", name, "--from", from];
-        workspace.succeed(&[&all[..], &set].concat());
+        let all = format!("train tiny.toml --run {name} --from {from}");
+        workspace.succeed(format!("{all} --set training.max_updates=2"));
     }
     workspace.same_end("first", "second", 2);
 }
@@ -99,10 +79,10 @@ fn adapters_are_trained_resumed_and_merged() {
 #[test]
 fn an_interrupted_run_goes_on_to_the_bit() {
     let workspace = Workspace::new();
-    workspace.succeed(&[&PARENT[..], &["training.max_updates=20"]].concat());
-    workspace.succeed(&adapted("whole", "training.max_updates=12"));
-    workspace.succeed(&adapted("halves", "training.max_updates=6"));
-    workspace.succeed(&["resume", "halves", "--set", "training.max_updates=12"]);
+    workspace.succeed(format!("{PARENT} training.max_updates=20"));
+    workspace.succeed(adapted("whole", 12));
+    workspace.succeed(adapted("halves", 6));
+    workspace.succeed("resume halves --set training.max_updates=12");
     workspace.same_end("whole", "halves", 12);
     let file = |run: &str, name: &str| {
         fs::read(workspace.path(run).join("checkpoints").join(name)).expect("a file")
@@ -111,9 +91,9 @@ fn an_interrupted_run_goes_on_to_the_bit() {
         assert!(file("whole", name) == file("halves", name), "{name}");
     }
     // None of its change is the parent.
-    workspace.succeed(&["average", "whole", "--last", "1", "--with-parent", "0"]);
-    let pair = ["--source", "data/test.aa", "--target", "data/test.bb"];
-    let score = |run: &str| workspace.succeed(&[&["score", run], &pair[..]].concat());
+    workspace.succeed("average whole --last 1 --with-parent 0");
+    let pair = "--source data/test.aa --target data/test.bb";
+    let score = |run: &str| workspace.succeed(format!("score {run} {pair}"));
     assert_eq!(score("whole"), score("parent"));
     // Without its base a run is not lost in silence, nor with another.
     let base = workspace.path("halves/checkpoints/base.safetensors");
@@ -121,70 +101,60 @@ fn an_interrupted_run_goes_on_to_the_bit() {
     let mut other = bytes.clone();
     *other.last_mut().expect("a byte") ^= 1;
     fs::write(&base, other).expect("damage");
-    let translate = ["translate", "halves", "--input", "data/test.aa"];
-    workspace.fail(&translate, &["base.safetensors", "corrupt"]);
+    let translate = "translate halves --input data/test.aa";
+    workspace.fail(translate, &["base.safetensors", "corrupt"]);
     fs::remove_file(&base).expect("remove");
-    workspace.fail(&translate, &["base.safetensors is missing", "adapters"]);
-    workspace.fail(
-        &["resume", "halves", "--set", "training.max_updates=14"],
-        &["base.safetensors is missing"],
-    );
+    workspace.fail(translate, &["base.safetensors is missing", "adapters"]);
+    workspace.fail("resume halves --set training.max_updates=14", &["base.safetensors is missing"]);
     fs::write(&base, bytes).expect("write");
-    workspace.succeed(&["resume", "halves", "--set", "training.max_updates=14"]);
+    workspace.succeed("resume halves --set training.max_updates=14");
 }
 
 #[test]
 fn a_base_in_bf16_goes_on_to_the_bit_and_is_merged() {
     let workspace = Workspace::new();
-    workspace.succeed(&[&PARENT[..], &["training.max_updates=20"]].concat());
-    let held = ["--set", "model.lora.base_dtype=bf16"];
-    for (name, updates) in [("whole", "12"), ("halves", "6")] {
-        let updates = format!("training.max_updates={updates}");
-        workspace.succeed(&[&adapted(name, &updates)[..], &held].concat());
+    workspace.succeed(format!("{PARENT} training.max_updates=20"));
+    for (name, updates) in [("whole", 12), ("halves", 6)] {
+        workspace.succeed(format!("{} --set model.lora.base_dtype=bf16", adapted(name, updates)));
     }
-    workspace.succeed(&["resume", "halves", "--set", "training.max_updates=12"]);
+    workspace.succeed("resume halves --set training.max_updates=12");
     workspace.same_end("whole", "halves", 12);
-    workspace.succeed(&["merge", "whole", "merged"]);
-    let translate = |run| workspace.succeed(&["translate", run, "--input", "data/test.aa"]);
+    workspace.succeed("merge whole merged");
+    let translate = |run| workspace.succeed(format!("translate {run} --input data/test.aa"));
     assert_eq!(translate("merged"), translate("whole"));
     // A base is not rounded, or taken for a rounded one, in the middle of a run.
-    let resume = ["resume", "whole", "--set", "training.max_updates=14"];
-    let f32 = ["--set", "model.lora.base_dtype=f32"];
-    workspace.fail(&[&resume[..], &f32].concat(), &["model.lora.base_dtype"]);
+    let resume = "resume whole --set training.max_updates=14";
+    workspace.fail(format!("{resume} --set model.lora.base_dtype=f32"), &["model.lora.base_dtype"]);
 }
 
 #[test]
 fn impossible_adapters_are_refused_before_anything_is_written() {
     let workspace = Workspace::new();
-    workspace.succeed(&[&PARENT[..], &["training.max_updates=2"]].concat());
+    workspace.succeed(format!("{PARENT} training.max_updates=2"));
     workspace.fail(
-        &["train", "tiny.toml", "--run", "child", "--set", "model.lora.rank=4"],
+        "train tiny.toml --run child --set model.lora.rank=4",
         &["model.lora.rank = 4", "--from"],
     );
-    let refuse = |set: &[&str], says: &[&str]| {
-        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
-        let output =
-            workspace.run(&[&adapted("child", "training.max_updates=2")[..], &set].concat());
+    let refuse = |set: &str, says: &[&str]| {
+        let output = workspace.run(format!("{} --set {set}", adapted("child", 2)));
         refused(&output, says);
         assert!(!workspace.path("child").exists());
     };
     refuse(
-        &["model.lora.layers=['encoder.layers.0.self_attention.qvk']"],
+        "model.lora.layers=['encoder.layers.0.self_attention.qvk']",
         &["model.lora.layers", "attention.qvk", "near it are", "self_attention.qkv"],
     );
-    refuse(&["model.lora.layers=['embedding']"], &["embedding", "model.lora.train"]);
-    refuse(&["model.lora.alpha=-1"], &["model.lora.alpha = -1.0"]);
-    refuse(&["model.lora.dropout=1.0"], &["model.lora.dropout"]);
-    refuse(&["model.lora.ranks=4"], &["ranks", "rank"]);
+    refuse("model.lora.layers=['embedding']", &["embedding", "model.lora.train"]);
+    refuse("model.lora.alpha=-1", &["model.lora.alpha = -1.0"]);
+    refuse("model.lora.dropout=1.0", &["model.lora.dropout"]);
+    refuse("model.lora.ranks=4", &["ranks", "rank"]);
     // A table of tokens of another tokenizer is not frozen half empty.
-    let tokenizer = ["tokenizer", "train", "tiny.toml", "-o", "tokenizer", "--set"];
-    workspace.succeed(&[&tokenizer[..], &["data.tokenizer.vocabulary_size=280"]].concat());
+    let tokenizer = "tokenizer train tiny.toml -o tokenizer --set";
+    workspace.succeed(format!("{tokenizer} data.tokenizer.vocabulary_size=280"));
     let path = "data.tokenizer.path=tokenizer/tokenizer.json";
-    refuse(&[path], &["embedding.weight is not taken", "model.lora.train"]);
+    refuse(path, &["embedding.weight is not taken", "model.lora.train"]);
     let train = "model.lora.train=['*embedding.weight']";
-    let all = [&adapted("child", "training.max_updates=2")[..], &["--set", path, "--set", train]];
-    let output = workspace.run(&all.concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    workspace.succeed(format!("{} --set {path} --set {train}", adapted("child", 2)));
     let own = shapes(&workspace, "child/checkpoints/step-00000002/model.safetensors");
     assert!(own.contains_key("embedding.weight"), "{own:?}");
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::common::{Workspace, metrics, refused};
+use super::common::{Workspace, mentions, metrics, refused};
 
 const RECIPE: &str = r#"
 task = "in-context-regression"
@@ -61,14 +61,16 @@ fn numbers(record: &Value, path: &str) -> Vec<f64> {
 #[test]
 fn functions_are_learnt_measured_and_drawn() {
     let workspace = workspace();
-    let said = workspace.succeed(&["train", "tiny.toml", "--run", "run"]);
-    assert!(said.contains("train: 512 linear functions an epoch, drawn anew in each"), "{said}");
-    assert!(said.contains("after 4 examples"), "{said}");
+    let said = workspace.succeed("train tiny.toml --run run");
+    mentions(
+        &said,
+        &["train: 512 linear functions an epoch, drawn anew in each", "after 4 examples"],
+    );
     assert!(!said.contains("accuracy") && !said.contains("ppl"), "{said}");
     for log in metrics(&workspace.path("run")).iter().filter(|one| one["event"] == "log") {
         assert!(log.get("accuracy").is_none(), "{log}");
     }
-    let json = workspace.succeed(&["evaluate", "run", "--json"]);
+    let json = workspace.succeed("evaluate run --json");
     let record: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(record["regression"]["points"], 6);
     let ridge = numbers(&record, "/of_answers/ridge");
@@ -80,31 +82,29 @@ fn functions_are_learnt_measured_and_drawn() {
     let excess = numbers(&record, "/of_answers/model");
     assert!(distances.iter().zip(&excess).all(|(apart, error)| *apart > 0.0 && error.is_finite()));
     // Without noise, two points tell a function of two dimensions, and the ridge is none.
-    let clean = ["evaluate", "run", "--json", "--split", "any name", "--set"];
-    let json = workspace.succeed(&[&clean[..], &["data.regression.noise=0"]].concat());
-    let record: Value = serde_json::from_str(&json).expect("JSON");
+    let clean = "evaluate run --json --split 'any name' --set";
+    let record = workspace.json(format!("{clean} data.regression.noise=0"));
     let ridge = numbers(&record, "/of_answers/ridge");
     assert!(ridge[..2].iter().all(|error| *error > 0.1), "{ridge:?}");
     assert!(ridge[2..].iter().all(|error| *error < 1e-6), "{ridge:?}");
     assert_eq!(record["results"][0]["split"], "any name");
 
-    workspace.succeed(&["report", "run", "--svg", "figures"]);
+    workspace.succeed("report run --svg figures");
     for (figure, line) in [("test-examples", "ridge regression"), ("squared-error", "training")] {
         let file = workspace.path("figures").join(figure).with_extension("svg");
         assert!(fs::read_to_string(file).expect("a figure").contains(line), "{figure}");
     }
     assert!(!workspace.path("figures/loss.svg").exists());
-    let shown = workspace.succeed(&["inspect", "run"]);
-    assert!(shown.contains("functions    of 2 dimensions, by 6 points"), "{shown}");
+    mentions(workspace.succeed("inspect run"), &["functions    of 2 dimensions, by 6 points"]);
 }
 
 #[test]
 fn interruptions_and_processes_change_no_bit() {
     let workspace = workspace();
-    workspace.succeed(&["train", "tiny.toml", "--run", "whole"]);
-    workspace.succeed(&["train", "tiny.toml", "--run", "parts", "--set", "training.max_updates=7"]);
-    workspace.succeed(&["resume", "parts", "--set", "training.max_updates=12"]);
-    workspace.succeed(&["train", "tiny.toml", "--run", "two", "--processes", "2"]);
+    workspace.succeed("train tiny.toml --run whole");
+    workspace.succeed("train tiny.toml --run parts --set training.max_updates=7");
+    workspace.succeed("resume parts --set training.max_updates=12");
+    workspace.succeed("train tiny.toml --run two --processes 2");
     workspace.same_end("whole", "two", 12);
     let weights = |run: &str| {
         let file = workspace.path(run).join("checkpoints/step-00000012/model.safetensors");
@@ -117,7 +117,7 @@ fn interruptions_and_processes_change_no_bit() {
 fn what_has_no_meaning_for_functions_is_refused() {
     let workspace = workspace();
     let recipe = |set: &str, fragments: &[&str]| {
-        let output = workspace.run(&["train", "tiny.toml", "--run", "none", "--set", set]);
+        let output = workspace.run(format!("train tiny.toml --run none --set {set}"));
         refused(&output, fragments);
         assert!(!workspace.path("none").exists(), "{set}");
     };
@@ -126,26 +126,23 @@ fn what_has_no_meaning_for_functions_is_refused() {
     recipe("data.train={file=\"pairs.tsv\"}", &["data.train", "functions are drawn"]);
     recipe("training.early_stopping.metric=accuracy", &["predicts numbers", "loss"]);
     workspace.fail(
-        &["train", "tiny.toml", "--run", "long", "--set", "data.regression.points=7"],
+        "train tiny.toml --run long --set data.regression.points=7",
         &["13 tokens", "model.max_positions = 11", "data.regression.points = 6"],
     );
     workspace.fail(
-        &["train", "tiny.toml", "--run", "twice", "--set", "training.r_drop=1"],
+        "train tiny.toml --run twice --set training.r_drop=1",
         &["training.r_drop", "set it to 0"],
     );
-    workspace.succeed(&["train", "tiny.toml", "--run", "run"]);
+    workspace.succeed("train tiny.toml --run run");
     for (command, fragment) in [
-        (["predict", "run"].as_slice(), "taper evaluate"),
-        (&["translate", "run"], "taper evaluate"),
-        (&["generate", "run", "--prompt", "x"], "taper evaluate"),
-        (&["attention", "run", "x"], "points of functions"),
-        (&["prune-heads", "run", "--dry-run"], "heads are weighed"),
-        (&["export", "run", "folder"], "in-context-regression"),
-        (
-            &["tokenizer", "train", "tiny.toml", "--output", "folder"],
-            "no text to make a tokenizer of",
-        ),
-        (&["serve", "run", "--address", "127.0.0.1:0"], "is not served"),
+        ("predict run", "taper evaluate"),
+        ("translate run", "taper evaluate"),
+        ("generate run --prompt x", "taper evaluate"),
+        ("attention run x", "points of functions"),
+        ("prune-heads run --dry-run", "heads are weighed"),
+        ("export run folder", "in-context-regression"),
+        ("tokenizer train tiny.toml --output folder", "no text to make a tokenizer of"),
+        ("serve run --address 127.0.0.1:0", "is not served"),
     ] {
         workspace.fail(command, &[fragment]);
     }

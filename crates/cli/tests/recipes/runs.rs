@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The list of `folder`, by the names of the runs.
 fn listed(workspace: &Workspace, folder: &str) -> Vec<(String, Value)> {
     let runs: Vec<Value> =
-        serde_json::from_str(&workspace.succeed(&["runs", folder, "--json"])).expect("JSON");
+        serde_json::from_str(&workspace.succeed(format!("runs {folder} --json"))).expect("JSON");
     let name = |run: &Value| {
         run["folder"].as_str().expect("folder").rsplit('/').next().unwrap_or_default().to_owned()
     };
@@ -18,16 +18,15 @@ fn listed(workspace: &Workspace, folder: &str) -> Vec<(String, Value)> {
 #[test]
 fn runs_are_listed_with_state_progress_and_scores() {
     let workspace = Workspace::new();
-    workspace.fail(&["runs"], &["runs: no such folder"]);
+    workspace.fail("runs", &["runs: no such folder"]);
     fs::create_dir(workspace.path("runs")).expect("folder");
-    assert_eq!(workspace.succeed(&["runs"]), "runs: no runs\n");
+    assert_eq!(workspace.succeed("runs"), "runs: no runs\n");
 
     workspace.train("runs/done");
     fs::create_dir(workspace.path("runs/other")).expect("a folder that is no run");
     workspace.train("runs/edited");
     workspace.write("runs/edited/config.toml", "nonsense = 1\n");
-    let training = [["train", "tiny.toml", "--run", "runs/now"].as_slice(), &LONG].concat();
-    let mut child = workspace.spawn(&training);
+    let mut child = workspace.spawn(format!("train tiny.toml --run runs/now {LONG}"));
     workspace.wait_for_checkpoint("runs/now");
 
     let runs = listed(&workspace, "runs");
@@ -54,12 +53,12 @@ fn runs_are_listed_with_state_progress_and_scores() {
     signal("-KILL", &child);
     child.wait().expect("the end");
     assert_eq!(listed(&workspace, "runs/now")[0].1["state"], "interrupted");
-    let table = workspace.succeed(&["runs"]);
+    let table = workspace.succeed("runs");
     let row = |name: &str| table.lines().find(|line| line.starts_with(name)).expect("a row");
     assert!(row("done").contains("finished") && row("done").contains("12 of 12"), "{table}");
     assert!(row("now").contains("interrupted"), "{table}");
     // To look at a run that was killed does not make it one that was not.
-    let resumed = workspace.run(&["resume", "runs/now", "--set", "training.max_updates=1"]);
+    let resumed = workspace.run("resume runs/now --set training.max_updates=1");
     assert!(stderr(&resumed).contains("ended without saying so"), "{}", stderr(&resumed));
     assert_eq!(listed(&workspace, "runs/now")[0].1["state"], "finished");
 }

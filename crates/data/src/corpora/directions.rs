@@ -148,10 +148,7 @@ impl DataConfig {
                 validate_direction(key, &self.direction_of(corpus), &trained)?;
             }
         }
-        match trained.len() > 1 {
-            true => self.validate_as_multilingual(),
-            false => Ok(()),
-        }
+        if trained.len() > 1 { self.validate_as_multilingual() } else { Ok(()) }
     }
 
     /// Refuses settings that are for data of one direction.

@@ -1,6 +1,7 @@
 //! Corpora and settings that the tests share.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +10,14 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use taper_data::DataConfig;
+
+/// Demands that a text, or the message of an error, has every fragment.
+pub(crate) fn mentions(text: impl Display, fragments: &[&str]) {
+    let text = text.to_string();
+    for fragment in fragments {
+        assert!(text.contains(fragment), "`{fragment}` is not in: {text}");
+    }
+}
 
 /// English and German by a small grammar, `count` pairs of various lengths.
 pub(crate) fn sentences(count: usize) -> Vec<(String, String)> {

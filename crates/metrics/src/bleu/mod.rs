@@ -10,7 +10,7 @@ pub use smoothing::Smoothing;
 use serde::{Deserialize, Serialize};
 
 use self::counter::BleuCounter;
-use crate::error::MetricError;
+use crate::error::{MetricError, Result};
 use crate::field::Field;
 use crate::metric::{Metric, Segment, SegmentCounter, segments};
 use crate::real::{Real, ResampledScore};
@@ -64,7 +64,7 @@ impl Bleu {
         &self,
         hypotheses: &[S],
         references: &[Vec<S>],
-    ) -> Result<BleuScore, MetricError> {
+    ) -> Result<BleuScore> {
         self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
@@ -72,11 +72,7 @@ impl Bleu {
     ///
     /// # Errors
     /// See [`Self::corpus`].
-    pub fn sentence<R: AsRef<str>>(
-        &self,
-        hypothesis: &str,
-        references: &[R],
-    ) -> Result<BleuScore, MetricError> {
+    pub fn sentence<R: AsRef<str>>(&self, hypothesis: &str, references: &[R]) -> Result<BleuScore> {
         let references = references.iter().map(AsRef::as_ref).collect();
         self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
     }
@@ -85,7 +81,7 @@ impl Bleu {
     ///
     /// # Errors
     /// When there are no segments, or they were counted with other options.
-    pub fn score(&self, statistics: &Statistics) -> Result<BleuScore, MetricError> {
+    pub fn score(&self, statistics: &Statistics) -> Result<BleuScore> {
         let sums = statistics.sums(self)?;
         let signature = Signature::new(self, statistics.references(), Trials::default());
         let looks_tokenized = !self.force && statistics.look_tokenized();
@@ -179,7 +175,7 @@ impl Metric for Bleu {
         ]
     }
 
-    fn check(&self) -> Result<(), MetricError> {
+    fn check(&self) -> Result<()> {
         if !(1..=HIGHEST_ORDER).contains(&self.max_order) {
             return Err(MetricError::InvalidOption {
                 option: "max_order",

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::MetricError;
+use crate::error::{MetricError, Result};
 
 /// Replacement of a zero n-gram precision (Chen and Cherry, 2014).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl FromStr for Smoothing {
     type Err = MetricError;
 
     /// Reads a name; `floor` and `add-k` get their conventional values.
-    fn from_str(name: &str) -> Result<Self, MetricError> {
+    fn from_str(name: &str) -> Result<Self> {
         match name {
             "none" => Ok(Self::None),
             "floor" => Ok(Self::Floor(0.1)),

@@ -2,7 +2,7 @@
 
 use super::counter::{Symbols, read_symbols};
 use super::{COUNTS_PER_ORDER, Chrf};
-use crate::error::MetricError;
+use crate::error::Result;
 use crate::expected::{WeightedReference, check};
 use crate::metric::Metric;
 use crate::text::ngrams::{MeanNgrams, Vocabulary, ngram_total};
@@ -20,7 +20,7 @@ impl Chrf {
         &self,
         hypotheses: &[&str],
         references: &[WeightedReference<'_>],
-    ) -> Result<Vec<f64>, MetricError> {
+    ) -> Result<Vec<f64>> {
         self.check()?;
         check(references)?;
         let (char_order, word_order) = (self.char_order, self.word_order);

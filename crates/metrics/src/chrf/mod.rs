@@ -9,7 +9,7 @@ pub use score::ChrfScore;
 use serde::{Deserialize, Serialize};
 
 use self::counter::ChrfCounter;
-use crate::error::MetricError;
+use crate::error::{MetricError, Result};
 use crate::field::Field;
 use crate::metric::{Metric, Segment, SegmentCounter, segments};
 use crate::real::{Real, ResampledScore};
@@ -71,7 +71,7 @@ impl Chrf {
         &self,
         hypotheses: &[S],
         references: &[Vec<S>],
-    ) -> Result<ChrfScore, MetricError> {
+    ) -> Result<ChrfScore> {
         self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
@@ -79,11 +79,7 @@ impl Chrf {
     ///
     /// # Errors
     /// See [`Self::corpus`].
-    pub fn sentence<R: AsRef<str>>(
-        &self,
-        hypothesis: &str,
-        references: &[R],
-    ) -> Result<ChrfScore, MetricError> {
+    pub fn sentence<R: AsRef<str>>(&self, hypothesis: &str, references: &[R]) -> Result<ChrfScore> {
         let references = references.iter().map(AsRef::as_ref).collect();
         self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
     }
@@ -92,7 +88,7 @@ impl Chrf {
     ///
     /// # Errors
     /// When there are no segments, or they were counted with other options.
-    pub fn score(&self, statistics: &Statistics) -> Result<ChrfScore, MetricError> {
+    pub fn score(&self, statistics: &Statistics) -> Result<ChrfScore> {
         let score = self.value(&statistics.sums(self)?);
         let signature = Signature::new(self, statistics.references(), Trials::default());
         Ok(ChrfScore { score, name: self.name(), signature: signature.to_string() })
@@ -159,7 +155,7 @@ impl Metric for Chrf {
         ]
     }
 
-    fn check(&self) -> Result<(), MetricError> {
+    fn check(&self) -> Result<()> {
         if self.char_order == 0 && self.word_order == 0 {
             return Err(MetricError::InvalidOption {
                 option: "char_order and word_order",

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use self::random::Generator;
 use self::resampled_scores::{ResampledScores, bootstrap_p_value, p_value};
-use crate::error::MetricError;
+use crate::error::{MetricError, Result};
 use crate::metric::Metric;
 use crate::statistics::Statistics;
 
@@ -63,7 +63,7 @@ pub fn confidence(
     statistics: &Statistics,
     resamples: usize,
     seed: u64,
-) -> Result<Confidence, MetricError> {
+) -> Result<Confidence> {
     let samples = bootstrap(metric, &[statistics], resamples, seed)?;
     Ok(samples[0].confidence_alone())
 }
@@ -77,7 +77,7 @@ pub fn paired_bootstrap(
     systems: &[&Statistics],
     resamples: usize,
     seed: u64,
-) -> Result<Vec<Comparison>, MetricError> {
+) -> Result<Vec<Comparison>> {
     let scores = scores(metric, systems)?;
     let samples = bootstrap(metric, systems, resamples, seed)?;
     let compare = |(index, (&score, system)): (usize, (&f64, &ResampledScores))| Comparison {
@@ -98,7 +98,7 @@ pub fn paired_randomization(
     systems: &[&Statistics],
     trials: usize,
     seed: u64,
-) -> Result<Vec<Comparison>, MetricError> {
+) -> Result<Vec<Comparison>> {
     let scores = scores(metric, systems)?;
     check_trials("trials", trials)?;
     let compare = |(index, (&score, system)): (usize, (&f64, &&Statistics))| {
@@ -114,7 +114,7 @@ pub fn paired_randomization(
 }
 
 /// Computes the scores of the systems, which must have the same segments.
-fn scores(metric: &dyn Metric, systems: &[&Statistics]) -> Result<Vec<f64>, MetricError> {
+fn scores(metric: &dyn Metric, systems: &[&Statistics]) -> Result<Vec<f64>> {
     for (index, system) in systems.iter().enumerate() {
         let (expected, found) = (systems[0].segments(), system.segments());
         if expected != found {
@@ -131,7 +131,7 @@ fn bootstrap(
     systems: &[&Statistics],
     resamples: usize,
     seed: u64,
-) -> Result<Vec<ResampledScores>, MetricError> {
+) -> Result<Vec<ResampledScores>> {
     check_trials("resamples", resamples)?;
     let Some(first) = systems.first() else {
         return Ok(Vec::new());
@@ -182,7 +182,7 @@ fn shuffled_differences(
     system: &Statistics,
     trials: usize,
     seed: u64,
-) -> Result<Vec<f64>, MetricError> {
+) -> Result<Vec<f64>> {
     let (baseline_sums, system_sums) = (baseline.sums(metric)?, system.sums(metric)?);
     let columns = metric.columns();
     let changes: Vec<f64> = baseline
@@ -257,7 +257,7 @@ impl BitStream {
 const MOST_TRIALS: usize = 100_000_000;
 
 /// Checks that the number of trials is at least one, and not too large for memory.
-fn check_trials(option: &'static str, count: usize) -> Result<(), MetricError> {
+fn check_trials(option: &'static str, count: usize) -> Result<()> {
     if !(1..=MOST_TRIALS).contains(&count) {
         return Err(MetricError::InvalidOption {
             option,

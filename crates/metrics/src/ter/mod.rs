@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use self::counter::TerCounter;
-use crate::error::MetricError;
+use crate::error::Result;
 use crate::field::Field;
 use crate::metric::{Metric, Segment, SegmentCounter, segments};
 use crate::real::{Real, ResampledScore};
@@ -40,7 +40,7 @@ impl Ter {
         &self,
         hypotheses: &[S],
         references: &[Vec<S>],
-    ) -> Result<TerScore, MetricError> {
+    ) -> Result<TerScore> {
         self.score(&Statistics::count(self, &segments(hypotheses, references)?)?)
     }
 
@@ -48,11 +48,7 @@ impl Ter {
     ///
     /// # Errors
     /// See [`Self::corpus`].
-    pub fn sentence<R: AsRef<str>>(
-        &self,
-        hypothesis: &str,
-        references: &[R],
-    ) -> Result<TerScore, MetricError> {
+    pub fn sentence<R: AsRef<str>>(&self, hypothesis: &str, references: &[R]) -> Result<TerScore> {
         let references = references.iter().map(AsRef::as_ref).collect();
         self.score(&Statistics::count(self, &[Segment { hypothesis, references }])?)
     }
@@ -61,7 +57,7 @@ impl Ter {
     ///
     /// # Errors
     /// When there are no segments, or they were counted with other options.
-    pub fn score(&self, statistics: &Statistics) -> Result<TerScore, MetricError> {
+    pub fn score(&self, statistics: &Statistics) -> Result<TerScore> {
         let sums = statistics.sums(self)?;
         let signature = Signature::new(self, statistics.references(), Trials::default());
         Ok(TerScore {
@@ -103,7 +99,7 @@ impl Metric for Ter {
         ]
     }
 
-    fn check(&self) -> Result<(), MetricError> {
+    fn check(&self) -> Result<()> {
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
-use crate::error::MetricError;
+use crate::error::{MetricError, Result};
 use crate::text;
 use crate::text::rewriting::{
     Buffers, ENTITIES, Side, isolate, replace_all, separate, western_marks, western_stops,
@@ -112,7 +112,7 @@ impl fmt::Display for Tokenizer {
 impl FromStr for Tokenizer {
     type Err = MetricError;
 
-    fn from_str(name: &str) -> Result<Self, MetricError> {
+    fn from_str(name: &str) -> Result<Self> {
         if let Some(tokenizer) = Self::ALL.into_iter().find(|tokenizer| tokenizer.name() == name) {
             return Ok(tokenizer);
         }

@@ -4,7 +4,9 @@
 use crate::config::ModelConfig;
 use crate::layers::encoders::text::{TextEncoder, TextPooling, first_rows};
 use crate::layers::head::ClassHead;
-use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
+use crate::{
+    Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Result, Sequences,
+};
 use candle_core::Tensor;
 
 /// A classifier with its parameters. The encoder's have the same names as in a
@@ -28,7 +30,7 @@ impl TextClassifier {
         vocabulary: usize,
         classes: usize,
         builder: Builder,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
@@ -44,11 +46,7 @@ impl TextClassifier {
     }
 
     /// State of each text from which its class is predicted: `(B, D)`.
-    fn pooled(
-        &self,
-        (segments, text): (&Sequences, &Sequences),
-        pass: &Pass,
-    ) -> Result<Tensor, ModelError> {
+    fn pooled(&self, (segments, text): (&Sequences, &Sequences), pass: &Pass) -> Result<Tensor> {
         if text.lengths.contains(&0) {
             return Err(ModelError::Batch("a text is empty".to_owned()));
         }
@@ -65,7 +63,7 @@ impl TextClassifier {
     /// # Errors
     /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
     /// token, or a text is empty or longer than learned positions reach.
-    pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor, ModelError> {
+    pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor> {
         let pass = Pass::evaluate();
         let pooled = self.pooled((segments, text), &pass)?;
         let rows = (0..text.lengths.len() as u32).collect();
@@ -83,7 +81,7 @@ impl Model for TextClassifier {
         Some(self.classes)
     }
 
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         let [segments, text] = batch.read(["segments", "text"])?;
         if batch.asked.as_deref() != Some(&*first_rows(&text.lengths)) {
             return Err(ModelError::Batch(

@@ -7,7 +7,9 @@ use crate::layers::encoders::text::{Pooler, TextEncoder, first_rows};
 use crate::layers::head::{Head, asked_rows};
 use crate::layers::linear::Linear;
 use crate::layers::norm::Norm;
-use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
+use crate::{
+    Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Result, Sequences,
+};
 use candle_core::Tensor;
 use taper_ops::{Activation, Dropout, composed};
 
@@ -41,7 +43,7 @@ impl MaskedLanguageModel {
         vocabulary: usize,
         next_sentence: bool,
         builder: Builder,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let width = config.d_model;
@@ -106,18 +108,13 @@ impl MaskedLanguageModel {
     /// # Errors
     /// If an id is not in the vocabulary, a segment is neither 0 nor 1, or a text is longer than
     /// learned positions reach.
-    pub fn hidden(
-        &self,
-        text: &Sequences,
-        segments: &[u32],
-        pass: &Pass,
-    ) -> Result<Tensor, ModelError> {
+    pub fn hidden(&self, text: &Sequences, segments: &[u32], pass: &Pass) -> Result<Tensor> {
         text.check()?;
         Ok(self.encoder.forward(text, segments.into(), pass)?)
     }
 
     /// Transforms predicted rows to inputs of the output projection: `(A, D)` → `(A, D)`.
-    fn transformed(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+    fn transformed(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = self.transform.activated(rows, self.activation, Dropout::none(), pass)?;
         Ok(self.norm.forward(&x, pass)?)
     }
@@ -129,7 +126,7 @@ impl MaskedLanguageModel {
     ///
     /// # Errors
     /// If the width is not the model's.
-    pub fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+    pub fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(self.output.logits(&self.transformed(rows, pass)?, pass)?)
     }
 
@@ -146,7 +143,7 @@ impl MaskedLanguageModel {
         hidden: &Tensor,
         lengths: &[usize],
         pass: &Pass,
-    ) -> Result<Option<Tensor>, ModelError> {
+    ) -> Result<Option<Tensor>> {
         let Some((pooler, head)) = &self.next_sentence else { return Ok(None) };
         let pooled = pooler.forward(hidden, first_rows(lengths), pass)?;
         Ok(Some(head.logits(&pooled, pass)?))
@@ -160,7 +157,7 @@ impl MaskedLanguageModel {
         (text, segments, follows): (&Sequences, &Sequences, Option<&Sequences>),
         batch: &Batch,
         spec: LossSpec<'_>,
-    ) -> Result<LossOutput, ModelError> {
+    ) -> Result<LossOutput> {
         let pass = spec.pass;
         let hidden = self.encoder.states((segments, text), pass)?;
         let rows = self.transformed(&asked_rows(&hidden, batch, pass)?, pass)?;
@@ -195,7 +192,7 @@ impl Model for MaskedLanguageModel {
         Some(self.vocabulary)
     }
 
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         if self.next_sentence.is_some() {
             let [follows, segments, text] = batch.read(["follows", "segments", "text"])?;
             self.loss_of((text, segments, Some(follows)), batch, spec)

@@ -6,7 +6,9 @@ use crate::cost::PartCost;
 use crate::layers::encoders::text::{TextEncoder, first_rows};
 use crate::layers::head::Head;
 use crate::layers::places::loss_of_places;
-use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
+use crate::{
+    Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Result, Sequences,
+};
 use candle_core::Tensor;
 
 /// Number of logits per token: for the first and for the last token of an answer.
@@ -30,11 +32,7 @@ impl SpanExtractor {
     ///
     /// # Errors
     /// If the configuration is impossible, or the device has no memory left.
-    pub fn new(
-        config: &ModelConfig,
-        vocabulary: usize,
-        builder: Builder,
-    ) -> Result<Self, ModelError> {
+    pub fn new(config: &ModelConfig, vocabulary: usize, builder: Builder) -> Result<Self> {
         let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
@@ -52,11 +50,7 @@ impl SpanExtractor {
         self.vocabulary
     }
 
-    fn logits_of(
-        &self,
-        (segments, text): (&Sequences, &Sequences),
-        pass: &Pass,
-    ) -> Result<Tensor, ModelError> {
+    fn logits_of(&self, (segments, text): (&Sequences, &Sequences), pass: &Pass) -> Result<Tensor> {
         if text.lengths.contains(&0) {
             return Err(ModelError::Batch("a text is empty".to_owned()));
         }
@@ -73,7 +67,7 @@ impl SpanExtractor {
     /// # Errors
     /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
     /// token, or a text is empty or longer than learned positions reach.
-    pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor, ModelError> {
+    pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor> {
         self.logits_of((segments, text), &Pass::evaluate())
     }
 }
@@ -87,7 +81,7 @@ impl Model for SpanExtractor {
 
     /// Computes `Σ (CE(start) + CE(end))` over the texts. Half of it is BERT's loss of a text, and
     /// so is the mean over answers.
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         let [segments, text] = batch.read(["segments", "text"])?;
         let twice =
             first_rows(&text.lengths).iter().flat_map(|&row| [row; ENDS]).collect::<Vec<_>>();

@@ -4,7 +4,9 @@
 use crate::config::ModelConfig;
 use crate::layers::encoders::text::TextEncoder;
 use crate::layers::head::ClassHead;
-use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences};
+use crate::{
+    Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Result, Sequences,
+};
 use candle_core::Tensor;
 
 /// A tagger with its parameters. The encoder's have the same names as in a
@@ -27,7 +29,7 @@ impl TokenTagger {
         vocabulary: usize,
         tags: usize,
         builder: Builder,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         let mut builder = builder.of_transformer(config)?;
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
@@ -44,12 +46,7 @@ impl TokenTagger {
     /// # Errors
     /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
     /// token, a row does not exist, or a text is longer than learned positions reach.
-    pub fn logits(
-        &self,
-        segments: &Sequences,
-        text: &Sequences,
-        rows: &[u32],
-    ) -> Result<Tensor, ModelError> {
+    pub fn logits(&self, segments: &Sequences, text: &Sequences, rows: &[u32]) -> Result<Tensor> {
         if let Some(row) = rows.iter().find(|&&row| row as usize >= text.ids.len()) {
             let count = text.ids.len();
             return Err(ModelError::Batch(format!("there is no token {row} to tag among {count}")));
@@ -70,7 +67,7 @@ impl Model for TokenTagger {
         Some(self.tags)
     }
 
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         let [segments, text] = batch.read(["segments", "text"])?;
         let rows = match batch.asked_rows() {
             Some(rows) => rows,

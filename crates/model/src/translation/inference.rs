@@ -2,7 +2,7 @@
 
 use super::TranslationModel;
 use crate::layers::attention::DecodedRows;
-use crate::{Model, ModelError, Pass, Sequences};
+use crate::{Model, Pass, Result, Sequences};
 use candle_core::Tensor;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
@@ -54,7 +54,7 @@ impl DecodeState {
     ///
     /// # Errors
     /// If a row does not exist.
-    pub fn select(&mut self, rows: &[usize]) -> Result<(), ModelError> {
+    pub fn select(&mut self, rows: &[usize]) -> Result<()> {
         self.rows.select(rows)
     }
 }
@@ -64,8 +64,8 @@ pub(crate) fn in_blocks(
     hidden: Tensor,
     rows: usize,
     vocabulary: usize,
-    logits: impl Fn(&Tensor) -> Result<Tensor, ModelError> + Send + Sync,
-) -> impl Iterator<Item = Result<Tensor, ModelError>> {
+    logits: impl Fn(&Tensor) -> Result<Tensor> + Send + Sync,
+) -> impl Iterator<Item = Result<Tensor>> {
     let width = hidden.elem_count() / rows.max(1);
     let most = match hidden.device().is_cpu() {
         true => LOGITS.min(width * LOGITS_PER_COLUMN),
@@ -95,7 +95,7 @@ impl TranslationModel {
     ///
     /// # Errors
     /// If a weight is not finite.
-    pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
+    pub fn round_to_int8(&mut self) -> Result<()> {
         self.is_int8 = true;
         Ok(self.parameters().round_to_int8()?)
     }
@@ -112,7 +112,7 @@ impl Inference {
     ///
     /// # Errors
     /// The errors of [`TranslationModel::encode`].
-    pub fn start(&self, source: &Sequences) -> Result<DecodeState, ModelError> {
+    pub fn start(&self, source: &Sequences) -> Result<DecodeState> {
         taper_ops::threads::in_pool(self.model.device(), || {
             let pass = Pass::infer(&self.packs);
             let encoded = self.model.encode(source, &pass)?;
@@ -131,7 +131,7 @@ impl Inference {
         &self,
         state: &mut DecodeState,
         tokens: &[u32],
-    ) -> Result<impl Iterator<Item = Result<Tensor, ModelError>>, ModelError> {
+    ) -> Result<impl Iterator<Item = Result<Tensor>>> {
         let rows = state.rows();
         state.rows.check(tokens)?;
         let hidden =
@@ -141,7 +141,7 @@ impl Inference {
         }))
     }
 
-    fn hidden(&self, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor, ModelError> {
+    fn hidden(&self, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor> {
         let pass = Pass::infer(&self.packs);
         let at: Arc<[u32]> = vec![state.position() as u32; tokens.len()].into();
         let x = self.model.target_embedding.step(tokens, &at, &pass)?; // (R, D)

@@ -20,7 +20,7 @@ use crate::layers::guidance::Guide;
 use crate::layers::head::Head;
 use crate::layers::weight::Weight;
 use crate::{
-    Batch, Builder, ImageShape, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass, Sequences,
+    Batch, Builder, ImageShape, LossOutput, LossSpec, Model, ModelCore, Pass, Result, Sequences,
 };
 use candle_core::Tensor;
 use encoder_decoder::EncoderDecoder;
@@ -163,7 +163,7 @@ impl TranslationModel {
         vocab_source: usize,
         vocab_target: usize,
         builder: Builder,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         Self::with_source(config, (SourceKind::Text(vocab_source), vocab_target), builder)
     }
 
@@ -172,7 +172,7 @@ impl TranslationModel {
         config: &ModelConfig,
         (source, vocab_target): (SourceKind, usize),
         builder: Builder,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         let (width, tied) = (config.d_model, source.tied(config));
         builder.check(|| {
             config.validate(!tied.ties_embeddings() || source.vocabulary() == vocab_target)
@@ -238,7 +238,7 @@ impl TranslationModel {
     /// # Errors
     /// If an id is not in the vocabulary, an image is not of the model's shape, or a sequence is
     /// longer than learned positions reach.
-    pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Encoded, ModelError> {
+    pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Encoded> {
         source.check()?;
         let (x, divided) = match &self.source_embedding {
             SourceEmbedding::Tokens(tokens) => {
@@ -261,12 +261,7 @@ impl TranslationModel {
     ///
     /// # Errors
     /// The errors of [`TranslationModel::encode`]; and if the numbers of sequences differ.
-    pub fn decode(
-        &self,
-        target: &Sequences,
-        encoded: &Encoded,
-        pass: &Pass,
-    ) -> Result<Tensor, ModelError> {
+    pub fn decode(&self, target: &Sequences, encoded: &Encoded, pass: &Pass) -> Result<Tensor> {
         self.decode_guided(target, encoded, None, pass)
     }
 
@@ -277,7 +272,7 @@ impl TranslationModel {
         encoded: &Encoded,
         guide: Option<&Guide>,
         pass: &Pass,
-    ) -> Result<Tensor, ModelError> {
+    ) -> Result<Tensor> {
         target.check()?;
         let x = self.target_embedding.forward(target, pass)?; // (N, D)
         Ok(self.layers.decode(x, target, encoded, guide, pass)?) // (N, D)
@@ -290,7 +285,7 @@ impl TranslationModel {
     ///
     /// # Errors
     /// If the width is not the model's.
-    pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor, ModelError> {
+    pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(self.output.logits(hidden, pass)?)
     }
 }
@@ -309,7 +304,7 @@ impl Model for TranslationModel {
         Some(self.vocab_target)
     }
 
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         let [source, target] = batch.read(["source", "target"])?;
         let encoded = self.encode(source, spec.pass)?;
         let guide = Guide::new(spec.objective.guidance, batch, self.config())?;

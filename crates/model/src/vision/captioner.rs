@@ -11,7 +11,7 @@ use crate::cost::LayerCost;
 use crate::layers::encoders::vision::validate;
 use crate::translation::SourceKind;
 use crate::{
-    Batch, Builder, ImageShape, LossOutput, LossSpec, Model, ModelCore, ModelError,
+    Batch, Builder, ImageShape, LossOutput, LossSpec, Model, ModelCore, ModelError, Result,
     TranslationModel,
 };
 
@@ -30,7 +30,7 @@ impl ImageCaptioner {
         shape: &ImageShape,
         vocabulary: usize,
         builder: Builder,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         builder.check(|| {
             shape.validate()?;
             require_patches(config)
@@ -49,7 +49,7 @@ impl ImageCaptioner {
     ///
     /// # Errors
     /// If a weight is not finite.
-    pub fn round_to_int8(&mut self) -> Result<(), ModelError> {
+    pub fn round_to_int8(&mut self) -> Result<()> {
         self.0.round_to_int8()
     }
 }
@@ -58,7 +58,7 @@ impl ImageCaptioner {
 ///
 /// # Errors
 /// The error names the key, its value and the requirement.
-pub(super) fn require_patches(config: &ModelConfig) -> Result<(), ModelError> {
+pub(super) fn require_patches(config: &ModelConfig) -> Result<()> {
     if config.architecture == Architecture::Transformer
         && config.image_encoder == ImageEncoder::Convolutional
     {
@@ -86,7 +86,7 @@ impl Model for ImageCaptioner {
         self.0.answer_classes()
     }
 
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         self.0.loss_of_pass(batch, spec)
     }
 }

@@ -19,7 +19,7 @@ use crate::layers::encoders::vision::{VisionEncoder, validate};
 use crate::layers::head::Head;
 use crate::{
     AttentionRecord, Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, Pass,
-    Records, Sequences,
+    Records, Result, Sequences,
 };
 use candle_core::Tensor;
 
@@ -62,7 +62,7 @@ impl ImageClassifier {
         shape: &ImageShape,
         classes: usize,
         builder: Builder,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         builder.check(|| {
             config.validate_transformer()?;
             shape.validate()?;
@@ -114,7 +114,7 @@ impl ImageClassifier {
     }
 
     /// Computes the state of each image, from which its class is predicted.
-    fn pooled(&self, images: &Sequences, pass: &Pass) -> Result<Tensor, ModelError> {
+    fn pooled(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
         Ok(match &self.encoder {
             Encoder::Transformer(encoder) => {
                 let hidden = encoder.forward(images, pass)?; // (N, D)
@@ -131,7 +131,7 @@ impl ImageClassifier {
     ///
     /// # Errors
     /// If an image is not of the model's shape, or the device has no memory left.
-    pub fn logits(&self, images: &Sequences) -> Result<Tensor, ModelError> {
+    pub fn logits(&self, images: &Sequences) -> Result<Tensor> {
         self.shape.check(images)?;
         let pass = Pass::evaluate();
         Ok(self.head.logits(&self.pooled(images, &pass)?, &pass)?)
@@ -145,7 +145,7 @@ impl ImageClassifier {
     ///
     /// # Errors
     /// The errors of [`ImageClassifier::logits`].
-    pub fn traced(&self, images: &Sequences) -> Result<(Records, Tensor), ModelError> {
+    pub fn traced(&self, images: &Sequences) -> Result<(Records, Tensor)> {
         self.shape.check(images)?;
         let pass = Pass::evaluate_with_states();
         let logits = self.head.logits(&self.pooled(images, &pass)?, &pass)?;
@@ -174,7 +174,7 @@ impl ImageClassifier {
     ///
     /// # Errors
     /// The errors of [`ImageClassifier::logits`], and if the model has no attention with weights.
-    pub fn attention(&self, images: &Sequences) -> Result<Vec<AttentionRecord>, ModelError> {
+    pub fn attention(&self, images: &Sequences) -> Result<Vec<AttentionRecord>> {
         self.shape.check(images)?;
         let pass = Pass::evaluate_with_attention();
         self.pooled(images, &pass)?;
@@ -200,7 +200,7 @@ impl Model for ImageClassifier {
         Some(self.classes)
     }
 
-    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput, ModelError> {
+    fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         let [images] = batch.read(["image"])?;
         self.shape.check(images)?;
         if batch.asked.as_deref() != Some(&*first_rows(&images.lengths)) {

@@ -1,6 +1,6 @@
 //! Shape of images: size, channels, patches, and the scale of values.
 
-use crate::{ModelError, Sequences};
+use crate::{ModelError, Result, Sequences};
 
 /// Shape of the images of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ impl ImageShape {
     }
 
     /// Refuses impossible shapes.
-    pub(crate) fn validate(&self) -> Result<(), ModelError> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let is_shape = self.channels > 0
             && self.patch > 0
             && self.size > 0
@@ -82,7 +82,7 @@ impl ImageShape {
     }
 
     /// Refuses sequences that are not images of this shape.
-    pub(crate) fn check(&self, images: &Sequences) -> Result<(), ModelError> {
+    pub(crate) fn check(&self, images: &Sequences) -> Result<()> {
         images.check()?;
         let values = self.values();
         if let Some(other) = images.lengths.iter().find(|&&length| length != values) {

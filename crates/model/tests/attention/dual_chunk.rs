@@ -1,14 +1,12 @@
 //! Dual chunk attention in language models: the plain model within a chunk and a window, reading at
 //! once as stepping, and gradients.
 
-use crate::TestResult;
-use crate::common::{backward, largest_difference, relative};
+use crate::common::{TestResult, differentiated, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, LanguageModel, Model, ModelConfig, ModelError,
     Objective, Pass, Positions, RotaryConfig, RotaryScaling, Sequences, TextInference, TextState,
 };
-use taper_ops::Gradients;
 
 /// Chunks of six tokens and a window of two, of eight tokens of training: three quarters.
 fn config(scaling: RotaryScaling) -> ModelConfig {
@@ -110,10 +108,7 @@ fn a_model_can_be_trained_on_with_chunks() -> TestResult {
         let answers: Vec<u32> = texts.ids.iter().map(|id| (id + 3) % 19).collect();
         let batch = Batch::new(vec![texts], answers);
         let pass = Pass::train(1, 1, 0);
-        let output = model.loss(&batch, &Objective::smoothed(0.0), 1.0, &pass).unwrap();
-        let mut gradients = Gradients::new(model.parameters()).unwrap();
-        backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-        let flat = gradients.flat().unwrap().copy().unwrap();
+        let (output, flat) = differentiated(&model, &batch, &Objective::smoothed(0.0), 1.0, pass);
         let evaluated =
             model.loss(&batch, &Objective::smoothed(0.0), 1.0, &Pass::evaluate()).unwrap();
         assert!((output.nll_sum / evaluated.nll_sum - 1.0).abs() < 1e-5, "{length}");

@@ -2,17 +2,20 @@
 //! `scripts/golden/attention/sparse_attention.py`), and properties that every kind has for any
 //! numbers.
 
-use crate::TestResult;
-use crate::common::{ALL_POSITIONS, backward, golden, largest_difference, relative};
+use crate::common::translation::{
+    batch_is_its_sentences, decodes_as_at_once, full_logits, reads_as_it_steps,
+    rows_carry_their_past, tape_differentiates_as_candle, transformer,
+};
+use crate::common::{
+    ALL_POSITIONS, TestResult, differentiated, golden, largest_difference, relative,
+};
 use candle_core::{DType, Device, Tensor, Var};
 use taper_model::{
-    AttentionConfig, AttentionKind, Batch, Builder, DecodeState, Inference, LanguageModel,
-    LayerKinds, Model, ModelConfig, ModelError, Objective, Pass, Positions, Sequences,
-    TextInference, TextState, Transformer,
+    AttentionConfig, AttentionKind, Batch, Builder, LanguageModel, LayerKinds, Model, ModelConfig,
+    ModelError, Objective, Pass, Positions, Sequences, TextInference, TextState, Transformer,
 };
 use taper_ops::{
-    AttentionShape, AttentionSpec, Gradients, LinearSpec, Sparse, Tape, composed, linear,
-    self_attention,
+    AttentionShape, AttentionSpec, LinearSpec, Sparse, Tape, composed, linear, self_attention,
 };
 
 /// Attention kinds of a model's two stacks, with positions that fit them.
@@ -122,10 +125,6 @@ fn config(kinds: &Kinds, positions: Positions) -> ModelConfig {
     }
 }
 
-fn transformer(config: &ModelConfig) -> Transformer {
-    Transformer::new(config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
-}
-
 fn language_model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
@@ -143,21 +142,6 @@ fn every(check: impl Fn(&ModelConfig, &str) -> TestResult) -> TestResult {
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 8, 9, 10, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] =
     [&[2, 12, 13, 14, 15, 16, 4], &[2, 5, 4, 6, 7, 8, 9], &[2, 16, 17, 18, 4, 5, 6]];
-
-fn full_logits(
-    model: &Transformer,
-    sources: &[&[u32]],
-    targets: &[&[u32]],
-) -> Result<Tensor, ModelError> {
-    let pass = Pass::evaluate();
-    let encoded = model.encode(&Sequences::pack(sources), &pass)?;
-    model.logits(&model.decode(&Sequences::pack(targets), &encoded, &pass)?, &pass)
-}
-
-fn step(model: &Inference, state: &mut DecodeState, tokens: &[u32]) -> Result<Tensor, ModelError> {
-    let blocks = model.step(state, tokens)?.collect::<Result<Vec<_>, _>>()?;
-    Ok(Tensor::cat(&blocks, 0)?)
-}
 
 #[test]
 fn longformer_and_big_bird_agree() -> TestResult {
@@ -226,81 +210,31 @@ fn kinds_have_the_parameters_of_full_attention() -> TestResult {
 #[test]
 fn cached_decoding_is_full_decoding() -> TestResult {
     every(|config, name| {
-        let model = transformer(config);
-        let full = full_logits(&model, &SOURCES, &TARGETS)?.reshape((3, 7, 19))?;
-        let inference = model.inference();
-        let mut state = inference.start(&Sequences::pack(&SOURCES))?;
-        for t in 0..7 {
-            let tokens: Vec<u32> = TARGETS.iter().map(|target| target[t]).collect();
-            let logits = step(&inference, &mut state, &tokens)?;
-            let error = largest_difference(&logits, &full.narrow(1, t, 1)?.squeeze(1)?);
-            assert!(error < 2e-5, "{name}: step {t}: {error}");
-        }
-        Ok(())
+        decodes_as_at_once(&transformer(config), (&SOURCES, &TARGETS), (name, 2e-5))
     })
 }
 
 #[test]
 fn selected_rows_carry_their_past() -> TestResult {
-    every(|config, name| {
-        let model = transformer(config);
-        let inference = model.inference();
-        let mut state = inference.start(&Sequences::pack(&SOURCES))?;
-        step(&inference, &mut state, &[2, 2, 2])?;
-        // Two hypotheses for the first source, none for the second, one for the third.
-        state.select(&[0, 0, 2])?;
-        step(&inference, &mut state, &[12, 13, 16])?;
-        state.select(&[2, 1, 0])?;
-        let logits = step(&inference, &mut state, &[17, 5, 6])?;
-        for (row, (source, target)) in
-            [(2, [2, 16, 17]), (0, [2, 13, 5]), (0, [2, 12, 6])].into_iter().enumerate()
-        {
-            let full = full_logits(&model, &[SOURCES[source]], &[&target])?;
-            let error = largest_difference(&logits.get(row)?, &full.get(2)?);
-            assert!(error < 2e-5, "{name}: row {row}: {error}");
-        }
-        Ok(())
-    })
+    every(|config, name| rows_carry_their_past(&transformer(config), &SOURCES, name))
 }
 
 #[test]
 fn a_batch_is_its_sentences() -> TestResult {
-    every(|config, name| {
-        let model = transformer(config);
-        let batch = full_logits(&model, &SOURCES, &TARGETS)?;
-        for i in 0..3 {
-            let alone = full_logits(&model, &SOURCES[i..=i], &TARGETS[i..=i])?;
-            let error = largest_difference(&batch.narrow(0, 7 * i, 7)?, &alone);
-            assert!(error < 2e-5, "{name}: sentence {i}: {error}");
-        }
-        Ok(())
-    })
+    every(|config, name| batch_is_its_sentences(&transformer(config), (&SOURCES, &TARGETS), name))
 }
 
-/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     every(|config, name| {
         let model = transformer(config);
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
         let batch = Batch::new(streams, (0..21).map(|i| i % 19).collect());
-        let gradients_in = |pass: Pass| {
-            let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass).unwrap();
-            let mut gradients = Gradients::new(model.parameters()).unwrap();
-            backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-            gradients.flat().unwrap().clone()
-        };
-        let (ours, theirs) =
-            (gradients_in(Pass::train(1, 1, 0)), gradients_in(Pass::train(1, 1, 0).composed()));
-        let error = relative(&ours, &theirs);
-        assert!(error < 1e-5, "{name}: {error}");
-        let again = gradients_in(Pass::train(1, 1, 0).checkpointed(true));
+        let objective = Objective::smoothed(0.1);
+        let ours = tape_differentiates_as_candle(&model, &batch, &objective, name)?;
+        let pass = Pass::train(1, 1, 0).checkpointed(true);
+        let (_, again) = differentiated(&model, &batch, &objective, 0.1, pass);
         assert_eq!(again.to_vec1::<f32>()?, ours.to_vec1::<f32>()?, "{name}: layers again");
-        for parameter in model.parameters().parameters() {
-            let gradient = ours.narrow(0, parameter.offset(), parameter.len())?;
-            let norm = gradient.sqr()?.sum_all()?.to_scalar::<f32>()?;
-            assert!(norm > 0.0, "{name}: no gradient of {}", parameter.name());
-        }
         Ok(())
     })
 }
@@ -316,22 +250,8 @@ fn text_step(model: &TextInference, state: &mut TextState, tokens: &[u32]) -> Te
 /// of linear attention.
 #[test]
 fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
-    every(|config, name| {
-        let model = language_model(config);
-        let text: Vec<u32> = (0..150).map(|i| 4 + (i * i + 3 * i) % 15).collect();
-        let pass = Pass::evaluate();
-        let full = model.logits(&model.hidden(&Sequences::pack(&[&text]), &pass)?, &pass)?;
-        let inference = model.inference(200);
-        for read in [0, 1, 64, 130] {
-            let mut state = inference.start(&[&text[..read]])?;
-            for (t, &token) in text.iter().enumerate().skip(read) {
-                let logits = text_step(&inference, &mut state, &[token]).get(0)?;
-                let error = largest_difference(&logits, &full.get(t)?);
-                assert!(error < 3e-5, "{name}: {read} read, token {t}: {error}");
-            }
-        }
-        Ok(())
-    })
+    let text: Vec<u32> = (0..150).map(|i| 4 + (i * i + 3 * i) % 15).collect();
+    every(|config, name| reads_as_it_steps(&language_model(config), &text, &[0, 1, 64, 130], name))
 }
 
 #[test]

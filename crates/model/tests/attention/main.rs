@@ -5,5 +5,3 @@ mod common;
 mod dual_chunk;
 mod kinds;
 mod shapes;
-
-type TestResult = Result<(), Box<dyn std::error::Error>>;

@@ -2,18 +2,19 @@
 //! biases. Against PyTorch (`scripts/golden/attention/grouped_attention.py`), and properties that
 //! every shape has for any numbers.
 
-use crate::TestResult;
-use crate::common::{backward, golden, largest_difference, lengths, relative};
+use crate::common::translation::{
+    decodes_as_at_once, reads_as_it_steps, tape_differentiates_as_candle, transformer,
+};
+use crate::common::{TestResult, golden, lengths, relative};
 use candle_core::{DType, Device, Tensor, Var};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, Guidance, LanguageModel, LayerKinds, Model,
-    ModelConfig, ModelError, NormKind, NormPlacement, Objective, ParallelFeedForward, Pass,
-    Positions, QueryKeyNorm, RotaryConfig, RotaryPairs, Sequences, Tied, Transformer,
+    ModelConfig, NormKind, Objective, Positions, QueryKeyNorm, Sequences, Tied, Transformer,
     UnprojectedAttention,
 };
 use taper_ops::{
-    AttentionShape, AttentionSpec, Gradients, LinearSpec, NormSpec, NormedColumns, Tape, Turns,
-    composed, cross_attention, linear, norm_columns, rotary, self_attention,
+    AttentionShape, AttentionSpec, LinearSpec, NormSpec, NormedColumns, Tape, Turns, composed,
+    cross_attention, linear, norm_columns, rotary, self_attention,
 };
 
 #[test]
@@ -255,21 +256,10 @@ const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 8, 9, 10, 3], &[8, 3], &[9, 10, 11, 
 const TARGETS: [&[u32]; 3] =
     [&[2, 12, 13, 14, 15, 16, 4], &[2, 5, 4, 6, 7, 8, 9], &[2, 16, 17, 18, 4, 5, 6]];
 
-fn transformer(config: &ModelConfig, dtype: DType) -> Transformer {
-    Transformer::new(config, 19, 19, Builder::seeded(7, &Device::Cpu, dtype)).unwrap()
-}
-
-fn full_logits(model: &Transformer) -> Result<Tensor, ModelError> {
-    let pass = Pass::evaluate();
-    let encoded = model.encode(&Sequences::pack(&SOURCES), &pass)?;
-    let decoded = model.decode(&Sequences::pack(&TARGETS), &encoded, &pass)?;
-    Ok(model.logits(&decoded, &pass)?.reshape((3, 7, 19))?)
-}
-
 #[test]
 fn projections_are_as_wide_as_their_heads() {
     for (name, config) in shapes() {
-        let model = transformer(&config, DType::F32);
+        let model = transformer(&config);
         let shape = config.attention_shape();
         let dims =
             |parameter: &str| model.parameters().get(parameter).map(|it| it.shape().to_vec());
@@ -304,20 +294,13 @@ fn cached_decoding_is_full_decoding() -> TestResult {
         for (dtype, is_int8, bound) in
             [(DType::F32, false, 2e-5), (DType::BF16, false, 5e-2), (DType::F32, true, 0.2)]
         {
-            let mut model = transformer(&config, dtype);
+            let builder = Builder::seeded(7, &Device::Cpu, dtype);
+            let mut model = Transformer::new(&config, 19, 19, builder)?;
             if is_int8 {
                 model.round_to_int8()?;
             }
-            let full = full_logits(&model)?;
-            let inference = model.inference();
-            let mut state = inference.start(&Sequences::pack(&SOURCES))?;
-            for t in 0..7 {
-                let tokens: Vec<u32> = TARGETS.iter().map(|target| target[t]).collect();
-                let logits = inference.step(&mut state, &tokens)?.collect::<Result<Vec<_>, _>>()?;
-                let logits = Tensor::cat(&logits, 0)?;
-                let error = largest_difference(&logits, &full.narrow(1, t, 1)?.squeeze(1)?);
-                assert!(error < bound, "{name}, {dtype:?}, int8 {is_int8}: step {t}: {error}");
-            }
+            let name = format!("{name}, {dtype:?}, int8 {is_int8}");
+            decodes_as_at_once(&model, (&SOURCES, &TARGETS), (&name, bound))?;
         }
     }
     Ok(())
@@ -328,48 +311,21 @@ fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
     let text: Vec<u32> = (0..40).map(|i| 4 + (i * i + 3 * i) % 15).collect();
     for (name, config) in shapes() {
         let model = LanguageModel::new(&config, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
-        let pass = Pass::evaluate();
-        let full = model.logits(&model.hidden(&Sequences::pack(&[&text]), &pass)?, &pass)?;
-        let inference = model.inference(200);
-        for read in [0, 1, 33] {
-            let mut state = inference.start(&[&text[..read]])?;
-            for (t, &token) in text.iter().enumerate().skip(read) {
-                let blocks =
-                    inference.step(&mut state, &[token])?.collect::<Result<Vec<_>, _>>()?;
-                let error = largest_difference(&blocks[0].get(0)?, &full.get(t)?);
-                assert!(error < 3e-5, "{name}: {read} read, token {t}: {error}");
-            }
-        }
+        reads_as_it_steps(&model, &text, &[0, 1, 33], &name)?;
     }
     Ok(())
 }
 
-/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     for (name, config) in shapes() {
-        let model = transformer(&config, DType::F32);
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
         // Guided is a head that shares its keys, if any do.
         let links = vec![(1, 2), (8, 9), (15, 10)];
         let batch = Batch { links, ..Batch::new(streams, (0..21).map(|i| i % 19).collect()) };
         let guidance = Some(Guidance { weight: 0.3, layer: None, head: 4 });
         let objective = Objective { guidance, ..Objective::smoothed(0.1) };
-        let gradients_in = |pass: Pass| {
-            let output = model.loss(&batch, &objective, 0.1, &pass).unwrap();
-            let mut gradients = Gradients::new(model.parameters()).unwrap();
-            backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-            gradients.flat().unwrap().clone()
-        };
-        let (ours, theirs) =
-            (gradients_in(Pass::train(1, 1, 0)), gradients_in(Pass::train(1, 1, 0).composed()));
-        let error = relative(&ours, &theirs);
-        assert!(error < 1e-5, "{name}: {error}");
-        for parameter in model.parameters().parameters() {
-            let gradient = ours.narrow(0, parameter.offset(), parameter.len())?;
-            let norm = gradient.sqr()?.sum_all()?.to_scalar::<f32>()?;
-            assert!(norm > 0.0, "{name}: no gradient of {}", parameter.name());
-        }
+        tape_differentiates_as_candle(&transformer(&config), &batch, &objective, &name)?;
     }
     Ok(())
 }

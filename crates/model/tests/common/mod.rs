@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
 mod tensors;
+pub(crate) mod translation;
 
 use candle_core::{DType, Device, Tensor};
 use std::collections::HashMap;
@@ -9,6 +10,8 @@ use taper_model::{Batch, LossOutput, Model, Objective, Pass, Positions};
 use taper_ops::{Gradients, Parameter, ParameterStore};
 
 pub(crate) use tensors::{golden, relative};
+
+pub(crate) type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// All position encodings.
 pub(crate) const ALL_POSITIONS: [Positions; 6] = [
@@ -49,17 +52,30 @@ pub(crate) fn fill(model: &impl Model, file: &HashMap<String, Tensor>) {
     }
 }
 
+/// Loss of a training pass, and the gradients of all parameters.
+pub(crate) fn differentiated(
+    model: &impl Model,
+    batch: &Batch,
+    objective: &Objective,
+    scale: f64,
+    pass: Pass,
+) -> (LossOutput, Tensor) {
+    let output = model.loss(batch, objective, scale, &pass).unwrap();
+    let mut gradients = Gradients::new(model.parameters()).unwrap();
+    backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+    let flat = gradients.flat().unwrap().copy().unwrap();
+    (output, flat)
+}
+
 /// Loss and gradients of a training pass, which is deterministic without dropout.
 pub(crate) fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
     let pass = if composed { pass.composed() } else { pass };
-    let output = model.loss(batch, &Objective::smoothed(0.0), scale, &pass).unwrap();
-    let mut gradients = Gradients::new(model.parameters()).unwrap();
-    backward(pass, &output, model.parameters(), &mut gradients).unwrap();
+    let (output, flat) = differentiated(model, batch, &Objective::smoothed(0.0), scale, pass);
     let loss = f64::from(output.loss.to_scalar::<f32>().unwrap());
     assert!((output.objective_sum * scale / loss - 1.0).abs() < 1e-5);
-    (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
+    (output.objective_sum * scale, flat)
 }
 
 /// Gradient of a parameter, of those of all in `flat`.

@@ -1,59 +1,20 @@
 //! Decoding token by token: equal to a whole pass, for any order of hypotheses, and in int8.
 
 use candle_core::{DType, Device, Tensor};
-use taper_model::{Builder, DecodeState, Inference, ModelError, Sequences, Transformer};
+use taper_model::{Builder, ModelError, Sequences, Transformer};
 
-use super::{SOURCES, TARGETS, TestResult, blocks, every, full_logits, largest_difference, others};
-
-/// Logits of all rows.
-fn step(
-    inference: &Inference,
-    state: &mut DecodeState,
-    tokens: &[u32],
-) -> Result<Tensor, ModelError> {
-    let blocks = inference.step(state, tokens)?.collect::<Result<Vec<_>, _>>()?;
-    Ok(Tensor::cat(&blocks, 0)?)
-}
+use super::common::translation::{decodes_as_at_once, rows_carry_their_past, step};
+use super::common::{TestResult, largest_difference};
+use super::{SOURCES, TARGETS, blocks, every, others};
 
 #[test]
 fn cached_decoding_is_full_decoding() -> TestResult {
-    every(|model, name| {
-        let full = full_logits(model, &SOURCES, &TARGETS)?.reshape((3, 5, 19))?;
-        let inference = model.inference();
-        let mut state = inference.start(&Sequences::pack(&SOURCES))?;
-        for t in 0..5 {
-            let tokens: Vec<u32> = TARGETS.iter().map(|target| target[t]).collect();
-            let error = largest_difference(
-                &step(&inference, &mut state, &tokens)?,
-                &full.narrow(1, t, 1)?.squeeze(1)?,
-            );
-            assert!(error < 2e-5, "{name}: step {t}: {error}");
-        }
-        Ok(())
-    })
+    every(|model, name| decodes_as_at_once(model, (&SOURCES, &TARGETS), (name, 2e-5)))
 }
 
 #[test]
 fn selected_rows_carry_their_past() -> TestResult {
-    every(|model, name| {
-        let inference = model.inference();
-        let mut state = inference.start(&Sequences::pack(&SOURCES))?;
-        step(&inference, &mut state, &[2, 2, 2])?;
-        // Two hypotheses for the first source, none for the second, one for the third.
-        state.select(&[0, 0, 2])?;
-        step(&inference, &mut state, &[12, 13, 16])?;
-        state.select(&[2, 1, 0])?;
-        let logits = step(&inference, &mut state, &[17, 5, 6])?;
-        for (row, (source, target)) in
-            [(2, [2, 16, 17]), (0, [2, 13, 5]), (0, [2, 12, 6])].into_iter().enumerate()
-        {
-            let full = full_logits(model, &[SOURCES[source]], &[&target])?;
-            let error = largest_difference(&logits.get(row)?, &full.get(2)?);
-            assert!(error < 2e-5, "{name}: row {row}: {error}");
-        }
-        assert!(state.select(&[3]).is_err());
-        Ok(())
-    })
+    every(|model, name| rows_carry_their_past(model, &SOURCES, name))
 }
 
 /// Rounded weights decode in int8 as in f32, except for the rounding of activations; so do bf16

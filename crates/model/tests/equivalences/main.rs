@@ -8,16 +8,15 @@ mod configurations;
 mod decoding;
 mod seeing;
 
-use candle_core::{DType, Device, Tensor};
-use common::ALL_POSITIONS;
+use candle_core::{DType, Device};
+use common::translation::batch_is_its_sentences;
+use common::{ALL_POSITIONS, TestResult, differentiated, largest_difference};
 use taper_model::{
     ActivationKind, Architecture, Batch, Builder, CellKind, ConvolutionalConfig, FeedForwardKind,
     Model, ModelConfig, ModelError, NormKind, NormPlacement, Objective, Pass, Positions,
     RecurrentAttention, RecurrentConfig, Sequences, SinusoidFrequencies, Tied, Transformer,
 };
 use taper_ops::Gradients;
-
-type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 fn config(norm: NormPlacement, positions: Positions) -> ModelConfig {
     ModelConfig {
@@ -109,22 +108,8 @@ fn others() -> Vec<(ModelConfig, String)> {
     all
 }
 
-fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
-    (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
-}
-
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5, 4, 6, 7], &[2, 16, 17, 18, 4]];
-
-fn full_logits(
-    model: &Transformer,
-    sources: &[&[u32]],
-    targets: &[&[u32]],
-) -> Result<Tensor, ModelError> {
-    let pass = Pass::evaluate();
-    let memory = model.encode(&Sequences::pack(sources), &pass)?;
-    model.logits(&model.decode(&Sequences::pack(targets), &memory, &pass)?, &pass)
-}
 
 /// Seven layers in segments of three, with dropout.
 #[test]
@@ -137,11 +122,9 @@ fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
         let batch = Batch::new(streams, (0..15).collect());
         let gradients_with = |checkpoints| -> Result<(f32, Vec<f32>), ModelError> {
             let pass = Pass::train(1, 1, 0).checkpointed(checkpoints);
-            let output = model.loss(&batch, &Objective::smoothed(0.1), 0.1, &pass)?;
-            let mut gradients = Gradients::new(model.parameters())?;
-            let loss = output.loss.to_scalar()?;
-            common::backward(pass, &output, model.parameters(), &mut gradients)?;
-            Ok((loss, gradients.flat()?.to_vec1()?))
+            let (output, flat) =
+                differentiated(&model, &batch, &Objective::smoothed(0.1), 0.1, pass);
+            Ok((output.loss.to_scalar()?, flat.to_vec1()?))
         };
         assert_eq!(gradients_with(true)?, gradients_with(false)?, "{positions:?}");
     }
@@ -158,11 +141,7 @@ fn asked_rows_alone_are_answered() -> TestResult {
         let run = |asked: Option<Vec<u32>>| {
             let answers = asked.clone().unwrap_or_else(|| answers.clone());
             let batch = Batch { asked, ..Batch::new(streams.clone(), answers) };
-            let pass = Pass::train(1, 1, 0);
-            let output = model.loss(&batch, &objective, 1.0, &pass).unwrap();
-            let mut gradients = Gradients::new(model.parameters()).unwrap();
-            common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-            (output, gradients.flat().unwrap().clone())
+            differentiated(model, &batch, &objective, 1.0, Pass::train(1, 1, 0))
         };
         let ((some, some_gradient), (others, others_gradient), (all, gradient)) =
             (run(Some(asked.clone())), run(Some(rest.clone())), run(None));
@@ -177,15 +156,7 @@ fn asked_rows_alone_are_answered() -> TestResult {
 
 #[test]
 fn a_batch_is_its_sentences() -> TestResult {
-    every(|model, name| {
-        let batch = full_logits(model, &SOURCES, &TARGETS)?;
-        for i in 0..3 {
-            let alone = full_logits(model, &SOURCES[i..=i], &TARGETS[i..=i])?;
-            let error = largest_difference(&batch.narrow(0, 5 * i, 5)?, &alone);
-            assert!(error < 2e-5, "{name}: sentence {i}: {error}");
-        }
-        Ok(())
-    })
+    every(|model, name| batch_is_its_sentences(model, (&SOURCES, &TARGETS), name))
 }
 
 #[test]

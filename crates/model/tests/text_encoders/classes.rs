@@ -94,12 +94,11 @@ fn activations_in_half_precision_meet_parameters() -> TestResult {
         let (exact, gradient) = trained(&classifier(&config), &batch, true);
         let pass = Pass::train(1, 1, 0).composed();
         let scale = 1.0 / batch.tokens() as f64;
-        let output = half.loss(&batch, &Objective::smoothed(0.0), scale, &pass)?;
-        let mut gradients = Gradients::new(half.parameters())?;
-        common::backward(pass, &output, half.parameters(), &mut gradients)?;
+        let (output, flat) =
+            common::differentiated(&half, &batch, &Objective::smoothed(0.0), scale, pass);
         let loss = output.objective_sum * scale;
         assert!((loss / exact - 1.0).abs() < 0.03, "{pooling:?}: {loss} and {exact}");
-        let error = relative(gradients.flat()?, &gradient);
+        let error = relative(&flat, &gradient);
         assert!(error < 0.1, "{pooling:?}: gradients {error}");
     }
     Ok(())

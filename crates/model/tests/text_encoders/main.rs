@@ -8,7 +8,8 @@ mod spans;
 
 use candle_core::{DType, Device, Tensor};
 use common::{
-    compare_slopes, golden, gradient_of, ids, largest_difference, lengths, load, relative, trained,
+    TestResult, compare_slopes, golden, gradient_of, ids, largest_difference, lengths, load,
+    relative, trained,
 };
 use std::collections::HashMap;
 use taper_model::{
@@ -16,9 +17,6 @@ use taper_model::{
     Objective, Pass, Positions, Sequences, SpanExtractor, TextClassifier, Tied, TokenTagger,
     cost_of,
 };
-use taper_ops::Gradients;
-
-type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// Shape of the golden files: a model like BERT.
 fn small() -> ModelConfig {

@@ -74,11 +74,7 @@ fn two_passes_are_one_without_dropout_and_differ_with_it() -> TestResult {
         let model = extractor(&ModelConfig { residual_dropout: dropout, ..small() });
         let objective = Objective { r_drop, ..Objective::smoothed(0.1) };
         let batch = batch(&TEXTS, SPANS);
-        let pass = Pass::train(3, 1, 0);
-        let output = model.loss(&batch, &objective, 1.0, &pass).unwrap();
-        let mut gradients = Gradients::new(model.parameters()).unwrap();
-        common::backward(pass, &output, model.parameters(), &mut gradients).unwrap();
-        (output, gradients.flat().unwrap().copy().unwrap())
+        common::differentiated(&model, &batch, &objective, 1.0, Pass::train(3, 1, 0))
     };
     let ((once, gradients), (twice, twice_gradients)) = (loss_of(0.0, 0.0), loss_of(0.0, 2.0));
     assert!(relative(&twice_gradients, &gradients) < 1e-5);

@@ -8,14 +8,13 @@ mod image_text;
 
 use candle_core::{DType, Device};
 use common::{
-    compare_gradients, compare_slopes, golden, ids, largest_difference, load, relative, trained,
+    TestResult, compare_gradients, compare_slopes, golden, ids, largest_difference, load, relative,
+    trained,
 };
 use taper_model::{
     ActivationKind, Batch, Builder, ImageClassifier, ImageEncoder, ImageShape, Model, ModelConfig,
     NormPlacement, Objective, Pass, Pooling, Positions, Sequences, cost_of,
 };
-
-type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// Shape of the golden file.
 fn small() -> ModelConfig {

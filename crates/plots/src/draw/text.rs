@@ -42,10 +42,7 @@ impl<'a> Label<'a> {
         at: (i32, i32),
     ) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
         let style = style(self.size, self.colour).pos(Pos::new(self.anchor.0, VPos::Center));
-        let style = match self.upwards {
-            true => style.transform(FontTransform::Rotate270),
-            false => style,
-        };
+        let style = if self.upwards { style.transform(FontTransform::Rotate270) } else { style };
         area.draw_text(self.text, &style, at)
     }
 }

@@ -4,7 +4,7 @@ mod page;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use taper_metrics::resampling::{Comparison as Tested, DEFAULT_SEED, paired_bootstrap};
 use taper_metrics::{Metric, Statistics};
 use taper_plots::Language;
@@ -52,9 +52,7 @@ pub struct Comparison<'a> {
 /// When there are fewer than two runs, or a score cannot be computed.
 pub fn compare(runs: &[RunData]) -> Result<Comparison<'_>> {
     let [first, others @ ..] = runs else { bail!("name two or more runs to compare") };
-    if others.is_empty() {
-        bail!("name two or more runs to compare");
-    }
+    ensure!(!others.is_empty(), "name two or more runs to compare");
     let mut comparison = Comparison {
         runs,
         names: distinct_names(runs),

@@ -5,7 +5,7 @@
 //! to Neural Translation Models Improves Word Alignment", section 4.1). Words are divided by spaces
 //! and tabs, and a token belongs to the word in which it begins.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use taper_data::{NO_WORD, Tokenizer, WordLink};
 use taper_decoding::{AlignedAttention, align_with};
 use taper_metrics::{AlignmentCounts, Link};
@@ -50,9 +50,7 @@ impl<'a> WordAligner<'a> {
     pub fn new(run: &'a LoadedRun, settings: &WordAlignerSettings) -> Result<Self> {
         let mut attention = TranslationSettings::of(&run.config).aligned_by;
         for (name, number) in [("layer", settings.layer), ("head", settings.head)] {
-            if number == Some(0) {
-                bail!("--{name} 0: they are counted from 1");
-            }
+            ensure!(number != Some(0), "--{name} 0: they are counted from 1");
         }
         if let Some(layer) = settings.layer {
             attention = AlignedAttention { layer: Some(layer - 1), head: None };
@@ -131,15 +129,14 @@ impl<'a> WordAligner<'a> {
     fn encode(&self, tokenizer: &Tokenizer, lines: &[String], first: usize) -> Result<Vec<Line>> {
         let encoded = |(index, line): (usize, &String)| {
             let encoded = tokenizer.encode_text(line)?;
-            if encoded.len() > self.limit.tokens {
-                bail!(
-                    "line {} has {} tokens, more than {}; {}",
-                    first + index,
-                    encoded.len(),
-                    self.limit.tokens,
-                    self.limit.more_by("--max-tokens N allows more")
-                );
-            }
+            ensure!(
+                encoded.len() <= self.limit.tokens,
+                "line {} has {} tokens, more than {}; {}",
+                first + index,
+                encoded.len(),
+                self.limit.tokens,
+                self.limit.more_by("--max-tokens N allows more")
+            );
             Ok(Line { ids: encoded.ids().to_vec(), words: encoded.words() })
         };
         lines.iter().enumerate().map(encoded).collect()

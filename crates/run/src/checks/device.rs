@@ -1,6 +1,6 @@
 //! `--device` and `dtype`: from a name to a Candle device and element type.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device};
 
 use super::dtype_choice::{AUTO_DTYPE, DtypeChoice};
@@ -33,12 +33,11 @@ pub fn open(name: &str) -> Result<Device> {
 /// When either is unknown, or they do not go together.
 pub fn check_names(device: &str, dtype: &str) -> Result<()> {
     let (kind, _) = split(device).context("key `device`")?;
-    if !matches!(kind, "auto" | "cpu" | "cuda" | "metal") {
-        bail!(
-            "key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or \
+    ensure!(
+        matches!(kind, "auto" | "cpu" | "cuda" | "metal"),
+        "key `device`: unknown device `{device}`: expected auto, cpu, cuda, cuda:N, metal or \
              metal:N"
-        );
-    }
+    );
     if dtype == AUTO_DTYPE { Ok(()) } else { parse_dtype(dtype, kind == "cpu").map(drop) }
 }
 

@@ -18,7 +18,7 @@ mod without_effect;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_data::{Corpora, Corpus, DataConfig, Direction, Task, read_regular, text_of};
@@ -247,13 +247,12 @@ impl RunConfig {
         if guided.guidance().is_none() || !entry(self.task).translates {
             return Ok(());
         }
-        if self.model.architecture != Architecture::Transformer {
-            bail!(
-                "training.guided_alignment.weight is {}: attention can be guided in a Transformer \
+        ensure!(
+            self.model.architecture == Architecture::Transformer,
+            "training.guided_alignment.weight is {}: attention can be guided in a Transformer \
                  alone (model.architecture); set it to 0",
-                guided.weight
-            );
-        }
+            guided.weight
+        );
         let (layers, heads) = (self.model.decoder_layers, self.model.heads);
         if guided.layer > layers {
             bail!(
@@ -265,14 +264,13 @@ impl RunConfig {
         if guided.head > heads {
             bail!("training.guided_alignment.head is {}: a layer has {heads} heads", guided.head);
         }
-        if !self.data.train.iter().any(taper_data::Corpus::has_links) {
-            bail!(
-                "training.guided_alignment.weight is {}, but no corpus of data.train has word \
+        ensure!(
+            self.data.train.iter().any(taper_data::Corpus::has_links),
+            "training.guided_alignment.weight is {}, but no corpus of data.train has word \
                  links: name a file of them, as in data.train = {{ stem = \"train\", links = \
                  \"train.links\" }}, or set the weight to 0",
-                guided.weight
-            );
-        }
+            guided.weight
+        );
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! BLEU, chrF and chrF++ of decoded text, with signatures.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use taper_metrics::{Bleu, BleuScore, Chrf, ChrfScore};
 
@@ -40,9 +40,7 @@ impl TextScores {
         references: &[Vec<String>],
         config: &EvaluationConfig,
     ) -> Result<Self> {
-        if hypotheses.is_empty() {
-            bail!("there is nothing to score: the set has no sentences");
-        }
+        ensure!(!hypotheses.is_empty(), "there is nothing to score: the set has no sentences");
         let bleu =
             Bleu { tokenizer: config.tokenize, lowercase: config.lowercase, ..Bleu::default() };
         let chrf = Chrf { lowercase: config.lowercase, ..Chrf::default() };

@@ -4,7 +4,7 @@
 //! A layer cannot learn from states at which this norm has vanished (Bengio et al. 1994, "Learning
 //! Long-Term Dependencies with Gradient Descent is Difficult"; Pascanu et al. 2013).
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use taper_model::{
     Architecture, Batch, Builder, Model, ModelConfig, Objective, Pass, Sequences, TranslationModel,
@@ -38,12 +38,11 @@ pub struct LayerGradients {
 /// # Errors
 /// When the model has no recurrent layers, or the split cannot be read.
 pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec<LayerGradients>> {
-    if run.config.model.architecture != Architecture::Recurrent {
-        bail!(
-            "the run's model.architecture is \"{}\", which has no recurrent states",
-            run.config.model.architecture.name()
-        );
-    }
+    ensure!(
+        run.config.model.architecture == Architecture::Recurrent,
+        "the run's model.architecture is \"{}\", which has no recurrent states",
+        run.config.model.architecture.name()
+    );
     let text = ParallelText::read(&run.config.data, run.config.data.split(split))?.spread(count);
     let sources = encode_sources(&run.tokenizers, &text.sources)?;
     let targets = run.tokenizers.target().encode_batch(&text.references)?;

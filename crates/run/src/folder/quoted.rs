@@ -59,10 +59,7 @@ fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(text.len() + 8);
     for character in text.chars() {
-        match is_active(character) {
-            true => escape(character, &mut escaped),
-            false => escaped.push(character),
-        }
+        if is_active(character) { escape(character, &mut escaped) } else { escaped.push(character) }
     }
     escaped.into()
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_data::split_name;
 use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, State, read_state};
 
@@ -32,13 +32,12 @@ impl RunFolder {
     /// When there is no folder, or no config.toml in it.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = Self::new(root);
-        if !root.is_dir() {
-            bail!(
-                "{}: no such run; `taper train CONFIG --run {}` would make it",
-                root.display(),
-                root.display()
-            );
-        }
+        ensure!(
+            root.is_dir(),
+            "{}: no such run; `taper train CONFIG --run {}` would make it",
+            root.display(),
+            root.display()
+        );
         if !folder.config().is_file() {
             let shown = root.display();
             match Self::around(root) {
@@ -252,9 +251,7 @@ impl RunFolder {
             }),
             Some(name) if name.contains(['/', '\\']) => {
                 let path = PathBuf::from(name);
-                if !path.is_dir() {
-                    bail!("no such folder");
-                }
+                ensure!(path.is_dir(), "no such folder");
                 Ok(path)
             }
             Some(name) => Ok(checkpoints.resolve(name)?),

@@ -8,7 +8,7 @@ mod vocabulary;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use taper_data::{Documents, SpelledSpecial, Tokenizer};
 use taper_decoding::{Control, DecodingConfig, Hypothesis, Sentence, generate};
@@ -346,9 +346,7 @@ fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
 fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
     let is_unknown = |ids: &[u32]| ids.iter().any(|&id| tokenizer.is_unknown(id));
     let ids = tokenizer.encode(text)?;
-    if ids.is_empty() {
-        bail!("is empty: begin with at least one character");
-    }
+    ensure!(!ids.is_empty(), "is empty: begin with at least one character");
     if is_unknown(&ids) {
         let mut unknown: Vec<char> = text.chars().collect();
         unknown.retain(|character| {

@@ -1,6 +1,6 @@
 //! Probabilities of given texts by a language model.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use taper_data::{Documents, Tokenizer};
 use taper_model::{LanguageModel, Model, Sequences};
@@ -83,9 +83,7 @@ impl<'a> TextScorer<'a> {
     /// # Errors
     /// See [`TextScorer::read`].
     pub fn row(&self, text: &str, ids: &[u32]) -> Result<Vec<u32>> {
-        if text.is_empty() {
-            bail!("the text: {EMPTY}");
-        }
+        ensure!(!text.is_empty(), "the text: {EMPTY}");
         self.after_beginning(ids).context("the text")
     }
 
@@ -94,13 +92,12 @@ impl<'a> TextScorer<'a> {
         let ids = [self.before.as_slice(), text].concat();
         let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
         // The last token is predicted but not read.
-        if ids.len() - 1 > most {
-            bail!(
-                "has {} tokens, but positions end at model.max_positions = {most}: score it in \
+        ensure!(
+            ids.len() - 1 <= most,
+            "has {} tokens, but positions end at model.max_positions = {most}: score it in \
                  parts",
-                ids.len() - 1
-            );
-        }
+            ids.len() - 1
+        );
         Ok(ids)
     }
 
@@ -147,9 +144,7 @@ impl<'a> TextScorer<'a> {
     /// positions; and when the model fails.
     pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
         let scored = || -> Result<Vec<Scored>> {
-            if choices.is_empty() {
-                bail!("there is nothing to choose from");
-            }
+            ensure!(!choices.is_empty(), "there is nothing to choose from");
             let alone = self.tokenizer.encode(prompt)?;
             let scored = choices.iter().enumerate().map(|(index, choice)| {
                 self.scored(prompt, &alone, choice).with_context(|| format!("choice {}", index + 1))
@@ -171,9 +166,7 @@ impl<'a> TextScorer<'a> {
 
     /// Prepares `text` after `prompt`, which has the tokens `alone` by itself.
     fn scored(&self, prompt: &str, alone: &[u32], text: &str) -> Result<Scored> {
-        if text.is_empty() {
-            bail!("{EMPTY}");
-        }
+        ensure!(!text.is_empty(), "{EMPTY}");
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;
         let shared = whole.iter().zip(alone).take_while(|(a, b)| a == b).count();
         // A token may contain the end of the prompt and the beginning of the text.

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use taper_data::DataConfig;
 
 use super::corpus::{Corpus, CorpusFacts, number_of};
@@ -87,18 +87,16 @@ pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str)
 /// When there are too few, or the folder exists.
 fn limits(hashes: &[u64], count: u64, folder: &Path) -> Result<[u64; 2]> {
     let held_out = size(hashes.len());
-    if held_out == 0 {
-        bail!(
-            "{count} examples are too few to learn from and to be tested with; a model needs some \
+    ensure!(
+        held_out != 0,
+        "{count} examples are too few to learn from and to be tested with; a model needs some \
              thousands"
-        );
-    }
-    if folder.exists() {
-        bail!(
-            "{} exists already and is left as it is: name another folder for the divided text",
-            folder.display()
-        );
-    }
+    );
+    ensure!(
+        !folder.exists(),
+        "{} exists already and is left as it is: name another folder for the divided text",
+        folder.display()
+    );
     // The numbers are hashes: the smallest of them are a random sample.
     Ok([hashes[held_out - 1], hashes[2 * held_out - 1]])
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use taper_decoding::ForcedScore;
@@ -293,17 +293,14 @@ fn check(record: &Path, path: &Path, order: &Order) -> Result<()> {
     let text = taper_data::read_regular(record, 1 << 20)?;
     let known: Record =
         serde_json::from_slice(&text).with_context(|| damaged(&record.display().to_string()))?;
-    if known.order != *order {
-        bail!("{}: its name is that of another translation", record.display());
-    }
+    ensure!(known.order == *order, "{}: its name is that of another translation", record.display());
     let is_same = checksum(path).is_ok_and(|sum| sum == known.sha256);
-    if !is_same {
-        bail!(
-            "{} does not have the checksum that {} says: remove both, and they are made again",
-            path.display(),
-            record.display()
-        );
-    }
+    ensure!(
+        is_same,
+        "{} does not have the checksum that {} says: remove both, and they are made again",
+        path.display(),
+        record.display()
+    );
     Ok(())
 }
 

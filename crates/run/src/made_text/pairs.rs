@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -58,21 +58,19 @@ impl Made {
         let text = taper_data::read_regular(&path, 1 << 20)?;
         let made: Self = serde_json::from_slice(&text)
             .with_context(|| format!("{} is damaged", path.display()))?;
-        if made.identity != identity {
-            bail!(
-                "{} has pairs that were made with other weights, settings or text, and is left as \
+        ensure!(
+            made.identity == identity,
+            "{} has pairs that were made with other weights, settings or text, and is left as \
                  it is: name another folder",
-                folder.display()
-            );
-        }
+            folder.display()
+        );
         for (name, known) in made.names().zip(&made.sha256) {
-            if !checksum(&folder.join(name)).is_ok_and(|sum| sum == *known) {
-                bail!(
-                    "{} is not what {} says: remove both, and they are made again",
-                    folder.join(name).display(),
-                    path.display()
-                );
-            }
+            ensure!(
+                checksum(&folder.join(name)).is_ok_and(|sum| sum == *known),
+                "{} is not what {} says: remove both, and they are made again",
+                folder.join(name).display(),
+                path.display()
+            );
         }
         Ok(Some(made))
     }

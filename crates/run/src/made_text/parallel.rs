@@ -1,6 +1,6 @@
 //! Corpora of pairs to translate again.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use taper_data::{Corpora, DataConfig, PairReader, RawPair};
 
 use super::cache::{Lines, Text, measured};
@@ -32,12 +32,11 @@ impl ParallelCorpus {
             true => config.data.train.clone(),
             false => config.data.split(name),
         };
-        if split.iter().any(|corpus| !corpus.tag.is_empty()) {
-            bail!(
-                "{name}: its corpora have tags, which text has not: name one without in a recipe of \
+        ensure!(
+            !split.iter().any(|corpus| !corpus.tag.is_empty()),
+            "{name}: its corpora have tags, which text has not: name one without in a recipe of \
                  its own"
-            );
-        }
+        );
         Ok(Self { data: config.data.clone(), split, name: name.to_owned() })
     }
 

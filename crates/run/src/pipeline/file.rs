@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -99,15 +99,14 @@ impl Pipeline {
         let mark: Mark = serde_json::from_slice(&text).with_context(|| {
             format!("{} is damaged: remove it, and the step is looked at again", path.display())
         })?;
-        if mark.identity != step.identity {
-            bail!(
-                "step {}: it was finished with another definition, recipe or step before it: remove \
+        ensure!(
+            mark.identity == step.identity,
+            "step {}: it was finished with another definition, recipe or step before it: remove \
                  {} and {} to make it again, or name another folder with --folder",
-                step.name,
-                step.folder.display(),
-                path.display()
-            );
-        }
+            step.name,
+            step.folder.display(),
+            path.display()
+        );
         Ok(Status::Done(mark.seconds))
     }
 
@@ -154,17 +153,14 @@ impl Graph<'_> {
 
     /// Checks names and files.
     fn check(&self) -> Result<()> {
-        if self.steps.is_empty() {
-            bail!("{}: there are no steps", self.path.display());
-        }
+        ensure!(!self.steps.is_empty(), "{}: there are no steps", self.path.display());
         for (name, verb) in &self.steps {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-            if name.is_empty() || !name.bytes().all(is_plain) {
-                bail!(
-                    "{}: step {name:?}: a name has letters, digits, - and _",
-                    self.path.display()
-                );
-            }
+            ensure!(
+                !name.is_empty() && name.bytes().all(is_plain),
+                "{}: step {name:?}: a name has letters, digits, - and _",
+                self.path.display()
+            );
             for (key, needed, need) in verb.needs() {
                 self.check_need(name, key, needed, need)?;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use taper_data::{Context, QuestionWindow, QuestionsConfig, Tokenizer, best_windows, windows_of};
@@ -44,9 +44,7 @@ impl QuestionInContext {
         let question: Self = serde_json::from_str(line).with_context(wrong)?;
         for (key, text) in [("question", &question.question), ("context", &question.context)] {
             let place = || format!("line {number}: \"{key}\"");
-            if text.trim().is_empty() {
-                bail!("{} is empty", place());
-            }
+            ensure!(!text.trim().is_empty(), "{} is empty", place());
             tokenizer.check_spelled(text).with_context(place)?;
         }
         Ok(question)

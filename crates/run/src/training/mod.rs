@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::Device;
 use taper_data::{BatchingReport, Corpus, Prepared, TokenizerPair, recorded_text};
 use taper_trainer::{
@@ -100,12 +100,11 @@ fn start_with<M: TaskModel>(
     fs::create_dir_all(folder.root())
         .with_context(|| format!("cannot make {}", folder.root().display()))?;
     let _lock = RunLock::acquire(folder.root(), observer)?;
-    if folder.exists() {
-        bail!(
-            "{} was begun by another process a moment ago: continue it with `taper resume`",
-            folder.root().display()
-        );
-    }
+    ensure!(
+        !folder.exists(),
+        "{} was begun by another process a moment ago: continue it with `taper resume`",
+        folder.root().display()
+    );
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
         // The initial weights exist before the run does: once it has its configuration, a run that

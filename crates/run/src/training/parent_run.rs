@@ -122,10 +122,7 @@ impl ParentRun {
                 trained,
             });
         }
-        let tokenizers = match config.task.reads_text() {
-            true => theirs,
-            false => TokenizerPair::none(),
-        };
+        let tokenizers = if config.task.reads_text() { theirs } else { TokenizerPair::none() };
         let mut own = config.clone();
         own.data.nfkc = trained.data.nfkc;
         own.data.lowercase = trained.data.lowercase;

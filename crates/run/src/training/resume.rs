@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_data::{AUTO, hold_out};
 use taper_trainer::{
     Alone, Checkpoints, Exchange, LAST, TrainingConfig, checkpoint_name, read_state,
@@ -151,13 +151,12 @@ fn require_text(
     // A damaged tokenizer is found before anything is written.
     if let Some(origin) = origin {
         let tokenizers = config.task.load_tokenizers(folder.root())?;
-        if origin.state.identity.tokenizer_hash != tokenizers.hash() {
-            bail!(
-                "{}: the tokenizer is not the one that the checkpoints were trained with; put \
+        ensure!(
+            origin.state.identity.tokenizer_hash == tokenizers.hash(),
+            "{}: the tokenizer is not the one that the checkpoints were trained with; put \
                  the original tokenizer.json back",
-                folder.root().display()
-            );
-        }
+            folder.root().display()
+        );
     }
     if config.task.has_tokenizers(folder.root()) {
         let changes = config.task.corpus_changes(&config.data, folder.root())?;
@@ -180,13 +179,12 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
     let parent =
         |path: &Path| path.canonicalize().ok().and_then(|path| path.parent().map(Path::to_owned));
-    if parent(&path) != folder.checkpoints().canonicalize().ok() {
-        bail!(
-            "--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder \
+    ensure!(
+        parent(&path) == folder.checkpoints().canonicalize().ok(),
+        "--from {name}: not a checkpoint of {}; to go on from another run's, copy the folder \
              of that run",
-            folder.root().display()
-        );
-    }
+        folder.root().display()
+    );
     let step = read_state(&path)?.step;
     if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
         bail!(

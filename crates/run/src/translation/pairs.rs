@@ -1,6 +1,6 @@
 //! Scores of given translations.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_decoding::{ForcedScore, Translator};
 
 use super::{LineLimit, OverlongRule, by_line, encode_sources, speaking};
@@ -31,13 +31,12 @@ pub fn score_pairs(
     place: impl Fn(Side, usize) -> String,
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Result<ForcedScore>>> {
-    if sources.len() != targets.len() {
-        bail!(
-            "there are {} sources and {} targets: each target belongs to one source",
-            sources.len(),
-            targets.len()
-        );
-    }
+    ensure!(
+        sources.len() == targets.len(),
+        "there are {} sources and {} targets: each target belongs to one source",
+        sources.len(),
+        targets.len()
+    );
     run.require_direction()?;
     let most = max_tokens.unwrap_or(run.config.data.cleaning.max_tokens);
     let limit = LineLimit::new(OverlongRule::Error, most)

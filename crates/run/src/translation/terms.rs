@@ -185,10 +185,7 @@ fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let whole = tokenizer.encode_text(&format!("{before}{text}"))?;
     let first = whole.bytes().partition_point(|token| token.end <= mark);
     let is_apart = whole.bytes().get(first).is_some_and(|token| token.start >= mark);
-    match is_apart {
-        true => Ok(whole.ids()[first..].to_vec()),
-        false => Ok(tokenizer.encode(text)?),
-    }
+    if is_apart { Ok(whole.ids()[first..].to_vec()) } else { Ok(tokenizer.encode(text)?) }
 }
 
 /// Text in lower case, character by character, so that each stays at its place: those whose lower

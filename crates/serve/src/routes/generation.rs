@@ -116,10 +116,7 @@ pub(super) fn check(app: &App, options: &GenerateOptions) -> Result<(), Refusal>
 /// Prompt from a text; an empty text is the beginning of a document. Its line ends become those of
 /// training text.
 pub(super) fn text_prompt(text: &str) -> OwnPrompt {
-    match text.is_empty() {
-        true => OwnPrompt::Beginning,
-        false => OwnPrompt::Text(with_newlines(text)),
-    }
+    if text.is_empty() { OwnPrompt::Beginning } else { OwnPrompt::Text(with_newlines(text)) }
 }
 
 /// Prompts with numbers for their draws: requests with a seed always have the same numbers.

@@ -31,10 +31,7 @@ pub(super) async fn tag(
     let engine = app.engine::<Tag>(asked.run.as_deref())?;
     let texts = lines(asked.text)?;
     app.check_lines(texts.len())?;
-    let found = match texts.is_empty() {
-        true => Vec::new(),
-        false => app.ask(engine, Tag { texts }).await?,
-    };
+    let found = if texts.is_empty() { Vec::new() } else { app.ask(engine, Tag { texts }).await? };
     Ok(json(200, &json!({ "run": engine.info.name, "texts": found })))
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use taper_serve::{Limits, ServeEvent, ServeSettings};
 
-use crate::common::{Reply, Running, frozen, lines, singly, train, trained};
+use crate::common::{Reply, Running, copied, frozen, lines, singly, train, trained};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
@@ -164,8 +164,7 @@ fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
 /// A server of a copy of the frozen run at `folder`, whose thread ends by a panic when work is
 /// first given up.
 fn failing(folder: &Path) -> Running {
-    let copy = folder.join("run");
-    copy_all(&frozen(), &copy);
+    let copy = copied(&frozen(), folder, "run");
     let has_failed = AtomicBool::new(false);
     Running::observed(
         ServeSettings::of(vec![copy]),
@@ -174,18 +173,6 @@ fn failing(folder: &Path) -> Running {
             assert!(!is_abandoned || has_failed.swap(true, Ordering::SeqCst), "the observer fails");
         }),
     )
-}
-
-fn copy_all(from: &Path, to: &Path) {
-    std::fs::create_dir(to).expect("a folder");
-    for entry in std::fs::read_dir(from).expect("a folder") {
-        let entry = entry.expect("an entry");
-        let to = to.join(entry.file_name());
-        match entry.file_type().expect("a type").is_dir() {
-            true => copy_all(&entry.path(), &to),
-            false => drop(std::fs::copy(entry.path(), to).expect("copied")),
-        }
-    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Options of the search for translations.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use taper_decoding::DecodingConfig;
 
@@ -27,13 +27,12 @@ impl Search {
     /// When the resulting configuration is invalid.
     pub(crate) fn apply(&self, config: &mut DecodingConfig, n_best: Option<usize>) -> Result<()> {
         if let Some(beam) = self.beam {
-            if config.sampling.is_active() {
-                bail!(
-                    "--beam has no effect where translations are drawn: leave it out, or the \
+            ensure!(
+                !config.sampling.is_active(),
+                "--beam has no effect where translations are drawn: leave it out, or the \
                      options of drawing; where the recipe draws, search with --set \
                      decoding.sampling.temperature=0"
-                );
-            }
+            );
             config.beam_size = beam;
             config.n_best = config.n_best.min(beam.max(1));
         }

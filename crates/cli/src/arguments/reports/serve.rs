@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use taper_serve::{Limits, ServeSettings};
 
@@ -130,9 +130,7 @@ impl Serve {
             ("--max-new-tokens", self.max_new_tokens),
             ("--batch", self.batch),
         ] {
-            if number == 0 {
-                bail!("{name} must be at least 1");
-            }
+            ensure!(number != 0, "{name} must be at least 1");
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use taper_data::{WordLink, check_links, parse_links, read_pairs};
 use taper_metrics::{AlignmentCounts, AlignmentScore};
 use taper_run::LoadedRun;
@@ -129,16 +129,15 @@ fn line(score: &AlignmentScore) -> String {
 }
 
 fn require_equal(one: (&Path, usize), other: (&Path, usize)) -> Result<()> {
-    if one.1 == other.1 {
-        return Ok(());
-    }
-    bail!(
+    ensure!(
+        one.1 == other.1,
         "{} has {} lines but {} has {}: line i of one must belong to line i of the other",
         one.0.display(),
         one.1,
         other.0.display(),
         other.1
-    )
+    );
+    Ok(())
 }
 
 /// Reads the links of each line of a file.

@@ -55,10 +55,7 @@ pub(crate) fn run(arguments: &Attention) -> Result<()> {
 /// Returns the layer that the arguments name, and its figure.
 fn chosen(arguments: &Attention, map: &AttentionMap) -> Result<(AttentionLayer, Figure)> {
     let parts = map.parts();
-    let usual = match arguments.rollout {
-        true => parts.first(),
-        false => parts.last(),
-    };
+    let usual = if arguments.rollout { parts.first() } else { parts.last() };
     let part = arguments.part.map(AttentionPart::from).or(usual.copied());
     let part = part.context("no layer has attention weights")?;
     if arguments.rollout {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::{Device, Tensor, Var};
 use serde::{Deserialize, Serialize};
 use taper_model::{
@@ -65,9 +65,7 @@ struct Growth {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchAttention) -> Result<()> {
-    if arguments.lengths.contains(&0) {
-        bail!("--lengths: a sequence has at least one token");
-    }
+    ensure!(!arguments.lengths.contains(&0), "--lengths: a sequence has at least one token");
     let kinds: Vec<AttentionKind> =
         arguments.kinds.iter().map(|name| kind(name)).collect::<Result<_>>()?;
     if let ([kind], [length]) = (kinds.as_slice(), arguments.lengths.as_slice()) {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use taper_decoding::DecodingConfig;
 
@@ -64,13 +64,9 @@ impl Report {
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     let began = Instant::now();
-    if arguments.repeats == 0 {
-        bail!("--repeats must be at least 1");
-    }
+    ensure!(arguments.repeats != 0, "--repeats must be at least 1");
     let lines = read_lines(&arguments.input)?;
-    if lines.is_empty() {
-        bail!("{}: no line to translate", arguments.input.display());
-    }
+    ensure!(!lines.is_empty(), "{}: no line to translate", arguments.input.display());
     let run = arguments.weights.load(&arguments.run, &arguments.set)?;
     let mut settings = TranslationSettings::of(&run.config);
     arguments.search.apply(&mut settings.decoding, None)?;

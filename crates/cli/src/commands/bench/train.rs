@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::DType;
 use safetensors::SafeTensors;
 use taper_model::{Batch, Builder, Model, ModelConfig, Sequences, TranslationModel};
@@ -26,9 +26,7 @@ const LEARNING_RATE: f64 = 1e-4;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
-    if arguments.steps == 0 {
-        bail!("--steps 0: there is nothing to measure");
-    }
+    ensure!(arguments.steps != 0, "--steps 0: there is nothing to measure");
     cores::check(&arguments.cores)?;
     taper_ops::allocator::keep_freed_pages();
     let batches = read_batches(&arguments.batches, arguments.vocab)?;
@@ -272,20 +270,18 @@ pub(super) fn read_batches(path: &Path, vocabulary: usize) -> Result<Vec<Batch>>
         let target = tensors.tensor(&format!("tgt.{number}")).with_context(|| named("tgt"))?;
         let source = rows(&source, vocabulary).with_context(|| named("src"))?;
         let target = rows(&target, vocabulary).with_context(|| named("tgt"))?;
-        if source.len() != target.len() {
-            bail!(
-                "{}: {} sentences, but {} in src.{number}",
-                named("tgt"),
-                target.len(),
-                source.len()
-            );
-        }
-        if source.iter().any(Vec::is_empty) || target.iter().any(|row| row.len() < 2) {
-            bail!(
-                "{}: a sentence is empty, or a target has no begin and end symbols",
-                path.display()
-            );
-        }
+        ensure!(
+            source.len() == target.len(),
+            "{}: {} sentences, but {} in src.{number}",
+            named("tgt"),
+            target.len(),
+            source.len()
+        );
+        ensure!(
+            !source.iter().any(Vec::is_empty) && !target.iter().any(|row| row.len() < 2),
+            "{}: a sentence is empty, or a target has no begin and end symbols",
+            path.display()
+        );
         let inputs: Vec<Vec<u32>> =
             target.iter().map(|row| row[..row.len() - 1].to_vec()).collect();
         let answers = target.iter().flat_map(|row| row[1..].iter().copied()).collect();
@@ -303,9 +299,7 @@ fn rows(tensor: &safetensors::tensor::TensorView<'_>, vocabulary: usize) -> Resu
     let &[_, width] = tensor.shape() else {
         bail!("expected a matrix, got shape {:?}", tensor.shape())
     };
-    if tensor.dtype() != safetensors::Dtype::I32 {
-        bail!("expected int32, got {:?}", tensor.dtype());
-    }
+    ensure!(tensor.dtype() == safetensors::Dtype::I32, "expected int32, got {:?}", tensor.dtype());
     let mut ids = Vec::new();
     for bytes in tensor.data().chunks_exact(4) {
         let id = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

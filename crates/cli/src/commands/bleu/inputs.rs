@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use taper_metrics::trim_end;
 
 use crate::arguments;
@@ -48,21 +48,18 @@ impl Inputs {
             if piped { from_standard_input(paired)? } else { from_files(&systems, paired)? };
         let streams = read_references(references, arguments.num_refs.get())?;
         let [first, ..] = &systems[..] else { bail!("there is no translation to score") };
-        if first.lines.is_empty() {
-            bail!("{}: the file has no lines", first.name);
-        }
+        ensure!(!first.lines.is_empty(), "{}: the file has no lines", first.name);
         for system in &systems {
             for (index, stream) in streams.iter().enumerate() {
-                if stream.len() != system.lines.len() {
-                    bail!(
-                        "{} has {} lines but {} has {}: line i of each must belong to the same \
+                ensure!(
+                    stream.len() == system.lines.len(),
+                    "{} has {} lines but {} has {}: line i of each must belong to the same \
                          sentence",
-                        system.name,
-                        system.lines.len(),
-                        references[index.min(references.len() - 1)].display(),
-                        stream.len()
-                    );
-                }
+                    system.name,
+                    system.lines.len(),
+                    references[index.min(references.len() - 1)].display(),
+                    stream.len()
+                );
             }
         }
         Ok(Self { systems, references: streams })
@@ -103,14 +100,13 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
         (0..columns).map(|index| System { name: name(index), lines: Vec::new() }).collect();
     for (number, line) in lines.iter().enumerate() {
         let fields: Vec<&str> = trim_end(line).split('\t').collect();
-        if fields.len() != columns {
-            bail!(
-                "standard input, line {}: {} fields separated by tabs where the first line has \
+        ensure!(
+            fields.len() == columns,
+            "standard input, line {}: {} fields separated by tabs where the first line has \
                  {columns}",
-                number + 1,
-                fields.len()
-            );
-        }
+            number + 1,
+            fields.len()
+        );
         for (system, field) in systems.iter_mut().zip(fields) {
             // On the first line only the last field loses the whitespace at its end, like in
             // sacreBLEU.
@@ -136,14 +132,13 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
     let mut streams: Vec<Vec<String>> = Vec::new();
     for (number, line) in read_trimmed(path)?.iter().enumerate() {
         let fields: Vec<&str> = line.splitn(count, '\t').collect();
-        if fields.len() != count {
-            bail!(
-                "{}:{}: {} references separated by tabs where --num-refs says {count}",
-                path.display(),
-                number + 1,
-                fields.len()
-            );
-        }
+        ensure!(
+            fields.len() == count,
+            "{}:{}: {} references separated by tabs where --num-refs says {count}",
+            path.display(),
+            number + 1,
+            fields.len()
+        );
         // Not the requested number, which may be arbitrarily large.
         streams.resize(count, Vec::new());
         for (stream, field) in streams.iter_mut().zip(fields) {

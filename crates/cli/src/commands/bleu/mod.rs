@@ -4,7 +4,7 @@ mod inputs;
 mod report;
 mod table;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_metrics::resampling::{DEFAULT_SEED, paired_bootstrap, paired_randomization};
 use taper_metrics::{
     Bleu, Chrf, Metric, Score, Signature, Smoothing, Statistics, Ter, Tokenizer, Trials, segments,
@@ -101,12 +101,11 @@ fn refuse_absent(arguments: &arguments::Bleu) -> Result<()> {
              -l … --echo ref` and name the file"
         );
     }
-    if !["utf-8", "utf8"].contains(&arguments.encoding.to_lowercase().as_str()) {
-        bail!(
-            "--encoding {}: only UTF-8 is read; convert the files with iconv",
-            arguments.encoding
-        );
-    }
+    ensure!(
+        ["utf-8", "utf8"].contains(&arguments.encoding.to_lowercase().as_str()),
+        "--encoding {}: only UTF-8 is read; convert the files with iconv",
+        arguments.encoding
+    );
     Ok(())
 }
 
@@ -214,12 +213,11 @@ fn sentences(
     let ([metric], [system]) = (metrics, &inputs.systems[..]) else {
         bail!("--sentence-level takes one metric and one system");
     };
-    if arguments.trials.confidence || arguments.trials.paired_ar || arguments.trials.paired_bs {
-        bail!(
-            "--sentence-level: confidence and significance are properties of a corpus; leave one \
+    ensure!(
+        !arguments.trials.confidence && !arguments.trials.paired_ar && !arguments.trials.paired_bs,
+        "--sentence-level: confidence and significance are properties of a corpus; leave one \
              of the options out"
-        );
-    }
+    );
     for segment in segments(&system.lines, &inputs.references)? {
         let score =
             Score::new(*metric, &Statistics::count(*metric, std::slice::from_ref(&segment))?)?;

@@ -1,6 +1,6 @@
 //! `taper embeddings nearest|analogy|evaluate|convert`: queries of vectors.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use taper_embeddings::{SimilaritySet, WordVectors};
 use taper_plots::{Figure, Heatmap, Language};
 use taper_run::folder::files::write_atomically;
@@ -100,8 +100,6 @@ pub(super) fn evaluate(arguments: &EmbeddingsEvaluate) -> Result<()> {
 
 pub(super) fn convert(arguments: &EmbeddingsConvert) -> Result<()> {
     let output = &arguments.output;
-    if output.exists() {
-        bail!("{} exists already and is left as it is", output.display());
-    }
+    ensure!(!output.exists(), "{} exists already and is left as it is", output.display());
     Ok(WordVectors::open(&arguments.vectors)?.write(output, arguments.format.into())?)
 }

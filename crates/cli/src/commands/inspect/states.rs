@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_plots::{Axis, Chart, Figure, Series};
 use taper_run::evaluation::{LayerGradients, state_gradients};
 use taper_run::{LoadSettings, LoadedRun};
@@ -20,9 +20,7 @@ pub(super) fn run(arguments: &Inspect, target: &Path, split: &str) -> Result<()>
     if !target.is_dir() {
         bail!("--state-gradients is for a run, and {} is no folder", target.display());
     }
-    if arguments.sentences == 0 {
-        bail!("--sentences must be at least 1");
-    }
+    ensure!(arguments.sentences != 0, "--sentences must be at least 1");
     let settings =
         LoadSettings { overrides: arguments.overrides.set.clone(), ..LoadSettings::default() };
     let run: LoadedRun = LoadedRun::open(target, &settings)?;

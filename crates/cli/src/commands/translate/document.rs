@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_data::{is_compressed, not_a_file, read_regular, write_whole};
 use taper_documents::DocumentFormat;
 use taper_run::translation::{DocumentFile, translate_document};
@@ -69,9 +69,7 @@ fn require_new(output: &Path) -> Result<()> {
     if let Some(kind) = not_a_file(output) {
         bail!("--output {shown} is {kind}; choose another");
     }
-    if output.exists() {
-        bail!("--output {shown} exists already; move it away, or choose another");
-    }
+    ensure!(!output.exists(), "--output {shown} exists already; move it away, or choose another");
     if is_compressed(output) {
         bail!("--output {shown}: the document is not compressed; choose another name");
     }

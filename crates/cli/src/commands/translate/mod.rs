@@ -9,7 +9,7 @@ mod output;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::arguments::{Form, TextArguments, Translate};
@@ -77,9 +77,7 @@ fn refuse_files(text: &TextArguments) -> Result<()> {
         ("--continue", text.goes_on),
     ];
     for (name, given) in given {
-        if given {
-            bail!("{name} goes with a text to translate: give --input or pipe it in");
-        }
+        ensure!(!given, "{name} goes with a text to translate: give --input or pipe it in");
     }
     Ok(())
 }

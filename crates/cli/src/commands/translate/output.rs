@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::continuation::{self, Progress};
 use super::is_stream;
@@ -165,11 +165,10 @@ impl Partial {
         let Some(name) = path.file_name() else {
             bail!("--output {shown} is not the name of a file")
         };
-        if path.exists() {
-            bail!(
-                "{shown} exists already and is left as it is: choose another --output or remove it"
-            );
-        }
+        ensure!(
+            !path.exists(),
+            "{shown} exists already and is left as it is: choose another --output or remove it"
+        );
         // `name/` is the file `name`.
         let path = path.with_file_name(name);
         // Not the suffix of a run's own temporary files, which `taper resume` removes if they are
@@ -204,12 +203,11 @@ impl Partial {
     fn create(path: &Path) -> Result<Self> {
         let shown = path.display();
         let (path, partial) = Self::names(path)?;
-        if taper_data::is_compressed(&path) {
-            bail!(
-                "--output {shown}: the text is not compressed, and would not be read again under \
+        ensure!(
+            !taper_data::is_compressed(&path),
+            "--output {shown}: the text is not compressed, and would not be read again under \
                  this name; choose another"
-            );
-        }
+        );
         let file = match File::create_new(&partial) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(

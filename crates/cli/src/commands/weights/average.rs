@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use taper_trainer::{AVERAGED, Checkpoints, Saved, average, read_state};
 
 use crate::arguments::Average;
@@ -17,13 +17,12 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
     let all = Checkpoints::new(&folder.checkpoints()).list()?;
     let regular: Vec<Saved> = all.iter().filter(|one| !one.interim).cloned().collect();
     let saved = if regular.is_empty() { all } else { regular };
-    if saved.is_empty() {
-        bail!(
-            "{} has no checkpoint to average; `taper resume {}` trains on",
-            arguments.run.display(),
-            arguments.run.display()
-        );
-    }
+    ensure!(
+        !saved.is_empty(),
+        "{} has no checkpoint to average; `taper resume {}` trains on",
+        arguments.run.display(),
+        arguments.run.display()
+    );
     let count = match arguments.last {
         Some(0) => bail!("--last must be at least 1"),
         Some(count) if count > saved.len() => bail!(

@@ -326,10 +326,7 @@ impl Tokenizer {
             id as usize >= self.vocabulary_size
                 || (self.special.contains(id) && !self.reads_special())
         };
-        let plain = |&id: &u32| match is_other(id) {
-            true => self.special.unknown.unwrap_or(id),
-            false => id,
-        };
+        let plain = |&id: &u32| if is_other(id) { self.special.unknown.unwrap_or(id) } else { id };
         ids.iter().map(plain).collect()
     }
 

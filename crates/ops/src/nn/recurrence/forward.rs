@@ -332,10 +332,7 @@ fn dense_weights<T: Float>(
     for step in 0..queries {
         for (place, row) in steps.of_step(step).enumerate() {
             let sequence = steps.order[place];
-            let position = match spec.backwards {
-                true => spec.lengths[sequence] - 1 - step,
-                false => step,
-            };
+            let position = if spec.backwards { spec.lengths[sequence] - 1 - step } else { step };
             let weights = &saved.weights[saved.first_weight[row]..saved.first_weight[row + 1]];
             let to = (sequence * queries + position) * keys;
             dense[to..to + weights.len()].copy_from_slice(weights);

@@ -1,6 +1,6 @@
 //! Journeys of texts whose tokens are predicted: tags of words, and hidden tokens.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use candle_core::Tensor;
 use taper_data::{LabelledConfig, SpelledSpecial};
 use taper_model::{Batch, MaskedLanguageModel, Model, ModelError, Pass, Sequences, TokenTagger};
@@ -26,9 +26,7 @@ impl Journey {
         tokenizer.check_spelled(text)?;
         let encoded = EncodedWords::of(run, &[text.to_owned()])?.remove(0);
         let (words, row) = encoded.parts();
-        if row.asked.is_empty() {
-            bail!("the text is empty");
-        }
+        ensure!(!row.asked.is_empty(), "the text is empty");
         let segments: Vec<u32> = row.segments().collect();
         let streams = [&segments, &row.ids].map(|ids| Sequences::pack(&[ids]));
         let (mut records, logits) = in_pool(run.model.device(), || {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::Tensor;
 use taper_data::{END, Pixels, Tokenizer};
 use taper_decoding::{BeamFate, BeamNode, DecodingConfig, Hypothesis, NumberedSources, beam_tree};
@@ -24,9 +24,7 @@ impl Journey {
     /// # Errors
     /// When the text is empty or too long, or the model cannot be run on it.
     pub fn of_translation(run: &LoadedRun, text: &str) -> Result<Self> {
-        if text.trim().is_empty() {
-            bail!("the text is empty");
-        }
+        ensure!(!text.trim().is_empty(), "the text is empty");
         let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
         let ids = source.encode(text)?;
         let settings = TranslationSettings::of(&run.config);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use taper_data::{Tokenizer, TokenizerPair};
 use taper_decoding::LengthPenaltyForm;
@@ -50,12 +50,11 @@ impl Tokens {
             let source = tokenizers.source();
             let of_source = self::list(source);
             let end_of_source = &of_source[source.end() as usize];
-            if *end_of_source != end {
-                bail!(
-                    "a source ends with {end_of_source} and a translation with {end}: CTranslate2 \
+            ensure!(
+                *end_of_source == end,
+                "a source ends with {end_of_source} and a translation with {end}: CTranslate2 \
                      has one end for both"
-                );
-            }
+            );
             vocabularies.push(("source_vocabulary.json", of_source));
         }
         let file = match (translates, is_shared) {

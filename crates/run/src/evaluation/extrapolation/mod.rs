@@ -5,7 +5,7 @@ mod passkey;
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 use taper_model::{AttentionKind, LanguageModel, ModelConfig, Positions, RotaryScaling};
 
@@ -85,9 +85,7 @@ impl ExtrapolationSettings {
     }
 
     fn validate(&self) -> Result<()> {
-        if self.lengths.contains(&0) {
-            bail!("a block has at least one token");
-        }
+        ensure!(!self.lengths.contains(&0), "a block has at least one token");
         self.passkey.as_ref().map_or(Ok(()), Passkey::validate)
     }
 }

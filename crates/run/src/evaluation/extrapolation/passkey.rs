@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use taper_data::{Draws, SpelledSpecial, TextBlocks};
 use taper_decoding::DecodingConfig;
@@ -195,9 +195,7 @@ impl Passkey {
                 words.extend(whole.iter().copied().filter(is_spoken).map(str::to_owned));
             }
         }
-        if words.is_empty() {
-            bail!("passkeys: the test text of the run has no words for filler");
-        }
+        ensure!(!words.is_empty(), "passkeys: the test text of the run has no words for filler");
         Ok(words.into_iter().collect())
     }
 }

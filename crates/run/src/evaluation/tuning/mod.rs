@@ -9,7 +9,7 @@ mod grid;
 mod line_search;
 mod weights;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 use taper_decoding::{DecodingConfig, ExpectedLength, LengthSettings};
 use taper_metrics::{Bleu, Chrf, Metric};
@@ -180,12 +180,11 @@ pub fn tune(
 
 /// Refuses a grid for a run that samples its translations, and beams that are not possible.
 fn check(grid: &TuningGrid, config: &DecodingConfig) -> Result<()> {
-    if config.sampling.is_active() {
-        bail!(
-            "translations of this run are drawn, not searched for: set \
+    ensure!(
+        !config.sampling.is_active(),
+        "translations of this run are drawn, not searched for: set \
              decoding.sampling.temperature=0 to tune the search"
-        );
-    }
+    );
     for &beam_size in &grid.beam_sizes.list {
         DecodingConfig { beam_size, n_best: 1, ..config.clone() }.validate()?;
     }

@@ -7,7 +7,7 @@ mod recipe_text;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use taper_data::Task;
 
 use super::Machine;
@@ -85,15 +85,14 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
     let of = examples::name(&settings.files);
     let default = || PathBuf::from(format!("{}-{of}.toml", parent.name()));
     let recipe = settings.recipe.clone().unwrap_or_else(default);
-    if recipe.exists() {
-        bail!(
-            "{} exists already and is left as it is: train it with `taper train {} --from {}`, or \
+    ensure!(
+        !recipe.exists(),
+        "{} exists already and is left as it is: train it with `taper train {} --from {}`, or \
              name another recipe with --output",
-            recipe.display(),
-            recipe.display(),
-            settings.parent.display()
-        );
-    }
+        recipe.display(),
+        recipe.display(),
+        settings.parent.display()
+    );
     let name = recipe
         .file_stem()
         .and_then(|name| name.to_str())

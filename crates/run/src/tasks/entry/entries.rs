@@ -72,7 +72,6 @@ const LANGUAGE_MODEL: TaskEntry = TaskEntry {
 };
 
 const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
-    stacks: Stacks::Encoder,
     pretrains: true,
     embeds: true,
     reads: &["data.text", "data.masked", "data.fields.text"],
@@ -89,17 +88,10 @@ const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
 };
 
 const CLASSIFICATION: TaskEntry = TaskEntry {
-    stacks: Stacks::Encoder,
     begins_with: &[Task::MaskedLanguageModel],
     reads: &["data.labelled", "data.labelled.pairs", "data.fields.text", "model.pooling"],
     learns_from: Some(Examples::LabelledTexts),
-    predicts: Some(Predicts {
-        does: "labels texts",
-        doing: "labelling",
-        reads: Reads::Lines("TEXTS"),
-        takes_prompts: false,
-        draws_attention: false,
-    }),
+    predicts: Some(Predicts::new("labels texts", "labelling", Reads::Lines("TEXTS"))),
     hub_name: Some("text-classification"),
     reads_pairs: true,
     uses: "`taper predict` labels texts, `taper evaluate` measures it",
@@ -108,16 +100,9 @@ const CLASSIFICATION: TaskEntry = TaskEntry {
 };
 
 const TAGGING: TaskEntry = TaskEntry {
-    stacks: Stacks::Encoder,
     begins_with: &[Task::MaskedLanguageModel],
     reads: &["data.labelled"],
-    predicts: Some(Predicts {
-        does: "tags texts",
-        doing: "tagging",
-        reads: Reads::Lines("TEXTS"),
-        takes_prompts: false,
-        draws_attention: false,
-    }),
+    predicts: Some(Predicts::new("tags texts", "tagging", Reads::Lines("TEXTS"))),
     hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
     hub_name: Some("token-classification"),
     uses: "`taper predict` tags the words of texts, `taper evaluate` measures it",
@@ -126,16 +111,9 @@ const TAGGING: TaskEntry = TaskEntry {
 };
 
 const QUESTION_ANSWERING: TaskEntry = TaskEntry {
-    stacks: Stacks::Encoder,
     begins_with: &[Task::MaskedLanguageModel],
     reads: &["data.questions"],
-    predicts: Some(Predicts {
-        does: "answers questions",
-        doing: "answering",
-        reads: Reads::Lines("QUESTIONS"),
-        takes_prompts: false,
-        draws_attention: false,
-    }),
+    predicts: Some(Predicts::new("answers questions", "answering", Reads::Lines("QUESTIONS"))),
     hides_attention: Some(
         "the run answers questions: attention is shown of classifiers and others",
     ),
@@ -147,14 +125,10 @@ const QUESTION_ANSWERING: TaskEntry = TaskEntry {
 };
 
 const IMAGE_CLASSIFICATION: TaskEntry = TaskEntry {
-    stacks: Stacks::Encoder,
     reads: &["model.pooling"],
     predicts: Some(Predicts {
-        does: "labels images",
-        doing: "labelling",
-        reads: Reads::Images,
-        takes_prompts: false,
         draws_attention: true,
+        ..Predicts::new("labels images", "labelling", Reads::Images)
     }),
     hides_attention: Some(
         "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where",
@@ -170,13 +144,7 @@ const CAPTIONS: TaskEntry = TaskEntry {
     writes: true,
     begins_with: &[Task::ImageClassification],
     reads: &["data.captions", "model.pooling"],
-    predicts: Some(Predicts {
-        does: "describes images",
-        doing: "describing",
-        reads: Reads::Images,
-        takes_prompts: false,
-        draws_attention: false,
-    }),
+    predicts: Some(Predicts::new("describes images", "describing", Reads::Images)),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
     hub_name: Some("image-to-text"),
     uses: "`taper predict` describes images, `taper evaluate` measures it",
@@ -189,11 +157,8 @@ const IMAGE_TEXT: TaskEntry = TaskEntry {
     begins_with: &[Task::ImageClassification],
     reads: &["data.captions", "model.pooling"],
     predicts: Some(Predicts {
-        does: "compares images",
-        doing: "comparing",
-        reads: Reads::Images,
         takes_prompts: true,
-        draws_attention: false,
+        ..Predicts::new("compares images", "comparing", Reads::Images)
     }),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
     hub_name: Some("zero-shot-image-classification"),

@@ -109,6 +109,13 @@ pub struct Predicts {
     pub draws_attention: bool,
 }
 
+impl Predicts {
+    /// Predictions that take no prompts, and whose attention is not drawn.
+    pub(super) const fn new(does: &'static str, doing: &'static str, reads: Reads) -> Self {
+        Self { does, doing, reads, takes_prompts: false, draws_attention: false }
+    }
+}
+
 /// Items for which something is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {

@@ -5,7 +5,7 @@ mod building;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::Device;
 use serde_json::Value;
 use taper_data::Direction;
@@ -81,12 +81,11 @@ impl<M: TaskModel> LoadedRun<M> {
         let (folder, checkpoint) = RunFolder::of_weights(path)
             .with_context(|| format!("--ensemble {}", path.display()))?;
         let tokenizers = M::TASK.load_tokenizers(folder.root())?;
-        if tokenizers.hash() != self.tokenizers.hash() {
-            bail!(
-                "--ensemble {}: its tokenizer is another, so its tokens do not mean the same",
-                path.display()
-            );
-        }
+        ensure!(
+            tokenizers.hash() == self.tokenizers.hash(),
+            "--ensemble {}: its tokenizer is another, so its tokens do not mean the same",
+            path.display()
+        );
         // All members compute like this run, on one device and with the same type of products.
         let load = || -> Result<M> {
             let mut config = folder.load_config(&[])?;
@@ -127,12 +126,11 @@ fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Optio
 /// # Errors
 /// When the task does not translate.
 pub(crate) fn require_languages(config: &RunConfig) -> Result<()> {
-    if !entry(config.task).translates {
-        bail!(
-            "the run's task is {}, which has no languages to choose: leave out --from and --to",
-            config.task
-        );
-    }
+    ensure!(
+        entry(config.task).translates,
+        "the run's task is {}, which has no languages to choose: leave out --from and --to",
+        config.task
+    );
     Ok(())
 }
 
@@ -189,13 +187,12 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
     };
     let overridden: Vec<Difference> =
         differences(&written, config)?.into_iter().filter(is_of_weights).collect();
-    if !overridden.is_empty() {
-        bail!(
-            "--set would change what the weights were trained with: {}; leave it out, or train a \
+    ensure!(
+        overridden.is_empty(),
+        "--set would change what the weights were trained with: {}; leave it out, or train a \
              run with it",
-            described(&overridden)
-        );
-    }
+        described(&overridden)
+    );
     with_changeable(&trained.unwrap_or(written), config)
 }
 
@@ -238,14 +235,13 @@ pub fn require_unedited(
             None => false,
         })
     };
-    if changes.is_empty() || is_accepted().unwrap_or(false) {
-        return Ok(());
-    }
-    bail!(
+    ensure!(
+        changes.is_empty() || is_accepted().unwrap_or(false),
         "{} is not what the weights were trained with: {}; put it back, or train on with the \
          change: taper resume {} --accept-changes",
         folder.config().display(),
         described(&changes),
         quoted(folder.root())
-    )
+    );
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use taper_decoding::RerankingConfig;
 use taper_model::LanguageModel;
 
@@ -79,13 +79,12 @@ fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
     let data = &run.config.data;
     let [from, to] = [data.source_language.as_str(), data.target_language.as_str()];
     let differs = |one: &str, other: &str| !one.is_empty() && !other.is_empty() && one != other;
-    if differs(from, target) || differs(to, source) {
-        bail!(
-            "{}: it translates {from} to {to}, and not {target} back to {source}: name a run of \
+    ensure!(
+        !differs(from, target) && !differs(to, source),
+        "{}: it translates {from} to {to}, and not {target} back to {source}: name a run of \
              the other direction",
-            key()
-        );
-    }
+        key()
+    );
     Ok(run)
 }
 

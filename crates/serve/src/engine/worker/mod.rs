@@ -269,10 +269,7 @@ impl Worker {
                     self.metrics.computed(&self.name, lines, time);
                 }
                 for ((job, answer), dropped) in group.into_iter().zip(answers).zip(dropped) {
-                    match dropped {
-                        true => self.abandoned(&job, true),
-                        false => reply(job, Ok(answer)),
-                    }
+                    if dropped { self.abandoned(&job, true) } else { reply(job, Ok(answer)) }
                 }
             }
             // An error in one of them must not affect the others.

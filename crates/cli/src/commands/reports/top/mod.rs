@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use taper_run::RunFolder;
 
@@ -61,9 +61,7 @@ fn find(arguments: &Top) -> Result<Vec<WatchedRun>> {
             runs.push(WatchedRun::new(RunFolder::new(&summary.folder)));
         }
     }
-    if runs.is_empty() {
-        bail!("no runs; name one, or the folder that holds yours");
-    }
+    ensure!(!runs.is_empty(), "no runs; name one, or the folder that holds yours");
     Ok(runs)
 }
 

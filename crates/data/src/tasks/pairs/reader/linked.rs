@@ -46,10 +46,7 @@ impl LinkReader {
     ///
     /// If there is no line for it.
     pub(crate) fn skip(&mut self) -> Result<()> {
-        match self.lines.skip_line()? {
-            true => Ok(()),
-            false => Err(self.unequal("fewer")),
-        }
+        if self.lines.skip_line()? { Ok(()) } else { Err(self.unequal("fewer")) }
     }
 
     /// Refuses lines without a pair.
