@@ -5,13 +5,13 @@ use std::io;
 use taper_model::ModelError;
 use taper_trainer::{ExchangeError, TrainError};
 
-/// Exit code of a request that cannot be fulfilled as given: wrong arguments, configuration or
+/// Exit code of a request that cannot be fulfilled because of its arguments, configuration or
 /// files.
 pub(crate) const EXIT_USER: u8 = 2;
 /// Exit code of a failure inside the computation.
 pub(crate) const EXIT_INTERNAL: u8 = 1;
 
-/// Error (inside an `anyhow` error) of a command that stopped on a signal, with its exit code; its
+/// Error (inside an `anyhow` error) of a command that a signal stopped, with its exit code; its
 /// work is on disk.
 #[derive(Debug)]
 pub(crate) struct Interrupted(pub(crate) u8);
@@ -24,7 +24,7 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Failure of this machine, and of no argument or file.
+/// Failure of the machine, not of an argument or a file.
 #[derive(Debug)]
 pub(crate) struct Unfit(pub(crate) String);
 
@@ -41,9 +41,9 @@ impl std::error::Error for Unfit {}
 pub(crate) enum Ending {
     /// The reader of the output is gone (`taper … | head`): print nothing.
     Silent,
-    /// A handled interruption, whose message has been printed. Exit with this code.
+    /// A handled interruption, whose message has been printed. The process exits with this code.
     Interrupted(u8),
-    /// Another process of the training prints the message. Exit with this code.
+    /// Another process of the training prints the message. This process exits with this code.
     ToldElsewhere(u8),
     /// Print the message, exit with this code.
     Fail(u8),

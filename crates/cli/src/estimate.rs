@@ -31,7 +31,7 @@ pub(crate) fn estimate(
         RunEvent::Locked { folder } => {
             let folder = folder.to_path_buf();
             on_signal(move |signal| {
-                // The system removes anything that stays.
+                // The system removes any files that are left.
                 let _ = fs::remove_dir_all(&folder);
                 say("\nstopped; nothing is kept");
                 signal.end();

@@ -1,5 +1,5 @@
-//! Items of a text or of a command line that are answered one by one: an error in one is reported,
-//! its place is kept, and the others are still answered.
+//! Items of a text or of a command line that are answered one by one. An error in one item is
+//! reported, its place is kept, and the others are still answered.
 
 use anyhow::{Result, bail};
 use taper_data::Tokenizer;
@@ -14,7 +14,7 @@ const NAMED: usize = 10;
 /// Items without an answer.
 #[derive(Debug)]
 pub(crate) struct Faults {
-    /// Whether the first such item ends the command.
+    /// Whether the first item with an error ends the command.
     strict: bool,
     count: usize,
     first: String,
@@ -29,7 +29,7 @@ impl Faults {
     /// Reports the error of an item, and returns the message for the item's place.
     ///
     /// # Errors
-    /// `error` itself, if one bad item ends the command.
+    /// Returns `error` itself if one bad item ends the command.
     pub(crate) fn note(&mut self, error: anyhow::Error) -> Result<String> {
         if self.strict {
             return Err(error);

@@ -2,8 +2,8 @@
 //!
 //! The libraries return values, events and typed errors; only this crate prints. Arguments are
 //! parsed ([`arguments`]) and resolved once to the settings of `taper_run`; each command has one
-//! module ([`commands`]). Exit codes: 0 success, 2 a request that cannot be fulfilled as given, 1 a
-//! failed computation, 130 an interruption, with the work so far on disk.
+//! module ([`commands`]). Exit codes: 0 for success, 2 for a request that cannot be fulfilled as
+//! given, 1 for a failed computation, 130 for an interruption; the work so far is then on disk.
 #![forbid(unsafe_code)]
 // These macros end the process if the reader is gone; `text::say` and `text::print_line` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

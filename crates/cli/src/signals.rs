@@ -2,9 +2,9 @@
 //! systems, SIGUSR1, SIGUSR2 and SIGXCPU.
 //!
 //! The first signal asks training to stop as soon as possible and to save a checkpoint. A second
-//! order ends the program at once; a second warning is ignored. Before training begins and after it
-//! is complete there is nothing to wait for, and the first signal ends the program. Files on disk
-//! are complete at that time, since nothing is written in place.
+//! order to end stops the program at once; a second warning is ignored. Before training begins and
+//! after it is complete there is nothing to wait for, and the first signal ends the program. Files
+//! on disk are then complete, because nothing is written in place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use crate::text::{quoted, say};
 use taper_run::folder::RunLock;
 
 /// Time within which signals count as one. `timeout` signals its process and then its process
-/// group; a shell passes on to its processes the signal that a closed terminal also sends to them.
+/// group; and when a terminal is closed, both the terminal and the shell send a signal to the
+/// processes.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// A signal that asks the process to end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signal {
     number: u8,
-    /// Whether it warns of a later end, like signals of batch systems. It may be repeated.
+    /// Whether the signal warns of a later end, like signals of batch systems. It may be repeated.
     is_warning: bool,
 }
 
@@ -83,8 +84,8 @@ pub(crate) struct Signals {
     stage: Arc<AtomicU8>,
     /// Exit code of the first signal.
     code: Arc<AtomicU8>,
-    /// Whether this is one of several processes and not the first, which alone prints. All of them
-    /// obey a request to one.
+    /// Whether this is one of several processes but not the first, which alone prints. All of them
+    /// obey a signal to one of them.
     follows: bool,
 }
 
@@ -172,7 +173,7 @@ impl Signals {
         self.stage.store(TRAINING, Ordering::SeqCst);
     }
 
-    /// Declares that a signal need not wait any more: from here on the first one ends the program.
+    /// Declares that signals need not wait any more: from here on the first one ends the program.
     pub(crate) fn training_is_saved(&self) {
         self.stage.store(SAVED, Ordering::SeqCst);
     }

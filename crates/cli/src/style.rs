@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 /// Style of reporting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// A bar on standard error, notable events above it.
+    /// A bar on standard error, with notable events above it.
     Bar,
     /// One line for each event on standard output.
     Lines,

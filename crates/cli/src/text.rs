@@ -1,4 +1,4 @@
-//! Text files in and out: one sentence a line.
+//! Reading and writing of text files, with one sentence on each line.
 
 use std::io::{BufReader, Stdout, Write};
 use std::path::Path;
@@ -33,14 +33,14 @@ pub(crate) fn standard_input() -> LineReader {
     LineReader::new(BufReader::new(std::io::stdin()), "standard input")
 }
 
-/// Prints a line on standard error. The work continues even if its reader is gone (a closed
+/// Prints a line on standard error. The work continues even if nobody reads it any more (a closed
 /// terminal, a `tee` that the same Ctrl-C ended).
 pub(crate) fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible_lines(message));
 }
 
-/// Escapes a message, so that names of files and folders do nothing on a terminal; its lines stay
-/// lines.
+/// Escapes a message, so that names of files and folders cannot control the terminal; line breaks
+/// are kept.
 fn visible_lines(message: &str) -> String {
     message.split('\n').map(visible).collect::<Vec<_>>().join("\n")
 }
@@ -48,14 +48,14 @@ fn visible_lines(message: &str) -> String {
 /// Opens standard output for writing.
 ///
 /// # Errors
-/// When the process was started without one (`>&-`).
+/// When the process was started without standard output (`>&-`).
 pub(crate) fn standard_output() -> Result<Stdout> {
     ensure!(!was_closed_at_start(), "cannot write to standard output: it is closed");
     Ok(std::io::stdout())
 }
 
-/// Prints one line on standard output; a reader that went away is an error of
-/// kind `BrokenPipe`, not a panic.
+/// Prints one line on standard output; a reader that is gone is an error of kind `BrokenPipe`, not
+/// a panic.
 ///
 /// # Errors
 /// When standard output refuses, or is closed.
@@ -64,7 +64,7 @@ pub(crate) fn print_line(line: &str) -> Result<()> {
     writeln!(output, "{line}").context("cannot write to standard output")
 }
 
-/// Prints text on standard output without ending the line, so that it is seen at once.
+/// Prints text on standard output without ending the line, and makes it visible at once.
 ///
 /// # Errors
 /// See [`print_line`].
@@ -75,8 +75,8 @@ pub(crate) fn print_piece(text: &str) -> Result<()> {
 }
 
 /// Prints a line like [`print_line`], for work that must not end because nobody reads (`taper train
-/// … | head`) or the output's disk is full: the first line that cannot be printed is a warning on
-/// standard error, the rest is not printed.
+/// … | head`) or the output's disk is full: the first line that cannot be printed becomes a warning
+/// on standard error, and later lines are not printed.
 pub(crate) fn report_line(line: &str) {
     static FAILED: AtomicBool = AtomicBool::new(false);
     if FAILED.load(Ordering::Relaxed) {

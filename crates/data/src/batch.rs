@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Input and expected answers of one step, packed: the rows of a stream one after another, without
+/// Input and expected answers of one step, packed: the rows of a stream follow each other, without
 /// padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Inputs in the model's order of streams. For translation: the source, and the target shifted
-    /// right. For a language model: its text. For a classifier of images: their values. For
-    /// functions: the bits of numbers. Each stream has one row for each example.
+    /// Inputs in the model's order of streams: for translation, the source and the shifted target;
+    /// for a language model, its text; for a classifier of images, their values; for functions, the
+    /// bits of numbers. Each stream has one row for each example.
     pub streams: Vec<Stream>,
     /// Rows of ids of the last stream that are predicted, ascending; `None`: all.
     pub asked: Option<Vec<u32>>,
@@ -17,8 +17,8 @@ pub struct Batch {
     /// Place of each example in the corpus: the line of a pair or the number of an image or
     /// function, counted from 1, or the first token of a block, counted from 0.
     pub indices: Vec<usize>,
-    /// Word links of pairs that have them: rows of the target with linked rows of the source,
-    /// ascending; empty for others.
+    /// Word links of each pair: rows of the target with linked rows of the source, ascending; empty
+    /// for pairs without links.
     pub links: Vec<(u32, u32)>,
 }
 
@@ -52,7 +52,7 @@ impl Batch {
         self.indices.len()
     }
 
-    /// Ids of a stream, and their number in each row.
+    /// Ids of a stream, and the number of ids in each row.
     ///
     /// # Panics
     ///
@@ -70,6 +70,6 @@ impl Batch {
 pub struct Position {
     /// The epoch, counted from 0.
     pub epoch: u64,
-    /// The batch within it, counted from 0.
+    /// Batch within the epoch, counted from 0.
     pub batch: usize,
 }

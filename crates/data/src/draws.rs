@@ -58,7 +58,7 @@ impl Draws {
         Self { key }
     }
 
-    /// Separate draws for one of many things, which two numbers identify.
+    /// Separate draws for one of many objects, which two numbers identify.
     #[must_use]
     pub fn within(self, first: u64, second: u64) -> Self {
         Self::new(self.bits(first), second, 0)
@@ -78,7 +78,8 @@ impl Draws {
         (self.bits(index) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Standard normal (Box and Muller 1958), from the bits of the indices `2 index` and the next.
+    /// Standard normal (Box and Muller 1958), from the bits at the indices `2 index` and `2 index +
+    /// 1`.
     #[must_use]
     pub fn normal(self, index: u64) -> f64 {
         // In (0, 1], where the logarithm is finite.

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::{Batch, BatchingConfig, Dataset, Epoch, EpochPlan, Position, Result};
 
-/// Plan, once it is made.
+/// Plan, once it has been made.
 type Planned = OnceLock<Arc<dyn EpochPlan>>;
 
 /// Epochs of a data set, one after the other without end.
 ///
-/// An epoch is planned by the first thread that requests it, and the last two plans are kept: a
-/// plan may take a sort of all of the text.
+/// An epoch is planned by the first thread that requests it, and the last two plans are kept,
+/// because a plan may need to sort the whole text.
 pub struct Epochs {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
@@ -25,7 +25,7 @@ impl Epochs {
         Self { dataset, batching: batching.clone(), seed, plans: Mutex::default() }
     }
 
-    /// Settings of its batches.
+    /// Settings of the epoch's batches.
     pub fn batching(&self) -> &BatchingConfig {
         &self.batching
     }
@@ -36,7 +36,8 @@ impl Epochs {
         let plan = match plans.iter().position(|(kept, _)| *kept == epoch) {
             Some(place) => plans.remove(place).1,
             None => {
-                // Before the new one is made, which takes the most memory.
+                // The oldest plan is dropped before the new one is made, when memory use is
+                // highest.
                 let surplus = plans.len().saturating_sub(1);
                 plans.drain(..surplus);
                 Arc::default()
@@ -69,8 +70,8 @@ impl Epochs {
         self.plan(position.epoch).batch(position.batch)
     }
 
-    /// Positions from `first` on, without end unless there is no data. A position after the last
-    /// batch of an epoch means the first of the next.
+    /// Positions from `first` on, endless unless there is no data. A position after the last batch
+    /// of an epoch means the first batch of the next.
     pub fn positions(self: &Arc<Self>, first: Position) -> Positions {
         Positions { epochs: Arc::clone(self), next: first }
     }

@@ -1,4 +1,4 @@
-//! Errors of data, each with the file, line or key of the fault, and advice.
+//! Errors of data, each with its file, line or key, and advice.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use crate::file_names::is_compressed;
 /// Result of every fallible function here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Fault in the text, the configuration, a tokenizer or the disk.
+/// Error in the text, the configuration, a tokenizer or the disk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -147,13 +147,13 @@ pub enum Error {
     Config {
         /// Dotted key, from the root of the configuration.
         key: &'static str,
-        /// Fault of its value, and possible values.
+        /// Description of the wrong value, and possible values.
         message: String,
     },
     /// A model does not translate in a direction.
     #[error("the run {message}")]
     Direction {
-        /// What it does not do, and what it does.
+        /// Unsupported part, and what is supported.
         message: String,
     },
     /// Training, encoding or decoding failed inside the tokenizer.
@@ -167,7 +167,7 @@ pub enum Error {
     /// A text spells a special token, and that is not allowed.
     #[error(
         "spells the special token {token}, which is refused here: leave it out, or have special \
-         tokens taken as text (text) or as what they are (read)"
+         tokens taken as text (text) or as tokens (read)"
     )]
     SpelledSpecial {
         /// The token.
@@ -207,8 +207,8 @@ impl Error {
     }
 }
 
-/// Kind of a file that does not begin like text, with advice; `None` for decompressed text, streams
-/// and files of unknown kinds.
+/// Description of a file that does not begin like text, with advice; `None` for decompressed text,
+/// streams and files of unknown kinds.
 fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     const NAME_TEXT: &str = "name a file of text";
     const KINDS: [(&[u8], &str, &str); 9] = [

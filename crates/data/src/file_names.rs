@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// Largest number of bytes of [`split_name`]: file systems take 255, and endings follow.
+/// Largest number of bytes of [`split_name`]: file systems allow 255, and endings follow.
 const LONGEST_NAME: usize = 160;
 
 /// Name of a file about a split, without its extension: the stem of a split may be in a subfolder,
 /// or any path.
 ///
-/// If the names of many corpora together are too long for a file's name, it ends in a hash of them.
+/// If the names of many corpora are too long for a file name, it ends in a hash of them.
 #[must_use]
 pub fn split_name(split: &str) -> String {
     let name = split.replace(['/', '\\'], "_");
@@ -28,7 +28,7 @@ const COMPRESSED: [&str; 5] = ["gz", "zst", "xz", "bz2", "zip"];
 /// The same in words, for messages.
 pub(crate) const COMPRESSED_IN_WORDS: &str = ".gz, .zst, .xz, .bz2 or .zip";
 
-/// Names that a file of this name may have, with one of `endings` after it: each plain, then
+/// Possible names of a file that has this name followed by one of `endings`: each plain, then
 /// compressed.
 pub(crate) fn names_of(path: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let with = |ending: &str, compressed: &str| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Description of a path that exists and is not a regular file; `None` for regular files and
+/// Description of a path that exists but is not a regular file; `None` for regular files and
 /// missing paths.
 #[must_use]
 pub fn not_a_file(path: &Path) -> Option<&'static str> {
@@ -39,11 +39,11 @@ pub fn not_a_file(path: &Path) -> Option<&'static str> {
     Some(if kind.is_dir() { "a folder" } else { "no regular file" })
 }
 
-/// Reads a regular file of at most `most` bytes as a whole: whatever the path names, memory is not
-/// exhausted and no pipe is waited for.
+/// Reads a whole regular file of at most `most` bytes: whatever the path names, memory is not
+/// exhausted, and no pipe blocks.
 ///
 /// # Errors
-/// If it is not a regular file, is larger, or cannot be read.
+/// If the path is not a regular file, or the file is larger or cannot be read.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let refused = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
     if let Some(kind) = not_a_file(path) {
@@ -85,12 +85,12 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // Gone already if it was renamed; otherwise the failure has been reported.
+        // The file is already gone if it was renamed; otherwise the failure has been reported.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Writes a small file atomically: it appears whole under its name or not at all.
+/// Writes a small file atomically: it appears as a whole under its name or not at all.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(path, |file| file.write_all(bytes))
 }

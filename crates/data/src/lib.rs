@@ -20,8 +20,8 @@
 //!   directly, so a run resumes from two integers. A stateful generator would have to be saved and
 //!   replayed.
 //! - **Tokenised once.** Ids live in a file and are read for each batch, so a corpus may exceed
-//!   memory and a restart costs a checksum; the file is keyed by text, tokenizer and cleaning. Time
-//!   stamps are never the key: they only save reading text that was read before.
+//!   memory and a restart costs a checksum; the file is identified by text, tokenizer and cleaning.
+//!   Time stamps never identify it: they only make it unnecessary to read the same text again.
 //!
 //! # Example
 //!

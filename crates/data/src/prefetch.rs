@@ -1,4 +1,4 @@
-//! Assembles batches on a thread of its own, ahead of the trainer.
+//! Assembles batches on a separate thread, ahead of the trainer.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -15,13 +15,13 @@ pub struct Prefetched {
     pub batch: Batch,
 }
 
-/// Largest number of batches made ahead; the channel allocates room for all of them.
+/// Largest number of batches made ahead, limited because the channel allocates room for all of
+/// them.
 const MOST_AHEAD: usize = 1024;
 
 /// Yields the batches at a sequence of positions, until its end or a failure to read.
 ///
-/// Output depends on its arguments alone, not on the thread's timing. Dropping it stops the
-/// thread.
+/// Output depends only on its arguments, not on the thread's timing. Dropping it stops the thread.
 pub struct Prefetcher {
     receiver: Option<Receiver<Result<Prefetched>>>,
     thread: Option<JoinHandle<()>>,
@@ -74,10 +74,11 @@ impl Iterator for Prefetcher {
 
 impl Drop for Prefetcher {
     fn drop(&mut self) {
-        // The channel first: a thread that waits to send would never be joined.
+        // The channel is dropped first: a thread that waits to send could never be joined.
         drop(self.receiver.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there has already ended the iteration and been reported by the thread.
+            // If the thread has panicked, it has already ended the iteration and reported the
+            // panic.
             let _ = thread.join();
         }
     }

@@ -13,13 +13,13 @@ use crate::{DecodingError, Result};
 /// is aligned alone.
 const AT_ONCE: usize = 1 << 18;
 
-/// Attention whose weights are read as an alignment.
+/// Attention whose weights serve as an alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlignedAttention {
-    /// Number of the decoder layer, from 0; `None` for the one that aligns best in the
-    /// architecture: in a Transformer the last but one, or the only one.
+    /// Index of the decoder layer; `None` for the layer that aligns best in the architecture: in a
+    /// Transformer the one before the last, or the only one.
     pub layer: Option<usize>,
-    /// Number of the head, from 0; `None` for the mean of all.
+    /// Index of the head; `None` for the mean of all.
     pub head: Option<usize>,
 }
 
@@ -27,7 +27,7 @@ impl AlignedAttention {
     /// Checks that `model` has attention to the source, and this layer and head.
     ///
     /// # Errors
-    /// If it does not; the error says what it has.
+    /// If it does not; the error says which ones it has.
     pub fn check(self, model: &TranslationModel) -> Result<()> {
         let config = model.config();
         if self == Self::default() {
@@ -45,7 +45,7 @@ impl AlignedAttention {
         Err(DecodingError::model(
             "align",
             format!(
-                "layer {} and head {} are asked for, but the decoder has {} layers of {} heads",
+                "layer {} and head {} are requested, but the decoder has {} layers of {} heads",
                 named(self.layer),
                 named(self.head),
                 config.decoder_layers,
@@ -67,7 +67,7 @@ pub struct Alignment {
 
 /// Aligns each of `targets`, without `<s>` and `</s>`, with its source, which ends with `</s>`.
 ///
-/// The weights are those of `attention`, at the position that predicts the token.
+/// The weights are those of `attention` at the position that predicts the token.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], [`DecodingError::NotFinite`],
@@ -113,8 +113,8 @@ pub fn align_with(
     Ok(())
 }
 
-/// Number of sentences, at least one, that may be aligned together: each takes as much memory as
-/// one with the longest source and the longest target.
+/// Number of sentences, at least one, that may be aligned together. Each takes as much memory as a
+/// sentence with the longest source and the longest target.
 fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     let (mut longest_source, mut longest_target) = (0, 0);
     let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {
@@ -156,8 +156,8 @@ fn align_batch(
         .collect())
 }
 
-/// Computes the weights of the chosen layer, the only ones kept, for the chosen head or as the mean
-/// over heads: `(B, T, S)`.
+/// Computes the weights of the selected layer, and keeps no others; for the selected head or as the
+/// mean over heads: `(B, T, S)`.
 fn attention(
     (model, start): (&TranslationModel, u32),
     chosen: AlignedAttention,
@@ -211,7 +211,7 @@ mod tests {
         let (short, long): (&[u32], &[u32]) = (&[4; 20], &[4; 400]);
         let count = fitting(&[short; 1000], &[short; 1000]);
         assert!(count > 100 && count * 20 * 21 <= AT_ONCE, "{count}");
-        // A long sentence makes all others in its batch as large as itself.
+        // A long sentence makes all others in its batch take as much memory as itself.
         let mut mixed = [short; 100];
         mixed[50] = long;
         assert_eq!(fitting(&mixed, &[short; 100]), 50);

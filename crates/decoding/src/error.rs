@@ -27,10 +27,10 @@ pub enum DecodingError {
         size: usize,
     },
 
-    /// A source does not end with the vocabulary's end.
+    /// A source does not end with the end token of the vocabulary.
     #[error(
-        "source {sentence} ends with token {last} where the end, {end}, was expected; append it to \
-         every source before decoding"
+        "source {sentence} ends with token {last}, but the end token is {end}; append it to every \
+         source before decoding"
     )]
     SourceWithoutEnd {
         /// Index of the source.
@@ -57,7 +57,7 @@ pub enum DecodingError {
         targets: usize,
     },
 
-    /// The model has no attention to the source, from which alignments could be read.
+    /// The model has no attention to the source, so that it gives no alignments.
     #[error(
         "the model has no attention to the source, by which tokens are aligned; ask for no \
          alignments"
@@ -146,7 +146,7 @@ pub enum DecodingError {
         sentence: usize,
     },
 
-    /// The models cannot be combined in an ensemble.
+    /// The models cannot be combined to an ensemble.
     #[error("an ensemble needs models with one target vocabulary; these have {sizes:?} tokens")]
     Ensemble {
         /// Size of each model's target vocabulary.
@@ -173,7 +173,7 @@ impl DecodingError {
         Self::Model { action, source }
     }
 
-    /// Index of the sentence that the error is about, if any. A caller can replace it by the number
+    /// Index of the sentence that caused the error, if any. A caller can replace it by the number
     /// that its own reader knows.
     pub fn sentence_mut(&mut self) -> Option<&mut usize> {
         match self {

@@ -13,7 +13,7 @@ pub struct ForcedScore {
     /// Natural logarithm of the probability of each token given those before it; the last entry
     /// belongs to the closing `</s>`. Empty only for an empty translation of an empty source.
     pub token_log_probabilities: Vec<f64>,
-    /// Sum of these, added from the first to the last, as in a search.
+    /// Sum of these log-probabilities, added from the first to the last, as in a search.
     pub log_probability: f64,
     /// Its [score](DecodingConfig::score).
     pub score: f64,
@@ -47,9 +47,9 @@ impl ForcedScore {
 /// which ends with `</s>`. Targets may contain tokens that a search would not produce, such as
 /// `<unk>`.
 ///
-/// Tokens go through the same steps and the same normalisation as in a search, so that the output
-/// of a search gets the same score as in that search (except for a repetition penalty, which only
-/// searches have). A row leaves the batch when it ends.
+/// Tokens pass through the same steps and the same normalisation as in a search, so that the output
+/// of a search gets the same score here (except for a repetition penalty, which only searches
+/// have). A row leaves the batch when it ends.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
@@ -64,8 +64,7 @@ pub fn forced_scores<M: StepModel>(
     scores_of(model, sources, targets, config, &())
 }
 
-/// Computes [`forced_scores`]; for a sentence that `control` cancels, only the tokens until then
-/// are scored.
+/// Computes [`forced_scores`]; if `control` cancels a sentence, only its tokens so far are scored.
 pub(crate) fn scores_of<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -127,7 +126,7 @@ pub(crate) fn scores_of<M: StepModel>(
     Ok(sources.iter().zip(scores).map(score).collect())
 }
 
-/// Log-probability of a token; `None` if the logits are no distribution.
+/// Log-probability of a token; `None` if the logits are not a distribution.
 fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
     match logits {
         Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token)),
@@ -138,7 +137,7 @@ fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
     }
 }
 
-/// Refuses another number of targets than of sources.
+/// Refuses different numbers of targets and sources.
 pub(crate) fn check_counts(sources: usize, targets: usize) -> Result<()> {
     if sources == targets { Ok(()) } else { Err(DecodingError::UnequalCounts { sources, targets }) }
 }

@@ -1,5 +1,4 @@
-//! Lengths of translations: what is expected of them, and how scores of different lengths are
-//! compared.
+//! Lengths of translations: their expectation, and the comparison of scores of different lengths.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,17 +12,17 @@ pub struct ExpectedLength {
     /// `shortfall_penalty` is above 0.
     #[schemars(range(min = 0.0))]
     pub ratio: f64,
-    /// Tokens on top of these.
+    /// Number of tokens in addition to these.
     pub offset: f64,
 }
 
 impl ExpectedLength {
-    /// Fits the function to pairs of a source length and a target length, by least squares. A fit
-    /// that would expect less of longer sources, or anything of none that is below 0, gives way to
-    /// the ratio of the means. Unknown without pairs.
+    /// Fits the function to pairs of a source length and a target length, by least squares. If the
+    /// fit would expect fewer tokens for longer sources, or a negative number for an empty one, the
+    /// ratio of the means is used instead. Unknown without pairs.
     #[must_use]
     pub fn fit(lengths: impl Iterator<Item = (usize, usize)>) -> Self {
-        // Whole numbers, so that no order of the pairs changes a bit.
+        // The sums are integers, so that the order of the pairs does not matter.
         let (mut count, mut x, mut y, mut xx, mut xy) = (0_i128, 0_i128, 0_i128, 0_i128, 0_i128);
         for (source, target) in lengths {
             let (source, target) = (source as i128, target as i128);
@@ -59,7 +58,7 @@ impl ExpectedLength {
     }
 }
 
-/// Rounds to four places, more than lengths can tell.
+/// Rounds to four places, which is finer than lengths can determine.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
@@ -76,15 +75,15 @@ pub struct LengthSettings {
 }
 
 /// Length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
-/// System", equation 14, by which a hypothesis' log-probability is divided.
+/// System", equation 14, which divides a hypothesis' log-probability.
 ///
-/// `n` counts the closing `</s>`, as its log-probability is part of the total. With `α` = 0
-/// log-probabilities do not change; the penalty grows with `n` for any larger `α`.
+/// `n` counts the closing `</s>`, because its log-probability is part of the total. With `α` = 0
+/// log-probabilities do not change; for any larger `α` the penalty grows with `n`.
 pub fn length_penalty(length: usize, alpha: f64) -> f64 {
     gnmt_penalty(length as f64, alpha)
 }
 
-/// The same for a length that need not be whole.
+/// The same penalty for a length that need not be an integer.
 pub(crate) fn gnmt_penalty(length: f64, alpha: f64) -> f64 {
     ((5.0 + length) / 6.0).powf(alpha)
 }

@@ -8,12 +8,12 @@
 //! and step.
 //!
 //! Between two steps a search asks a [`Control`] whether to continue each sentence, and lets it do
-//! other work: so a server shares time, and drops sentences that nobody waits for.
+//! other work. So a server can share time, and drop sentences that nobody waits for.
 //!
 //! Four promises hold throughout:
 //! - The outcome for a sentence does not depend on the other sentences of its batch, provided that
-//!   the model's rows do not: every decision here is taken per sentence, in `f64`, with ties broken
-//!   by the order of hypotheses and then by the lowest token id.
+//!   the model's rows do not: every decision here is made for one sentence, in `f64`, and ties are
+//!   broken by the order of hypotheses and then by the lowest token id.
 //! - A hypothesis' log-probability is taken from the model's full distribution, even if the search
 //!   forbids tokens, so that [`Translator::score`] gives an output the same number as the search.
 //! - Stopping is exact, unless `patience` is set: the result is the same as if the beam ran to its
@@ -21,9 +21,9 @@
 //! - Nothing random has state: a draw is a function of the seed, the sentence's number, the sample
 //!   and the position.
 //!
-//! Reading order: [`StepModel`], then in `search/` the constraints (what may come next), the
-//! candidates (one row of logits to the best tokens), beam search, stepwise decoding (greedy search
-//! and sampling), and [`Translator`], which forms the batches.
+//! Reading order: [`StepModel`], then in `search/` the constraints (which tokens may come next),
+//! the candidates (from a row of logits to the best tokens), beam search, stepwise decoding (greedy
+//! search and sampling), and [`Translator`], which forms the batches.
 //!
 //! ```
 //! use taper_decoding::{DecodingConfig, Result, StepModel, Translator};

@@ -1,28 +1,27 @@
-//! Settings of the choice among several translations of a text. A search gives the candidates;
-//! who has their texts chooses.
+//! Settings of the choice among several translations of a text. A search returns the candidates;
+//! the owner of their texts chooses.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Choice among several candidates, which are drawn or found by a beam that is as wide.
+/// Choice among several candidates, which are sampled or found by a beam of the same width.
 ///
-/// A candidate's total is the weighted sum of its score by the model, a log-probability over the
-/// length penalty; its utility, the share from 0 to 1 that it has in common with all candidates on
-/// average; and mean log-probabilities of a token by other models. Utility alone is minimum Bayes
-/// risk decoding (Kumar and Byrne 2004; Eikema and Aziz 2022, "Sampling-Based Approximations to
-/// Minimum Bayes Risk Decoding for Neural Machine Translation"), the models together are a noisy
-/// channel (Yee et al. 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine
-/// Translation").
+/// A candidate's total is a weighted sum: of its score by the model, a log-probability divided by
+/// the length penalty; of its utility, its mean similarity to all candidates, from 0 to 1; and of
+/// mean log-probabilities of a token by other models. Utility alone is minimum Bayes risk decoding
+/// (Kumar and Byrne 2004; Eikema and Aziz 2022, "Sampling-Based Approximations to Minimum Bayes
+/// Risk Decoding for Neural Machine Translation"); the models together are a noisy channel (Yee et
+/// al. 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine Translation").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RerankingConfig {
-    /// Number of candidates for each text, at least 2; 0 takes what the search finds best.
+    /// Number of candidates for each text, at least 2; 0 takes the search's best translation.
     #[schemars(range(max = 65_536))]
     #[schemars(extend("x-names" = "mbr num_samples"))]
     pub candidates: usize,
-    /// Measure of what a candidate has in common with another.
+    /// Measure of the similarity of two candidates.
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub utility: Utility,
     /// Weight of the utility.
@@ -33,7 +32,7 @@ pub struct RerankingConfig {
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub model_weight: f64,
-    /// Run that translates in the other direction; without any, candidates are not translated back.
+    /// Run that translates in the opposite direction; empty: candidates are not translated back.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-idle" = ["no-reranking"]))]
     pub reverse: Option<PathBuf>,
@@ -51,16 +50,16 @@ pub struct RerankingConfig {
     pub language_model_weight: f64,
 }
 
-/// Measure of what two translations have in common.
+/// Measure of the similarity of two translations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Utility {
     /// chrF of each pair of candidates.
     #[default]
     Chrf,
-    /// chrF with the mean counts of all candidates: nearly the same choice in a time that grows with
-    /// the candidates, not with their square (Vamvas and Sennrich 2024, "Linear-time Minimum Bayes
-    /// Risk Decoding with Reference Aggregation").
+    /// chrF with the mean counts of all candidates: nearly the same choice, in a time that is
+    /// linear instead of quadratic in the number of candidates (Vamvas and Sennrich 2024,
+    /// "Linear-time Minimum Bayes Risk Decoding with Reference Aggregation").
     AggregatedChrf,
     /// BLEU of each pair of candidates, with the tokenizer of `evaluation.tokenize`.
     Bleu,
@@ -81,12 +80,12 @@ impl Default for RerankingConfig {
     }
 }
 
-/// One number for each criterion of the choice: a candidate's scores, or their weights.
+/// A number for each criterion of the choice: the scores of a candidate, or their weights.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Criteria {
-    /// Share that it has in common with all candidates.
+    /// Mean similarity to all candidates.
     pub utility: f64,
-    /// Score by the model that translates.
+    /// Score by the translating model.
     pub model: f64,
     /// Mean log-probability of a token of the source, by the model that translates back.
     pub reverse: f64,
@@ -124,7 +123,7 @@ impl RerankingConfig {
         self.candidates > 0
     }
 
-    /// Weights of the criteria; those of models that are not named are 0.
+    /// Weights of the criteria; a criterion whose model is not named has the weight 0.
     pub fn weights(&self) -> Criteria {
         let of_model = |is_named: bool, weight: f64| if is_named { weight } else { 0.0 };
         Criteria {
@@ -135,7 +134,8 @@ impl RerankingConfig {
         }
     }
 
-    /// Sets the weights of the criteria; those of models that are not named stay.
+    /// Sets the weights of the criteria; weights of criteria whose model is not named are not
+    /// changed.
     pub fn set_weights(&mut self, weights: &Criteria) {
         self.utility_weight = weights.utility;
         self.model_weight = weights.model;

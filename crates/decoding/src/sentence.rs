@@ -6,13 +6,13 @@ use crate::{DecodingConfig, OutputLimits};
 /// One sentence to translate.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentence<'a> {
-    /// Tokens, `</s>` last; empty or only `</s>` for an empty line.
+    /// Tokens, ending with `</s>`; empty or only `</s>` for an empty line.
     pub source: &'a [u32],
     /// Tokens with which every translation must begin, without `<s>`; empty for no constraint.
     pub prefix: &'a [u32],
-    /// Phrases that every translation must contain, anywhere and in any order, each without a token
-    /// in between. They are required of a beam search, which each such sentence gets, whatever the
-    /// configuration says; at the maximum length a translation may lack some.
+    /// Phrases that every translation must contain, anywhere and in any order, each without other
+    /// tokens inside. A sentence with phrases is always translated by beam search, whatever the
+    /// configuration says. At the maximum length a translation may lack some.
     pub phrases: &'a [Vec<u32>],
     /// Number that distinguishes its draws from those of other sentences.
     pub number: u64,
@@ -33,8 +33,9 @@ impl<'a> Sentence<'a> {
             .collect()
     }
 
-    /// Limits on the length of the output, for a model that takes at most `longest` tokens; a
-    /// prefix may exceed the configuration's limits, and phrases have room beside other tokens.
+    /// Limits on the length of the output, for a model that takes at most `longest` tokens. A
+    /// prefix may exceed the configuration's limits, and there is room for phrases in addition to
+    /// other tokens.
     pub(crate) fn limits(&self, config: &DecodingConfig, longest: Option<usize>) -> OutputLimits {
         let limits = config.output_limits(self.source.len().saturating_sub(1));
         let max_length = limits

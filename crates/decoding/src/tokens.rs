@@ -1,4 +1,4 @@
-//! Ids with a special role in a search: the same in every vocabulary of this project, and other ones
+//! Ids with a special role in a search: fixed ones in every vocabulary of this project, other ones
 //! in the vocabularies of imported models.
 
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ pub struct SpecialIds {
     end: u32,
     /// Further ends.
     other_ends: Cow<'static, [u32]>,
-    /// Ends that stand for text, and are part of the output.
+    /// Ends that represent text, and are part of the output.
     text_ends: Cow<'static, [u32]>,
     /// Placeholder for text that the vocabulary cannot spell; produced only if the configuration
     /// allows it.
@@ -67,7 +67,7 @@ impl SpecialIds {
         }
     }
 
-    /// Makes the ends in `text_ends` part of the outputs that they end.
+    /// Makes the ends in `text_ends` parts of the outputs that they end.
     #[must_use]
     pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
         Self { text_ends: text_ends.into(), ..self }
@@ -80,7 +80,7 @@ impl SpecialIds {
     }
 
     /// Allows `unknown`, the placeholder for text that the vocabulary cannot spell, only if the
-    /// configuration does.
+    /// configuration allows it.
     #[must_use]
     pub fn with_unknown(self, unknown: Option<u32>) -> Self {
         Self { unknown, ..self }
@@ -128,7 +128,7 @@ impl SpecialIds {
         self.is_never(token) || (self.is_end(token) && !self.is_text_end(token))
     }
 
-    /// Largest number of special ids that are likelier than an admitted token and refused.
+    /// Largest number of refused special ids that may be likelier than an admitted token.
     pub(crate) fn count(&self) -> usize {
         self.ends() + self.never.len() + usize::from(self.unknown.is_some())
     }

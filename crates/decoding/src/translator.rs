@@ -34,7 +34,7 @@ pub struct FinishedChunk<'a, T> {
     pub indices: &'a [usize],
     /// Their results, in the order of `indices`.
     pub results: &'a [T],
-    /// Number of sentences finished so far, including these.
+    /// Total number of sentences finished so far.
     pub sentences_done: usize,
     /// Number of sentences of the call.
     pub sentences_total: usize,
@@ -55,8 +55,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(Self { model, config, control: &() })
     }
 
-    /// Adds a `control`, which knows sentences by their indices in a call. The results have no
-    /// outputs for a sentence that it cancels, or only the finished ones.
+    /// Adds a `control`, which addresses sentences by their indices in a call. If it cancels a
+    /// sentence, the results have only the finished outputs of the sentence, or none.
     #[must_use]
     pub fn controlled(self, control: &'m dyn Control) -> Self {
         Self { control, ..self }
@@ -66,7 +66,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// hypotheses, best first, at least one and at most `n_best`.
     ///
     /// # Errors
-    /// [`DecodingError::SourceWithoutEnd`] before anything is translated, and the errors of
+    /// [`DecodingError::SourceWithoutEnd`] before anything is translated, and errors of
     /// [`beam_search`](crate::beam_search).
     pub fn translate(&self, sources: &[Vec<u32>]) -> Result<Vec<Vec<Hypothesis>>> {
         self.translate_with(sources, |_| {})
@@ -75,7 +75,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
     /// Translates like [`translate`](Self::translate), and calls `on_chunk` after each batch.
     ///
     /// # Errors
-    /// The errors of [`translate`](Self::translate).
+    /// Errors of [`translate`](Self::translate).
     pub fn translate_with(
         &self,
         sources: &[Vec<u32>],
@@ -84,11 +84,11 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.translate_sentences(&Sentence::plain(sources), on_chunk)
     }
 
-    /// Translates like [`translate_with`](Self::translate_with), for sentences with prefixes and
-    /// numbers of their own. An empty source with a prefix is given to the model as only `</s>`.
+    /// Translates like [`translate_with`](Self::translate_with), for sentences with their own
+    /// prefixes and numbers. The model reads an empty source with a prefix as only `</s>`.
     ///
     /// # Errors
-    /// The errors of [`translate`](Self::translate); [`DecodingError::Target`] and
+    /// Errors of [`translate`](Self::translate); [`DecodingError::Target`] and
     /// [`DecodingError::LongPrefix`] for a prefix that no translation can have.
     pub fn translate_sentences(
         &self,
@@ -101,12 +101,13 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, of_empty, chunk, on_chunk)
     }
 
-    /// Finds the tokens of the best translation of each sentence under each of `lengths`, in place of
-    /// the configuration's. The results are those of
-    /// [`translate_sentences`](Self::translate_sentences) with each, from one search for all.
+    /// Finds the tokens of the best translation of each sentence under each of `lengths`, which
+    /// replace those of the configuration. The results equal those of
+    /// [`translate_sentences`](Self::translate_sentences) with each setting, but come from a single
+    /// search.
     ///
     /// # Errors
-    /// [`DecodingError::Config`] for impossible settings, and those of
+    /// [`DecodingError::Config`] for impossible settings, and errors of
     /// [`translate_sentences`](Self::translate_sentences).
     pub fn translate_under(
         &self,
@@ -139,8 +140,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, vec![Vec::new(); lengths.len()], chunk, on_chunk)
     }
 
-    /// Collects `chunk_results` of batches of `sentences`, in their order; an empty sentence gives
-    /// `of_empty`.
+    /// Collects `chunk_results` of batches of `sentences`, in their order; the result of an empty
+    /// sentence is `of_empty`.
     fn in_batches<T: Clone + Send>(
         &self,
         sentences: &[Sentence<'_>],
@@ -182,7 +183,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .collect();
             let control = Renumbered::new(self.control, indices);
             let found = || chunk_results(&chunk, &control);
-            // From here on within the pool, so that no operation has to be handed over to it.
+            // The rest runs within the pool, so that no operation has to be handed over to it.
             let found =
                 if self.model.gains_from_workers() { rayon::scope(|_| found()) } else { found() };
             found.map_err(|error| error.in_batch(indices))
@@ -193,7 +194,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
-    /// Number of threads that take batches of their own, for `rows` rows.
+    /// Number of threads that take separate batches, for `rows` rows.
     ///
     /// A step of a small model is a hundred short operations. Dividing each of them among threads
     /// costs about as much as it saves, while sentences are independent.
@@ -206,12 +207,11 @@ impl<'m, M: StepModel> Translator<'m, M> {
 
     /// Scores `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`.
     ///
-    /// An empty target of an empty source scores 0, like in [`translate`](Self::translate); any
-    /// other target of an empty source is scored against a source of only `</s>`.
+    /// An empty target of an empty source scores 0, as in [`translate`](Self::translate); any other
+    /// target of an empty source is scored against a source of only `</s>`.
     ///
     /// # Errors
-    /// [`DecodingError::SourceWithoutEnd`], and the errors of
-    /// [`forced_scores`](crate::forced_scores).
+    /// [`DecodingError::SourceWithoutEnd`], and errors of [`forced_scores`](crate::forced_scores).
     pub fn score(&self, sources: &[Vec<u32>], targets: &[Vec<u32>]) -> Result<Vec<ForcedScore>> {
         self.score_with(sources, targets, |_| {})
     }
@@ -278,14 +278,14 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 }
 
-/// Smallest number of rows of a batch that is worth a thread of its own: as many as kernels
-/// multiply at a time.
+/// Smallest number of rows of a batch that is worth a separate thread: as many as kernels multiply
+/// at a time.
 const LEAST_ROWS: usize = 32;
 
 /// Number of batches after which memory is tidied.
 const BATCHES_BETWEEN: usize = 8;
 
-/// Budgets of one of `workers` workers: together they stay within the configuration's, and divide
+/// Budgets of one of `workers` workers: in total they stay within the configuration's, and divide
 /// the work.
 fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
     if workers == 1 {
@@ -407,15 +407,15 @@ impl Ends {
         source.is_empty() || source == [self.0]
     }
 
-    /// Source, or only its end if it is empty: an empty line with a translation to score or to
-    /// continue.
+    /// The source, or only its end if it is empty: an empty line whose translation is scored or
+    /// continued.
     fn or_only_end<'s>(&'s self, source: &'s [u32]) -> &'s [u32] {
         if source.is_empty() { std::slice::from_ref(&self.0) } else { source }
     }
 
     fn check<'a>(self, sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
         for (sentence, source) in sources.enumerate() {
-            // The token of a language may follow it.
+            // The end may be followed by the token of a language.
             if let Some(&last) = source.last()
                 && !source.contains(&self.0)
             {

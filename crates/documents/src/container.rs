@@ -8,34 +8,35 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use crate::formats::BETWEEN;
 use crate::{Error, Result};
 
-/// Largest number of bytes of the parts of text together.
+/// Largest number of bytes of all text parts together.
 const LARGEST: u64 = 1 << 28;
 
-/// A DOCX file: its parts of text are read as one [`Document`](crate::Document), all others are
+/// A DOCX file: its text parts are read as one [`Document`](crate::Document), and all others are
 /// copied.
 #[derive(Debug, Clone)]
 pub struct Docx {
     bytes: Vec<u8>,
-    /// Numbers of the parts of text in the archive.
+    /// Indices of the text parts in the archive.
     parts: Vec<usize>,
 }
 
 impl Docx {
-    /// Reads a file, and gives the text for [`DocumentFormat::Docx`](crate::DocumentFormat::Docx).
+    /// Reads a file, and returns the text for
+    /// [`DocumentFormat::Docx`](crate::DocumentFormat::Docx).
     ///
     /// # Errors
     ///
-    /// If it is no DOCX, is damaged, or its text is larger than 256 MiB.
+    /// If it is not DOCX, is damaged, or its text is larger than 256 MiB.
     pub fn read(bytes: Vec<u8>) -> Result<(Self, String)> {
         Self::read_within(bytes, LARGEST)
     }
 
-    /// Reads a file like [`Self::read`] whose parts of text have at most `most` bytes together: a
+    /// Reads a file like [`Self::read`], with at most `most` bytes in all text parts together: a
     /// small archive may expand to any size.
     ///
     /// # Errors
     ///
-    /// If it is no DOCX, is damaged, or its text is larger.
+    /// If it is not DOCX, is damaged, or its text is larger.
     pub fn read_within(bytes: Vec<u8>, most: u64) -> Result<(Self, String)> {
         let mut archive = ZipArchive::new(Cursor::new(&bytes)).map_err(damaged)?;
         let (mut parts, mut text, mut left) = (Vec::new(), String::new(), most);
@@ -83,7 +84,7 @@ impl Docx {
         Ok((Self { bytes, parts }, text))
     }
 
-    /// The file with another text in its parts of text.
+    /// The file with another text in its text parts.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ impl Docx {
     }
 }
 
-/// Whether a part has text that is shown.
+/// Whether a part has visible text.
 fn is_text(name: &str) -> bool {
     let Some(name) = name.strip_prefix("word/").and_then(|name| name.strip_suffix(".xml")) else {
         return false;

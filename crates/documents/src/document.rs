@@ -1,4 +1,4 @@
-//! A document as its texts and all that is around them.
+//! A document as its texts and everything around them.
 
 use crate::formats::DocumentFormat;
 use crate::layout::{laid_out, line_end};
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// Document whose lines are to be translated.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// Whether a byte-order mark stands before the rest.
+    /// Whether the document begins with a byte-order mark.
     has_mark: bool,
     source: String,
     segments: Vec<(Segment, Vec<Part>)>,
@@ -17,12 +17,12 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads the document `source`, in a language by whose rules sentences are told apart.
+    /// Reads the document `source`, whose sentences are divided by the rules of a language.
     ///
     /// # Errors
     ///
-    /// If a catalog or an exchange file does not have its format, with the line. HTML, Markdown,
-    /// subtitles and plain text are taken as they are.
+    /// If a catalog or an exchange file does not have its format; the error has the line. HTML,
+    /// Markdown, subtitles and plain text are always accepted.
     pub fn parse(source: String, format: DocumentFormat, language: &str) -> Result<Self> {
         let without_mark = source.strip_prefix('\u{feff}').map(str::to_owned);
         let has_mark = without_mark.is_some();
@@ -47,13 +47,14 @@ impl Document {
         &self.lines
     }
 
-    /// Replaces a line by one that asks for the same in another way.
+    /// Replaces a line by a different line for the same sentence.
     pub fn replace(&mut self, number: usize, line: Line) {
         self.lines[number] = line;
     }
 
-    /// The document with these translations of its lines; without one, a line stays as it is. A
-    /// segment none of whose lines changes stays to the byte, as does all that is between segments.
+    /// The document with these translations of its lines; a line without one is not changed. A
+    /// segment without changed lines stays equal to the byte, and so does everything between
+    /// segments.
     #[must_use]
     pub fn write(&self, translations: &[Option<Translated>]) -> String {
         let mut out = String::with_capacity(self.source.len());

@@ -1,9 +1,9 @@
-//! Faults of documents, each with its line.
+//! Errors of documents, each with its line.
 
 /// Result of every fallible function here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Fault of a document. The caller knows its path.
+/// Error of a document. The caller knows its path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,7 +1,7 @@
 //! Languages by their tags (BCP 47).
 
-/// Whether the language `tag` of a document is the `wanted` one, or a more special one: `en` is
-/// wanted of `en`, `EN-US` and `en_GB`, but `pt-BR` not of `pt`.
+/// Whether the language `tag` of a document is the `wanted` one, or a variant of it: if `en` is
+/// wanted, `en`, `EN-US` and `en_GB` match; but if `pt-BR` is wanted, `pt` does not.
 ///
 /// ```
 /// assert!(taper_documents::is_language("EN-us", "en"));

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use crate::segment::Layout;
 
-/// Longest line of a catalog, in characters, as gettext breaks them.
+/// Largest number of characters of a line of a catalog, at which gettext breaks lines.
 const CATALOG_WIDTH: usize = 76;
 
-/// Lines of a text without their ends, which are `\n`, `\r\n` or, as in old files, `\r`.
+/// Lines of a text without their ends, which are `\n`, `\r\n` or, in old files, `\r`.
 pub(crate) fn lines(text: &str) -> Vec<Range<usize>> {
     let (mut lines, mut start) = (Vec::new(), 0);
     while start < text.len() {
@@ -27,7 +27,7 @@ pub(crate) fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// Text on the lines that a layout asks for.
+/// Text divided into lines by a layout.
 pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
     match layout {
         Layout::Free => text.to_owned(),
@@ -35,7 +35,7 @@ pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
         Layout::Lines(1) => text.to_owned(),
         Layout::Lines(count) => {
             let shown = shown_length(text);
-            // The narrowest width that is enough: a wider one never takes more lines.
+            // Finds the smallest sufficient width: a larger width never takes more lines.
             let (mut narrow, mut wide) = (shown.div_ceil((*count).max(1)), shown);
             while narrow < wide {
                 let width = narrow.midpoint(wide);
@@ -64,7 +64,8 @@ fn shown_length(text: &str) -> usize {
     text.chars().map(is_shown).sum()
 }
 
-/// Lines of at most `width` characters, broken at blanks outside of tags; a word may be longer.
+/// Lines of at most `width` characters, broken at blanks outside of tags; a single word may be
+/// longer.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut words = Vec::new();
     let (mut in_tag, mut start) = (false, 0);
@@ -98,7 +99,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Strings of a catalog, one for each of its lines, broken where they are long.
+/// Strings of a catalog, one for each line of the text; long ones are broken.
 fn quoted(text: &str, newline: &str) -> String {
     let mut strings = Vec::new();
     for line in text.split_inclusive("\\n") {

@@ -2,12 +2,12 @@
 //!
 //! This crate knows neither models nor tensors, nor does it open a file. For training it gives the
 //! pairs of a translation memory ([`Tmx`]), of a catalog ([`po_pairs`]) and of an exchange file
-//! ([`xliff_pairs`]). To be translated, a [`Document`] gives its sentences without markup as
-//! [`Line`]s, and takes their translations: tags go where their words went, placeholders stay, and
-//! what is not text stays to the byte.
+//! ([`xliff_pairs`]). For translation, a [`Document`] gives its sentences without markup as
+//! [`Line`]s, and takes their translations: tags follow their words, placeholders stay, and
+//! everything but text stays equal to the byte.
 //!
-//! XML is read by `quick-xml`, which gives the bytes of each tag: a tree, as other crates build it,
-//! would have to be written anew, and would not be the same bytes.
+//! XML is read by `quick-xml`, which gives the bytes of each tag. A tree, as other crates build it,
+//! would have to be written again, with other bytes.
 //!
 //! ```
 //! let catalog = "msgid \"Open\"\nmsgstr \"Öffnen\"\n";

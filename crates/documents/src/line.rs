@@ -1,4 +1,4 @@
-//! Sentences to translate: their text, and the markup that goes into their translation.
+//! Sentences to translate: their text, and the markup that belongs in their translation.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::syntax::Syntax;
 pub struct Translated {
     /// The text.
     pub text: String,
-    /// Bytes of the line, each with the bytes of the text made of them. Markup follows its words;
-    /// without links it is placed in proportion.
+    /// Bytes of the line, each with the bytes of the text that it was translated to. Markup follows
+    /// its words; without links it is placed in proportion.
     pub links: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// Element around a part of a line. If it goes on beyond the line, one of its tags is missing.
+/// Element around a part of a line. If it extends beyond the line, one of its tags is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Element {
     pub(crate) range: Range<usize>,
@@ -42,13 +42,13 @@ impl Line {
         &self.text
     }
 
-    /// Whether links are of use to its translation.
+    /// Whether links are useful for its translation.
     #[must_use]
     pub fn has_markup(&self) -> bool {
         !self.elements.is_empty()
     }
 
-    /// Whether a translation has each placeholder and address of the line as often as the line has.
+    /// Whether a translation has each placeholder and address exactly as often as the line.
     #[must_use]
     pub fn keeps_placeholders(&self, translation: &str) -> bool {
         let texts = |text: &str| -> Vec<String> {
@@ -60,8 +60,8 @@ impl Line {
         texts(&self.text) == texts(translation)
     }
 
-    /// Line with its placeholders as markup: its text has none of them, and [`Self::render`] writes
-    /// each exactly once.
+    /// Line with its placeholders as markup: its text contains none of them, and [`Self::render`]
+    /// writes each exactly once.
     #[must_use]
     pub fn without_placeholders(&self) -> Self {
         let mut line = Self { text: String::new(), ..self.clone() };
@@ -144,7 +144,7 @@ impl Line {
             add(LinePart::Text(&text[at..start]), out);
             let Element { open, close, .. } = one.element;
             if let Some(open) = open {
-                // Its blank moves behind it if another stands before it already.
+                // Its blank moves after it if another blank already precedes it.
                 let has_blank = out.last().is_none_or(|last| last.raw().ends_with(' '));
                 let moved = open.strip_prefix(' ').filter(|_| has_blank && close.is_none());
                 add(LinePart::mark(moved.unwrap_or(open), close.is_some(), true), out);
@@ -162,19 +162,19 @@ impl Line {
     }
 }
 
-/// Element with its place in a translation, and the elements in it.
+/// Element with its place in a translation, and the elements inside it.
 struct Placed<'a> {
     element: &'a Element,
     range: Range<usize>,
     inner: Vec<Self>,
 }
 
-/// Puts elements, outer ones first, into those around them.
+/// Puts elements, outer ones first, into the elements around them.
 fn nested(places: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     let mut roots: Vec<Placed<'_>> = Vec::new();
     for placed in places {
         let mut level = &mut roots;
-        // The last one of each level is the only one that can be around it.
+        // Only the last element of each level can be around it.
         while level.last().is_some_and(|last| contains(last, &placed)) {
             let last = level.len() - 1;
             level = &mut level[last].inner;
@@ -207,7 +207,7 @@ impl Target {
         // First linked unit of the source for each unit of the target.
         let mut links: Vec<Option<usize>> = vec![None; target.len()];
         for (from, to) in &translated.links {
-            // The word counts, not the marks around it.
+            // Only the word counts, not the marks around it.
             let is_word =
                 |unit: &usize| line[source[*unit].clone()].starts_with(char::is_alphanumeric);
             let mut of_link = overlapped(&source, from);
@@ -230,7 +230,7 @@ impl Target {
         Self { source, target, linked, length: translated.text.len() }
     }
 
-    /// Bytes of the translation that belong to these of the line.
+    /// Bytes of the translation that correspond to these bytes of the line.
     fn span(&self, range: &Range<usize>) -> Range<usize> {
         let linked = &self.linked[overlapped(&self.source, range)];
         let first = linked.iter().flatten().map(|&(first, _)| first).min();
@@ -241,7 +241,7 @@ impl Target {
         }
     }
 
-    /// Place in the translation for a place in the line: behind the unit before it, or before the
+    /// Place in the translation for a place in the line: after the unit before it, or before the
     /// unit after it.
     fn point(&self, at: usize) -> Range<usize> {
         let before = self.source.partition_point(|unit| unit.end <= at).checked_sub(1);
@@ -257,7 +257,7 @@ impl Target {
     }
 }
 
-/// Numbers of the units, which are in their order, that have bytes in a range.
+/// Indices of the units that have bytes in a range; the units are sorted.
 fn overlapped(units: &[Range<usize>], range: &Range<usize>) -> Range<usize> {
     let first = units.partition_point(|unit| unit.end <= range.start);
     let end = units.partition_point(|unit| unit.start < range.end);
@@ -315,7 +315,7 @@ mod tests {
             [("I", "ich"), ("saw", "sah"), ("the", "Das"), ("red", "rote"), ("house", "Haus")];
         let translated = Translated { text: to.to_owned(), links: links(text, to, &pairs) };
         assert_eq!(own.render(&translated), "Das <b>rote <i>Haus</i></b> sah ich &amp; Garten.");
-        // Elements that change places, and one whose words are gone.
+        // Elements that exchange their places, and an element whose words are gone.
         let own = line(text, vec![element(text, "saw", "b"), element(text, "house", "i")]);
         assert_eq!(own.render(&translated), "Das rote <i>Haus</i> <b>sah</b> ich &amp; Garten.");
         let gone = Translated { text: "Ja".to_owned(), links: Vec::new() };

@@ -1,13 +1,13 @@
-//! Parts that a translated line is made of.
+//! Parts of a translated line.
 
 use crate::syntax::Syntax;
 
 /// Part of a translated line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinePart<'a> {
-    /// Text, in which characters are not escaped yet.
+    /// Text whose characters are not escaped yet.
     Text(&'a str),
-    /// Tag that opens an element; its other is in the line, too.
+    /// Tag that opens an element; its closing tag is in the line, too.
     Open(&'a str),
     /// Tag that closes an element.
     Close(&'a str),
@@ -16,7 +16,8 @@ pub(crate) enum LinePart<'a> {
 }
 
 impl<'a> LinePart<'a> {
-    /// Markup, with whether its other is in the line, and whether it opens.
+    /// Markup, with a flag for whether its counterpart is in the line, and one for whether it
+    /// opens.
     pub(crate) fn mark(raw: &'a str, has_other: bool, is_open: bool) -> Self {
         match (has_other, is_open) {
             (false, _) => Self::Alone(raw),
@@ -31,7 +32,7 @@ impl<'a> LinePart<'a> {
         raw
     }
 
-    /// The part as the document has it.
+    /// The part in the form of the document.
     pub(crate) fn written(self, syntax: Syntax) -> String {
         match self {
             Self::Text(text) => syntax.escape(text),

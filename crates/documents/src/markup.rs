@@ -1,5 +1,5 @@
-//! Tags of HTML and its like in texts, with their bytes: tag soup is taken as it comes, and no byte
-//! is lost.
+//! Tags of HTML and similar formats in texts, with their bytes. Malformed markup is accepted, and
+//! no byte is lost.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,8 @@ use crate::segment::Piece;
 pub(crate) enum Tag<'a> {
     /// Text between tags.
     Text,
-    /// Tag that begins an element, with its name in lowercase; whether it ends it as well.
+    /// Tag that begins an element, with its name in lowercase, and whether it also ends the
+    /// element.
     Open { name: String, is_empty: bool, raw: &'a str },
     /// Tag that ends an element.
     Close(String),
@@ -20,7 +21,7 @@ pub(crate) enum Tag<'a> {
 }
 
 /// Tag or text that begins at the byte `at`, and its end. A `<` that begins no tag is text; a tag
-/// that does not end has all the rest.
+/// that does not end extends to the end of the text.
 pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     let rest = &text[at..];
     let bytes = rest.as_bytes();
@@ -73,7 +74,7 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     (tag, at..at + end)
 }
 
-/// Whether a tag, a comment or the like begins with these bytes.
+/// Whether a tag, a comment or similar markup begins with these bytes.
 pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     match bytes {
         [b'<', b'!' | b'?', ..] => true,
@@ -82,10 +83,10 @@ pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     }
 }
 
-/// Longest reference to characters, in bytes, with its semicolon.
+/// Largest number of bytes of a character reference, with its semicolon.
 const LONGEST_REFERENCE: usize = 33;
 
-/// Text without references to characters; what is none stays.
+/// Text with its character references replaced; invalid ones stay.
 pub(crate) fn decoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -107,7 +108,7 @@ pub(crate) fn decoded(text: &str) -> String {
     out + rest
 }
 
-/// Characters that a reference stands for.
+/// Characters that a reference represents.
 fn character(name: &str) -> Option<String> {
     let number = match name.strip_prefix('#') {
         Some(hex) if hex.starts_with(['x', 'X']) => u32::from_str_radix(&hex[1..], 16).ok(),
@@ -117,7 +118,7 @@ fn character(name: &str) -> Option<String> {
     char::from_u32(number?).filter(|&one| one != '\0').map(String::from)
 }
 
-/// Pieces of inline tags that are properly nested: a tag whose other is missing, or that crosses
+/// Pieces of inline tags that are properly nested: a tag without a counterpart, or one that crosses
 /// another element, stands alone.
 pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(tags.len());
@@ -138,7 +139,7 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
                 open.push((name, pieces.len()));
                 pieces.push(piece);
             }
-            // Without an open element of its name, none is looked for: there may be many.
+            // Searches only if an element of this name is open: there may be many.
             Some((name, false)) if open_names.get(&name).is_none_or(|&count| count == 0) => {
                 pieces.push(alone(&piece));
             }

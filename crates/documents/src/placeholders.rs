@@ -1,11 +1,12 @@
-//! Parts of a text that no translation may change: placeholders of programs, addresses.
+//! Parts of a text that a translation must not change: placeholders of programs, addresses.
 
 use std::ops::Range;
 
-/// Longest placeholder, in bytes; a longer pair of braces is text.
+/// Largest number of bytes of a placeholder; a longer pair of braces is text.
 const LONGEST: usize = 80;
 
-/// Longest parts of an e-mail address, in bytes: its person and its host (RFC 5321, section 4.5.3.1).
+/// Largest numbers of bytes of the two parts of an e-mail address: local part and host (RFC 5321,
+/// section 4.5.3.1).
 const LONGEST_PERSON: usize = 64;
 const LONGEST_HOST: usize = 255;
 
@@ -81,12 +82,12 @@ fn percent(text: &str) -> Option<usize> {
         .find(|character: char| !matches!(character, 'h' | 'l' | 'L' | 'z' | 'j' | 't'))?;
     let conversion = rest[at..].chars().next()?;
     let is_conversion = "diouxXeEfFgGaAcsSpn@".contains(conversion);
-    // `100 %` before a word is a percentage, and `%de` a word.
+    // `100 %` before a word is a percentage, and `%de` is a word.
     let ends = !rest[at + conversion.len_utf8()..].starts_with(|next: char| next.is_alphanumeric());
     (is_conversion && ends).then_some(1 + at + 1)
 }
 
-/// Length of an address of the web or of a person.
+/// Length of a URL or an e-mail address.
 fn address(text: &str) -> Option<usize> {
     let schemes = ["http://", "https://", "ftp://", "mailto:", "www."];
     if let Some(scheme) = schemes.iter().find(|scheme| text.starts_with(**scheme)) {
@@ -94,7 +95,7 @@ fn address(text: &str) -> Option<usize> {
         return (word.len() > scheme.len()).then_some(word.len());
     }
     let is_person = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-    // Texts without an address are most of them, and are not read further than one may reach.
+    // Most texts have no address, and are not read further than an address may extend.
     let person = text.bytes().take(LONGEST_PERSON + 1).position(|byte| !is_person(byte))?;
     let host = text[person..].strip_prefix('@').filter(|_| person > 0)?;
     let word = word(&host[..host.floor_char_boundary(LONGEST_HOST + 1)]);
@@ -103,7 +104,7 @@ fn address(text: &str) -> Option<usize> {
     fits.then_some(person + 1 + word.len())
 }
 
-/// Beginning of a text up to a blank or a quote, without the marks of a sentence behind it.
+/// Beginning of a text up to a blank or a quote, without punctuation at its end.
 fn word(text: &str) -> &str {
     let is_blank = |character: char| {
         character.is_whitespace() || matches!(character, '<' | '>' | '"' | '«' | '»')

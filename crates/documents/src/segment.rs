@@ -15,11 +15,11 @@ pub(crate) enum Piece {
     Text(String, Range<usize>),
     /// Tag that opens something.
     Open(Range<usize>),
-    /// Tag that closes it. Tags are properly nested; a tag without its other is alone.
+    /// Tag that closes something. Tags are properly nested; a tag without a counterpart is `Alone`.
     Close(Range<usize>),
-    /// Tag that closes it and is written in another way where the text has changed.
+    /// Closing tag that is written differently if the text has changed.
     CloseAs(Range<usize>, String),
-    /// Part without text to translate, with all that is in it.
+    /// Part without text to translate, with all its content.
     Alone(Range<usize>),
 }
 
@@ -32,20 +32,20 @@ pub(crate) enum Layout {
     Wrapped(usize),
     /// This number of lines, of about equal length.
     Lines(usize),
-    /// Strings in quotes, as catalogs have them.
+    /// Strings in quotes, as in catalogs.
     Quoted,
 }
 
-/// Text of a document that is translated as a whole.
+/// Text of a document that is translated as a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// Bytes of the document that are replaced.
     pub(crate) edit: Range<usize>,
     /// Bytes before and after the new text.
     pub(crate) around: [String; 2],
-    /// Bytes before and after each of its marks; `None` if text may stand beside them.
+    /// Bytes before and after each of its marks; `None` if text may be next to the marks.
     pub(crate) between: Option<[String; 2]>,
-    /// Whether the text is put elsewhere than where it was read.
+    /// Whether the text is put at another place than where it was read.
     pub(crate) is_copy: bool,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) syntax: Syntax,
@@ -84,7 +84,7 @@ pub(crate) fn spaced(raw: &str) -> String {
 /// Part of a translated segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Text that stays, as the document writes it.
+    /// Text that is not translated, in the form of the document.
     Kept(String),
     /// Translation of the line of this number.
     Line(usize),
@@ -94,20 +94,20 @@ pub(crate) enum Part {
 struct Mark {
     at: usize,
     raw: String,
-    /// Number of the tag that closes or opens it.
+    /// Index of the tag that closes or opens it.
     partner: Option<usize>,
     is_open: bool,
-    /// Sentence that it belongs to; `None` if it stands between sentences, or around whole ones.
+    /// Sentence that it belongs to; `None` if it is between sentences, or around whole ones.
     sentence: Option<usize>,
 }
 
-/// Deepest nesting of elements; deeper ones have their tags one by one.
+/// Deepest nesting of elements; the tags of deeper ones are treated separately.
 const DEEPEST: usize = 100;
 
 /// Text of a segment without its markup, and the markup in its order.
 fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
     let (mut text, mut marks, mut open) = (String::new(), Vec::<Mark>::new(), Vec::new());
-    // Number of open elements that are nested deeper.
+    // Number of open elements that are nested more deeply.
     let mut deeper = 0_usize;
     for piece in &segment.pieces {
         let (range, opens) = match piece {
@@ -156,8 +156,8 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
     (text, marks)
 }
 
-/// Takes the blank from the end of a text that another one follows. What stands alone between the
-/// two has it before it then.
+/// Removes the blank from the end of a text that is followed by another. Markup that stands alone
+/// between the two is then preceded by the blank.
 fn join_blanks(text: &mut String, marks: &mut [Mark]) {
     let end = text.len();
     text.pop();
@@ -169,7 +169,7 @@ fn join_blanks(text: &mut String, marks: &mut [Mark]) {
     between.iter_mut().for_each(|mark| mark.at = text.len());
 }
 
-/// Whether a text has a letter beside its placeholders and addresses.
+/// Whether a text has a letter outside its placeholders and addresses.
 fn has_words(text: &str) -> bool {
     let mut at = 0;
     placeholders(text).into_iter().chain(std::iter::once(text.len()..text.len())).any(|range| {
@@ -179,8 +179,8 @@ fn has_words(text: &str) -> bool {
     })
 }
 
-/// Elements of the sentence of this number, whose marks they take; their ranges are counted from its
-/// start.
+/// Elements of the sentence with this index, which take its marks; their ranges are counted from
+/// its start.
 fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec<Element> {
     let is_inside = |mark: &Mark| sentence.start < mark.at && mark.at < sentence.end;
     let belongs = |mark: &Mark| {
@@ -217,7 +217,7 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
     elements
 }
 
-/// Divides a segment into lines, which are added to `lines`, and what is between them.
+/// Divides a segment into lines, which are added to `lines`, and the content between them.
 pub(crate) fn divide(
     source: &str,
     segment: &Segment,

@@ -1,17 +1,17 @@
 //! Division of texts into sentences, by rules.
 //!
-//! A sentence ends behind `.`, `!`, `?` or another mark of the kind with the quotes and brackets
-//! that close behind it, if a blank follows and then no lowercase letter; behind a mark of Chinese
-//! or Japanese no blank is needed. A full stop behind an abbreviation, an initial or, in languages
-//! that write ordinals so, a number of two digits does not end one. Abbreviations are those of twenty
-//! languages; any other language has the rules without them.
+//! A sentence ends after `.`, `!`, `?` or a similar mark, with the closing quotes and brackets that
+//! follow, if then a blank comes and no lowercase letter. After a Chinese or Japanese mark no blank
+//! is needed. A full stop does not end a sentence after an abbreviation, after an initial or, in
+//! languages that write ordinals with it, after a number of two digits. Abbreviations of twenty
+//! languages are known; for any other language, the rules apply without them.
 
 use std::ops::Range;
 
 /// Marks that end a sentence if a blank follows.
 const ENDS: [char; 13] = ['.', '!', '?', '…', '؟', '۔', '।', '॥', '՜', '։', '።', '‽', '๛'];
 
-/// Marks that end a sentence by themselves.
+/// Marks that always end a sentence.
 const WIDE_ENDS: [char; 4] = ['。', '！', '？', '｡'];
 
 /// Languages in which a number with a full stop is an ordinal: `am 3. Mai`.
@@ -19,7 +19,7 @@ const ORDINALS: [&str; 16] = [
     "de", "da", "nb", "nn", "no", "fi", "et", "lv", "cs", "sk", "sl", "hr", "sr", "pl", "hu", "tr",
 ];
 
-/// Abbreviations of languages, `*` for those that are not listed.
+/// Abbreviations by language; `*` stands for languages that are not listed.
 const ABBREVIATIONS: &str = include_str!("abbreviations.txt");
 
 /// Abbreviations of a language, in lowercase and without the last full stop.
@@ -96,7 +96,7 @@ fn push(found: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     }
 }
 
-/// Whether a character may close a sentence behind its mark.
+/// Whether a character may close a sentence after its mark.
 fn closes(character: char) -> bool {
     matches!(
         character,
@@ -104,7 +104,7 @@ fn closes(character: char) -> bool {
     )
 }
 
-/// Whether the full stop behind `before` belongs to its last word.
+/// Whether the full stop after `before` belongs to its last word.
 fn is_short(before: &str, abbreviations: &[&str], has_ordinals: bool, next: char) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or(before);
     let word = word.trim_start_matches(|character: char| !character.is_alphanumeric());
@@ -113,7 +113,7 @@ fn is_short(before: &str, abbreviations: &[&str], has_ordinals: bool, next: char
         // An initial.
         (Some(one), None) if one.is_uppercase() => return true,
         (Some(one), two) if one.is_ascii_digit() && two.is_none_or(|two| two.is_ascii_digit()) => {
-            // A number before a date's month, or one of a list.
+            // A number before the month of a date, or a number in a list.
             return word.len() <= 2
                 && (has_ordinals || word.len() == before.trim().len())
                 && next.is_alphabetic();

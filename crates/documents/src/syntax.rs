@@ -1,9 +1,9 @@
 //! Syntax of the text between the markup of a document.
 
-/// Rules of a format for escaping characters that have a meaning there.
+/// Rules of a format for escaping characters with a special meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// No character has a meaning of its own.
+    /// No character has a special meaning.
     Plain,
     /// Text of XML and HTML.
     Xml,
@@ -14,7 +14,7 @@ pub(crate) enum Syntax {
 }
 
 impl Syntax {
-    /// Text as the document writes it.
+    /// Text in the form of the document.
     pub(crate) fn escape(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut before = ' ';
@@ -33,14 +33,15 @@ impl Syntax {
                 (Self::Markdown { table }, _) => {
                     let is_special = match character {
                         '\\' | '*' | '`' | '[' | ']' | '<' => true,
-                        // Within a word it means nothing.
+                        // Within a word it has no special meaning.
                         '_' => {
                             !(before.is_alphanumeric() && next.is_some_and(char::is_alphanumeric))
                         }
                         '&' => next.is_some_and(|next| next.is_alphabetic() || next == '#'),
                         '~' => next == Some('~'),
                         '|' => table,
-                        // At the beginning of a paragraph these would make it another block.
+                        // At the beginning of a paragraph these characters would start another
+                        // block.
                         '#' | '-' | '+' | '>' => out.is_empty() && ends_mark(character, next),
                         '.' | ')' => is_number(&out) && ends_mark(character, next),
                         _ => false,
@@ -57,7 +58,7 @@ impl Syntax {
         out
     }
 
-    /// Whether two parts beside each other would be one: spans of code, or of mathematics.
+    /// Whether two adjacent parts would be one: spans of code, or of mathematics.
     pub(crate) fn join(self, before: &str, next: &str) -> bool {
         let join = |mark| before.ends_with(mark) && next.starts_with(mark);
         matches!(self, Self::Markdown { .. }) && (join('`') || join('$'))
@@ -69,7 +70,7 @@ fn ends_mark(mark: char, next: Option<char>) -> bool {
     mark == '>' || next.is_none_or(|next| next == ' ' || mark == '#' && next == '#')
 }
 
-/// Whether a text is a number as items have it.
+/// Whether a text is a number of a list item.
 fn is_number(text: &str) -> bool {
     (1..10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -9,8 +9,8 @@ pub(crate) fn one_line(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Part of a text without the marks of items and speakers before it and without music notes and
-/// blanks around it, which are no words of it: a model may leave them out.
+/// Part of a text without the marks of items and speakers before it, and without music notes and
+/// blanks around it: these do not count as words, and a model may omit them.
 pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
     let around = |character: char| character.is_whitespace() || "♩♪♫♬".contains(character);
     let part = text[range.clone()].trim_start_matches(around);
@@ -19,13 +19,13 @@ pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + part.trim_end_matches(around).len()
 }
 
-/// Tells a line that begins with the dash of a speaker or the mark of an item.
+/// Recognises a line that begins with the dash of a speaker or the mark of an item.
 pub(crate) fn has_mark(line: &str) -> bool {
     behind_mark(line.trim_start()).is_some()
 }
 
-/// Text behind the mark with which it begins; `None` without one, as before a number, an arrow or
-/// an emphasised word.
+/// Text after the mark at its beginning; `None` without a mark, for example before a number, an
+/// arrow or an emphasised word.
 fn behind_mark(text: &str) -> Option<&str> {
     let behind = text.strip_prefix(['-', '–', '—', '‐', '•', '‣', '◦', '·', '*'])?;
     let is_mark = |next: char| match text.starts_with('*') {
@@ -35,7 +35,7 @@ fn behind_mark(text: &str) -> Option<&str> {
     behind.starts_with(is_mark).then_some(behind)
 }
 
-/// Whether a text has anything to translate: a letter.
+/// Whether a text has anything to translate, which must include a letter.
 pub(crate) fn has_letters(text: &str) -> bool {
     text.chars().any(char::is_alphabetic)
 }

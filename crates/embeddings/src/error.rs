@@ -35,7 +35,7 @@ pub enum Error {
     Unknown {
         /// The word.
         word: String,
-        /// Known words that differ in case only, or empty.
+        /// Known words that differ only in case; may be empty.
         near: String,
     },
     /// A setting lies outside its range.
@@ -69,11 +69,11 @@ pub enum Error {
         words: usize,
         /// Dimensions of a vector.
         dimensions: usize,
-        /// Bytes that training would need.
+        /// Number of bytes that training would need.
         needed: u64,
-        /// Bytes that it may use.
+        /// Number of bytes that training may use.
         allowed: u64,
-        /// Words that would fit.
+        /// Number of words that would fit.
         fitting: usize,
     },
 }

@@ -20,7 +20,7 @@ pub struct SimilaritySet {
 pub struct Agreement {
     /// Spearman's rank correlation of cosines and judgements.
     pub spearman: f64,
-    /// Number of pairs in which both words have a vector, which are those scored.
+    /// Number of scored pairs: both words have a vector.
     pub pairs: usize,
     /// Number of pairs in which a word has no vector.
     pub out_of_vocabulary: usize,
@@ -28,9 +28,9 @@ pub struct Agreement {
 
 impl SimilaritySet {
     /// Reads a file of pairs: two words and a number on each line, separated by tabs, commas or
-    /// spaces. The judgement is the first column after the words that is a number; other columns,
-    /// which SimLex-999 has, are skipped. So are lines that begin with `#`, empty lines, and one
-    /// line of headings.
+    /// spaces. The judgement is the first numeric column after the words. Other columns, which
+    /// SimLex-999 has, are skipped, and so are lines that begin with `#`, empty lines, and one line
+    /// of headings.
     ///
     /// # Errors
     /// When the file cannot be read, a line lacks two words and a number, or there is no pair.
@@ -56,11 +56,7 @@ impl SimilaritySet {
             may_be_headings = false;
         }
         if pairs.is_empty() {
-            return Err(Error::malformed(
-                path,
-                "",
-                "there is no pair of words with a number in it",
-            ));
+            return Err(Error::malformed(path, "", "there is no pair of words with a number"));
         }
         Ok(Self { pairs })
     }

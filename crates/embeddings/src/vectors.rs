@@ -21,7 +21,7 @@ impl WordVectors {
     /// Makes the vectors of `words` from rows of `dimensions` numbers.
     ///
     /// # Errors
-    /// When there is not one row for each word, or a word occurs twice.
+    /// When the number of rows differs from that of words, or a word occurs twice.
     ///
     /// # Shapes
     /// `values` is `(words, dimensions)`.
@@ -85,8 +85,8 @@ impl WordVectors {
         over(dot(self.row(a), self.row(b)), self.lengths[a] * self.lengths[b])
     }
 
-    /// Computes the cosine of each pair of `words`; it is that of two different words that are
-    /// one-hot vectors if it is 0.
+    /// Computes the cosine of each pair of `words`. If it is 0, the two may be different one-hot
+    /// vectors.
     ///
     /// # Errors
     /// When a word has no vector.

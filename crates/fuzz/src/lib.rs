@@ -1,9 +1,9 @@
-//! Valid input that the fuzzer begins with, for all targets.
+//! Valid input, with which the fuzzer begins, for all targets.
 
 use std::fs;
 use std::path::Path;
 
-/// Puts a valid input into the corpus of a target, before the fuzzer reads it.
+/// Puts valid input into the corpus of a target, before the fuzzer reads it.
 ///
 /// # Panics
 /// If the corpus cannot be written to.

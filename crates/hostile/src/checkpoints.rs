@@ -96,7 +96,7 @@ impl Checkpoint {
     /// Returns the bytes of one of its files.
     ///
     /// # Panics
-    /// If it has no such file.
+    /// If the checkpoint has no such file.
     pub fn file(&self, name: &str) -> Vec<u8> {
         fs::read(self.path.join(name)).unwrap()
     }
@@ -125,7 +125,7 @@ impl Checkpoint {
         load_model(&self.path, &self.target, "").is_ok()
     }
 
-    /// Checks that weights whose checksum is in the state are loaded, or refused for their content.
+    /// Checks that weights with a correct checksum are loaded, or refused because of their content.
     ///
     /// # Panics
     /// If the check fails.
@@ -137,7 +137,7 @@ impl Checkpoint {
         }
     }
 
-    /// Checks that moments whose checksum is in the state are loaded, or refused for their content.
+    /// Checks that moments with a correct checksum are loaded, or refused because of their content.
     ///
     /// # Panics
     /// If the check fails.

@@ -51,7 +51,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// Makes a split in `format` whose file `damaged` is written later; in text format, the other
+    /// Makes a split in `format`; its file `damaged` is written later. In text format, the other
     /// side has the lines `other`.
     ///
     /// # Panics

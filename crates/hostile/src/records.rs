@@ -42,8 +42,8 @@ pub fn run_folder(folder: &Path) -> PathBuf {
     root
 }
 
-/// Checks that a log is read as far as it is understood, the same at once and in two parts, and
-/// that curves can be drawn from it.
+/// Checks that a log is read as far as it is understood, with the same result at once and in two
+/// parts, and that curves can be drawn from it.
 ///
 /// # Panics
 /// If the two parts give another result than the whole.
@@ -63,8 +63,8 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// Checks that a run whose file of this name holds `bytes` becomes a page with no script but its
-/// own, or is refused with the name of a file.
+/// Checks that a run with `bytes` in the given `file` becomes a page without foreign scripts, or is
+/// refused with the name of a file.
 ///
 /// # Panics
 /// If it does not.

@@ -1,4 +1,4 @@
-//! Checksums by which the hub knows files.
+//! Checksums with which the hub identifies files.
 
 use std::fs::File;
 use std::io::Read;

@@ -14,9 +14,9 @@ use crate::{HubError, Result};
 const ENDPOINT: &str = "https://huggingface.co";
 /// Time for a connection, and for an answer without a file.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes a second below which a transfer is given up.
+/// Number of bytes per second below which a transfer is given up.
 const SLOWEST: u64 = 10_000;
-/// Largest part of an error's message that is shown, in characters.
+/// Largest number of characters of an error's message that are shown.
 const MOST_SHOWN: usize = 200;
 
 /// Connection to a hub.
@@ -75,7 +75,7 @@ impl Hub {
         &self.client
     }
 
-    /// Request to a place of the hub, with the token.
+    /// Request to an address of the hub, with the token.
     pub(crate) fn request(&self, method: reqwest::Method, place: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{place}", self.endpoint));
         match &self.token {
@@ -92,10 +92,10 @@ impl Hub {
         self.request(reqwest::Method::POST, place)
     }
 
-    /// Sends a request that transfers so many bytes, and waits for the head of the answer.
+    /// Sends a request that transfers `bytes` bytes, and waits for the head of the answer.
     ///
     /// # Errors
-    /// When there is no answer, or its status is none of `accepted` and no success; `what` names
+    /// When there is no answer, or its status is neither a success nor in `accepted`; `what` names
     /// the request.
     pub(crate) fn send(
         &self,
@@ -123,7 +123,7 @@ impl Hub {
     /// Sends a request and reads the JSON of its answer.
     ///
     /// # Errors
-    /// Errors of [`Self::send`], and when the answer is another.
+    /// Errors of [`Self::send`], and when the answer has another form.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -145,7 +145,7 @@ impl Hub {
     }
 }
 
-/// Message of an error with those of its causes, without addresses, which may have signatures.
+/// Message of an error and of its causes, without addresses, which may contain signatures.
 fn whole(error: &reqwest::Error) -> String {
     let mut causes = std::iter::successors(std::error::Error::source(error), |one| one.source());
     let last = causes.by_ref().last().map(ToString::to_string);
@@ -178,7 +178,7 @@ fn token_of_file(set: impl Fn(&str) -> Option<String>) -> Result<Option<String>>
 /// Checks the name of a repository.
 ///
 /// # Errors
-/// When it is no `owner/name`.
+/// When it is not `owner/name`.
 pub(crate) fn owner_and_name(repository: &str) -> Result<(&str, &str)> {
     let is_name = |name: &str| {
         let is_allowed = |one: char| one.is_ascii_alphanumeric() || "-_.".contains(one);

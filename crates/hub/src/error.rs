@@ -1,4 +1,4 @@
-//! Errors of transfers, each with what to do.
+//! Errors of transfers, each with advice.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// The name of a repository is no `owner/name`.
-    #[error("{0:?} is no repository: expected owner/name, with letters, digits, -, _ and .")]
+    /// The name of a repository is not `owner/name`.
+    #[error("{0:?} is not a repository: expected owner/name, with letters, digits, -, _ and .")]
     Repository(String),
     /// Status 401 without a token.
     #[error(
@@ -59,7 +59,7 @@ pub enum HubError {
         /// The hub's own message, or the cause.
         message: String,
     },
-    /// Any other status that is no success.
+    /// Any other status that is not a success.
     #[error("{what}: the hub answers {status}{message}{}", advice(*.status))]
     Refused {
         /// Request or file.
@@ -72,7 +72,7 @@ pub enum HubError {
     /// No answer.
     #[error(
         "{what}: no answer from {endpoint} ({message}): check the network and HF_ENDPOINT; the \
-         same command goes on where it stopped"
+         same command continues where it stopped"
     )]
     Network {
         /// Request or file.
@@ -82,7 +82,7 @@ pub enum HubError {
         /// The hub's own message, or the cause.
         message: String,
     },
-    /// An answer that is none of the API.
+    /// An answer that does not follow the API.
     #[error("{what}: not an answer of the hub's API ({message}): check HF_ENDPOINT")]
     Answer {
         /// Request or file.
@@ -98,7 +98,7 @@ pub enum HubError {
         /// The hub's own message, or the cause.
         message: String,
     },
-    /// A file has another content than the hub says.
+    /// The content of a file differs from the hub's checksum.
     #[error(
         "{path}: the bytes that came have another checksum than the hub names; they are removed: \
          run the same command again"
@@ -135,7 +135,7 @@ impl HubError {
 fn advice(status: u16) -> &'static str {
     match status {
         429 => ": too many requests, try again later",
-        500.. => ": it has a fault of its own, try again later",
+        500.. => ": the error is on its side, try again later",
         _ => "",
     }
 }

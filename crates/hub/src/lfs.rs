@@ -1,4 +1,4 @@
-//! Upload of large files by Git LFS: at once, or in the parts that the hub asks for.
+//! Upload of large files by Git LFS: as a whole, or in the parts that the hub requests.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -96,7 +96,7 @@ pub(crate) fn upload(
         }
         if let Some(verify) = &actions.verify {
             let said = json!({"oid": file.oid, "size": file.bytes});
-            // The address is the hub's own, in full.
+            // The address comes from the hub, complete.
             let request = match verify.href.strip_prefix(hub.endpoint()) {
                 Some(place) => hub.post(place),
                 None => hub.client().post(&verify.href),
@@ -129,7 +129,7 @@ fn at_once(hub: &Hub, file: &LargeFile, upload: &Action) -> Result<()> {
     Ok(())
 }
 
-/// Uploads parts of `size` bytes to the addresses that the header has by their numbers.
+/// Uploads parts of `size` bytes to the addresses that the header lists by their numbers.
 fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Result<()> {
     let fault =
         |message: &str| HubError::Answer { what: file.path.clone(), message: message.to_owned() };

@@ -1,8 +1,8 @@
-//! Folders of models to and from the [Hugging Face hub](https://huggingface.co/docs/hub/api), or a
-//! server that speaks its API.
+//! Upload and download of model folders for the [Hugging Face
+//! hub](https://huggingface.co/docs/hub/api), or a server with its API.
 //!
 //! [`push`] uploads a folder as one commit: small files within the commit, large ones before it by
-//! Git LFS. [`pull`] downloads a folder of one revision; it goes on with files that an earlier call
+//! Git LFS. [`pull`] downloads a folder of one revision; it continues files that an earlier call
 //! has begun, and compares each with the checksum of the hub.
 
 mod checksums;
@@ -24,7 +24,7 @@ pub type Result<T> = std::result::Result<T, HubError>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HubEvent<'a> {
-    /// A file of so many bytes is transferred from the byte `from` on.
+    /// A file of `bytes` bytes is transferred from the byte `from` on.
     Transfers {
         /// Path in the repository.
         path: &'a str,

@@ -1,4 +1,4 @@
-//! Download of a folder of one revision, which goes on where an earlier call stopped.
+//! Download of a folder of one revision, which continues where an earlier call stopped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -54,7 +54,7 @@ impl Sibling {
         self.lfs.as_ref().map_or(self.size, |lfs| lfs.size)
     }
 
-    /// Checksum: SHA-256 of a large file, Git's of a small one.
+    /// Checksum: SHA-256 for a large file, Git's for a small one.
     fn checksum(&self) -> &str {
         self.lfs.as_ref().map_or(&self.blob_id, |lfs| &lfs.sha256)
     }
@@ -73,11 +73,11 @@ impl Sibling {
 }
 
 /// Downloads the files of `repository`, an `owner/name`, at a branch, tag or commit into `folder`.
-/// Files that are there already with the same content stay.
+/// Existing files with the same content are kept.
 ///
 /// # Errors
-/// When the hub does not answer or refuses, a file of another content is there already, or a file
-/// that came has another checksum.
+/// When the hub does not answer or refuses, a file with other content exists already, or a
+/// downloaded file has another checksum.
 pub fn pull(
     hub: &Hub,
     repository: &str,
@@ -145,7 +145,7 @@ fn download(
             from => from_hub.header("Range", format!("bytes={from}-")),
         };
         let mut answer = hub.send(path, request, bytes - from, &[416])?;
-        // 206: only what is missing. Servers may send all.
+        // 206 means that only the missing part is sent. Servers may send the whole file instead.
         let goes_on = answer.status().as_u16() == 206;
         let mut options = OpenOptions::new();
         options.create(true).write(true).append(goes_on).truncate(!goes_on);
@@ -160,7 +160,7 @@ fn download(
     fs::rename(&begun, place).map_err(fault)
 }
 
-/// Writes the body of an answer to a file; what has come stays if the connection breaks.
+/// Writes the body of an answer to a file; if the connection breaks, the received part is kept.
 fn copy(
     hub: &Hub,
     path: &str,

@@ -14,19 +14,19 @@ use crate::connection::owner_and_name;
 use crate::lfs::{LargeFile, of_models, upload};
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// Number of bytes by which the hub decides how a file is stored.
+/// Number of bytes from which the hub decides how a file is stored.
 const SAMPLE: u64 = 512;
 /// Largest number of files in one request.
 const MOST_FILES: usize = 100;
-/// End of the names of files that a download has not finished.
+/// Ending of the names of files that a download has not finished.
 pub(crate) const INCOMPLETE: &str = ".incomplete";
 
 /// Choices of an upload.
 #[derive(Debug, Clone)]
 pub struct PushSettings {
-    /// Branch, which is made if there is none.
+    /// Branch, which is made if it does not exist.
     pub revision: String,
-    /// Whether a repository that is made is private.
+    /// Whether a new repository is private.
     pub private: bool,
     /// First line of the commit.
     pub message: String,
@@ -73,8 +73,8 @@ struct Committed {
     commit_oid: String,
 }
 
-/// Uploads all files of `folder` but hidden ones to `repository`, an `owner/name` that is made if
-/// there is none. Files that are there and not in the folder stay.
+/// Uploads all files of `folder`, except hidden ones, to `repository`, an `owner/name` that is made
+/// if it does not exist. Files that are only in the repository are kept.
 ///
 /// # Errors
 /// When a file cannot be read, or the hub does not answer or refuses.
@@ -93,7 +93,7 @@ pub fn push(
     let made = json!({
         "type": "model", "organization": owner, "name": name, "private": settings.private,
     });
-    // 409: it is there.
+    // 409 means that it exists.
     hub.send(repository, json_body(hub.post("/api/repos/create"), &made), 0, &[409])?;
     let revision = settings.revision.as_str();
     if revision != "main" {
@@ -125,7 +125,7 @@ fn json_body(
     request.header("Content-Type", "application/json").body(body.to_string())
 }
 
-/// Files of a folder and its folders, by their paths.
+/// Files of a folder and its subfolders, by their paths.
 fn files_of(folder: &Path) -> Result<Vec<Local>> {
     let (mut files, mut rest) = (Vec::new(), vec![(folder.to_owned(), String::new())]);
     while let Some((folder, before)) = rest.pop() {
@@ -151,7 +151,7 @@ fn files_of(folder: &Path) -> Result<Vec<Local>> {
     Ok(files)
 }
 
-/// Divides files as the hub says: into small ones, and those for Git LFS.
+/// Divides files by the hub's decision: into small files, and files for Git LFS.
 fn by_mode(
     hub: &Hub,
     repository: &str,

@@ -27,8 +27,8 @@ pub struct AlignmentCounts {
 }
 
 impl AlignmentCounts {
-    /// Counts the links of a sentence: the predicted ones, each once, and those of the reference,
-    /// each with whether it is sure.
+    /// Counts the links of a sentence. Each predicted link counts once; each link of the reference
+    /// comes with a flag for whether it is sure.
     #[must_use]
     pub fn count(predicted: &[Link], reference: &[(Link, bool)]) -> Self {
         let reference: HashMap<Link, bool> = reference.iter().copied().collect();
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn possible_links_cost_no_precision_and_sure_ones_have_to_be_found() {
-        // By hand: A has four links, of which two are sure and one is possible; S has three.
+        // Computed by hand: A has four links, two of which are sure and one possible; S has three.
         let reference = [((0, 0), true), ((1, 1), true), ((2, 2), true), ((2, 3), false)];
         let mut counts = AlignmentCounts::count(&[(0, 0), (1, 1), (2, 3), (5, 5)], &reference);
         let score = counts.score().unwrap();

@@ -43,16 +43,16 @@ pub fn normalized_answer(text: &str) -> String {
 /// Score of one answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AnswerScore {
-    /// 1 if it is one of the right answers, otherwise 0.
+    /// 1 if the answer equals one of the correct answers, otherwise 0.
     pub exact_match: f64,
-    /// Harmonic mean of precision and recall of its words, for the right answer with the highest
-    /// mean.
+    /// Harmonic mean of precision and recall of the words, for the correct answer that gives the
+    /// highest.
     pub f1: f64,
 }
 
 impl AnswerScore {
-    /// Scores the answer `given` to a question with these `right` answers. If none of these has a
-    /// word, the question has no answer, and the empty one is right.
+    /// Scores the answer `given` to a question with the correct answers `right`. If none of these
+    /// has a word, the question has no answer, and the empty answer is correct.
     pub fn new<S: AsRef<str>>(right: &[S], given: &str) -> Self {
         let given = normalized_answer(given);
         let mut right: Vec<String> =
@@ -108,7 +108,7 @@ pub struct AnswerReport {
 }
 
 impl AnswerReport {
-    /// Counts the answer `given` to a question with these `right` answers.
+    /// Counts the answer `given` to a question with the correct answers `right`.
     pub fn add<S: AsRef<str>>(&mut self, right: &[S], given: &str) {
         let score = AnswerScore::new(right, given);
         let part = &mut self.parts[usize::from(right.is_empty())];

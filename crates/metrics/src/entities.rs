@@ -40,23 +40,23 @@ pub fn entities<'t, S: AsRef<str>>(tags: &'t [S]) -> Vec<Entity<'t>> {
     entities
 }
 
-/// Numbers of right entities, of given entities, and of entities in both.
+/// Numbers of correct entities, of predicted entities, and of entities in both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EntityCounts {
     /// Number of entities in the reference.
     pub right: u64,
     /// Number of predicted entities.
     pub given: u64,
-    /// Number of predicted entities that are right: same type, same first and last tag.
+    /// Number of predicted entities that are correct: same type, same first and last tag.
     pub both: u64,
 }
 
 /// Precision, recall and F1; 0 where undefined.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct EntityScore {
-    /// Share of predicted entities that are right.
+    /// Share of predicted entities that are correct.
     pub precision: f64,
-    /// Share of right entities that are predicted.
+    /// Share of correct entities that are predicted.
     pub recall: f64,
     /// Their harmonic mean.
     pub f1: f64,
@@ -83,7 +83,7 @@ pub struct EntityReport {
 }
 
 impl EntityReport {
-    /// Counts a sequence: its `right` tags and its `given` tags.
+    /// Counts a sequence: its correct tags, `right`, and its predicted tags, `given`.
     pub fn add<S: AsRef<str>, T: AsRef<str>>(&mut self, right: &[S], given: &[T]) {
         let (right, given) = (entities(right), entities(given));
         for entity in &right {

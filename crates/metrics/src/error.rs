@@ -45,7 +45,7 @@ pub enum MetricError {
     UnknownName {
         /// Kind of the named thing.
         kind: &'static str,
-        /// The name as given.
+        /// The name in the request.
         name: String,
         /// Known names.
         choices: &'static str,
@@ -62,8 +62,8 @@ pub enum MetricError {
     },
     /// Statistics of another metric, or counted with other options.
     #[error(
-        "statistics of {found} where those of {expected} are needed; \
-         count every part with the same metric and options"
+        "statistics of {found}, but those of {expected} are needed; count every part with the \
+         same metric and options"
     )]
     StatisticsMismatch {
         /// Metric and options that were expected.

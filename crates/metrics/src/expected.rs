@@ -1,22 +1,22 @@
-//! Expected scores, by which decoding with minimum Bayes risk chooses: each hypothesis is compared
-//! with other likely translations in place of a reference (Kumar and Byrne 2004, "Minimum
-//! Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2022, "Sampling-Based
+//! Expected scores, with which decoding by minimum Bayes risk chooses: each hypothesis is compared
+//! with other likely translations instead of a reference (Kumar and Byrne 2004, "Minimum Bayes-Risk
+//! Decoding for Statistical Machine Translation"; Eikema and Aziz 2022, "Sampling-Based
 //! Approximations to Minimum Bayes Risk Decoding for Neural Machine Translation").
 
 use crate::error::{MetricError, Result};
 use crate::metric::{Metric, Segment};
 
-/// A text that stands in for a reference.
+/// A text that represents a reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WeightedReference<'a> {
     /// The text.
     pub text: &'a str,
-    /// Weight in the mean, above 0, such as how often the text was drawn.
+    /// Weight in the mean, above 0, such as the number of times that the text was sampled.
     pub weight: f64,
 }
 
 /// Weighted mean of the sentence scores of each hypothesis, from 0 to 100 for BLEU and chrF, with
-/// each of `references` alone. Takes a comparison for each pair.
+/// each of `references` alone. Makes one comparison for each pair.
 ///
 /// # Errors
 /// When an option of the metric is out of range, or there is no reference.

@@ -1,7 +1,7 @@
 //! Interface of all metrics: each segment gives a row of statistics, rows add up, and a sum of rows
 //! gives a score.
 //!
-//! Everything that is not particular to one metric uses this interface alone: counting in parallel
+//! Everything that is not specific to one metric uses only this interface: counting in parallel
 //! ([`crate::Statistics`]), confidence intervals and significance tests ([`crate::resampling`]),
 //! signatures and printing ([`crate::Score`]).
 
@@ -26,8 +26,7 @@ pub trait Metric: Send + Sync {
     /// Number of statistics of a segment.
     fn columns(&self) -> usize;
 
-    /// Text that identifies the statistics: the metric, and those of its options that affect the
-    /// counts.
+    /// Text that identifies the statistics: the metric, and its options that affect the counts.
     fn counted(&self) -> String {
         let fields: String = self.fields().iter().map(|field| format!("|{field}")).collect();
         self.name() + &fields
@@ -49,7 +48,7 @@ pub trait Metric: Send + Sync {
     /// reference implementation.
     fn sample(&self, sums: &[f32]) -> ResampledScore;
 
-    /// Text to print after the score: the quantities from which it was computed, or nothing.
+    /// Text to print after the score: the quantities that it was computed from, or nothing.
     fn details(&self, sums: &[f64]) -> String;
 }
 
@@ -84,7 +83,7 @@ pub fn segments<'a, S: AsRef<str>>(
     Ok(hypotheses.iter().enumerate().map(segment).collect())
 }
 
-/// Segments of a corpus whose hypotheses have different numbers of references: a missing line is
+/// Segments of a corpus whose hypotheses have different numbers of references; a missing line is
 /// `None`.
 ///
 /// # Errors

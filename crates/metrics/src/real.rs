@@ -1,7 +1,7 @@
-//! Arithmetic in two precisions, mixed like in NumPy.
+//! Arithmetic in two precisions, mixed as in NumPy.
 //!
 //! Scores of a corpus are computed in double precision. Scores of a bootstrap resample are computed
-//! from single-precision sums, and there the reference implementation mixes NumPy's numbers with
+//! from single-precision sums. There the reference implementation mixes NumPy's numbers with
 //! Python's, which adopt the precision of the other operand. One formula serves both.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -53,7 +53,7 @@ pub enum ResampledScore {
 }
 
 impl ResampledScore {
-    /// Computes in double precision for two doubles, otherwise in single.
+    /// Computes in double precision for two doubles, otherwise in single precision.
     fn combine(
         self,
         other: Self,

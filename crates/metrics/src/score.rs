@@ -13,7 +13,7 @@ pub struct Score {
     pub name: String,
     /// The score.
     pub value: f64,
-    /// Quantities from which it was computed, as text; empty for metrics without any.
+    /// Quantities that the score was computed from, as text; empty for metrics without any.
     pub details: String,
     /// Settings and data that the score depends on.
     pub signature: Signature,
@@ -74,7 +74,7 @@ impl Score {
         format!("{}|{signature} = {}{separator}{}", self.name, self.number(decimals), self.details)
     }
 
-    /// Confidence interval, unless its mean is zero, which means nothing.
+    /// Confidence interval, unless its mean is zero, in which case it has no meaning.
     pub fn shown_confidence(&self) -> Option<Confidence> {
         self.confidence.filter(|confidence| confidence.mean > 0.0)
     }

@@ -9,7 +9,7 @@ use crate::metric::Metric;
 
 /// Value of the `version` field of every signature.
 ///
-/// The other fields follow sacreBLEU, so that two signatures can be compared field by field; this
+/// The other fields follow sacreBLEU, so that two signatures can be compared field by field. This
 /// one names the implementation that computed the score.
 pub const SIGNATURE_VERSION: &str = concat!("taper-", env!("CARGO_PKG_VERSION"));
 
@@ -26,7 +26,7 @@ pub enum ReferenceCount {
 }
 
 impl ReferenceCount {
-    /// Count that describes both groups of segments.
+    /// Number or kind that describes both groups of segments.
     pub fn combine(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, count) | (count, Self::Unknown) => count,

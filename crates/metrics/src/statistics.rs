@@ -9,7 +9,7 @@ use crate::signature::ReferenceCount;
 /// Number of segments that a thread counts before it takes more.
 const SEGMENTS_PER_TASK: usize = 128;
 
-/// Number of hypotheses ending in a detached full stop that suggests tokenized input.
+/// Number of hypotheses with a detached full stop at the end that suggests tokenized input.
 const TOKENIZED_ENDINGS: u64 = 100;
 
 /// Counts of a metric for each segment of a corpus. The statistics of parts of a corpus, appended
@@ -57,7 +57,7 @@ impl Statistics {
         if segments.len() <= SEGMENTS_PER_TASK {
             count(&mut metric.counter(), (segments, &mut values));
         } else {
-            // Each row has a fixed place, so that the order of threads does not matter.
+            // Each row has a fixed place, so the order of threads does not matter.
             let rows = values.par_chunks_mut(SEGMENTS_PER_TASK * columns);
             segments
                 .par_chunks(SEGMENTS_PER_TASK)
@@ -104,8 +104,8 @@ impl Statistics {
         self.references
     }
 
-    /// Whether the hypotheses look tokenized, in which case scores are not comparable:
-    /// a hundred of them end in a space and a full stop.
+    /// Whether the hypotheses look tokenized, so that scores are not comparable: a hundred of them
+    /// end in a space and a full stop.
     pub fn look_tokenized(&self) -> bool {
         self.tokenized_endings >= TOKENIZED_ENDINGS
     }

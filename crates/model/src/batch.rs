@@ -7,9 +7,9 @@ use crate::{ModelError, Result, Sequences};
 /// Inputs and expected answers of one pass: one type for every model and task.
 ///
 /// Each model names the streams that it reads ([`Model::cost`](crate::Model::cost)): a translation
-/// model reads the source and the target shifted right, a language model its text, a classifier of
-/// images the values of their pixels, a model of functions the bits of their numbers. The model
-/// predicts an id at rows of the last stream; `answers` holds the true ids.
+/// model reads the source and the shifted target, a language model its text, a classifier of images
+/// the values of their pixels, a model of functions the bits of their numbers. The model predicts
+/// an id at rows of the last stream; `answers` holds the true ids.
 ///
 /// The alternative, a type of batch for each model, would make the training loop, the memory check
 /// and the exchange between processes generic over it for no gain: they only need the number of
@@ -20,7 +20,7 @@ pub struct Batch {
     /// per example.
     pub streams: Vec<Sequences>,
     /// Rows of the last stream at which an id is predicted, ascending; `None`: every row. A masked
-    /// language model predicts at few.
+    /// language model predicts at few rows.
     pub asked: Option<Vec<u32>>,
     /// True id of each predicted row.
     pub answers: Vec<u32>,
@@ -37,14 +37,13 @@ impl Batch {
         Self { streams, answers, ..Self::default() }
     }
 
-    /// Number of answers, by which losses and gradients are weighted: target tokens of a
-    /// translation.
+    /// Number of answers, which weights losses and gradients: target tokens of a translation.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.answers.len()
     }
 
-    /// Checks the streams of a model that reads those called `names`, and returns them.
+    /// Checks the streams for a model that reads the streams called `names`, and returns them.
     ///
     /// # Errors
     /// If there are more or fewer, lengths do not describe the ids, the streams differ in their
@@ -96,7 +95,7 @@ impl Batch {
         Ok(streams)
     }
 
-    /// Makes a batch of this one followed by itself: both passes of R-Drop as one.
+    /// Makes a batch that contains this one twice: both passes of R-Drop as one.
     pub(crate) fn twice(&self) -> Self {
         let count = |stream: Option<&Sequences>| stream.map_or(0, |stream| stream.ids.len()) as u32;
         let (rows, sources) = (count(self.streams.last()), count(self.streams.first()));
@@ -117,7 +116,7 @@ impl Batch {
     /// answers is a batch by itself.
     ///
     /// # Panics
-    /// Never on a batch that a model accepts.
+    /// Never, for a batch that a model accepts.
     #[must_use]
     pub fn divided(&self, most: usize) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::new();
@@ -167,7 +166,7 @@ impl Batch {
         parts
     }
 
-    /// Predicted rows as the operations take them; `None`: every row.
+    /// Predicted rows in the form that operations take; `None`: every row.
     pub(crate) fn asked_rows(&self) -> Option<Arc<[u32]>> {
         self.asked.as_deref().map(Into::into)
     }

@@ -1,8 +1,8 @@
 //! Costs of models by formula: parameters, arithmetic and memory, known before memory is allocated.
 //!
 //! A [`Builder`](crate::Builder) counts while a model is built: parameters as they are added, and
-//! the products of each linear layer. Only what is not a linear layer states a cost of its own,
-//! where it is built. The memory check, `inspect` and reports use the sum, and derive nothing
+//! the products of each linear layer. Only parts other than linear layers state their cost, in the
+//! code that builds them. The memory check, `inspect` and reports use the sum, and derive nothing
 //! themselves.
 
 use std::ops::{Add, Mul};
@@ -13,34 +13,36 @@ use taper_ops::keeps_scores;
 const F32: f64 = 4.0;
 
 /// Number of results that the composed operations hold, at the peak of a pass, for each result of a
-/// layer. Candle's graph holds the result of every step of an operation, and during the backward
-/// pass the gradients of the last ones. Counted with dropout and rotary positions; without them it
+/// layer. Candle's graph holds the result of every step of an operation and, during the backward
+/// pass, the gradients of the last ones. Counted with dropout and rotary positions; without them it
 /// is a third less (`trainer/tests/composed_memory.rs`).
 const COMPOSED: f64 = 9.0;
-/// Number of results that they hold for each score: raw, masked and shifted scores, exponentials,
-/// weights, weights after dropout and its mask, and during the backward pass as many gradients as
-/// are needed at a time. The fused operations keep scores of short sequences only.
+/// Number of results that the composed operations hold for each score: raw, masked and shifted
+/// scores, exponentials, weights, weights after dropout and its mask, and during the backward pass
+/// as many gradients as are needed at a time. The fused operations keep only the scores of short
+/// sequences.
 const COMPOSED_SCORES: f64 = 14.0;
 
-/// Length of sequence for which the cost per token is stated if it depends on the length.
+/// Sequence length for which the cost per token is stated if it depends on the length.
 const USUAL_LENGTH: usize = 1024;
 
-/// Cost of a part of a model. In f64, which is exact for everything that fits into a machine, and
-/// does not overflow for what does not.
+/// Cost of a part of a model. In f64, which is exact for every model that fits into a machine, and
+/// does not overflow for larger ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct PartCost {
     /// Number of trained scalars.
     pub(crate) parameters: f64,
-    /// Forward arithmetic per token: two operations for each weight of a matrix that it meets.
+    /// Forward arithmetic per token: two operations for each matrix weight that the token is
+    /// multiplied by.
     pub(crate) flops: f64,
     /// Part of `flops` between the projections of self-attention without pairwise scores, or of a
     /// state-space layer.
     pub(crate) mixing_flops: f64,
-    /// Forward arithmetic for one query and one key that it may see.
+    /// Forward arithmetic for one query and one visible key.
     pub(crate) pair_flops: f64,
     /// Scalars per token that the fused operations keep for the backward pass.
     pub(crate) kept: f64,
-    /// Results per token that the fused operations do not keep, and the composed ones do.
+    /// Results per token that the composed operations keep but the fused operations do not.
     pub(crate) forgotten: f64,
     /// Part of `kept` that is not kept if layers are recomputed.
     pub(crate) saved: f64,
@@ -94,7 +96,7 @@ impl PartCost {
     }
 
     /// Cost per token between the projections, for a sequence of [`USUAL_LENGTH`] tokens;
-    /// `flops_and_kept` gives the arithmetic and the kept scalars of a sequence.
+    /// `flops_and_kept` returns the arithmetic and the kept scalars of a sequence.
     pub(crate) fn per_token(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
         let (flops, kept) = flops_and_kept(USUAL_LENGTH);
         let (flops, kept) = (flops / USUAL_LENGTH as f64, kept / USUAL_LENGTH as f64);
@@ -123,7 +125,7 @@ impl PartCost {
         Self { forgotten: self.forgotten + scalars as f64, ..self }
     }
 
-    /// The same cost, if this is the number of times that it arises for each token.
+    /// The same cost, incurred this number of times for each token.
     pub(crate) fn times_a_token(self, times: f64) -> Self {
         Self {
             flops: times * self.flops,
@@ -133,7 +135,7 @@ impl PartCost {
         }
     }
 
-    /// The parameters alone: cost of what runs once for each sequence, which is negligible per
+    /// The parameters alone: the cost of a part that runs once for each sequence is negligible per
     /// token.
     pub(crate) fn once(self) -> Self {
         Self { parameters: self.parameters, ..Self::default() }
@@ -199,7 +201,7 @@ pub struct Cost {
 pub struct LayerCost {
     /// Number of trained scalars.
     pub parameters: u64,
-    /// Forward arithmetic of the matrix products for one token; of self-attention without pairwise
+    /// Forward arithmetic of the matrix products for one token; for self-attention without pairwise
     /// scores, its share of a sequence of 1,024 tokens.
     pub forward_flops: u64,
     /// Forward arithmetic for one token, without the computation between the projections of
@@ -219,15 +221,15 @@ impl LayerCost {
         }
     }
 
-    /// Forward arithmetic of self-attention for a sequence of `tokens` tokens, every pair of them.
+    /// Forward arithmetic of self-attention over every pair in a sequence of `tokens` tokens.
     #[must_use]
     pub fn pair_flops_of(&self, tokens: usize) -> u64 {
         let tokens = tokens as u64;
         self.pair_flops.saturating_mul(tokens).saturating_mul(tokens)
     }
 
-    /// Forward arithmetic for a sequence of `tokens` tokens, every pair of them: the products of a
-    /// dense implementation, including those that a causal mask hides.
+    /// Forward arithmetic for a sequence of `tokens` tokens with every pair of them: the products
+    /// of a dense implementation, including those that a causal mask hides.
     #[must_use]
     pub fn forward_flops_of(&self, tokens: usize) -> u64 {
         let of_tokens = self.forward_flops.saturating_mul(tokens as u64);
@@ -241,14 +243,14 @@ pub struct StreamCost {
     /// Name of the stream, one word.
     pub name: &'static str,
     /// Forward multiplications and additions of the matrix products: two for each weight that the
-    /// token meets. Excludes attention scores, which grow with the sequence; below 100 tokens they
-    /// are a few per cent.
+    /// token is multiplied by. Excludes attention scores, which grow with the sequence; below 100
+    /// tokens they are a few per cent.
     pub forward_flops: u64,
     /// Bytes that a training pass of the fused operations, which run on the CPU, keeps until its
     /// backward pass, without attention scores.
     pub activation_bytes: u64,
     /// Bytes of the scores for one query and one key, which the fused operations keep for short
-    /// sequences: of attention that sees all tokens, and of masked attention.
+    /// sequences: for attention that sees all tokens, and for masked attention.
     pub score_bytes: [u64; 2],
     /// `activation_bytes` with `training.checkpoint_activations`.
     pub checkpointed_bytes: u64,
@@ -293,8 +295,8 @@ impl Cost {
         Self { parameters, streams, classes, classifier }
     }
 
-    /// Forward and backward arithmetic for one token of each stream: the backward pass makes two
-    /// products for each of the forward pass.
+    /// Forward and backward arithmetic for one token of each stream: the backward pass has two
+    /// products for each product of the forward pass.
     #[must_use]
     pub fn training_flops(&self) -> u64 {
         let forward = self.streams.iter().map(|stream| stream.forward_flops);
@@ -321,8 +323,9 @@ impl Cost {
         .fold(0, u64::saturating_add)
     }
 
-    /// Bytes that the loss of the fused operations holds for `rows` rows beside what is kept: some
-    /// rows of logits, packed weights, and the gradient of the heads' matrices if they are trained.
+    /// Bytes that the loss of the fused operations holds for `rows` rows, in addition to what is
+    /// kept: some rows of logits, packed weights, and the gradient of the heads' matrices if they
+    /// are trained.
     #[must_use]
     pub fn loss_bytes(&self, rows: usize, is_trained: bool) -> u64 {
         let gradient = if is_trained { self.classifier.saturating_mul(4) } else { 0 };

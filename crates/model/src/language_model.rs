@@ -1,5 +1,5 @@
 //! Decoder-only Transformer (Liu et al. 2018, section 4.2.3; Radford et al. 2018): it predicts each
-//! token of a text from those before it.
+//! token of a text from the tokens before it.
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::LayerCost;
@@ -58,7 +58,7 @@ impl LanguageModel {
         self.vocabulary
     }
 
-    /// Runs the layers over whole texts; each token sees itself and those before it.
+    /// Runs the layers over whole texts; each token sees itself and the tokens before it.
     ///
     /// # Shapes
     /// N tokens → packed `(N, D)`.
@@ -82,8 +82,8 @@ impl LanguageModel {
         Ok(self.output.logits(hidden, pass)?)
     }
 
-    /// Natural logarithms of the probabilities of `answers`, one for each token of `text`, given
-    /// the tokens up to that one.
+    /// Natural logarithms of the probabilities of `answers`; there is one answer for each token of
+    /// `text`, predicted from the tokens up to that one.
     ///
     /// # Errors
     /// The errors of [`LanguageModel::hidden`], and if there is not one answer for each token or

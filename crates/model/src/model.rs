@@ -12,8 +12,8 @@ use crate::{
 
 /// Factor of the loss of f16 models in training. Without it the gradients of single tokens, each
 /// divided by the number of tokens, would underflow to zero (Micikevicius et al. 2018, "Mixed
-/// Precision Training", section 3.2). It is a power of two, which changes no bit of the mantissas;
-/// an update that overflows nevertheless is skipped.
+/// Precision Training", section 3.2). It is a power of two, which changes no bit of the mantissas.
+/// An update that overflows in spite of this is skipped.
 const F16_LOSS_SCALE: f64 = 4096.0;
 
 /// A model that can be trained.
@@ -46,15 +46,15 @@ pub trait Model: Send + Sync {
         self.core().cost.clone()
     }
 
-    /// Number of classes from which an answer is chosen: the loss of guessing is its logarithm.
+    /// Number of classes that an answer is chosen from; the loss of guessing is its logarithm.
     /// `None` if it differs between answers, or answers are not classes.
     fn answer_classes(&self) -> Option<usize> {
         None
     }
 
     /// Computes the objective in one pass over `batch`, which for R-Drop holds each example twice;
-    /// `loss` is the scale of `spec` times its sum. Implemented for [`Model::loss`], which handles passes and
-    /// types; others call that.
+    /// `loss` is the scale of `spec` times its sum. Other code calls [`Model::loss`], which handles
+    /// passes and types.
     ///
     /// # Errors
     /// The errors of [`Model::loss`].
@@ -65,12 +65,12 @@ pub trait Model: Send + Sync {
         &self.core().store
     }
 
-    /// Type of the activations: f32 on the CPU, even if its products round to another.
+    /// Type of the activations: f32 on the CPU, even if its products round to another type.
     fn activations(&self) -> DType {
         self.core().activations
     }
 
-    /// Width of the residual stream, `d_model`, which Noam's schedule reads.
+    /// Width of the residual stream, `d_model`, which the schedule `noam` reads.
     fn width(&self) -> usize {
         self.config().d_model
     }
@@ -102,7 +102,7 @@ pub trait Model: Send + Sync {
             let output = with_auxiliary(output, scale, pass)?;
             return Ok(LossOutput { loss_scale, ..output });
         }
-        // Elements are dropped by their number in the batch. In a batch of twice the size, the
+        // Dropout numbers elements by their place in the batch. In a batch of twice the size, the
         // second pass therefore drops other elements than the first.
         let scale = scale / 2.0;
         let output = self.loss_of_pass(&batch.twice(), LossSpec { objective, scale, pass })?;

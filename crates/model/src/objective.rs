@@ -9,15 +9,15 @@ use crate::pass::routing::Routing;
 pub struct Objective {
     /// Probability mass of the target distribution that is spread over the whole vocabulary.
     pub label_smoothing: f64,
-    /// Factor α of R-Drop (Liang et al. 2021, section 2.2); 0 for none. Above 0, the batch passes
-    /// twice, with different dropout, and the loss of a token is
-    /// `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`.
+    /// Factor α of R-Drop (Liang et al. 2021, section 2.2); 0: no R-Drop. Above 0, the batch passes
+    /// twice, with different dropout, and the loss of a token is `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) +
+    /// KL(p₂‖p₁)) / 2`.
     ///
-    /// The paper adds the divergences to the sum of the cross entropies and not to their mean: its
-    /// α is twice this one, for twice this loss. The mean keeps losses, gradients and clipping
+    /// The paper adds the divergences to the sum of the cross entropies, not to their mean, so that
+    /// its α is twice this one, for twice this loss. The mean keeps losses, gradients and clipping
     /// on the scale of one pass.
     pub r_drop: f64,
-    /// Guidance of a translation model's attention by the links of a batch; `None` for none.
+    /// Guidance of a translation model's attention by the links of a batch; `None`: no guidance.
     pub guidance: Option<Guidance>,
 }
 
@@ -39,9 +39,9 @@ impl Objective {
 /// "Jointly Learning to Align and Translate with Transformer Models", section 4.2).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guidance {
-    /// Weight λ of its loss beside the cross entropy.
+    /// Weight λ of its loss, which is added to the cross entropy.
     pub weight: f64,
-    /// Number of the decoder layer, from 0; `None` for the last but one.
+    /// Index of the decoder layer; `None` for the one before the last.
     pub layer: Option<usize>,
     /// Number of the head, from 0.
     pub head: usize,
@@ -53,18 +53,18 @@ pub struct LossOutput {
     /// Starting point of [`Pass::backward`]: `scale · Σ` of the objective, for f16 times a factor
     /// that keeps gradients from underflowing.
     pub loss: Tensor,
-    /// Factor against underflow, by which the backward pass divides.
+    /// Factor against underflow, which the backward pass divides by.
     pub(crate) loss_scale: f64,
-    /// Sum of the label-smoothed cross entropy over the answers, in nats; of the squared error if
+    /// Sum over the answers of the label-smoothed cross entropy in nats, or of the squared error if
     /// answers are numbers.
     pub smoothed_sum: f64,
-    /// Sum of the negative log-likelihood over the answers, in nats, or of the squared error.
+    /// Sum over the answers of the negative log-likelihood in nats, or of the squared error.
     pub nll_sum: f64,
     /// Sum of the divergences `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2` over the answers, in nats; 0 with one
     /// pass.
     pub divergence_sum: f64,
-    /// Sum of the minimised objective: the smoothed cross entropy; with R-Drop, plus α times the
-    /// divergence; with experts or guidance, plus their losses.
+    /// Sum of the minimised objective: the smoothed cross entropy, plus α times the divergence with
+    /// R-Drop, plus the losses of experts or guidance.
     pub objective_sum: f64,
     /// Statistics of the tokens that a training pass sent to experts.
     pub routing: Routing,
@@ -76,8 +76,8 @@ pub struct LossOutput {
 }
 
 impl LossOutput {
-    /// Loss of a pass that minimises `sum` over `tokens` answers, `correct` of which are right;
-    /// `loss` is the tensor to go back from, the scale of the update times the sum.
+    /// Loss of a pass that minimises `sum` over `tokens` answers, `correct` of which are right. The
+    /// backward pass begins at `loss`, the scale of the update times the sum.
     #[must_use]
     pub fn of_sum(loss: Tensor, sum: f64, correct: usize, tokens: usize) -> Self {
         Self {

@@ -1,9 +1,9 @@
 //! In-context regression (Garg et al. 2022, "What Can Transformers Learn In-Context?", section 2):
-//! a causal stack reads the points of a function one after the other, and predicts y at each x from
-//! the points before it.
+//! a causal stack reads the points of a function one after the other, and predicts the y of each x
+//! from the points before it.
 //!
-//! **Decision.** A function is a sequence of ids, as texts and images are: here the ids are the
-//! bits of f32. So batches, their division and the exchange between processes need no case for
+//! **Decision.** A function is a sequence of ids, like texts and images: here the ids are the bits
+//! of f32. So batches, their division and the exchange between processes need no special case for
 //! numbers.
 
 use crate::config::ModelConfig;
@@ -24,8 +24,8 @@ use taper_ops::{Dropout, EmbeddingSpec, composed, converted};
 /// layer to one number.
 ///
 /// It is the decoder of a [`ModelConfig`] without attention to an encoder, like a language model.
-/// An x is the token `(0, x)` and a y the token `(y, 0)`, so that the two differ for any positions
-/// (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
+/// An x is the token `(0, x)` and a y the token `(y, 0)`, so that the two differ with any position
+/// encoding (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
 #[derive(Debug, Clone)]
 pub struct InContextRegressor {
     dimensions: usize,
@@ -42,7 +42,7 @@ struct Tokens {
     rows: Vec<f32>,
     /// Division of the tokens into functions.
     divided: Sequences,
-    /// Numbers of the tokens that are an x.
+    /// Indices of the tokens that are an x.
     inputs: Arc<[u32]>,
 }
 
@@ -67,7 +67,8 @@ impl InContextRegressor {
         let build = &mut builder;
         let width = config.d_model;
         let read_in = Linear::new(build, "read_in", dimensions + 1, width, 1)?;
-        // Tokens are kept for the gradient of their projection; positions are added to its result.
+        // Tokens are kept for the gradient of their projection; positions are added to the
+        // projection's result.
         build.count(PartCost::kept(dimensions + 1 + width));
         let positions = Added::new(build, "decoder.positions", config)?;
         let layers = config.decoder_layers;
@@ -150,7 +151,7 @@ impl InContextRegressor {
     /// numbers x₁, y₁, x₂ … up to the last x.
     ///
     /// # Errors
-    /// If a row has a wrong number of numbers, or is longer than learned positions reach.
+    /// If a row has the wrong number of numbers, or is longer than learned positions reach.
     pub fn predict(&self, functions: &Sequences) -> std::result::Result<Vec<f32>, ModelError> {
         let tokens = self.tokens(functions)?;
         let predicted = || self.predicted(tokens, &Pass::evaluate());

@@ -10,9 +10,9 @@ use taper_ops::{ABSENT, PackedWeights};
 
 /// A language model prepared for generation.
 ///
-/// It shares the model's weights, and packs each on first use; after further training, prepare the
-/// model again. When a text grows beyond the context, its last half is read again; this depends on
-/// that text alone.
+/// It shares the model's weights, and packs each on first use; after further training, the model
+/// must be prepared again. When a text grows beyond the context, its last half is read again; this
+/// depends only on that text.
 #[derive(Debug)]
 pub struct TextInference {
     model: LanguageModel,
@@ -23,8 +23,8 @@ pub struct TextInference {
 /// State of the texts that are being generated, one per row.
 #[derive(Debug, Clone)]
 pub struct TextState {
-    /// State of each row, whose range is that of the tokens that were read as a whole; its history
-    /// is absent for steps before its text was read anew.
+    /// State of each row, whose range covers the tokens that were read as a whole; its history has
+    /// no entries for steps before its text was read again.
     rows: DecodedRows,
     /// Number of tokens that were read as a whole and are kept.
     read: usize,
@@ -39,7 +39,7 @@ impl TextState {
         self.texts.len()
     }
 
-    /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
+    /// Keeps, repeats and drops rows: row `i` becomes the former row `rows[i]`.
     ///
     /// # Errors
     /// If a row does not exist.
@@ -117,7 +117,7 @@ impl TextInference {
     /// `(rows, V)` that are computed lazily.
     ///
     /// # Errors
-    /// If there is not one token for each row, or a token is not in the vocabulary.
+    /// If the number of tokens differs from that of rows, or a token is not in the vocabulary.
     pub fn step(
         &self,
         state: &mut TextState,

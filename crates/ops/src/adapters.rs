@@ -7,8 +7,8 @@ use rayon::prelude::*;
 pub struct Adapted<'a> {
     /// Columns, `I`.
     pub width: usize,
-    /// Factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of parts of the matrix that are one below the
-    /// other.
+    /// Factors A, `(Rᵢ, I)`, and B, `(Oᵢ, Rᵢ)`, of the parts of the matrix, from the first row
+    /// down.
     pub factors: Vec<(&'a [f32], &'a [f32])>,
     /// Factor of the change, `s`.
     pub scale: f64,
@@ -23,7 +23,7 @@ pub struct Adapted<'a> {
 #[must_use]
 pub fn merge(weight: &mut [f32], adapted: &Adapted<'_>) -> bool {
     let &Adapted { width, ref factors, scale, magnitude } = adapted;
-    // For each row its factor A and its row of B.
+    // Factor A and row of B for each row of the matrix.
     let mut rows = Vec::new();
     for &(down, up) in factors {
         let rank = down.len() / width.max(1);

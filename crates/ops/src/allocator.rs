@@ -30,7 +30,7 @@ pub fn return_freed_pages() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
-/// Makes memory that this thread and those of the pool have freed available for other uses; called
+/// Releases memory that this thread and the pool's threads have freed for other uses; called
 /// between batches of different shapes.
 ///
 /// An allocator keeps freed blocks for the next request of the same size on the same thread. But
@@ -48,7 +48,7 @@ pub fn collect() {
 /// Otherwise it reserves 64 MiB of addresses for each thread while any are left, and uses almost
 /// none of them, since memory comes from mimalloc.
 ///
-/// Call it before any other thread exists.
+/// Must be called before any other thread exists.
 pub fn spare_addresses() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {
@@ -68,7 +68,7 @@ static MOST_IN_USE: AtomicI64 = AtomicI64::new(0);
 pub struct InUse {
     /// Largest number in use at any time.
     pub most: u64,
-    /// Number in use when it returned its result.
+    /// Bytes in use when the work returned its result.
     pub kept: u64,
 }
 
@@ -76,8 +76,8 @@ pub struct InUse {
 /// the program's allocator.
 ///
 /// The resident memory of a process also depends on which thread computed what, since each keeps
-/// what it freed. This count does not, except for the little that threads allocate for themselves.
-/// Only one count runs at a time.
+/// the memory that it freed. This count does not, except for the little that threads allocate for
+/// themselves. Only one count runs at a time.
 pub fn counted<R>(work: impl FnOnce() -> R) -> (R, Option<InUse>) {
     IN_USE.store(0, Ordering::Relaxed);
     MOST_IN_USE.store(0, Ordering::Relaxed);

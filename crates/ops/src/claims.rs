@@ -6,8 +6,9 @@
 //! RAYON_NUM_THREADS=8 cargo test --release -p taper-ops --features claims -- --test-threads 1
 //! ```
 //!
-//! Tasks are distinguished by their threads only. So use more threads than cores: then hardly any
-//! thread has two tasks. Tests run one after another, since all loops share the claims.
+//! Tasks are distinguished only by their threads. So there should be more threads than cores: then
+//! hardly any thread has two tasks. Tests run one after another, because all loops share the
+//! claims.
 
 #[cfg(feature = "claims")]
 pub(crate) use noted::{begin, claim, disclaim};
@@ -20,7 +21,7 @@ mod unheard {
     #[inline(always)]
     pub(crate) fn begin() {}
 
-    /// Drops claims on the elements from `_first` on, whose memory has been allocated again.
+    /// Drops claims on the elements from `_first` on, whose memory was allocated again.
     #[inline(always)]
     pub(crate) fn disclaim<T>(_first: *const T, _count: usize) {}
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 /// Whether no value is NaN or infinite.
 ///
-/// The exponent of such values, and of no others, has all bits set: so only the largest exponent is
+/// Only NaN and infinity have an exponent with all bits set: so only the largest exponent is
 /// needed, in a loop that vectorises.
 #[must_use]
 pub fn all_finite(values: &[f32]) -> bool {
@@ -51,7 +51,7 @@ pub(crate) trait Float:
     fn as_f32(values: &[Self]) -> Option<&[f32]>;
     /// The shared memory itself, if this type is `f32`.
     fn shared_f32(values: Shared<Self>) -> Option<Shared<f32>>;
-    /// The f32 slice as one of this type, if the two are the same.
+    /// The f32 slice as a slice of this type, if the two types are the same.
     fn from_f32_mut(values: &mut [f32]) -> Option<&mut [Self]>;
 }
 
@@ -63,7 +63,7 @@ impl Float for f32 {
     }
     #[inline(always)]
     fn widened(value: bf16) -> Self {
-        // Without the branch for NaN of `to_f32`, which keeps loops scalar.
+        // Omits the branch for NaN of `to_f32`, which would keep loops scalar.
         f32::from_bits(u32::from(value.to_bits()) << 16)
     }
     #[inline(always)]
@@ -227,7 +227,7 @@ impl Registers {
         *WIDEST.get_or_init(|| Self::within(Kernel::chosen().ok().flatten()))
     }
 
-    /// Widest registers of the processor that the chosen kernel uses too.
+    /// Widest registers of the processor that the chosen kernel also uses.
     fn within(chosen: Option<Kernel>) -> Self {
         let has_fma = std::arch::is_x86_feature_detected!("fma");
         if chosen != Some(Kernel::Fma256)
@@ -292,7 +292,7 @@ pub(crate) use vectorised;
 mod tests {
     use super::*;
 
-    /// Checks that with a kernel for AVX2, loops use no wider registers either.
+    /// Checks that with a kernel for AVX2, loops use no wider registers.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_registers_of_loops_are_no_wider_than_those_of_the_chosen_kernel() {

@@ -1,9 +1,9 @@
 //! Operations that a device computes with kernels of its own.
 //!
-//! **Decision.** An operation asks for a kernel here before it is composed of Candle's: the only
-//! place where a device and an operation meet. Operations and models do not know devices, and the
-//! composed oracle none of the kernels but those that Candle itself can differentiate. The host's
-//! fused operations are not here: their inputs are slices, and they are chosen before.
+//! **Decision.** An operation asks for a kernel here before it is composed of Candle's operations:
+//! the only place where a device and an operation meet. Operations and models do not know devices.
+//! The composed oracle uses no kernels except those that Candle can differentiate. The host's fused
+//! operations are not here: their inputs are slices, and they are chosen earlier.
 
 use crate::device::{KernelSizes, KernelTime};
 use crate::spec::{
@@ -13,10 +13,11 @@ use crate::tape::{ParameterStore, Tape};
 use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 
-/// Sums of a block of logits, and the gradient of the loss by them if it was asked for.
+/// Sums of a block of logits, and the gradient of the loss by them if it was requested.
 pub(crate) type BlockOfLoss = (Tensor, Option<Tensor>);
 
-/// Kernels of a device. `None` where it has none for these inputs, and the operation is composed.
+/// Kernels of a device. A method returns `None` if there is no kernel for these inputs; the
+/// operation is then composed.
 ///
 /// Operations with a tape record themselves there. Their arguments, shapes and results are those of
 /// the functions of the same names in this crate.
@@ -90,7 +91,7 @@ pub(crate) trait Kernels {
         None
     }
 
-    /// Number of logits in a block of a loss; `None` for that of the composed one.
+    /// Number of logits in a block of a loss; `None` for the composed loss's number.
     fn logits_at_once(&self, _spec: &CrossEntropySpec) -> Option<usize> {
         None
     }

@@ -8,11 +8,11 @@
 //!
 //! **Decision.** Our own tape records the graph ([`Tape`]), on every device. As custom ops in
 //! Candle's graph, the same kernels spent a third of a step on zeros, copies and additions at its
-//! edges, and every activation lived until the end. Without a tape Candle's autodiff has the graph,
-//! through the composed operations, which are the oracle.
+//! edges, and every activation lived until the end. Without a tape, the composed operations are
+//! used, which are the oracle, and Candle's autodiff has the graph.
 //!
-//! Operations that are not fused yet, or not on a device, are recorded on the tape in plain Candle
-//! ([`composed::on_tape`]).
+//! Operations that are not fused yet, on any device or on this one, are recorded on the tape in
+//! plain Candle ([`composed::on_tape`]).
 //!
 //! All `unsafe` of the project is here: raw products, threads that write to disjoint parts of a
 //! slice, calls of functions compiled for processor features detected at run time, and calls of

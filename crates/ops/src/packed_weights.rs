@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Packed weights of a decoding model; each is packed on its first product.
 ///
 /// Packing costs about as much as a product with thirty rows; otherwise each step of decoding would
-/// pay this for every weight. It takes additional memory, as a multiple of the weight's: one and a
-/// half for AMX's f32 products, a half for bf16 products of bf16 kernels, a quarter for int8, one
-/// otherwise, and none on a processor whose kernel does not pack. On a GPU in half precision each
-/// weight is converted once, which takes half of its memory in addition.
+/// pay this for every weight. It takes additional memory, as a multiple of the weight's: 1.5 for
+/// AMX's f32 products, 0.5 for bf16 products of bf16 kernels, 0.25 for int8, 1 otherwise, and none
+/// on a processor whose kernel does not pack. On a GPU in half precision each weight is converted
+/// once, which takes another half of its memory.
 ///
 /// Packed weights do not follow changes of the original, so that training does not use them.
 #[derive(Debug, Default)]
@@ -44,14 +44,15 @@ impl PackedWeight {
 }
 
 impl PackedWeights {
-    /// Makes packs that round weights to int8, and multiply them by activations that are rounded to
-    /// int8 too, for any type of products, if tensors are f32 on the host.
+    /// Makes packs that round weights to int8, and multiply them by activations that are also
+    /// rounded to int8, whatever the type of products, if tensors are f32 on the host.
     #[must_use]
     pub fn int8() -> Self {
         Self { is_int8: true, ..Self::default() }
     }
 
-    /// Bytes that packs of `scalars` weights in f32 take at most, as products are on this processor.
+    /// Largest number of bytes that packs of `scalars` weights take for the f32 products of this
+    /// processor.
     #[must_use]
     pub fn bytes_of(scalars: u64) -> u64 {
         match Kernel::best(Products::F32) {
@@ -72,8 +73,8 @@ impl PackedWeights {
         if let Some(packed) = lock().get(&key) {
             return Ok(Some(packed.clone()));
         }
-        // Packing runs on several threads, and a waiting thread may take up work that calls this
-        // too; so the lock must not be held.
+        // Packing runs on several threads, and a waiting thread may start other work that calls
+        // this function; so the lock must not be held.
         let Some(new) = self.pack(weight, products)? else { return Ok(None) };
         Ok(Some(lock().entry(key).or_insert(new).clone()))
     }

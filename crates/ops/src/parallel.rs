@@ -1,6 +1,6 @@
 //! Parallel work in pieces of fixed size, so that no result depends on the number of threads.
 //!
-//! Rayon hands out several pieces at a time, with two threads up to a fourth of all, so that the
+//! Rayon hands out several pieces at a time (with two threads, up to a fourth of all), so that the
 //! first thread to finish waits. `with_max_len(1)` hands them out one by one, at a cost of a tenth
 //! of a microsecond each, for pieces that are large enough.
 

@@ -1,4 +1,5 @@
-//! Counter-based randomness: a number is a function of (seed, what, where), never of earlier draws.
+//! Counter-based randomness: a number is a function of (seed, purpose, place), never of earlier
+//! draws.
 //!
 //! A stateful generator makes a run depend on the order in which threads, devices and restarts draw
 //! from it. Here each draw hashes its own coordinates (Salmon et al. 2011, "Parallel random
@@ -15,7 +16,7 @@
 //! assert!((0.0..1.0).contains(&counter.f32_at(7)));
 //! ```
 
-/// Odd constant by which SplitMix64 advances: 2⁶⁴ divided by the golden ratio.
+/// Odd constant that SplitMix64 advances by: 2⁶⁴ divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64's finaliser: a bijection whose output bits each depend on every input bit.
@@ -26,7 +27,7 @@ pub(crate) const fn finalise(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Folds `words` into `seed`, and returns a key that changes with any word and with their order.
+/// Folds `words` into `seed`, and returns a key that depends on every word and on their order.
 #[must_use]
 pub fn mix(seed: u64, words: &[u64]) -> u64 {
     let mut key = finalise(seed.wrapping_add(GOLDEN));

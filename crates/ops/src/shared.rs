@@ -5,7 +5,7 @@ use crate::claims::{claim, disclaim};
 /// Effect of writing a result to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Replaces the values there, which need not be initialised.
+    /// Replaces the values in the memory, which need not be initialised.
     Replace,
     /// Adds to the values there.
     Add,

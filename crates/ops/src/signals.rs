@@ -1,4 +1,4 @@
-//! Signals that the process was started with ignored, and one that must not kill it.
+//! Signals: those that the process was started with ignored, and one that must not kill it.
 
 /// Whether the process was started with this signal ignored: `nohup` ignores SIGHUP so that a
 /// program outlives its terminal, and installing a handler would undo that.

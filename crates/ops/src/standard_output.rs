@@ -1,8 +1,8 @@
 //! Whether this process was started with its standard output closed (`>&-`).
 //!
-//! In this case Rust's runtime opens `/dev/null` in its place before `main`, so that no later file
+//! If it was, Rust's runtime opens `/dev/null` in its place before `main`, so that no later file
 //! gets its number, and printed text vanishes without an error. Only code that runs before the
-//! runtime can tell the difference; the dynamic linker runs it here.
+//! runtime can see the difference; the dynamic linker runs it here.
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 mod at_start {

@@ -39,7 +39,7 @@ pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     if rest.is_empty() {
         return lanes.map(total);
     }
-    // A copy: lanes with a run-time index live in memory, and the others in registers.
+    // Copies the lanes: lanes with a run-time index live in memory, and the copy in registers.
     let mut in_memory = lanes;
     for (lane, i) in rest.enumerate() {
         let values = f(slices.map(|slice| slice[i]));
@@ -50,7 +50,7 @@ pub(crate) fn blocked_sums<T: Float, const N: usize, const M: usize>(
     in_memory.map(total)
 }
 
-/// Finds the largest element; −∞ of none. NaN is skipped.
+/// Finds the largest element; −∞ if there is none. NaN is skipped.
 #[inline(always)]
 pub(crate) fn blocked_max<T: Float>(values: &[T]) -> T {
     let mut lanes = [T::NEGATIVE_INFINITY; LANES];
@@ -63,7 +63,7 @@ pub(crate) fn blocked_max<T: Float>(values: &[T]) -> T {
     rest.iter().fold(largest(lanes), |largest, &value| larger(largest, value))
 }
 
-/// Returns the larger number; the first if the second is NaN.
+/// Returns the larger number; the first number if the second is NaN.
 #[inline(always)]
 fn larger<T: Float>(a: T, b: T) -> T {
     if b > a { b } else { a }
@@ -96,8 +96,8 @@ fn halved<T: Copy>(lanes: [T; LANES], f: impl Fn(T, T) -> T) -> T {
     f(f(four[0], four[2]), f(four[1], four[3]))
 }
 
-/// Sums and maxima of f32 lanes, by instructions that every x86-64 has: without them, the compiler
-/// takes lanes out of registers two by two, and a short sum takes four times as long.
+/// Sums and maxima of f32 lanes, with instructions that every x86-64 has: without them, the
+/// compiler takes lanes out of registers two by two, and a short sum takes four times as long.
 #[cfg(target_arch = "x86_64")]
 mod halves {
     use super::LANES;

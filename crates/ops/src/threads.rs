@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 /// Runs `work` for `device` on a thread of the pool, and waits for it.
 ///
 /// A parallel operation that is called from outside the pool hands its work over and sleeps until
-/// it is done: two wake-ups, which cost a small model's step hundreds of times. From inside the
-/// pool, the caller takes part. Work for a GPU stays on the calling thread, which
+/// the work is done: two wake-ups, which a small model's step would pay hundreds of times. From
+/// inside the pool, the caller takes part. Work for a GPU stays on the calling thread, which
 /// [owns](crate::device) it.
 pub fn in_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if device.is_cpu() { rayon::scope(|_| work()) } else { work() }
 }
 
-/// Runs `work` like [`in_pool`], and keeps the other threads awake until it is done: for long work
-/// of many short parallel operations.
+/// Runs `work` like [`in_pool`], and keeps the other threads awake until it is done. Meant for long
+/// work with many short parallel operations.
 ///
 /// A thread without work goes to sleep after some microseconds, and waking it takes as long as a
 /// small operation. Here it keeps looking for work, until `work` is done or [`PATIENCE`] has
-/// passed. The same thread always runs `work` itself, so that its allocator has the memory that the
-/// last step freed.
+/// passed. The same thread always runs `work`, so that its allocator has the memory that the last
+/// step freed.
 pub fn in_waking_pool<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     if !device.is_cpu() {
         return work();
@@ -46,10 +46,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Time for which a thread looks for work in vain.
+/// Time after which a thread that finds no work stops looking.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Number of looks before the thread offers its core to others.
+/// Number of looks for work before the thread offers its core to others.
 const LOOKS: usize = 64;
 
 /// Executes work of the pool until `done`.
@@ -90,7 +90,8 @@ impl Drop for SetOnDrop<'_> {
 /// on two busy cores a training step took 1.27 times as long. Candle reads the variable once, at
 /// its first parallel operation.
 ///
-/// Call it first in `main`, before any other thread exists, since it sets an environment variable.
+/// Must be called first in `main`, before any other thread exists, because it sets an environment
+/// variable.
 pub fn keep_candle_on_one_thread() {
     const VARIABLE: &str = "CANDLE_NUM_THREADS";
     if std::env::var_os(VARIABLE).is_none() {

@@ -1,7 +1,7 @@
 //! Colours of figures: one name for each use, with a value for light and one for dark pages.
 //!
-//! Drawings are made in the light values. Each of these belongs to one name only, so that they can
-//! be replaced in a finished drawing, as text, by CSS variables or by the dark values.
+//! Drawings use the light values. Each of these belongs to one name only, so that CSS variables or
+//! the dark values can replace them in a finished drawing, as text.
 
 use plotters::style::RGBColor;
 
@@ -56,8 +56,8 @@ pub(crate) const AXIS: Colour = Colour::new("--plot-axis", [0x57, 0x60, 0x6A], [
 /// Grid lines.
 pub(crate) const GRID: Colour = Colour::new("--plot-grid", [0xDF, 0xE3, 0xE8], [0x2D, 0x33, 0x3B]);
 
-/// Colours of series. Each has a contrast of at least 4.5 with the background; the first four stay
-/// apart for eyes without one of the three kinds of cones, the others nearly so.
+/// Colours of series. Each has a contrast of at least 4.5 with the background. The first four can
+/// be distinguished even by eyes without one of the three kinds of cones, the others nearly so.
 pub(crate) const SERIES: [Colour; 8] = [
     Colour::new("--plot-series-1", [0x0A, 0x66, 0xBF], [0x5C, 0xA2, 0xFF]),
     Colour::new("--plot-series-2", [0xA6, 0x5D, 0x12], [0xEF, 0xAA, 0x45]),
@@ -104,8 +104,8 @@ mod tests {
         }
     }
 
-    /// Place of a colour in Oklab (Björn Ottosson, 2020), seen through a matrix of linear RGB for
-    /// eyes without one kind of cones (Machado et al. 2009).
+    /// Position of a colour in Oklab (Björn Ottosson, 2020), as seen by eyes without one kind of
+    /// cones, which a matrix of linear RGB simulates (Machado et al. 2009).
     fn seen(hex: &str, cones: [[f64; 3]; 3]) -> [f64; 3] {
         let linear = [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")) / 255.0;

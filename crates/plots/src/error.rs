@@ -37,7 +37,7 @@ pub enum PlotError {
     Picture(String),
     /// The system has no fonts, without which a picture would have no labels.
     #[error(
-        "no fonts are installed, so that a PNG would have no text: install some (on Debian \
+        "no fonts are installed, so a PNG would have no text: install some (on Debian \
          fonts-dejavu-core), or write SVG"
     )]
     NoFonts,

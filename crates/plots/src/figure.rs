@@ -83,9 +83,9 @@ pub struct Axis {
     pub label: String,
     /// Whether equal distances mean equal ratios.
     pub logarithmic: bool,
-    /// Values at its ends; `None`: those of the points, with some room.
+    /// Values at its ends; `None`: the range of the points, with some room.
     pub range: Option<(f64, f64)>,
-    /// Labels in place of numbers, each with its value; empty: numbers.
+    /// Labels instead of numbers, each with its value; empty: numbers.
     pub names: Vec<(f64, String)>,
 }
 
@@ -95,7 +95,7 @@ impl Axis {
         Self { label: label.into(), logarithmic: false, range: None, names: Vec::new() }
     }
 
-    /// A logarithmic axis; points that are not positive are left out.
+    /// A logarithmic axis; points that are not positive are omitted.
     pub fn log(label: impl Into<String>) -> Self {
         Self { logarithmic: true, ..Self::linear(label) }
     }
@@ -107,7 +107,7 @@ impl Axis {
         self
     }
 
-    /// The same axis with these labels in place of numbers.
+    /// The same axis with these labels instead of numbers.
     #[must_use]
     pub fn named(mut self, names: Vec<(f64, String)>) -> Self {
         self.names = names;
@@ -130,8 +130,8 @@ pub enum Mark {
     Dashes,
     /// Single dots.
     Dots,
-    /// Joined by a line above a coloured area, which ends at `base`. Ridges of one colour belong
-    /// together: the legend has the name of the first, and hides all.
+    /// Points joined by a line above a coloured area, which ends at `base`. Ridges of one colour
+    /// belong together: the legend has the name of the first, and hides all of them.
     Ridge {
         /// Height of the lower end of the area.
         base: f64,
@@ -143,11 +143,11 @@ pub enum Mark {
 pub struct Series {
     /// Name in the legend; a series without a name is not listed there.
     pub name: String,
-    /// Points in the order of the line. Points that are not finite are left out.
+    /// Points in the order of the line. Points that are not finite are omitted.
     pub points: Vec<(f64, f64)>,
     /// Marks of the points.
     pub mark: Mark,
-    /// Number of the colour; `None`: the position of the series.
+    /// Index of the colour; `None`: the position of the series.
     pub colour: Option<usize>,
 }
 
@@ -172,7 +172,7 @@ impl Series {
         Self { mark: Mark::Ridge { base }, ..Self::line(name, points) }
     }
 
-    /// The same series in the colour of this number, so that a fit can share the colour of its
+    /// The same series in the colour with this index, so that a fit can share the colour of its
     /// points.
     #[must_use]
     pub const fn coloured(mut self, number: usize) -> Self {
@@ -214,8 +214,7 @@ pub struct Bars {
     pub series: Vec<(String, Vec<f64>)>,
 }
 
-/// A table as shades: the larger a value, the stronger its colour. Negative values have another
-/// colour.
+/// A table as shades: larger values have stronger colours. Negative values have another colour.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heatmap {
     /// Title of the rows.

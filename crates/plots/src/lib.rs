@@ -1,4 +1,4 @@
-//! Figures as data, drawn as SVG and PNG, and pages of one file that hold them.
+//! Figures as data, drawn as SVG and PNG, and pages of a single file that contain them.
 //!
 //! A [`Figure`] describes lines, points, bars or a heatmap, with titles and axes. [`Figure::draw`]
 //! makes an [`Svg`] of it, whose colours are CSS variables: it suits light and dark pages alike.
@@ -14,10 +14,10 @@
 //! # Ok::<(), taper_plots::PlotError>(())
 //! ```
 //!
-//! The library `plotters` draws what is written as SVG and PNG, without a browser. In pages the
-//! JavaScript library uPlot draws the same values again, at the size of the window, with zoom and
-//! values at the pointer; it adds 50 KB to a page, where larger libraries would add hundreds.
-//! [`parts`] has the other components of pages. This crate knows no model and no run.
+//! The library `plotters` draws SVG and PNG files, without a browser. In pages the JavaScript
+//! library uPlot draws the same values again, at the size of the window, with zoom and values at
+//! the pointer; it adds 50 KB to a page, while larger libraries would add hundreds. [`parts`] has
+//! the other components of pages. This crate knows no model and no run.
 #![forbid(unsafe_code)]
 
 mod colours;

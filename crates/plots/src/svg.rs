@@ -15,7 +15,7 @@ pub(crate) const DASHED_WIDTH: u32 = 9;
 /// A drawing.
 ///
 /// Each element has its colour twice: as an attribute, for programs that do not read CSS, and as a
-/// class, which sets it from a CSS variable such as `--plot-series-1`.
+/// class, which sets the colour from a CSS variable such as `--plot-series-1`.
 #[derive(Debug, Clone)]
 pub struct Svg {
     title: String,
@@ -23,7 +23,7 @@ pub struct Svg {
     size: (u32, u32),
     /// Elements within `<svg>`.
     elements: String,
-    /// Values from which a page draws a figure that responds.
+    /// Values from which a page draws an interactive figure.
     data: Value,
 }
 
@@ -67,8 +67,8 @@ impl Svg {
         )
     }
 
-    /// A part of a [`Page`](crate::Page), whose script draws the values again as a figure that
-    /// responds. The drawing stays for printers and where no script runs.
+    /// A part of a [`Page`](crate::Page), whose script draws the values again as an interactive
+    /// figure. The drawing stays for printers and for browsers without scripts.
     #[must_use]
     pub fn inline(&self) -> String {
         let (width, height) = self.size;

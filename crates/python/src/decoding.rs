@@ -15,7 +15,7 @@ use taper_run::{BadItem, LineTranslator, LoadedRun, TranslationSettings, answer_
 
 use crate::engine::Cancelled;
 
-/// Number of lines translated together, the program's maximum.
+/// Number of lines translated together: the program's maximum.
 const WINDOW: usize = 4096;
 
 /// Models of a run whose weights are packed.
@@ -49,7 +49,7 @@ fn merge(keys: &mut Value, changes: &Changes) {
 pub(crate) struct TranslateOptions {
     decoding: Changes,
     beam: Option<usize>,
-    /// Number of translations to return; `None`: the best alone.
+    /// Number of translations to return; `None`: only the best.
     n_best: Option<usize>,
     alignment: bool,
     overlong: String,
@@ -246,12 +246,12 @@ pub(crate) fn generate_all(
     records(found)
 }
 
-/// Writes a JSON list of answers, with an error in the place of each missing one.
+/// Writes a JSON list of answers; each missing answer is replaced by its error.
 pub(crate) fn records<T: serde::Serialize>(answers: Vec<Result<T>>) -> Result<String> {
     list_of(answers, |one| Ok(serde_json::to_string(&one)?))
 }
 
-/// Writes a JSON list of answers by `record`, with an error in the place of each missing one.
+/// Writes a JSON list of answers by `record`; each missing answer is replaced by its error.
 pub(crate) fn list_of<T>(
     answers: Vec<Result<T>>,
     record: impl Fn(T) -> Result<String>,

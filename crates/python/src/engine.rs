@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Queue of the thread, and the process that it is in: a fork has no such thread.
+/// Queue of the thread, and the process of the thread: a forked process does not have it.
 struct Engine {
     jobs: Sender<Job>,
     process: u32,
@@ -86,7 +86,7 @@ fn engine() -> PyResult<&'static Engine> {
     Ok(engine)
 }
 
-/// Runs a job; a panic, which the panic hook has printed, ends the job alone.
+/// Runs a job; a panic, which the panic hook has printed, ends only the job.
 fn run(job: Job) {
     let _ = catch_unwind(AssertUnwindSafe(job));
 }

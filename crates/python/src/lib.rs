@@ -1,10 +1,9 @@
 //! The extension module of the package `taper` for Python: runs, training and metrics.
 //!
-//! It adds nothing to `taper-run`. Records cross the border as JSON with the fields that the
-//! program's `--json` prints, and arrays of numbers as memory that NumPy views ([`array`]); the
-//! typed classes for users are written in Python, next to this crate (`python/taper`). Everything
-//! is computed on one thread ([`engine`]), while callers wait without Python's lock and obey
-//! Ctrl-C.
+//! It adds nothing to `taper-run`. Records are passed as JSON with the fields that the program's
+//! `--json` prints, and arrays of numbers as memory that NumPy views ([`array`]); the typed classes
+//! for users are written in Python, next to this crate (`python/taper`). Everything is computed on
+//! one thread ([`engine`]), while callers wait without Python's lock and obey Ctrl-C.
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 
 mod array;

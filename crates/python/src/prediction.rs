@@ -12,7 +12,7 @@ use taper_run::translation::{Side, score_pairs};
 use crate::decoding::{list_of, records};
 use crate::engine::Cancelled;
 
-/// Number of items answered between two checks whether they are still wanted.
+/// Number of items that are answered between two checks whether they are still wanted.
 const WINDOW: usize = 1024;
 
 /// Predicts for each item (a text, the path of an image, or a question as JSON); returns a JSON

@@ -53,7 +53,7 @@ impl LoadOptions {
     }
 }
 
-/// Sets the number of threads for the whole process; 0 keeps one thread a core.
+/// Sets the number of threads for the whole process; 0 keeps one thread for each core.
 #[pyfunction]
 pub(crate) fn choose_threads(threads: usize) -> PyResult<()> {
     taper_run::checks::choose_threads(threads).map_err(|error| exception(&error))

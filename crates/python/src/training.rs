@@ -16,7 +16,7 @@ use crate::error::{exception, options};
 
 /// A message of a training.
 enum Message {
-    /// An event, after which training waits for the permission to continue.
+    /// An event; training then waits for the permission to continue.
     Event(String, GoOn),
     /// The end of training, as an event.
     End(Result<String>),
@@ -60,7 +60,7 @@ struct TrainOptions {
     /// Changed keys of the recipe, as `key=value`.
     overrides: Vec<String>,
     device: Option<String>,
-    /// Run or checkpoint whose weights the new run begins with.
+    /// Run or checkpoint that gives the new run its first weights.
     start_from: Option<PathBuf>,
 }
 

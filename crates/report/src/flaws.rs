@@ -1,4 +1,5 @@
-//! Flaws that a translation shows without a reader: empty, repeated, copied, too short or too long.
+//! Flaws of a translation that are visible without a reader: empty, repeated, copied, too short or
+//! too long.
 
 use serde::Serialize;
 
@@ -62,7 +63,7 @@ impl Flaw {
     }
 }
 
-/// Largest number of times that the same one to four words follow themselves.
+/// Largest number of times that the same one to four words are repeated in succession.
 fn repeats(words: &[String]) -> usize {
     let mut most = 1;
     for length in 1..=4 {

@@ -21,13 +21,13 @@ pub struct Logged {
     pub loss: f64,
     /// Cross entropy per target token, in nats.
     pub nll: f64,
-    /// Share of target tokens predicted right; `None` for models that predict numbers.
+    /// Share of target tokens predicted correctly; `None` for models that predict numbers.
     pub accuracy: Option<f64>,
     /// Learning rate of the last update.
     pub learning_rate: f64,
     /// Mean norm of the gradients before clipping.
     pub gradient_norm: f64,
-    /// Gradient noise scale in target tokens; `None` with one micro-batch an update.
+    /// Gradient noise scale in target tokens; `None` with one micro-batch per update.
     pub noise_scale: Option<f64>,
     /// Target tokens trained on since the start of the run.
     pub tokens: u64,
@@ -35,7 +35,7 @@ pub struct Logged {
     pub tokens_per_second: Option<f64>,
     /// Seconds of training so far.
     pub seconds: f64,
-    /// Norms of each layer, if `training.log_layers` asked for them.
+    /// Norms of each layer, if `training.log_layers` is set.
     pub layers: BTreeMap<String, NormsPerLayer>,
     /// Times of each process, if there are several.
     pub processes: Vec<ProcessTime>,
@@ -63,7 +63,7 @@ pub struct Record {
     pub validated: Vec<Validated>,
     /// Skipped updates, with the reason.
     pub skipped: Vec<(u64, String)>,
-    /// Number of lines that are no records.
+    /// Number of invalid lines.
     pub unreadable: u64,
 }
 
@@ -83,7 +83,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Takes the complete lines of `bytes`; returns the number of bytes in them.
+    /// Takes the complete lines of `bytes`; returns their total number of bytes.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         for line in bytes[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {

@@ -7,15 +7,16 @@ use crate::curves::in_order;
 use crate::figures::NamedFigure;
 use crate::record::{Logged, Record};
 
-/// Least number of log events in each half of a training, for a distribution to have a shape.
+/// Smallest number of log events in each half of a training that gives a distribution a shape.
 const LEAST: usize = 8;
-/// Largest number of log events of a half that are counted: more change no curve.
+/// Largest number of log events of a half that are used: more would not change the curve.
 const MOST: usize = 400;
 /// Number of points over the range of all layers.
 const POINTS: usize = 120;
 /// Height of a ridge, in rows: ridges reach over the row above.
 const HEIGHT: f64 = 1.5;
-/// Least width of a kernel, as a share of the range, so that norms that hardly change are seen.
+/// Smallest width of a kernel, as a share of the range, so that norms that hardly change remain
+/// visible.
 const NARROWEST: f64 = 0.008;
 
 /// Reads one of the norms of a layer.
@@ -83,7 +84,8 @@ pub fn spread_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     kinds.into_iter().filter_map(figure).collect()
 }
 
-/// Logarithms of the norms of a layer, ascending; those of zero and of no number are left out.
+/// Logarithms of the norms of a layer, ascending; zeros and values that are not numbers are
+/// omitted.
 fn logarithms(entries: &[&Logged], layer: &str, norm: Norm) -> Vec<f64> {
     let every = entries.len().div_ceil(MOST).max(1);
     let norms = entries.iter().step_by(every).filter_map(|one| one.layers.get(layer));
@@ -107,8 +109,8 @@ fn median(ascending: &[f64]) -> Option<f64> {
 }
 
 /// Points of a density over `base`, all ridges of the same height: a Gaussian kernel over the
-/// logarithms, of the width of Silverman (1986), "Density Estimation for Statistics and Data
-/// Analysis", section 3.4.2. Points that would lie on the base are left out, but for the ends.
+/// logarithms, with the width of Silverman (1986), "Density Estimation for Statistics and Data
+/// Analysis", section 3.4.2. Points on the base are omitted, except at the ends.
 fn ridge(ascending: &[f64], (low, high): (f64, f64), base: f64) -> Vec<(f64, f64)> {
     let count = ascending.len();
     if count == 0 {
@@ -146,7 +148,7 @@ mod tests {
         assert!((highest.0.log10() + 0.95).abs() < 0.05, "{highest:?}");
         assert!((highest.1 - 3.0 - HEIGHT).abs() < 1e-9, "{highest:?}");
         assert!(points.iter().all(|at| at.1 >= 3.0) && points.is_sorted_by(|a, b| a.0 < b.0));
-        // Norms that never change are a narrow peak, which is within the range.
+        // Norms that never change form a narrow peak within the range.
         let still = ridge(&[0.5; 20], self::range([0.5; 20].into_iter()).expect("values"), 0.0);
         assert!(still.len() > 3 && still.iter().any(|at| at.1 == HEIGHT), "{still:?}");
     }

@@ -19,9 +19,9 @@ use crate::run_data::json;
 const MOST_BYTES: u64 = 1 << 28;
 /// Confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
-/// Fewest points that determine the parameters of a law of one input.
+/// Smallest number of points that determines a law of one input.
 const FEWEST: usize = 4;
-/// Fewest points that determine a law of two inputs.
+/// Smallest number of points that determines a law of two inputs.
 const FEWEST_JOINT: usize = 6;
 
 /// A trained model.
@@ -29,9 +29,9 @@ const FEWEST_JOINT: usize = 6;
 pub struct Point {
     /// Name of the model.
     pub name: String,
-    /// N, its number of parameters.
+    /// Number of parameters, N.
     pub parameters: f64,
-    /// D, the number of tokens that it was trained on.
+    /// Number of tokens of training, D.
     pub tokens: f64,
     /// Loss on held-out text, in nats per token.
     pub loss: f64,
@@ -120,7 +120,7 @@ impl Point {
         Ok(points)
     }
 
-    /// Floating-point operations of its training: 6ND.
+    /// Floating-point operations of the training: 6ND.
     fn flops(&self) -> f64 {
         6.0 * self.parameters * self.tokens
     }
@@ -145,7 +145,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Fits the laws to points, without the `leave_out` points of the highest losses.
+    /// Fits the laws to points, without the `leave_out` points with the highest losses.
     ///
     /// # Errors
     /// When there are too few points for any law.
@@ -325,7 +325,7 @@ fn numbers<const K: usize>(
     factors: [&str; K],
     exponents: [&str; K],
 ) -> Vec<String> {
-    // Parameters that few points leave undetermined may be huge.
+    // Parameters that are not determined by few points may be huge.
     let number = |value: f64, decimals: usize| match value.abs() < 1e6 {
         true => format!("{value:.decimals$}"),
         false => format!("{value:.1e}"),

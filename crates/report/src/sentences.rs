@@ -8,7 +8,7 @@ use taper_metrics::{Bleu, Chrf, Metric, Statistics, Tokenizer, segments};
 use crate::flaws::Flaw;
 use crate::words::{Frequencies, words};
 
-/// Resamples of a bootstrap: sacreBLEU's default.
+/// Number of resamples of a bootstrap: sacreBLEU's default.
 pub(crate) const RESAMPLES: usize = 1000;
 
 /// A sentence with its translation, scores and flaw.
@@ -33,7 +33,7 @@ pub struct Sentence {
     /// First flaw of the translation.
     pub flaw: Option<Flaw>,
     /// Linked parts of source and translation, as the characters where each begins and ends; empty
-    /// if the run has kept none.
+    /// if the run has not stored them.
     pub links: Vec<[usize; 4]>,
 }
 
@@ -114,7 +114,7 @@ impl SentenceSet {
     /// Adds the links of all sentences.
     ///
     /// # Errors
-    /// When they are those of other sentences.
+    /// When they belong to other sentences.
     pub(crate) fn link(&mut self, links: Vec<Vec<[usize; 4]>>) -> Result<()> {
         if links.len() != self.sentences.len() {
             bail!("{} sentences, but {} lines of links", self.sentences.len(), links.len());
@@ -159,8 +159,8 @@ impl SentenceSet {
         Flaw::ALL.map(|flaw| (flaw, count(flaw))).to_vec()
     }
 
-    /// Scores of groups of sentences: name, number of sentences, BLEU and chrF2 over the group.
-    /// Groups without sentences are left out.
+    /// Scores of groups of sentences: name, number of sentences, BLEU and chrF2 of the group. Empty
+    /// groups are omitted.
     ///
     /// # Errors
     /// When they cannot be scored.

@@ -1,4 +1,4 @@
-//! Words, as counted for lengths, frequencies and flaws; scores have their own tokenizers.
+//! Words in the sense of lengths, frequencies and flaws; scores use separate tokenizers.
 
 use std::collections::HashMap;
 

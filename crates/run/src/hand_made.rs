@@ -10,8 +10,8 @@ use crate::folder::RunFolder;
 use crate::folders::without_data;
 use crate::tasks::TaskModel;
 
-/// Makes a run in `folder` of `model`, whose vocabulary is the words `words` by id. Its weights
-/// become the checkpoint of update 0.
+/// Makes a run in `folder` from `model`, whose vocabulary is `words`, in the order of their ids.
+/// Its weights become the checkpoint of update 0.
 ///
 /// # Errors
 /// When the folder exists already, the words do not make a vocabulary, or a file cannot be written.
@@ -48,7 +48,7 @@ pub fn save_by_hand<M: TaskModel>(
             Ok(values.unwrap_or_default().into())
         };
         Checkpoints::new(&folder.checkpoints()).save_weights(shapes, values, || Ok(state))?;
-        // Only this makes it a run.
+        // Only this file makes the folder a run.
         folder.save_config(&config)
     })?;
     Ok(config)

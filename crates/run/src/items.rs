@@ -16,8 +16,8 @@ impl BadItem {
     }
 }
 
-/// Answers the items in order: an item that could not be read with its error, the others with the
-/// results of `answer` on all of them.
+/// Answers the items in order: an item that could not be read gets its error, the others the
+/// results of `answer`, which receives all of them.
 ///
 /// # Errors
 /// When `answer` fails.

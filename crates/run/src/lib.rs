@@ -93,8 +93,8 @@ pub use tasks::require_unedited;
 pub use training::{Outcome, TrainSettings};
 pub use translation::{LineTranslator, TranslationSettings};
 
-/// Chain of causes on one line. A cause that its parent already quotes is not repeated, and line
-/// breaks become semicolons.
+/// Chain of causes on one line. A cause that its parent already quotes is omitted, and line breaks
+/// become semicolons.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {

@@ -11,7 +11,7 @@ use crate::config::RunConfig;
 
 /// Type of the weights of matrix products when a model is used.
 ///
-/// With all of them, embeddings are looked up, and norms, attention and softmax are computed, in
+/// With this choice, all products use the type; embeddings, norms, attention and softmax are in
 /// f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightType {
@@ -36,7 +36,7 @@ impl WeightType {
     }
 }
 
-/// Choice of weights and device, and changes of the recipe, for loading a run.
+/// Choice of weights and device, and changed keys of the recipe, for loading a run.
 #[derive(Debug, Clone, Default)]
 pub struct LoadSettings {
     /// Name of a checkpoint: best, last, average, a name such as step-00001000, or the path of a
@@ -50,20 +50,20 @@ pub struct LoadSettings {
     pub weights: Option<WeightType>,
     /// Changed keys of the recipe, as `key=value`.
     pub overrides: Vec<String>,
-    /// Language to translate from, for a run of several directions. `None`: the first that goes with
-    /// `to`.
+    /// Language to translate from, for a run of several directions. `None`: the first language that
+    /// is translated into `to`.
     pub from: Option<String>,
     /// Language to translate into. `None`: the only one.
     pub to: Option<String>,
-    /// Whether to load a run of several directions without a choice if `to` is `None`: its
-    /// tokenizers then name no language, and each use has to choose.
+    /// Whether a run of several directions can be loaded without a choice of direction if `to` is
+    /// `None`. Its tokenizers then name no language, and each use has to choose one.
     pub every_direction: bool,
 }
 
 /// Trained run, loaded for commands that use a model.
 #[derive(Debug)]
 pub struct LoadedRun<M = TranslationModel> {
-    /// Configuration of the run, without its adapters, which are part of the weights.
+    /// Configuration of the run, without adapters, because the weights include them.
     pub config: RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: TokenizerPair,
@@ -78,10 +78,10 @@ pub struct LoadedRun<M = TranslationModel> {
 }
 
 impl<M> LoadedRun<M> {
-    /// Refuses a run of several directions of which none is chosen.
+    /// Refuses a run of several directions without a chosen one.
     ///
     /// # Errors
-    /// When its rows would name no language.
+    /// When no language would be named in its rows.
     pub fn require_direction(&self) -> Result<()> {
         if self.config.data.is_multilingual() && !self.tokenizers.names_language() {
             self.config.data.choose_direction(None, None)?;
@@ -93,7 +93,7 @@ impl<M> LoadedRun<M> {
     /// Refuses to write a model of several directions for other programs.
     ///
     /// # Errors
-    /// When its rows name a language.
+    /// When a language is named in its rows.
     pub(crate) fn require_one_direction(&self) -> Result<()> {
         ensure!(
             !self.config.data.is_multilingual() && !self.tokenizers.names_language(),

@@ -11,7 +11,7 @@ use crate::tasks::without_adapters;
 
 /// Adds the adapters of the run at `root` to the weights that they change, and writes the sum, with
 /// its configuration and tokenizer, as the run `target`. The adapters are those of the checkpoint
-/// `name`, or else the default ones; returns that checkpoint and the update after which it was
+/// `name`, or else the default ones; returns its checkpoint and the update after which it was
 /// saved. The folder appears only when it is complete.
 ///
 /// # Errors

@@ -50,7 +50,7 @@ struct Score {
     signature: Option<String>,
 }
 
-/// Keys of the recipe in the card that do not change what was trained.
+/// Keys of the recipe that the card omits, because they do not change the trained model.
 const LEFT_OUT: &[&str] = &["training.log_", "training.validate_", "training.checkpoint"];
 
 /// Writes the card of `run` into `folder`.
@@ -155,8 +155,8 @@ fn about(config: &RunConfig) -> String {
     format!("A model {task}{}, trained and exported with Taper.", config.task)
 }
 
-/// Corpora and their sizes; empty without the report of the run's data: the recipe of an imported
-/// run also names data, on which it was not trained.
+/// Corpora and their sizes; empty without the report of the run's data. The recipe of an imported
+/// run also names data, but the model was not trained on it.
 fn described_data(config: &RunConfig, report: &Value) -> String {
     let mut text = String::new();
     if report.is_null() {

@@ -12,7 +12,7 @@ use crate::config::nearest;
 /// Number of names suggested if a pattern matches none.
 const NEAR: usize = 3;
 
-/// Names of parts of a model, with patterns of the names of their parameters.
+/// Number of names that are suggested if a pattern matches none.
 const PARTS: [(&str, &[&str]); 3] = [
     (
         "embeddings",
@@ -32,7 +32,7 @@ const PARTS: [(&str, &[&str]); 3] = [
 /// Refuses a pattern that matches none of `names`.
 ///
 /// # Errors
-/// With `key`, the pattern, and the nearest names.
+/// When one matches none; the message has `key`, the pattern, and the nearest names.
 fn require_match(
     key: &str,
     pattern: &str,
@@ -84,7 +84,7 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
     Ok(())
 }
 
-/// Refuses adapters that no layer has, or patterns that match none.
+/// Refuses adapters if no layer has any, and patterns that match none.
 ///
 /// # Errors
 /// With the pattern, and the nearest names.
@@ -106,8 +106,8 @@ pub(crate) fn require_adapters(lora: &LoraConfig, store: &ParameterStore) -> Res
         }
         if let Some(other) = matrices.iter().find(|name| matches(pattern, name)) {
             bail!(
-                "model.lora.layers: {pattern:?} matches {other}, which is no linear layer of its \
-                 own; train it as a whole with model.lora.train = [\"{other}.*\"]"
+                "model.lora.layers: {pattern:?} matches {other}, which is not a separate linear \
+                 layer; train it as a whole with model.lora.train = [\"{other}.*\"]"
             );
         }
         require_match("model.lora.layers", pattern, &matrices, |_| false)?;
@@ -148,7 +148,7 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
                 "target" => "decoder",
                 stack => stack,
             });
-            // A parameter outside all stacks, by its name, is before the first layer.
+            // A parameter whose name is outside all stacks counts as before the first layer.
             let first = names.iter().find_map(|name| layer_of(name)).map_or(0, |of| layers(of.0));
             1 + if own > 0 { own } else { first }
         }

@@ -1,14 +1,14 @@
-//! Messages of Protocol Buffers, written and read field by field: no more of the format than the
-//! files of SentencePiece and ONNX need.
+//! Messages of Protocol Buffers, written and read field by field, with only the parts of the format
+//! that SentencePiece and ONNX need.
 
 use anyhow::{Context, Result, bail};
 
-/// Message that is written.
+/// Message that is being written.
 #[derive(Debug, Default)]
 pub(crate) struct Message(pub(crate) Vec<u8>);
 
 impl Message {
-    /// Adds a number of variable length: seven bits a byte, the lowest first.
+    /// Adds a number of variable length: seven bits in each byte, the lowest first.
     fn variable(&mut self, mut number: u64) {
         while number > 0x7f {
             self.0.push(number as u8 | 0x80);
@@ -36,7 +36,7 @@ impl Message {
         self.0.extend(bytes);
     }
 
-    /// Adds the beginning of a field of so many bytes, which are written after the message.
+    /// Adds the beginning of a field of `length` bytes, which are written after the message.
     pub(crate) fn announce(&mut self, field: u64, length: u64) {
         self.variable(field << 3 | 2);
         self.variable(length);
@@ -53,7 +53,7 @@ pub(crate) enum Value<'a> {
 /// Calls `each` with the number and the value of every field of a message.
 ///
 /// # Errors
-/// When the bytes are no message, or `each` fails.
+/// When the bytes are not a message, or `each` fails.
 pub(crate) fn each_field(
     mut bytes: &[u8],
     mut each: impl FnMut(u64, Value<'_>) -> Result<()>,
@@ -88,7 +88,7 @@ fn taken<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
     Ok(first)
 }
 
-/// Splits off a number of variable length: seven bits a byte, the lowest first.
+/// Splits off a number of variable length: seven bits in each byte, the lowest first.
 fn number(bytes: &mut &[u8]) -> Result<u64> {
     let mut number = 0;
     for place in 0..10 {

@@ -25,9 +25,9 @@ pub struct Quantized {
 }
 
 /// Rounds the weights of the run at `root` to int8, and writes them with its configuration and
-/// tokenizer to the folder `to`, by default one next to the run with the suffix `-int8`. The
-/// weights are those of the checkpoint `name`, or else the default ones. The folder appears only
-/// when it is complete.
+/// tokenizer to the folder `to`; the default is a folder next to the run with the suffix `-int8`.
+/// The weights come from the checkpoint `name`, or else from the default one. The folder appears
+/// only when it is complete.
 ///
 /// # Errors
 /// When the model does not decode or has adapters, the folder exists or cannot be written, or the

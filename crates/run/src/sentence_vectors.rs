@@ -75,7 +75,8 @@ fn require_text(texts: &[String]) -> Result<()> {
     }
 }
 
-/// Mean of the states of each row's tokens; `states` computes those of a batch, packed `(M, D)`.
+/// Mean of the states of each row's tokens; `states` computes the states of a batch, packed `(M,
+/// D)`.
 fn means<M: Model>(
     model: &M,
     rows: &[Vec<u32>],

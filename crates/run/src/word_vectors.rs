@@ -26,7 +26,7 @@ pub struct TakenVectors {
     pub tokens: Vec<(String, Option<String>)>,
     /// Number of tokens that got a vector.
     pub taken: usize,
-    /// Number of words in the file that no token got: the tokenizer divides them into several
+    /// Number of words in the file that no token has: the tokenizer divides them into several
     /// tokens, or into the same token as an earlier word.
     pub unused: usize,
     /// Whether the table stays unchanged.
@@ -60,7 +60,7 @@ fn tables<'a>(
     Ok(found.into_iter().filter(is_given).collect())
 }
 
-/// Freezes the tables that are not to be trained.
+/// Freezes the tables that are not trained.
 ///
 /// # Errors
 /// When the model lacks a named table.
@@ -75,7 +75,7 @@ pub(crate) fn freeze(
     Ok(())
 }
 
-/// Sets the tables to the values that `config` names, in place of drawn values.
+/// Sets the tables to the values that `config` names instead of random values.
 ///
 /// # Errors
 /// When a file cannot be read or has vectors of another width, or there are more tokens than
@@ -97,8 +97,8 @@ pub(crate) fn fill(
     Ok(all)
 }
 
-/// SHA-256 of the tables with initial values that are not drawn; of an empty text without such
-/// tables. Processes compare it to check that their tables are the same.
+/// SHA-256 of the tables with initial values from the recipe; without such tables, of an empty
+/// text. Processes compare it to check that their tables are the same.
 ///
 /// # Errors
 /// When the model lacks a named table.
@@ -142,7 +142,7 @@ fn one_hot(table: &Parameter, tokenizer: &Tokenizer) -> Result<TakenVectors> {
 }
 
 /// Token that gets the vector of each word: the word's only token, alone or after a space, unless
-/// an earlier word has taken it.
+/// it belongs to an earlier word.
 fn matches(words: &[String], tokenizer: &Tokenizer, tokens: usize) -> Result<Vec<Option<usize>>> {
     let mut of_token = vec![None; tokens];
     let spaced: Vec<String> = words.iter().map(|word| format!(" {word}")).collect();

@@ -25,7 +25,7 @@ pub(crate) struct App {
     pub(crate) files: Files,
     /// Places for documents in work.
     pub(crate) documents: Arc<Semaphore>,
-    /// Number that distinguishes the random draws of a request from those of all others.
+    /// Number that distinguishes the random draws of a request from those of all other requests.
     pub(crate) draws: AtomicU64,
 }
 
@@ -34,15 +34,15 @@ impl App {
         &self.settings.limits
     }
 
-    /// Runs that requests of this kind go to.
+    /// Runs that can receive requests of this kind.
     pub(crate) fn engines_for<V: Verb>(&self) -> impl Iterator<Item = &Engine> {
         self.engines.iter().filter(|engine| engine.is_for::<V>())
     }
 
-    /// Run of this name, or, without a name, the only one for requests of this kind.
+    /// Run of this name or, without a name, the only run for requests of this kind.
     ///
     /// # Errors
-    /// When there is none, or several without a name to choose by.
+    /// When there is none, or several and no name is given.
     pub(crate) fn engine<V: Verb>(&self, name: Option<&str>) -> Result<&Engine, Refusal> {
         if let Some(name) = name {
             let named = self.engines.iter().find(|engine| engine.info.name == name);

@@ -11,7 +11,7 @@ pub(crate) enum Refusal {
     Malformed(String),
     /// The API key is missing or wrong: 401.
     Key,
-    /// The client calls the server by a foreign name: 403.
+    /// The client calls the server by a name that is not its own: 403.
     Host,
     /// A page of another site has sent the request: 403.
     Origin,
@@ -66,8 +66,8 @@ impl Refusal {
             | Self::Large(message)
             | Self::Unfit(message)
             | Self::Failed(message) => message.clone(),
-            Self::Key => "this server wants a key: send it as `Authorization: Bearer KEY`, or as \
-                          `api_key` where LibreTranslate has it"
+            Self::Key => "this server needs a key: send it as `Authorization: Bearer KEY`, or as \
+                          `api_key` in LibreTranslate's API"
                 .to_owned(),
             Self::Host => "this server listens on the loopback address and is called by another \
                            name: start it with --host NAME to allow that"

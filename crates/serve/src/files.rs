@@ -20,7 +20,7 @@ pub(crate) struct Files(Mutex<VecDeque<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
-    /// Secret in its address: anyone who knows it may have the file.
+    /// Secret in the address: anyone who knows it can fetch the file.
     secret: String,
     file: KeptFile,
     since: Instant,
@@ -29,7 +29,7 @@ struct Waiting {
 /// File to keep, or to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeptFile {
-    /// Name; letters that addresses and headers would have to escape are replaced in it.
+    /// Name; characters that addresses and headers would have to escape are replaced.
     pub(crate) name: String,
     pub(crate) media_type: &'static str,
     pub(crate) content: Bytes,

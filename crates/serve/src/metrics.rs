@@ -100,7 +100,7 @@ impl Metrics {
         registry.register("refused", help, self.refused.clone());
         let help = "Requests dropped because their client had left or their time was over";
         registry.register("abandoned", help, self.abandoned.clone());
-        let help = "Those of them that were being computed";
+        let help = "Dropped requests that were being computed";
         registry.register("cut_short", help, self.cut_short.clone());
         let help = "Times that a run has failed and was loaded again";
         registry.register("restarts", help, self.restarts.clone());
@@ -129,7 +129,7 @@ impl Metrics {
         self.refused.get_or_create(&of(run)).inc();
     }
 
-    /// Counts a dropped request; `begun` tells whether its computation had begun.
+    /// Counts a dropped request; `begun` says whether its computation had begun.
     pub(crate) fn abandoned(&self, run: &str, begun: bool) {
         self.abandoned.get_or_create(&of(run)).inc();
         self.cut_short.get_or_create(&of(run)).inc_by(u64::from(begun));

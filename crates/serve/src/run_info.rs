@@ -15,7 +15,7 @@ use crate::engine::{ChatTemplate, Verbs};
 pub struct RunInfo {
     /// Name of the run, which is the name of its folder.
     pub name: String,
-    /// Name of its task.
+    /// Name of the run's task.
     pub task: String,
     /// Properties of a translation model; `None` for other tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,17 +33,17 @@ pub struct RunInfo {
     pub(crate) chat: Option<Result<Arc<ChatTemplate>, String>>,
     /// Number of the model's parameters.
     pub parameters: usize,
-    /// Time at which its weights were saved, in seconds since 1970.
+    /// Time at which the weights were saved, in seconds since 1970.
     pub created: u64,
     /// Whether the CPU computes.
     #[serde(skip)]
     pub(crate) is_on_cpu: bool,
-    /// Kinds of requests that it answers.
+    /// Kinds of requests that the run answers.
     #[serde(skip)]
     pub(crate) verbs: Verbs,
 }
 
-/// Writes whether there is a template without a fault.
+/// Writes whether there is a valid template.
 fn whether_usable<S: Serializer>(
     chat: &Option<Result<Arc<ChatTemplate>, String>>,
     serializer: S,
@@ -61,14 +61,14 @@ pub struct TranslationInfo {
     /// Directions of a run of several; empty if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<Direction>,
-    /// Whether it aligns words.
+    /// Whether the model aligns words.
     pub aligns: bool,
-    /// Number of hypotheses of its search.
+    /// Number of hypotheses of the model's search.
     pub beam: usize,
 }
 
 impl TranslationInfo {
-    /// All directions, of which a run has at least one.
+    /// All directions; a run has at least one.
     pub(crate) fn all(&self) -> Vec<Direction> {
         match self.directions.as_slice() {
             [] => vec![Direction::new(&self.source, &self.target)],

@@ -28,12 +28,12 @@ pub struct Stop(watch::Sender<bool>);
 impl Stop {
     /// Stops the server: it accepts no more work, finishes the rest, and ends.
     pub fn stop(&self) {
-        // Stored for a server that does not listen yet.
+        // Stored in case the server does not listen yet.
         self.0.send_replace(true);
     }
 }
 
-/// Loaded runs, and a socket to which clients can connect already.
+/// Loaded runs, and a socket to which clients can already connect.
 pub struct Server {
     app: Arc<App>,
     runtime: Runtime,
@@ -60,7 +60,7 @@ impl Server {
         }
         let names = names(&settings)?;
         if settings.runs.len() > 1 {
-            // Recipes may request different numbers of threads, and there is one pool.
+            // Recipes may request different numbers of threads, but there is only one pool.
             taper_run::checks::choose_threads(0)?;
         }
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -92,7 +92,7 @@ impl Server {
             pages: Pages::new()?,
             files: Files::default(),
             documents,
-            // Draws differ from those of an earlier server.
+            // Random numbers differ from those of an earlier server.
             draws: AtomicU64::new(now.as_micros() as u64),
         });
         let (stop, _) = watch::channel(false);
@@ -111,7 +111,7 @@ impl Server {
         Stop(self.stop.clone())
     }
 
-    /// Answers requests until it is stopped, and then finishes accepted work.
+    /// Answers requests until the server is stopped, and then finishes accepted work.
     ///
     /// # Errors
     /// When the socket fails.
@@ -119,7 +119,7 @@ impl Server {
         let Self { app, runtime, listener, address, stop } = self;
         (app.observer)(&ServeEvent::Listening { address });
         let cut_off = runtime.block_on(accept(&app, listener, &stop));
-        // Connections that are cut off release the work they wait for.
+        // Connections that are cut off release the work that they wait for.
         drop(runtime);
         app.engines.iter().for_each(Engine::finish);
         (app.observer)(&ServeEvent::Stopped { cut_off });
@@ -128,7 +128,7 @@ impl Server {
 }
 
 /// Serves connections until the server is stopped and they have ended or exceeded a time limit;
-/// returns the number of those that had not ended.
+/// returns the number of connections that had not ended.
 async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool>) -> usize {
     let router = router(app);
     let places = Arc::new(Semaphore::new(app.limits().connections));
@@ -188,7 +188,10 @@ fn names(settings: &ServeSettings) -> Result<Vec<String>> {
             root.canonicalize().with_context(|| format!("cannot open {}", root.display()))?;
         let name = whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned();
         if names.contains(&name) {
-            bail!("two runs are named {name}: clients could not tell them apart; rename a folder");
+            bail!(
+                "two runs are named {name}, so clients could not distinguish them; rename a \
+                   folder"
+            );
         }
         names.push(name);
     }

@@ -17,8 +17,8 @@ pub struct ServeSettings {
     pub address: SocketAddr,
     /// Key that clients must send. `None`: open to all.
     pub api_key: Option<String>,
-    /// Names by which clients may call a server on the loopback address, in addition to `localhost`
-    /// and addresses: for example the name of a proxy before it.
+    /// Names with which clients may call a server on the loopback address, in addition to
+    /// `localhost` and addresses: for example the name of a proxy in front of it.
     pub hosts: Vec<String>,
     /// Origins, such as `https://friend.example`, whose pages may send requests from a browser; `*`
     /// for all.
@@ -54,36 +54,36 @@ pub struct Limits {
     pub document_bytes: usize,
     /// Largest number of sentences of a document.
     pub sentences: usize,
-    /// Largest number of documents that are translated at a time, all clients together; further ones
+    /// Largest number of documents that are translated at a time, over all clients; further ones
     /// are turned away with 503.
     pub documents: usize,
     /// Largest number of lines or texts of a request.
     pub lines: usize,
-    /// Largest number of tokens of a request, all its lines together.
+    /// Largest number of tokens of a request, over all its lines.
     pub tokens: usize,
     /// Largest number of tokens of a text whose attention is requested: computation and answer grow
-    /// with its square.
+    /// with the square of the length.
     pub attention_tokens: usize,
     /// Largest number of tokens added to a prompt.
     pub new_tokens: usize,
     /// Largest number of hypotheses of a search, and of alternatives and samples of an answer.
     pub beam: usize,
-    /// Largest amount of waiting work for one run, all clients together: in lines of about 32
+    /// Largest amount of waiting work for one run, over all clients, counted in lines of about 32
     /// tokens that are searched with the run's own beam. Heavier work does not count against
     /// lighter work.
     pub queue: usize,
-    /// Largest amount of work of a batch, in such lines; larger work is done alone.
+    /// Largest amount of work in a batch, counted in the same way; larger work is done alone.
     pub batch: usize,
-    /// Largest number of connections at a time; others wait to be accepted.
+    /// Largest number of connections at a time; further clients wait to be accepted.
     pub connections: usize,
     /// Largest number of connections of one client, by its address; further ones are turned away
     /// with 503.
     pub client_connections: usize,
-    /// Time limit for a request to wait and be processed; after it, its work is dropped.
+    /// Time limit for a request to wait and be processed, after which its work is dropped.
     pub answer: Duration,
     /// The same for a document.
     pub document_answer: Duration,
-    /// Time limit for a client to send a request, and for an answer to stay unread.
+    /// Time limit for a client to send a request, and for an answer to remain unread.
     pub transfer: Duration,
     /// Time limit for accepted work after the server is stopped.
     pub farewell: Duration,

@@ -20,7 +20,7 @@ const TAIL: usize = 4;
 pub struct EventFile {
     path: PathBuf,
     file: File,
-    /// Bytes that the disk has not taken yet.
+    /// Bytes that the disk has not accepted yet.
     pending: Vec<u8>,
 }
 

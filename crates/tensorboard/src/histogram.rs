@@ -49,8 +49,8 @@ impl Histogram {
     }
 }
 
-/// Number of a value's bin: 0 for values near 0, and further from it on both sides the larger they
-/// are.
+/// Index of a value's bin: 0 for values near 0; on both sides of it, larger values have bins
+/// further away.
 fn place(value: f64) -> i32 {
     let size = value.abs();
     if size < FIRST {

@@ -31,7 +31,7 @@ pub struct EarlyStopping {
 impl EarlyStopping {
     /// Takes the score of a validation, and returns whether it is a new best.
     ///
-    /// NaN never is: a run that diverged must not replace its best checkpoint.
+    /// NaN is never the best: a run that diverged must not replace its best checkpoint.
     pub fn observe(&mut self, config: &EarlyStoppingConfig, step: u64, score: f64) -> bool {
         let improved = match self.best {
             _ if score.is_nan() => false,
@@ -47,7 +47,7 @@ impl EarlyStopping {
         improved
     }
 
-    /// Whether the scores so far are of another metric than `metric`, with which they cannot be
+    /// Whether the scores so far belong to another metric than `metric`, so that they cannot be
     /// compared.
     pub(crate) fn is_of_another(&self, metric: Metric) -> bool {
         self.metric.is_some_and(|watched| watched != metric)

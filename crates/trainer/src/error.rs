@@ -1,4 +1,4 @@
-//! Errors of training and of checkpoints: fault, place and advice.
+//! Errors of training and of checkpoints: description, place and advice.
 
 use std::io;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub enum TrainError {
     /// There is nothing to train on.
     #[error(
         "epoch {epoch} has no target tokens from micro-batch {index} on: check the data report \
-         for what was dropped"
+         for dropped examples"
     )]
     NoData {
         /// The pass over the data, from 0.
@@ -67,7 +67,7 @@ pub enum TrainError {
         /// Cause.
         source: BoxError,
     },
-    /// Several updates in a row had a loss or gradient that was not finite, or too high a loss.
+    /// Several updates in a row had too high a loss, or a loss or gradient that was not finite.
     #[error(
         "training diverged: {in_a_row} updates in a row after update {step} were skipped, the last because {reason} ({place}); \
          {last_good}; go on with a lower learning rate, more warm-up or a smaller clip_norm"
@@ -79,7 +79,7 @@ pub enum TrainError {
         in_a_row: u32,
         /// Value that was not finite, or too high.
         reason: String,
-        /// The first parameter or layer at which it shows, or the batch.
+        /// First parameter or layer where it appears, or the batch.
         place: String,
         /// The last checkpoint, saved before the first of these updates, in words.
         last_good: String,
@@ -99,7 +99,7 @@ pub enum TrainError {
         loss: f64,
         /// Comparison with guessing, in words; may be empty.
         place: String,
-        /// Update and checkpoint of the best validation before; `None` if there is none.
+        /// Update and checkpoint of the best validation so far; `None` if there is none.
         best: Option<(u64, PathBuf)>,
     },
     /// Validation failed.
@@ -121,7 +121,7 @@ pub enum TrainError {
         available: String,
     },
     /// The observer failed.
-    #[error("cannot record what happened at update {step}")]
+    #[error("cannot record the events at update {step}")]
     Observer {
         /// Updates made.
         step: u64,
@@ -145,7 +145,7 @@ impl TrainError {
 /// Reason why a checkpoint could not be saved or loaded.
 #[derive(Debug, Error)]
 pub enum CheckpointError {
-    /// There is no checkpoint by that name.
+    /// No checkpoint has this name.
     #[error("no checkpoint '{which}' in {}: there is {available}", root.display())]
     NotFound {
         /// Name of the requested checkpoint.
@@ -157,14 +157,14 @@ pub enum CheckpointError {
     },
     /// A pointer does not name a checkpoint.
     #[error(
-        "{} names {content:?}, which is no checkpoint there: write the name of one into it; \
-         there is {available}",
+        "{} names {content:?}, but there is no checkpoint there: write the name of one into \
+         it; there is {available}",
         path.display()
     )]
     Pointer {
         /// The pointer's file.
         path: PathBuf,
-        /// Beginning of its content.
+        /// Beginning of the content.
         content: String,
         /// Existing names.
         available: String,
@@ -184,13 +184,13 @@ pub enum CheckpointError {
         /// The checkpoint.
         path: PathBuf,
     },
-    /// Adapters whose change of the weights is not a sum.
+    /// Adapters whose effect on the weights is not additive.
     #[error(
-        "the adapters have lengths of their own (DoRA), so that no share of them can be added to {}",
+        "the adapters have trained lengths (DoRA), so no share of them can be added to {}",
         path.display()
     )]
     Magnitudes {
-        /// The checkpoint of the weights that they change.
+        /// Checkpoint of the weights that they change.
         path: PathBuf,
     },
     /// A checkpoint has no adapters.
@@ -247,7 +247,7 @@ pub enum CheckpointError {
         /// The newest format that can be read.
         supported: u32,
     },
-    /// Weights in int8 can be used for decoding only, and not to make other weights.
+    /// Weights in int8 can only be used for decoding, not for making other weights.
     #[error("{} is in int8: use the checkpoint that it was made from, {}", path.display(), parent.display())]
     Int8 {
         /// The file.
@@ -305,12 +305,12 @@ pub enum CheckpointError {
     Tokenizer {
         /// The checkpoint's state file.
         path: PathBuf,
-        /// The hash of its tokenizer.
+        /// Hash of the checkpoint's tokenizer.
         expected: String,
-        /// The hash of the one given.
+        /// Hash of the given tokenizer.
         got: String,
     },
-    /// The checkpoint was saved with another optimizer, whose state is not usable by this one.
+    /// The checkpoint was saved with another optimizer, whose state this one cannot use.
     #[error(
         "{} has no '{missing}', which {kind:?} keeps: the run was trained with another \
          optimizer; set training.optimizer.kind back, or start a new run",

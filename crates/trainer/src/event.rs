@@ -14,13 +14,13 @@ use crate::{BoxError, NormsPerLayer, ProcessTime, Scores};
 /// Measurements by the clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Seconds in the training loop, summed over resumes.
+    /// Seconds in the training loop, in total over resumes.
     pub elapsed_seconds: f64,
     /// Target tokens trained on per second since the previous log event; `None` if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_second: Option<f64>,
-    /// Times of each of several processes in its updates since the last log event; in the last
-    /// event, in all of its updates.
+    /// Times of each of several processes: in the updates since the last log event, or for the last
+    /// event, in all updates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessTime>,
 }
@@ -37,7 +37,7 @@ pub enum StopReason {
     MaxMinutes,
     /// The watched metric did not improve for long enough.
     EarlyStopping,
-    /// The caller requested it; resuming the run has the same result as no interruption.
+    /// The caller requested it; resuming the run gives the same result as no interruption.
     Interrupted,
 }
 
@@ -46,7 +46,7 @@ pub enum StopReason {
 pub struct ExpertLoad {
     /// Share of routed tokens that were dropped because they exceeded the capacity of an expert.
     pub dropped: f64,
-    /// Tokens of the busiest expert of a layer divided by the even share, as a mean over layers and
+    /// Tokens of the busiest expert of a layer divided by an even share, as a mean over layers and
     /// updates: 1 if loads are even.
     pub busiest: f64,
 }
@@ -100,7 +100,7 @@ pub enum Event {
         /// Mean norm of the gradients before clipping.
         gradient_norm: f64,
         /// Gradient noise scale in target tokens (McCandlish et al. 2018): larger batches hardly
-        /// save updates. `None` with one micro-batch an update, or if noise hides the gradient.
+        /// save updates. `None` with one micro-batch per update, or if noise hides the gradient.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noise_scale: Option<f64>,
         /// Norms of each layer, if `log_layers` is set.
@@ -137,10 +137,10 @@ pub enum Event {
         epoch: u64,
         /// Value that was not finite, or too high.
         reason: String,
-        /// Place of the fault: the first parameter or layer at which a value that is not finite
-        /// shows, or the batch whose loss is too high.
+        /// Place of the error: the first parameter or layer where a value that is not finite
+        /// appears, or the batch whose loss is too high.
         place: String,
-        /// Skipped updates since the last one that was made.
+        /// Number of updates that were skipped since the last one that was made.
         in_a_row: u32,
         /// Skipped updates since the start of the run.
         total: u64,
@@ -209,14 +209,14 @@ pub trait Observer {
     /// Receives `event`.
     ///
     /// # Errors
-    /// Any failure to do so; it ends training.
+    /// When the event cannot be received, which ends training.
     fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
 
     /// Receives each update that was made, for a progress display; this is not an event. `_step`
     /// updates have been made in `_seconds` seconds of training.
     ///
     /// # Errors
-    /// Any failure to show it; it ends training.
+    /// When progress cannot be shown, which ends training.
     fn updated(&mut self, _step: u64, _seconds: f64) -> Result<(), BoxError> {
         Ok(())
     }
@@ -225,7 +225,7 @@ pub trait Observer {
     /// checkpoint is ahead of the record.
     ///
     /// # Errors
-    /// Any failure to do so; it ends training.
+    /// When they cannot be made durable, which ends training.
     fn flush(&mut self) -> Result<(), BoxError> {
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Floating-point numbers in JSON, to the bit.
 
-/// Numbers as strings that parse back to the same bits: JSON readers may round the last one, and
+/// Numbers as strings that parse back to the same bits: JSON readers may round the last bit, and
 /// JSON has no infinities.
 pub(crate) mod number {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -10,7 +10,7 @@ const LONGEST_NAME: usize = 64;
 /// The time of one process in updates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessTime {
-    /// Name of its machine.
+    /// Name of the process's machine.
     pub host: String,
     /// Seconds of computation.
     pub busy_seconds: f64,
@@ -26,8 +26,8 @@ impl ProcessTime {
         if all > 0.0 { self.waiting_seconds / all } else { 0.0 }
     }
 
-    /// Slowest of several processes, with its number: the others wait for it, so that it waits
-    /// least itself. `None` for a single process.
+    /// Slowest of several processes, with its rank. The others wait for it, so it waits least
+    /// itself. `None` for a single process.
     #[must_use]
     pub fn slowest(all: &[Self]) -> Option<(usize, &Self)> {
         let least = |one: &(usize, &Self), other: &(usize, &Self)| {
@@ -36,8 +36,8 @@ impl ProcessTime {
         if all.len() > 1 { all.iter().enumerate().min_by(least) } else { None }
     }
 
-    /// Description of the slowest of several processes, and of how long each waits; `None` for a
-    /// single process.
+    /// Description of the slowest of several processes, and of the time that each waits; `None` for
+    /// a single process.
     #[must_use]
     pub fn describe(all: &[Self]) -> Option<String> {
         let (rank, slowest) = Self::slowest(all)?;
@@ -59,7 +59,7 @@ impl ProcessTime {
         ))
     }
 
-    /// Replaces the name by one that can be shown: another process may have sent anything.
+    /// Replaces the name by a printable one, because another process may have sent anything.
     #[must_use]
     pub fn with_plain_name(mut self) -> Self {
         self.host.retain(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));

@@ -26,12 +26,12 @@ pub enum ScheduleKind {
     Cosine,
     /// Linear warm-up to the peak, then a straight line down to the minimum at the last update.
     Linear,
-    /// Linear warm-up to the peak, which then stays.
+    /// Linear warm-up to the peak, then a constant rate.
     Constant,
 }
 
 impl ScheduleKind {
-    /// Whether the schedule falls towards a known last update, and so needs `max_updates`.
+    /// Whether the schedule falls towards a known last update, so that it needs `max_updates`.
     #[must_use]
     pub const fn needs_horizon(self) -> bool {
         matches!(self, Self::Cosine | Self::Linear)
@@ -48,11 +48,11 @@ pub struct ScheduleConfig {
             decay_method learning_rate_scheduler learning_rate_scheduler_type")
     )]
     pub kind: ScheduleKind,
-    /// Noam's factor; the other shapes do not read it.
+    /// Factor of the kind `noam`; the other kinds ignore it.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-idle" = ["not-noam"]))]
     pub scale: f64,
-    /// The peak learning rate, reached at the end of the warm-up; Noam does not read it.
+    /// The peak learning rate, reached at the end of the warm-up; `noam` ignores it.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(
         extend("x-names" = "lr learn_rate base_lr peak_lr max_lr initial_learning_rate step_size"),
@@ -65,7 +65,7 @@ pub struct ScheduleConfig {
             learning_rate_warmup")
     )]
     pub warmup: u64,
-    /// The learning rate below which the shape does not fall after the warm-up.
+    /// The smallest learning rate after the warm-up.
     #[schemars(range(min = 0.0))]
     #[schemars(
         extend("x-names" = "min_lr lr_min learning_rate_min end_learning_rate"),
@@ -89,7 +89,7 @@ impl Default for ScheduleConfig {
 impl ScheduleConfig {
     /// Learning rate of update `step` (from 1; 0 is read as 1) for a model of width `d_model`.
     ///
-    /// `max_updates` is the last update of the run; only the shapes that fall towards it read it.
+    /// `max_updates` is the last update of the run; only schedules that fall towards it use it.
     #[must_use]
     pub fn at(&self, step: u64, d_model: usize, max_updates: u64) -> f64 {
         let step = step.max(1);
@@ -114,13 +114,13 @@ impl ScheduleConfig {
         }
     }
 
-    /// The minimum, once the warm-up is over; an earlier floor would cut the warm-up off.
+    /// The minimum applies only after the warm-up; an earlier floor would cut the warm-up off.
     fn floor(&self, step: u64) -> f64 {
         if step < self.warmup { 0.0 } else { self.minimum }
     }
 }
 
-/// Schedule of Vaswani et al. 2017, equation 3, with a factor in front.
+/// Schedule of Vaswani et al. 2017, equation 3, times a factor.
 fn noam(step: u64, d_model: usize, warmup: u64, scale: f64) -> f64 {
     let (step, warmup) = (step as f64, warmup.max(1) as f64);
     scale * (d_model as f64).powf(-0.5) * step.powf(-0.5).min(step * warmup.powf(-1.5))

@@ -28,11 +28,12 @@ pub trait Source {
     /// Any failure to read the data.
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError>;
 
-    /// Puts the micro-batches at `places`, which form an update, into the order in which they are
-    /// its leaves. This process requests those in `own` next, and as many more in the next update.
+    /// Puts the micro-batches at `places`, which form an update, into the order of the update's
+    /// leaves. This process requests the leaves in `own` next, and as many in the next update.
     ///
-    /// The result depends on the places and the data alone. A source that knows costs sorts them so
-    /// that processes have equal work, like [`balanced`]; otherwise they stay as they are.
+    /// The result depends only on the places and the data. A source that knows costs sorts the
+    /// micro-batches so that processes have equal work, like [`balanced`]; otherwise they keep
+    /// their order.
     ///
     /// [`balanced`]: crate::balanced
     ///

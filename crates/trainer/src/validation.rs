@@ -11,10 +11,10 @@ pub trait Validate<M: Model> {
     /// The scores of `model` after `step` updates.
     ///
     /// # Errors
-    /// Any failure to measure; it ends training.
+    /// When the model cannot be measured, which ends training.
     fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError>;
 
-    /// Examples of the model's output on the data when it was last measured.
+    /// Examples of the model's output on the data from the last measurement.
     fn samples(&mut self) -> Vec<Sample> {
         Vec::new()
     }
@@ -43,8 +43,8 @@ pub struct TeacherForced {
     pub accuracy: f64,
     /// The number of target tokens.
     pub tokens: u64,
-    /// Whether answers are classes. For numbers the loss is the squared error, and perplexity and
-    /// accuracy mean nothing.
+    /// Whether answers are classes. For numbers, the loss is the squared error, and perplexity and
+    /// accuracy have no meaning.
     pub of_classes: bool,
 }
 
@@ -66,7 +66,7 @@ impl TeacherForced {
 /// Scores `model` on `batches` without dropout: sums over all tokens, not means over batches.
 ///
 /// # Errors
-/// A batch cannot be fetched or computed, or there are no target tokens at all.
+/// When a batch cannot be fetched or computed, or there are no target tokens at all.
 pub fn evaluate<M: Model>(
     model: &M,
     batches: impl IntoIterator<Item = Result<Batch, BoxError>>,
@@ -75,7 +75,7 @@ pub fn evaluate<M: Model>(
     evaluate_under(model, batches, label_smoothing, Pass::evaluate)
 }
 
-/// Scores like [`evaluate`], each batch in a pass of its own that `pass` gives.
+/// Scores like [`evaluate`]; `pass` makes the pass of each batch.
 ///
 /// # Errors
 /// See [`evaluate`].

@@ -15,9 +15,9 @@ pub(crate) enum BenchCommand {
     /// Translate a text: sentences and tokens per second, time to the first translation, peak
     /// memory
     Decode(BenchDecode),
-    /// Multiply matrices of the shapes that training has, by each kernel of this machine, and
-    /// compare with what the processor does on registers alone; on a GPU, run each kernel of a
-    /// training step, and compare its bytes a second with those of a copy
+    /// Multiply matrices of the shapes of training, with each kernel of this machine, and compare
+    /// with the processor's speed on registers alone; on a GPU, run each kernel of a training step,
+    /// and compare its bytes per second with those of a copy
     Kernels(BenchKernels),
     /// Attention alone, of each kind at each length: time, memory, and their growth
     Attention(BenchAttention),
@@ -39,7 +39,8 @@ pub(crate) struct BenchTrain {
     /// Recipe whose `[model]` is used instead
     #[arg(long, value_name = "CONFIG", conflicts_with = "preset")]
     pub(crate) recipe: Option<PathBuf>,
-    /// f32, bf16 for matrix products (on a GPU: for all activations), or auto for the faster one
+    /// f32, bf16 for matrix products (on a GPU: for all activations), or auto for the faster of
+    /// them
     #[arg(long, default_value = "f32")]
     pub(crate) dtype: String,
     /// auto, cpu, cuda, cuda:N or metal
@@ -48,7 +49,7 @@ pub(crate) struct BenchTrain {
     /// Measured steps
     #[arg(long, default_value_t = 20)]
     pub(crate) steps: usize,
-    /// Steps before the measured ones
+    /// Number of steps before the measured ones
     #[arg(long, default_value_t = 3)]
     pub(crate) warmup: usize,
     /// Vocabulary size
@@ -57,10 +58,10 @@ pub(crate) struct BenchTrain {
     /// R-Drop's α; each batch passes through the model twice
     #[arg(long, value_name = "ALPHA", default_value_t = 0.0)]
     pub(crate) r_drop: f64,
-    /// Rate of every dropout [default: the preset's]
+    /// Rate of all dropouts [default: the preset's]
     #[arg(long)]
     pub(crate) dropout: Option<f64>,
-    /// Plain Candle operations and autodiff instead of the fused ones
+    /// Plain Candle operations and autodiff instead of the fused operations
     #[arg(long)]
     pub(crate) composed: bool,
     /// Predict the times on these numbers of cores, from the time of each parallel region on one
@@ -81,7 +82,7 @@ pub(crate) struct BenchNetwork {
     /// Shape of the model
     #[arg(long, value_enum, default_value = "base")]
     pub(crate) preset: Preset,
-    /// f32, bf16 for matrix products, or auto for the faster one
+    /// f32, bf16 for matrix products, or auto for the faster of them
     #[arg(long, default_value = "f32")]
     pub(crate) dtype: String,
     /// Sending rate of each process, in gigabits per second
@@ -90,13 +91,13 @@ pub(crate) struct BenchNetwork {
     /// Delay of every transfer, in microseconds
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) delay: u64,
-    /// Processes, which share the threads
+    /// Number of processes, which share the threads
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) processes: usize,
     /// MiB of gradients in one exchange
     #[arg(long, value_name = "N", default_value_t = 25.0)]
     pub(crate) bucket_mib: f64,
-    /// Measured updates, after one that is not measured
+    /// Number of measured updates; the first update is not measured
     #[arg(long, default_value_t = 3)]
     pub(crate) steps: usize,
     /// Vocabulary size
@@ -125,7 +126,7 @@ pub(crate) enum Preset {
 pub(crate) struct BenchDecode {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Text to translate, one sentence a line
+    /// Text to translate, one sentence per line
     #[arg(long, short, value_name = "FILE")]
     pub(crate) input: PathBuf,
     /// Number of times the text is translated; rates are medians
@@ -146,10 +147,11 @@ pub(crate) struct BenchDecode {
 /// Arguments of `bench kernels`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchKernels {
-    /// Layers whose name has this in it, as `base` or `feed-forward, in`; on a GPU, `base` or `big`
+    /// Layers with this text in their name, such as `base` or `feed-forward, in`; on a GPU, `base`
+    /// or `big`
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) layers: String,
-    /// Rows of a layer's input: the tokens of a batch [default: 3000; 25000 on a GPU]
+    /// Number of rows of a layer's input: the tokens of a batch [default: 3000; 25000 on a GPU]
     #[arg(long, value_name = "N")]
     pub(crate) rows: Option<usize>,
     /// cpu, cuda or cuda:N
@@ -169,11 +171,11 @@ pub(crate) struct BenchKernels {
 /// Arguments of `bench attention`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchAttention {
-    /// Kinds of attention, as a recipe names them; without any, all that a stack can have with or
-    /// without --causal
+    /// Kinds of attention, as a recipe names them; without this option, all kinds that a stack can
+    /// have with or without --causal
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) kinds: Vec<String>,
-    /// Tokens of a sequence; a batch of shorter sequences has 2048 tokens
+    /// Number of tokens of a sequence; a batch of shorter sequences has 2048 tokens
     #[arg(
         long,
         value_name = "N",
@@ -193,13 +195,13 @@ pub(crate) struct BenchAttention {
     /// Hide later tokens from each token
     #[arg(long)]
     pub(crate) causal: bool,
-    /// Seconds for each measurement, whose shortest time counts
+    /// Seconds for each measurement; the shortest time counts
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub(crate) seconds: f64,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw the time with gradient over the length, both on logarithmic axes, to a file
+    /// Draw the time with gradient over the length, with logarithmic axes, into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Arguments of `bleu`, which are sacreBLEU's, under its names.
+//! Arguments of `bleu`, which have sacreBLEU's names.
 
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// sacreBLEU's options of one dash and several letters, which `clap` would read as several options
-/// of one letter.
+/// sacreBLEU's options with one dash and several letters, which `clap` would read as several
+/// options of one letter.
 const LONG_NAMES: [(&str, &str); 16] = [
     ("-nr", "--num-refs"),
     ("-sl", "--sentence-level"),
@@ -86,11 +86,11 @@ fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
 /// Arguments of `bleu`.
 #[derive(Debug, Args)]
 pub(crate) struct Bleu {
-    /// HYPOTHESIS REFERENCE…; or, as with sacreBLEU, references alone, with translations from
-    /// --input or, with a single reference, standard input
+    /// HYPOTHESIS REFERENCE…; or, as in sacreBLEU, only references, with translations from --input
+    /// or, for a single reference, from standard input
     #[arg(required_unless_present = "test_set", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Files of translations, one for each system, - for standard input; several are compared
+    /// Files of translations, one per system, - for standard input; several systems are compared
     #[arg(long, short, value_name = "FILE", num_args = 1..)]
     pub(crate) input: Vec<PathBuf>,
     /// Split each line of the reference file at tabs into this many references [sacreBLEU: -nr]
@@ -188,7 +188,7 @@ pub(crate) struct TerOptions {
 }
 
 /// Options of confidence and significance. The random numbers are sacreBLEU's, with the seed
-/// `SACREBLEU_SEED` or else 12345.
+/// `SACREBLEU_SEED` or by default 12345.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Confidence and significance")]
 pub(crate) struct TrialOptions {
@@ -210,13 +210,13 @@ pub(crate) struct TrialOptions {
     /// Resamples for --paired-bs [sacreBLEU: -pbsn]
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = at_most::<MOST_TRIALS>)]
     pub(crate) paired_bs_n: usize,
-    /// Accepted for compatibility with sacreBLEU; all processors work in any case
+    /// Accepted for compatibility with sacreBLEU; all processors are used in any case
     #[arg(long, short = 'j', value_name = "N", hide = true)]
     pub(crate) paired_jobs: Option<usize>,
 }
 
-/// Options of the report. When the command is called like sacreBLEU, with --input or standard
-/// input, it has sacreBLEU's defaults.
+/// Options of the report. If the command is called like sacreBLEU, with --input or standard input,
+/// it has sacreBLEU's defaults.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(crate) struct ReportOptions {

@@ -31,8 +31,8 @@ pub(crate) enum EmbeddingsCommand {
 /// Arguments of `embeddings train`.
 #[derive(Debug, Args)]
 pub(crate) struct EmbeddingsTrain {
-    /// Files of text, one sentence a line, words between spaces; .gz, .zst, .xz, .bz2 and .zip are
-    /// decompressed
+    /// Text files, one sentence per line, words divided by spaces; .gz, .zst, .xz, .bz2 and .zip
+    /// are decompressed
     #[arg(required = true, value_name = "TEXT")]
     pub(crate) files: Vec<PathBuf>,
     /// Folder for the vectors, the vocabulary and the state of training
@@ -44,10 +44,10 @@ pub(crate) struct EmbeddingsTrain {
     /// Dimensions of a vector
     #[arg(long, default_value_t = TrainingSettings::default().dimensions, value_name = "N")]
     pub(crate) dimensions: usize,
-    /// Largest number of context words on each side; the number used is drawn from 1 to this
+    /// Largest number of context words on each side; the actual number is drawn from 1 to this
     #[arg(long, default_value_t = TrainingSettings::default().window, value_name = "N")]
     pub(crate) window: usize,
-    /// Negative samples for each positive one
+    /// Number of negative samples for each positive one
     #[arg(long, default_value_t = TrainingSettings::default().negatives, value_name = "N")]
     pub(crate) negatives: usize,
     /// Passes over the text
@@ -59,13 +59,13 @@ pub(crate) struct EmbeddingsTrain {
     /// Final learning rate, reached by linear decay
     #[arg(long, default_value_t = TrainingSettings::default().last_learning_rate, value_name = "RATE")]
     pub(crate) last_learning_rate: f64,
-    /// Relative frequency above which a word is subsampled; 0 for never
+    /// Relative frequency above which a word is subsampled; 0: never
     #[arg(long, default_value_t = TrainingSettings::default().subsampling, value_name = "PART")]
     pub(crate) subsampling: f64,
-    /// Smallest number of occurrences of a word with a vector
+    /// Smallest number of occurrences of a word that gets a vector
     #[arg(long, default_value_t = TrainingSettings::default().min_count, value_name = "N")]
     pub(crate) min_count: u64,
-    /// Largest number of words with a vector, the most frequent ones [default: all]
+    /// Largest number of words that get a vector; the most frequent ones do [default: all]
     #[arg(long, value_name = "N")]
     pub(crate) max_words: Option<usize>,
     /// Convert the text to lower case
@@ -116,7 +116,7 @@ pub(crate) struct VectorFile {
 pub(crate) struct EmbeddingsNearest {
     #[command(flatten)]
     pub(crate) file: VectorFile,
-    /// Words; several are replaced by the mean of their directions
+    /// Words; several words are replaced by the mean of their directions
     #[arg(required = true, value_name = "WORD")]
     pub(crate) words: Vec<String>,
     /// Number of words to print
@@ -151,7 +151,7 @@ pub(crate) struct EmbeddingsSimilarities {
     /// Words to compare
     #[arg(required = true, num_args = 2.., value_name = "WORD")]
     pub(crate) words: Vec<String>,
-    /// Write the cosines as a drawing
+    /// Draw the cosines into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     /// The language of the drawing

@@ -37,7 +37,7 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) processes: NonZeroUsize,
     /// For a run of recurrent layers: norm of the loss gradient with respect to each state on this
-    /// split, by the number of steps that follow the state
+    /// split, by the number of steps after the state
     #[arg(long, value_name = "SPLIT", requires = "target")]
     pub(crate) state_gradients: Option<String>,
     /// Number of sentences of the split for the state gradients
@@ -60,7 +60,7 @@ pub(crate) enum ConfigCommand {
     Show(ConfigFile),
     /// Check keys, types and combinations; train nothing
     Check(ConfigFile),
-    /// Explain a key of a recipe: its meaning, values, default, and where it has no effect
+    /// Explain a key of a recipe: its meaning, values, default, and when it has no effect
     Explain(ConfigExplain),
 }
 

@@ -10,7 +10,7 @@ use taper_data::IdentifierTraining;
 pub(crate) enum LanguagesCommand {
     /// Print the language of each line, and its probability
     Identify(LanguagesIdentify),
-    /// Print how often the language of a line is identified, for each language of a file
+    /// Print the share of lines whose language is identified correctly, for each language of a file
     Evaluate(LanguagesEvaluate),
     /// Train a model on lines in known languages
     Train(LanguagesTrain),
@@ -27,12 +27,12 @@ pub(crate) struct LanguageModelFile {
 /// Arguments of `languages identify`.
 #[derive(Debug, Args)]
 pub(crate) struct LanguagesIdentify {
-    /// File with a text a line; - is standard input
+    /// File with one text per line; - is standard input
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) input: PathBuf,
     #[command(flatten)]
     pub(crate) model: LanguageModelFile,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) struct LanguagesIdentify {
 /// Arguments of `languages evaluate`.
 #[derive(Debug, Args)]
 pub(crate) struct LanguagesEvaluate {
-    /// File with a language, a tab and a text a line
+    /// File with a language, a tab and a text on each line
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) model: LanguageModelFile,
@@ -52,7 +52,7 @@ pub(crate) struct LanguagesEvaluate {
 /// Arguments of `languages train`.
 #[derive(Debug, Args)]
 pub(crate) struct LanguagesTrain {
-    /// File with a language, a tab and a text a line
+    /// File with a language, a tab and a text on each line
     pub(crate) file: PathBuf,
     /// File of the model
     #[arg(long, short, value_name = "FILE")]
@@ -63,7 +63,7 @@ pub(crate) struct LanguagesTrain {
     /// Number of pieces of lines to train on
     #[arg(long, value_name = "N", default_value_t = IdentifierTraining::default().pieces)]
     pub(crate) pieces: u64,
-    /// Seed of what is drawn
+    /// Seed of random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }

@@ -7,14 +7,14 @@ use taper_run::made_text::{Keep, Method, TranslationCache};
 
 use super::{Loading, Search};
 
-/// Folders of the pairs and of the translations behind them.
+/// Folders of the pairs, and of the translations that they are made from.
 #[derive(Debug, Args)]
 pub(crate) struct MadeFolders {
     /// Folder for the pairs: train.SOURCE, train.TARGET, the origin of each pair, and made.json
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
-    /// Folder for translations, by weights, settings and text: none is made twice
-    /// [default: cache/translated in the run]
+    /// Folder for translations, by weights, settings and text; existing ones are reused [default:
+    /// cache/translated in the run]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
@@ -29,16 +29,15 @@ impl MadeFolders {
 /// Arguments of `backtranslate`.
 #[derive(Debug, Args)]
 pub(crate) struct Backtranslate {
-    /// Folder of the run that translates the text, into the language that the new model is to
-    /// translate from
+    /// Folder of the run that translates the text, into the source language of the new model
     pub(crate) run: PathBuf,
-    /// Text of the language that the new model is to translate to, a sentence a line
+    /// Text in the target language of the new model, one sentence per line
     #[arg(value_name = "MONO")]
     pub(crate) text: PathBuf,
-    /// Way in which sources are made
+    /// Method that makes the sources
     #[arg(long, value_enum, default_value = "beam")]
     pub(crate) method: MethodChoice,
-    /// Seed of draws and of noise [default: the run's]
+    /// Seed of samples and noise [default: the run's]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
@@ -49,14 +48,14 @@ pub(crate) struct Backtranslate {
     pub(crate) loading: Loading,
 }
 
-/// Way in which sources are made.
+/// Method that makes the sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MethodChoice {
     /// The best of a beam
     Beam,
     /// Drawn from the model
     Sampling,
-    /// The best of a beam; a tenth of its words is left out, a tenth blanked, and words are moved by
+    /// The best of a beam; a tenth of its words is removed, a tenth blanked, and words are moved by
     /// at most three places
     NoisedBeam,
 }
@@ -80,7 +79,7 @@ pub(crate) struct Distill {
     /// Split of the first run's data whose sources are translated
     #[arg(long, value_name = "NAME", default_value = "train")]
     pub(crate) data: String,
-    /// Take the translation of each n-best list that is nearest to the reference by BLEU
+    /// Take the translation from each n-best list that is nearest to the reference by BLEU
     #[arg(long)]
     pub(crate) interpolate: bool,
     #[command(flatten)]
@@ -94,16 +93,16 @@ pub(crate) struct Distill {
 /// Arguments of `diversify`.
 #[derive(Debug, Args)]
 pub(crate) struct Diversify {
-    /// Folders of runs that translate as the corpus does
+    /// Folders of runs that translate in the direction of the corpus
     #[arg(long, value_name = "RUN", num_args = 1.., required_unless_present = "backward")]
     pub(crate) forward: Vec<PathBuf>,
-    /// Folders of runs that translate the other way
+    /// Folders of runs that translate in the opposite direction
     #[arg(long, value_name = "RUN", num_args = 1..)]
     pub(crate) backward: Vec<PathBuf>,
     /// Split of the data of the first run of --forward, or else of the recipe --recipe
     #[arg(long, value_name = "NAME", default_value = "train")]
     pub(crate) data: String,
-    /// Recipe whose data is diversified [default: that of the first run of --forward]
+    /// Recipe whose data is diversified [default: the recipe of the first run of --forward]
     #[arg(long, value_name = "FILE", required_unless_present = "forward")]
     pub(crate) recipe: Option<PathBuf>,
     /// Hypotheses kept at each step; 1 is greedy search [default: each run's]
@@ -118,22 +117,22 @@ pub(crate) struct Diversify {
 /// Arguments of `filter`.
 #[derive(Debug, Args)]
 pub(crate) struct Filter {
-    /// Folder of a run that translates as the corpus does
+    /// Folder of a run that translates in the direction of the corpus
     #[arg(long, value_name = "RUN")]
     pub(crate) forward: PathBuf,
-    /// Folder of a run that translates the other way
+    /// Folder of a run that translates in the opposite direction
     #[arg(long, value_name = "RUN")]
     pub(crate) backward: PathBuf,
-    /// Share of the pairs that stay, from 0 to 1: the likeliest
+    /// Share of the pairs to keep, from 0 to 1: the likeliest
     #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
     keep: f64,
-    /// Score that a pair needs to stay, from 0 to 1, in place of a share
+    /// Smallest score of a pair to keep, from 0 to 1, instead of a share
     #[arg(long, value_name = "SCORE", conflicts_with = "keep")]
     least: Option<f64>,
     /// Split of the data of --forward, or else of the recipe --recipe
     #[arg(long, value_name = "NAME", default_value = "train")]
     pub(crate) data: String,
-    /// Recipe whose data is filtered [default: that of --forward]
+    /// Recipe whose data is filtered [default: the recipe of --forward]
     #[arg(long, value_name = "FILE")]
     pub(crate) recipe: Option<PathBuf>,
     #[command(flatten)]
@@ -143,7 +142,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Pairs that stay.
+    /// Pairs to keep.
     pub(crate) fn keep(&self) -> Keep {
         self.least.map_or(Keep::Share(self.keep), Keep::Least)
     }

@@ -1,4 +1,4 @@
-//! The command line: every command, flag and help text, and the settings that they resolve to.
+//! The command line: every command, flag and help text, and the settings that follow from them.
 
 mod attention;
 mod bench;
@@ -110,7 +110,7 @@ pub(crate) enum Command {
     Quickstart(Quickstart),
     /// Inspect a text and write a recipe for it, ready to train
     Init(Init),
-    /// Train a finished model on with text of your own: a run, or a folder of the library
+    /// Train a finished model further with your own text: a run, or a folder of the library
     /// Transformers
     Finetune(Box<Finetune>),
     /// Train a model from a recipe (a TOML file)
@@ -123,25 +123,26 @@ pub(crate) enum Command {
     Generate(Generate),
     /// Decode and score the test sets of a run
     Evaluate(Evaluate),
-    /// Find the settings of the search that translate the validation set best, or the weights of the
-    /// choice among candidates, and write them to the run
+    /// Find the search settings with the best translations of the validation set, or the weights of
+    /// the choice among candidates, and write them to the run
     Tune(Tune),
     /// Translate text of one language into the sources of training pairs
     Backtranslate(Backtranslate),
-    /// Translate the training text of a run with it, or with an ensemble, for a student to learn
+    /// Translate the training text of a run with this run, or with an ensemble, for a student to
+    /// learn
     Distill(Distill),
-    /// Add to a corpus what models of both directions make of it
+    /// Add pairs to a corpus that models of both directions make from it
     Diversify(Diversify),
-    /// Leave out of a corpus what models of both directions find unlikely
+    /// Remove pairs from a corpus that models of both directions find unlikely
     Filter(Filter),
-    /// Run the steps of a file: trainings, text that models make, scores; what is finished is not run
-    /// again
+    /// Run the steps of a file: training, text that models make, scores; finished steps are not
+    /// repeated
     Pipeline(Pipeline),
-    /// Compute the log-probabilities that a run's model gives to existing translations, or a
+    /// Compute the log-probabilities that a translation model gives to existing translations, or a
     /// language model to texts and to continuations to choose from
     Score(Score),
-    /// Label texts or images, describe images, or choose the text that belongs to an image,
-    /// depending on the run's task
+    /// Label texts or images, describe images, or choose the text that matches an image, depending
+    /// on the run's task
     Predict(Predict),
     /// Make a run from a model in a folder of the library Transformers, or of the engine CTranslate2
     Import(Import),
@@ -179,9 +180,9 @@ pub(crate) enum Command {
     /// Serve runs to browsers and programs: a page to try them, and an API
     #[cfg(feature = "serve")]
     Serve(Box<Serve>),
-    /// Fit the scaling laws by which losses of language models fall with size and data
+    /// Fit the scaling laws of how losses of language models fall with size and data
     Scaling(Scaling),
-    /// Compute the perplexity of language models on blocks longer than those of their training
+    /// Compute the perplexity of language models on blocks longer than in training
     Extrapolate(Extrapolate),
     /// Average the weights of a run's last checkpoints
     Average(Average),
@@ -189,7 +190,7 @@ pub(crate) enum Command {
     Merge(Merge),
     /// Round a run's weights to int8: a folder of a quarter of the size, for translation
     Quantize(Quantize),
-    /// Identify the languages of lines, or train a model that does
+    /// Identify the language of each line, or train a model for this
     #[command(subcommand)]
     Languages(LanguagesCommand),
     /// Train a tokenizer, or apply one
@@ -207,10 +208,10 @@ pub(crate) enum Command {
     /// Show a recipe with every default written out, or check it
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Open the manual, where one is installed beside the program
+    /// Open the manual, if one is installed beside the program
     Docs(Docs),
-    /// Show what this machine has and what training on it needs, and check that it computes
-    /// correctly; ends with 1 if something fails
+    /// Show this machine's hardware and software and what training on it needs, and check that it
+    /// computes correctly; ends with 1 if something fails
     Doctor(Doctor),
     /// Print a completion script for a shell
     Completions(Completions),

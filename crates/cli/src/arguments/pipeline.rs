@@ -9,7 +9,7 @@ use clap::Args;
 pub(crate) struct Pipeline {
     /// File of steps, for example configs/pipelines/diversification.toml
     pub(crate) file: PathBuf,
-    /// Folder of the results, a folder for each step [default: the file's `folder`, else
+    /// Folder of the results, with a folder for each step [default: the file's `folder`, else
     /// pipelines/<name of the file>]
     #[arg(long, value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,

@@ -13,7 +13,7 @@ pub(crate) enum TheoryCommand {
     Turing(TheoryTuring),
     /// Compile a program of select and aggregate to an encoder, and run it
     Rasp(TheoryRasp),
-    /// Measure a claim on models with weights set by hand, or on small ones that are trained for
+    /// Measure a claim on models with weights set by hand, or on small models that are trained for
     /// it, in minutes; without a name, list the claims
     Show(TheoryShow),
 }
@@ -43,13 +43,13 @@ pub(crate) struct TheoryTuring {
 /// Arguments of `theory rasp`.
 #[derive(Debug, Args)]
 pub(crate) struct TheoryRasp {
-    /// File of the program: `alphabet "…"`, then a definition `NAME = EXPRESSION` a line, the
-    /// result last
+    /// File of the program: `alphabet "…"`, then a definition `NAME = EXPRESSION` on each line; the
+    /// last one is the result
     pub(crate) program: PathBuf,
-    /// Input to run it on
+    /// Input of the program
     pub(crate) input: Option<String>,
-    /// Longest input, in characters, that the encoder is made for [default: 16, or as long as the
-    /// input]
+    /// Longest input, in characters, for which the encoder is made [default: 16, or the length of
+    /// the input]
     #[arg(long, value_name = "N")]
     pub(crate) longest: Option<usize>,
     /// Also save the encoder as a run, for `taper inspect` and `attention`

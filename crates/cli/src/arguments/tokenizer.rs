@@ -24,7 +24,7 @@ pub(crate) enum TokenizerCommand {
 pub(crate) struct TokenizerPieces {
     #[command(flatten)]
     pub(crate) file: TokenizerFile,
-    /// File to write, by convention with the ending .model or .spm
+    /// File to write, usually with the ending .model or .spm
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
 }
@@ -46,7 +46,7 @@ pub(crate) struct TokenizerTrain {
 pub(crate) struct TokenizerFile {
     /// File tokenizer.json, or folder of a run
     pub(crate) tokenizer: PathBuf,
-    /// Use the target side's tokenizer of a run with two
+    /// Use the target side's tokenizer of a run with two tokenizers
     #[arg(long)]
     pub(crate) target: bool,
 }

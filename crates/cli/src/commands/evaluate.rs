@@ -14,11 +14,11 @@ pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     let load = arguments.loading.settings();
     let search = |config: &mut RunConfig| match config.task {
         task if arguments.search.mbr.is_some() && !entry(task).translates => {
-            bail!("--mbr is for translations: leave it out")
+            bail!("--mbr is only for translations: leave it out")
         }
         task if entry(task).writes => arguments.search.apply(&mut config.decoding, None),
         _ if arguments.search.beam.is_some() || arguments.search.length_penalty.is_some() => {
-            bail!("--beam and --length-penalty are for what is written: leave them out")
+            bail!("--beam and --length-penalty only affect text that is written: leave them out")
         }
         _ => Ok(()),
     };

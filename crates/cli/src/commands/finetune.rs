@@ -1,4 +1,4 @@
-//! `taper finetune`: a recipe that trains a finished model on, and the training.
+//! `taper finetune`: makes a recipe that trains a finished model further, and runs the training.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::train;
 use crate::arguments::{Finetune, Train};
 use crate::text::{print_line, quoted, say};
 
-/// Runs the command, with so many threads if they are given.
+/// Runs the command; `threads` is the number of threads, if given.
 pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
     let from = &arguments.from;
     let name =

@@ -18,7 +18,8 @@ use crate::text::{is_standard_stream, print_line, print_piece, read_lines};
 /// Separator between several texts.
 const RULE: &str = "---------------";
 
-/// Runs the command. A single text is printed while it is generated, several once all are complete.
+/// Runs the command. A single text is printed while it is generated; several texts are printed once
+/// all are complete.
 pub(crate) fn run(arguments: &Generate) -> Result<()> {
     let prompts = prompts(arguments)?;
     let run: LoadedRun<LanguageModel> = arguments.loading.load(&arguments.run)?;
@@ -79,7 +80,7 @@ fn prompts(arguments: &Generate) -> Result<Vec<String>> {
         return Ok(arguments.prompt.clone());
     }
     let text = read(Path::new("-"))?;
-    // Same as without a pipe.
+    // Standard input without content counts as none.
     Ok(if text.is_empty() { Vec::new() } else { vec![text] })
 }
 

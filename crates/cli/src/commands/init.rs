@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Init) -> Result<()> {
     print_line(&format!("\nnext:\n  taper train {}", quoted(&written.recipe)))
 }
 
-/// Returns the settings of the arguments, and asks for the ones left open.
+/// Returns the settings in the arguments, and asks for missing ones.
 fn settings(arguments: &Init) -> Result<InitSettings> {
     let mut questions = Questions { answers: standard_input() };
     let files = if arguments.files.is_empty() {
@@ -107,13 +107,13 @@ impl Questions {
     }
 }
 
-/// Describes the findings and the written files for a reader.
+/// Describes the text that was found and the files that were written.
 fn lines(written: &Written) -> Vec<String> {
     let (config, facts) = (&written.config, &written.facts);
     let [source, target] = facts.mean_characters();
     let blank = match facts.blank {
         0 => String::new(),
-        blank => format!("; {} have a blank side and are left out", grouped(blank)),
+        blank => format!("; {} have a blank side and are omitted", grouped(blank)),
     };
     let mut lines = vec![format!(
         "text: {} pairs, {source:.0} and {target:.0} characters on average{blank}",

@@ -1,5 +1,5 @@
-//! `taper backtranslate`, `distill`, `diversify` and `filter`: training text that models make, or
-//! find likely.
+//! `taper backtranslate`, `distill`, `diversify` and `filter`: training text that models make or
+//! select.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ impl Bars {
         let CacheProgress { text, done, lines } = progress;
         if self.0.as_ref().is_none_or(|(shown, _)| shown != text) {
             let bar = sentence_bar(Some(lines as u64), text);
-            // Lines of an earlier call do not count for the rate.
+            // Lines from an earlier call do not count for the rate.
             bar.set_position(done as u64);
             bar.reset_eta();
             self.0 = Some((text.to_owned(), bar));
@@ -127,12 +127,12 @@ pub(crate) fn filter(arguments: &Filter) -> Result<()> {
     }
     if let Some(least) = filtered.least {
         let dropped = grouped(filtered.dropped as u64);
-        print_line(&format!("{dropped} pairs are left out, those below a score of {least:.4}"))?;
+        print_line(&format!("{dropped} pairs below a score of {least:.4} are omitted"))?;
     }
     tell(&filtered.made, &folders.output, "")
 }
 
-/// Tells what was made, and how a recipe reads it.
+/// Reports the files that were made, and how a recipe can read them.
 fn tell(made: &Made, output: &Path, tag: &str) -> Result<()> {
     for origin in &made.origins {
         let mut line = format!("{}: {} pairs", origin.origin, grouped(origin.pairs));

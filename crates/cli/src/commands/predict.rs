@@ -1,5 +1,5 @@
-//! `taper predict`: labels for texts and images, captions, the text that belongs to an image, tags
-//! for words, and answers to questions.
+//! `taper predict`: labels for texts and images, captions, the text that matches an image, tags for
+//! words, and answers to questions.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
     }
 }
 
-/// Predicts for the lines of the input and reports their special tokens.
+/// Predicts for the lines of the input, and reports the special tokens that they spell.
 fn lines(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result<()> {
     let run = load(arguments, config)?;
     if let Some(file) = arguments.images.first() {
@@ -99,7 +99,7 @@ fn images(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Resul
     print(answers, arguments)
 }
 
-/// Draws the probability of each of `texts` for each file that has an answer.
+/// Draws the probability of each of `texts` for each file that could be read.
 fn draw(
     path: &Path,
     texts: Vec<String>,
@@ -138,7 +138,7 @@ fn pictures_of(files: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     files.iter().map(picture).collect()
 }
 
-/// Prints a line for each answer: JSON, or text after the answer's file, if there is one.
+/// Prints one line for each answer: JSON, or text, preceded by the answer's file if there is one.
 fn print(answers: Vec<Result<Answered>>, arguments: &Predict) -> Result<()> {
     let (mut faults, all) = (Faults::new(arguments.items.strict), answers.len());
     for (index, one) in answers.into_iter().enumerate() {

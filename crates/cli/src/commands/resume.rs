@@ -9,7 +9,7 @@ use crate::processes::Processes;
 /// Runs the command, with `threads` threads if given.
 pub(crate) fn run(arguments: &Resume, threads: Option<usize>) -> Result<()> {
     let mut settings = arguments.output.settings(None);
-    // The first process reads the run; the others may share no folder with it.
+    // The first process reads the run; the others may have no common folder with it.
     let opened = RunFolder::open(&arguments.run).and_then(|folder| {
         let config = folder.load_config(&arguments.overrides.set)?;
         Ok((folder, config))

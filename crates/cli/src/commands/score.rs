@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
         (Some(source), Some(target), ..) => pairs(arguments, source, target),
         (.., Some(text), _) => texts(arguments, text),
         (.., Some(choices)) => continuations(arguments, choices),
-        _ => bail!("name what to score: --source and --target, --text or --choices"),
+        _ => bail!("nothing to score: give --source and --target, --text or --choices"),
     }
 }
 
@@ -72,7 +72,7 @@ fn pairs(arguments: &Score, source: &Path, target: &Path) -> Result<()> {
     print(scores, arguments, text, record)
 }
 
-/// Scores texts, each with the log-probability and the perplexity of a token.
+/// Scores texts; each gets its log-probability and its perplexity per token.
 fn texts(arguments: &Score, path: &Path) -> Result<()> {
     let lines = read_lines(path)?;
     let run: LoadedRun<LanguageModel> = load(arguments)?;
@@ -147,7 +147,7 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     if asked > 0 {
         let share = |count: u32| 100.0 * f64::from(count) / f64::from(asked);
         say(&format!(
-            "right: {right} of {asked} ({:.1} %), by log-probability a byte {right_per_byte} \
+            "correct: {right} of {asked} ({:.1} %), by log-probability per byte {right_per_byte} \
              ({:.1} %)",
             share(right),
             share(right_per_byte)

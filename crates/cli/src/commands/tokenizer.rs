@@ -58,7 +58,7 @@ fn load(file: &TokenizerFile) -> Result<Tokenizer> {
     }
     let tokenizers = TokenizerPair::load(path)?;
     if file.target && tokenizers.is_joint() {
-        bail!("--target: {} has one tokenizer for both sides; leave it out", path.display());
+        bail!("--target: {} has one tokenizer for both sides; leave --target out", path.display());
     }
     Ok(if file.target { tokenizers.target().clone() } else { tokenizers.source().clone() })
 }

@@ -64,8 +64,8 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     })
 }
 
-/// Reads the `[model]` of the run whose weights the new run begins with, or of the run itself if it
-/// is resumed.
+/// Reads the `[model]` of the run that gives the new run its weights, or of the run itself if it is
+/// resumed.
 fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
     let Some(from) = &arguments.from else { return Ok(None) };
     let own = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);
@@ -75,10 +75,10 @@ fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
     }
 }
 
-/// Returns `name` if a folder may have this name.
+/// Returns `name` if it is allowed as the name of a folder.
 ///
 /// # Errors
-/// When it would lead elsewhere.
+/// When it would lead out of the folder.
 fn plain(name: &str) -> Result<&str> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {

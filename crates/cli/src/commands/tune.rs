@@ -1,5 +1,5 @@
-//! `taper tune`: the settings of the search that translate the validation set best, or the weights of
-//! the choice among candidates.
+//! `taper tune`: finds the search settings with the best translations of the validation set, or the
+//! weights of the choice among candidates.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -17,14 +17,15 @@ use crate::bars::sentence_bar;
 use crate::progress::TestReporter;
 use crate::text::{print_line, quoted};
 
-/// Number of rows shown for each beam, the best ones.
+/// Number of rows that are shown for each beam; they are the best ones.
 const SHOWN: usize = 3;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Tune) -> Result<()> {
     ensure!(arguments.sentences != 0, "--sentences must be at least 1");
     let folder = RunFolder::open(&arguments.run)?;
-    // Held to the end, so that no other process writes the configuration in the meantime.
+    // The lock is held to the end, so that no other process writes the configuration in the
+    // meantime.
     let _lock = match arguments.dry_run {
         true => None,
         false => Some(RunLock::acquire(folder.root(), &mut TestReporter::default())?),
@@ -65,8 +66,8 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
     })
 }
 
-/// Writes what `apply` changes into the run, if anything is better, and shows the results:
-/// `(tried, settings)` in a line, or `record` as JSON.
+/// Writes the changes of `apply` into the run, if they improve it, and shows the results: the
+/// number of trials and the settings on one line, or `record` as JSON.
 fn finish(
     folder: &RunFolder,
     arguments: &Tune,
@@ -74,7 +75,7 @@ fn finish(
     (tried, settings): (usize, String),
     apply: impl FnOnce(&mut DecodingConfig) -> bool,
 ) -> Result<()> {
-    // Overrides of the command line apply to this command alone.
+    // Overrides on the command line apply only to this command.
     let mut config = folder.load_config(&[])?;
     let is_better = apply(&mut config.decoding);
     let written = is_better && !arguments.dry_run;
@@ -105,12 +106,12 @@ fn weights_by_key(weights: &Criteria) -> String {
     )
 }
 
-/// Number of all weights that were scored, and the best.
+/// Returns the number of weights that were scored, and describes the best.
 fn conclusion_of_weights(tuned: &TunedWeights) -> (usize, String) {
     (tuned.trials.len() + 1, weights_by_key(&tuned.best.weights))
 }
 
-/// Searches for weights, and shows the best of each beginning.
+/// Searches for weights, and shows the result of each start of the search.
 fn search_weights(
     run: &LoadedRun<TranslationModel>,
     split: &str,
@@ -143,7 +144,7 @@ fn row_of_weights(WeightTrial { weights, scores }: &WeightTrial) -> String {
     format!("{utility:7.4}  {model:6.4}  {reverse:7.4}  {language_model:14.4}  {}", columns(scores))
 }
 
-/// Number of all trials, and the best settings.
+/// Returns the number of trials, and describes the best settings.
 fn conclusion(tuning: &Tuning) -> (usize, String) {
     let Trial { beam_size, lengths, .. } = tuning.best;
     let LengthSettings { length_penalty, length_reward, shortfall_penalty } = lengths;

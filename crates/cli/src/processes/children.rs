@@ -12,11 +12,11 @@ use crate::commands::pipeline::STEP_LOCK;
 
 /// Environment variable of child processes, set to the id of their parent.
 pub(super) const VARIABLE: &str = "TAPER_CHILD";
-/// Time for child processes to end after their parent.
+/// Time that child processes have to end after their parent.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Checks that the parent of this process, which has number `rank`, still runs; before the two are
-/// connected, nothing else shows it.
+/// Checks that the parent of this process, whose rank is `rank`, still runs; before the two are
+/// connected, nothing else would show that it has ended.
 ///
 /// # Errors
 /// The parent has ended.
@@ -28,7 +28,7 @@ pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError
     Err(ExchangeError::Lost { rank: 0, here: rank, why })
 }
 
-/// Tells a child of a process that has ended. Only Unix gives it another parent.
+/// Detects that a child's parent has ended. Only Unix then gives it another parent.
 fn is_orphan() -> bool {
     #[cfg(unix)]
     if let Ok(parent) = std::env::var(VARIABLE) {
@@ -46,7 +46,7 @@ impl Children {
     /// port with the returned key.
     ///
     /// # Errors
-    /// The system starts no more processes, or has no free port.
+    /// When the system starts no more processes, or has no free port.
     pub(super) fn start(size: usize) -> Result<(TcpListener, String, Self)> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("no port can be opened")?;
         let port = listener.local_addr().context("no port of this machine")?.port();
@@ -61,7 +61,7 @@ impl Children {
                 .envs(Place::local(rank, size, port).variables())
                 .env(KEY_VARIABLE, &key)
                 .env(VARIABLE, std::process::id().to_string())
-                // They end with this process, not with a pipeline.
+                // These processes end with this one, not with a pipeline.
                 .env_remove(STEP_LOCK)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -72,7 +72,7 @@ impl Children {
         Ok((listener, key, children))
     }
 
-    /// Checks that all of them still run.
+    /// Checks that all child processes still run.
     ///
     /// # Errors
     /// The first one that has ended.
@@ -96,7 +96,7 @@ impl Children {
         Ok(())
     }
 
-    /// Ends them at once: before training nothing is lost.
+    /// Ends all child processes at once: before training nothing is lost.
     pub(super) fn kill(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -104,8 +104,8 @@ impl Children {
         self.wait();
     }
 
-    /// Waits until they have ended, which they do when this process is gone; ends those that do
-    /// not.
+    /// Waits until the child processes have ended, which they do when this process is gone; ends
+    /// the remaining ones.
     pub(super) fn wait(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         for child in &mut self.0 {

@@ -1,13 +1,13 @@
-//! Notice to the other processes of a training that this one ends.
+//! Notice to the other processes of a training that this process ends.
 
 use std::sync::Mutex;
 
 use taper_trainer::Farewell;
 
-/// Connection that notifies the other processes if a signal ends this one.
+/// Connection that notifies the other processes if a signal ends this process.
 pub(super) static FAREWELL: Mutex<Option<Farewell>> = Mutex::new(None);
 
-/// Notifies the other processes, if any, that this one ends and reports the reason itself.
+/// Notifies the other processes, if any, that this process ends and reports the reason itself.
 pub(crate) fn say_farewell() {
     if let Ok(farewell) = FAREWELL.lock()
         && let Some(farewell) = farewell.as_ref()

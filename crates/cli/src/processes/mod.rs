@@ -1,4 +1,4 @@
-//! Training with several processes: this one finds the others, or starts them.
+//! Training with several processes: this process finds the others, or starts them.
 
 mod children;
 pub(crate) mod farewell;
@@ -20,7 +20,8 @@ use crate::text::say;
 use children::{Children, watch_parent};
 use farewell::FAREWELL;
 
-/// Time that a busy process continues after another one is gone. A waiting process ends at once.
+/// Time that a busy process continues after another process is gone. A waiting process ends at
+/// once.
 const GRACE: Duration = Duration::from_secs(5);
 /// Time that a failed process waits for the one that reports the reason.
 const HEARING: Duration = Duration::from_secs(2);
@@ -33,7 +34,7 @@ pub(crate) struct Processes {
     exchange: Box<dyn Exchange>,
     /// Number of this process.
     rank: usize,
-    /// Number of processes, and of those on this machine.
+    /// Number of all processes, and number of those on this machine.
     size: usize,
     local_size: usize,
     /// Child processes of this one.
@@ -41,7 +42,7 @@ pub(crate) struct Processes {
 }
 
 /// Waits if another process reports the error and a launcher started both: mpirun ends all
-/// processes as soon as one has failed, which must not be before that report.
+/// processes as soon as one has failed, which must not happen before that report.
 pub(crate) fn let_another_speak() {
     let get = |name: &str| std::env::var(name).ok();
     let is_launched = Place::of_environment(&get).is_ok_and(|place| place.is_some());
@@ -51,12 +52,13 @@ pub(crate) fn let_another_speak() {
 }
 
 impl Processes {
-    /// Joins the processes that a launcher has started together with this one; or starts as many as
-    /// `output` requests; or uses this one alone. `threads`, if given, and otherwise `usual`, is
-    /// the number of threads of all processes on this machine; 0 means one for each core.
+    /// Joins the processes that a launcher has started together with this one, or starts as many as
+    /// `output` requests, or uses this process alone. The number of threads of all processes on
+    /// this machine is `threads` or, if that is not given, `usual`; 0 means one thread for each
+    /// core.
     ///
     /// # Errors
-    /// The others do not connect, or cannot be started.
+    /// When the others do not connect, or cannot be started.
     pub(crate) fn join(output: &TrainOutput, threads: Option<usize>, usual: usize) -> Result<Self> {
         let &TrainOutput { processes: wanted, exchange: transport, .. } = output;
         let get = |name: &str| std::env::var(name).ok();
@@ -104,7 +106,7 @@ impl Processes {
         }
     }
 
-    /// Exchanges computed values by another means than messages.
+    /// Exchanges computed values by a different means than messages.
     #[cfg(feature = "nccl")]
     fn over(self, transport: Transport) -> Result<Self> {
         Ok(match transport {
@@ -199,8 +201,8 @@ fn divide_threads(place: &Place, wanted: usize) -> Result<()> {
     choose_threads(take_share(place.local_rank, place.local_size, wanted))
 }
 
-/// Ends a process that is busy and has not noticed that another one is gone. Files on disk are
-/// complete at any time.
+/// Ends a busy process that has not noticed that another is gone. Files on disk are complete at any
+/// time.
 fn end_soon(rank: usize, lost: usize, why: &str) {
     std::thread::sleep(GRACE);
     let why = why.to_owned();

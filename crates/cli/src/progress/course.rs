@@ -1,10 +1,11 @@
-//! Course of a score over a training, as blocks on a line.
+//! Course of a score over a training, as blocks on one line.
 
 use taper_trainer::Scores;
 
 /// Most blocks of a course.
 const MOST_BLOCKS: usize = 40;
-/// Scores by which people judge, the first of which a validation has: name and label.
+/// Scores for people to judge a training by: name and label. A validation shows the first one that
+/// it has.
 const JUDGED: [(&str, &str); 4] =
     [("bleu", "BLEU"), ("accuracy", "accuracy"), ("perplexity", "ppl"), ("loss", "loss")];
 
@@ -39,7 +40,7 @@ impl ScoreCourse {
 }
 
 /// Values as at most `most` blocks from the lowest to the highest; empty for fewer than two finite
-/// ones.
+/// values.
 fn blocks(values: &[f64], most: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();

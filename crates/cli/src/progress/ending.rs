@@ -1,4 +1,4 @@
-//! Report of a run whose training has ended: its scores, the reason of the end, and possible next
+//! Report of a run whose training has ended: its scores, the reason for the end, and possible next
 //! commands.
 
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples
     }
 }
 
-/// Reports commands to run next. `scored` tells whether test sets were scored; `None` without test
+/// Reports commands to run next. `scored` says whether test sets were scored; `None` without test
 /// sets.
 pub(crate) fn report_next(run: &str, task: Task, scored: Option<bool>, further: Option<Further>) {
     let mut lines = vec![use_of(run, task)];

@@ -1,4 +1,4 @@
-//! Lines that fit a terminal, and how far a training is on the way to its nearest end.
+//! Lines that fit a terminal, and the progress of a training towards its nearest end.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::bars::clock;
 
-/// Columns of a terminal that does not tell its width.
+/// Number of columns of a terminal that does not report its width.
 const USUAL_WIDTH: usize = 80;
 
 /// Columns of this process's terminal.
@@ -15,8 +15,8 @@ pub(crate) fn terminal_width() -> usize {
     ratatui::crossterm::terminal::size().map_or(USUAL_WIDTH, |(columns, _)| columns.into())
 }
 
-/// Parts of a line in their order, without the least important ones if `width` columns do not hold
-/// all. Each part comes with its importance: 0 stays longest.
+/// Parts of a line in their order, without the least important ones if all of them do not fit into
+/// `width` columns. Each part comes with its importance: 0 stays longest.
 pub(crate) fn fitted(parts: &[(u8, String)], width: usize) -> String {
     let mut kept: Vec<&(u8, String)> = parts.iter().filter(|part| !part.1.is_empty()).collect();
     loop {
@@ -30,7 +30,7 @@ pub(crate) fn fitted(parts: &[(u8, String)], width: usize) -> String {
     }
 }
 
-/// Place on the way to the nearest end of a training.
+/// Progress towards the nearest end of a training.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Done and all, in updates or in seconds.
@@ -39,8 +39,8 @@ pub(crate) struct Progress {
     pub(crate) words: String,
 }
 
-/// Place after update `step` and `seconds` of training on the way to the end that is nearest at
-/// `pace` seconds an update; `None` without an end.
+/// Progress after update `step` and `seconds` seconds of training, towards the end that is nearest
+/// at `pace` seconds per update; `None` without an end.
 pub(crate) fn progress(
     limits: TrainingLimits,
     (step, seconds): (u64, f64),

@@ -56,13 +56,13 @@ pub(super) fn json_line(event: &RunEvent<'_>) -> Result<Option<String>> {
     Ok(Some(record.to_string()))
 }
 
-/// Returns the name of a loss printed next to the perplexity, whose logarithm is `nll`: label
-/// smoothing makes the two differ.
+/// Returns the name of the loss that is printed next to the perplexity. The logarithm of the
+/// perplexity is `nll`, which differs from the loss under label smoothing.
 pub(super) fn loss_name(loss: f64, nll: f64) -> &'static str {
     if (loss - nll).abs() <= 1e-9 * loss.abs() { "loss" } else { "smoothed loss" }
 }
 
-/// Formats scores on one line, text scores last, because they take longest to change.
+/// Formats scores on one line; text scores come last, because they change most slowly.
 pub(super) fn describe(scores: &Scores) -> String {
     let mut parts = Vec::new();
     let loss = match (scores.get("loss"), scores.get("perplexity")) {

@@ -61,7 +61,7 @@ pub(crate) fn report(
     }
 }
 
-/// Reporter that shows the events of a training, and tells the signal handler its stage.
+/// Reporter that shows the events of a training, and informs the signal handler of its stage.
 pub(crate) struct Reporter<'a> {
     style: Style,
     signals: &'a Signals,
@@ -132,7 +132,7 @@ impl<'a> Reporter<'a> {
         self.bar.finish_and_clear();
     }
 
-    /// Prints a line: above the bar in as many as fit the terminal, or else as it is.
+    /// Prints a line: above the bar, divided to fit the terminal, or else unchanged.
     fn say(&self, line: &str) {
         self.say_indented(line, 2);
     }
@@ -149,7 +149,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Seconds an update since the first one of this process; `None` before the second.
+    /// Seconds per update since the first update of this process; `None` before the second.
     fn pace(&self, step: u64, seconds: f64) -> Option<f64> {
         let (first_step, first_seconds) = self.start?;
         let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
@@ -166,7 +166,7 @@ impl<'a> Reporter<'a> {
         left().map_or_else(String::new, |left| format!("  eta {}", clock(left)))
     }
 
-    /// Moves the bar towards the end that is nearest.
+    /// Moves the bar towards the nearest end.
     fn place(&self, step: u64, seconds: f64) {
         let eta = self.remaining(step, seconds);
         let pace = self.pace(step, seconds);
@@ -285,7 +285,7 @@ impl<'a> Reporter<'a> {
                 if *skipped > 0 {
                     self.say(&format!(
                         "{skipped} updates were skipped; metrics.jsonl says why, and where each \
-                         of them began"
+                         problem began"
                     ));
                 }
                 if let Some(words) = ProcessTime::describe(&timing.processes) {

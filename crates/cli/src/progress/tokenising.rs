@@ -25,7 +25,7 @@ pub(crate) struct TokenisingReporter {
 struct Current {
     split: String,
     began: Instant,
-    /// Share that had been read when it began, and bytes that had been tokenised.
+    /// Share that had been read at the beginning, and number of bytes that had been tokenised.
     from: (f64, u64),
     bar: Option<ProgressBar>,
     printed: Instant,

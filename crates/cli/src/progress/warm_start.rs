@@ -1,9 +1,9 @@
-//! Report of the parts that a new run has taken from another.
+//! Report of the parts that a new run has taken from another run.
 
 use taper_run::word_vectors::{TAKEN_FILE, TakenVectors};
 use taper_trainer::WarmStart;
 
-/// Describes for a reader which parameters were taken, and which were not.
+/// Describes which parameters were taken, and which were not.
 pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: bool) -> Vec<String> {
     let parent = &started.parent;
     let others = started.drawn.len() + started.partly.len() + started.unwanted.len();
@@ -37,7 +37,7 @@ pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: boo
     lines
 }
 
-/// Describes for a reader the vectors with which embeddings begin.
+/// Describes the vectors with which embeddings begin.
 pub(crate) fn vector_lines(taken: &[TakenVectors]) -> Vec<String> {
     /// Largest number of tokens named.
     const NAMED: usize = 8;

@@ -2,12 +2,13 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Fewest columns for text beside an indentation; where there are fewer, it is not indented.
+/// Smallest number of columns for text beside an indentation; if there are fewer, text is not
+/// indented.
 const LEAST: usize = 16;
 
-/// Lines of at most `width` columns with the text of `line`, those after the first indented by
-/// `indent` columns. It is divided between two spaces, which stand between the parts of a line of
-/// scores; where a part is too long, at a space; and within a word only if the word is too long.
+/// Lines of at most `width` columns with the text of `line`; lines after the first are indented by
+/// `indent` columns. The text is divided between two spaces, which separate the parts of a line of
+/// scores. A part that is too long is divided at a space, and a word only if it is too long itself.
 pub(crate) fn wrapped(line: &str, indent: usize, width: usize) -> Vec<String> {
     let width = width.max(1);
     let indent = " ".repeat(if indent + LEAST <= width { indent } else { 0 });
@@ -41,7 +42,7 @@ pub(crate) fn wrapped(line: &str, indent: usize, width: usize) -> Vec<String> {
     lines
 }
 
-/// Adds `text` behind `space` to the last line if it fits there, and says whether it does.
+/// Appends `space` and `text` to the last line if they fit, and returns whether they did.
 fn add(lines: &mut [String], space: &str, text: &str, width: usize) -> bool {
     let Some(last) = lines.last_mut() else { return false };
     let fits = last.width() + space.width() + text.width() <= width;
@@ -56,7 +57,7 @@ fn add(lines: &mut [String], space: &str, text: &str, width: usize) -> bool {
 fn add_characters(lines: &mut Vec<String>, word: &str, indent: &str, width: usize) {
     for character in word.chars() {
         let Some(last) = lines.last_mut() else { return };
-        // A character without a width belongs to the one before it.
+        // A character without a width belongs to the character before it.
         if last.width() + character.width().unwrap_or(0) <= width || last.len() == indent.len() {
             last.push(character);
         } else {

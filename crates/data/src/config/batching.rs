@@ -62,7 +62,8 @@ impl Default for BatchingConfig {
 pub const AUTO: usize = usize::MAX;
 
 impl BatchingConfig {
-    /// Token budget to plan with: the configured one, or the default until one has been found.
+    /// Token budget to plan with: the configured one, or the default until the program has found
+    /// one.
     #[must_use]
     pub fn planned_tokens(&self) -> usize {
         match self.max_tokens {
@@ -71,8 +72,8 @@ impl BatchingConfig {
         }
     }
 
-    /// Largest number of rows of `length` tokens in a batch: one at least, as a sentence beyond the
-    /// budget makes a batch.
+    /// Largest number of rows of `length` tokens in a batch: at least one, because a sentence
+    /// beyond the budget is a batch by itself.
     pub(crate) fn rows_of(&self, length: usize) -> usize {
         let limit = match self.max_sentences {
             0 => usize::MAX,

@@ -46,7 +46,7 @@ pub struct CleaningConfig {
     /// Digits that a side with Chinese numerals lacks are not judged.
     #[schemars(extend("x-names" = "digits numbers"))]
     pub same_digits: bool,
-    /// Whether to drop a pair of which one side is in capitals throughout and the other is not.
+    /// Whether to drop a pair if one side is in capitals throughout and the other is not.
     pub same_case: bool,
     /// A training pair is dropped if the ratio of characters of its sides is further from the usual
     /// one than this many standard deviations. Both are learned from the other pairs of the same
@@ -54,16 +54,17 @@ pub struct CleaningConfig {
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "length_zscore gale_church"))]
     pub length_deviations: f64,
-    /// A training pair is dropped if its text and that of an earlier one have at least this Jaccard
-    /// index: the share of pieces of five letters, or two Chinese characters, that both have, among
-    /// those of either. From 0.5 to 1, and 0.8 is usual; 0: texts are not compared.
+    /// A training pair is dropped if its text and the text of an earlier one have at least this
+    /// Jaccard index: the number of pieces of five letters, or of two Chinese characters, that both
+    /// have, divided by the number that either has. From 0.5 to 1, and 0.8 is usual; 0: texts are
+    /// not compared.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "minhash near_dedup fuzzy_dedup"))]
     pub near_duplicates: f64,
 }
 
 impl CleaningConfig {
-    /// Whether a pair may be dropped for what its text says.
+    /// Whether the content of a pair may cause it to be dropped.
     pub(crate) fn has_text_rules(&self) -> bool {
         let Self { drop_copies, same_digits, same_case, .. } = *self;
         self.other_language > 0.0

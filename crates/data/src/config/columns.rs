@@ -17,8 +17,8 @@ use crate::tables::Named;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FieldsConfig {
-    /// The source side. Empty: the column or field named like the language; otherwise column 1 of
-    /// TSV and CSV, and in other formats `translation.` and the language.
+    /// The source side. Empty: the column or field named like the language; otherwise column 1 in
+    /// TSV and CSV, and `translation.` with the language in other formats.
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables"]))]

@@ -11,13 +11,13 @@ use crate::file_names::{is_archive, uncompressed};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// Two files, one sentence a line.
+    /// Two files, with one sentence on each line.
     Text,
     /// One file of tab-separated columns.
     Tsv,
-    /// One file of comma-separated columns, of which any may stand in quotes (RFC 4180).
+    /// One file of comma-separated columns, any of which may be quoted (RFC 4180).
     Csv,
-    /// One file with a JSON object a line.
+    /// One file with a JSON object on each line.
     Jsonl,
     /// One Apache Parquet file.
     Parquet,
@@ -27,16 +27,17 @@ pub enum Format {
     Xliff,
     /// A message catalog of gettext.
     Po,
-    /// A ZIP archive with the two files of `text`, whose names end in the languages, as OPUS ships
-    /// them.
+    /// A ZIP archive with the two files of `text`, as OPUS ships them; their names end in the
+    /// languages.
     Zip,
-    /// A data set on the Hugging Face hub, in its Parquet form; a split's stem is its name there.
+    /// A data set on the Hugging Face hub, in its Parquet form; the stem of a split is its name
+    /// there.
     Hub,
 }
 
 impl Format {
-    /// Format of one file with both sides of its pairs, by the file's name, which may also end as
-    /// compressed files do; `None` for others.
+    /// Format of one file with both sides of its pairs, by the file's name, which may also have the
+    /// ending of a compressed file; `None` for other names.
     #[must_use]
     pub fn by_name(path: &Path) -> Option<Self> {
         let plain = uncompressed(path);
@@ -69,12 +70,12 @@ impl Format {
         })
     }
 
-    /// Whether its records have columns or named fields.
+    /// Whether the format's records have columns or named fields.
     pub(crate) fn is_table(self) -> bool {
         matches!(self, Self::Tsv | Self::Csv | Self::Jsonl | Self::Parquet)
     }
 
-    /// Whether its files have the pairs of translators, which are nothing but pairs.
+    /// Whether the format's files contain translators' pairs, and nothing but pairs.
     pub(crate) fn is_bilingual(self) -> bool {
         matches!(self, Self::Tmx | Self::Xliff | Self::Po)
     }

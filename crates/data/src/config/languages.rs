@@ -16,15 +16,15 @@ pub enum LanguageTag {
     Target,
 }
 
-/// Several directions in one model: those of `data.train`, whose corpora say `from` which language
-/// they go `to` which.
+/// Several directions in one model: the directions of `data.train`, whose corpora set `from` and
+/// `to`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LanguagesConfig {
-    /// Temperature T of the mix of directions: one of n pairs, weights included, takes a share of
-    /// each epoch that is proportional to n^(1/T) (Arivazhagan et al. 2019, section 4.2). 1 takes
-    /// pairs as they are, 5 is usual, and with larger values all directions have nearly the same
-    /// share. The vocabulary is trained on the same mix.
+    /// Temperature T of the mix of directions: a direction with n pairs, weights included, gets a
+    /// share of each epoch that is proportional to n^(1/T) (Arivazhagan et al. 2019, section 4.2).
+    /// 1 takes pairs as they are, 5 is usual, and with larger values all directions have nearly the
+    /// same share. The vocabulary is trained on the same mix.
     #[schemars(range(min = 1.0))]
     #[schemars(
         extend("x-names" = "sampling_temperature temperature_sampling"),

@@ -31,17 +31,17 @@ use crate::{
 /// Name of a validation set drawn from the training text, in reports and as a split.
 pub(crate) const HELD_OUT: &str = "held-out";
 
-/// Place of the text, and its processing on the way to the model.
+/// Place of the text, and the steps that turn it into input for the model.
 ///
 /// With `format = "text"` a corpus named `train` is the pair of files
 /// `{dir}/train.{source_language}` and `{dir}/train.{target_language}`; each file may end in `.gz`,
 /// `.zst`, `.xz`, `.bz2` or `.zip`. In the other formats both sides are in one file,
 /// `{dir}/train.tsv`, `.csv`, `.jsonl`, `.parquet`, `.tmx`, `.xlf`, `.po` or `.zip`. A corpus may
-/// also be any two files or any such file, see [`Corpus`](crate::Corpus).
+/// also be any two text files or any single file of these formats, see [`Corpus`](crate::Corpus).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// The folder that holds the files of corpora that are named by their stem.
+    /// The folder with the files of corpora that are named by their stem.
     #[schemars(
         extend("x-names" = "data_dir data_path dataset_dir dataset_path"),
         extend("x-change" = "free")
@@ -60,7 +60,7 @@ pub struct DataConfig {
     )]
     pub target_language: String,
     /// Text before every source, in training and in translation, such as the name of a task:
-    /// `"translate English to German: "` (Raffel et al. 2020). Without this key there is none.
+    /// `"translate English to German: "` (Raffel et al. 2020). By default no text is added.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(
         extend("x-names" = "prefix task_prefix instruction"),
@@ -68,10 +68,9 @@ pub struct DataConfig {
         extend("x-idle" = ["not-translation"])
     )]
     pub source_prefix: String,
-    /// The training corpora: a name in `data.dir`, two files
-    /// `{ source = "a.txt", target = "b.txt" }`, a table `{ file = "pairs.tsv" }`, or a list of
-    /// these, which may have a weight and a mark each:
-    /// `{ stem = "news", weight = 2, tag = "<news>" }`.
+    /// The training corpora: a name in `data.dir`, two files `{ source = "a.txt", target = "b.txt"
+    /// }`, a table `{ file = "pairs.tsv" }`, or a list of these, each of which may have a weight
+    /// and a mark: `{ stem = "news", weight = 2, tag = "<news>" }`.
     #[schemars(
         extend("x-names" = "train_file train_data train_set train_sets train_path trainset \
             trainpref")
@@ -83,14 +82,15 @@ pub struct DataConfig {
             validation_file validation_data valid_data")
     )]
     pub validation: Corpora,
-    /// The test sets, each by itself: one, or a list, written like `data.train`; empty for none.
+    /// The test sets, which are scored separately: one, or a list, written like `data.train`; empty
+    /// for none.
     #[schemars(
         extend("x-names" = "test_file test_set test_data testpref testset"),
         extend("x-change" = "free")
     )]
     pub test: Corpora,
     /// Number of pairs that are drawn from the training text by `training.seed` as the validation
-    /// set. No sentence that is to be translated there is trained on. 0 draws none.
+    /// set. Their source sentences are removed from the training text. 0 draws none.
     pub hold_out: u64,
     /// Storage format of the pairs.
     pub format: Format,
@@ -104,12 +104,12 @@ pub struct DataConfig {
         extend("x-idle" = ["no-text"])
     )]
     pub lowercase: bool,
-    /// Number of first epochs that train both directions: each pair as it is and with its sides
-    /// exchanged, in separate batches (Ding, Wu and Tao 2021, section 3). Later epochs train the
-    /// wanted direction only. Needs `tokenizer.joint`.
+    /// Number of first epochs that train both directions: each pair unchanged and with its sides
+    /// exchanged, in separate batches (Ding, Wu and Tao 2021, section 3). Later epochs train only
+    /// the requested direction. Needs `tokenizer.joint`.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub bidirectional_epochs: u64,
-    /// Columns or fields of tables: those of the two sides, of texts and of labels.
+    /// Columns or fields of tables: of the two sides, of texts and of labels.
     pub fields: FieldsConfig,
     /// The data set on the Hugging Face hub, for `format = "hub"`.
     #[schemars(extend("x-idle" = ["not-hub"]))]
@@ -130,7 +130,7 @@ pub struct DataConfig {
     /// Captions of images.
     #[schemars(extend("x-idle" = ["no-captions"]))]
     pub captions: CaptionsConfig,
-    /// Functions that are drawn.
+    /// Functions that are drawn as examples.
     #[schemars(extend("x-idle" = ["not-regression"]))]
     pub regression: RegressionConfig,
     /// Rules by which pairs are dropped.
@@ -199,7 +199,7 @@ pub struct HubConfig {
     /// The id, `owner/name`.
     #[schemars(extend("x-names" = "dataset dataset_name hf_dataset"))]
     pub dataset: String,
-    /// The configuration (subset) of the data set; empty if it has one only.
+    /// The configuration (subset) of the data set; empty if it has only one.
     pub config: String,
 }
 
@@ -212,7 +212,7 @@ impl DataConfig {
         }
     }
 
-    /// Whether there is a validation set, named or to be drawn.
+    /// Whether there is a validation set, either named or drawn.
     pub fn is_validated(&self) -> bool {
         self.hold_out > 0 || !self.validation.is_empty()
     }
@@ -222,8 +222,8 @@ impl DataConfig {
         self.hold_out > 0 && self.validation.name() == HELD_OUT
     }
 
-    /// Corpora of the split called `name`: a test set, the training or the validation split, one of
-    /// their corpora, or else files of that stem in the corpus folder.
+    /// Corpora of the split called `name`: a test set, the training or validation split, one of
+    /// their corpora, or else files with that stem in the corpus folder.
     pub fn split(&self, name: &str) -> Corpora {
         let named = |split: &Corpora| split.iter().find(|corpus| corpus.name() == name).cloned();
         if let Some(corpus) = named(&self.test) {
@@ -249,7 +249,7 @@ impl DataConfig {
         tags
     }
 
-    /// Refuses values and combinations that can work in no task.
+    /// Refuses values and combinations that cannot work in any task.
     ///
     /// # Errors
     ///
@@ -289,7 +289,7 @@ impl DataConfig {
         self.tokenizer.validate(self.nfkc || self.lowercase)
     }
 
-    /// Refuses corpora without a place, and splits or ways to train on them that do not go together.
+    /// Refuses corpora without a place, and splits or training methods that do not go together.
     fn validate_splits(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.train.is_empty() {

@@ -5,24 +5,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Changes to training pairs that make a model robust: each is the probability with which a pair
-/// has it, redrawn in each epoch. Batches are filled by the tokens of unchanged text, validation and
-/// test sets stay as they are, and a pair that would exceed `data.cleaning.max_tokens` is not
-/// changed.
+/// Changes to training pairs that make a model robust. Each key is the probability that a pair gets
+/// this change, redrawn in each epoch. Batches are planned by the tokens of unchanged text,
+/// validation and test sets are not changed, and a pair that would exceed
+/// `data.cleaning.max_tokens` is not changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModifiersConfig {
-    /// Capitals throughout on both sides, if the source has letters with a case.
+    /// Capital letters throughout, on both sides, if the source has letters with a case.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "uppercase upper"), extend("x-change" = "accepted"))]
     pub upper_case: f64,
-    /// A capital at the beginning of each word on both sides, if the source has letters with a
+    /// A capital at the beginning of each word, on both sides, if the source has letters with a
     /// case.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "titlecase title"), extend("x-change" = "accepted"))]
     pub title_case: f64,
-    /// Typing errors in the source, one in about 25 letters and at least one: keys beside the right
-    /// one, letters exchanged, left out or doubled, and letters of other scripts that look alike.
+    /// Typing errors in the source, one in about 25 letters and at least one: neighbouring keys,
+    /// letters that are exchanged, omitted or doubled, and similar letters of other scripts.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "typo noise"), extend("x-change" = "accepted"))]
     pub typos: f64,
@@ -30,31 +30,31 @@ pub struct ModifiersConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "remove_end_punct"), extend("x-change" = "accepted"))]
     pub no_end_punctuation: f64,
-    /// Another sentence behind the first on both sides: the next pair of the corpus.
+    /// A second sentence after the first, on both sides: the next pair of the corpus.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "merge concatenated"), extend("x-change" = "accepted"))]
     pub merged_sentences: f64,
-    /// One word of the source alone, with its translation. Both are in the pair, and the words are
-    /// those whose translation the first 50,000 pairs of the training text make certain: most have
-    /// none in free translations.
+    /// A single word of the source, with its translation. Both are in the pair. Only words with a
+    /// clear translation in the first 50,000 pairs of the training text are used; in free
+    /// translations, most words have none.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "one_word word_pairs"), extend("x-change" = "accepted"))]
     pub single_words: f64,
-    /// A word of the source twice; of a text without spaces, one of its characters.
+    /// A repeated word of the source; in a text without spaces, a repeated character.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "repeated_words"), extend("x-change" = "accepted"))]
     pub doubled_words: f64,
-    /// The same one to three emoji on both sides, at the beginning or the end.
+    /// The same one to three emoji, on both sides, at the beginning or the end.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-change" = "accepted"))]
     pub emoji: f64,
-    /// The same text that no model knows on both sides, at the beginning or the end: codes, numbers,
-    /// addresses and words in drawn letters, which are to be copied.
+    /// The same unknown text, on both sides, at the beginning or the end: codes, numbers, addresses
+    /// and words of random letters, which the model should copy.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "inline_noise copied_spans"), extend("x-change" = "accepted"))]
     pub unknown_spans: f64,
-    /// Other spaces between Chinese characters and Japanese letters of the source: without those
-    /// that it has, or else with some.
+    /// Other spaces between Chinese characters and Japanese letters of the source: existing spaces
+    /// are removed, or some are added if there are none.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-change" = "accepted"))]
     pub spaces: f64,
@@ -82,8 +82,8 @@ impl ModifiersConfig {
         self.probabilities().iter().any(|(_, probability)| *probability > 0.0)
     }
 
-    /// Refuses what is no probability, and capitals of text that is lowercased; `is_lowercased` and
-    /// `has_links` say whether the recipe lowercases text and has word links.
+    /// Refuses numbers that are not probabilities, and capitals if text is lowercased.
+    /// `is_lowercased` and `has_links` say whether the recipe lowercases text and has word links.
     pub(super) fn validate(&self, is_lowercased: bool, has_links: bool) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         for (key, probability) in self.probabilities() {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Largest size of a vocabulary, far above any in use: the tokenizer's trainer reserves memory for
-/// the requested size.
+/// Largest size of a vocabulary, far above any in use. It is limited because the tokenizer's
+/// trainer reserves memory for the requested size.
 const LARGEST_VOCABULARY: usize = 1 << 22;
 
 /// The algorithm that segments text into subwords.
@@ -37,15 +37,15 @@ pub struct TokenizerConfig {
     )]
     pub kind: TokenizerKind,
     /// Whether both languages share one vocabulary (needed for tied embeddings of encoder and
-    /// decoder), or have one each.
+    /// decoder), or have separate ones.
     #[schemars(
         extend("x-names" = "joined_dictionary share_vocab shared_vocab joint_vocab \
             joint_vocabulary"),
         extend("x-idle" = ["not-translation"])
     )]
     pub joint: bool,
-    /// The size of the vocabulary, special tokens and bytes included; with two vocabularies, of
-    /// each.
+    /// The size of the vocabulary, special tokens and bytes included; the size of each, if there
+    /// are two vocabularies.
     #[schemars(range(max = 4_194_304))]
     #[schemars(
         extend("x-names" = "vocab vocab_size vocabulary voc_limit src_vocab_size tgt_vocab_size \
@@ -56,8 +56,8 @@ pub struct TokenizerConfig {
     /// Whether characters outside the vocabulary are spelled as bytes, so that no text is unknown.
     #[schemars(extend("x-idle" = ["no-text", "characters", "bytes", "tokenizer-given"]))]
     pub byte_fallback: bool,
-    /// Share of character occurrences in the training text whose characters get a token of their
-    /// own; the rarest rest is spelled as bytes.
+    /// Share of the characters of the training text that is covered by separate tokens; the rest,
+    /// which are the rarest characters, is spelled as bytes.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-idle" = ["no-text", "characters", "bytes", "tokenizer-given"]))]
     pub character_coverage: f64,
@@ -65,9 +65,9 @@ pub struct TokenizerConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-text", "tokenizer-given"]))]
     pub max_pairs: u64,
-    /// Probability with which a merge of BPE is left out when training text is segmented, redrawn
-    /// in each epoch (Provilkov et al. 2020); 0 segments without sampling. Batches are filled by
-    /// the tokens of text without dropout.
+    /// Probability that a merge of BPE is skipped when training text is segmented, redrawn in each
+    /// epoch (Provilkov et al. 2020); 0 segments without sampling. Batches are planned by the
+    /// tokens of text without dropout.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(
         extend("x-names" = "bpe_dropout"),
@@ -75,9 +75,9 @@ pub struct TokenizerConfig {
         extend("x-idle" = ["no-text"])
     )]
     pub dropout: f64,
-    /// Exponent with which segmentations of training text are drawn from a unigram model, redrawn
-    /// in each epoch (Kudo 2018): smaller values vary more; 0 takes the best segmentation. Batches
-    /// are filled by the tokens of the best.
+    /// Exponent of the probabilities from which a unigram model draws segmentations of training
+    /// text, redrawn in each epoch (Kudo 2018): smaller values vary more; 0 takes the best
+    /// segmentation. Batches are planned by the tokens of the best segmentation.
     #[schemars(range(min = 0.0))]
     #[schemars(
         extend("x-names" = "sentencepiece_alpha spm_alpha subword_alpha"),
@@ -113,7 +113,7 @@ impl Default for TokenizerConfig {
 }
 
 impl TokenizerConfig {
-    /// Refuses values and combinations that can work in no task; `is_changed` says whether the
+    /// Refuses values and combinations that cannot work in any task; `is_changed` says whether the
     /// recipe changes text before it is tokenised.
     pub(super) fn validate(&self, is_changed: bool) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
@@ -142,8 +142,8 @@ impl TokenizerConfig {
         if is_changed {
             return wrong(
                 "data.tokenizer.path",
-                "cannot be combined with data.nfkc or data.lowercase: an existing tokenizer \
-                 brings its own normalizer",
+                "cannot be combined with data.nfkc or data.lowercase: an existing tokenizer has \
+                 its own normalizer",
             );
         }
         match (self.joint, self.target_path.is_some()) {

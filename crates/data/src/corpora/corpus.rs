@@ -15,35 +15,35 @@ const ONCE: f64 = 1.0;
 /// Largest weight of a corpus in an epoch.
 const HEAVIEST: f64 = 1000.0;
 
-/// One corpus of sentence pairs: where it lies, and how training takes it.
+/// One corpus of sentence pairs: its place, and its use in training.
 ///
-/// It lies in the files of a `stem` in `data.dir`, in files `source` and `target` with a sentence a
-/// line, or in a `file` with both sides. Each may be several files, which are read one after
-/// another: a list, or a pattern such as `train.*.gz`. Compressed files may end in `.gz`, `.zst`,
-/// `.xz`, `.bz2` or `.zip`.
+/// Its pairs are in the files of a `stem` in `data.dir`, in files `source` and `target` with one
+/// sentence on each line, or in a `file` with both sides. Each may be several files, which are read
+/// one after another: a list, or a pattern such as `train.*.gz`. Compressed files may end in `.gz`,
+/// `.zst`, `.xz`, `.bz2` or `.zip`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Corpus {
     /// The stem of its files in `data.dir`; a plain name in place of this table means the same.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stem: String,
-    /// The file with the sentences to translate, one a line; or several files, as a list or a
-    /// pattern, each with its own file in `target`.
+    /// The file with the sentences to translate, one on each line; or several files, as a list or a
+    /// pattern, each with a counterpart in `target`.
     #[serde(skip_serializing_if = "is_empty")]
     pub source: FileList,
-    /// The file with their translations, one a line.
+    /// The file with their translations, one on each line.
     #[serde(skip_serializing_if = "is_empty")]
     pub target: FileList,
     /// A file with both sides: a table (`.tsv`, `.csv`, `.jsonl` or `.parquet`), a translation
-    /// memory (`.tmx`), a file of translators (`.xlf`, `.po`), or a `.zip` with two files of text
+    /// memory (`.tmx`), a file of translators (`.xlf`, `.po`), or a `.zip` with two text files
     /// whose names end in the languages.
     #[serde(skip_serializing_if = "is_empty")]
     pub file: FileList,
     /// The columns or fields of the table; if empty, those of `data.fields`.
     #[serde(skip_serializing_if = "FieldsConfig::is_default")]
     pub fields: FieldsConfig,
-    /// The name in reports, and of its translations. Empty: the stem, or the name of the table or
-    /// of the source file, with `from` and `to` behind it if they are set.
+    /// The name in reports, and in the names of its translations. Empty: the stem, or the name of
+    /// the table or of the source file, followed by `from` and `to` if these are set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The language translated from, in a model of several directions; if empty,
@@ -64,11 +64,11 @@ pub struct Corpus {
     /// A mark such as `<news>` before each source sentence, so that the model can distinguish this
     /// corpus from others, and a text to translate can name the corpus that it resembles (Kobus et
     /// al. 2017, "Domain Control for Neural Machine Translation"). A tokenizer that is trained here
-    /// has a token for it. Empty for none.
+    /// has a token for it. Empty: no mark.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tag: String,
-    /// A file with the word links of each pair, a line for each, such as `0-0 1-2`: words of the
-    /// source and of the target, counted from 0 and separated by spaces and tabs. For
+    /// A file with the word links of each pair, one line for each, such as `0-0 1-2`: words of the
+    /// source and of the target, counted from 0 and divided by spaces and tabs. For
     /// `training.guided_alignment`.
     #[serde(skip_serializing_if = "is_empty")]
     #[schemars(extend("x-idle" = ["not-guided"]))]
@@ -112,7 +112,7 @@ impl Corpus {
         if !self.name.is_empty() {
             return self.name.clone();
         }
-        // The same files may be there for both directions.
+        // The same files may serve both directions.
         match (self.from.as_str(), self.to.as_str()) {
             ("", "") => self.name_of_files(),
             ("", to) => format!("{}.to-{to}", self.name_of_files()),
@@ -148,7 +148,8 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] if neither the name of the table nor the configuration determines it.
+    /// [`Error::Malformed`] if neither the name of the table nor the configuration determines the
+    /// format.
     pub(crate) fn format(&self, config: &DataConfig) -> Result<Format> {
         if !is_empty(&self.source) {
             return Ok(Format::Text);
@@ -169,7 +170,10 @@ impl Corpus {
             (Some(format), _) => Ok(format),
             (_, Format::Text | Format::Hub) => Err(Error::Malformed {
                 path: self.file.first_path().to_owned(),
-                message: "its name does not say what kind of file it is: call it .tsv, .csv, .jsonl, .parquet, .tmx, .xlf, .po or .zip, or set data.format; two files with a sentence a line are { source = \"…\", target = \"…\" }".to_owned(),
+                message: "its name does not indicate the kind of file: call it .tsv, .csv, \
+                          .jsonl, .parquet, .tmx, .xlf, .po or .zip, or set data.format; two \
+                          files with one sentence per line are { source = \"…\", target = \"…\" }"
+                    .to_owned(),
             }),
             (_, format) => Ok(format),
         }
@@ -180,7 +184,7 @@ impl Corpus {
         if self.fields.is_default() { &config.fields } else { &self.fields }
     }
 
-    /// Refuses an impossible corpus; `key` is its place, and only training has weights.
+    /// Refuses an impossible corpus. `key` is its place; weights are allowed only in training.
     pub(super) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         let wrong = |message: String| Err(Error::Config { key, message });
         let given = [!self.stem.is_empty(), !is_empty(&self.source), !is_empty(&self.file)];

@@ -34,8 +34,8 @@ impl DataConfig {
         self.directions_of(&self.train)
     }
 
-    /// Directions that the model is trained or measured in: those of training come first, the
-    /// others are zero-shot.
+    /// Directions that the model is trained or measured in. The directions of training come first;
+    /// the others are zero-shot.
     pub fn directions(&self) -> Vec<Direction> {
         let splits = [&self.train, &self.validation, &self.test];
         distinct(splits.into_iter().flat_map(|split| self.directions_of(split)))
@@ -57,8 +57,8 @@ impl DataConfig {
         }
     }
 
-    /// Copy with the languages of `direction` as those of the data. Corpora keep their directions
-    /// and their names.
+    /// Copy with the languages of `direction` as its own. Corpora keep their directions and their
+    /// names.
     #[must_use]
     pub fn toward(&self, direction: &Direction) -> Self {
         let mut data = self.in_languages(direction);
@@ -72,7 +72,7 @@ impl DataConfig {
         data
     }
 
-    /// Copy to read files of one direction with.
+    /// Copy for reading files of one direction.
     pub(crate) fn in_languages(&self, direction: &Direction) -> Self {
         Self {
             source_language: direction.from.clone(),
@@ -81,12 +81,12 @@ impl DataConfig {
         }
     }
 
-    /// The direction for which `from` and `to` ask, where either may be left open.
+    /// Direction from `from` to `to`, either of which may be left open.
     ///
     /// # Errors
     ///
     /// [`Error::Direction`] if the model does not read or write such a language, or if `to` is left
-    /// open and it writes several.
+    /// open and the model writes several.
     pub fn choose_direction(&self, from: Option<&str>, to: Option<&str>) -> Result<Direction> {
         let trained = self.trained_directions();
         let listed = |languages: Vec<&String>| {
@@ -105,7 +105,7 @@ impl DataConfig {
             && !written.iter().any(|language| *language == to)
         {
             let message =
-                format!("does not translate into {to:?}: it does into {}", listed(written));
+                format!("does not translate into {to:?}: it translates into {}", listed(written));
             return Err(Error::Direction { message });
         }
         let fitting: Vec<&Direction> = trained
@@ -120,7 +120,8 @@ impl DataConfig {
                 Err(Error::Direction { message })
             }
             (Some(&first), ..) => Ok(first.clone()),
-            // Both are known, though not with each other: zero-shot translation.
+            // The model knows both languages, but was not trained in this direction: zero-shot
+            // translation.
             (None, Some(from), Some(to)) if from != to => Ok(Direction::new(from, to)),
             _ => Err(Error::Direction {
                 message: format!(
@@ -132,7 +133,7 @@ impl DataConfig {
         }
     }
 
-    /// Refuses directions that no model can have, or that none is trained for.
+    /// Refuses directions that are impossible, or for which no model is trained.
     pub(crate) fn validate_directions(&self) -> Result<()> {
         if !(self.languages.temperature >= 1.0 && self.languages.temperature.is_finite()) {
             return wrong("data.languages.temperature", "must be a number from 1".to_owned());
@@ -151,7 +152,7 @@ impl DataConfig {
         if trained.len() > 1 { self.validate_as_multilingual() } else { Ok(()) }
     }
 
-    /// Refuses settings that are for data of one direction.
+    /// Refuses settings that only make sense for one direction.
     fn validate_as_multilingual(&self) -> Result<()> {
         if self.bidirectional_epochs > 0 {
             return wrong(

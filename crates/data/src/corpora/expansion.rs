@@ -12,7 +12,7 @@ use crate::{DataConfig, Error, Format, Result, Side};
 ///
 /// # Errors
 ///
-/// If a pattern matches something other than a file, or the files of two sides do not belong
+/// If a pattern matches something that is not a file, or the files of two sides do not belong
 /// together.
 pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<()> {
     for corpus in &mut split.0 {
@@ -62,7 +62,7 @@ fn without_stem(corpus: &Corpus) -> Corpus {
     Corpus { stem: String::new(), ..corpus.clone() }
 }
 
-/// Replaces `corpus` by the one `named` by patterns, if they match anything.
+/// Replaces `corpus` by `named`, the files that its patterns match, if they match anything.
 fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> Result<()> {
     expand_files(&mut named, endings)?;
     let files = named.source.iter().chain(named.file.iter());
@@ -80,7 +80,7 @@ fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
     let others = [target, links];
     let counts_fit = others.iter().all(|other| other.is_empty() || other.len() == lead.len());
     let any = |files: &FileList| files.iter().any(|path| is_pattern(path));
-    // Faults are refused when the corpus is validated.
+    // Errors are found later, when the corpus is validated.
     if !counts_fit || !(any(lead) || others.iter().any(|other| any(other))) {
         return Ok(());
     }
@@ -102,16 +102,17 @@ fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Files that a path names: the matches if it is a pattern with any, else the path itself.
+/// Files that a path names: the matches if it is a pattern that matches anything, else the path
+/// itself.
 fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     let found = if is_pattern(path) { matches(path, endings)? } else { Vec::new() };
     let itself = || vec![Match { path: path.to_owned(), stands_for: String::new() }];
     Ok(if found.is_empty() { itself() } else { found })
 }
 
-/// Files of the second pattern, in the order of the files of the first to which they belong: those
-/// whose wildcards match the same text. If the numbers of wildcards differ, the files belong
-/// together in order.
+/// Files of the second pattern, each in the place of the file of the first pattern that it belongs
+/// to: the wildcards of both match the same text. If the numbers of wildcards differ, the files
+/// belong together in their order.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn sides_come_in_the_order_of_their_source() {
-        // By their names alone, `a-b` comes before `a` on one side and after it on the other.
+        // Sorted by name alone, `a-b` comes before `a` on one side and after it on the other.
         let folder = folder(&["a,en", "a-b,en", "a_de", "a-b_de", "a.links", "a-b.links"]);
         let path = |name: &str| FileList::from(folder.path().join(name));
         let mut corpora = Corpora(vec![Corpus {

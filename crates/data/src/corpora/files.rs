@@ -8,11 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Files that are read one after another like a single file; may be empty.
+/// Files that are read one after another, like a single file; may be empty.
 ///
 /// A recipe writes one as a string and several as a list of strings, each of which may be a pattern
-/// such as `train.*.gz`, until [`Task::expand`](crate::Task::expand) has replaced it by the files
-/// that it matches.
+/// such as `train.*.gz`, which [`Task::expand`](crate::Task::expand) replaces by the matching
+/// files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileList(Vec<PathBuf>);
 

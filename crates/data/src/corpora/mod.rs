@@ -34,7 +34,7 @@ impl Corpora {
         self.iter().map(Corpus::name).collect::<Vec<_>>().join("+")
     }
 
-    /// All paths in it, to be resolved.
+    /// All paths of the corpora, to be resolved.
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         self.0.iter_mut().flat_map(Corpus::files_mut).flat_map(|files| files.iter_mut())
     }
@@ -49,13 +49,13 @@ impl Corpora {
         plain
     }
 
-    /// Refuses impossible corpora, before any file is touched.
+    /// Refuses impossible corpora without looking at any file.
     pub(crate) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         self.iter().try_for_each(|corpus| corpus.validate(key, of_training))
     }
 
-    /// Refuses corpora with keys beyond their files, which only corpora of sentence pairs may have.
-    /// `instead` names the alternative for this task.
+    /// Refuses corpora with keys other than their files: only corpora of sentence pairs may have
+    /// more. `instead` names the alternative for this task.
     pub(crate) fn require_plain(&self, key: &'static str, instead: &str) -> Result<()> {
         let plain = |corpus: &Corpus| Corpus {
             stem: corpus.stem.clone(),

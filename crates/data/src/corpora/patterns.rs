@@ -1,8 +1,8 @@
 //! Patterns of file names, like in shells: `*` stands for any characters, `?` for one, `[a-c]` for
 //! one of a range and `[!a-c]` for one outside it. No wildcard stands for a `/`.
 //!
-//! The text that the wildcards match is recorded for each file, since it shows which file of the
-//! other side belongs to it. A library of patterns was rejected because none reports that.
+//! The text that the wildcards match is recorded for each file, because it identifies the file of
+//! the other side. A library of patterns was rejected because no library reports this text.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -38,9 +38,9 @@ fn wildcards(name: &str) -> usize {
     parts(name).iter().filter(|part| !matches!(part, Part::Character(_))).count()
 }
 
-/// Files that `pattern` matches, with one of `endings` after it, plain or compressed, in the order of the bytes of their
-/// names. Of a file that exists both plain and compressed, only the plain one counts. Names that
-/// begin with a dot are matched only by patterns that do.
+/// Files that `pattern` matches, with one of `endings` after it, plain or compressed, in the order
+/// of the bytes of their names. Of a file that exists both plain and compressed, only the plain one
+/// counts. Names that begin with a dot are matched only by patterns that begin with a dot.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ enum Part {
     One,
     /// Any characters: `*`.
     Any,
-    /// Characters of ranges, or outside of them: `[…]`.
+    /// Characters in ranges, or outside of them: `[…]`.
     Of(Vec<(char, char)>, bool),
 }
 
@@ -187,7 +187,7 @@ fn ranges(characters: &[char]) -> Vec<(char, char)> {
 /// lengths.
 fn matched(parts: &[Part], name: &str) -> Option<String> {
     let name: Vec<char> = name.chars().collect();
-    // Begin and end in the name of each wildcard so far.
+    // Beginning and end of each wildcard so far, in the name.
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let (mut part, mut at) = (0, 0);
     // The last `*`: its place in the pattern, and its index among the wildcards.
@@ -205,7 +205,7 @@ fn matched(parts: &[Part], name: &str) -> Option<String> {
                 }
                 (part, at) = (part + 1, at + 1);
             }
-            // The last `*` stands for one more character.
+            // The last `*` takes one more character.
             _ => {
                 let (star, wildcard) = last?;
                 spans.truncate(wildcard + 1);

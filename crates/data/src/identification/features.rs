@@ -1,9 +1,9 @@
-//! Features of a text by which its language is identified: n-grams of characters, and whole words.
+//! Features of a text that identify its language: n-grams of characters, and whole words.
 
 /// Longest n-gram.
 const LONGEST: usize = 4;
 
-/// Number of characters of a text that are examined: more would hardly change the result.
+/// Number of characters of a text that are examined; more would hardly change the result.
 const EXAMINED: usize = 120;
 
 /// Character between words.
@@ -12,7 +12,7 @@ const SEPARATOR: char = ' ';
 /// Odd constant of multiplicative hashing (the golden ratio, Knuth 1973).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Words of a text in lower case, with a separator before each, and after each that has ended.
+/// Words of a text in lower case, with a separator before each, and after each that is complete.
 #[derive(Debug)]
 pub(super) struct Features(Vec<char>);
 
@@ -76,7 +76,7 @@ impl Features {
             if first == SEPARATOR {
                 let rest = &self.0[start + 1..];
                 let Some(end) = rest.iter().position(|&one| one == SEPARATOR) else { continue };
-                // Shorter words are n-grams, with the separators around them.
+                // Shorter words are n-grams already, with the separators around them.
                 if end + 2 > LONGEST {
                     let hash = rest[..end].iter().fold(1, |hash, &one| mixed(hash, one));
                     each(row_of(hash, rows));
@@ -105,9 +105,10 @@ mod tests {
         assert_eq!(Features::of("हिन्दी").0.len(), 7);
         assert_eq!(rows("Two words!"), rows("TWO\twords."));
         assert!(rows("1 + 1").is_empty());
-        // Three letters and two separators: 3 single, 4 of two, 3 of three, 2 of four, and a word.
+        // Three letters and two separators: three n-grams of length 1, four of length 2, three of
+        // length 3, two of length 4, and a word.
         assert_eq!(rows("cat ").len(), 13);
-        // A word that may go on has no end, and is no whole one.
+        // A word that may continue has no end, so it does not count as a whole word.
         assert_eq!(rows("cat").len(), 9);
         assert_eq!(rows(&"word ".repeat(100)), rows(&"word ".repeat(50)));
     }

@@ -8,7 +8,7 @@ use super::{LanguageIdentifier, WIDTH};
 /// First bytes of a file.
 const MAGIC: &[u8] = b"taper languages ";
 
-/// Version of the format, behind them.
+/// Version of the format, which follows these bytes.
 const VERSION: &[u8] = b"2\n";
 
 /// Most languages and features of a model.
@@ -22,7 +22,8 @@ struct Head {
 }
 
 impl LanguageIdentifier {
-    /// Content of the model's file: biases and weights in 32 bits, vectors in 4.
+    /// Content of the model's file: biases and weights have 32 bits each, numbers of vectors have
+    /// 4.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let head =
@@ -54,7 +55,7 @@ impl LanguageIdentifier {
         let (numbers, vectors) = rest[end + 1..]
             .split_at_checked(4 * count * (1 + WIDTH))
             .filter(|(_, vectors)| vectors.len() == head.features * WIDTH / 2)
-            .ok_or("a damaged model of languages: its length is not what its first line says")?;
+            .ok_or("a damaged model of languages: its length differs from its first line")?;
         let (numbers, _) = numbers.as_chunks::<4>();
         let numbers: Vec<f32> = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         if !numbers.iter().all(|number| number.is_finite()) {

@@ -1,11 +1,13 @@
 //! Identification of the language of a text.
 //!
-//! The classifier of Joulin et al. 2017, "Bag of Tricks for Efficient Text Classification": the mean
-//! of the vectors of a text's features, hashed n-grams of characters and words, then a softmax over
-//! languages. Vectors are kept in 4 bits, so that a model of 74 languages takes less than 1 MB.
+//! The classifier of Joulin et al. 2017, "Bag of Tricks for Efficient Text Classification": the
+//! features of a text are hashed n-grams of characters and words, and a softmax over languages
+//! follows the mean of their vectors. Vectors are kept in 4 bits, so that a model of 74 languages
+//! takes less than 1 MB.
 //!
-//! **Decision.** The model is trained by Taper (`taper languages train`) and part of the program. A
-//! table of n-grams for each language was rejected: at this size it knows too few of them.
+//! **Decision.** The model is trained by Taper (`taper languages train`) and is part of the
+//! program. A table of n-grams for each language was rejected: at this size it would have too few
+//! n-grams.
 
 mod codes;
 mod features;
@@ -52,7 +54,7 @@ pub struct LanguageIdentifier {
     languages: Vec<String>,
     /// Vectors of features, rounded.
     vectors: Vec<Packed>,
-    /// Weights of each language, which include the scales of `vectors`.
+    /// Weights of each language; the scales of `vectors` are included.
     weights: Vec<[f32; WIDTH]>,
     /// Bias of each language.
     biases: Vec<f32>,
@@ -63,7 +65,7 @@ impl LanguageIdentifier {
     ///
     /// # Panics
     ///
-    /// Never: a test reads it.
+    /// This never happens: a test reads the file.
     #[must_use]
     pub fn bundled() -> &'static Self {
         static READ: LazyLock<LanguageIdentifier> =
@@ -75,7 +77,7 @@ impl LanguageIdentifier {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or is not such a model.
+    /// If the file cannot be read, or does not contain such a model.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = read_regular(path, MOST_BYTES).map_err(|error| Error::io(path, error))?;
         Self::from_bytes(&bytes).map_err(|message| Error::Malformed {
@@ -90,8 +92,8 @@ impl LanguageIdentifier {
         &self.languages
     }
 
-    /// Number of the language that a code names in one of its usual spellings, such as `zh-Hans`,
-    /// `pt_BR` or `deu_Latn`; `None` if the model does not know it.
+    /// Index of the language with this code, in any usual spelling, such as `zh-Hans`, `pt_BR` or
+    /// `deu_Latn`; `None` if the model does not know it.
     #[must_use]
     pub fn number_of(&self, code: &str) -> Option<usize> {
         let code = codes::canonical(code);

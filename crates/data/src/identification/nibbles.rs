@@ -5,9 +5,10 @@ use super::WIDTH;
 /// Largest number.
 pub(super) const LARGEST: f32 = 7.0;
 
-/// The whole number nearest to a number, or the largest.
+/// Integer nearest to a number, or the largest.
 pub(super) fn nearest(number: f32) -> f32 {
-    // A sum of this size has no bits for a fraction: faster than `round` on processors before SSE4.1.
+    // A sum of this size has no bits for a fraction; this is faster than `round` on processors
+    // before SSE4.1.
     const WHOLE: f32 = 12_582_912.0;
     (number.clamp(-LARGEST, LARGEST) + WHOLE) - WHOLE
 }

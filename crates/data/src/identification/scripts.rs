@@ -43,7 +43,7 @@ const HANGUL: Script =
 const IN_LATIN: &str = "af az br ca cs cy da de en eo es et eu fi fr ga gd gl hr hu id is it lt lv \
     ms nb nl nn pl pt ro sk sl sq sv sw tl tr uz vi";
 
-/// Script of a language; `None` if it is unknown, or the language has several.
+/// Script of a language; `None` if the language is unknown or has several scripts.
 fn script_of(code: &str) -> Option<Script> {
     Some(match codes::canonical(code).as_str() {
         "be" | "bg" | "kk" | "ky" | "mk" | "mn" | "ru" | "tg" | "uk" => CYRILLIC,
@@ -88,8 +88,8 @@ impl OwnLetters {
         Self { script: script_of(code) }
     }
 
-    /// Share of a text's letters that are own ones: 1 if the script is unknown; `None` without
-    /// letters.
+    /// Share of a text's letters that belong to its script: 1 if the script is unknown; `None`
+    /// without letters.
     pub(crate) fn share(self, text: &str) -> Option<f64> {
         let is_own = |letter: char| {
             self.script.is_none_or(|script| script.iter().any(|&(a, z)| (a..=z).contains(&letter)))
@@ -103,7 +103,7 @@ impl OwnLetters {
     }
 }
 
-/// Share of a text's letters that belong to the script of the language with this code: 1 if its
+/// Share of a text's letters that belong to the script of the language with this code: 1 if the
 /// script is unknown, 0 without letters.
 #[must_use]
 pub fn own_letters(code: &str, text: &str) -> f64 {

@@ -7,29 +7,30 @@ use super::nibbles::{LARGEST, Packed, nearest};
 use super::{LanguageIdentifier, WIDTH, dot, softmax};
 use crate::{Draws, Error, Result};
 
-/// Key of these draws, distinct from those of other training.
+/// Key of these draws, distinct from the keys of other training.
 const PURPOSE: u64 = 13;
 
-/// Fewest and most characters of the pieces of lines that are trained on, drawn evenly.
+/// Smallest and largest number of characters of the pieces of lines used in training; the lengths
+/// are uniform.
 const PIECE: (f64, f64) = (12.0, 30.0);
 
-/// Power of a language's number of lines that its share of the pieces is proportional to.
+/// Exponent: a language's share of the pieces is proportional to this power of its number of lines.
 const EVENNESS: f64 = 0.1;
 
-/// Share of the values of a dimension that are rounded in range; rarer ones are cut off.
+/// Share of the values of a dimension that rounding represents; larger values are clipped.
 const IN_RANGE: f64 = 0.98;
 
-/// Number of pieces after which the scales of rounding are measured anew.
+/// Number of pieces after which the scales of rounding are measured again.
 const BETWEEN_SCALES: u64 = 500_000;
 
 /// Settings of a training.
 #[derive(Debug, Clone, Copy)]
 pub struct IdentifierTraining {
-    /// Number of vectors that features share; each takes 12 bytes.
+    /// Number of vectors, which features share; each takes 12 bytes.
     pub features: usize,
     /// Number of pieces of lines to train on.
     pub pieces: u64,
-    /// Learning rate at the beginning, from where it falls linearly to 0.
+    /// Learning rate at the beginning; it falls linearly to 0.
     pub learning_rate: f32,
     /// Seed of all draws.
     pub seed: u64,
@@ -46,18 +47,18 @@ struct Trainee {
     vectors: Vec<[f32; WIDTH]>,
     weights: Vec<[f32; WIDTH]>,
     biases: Vec<f32>,
-    /// Scales of the vectors' places, once they are rounded wherever they are read.
+    /// Scales of the dimensions of the vectors, once reading a vector rounds it.
     scales: Option<[f32; WIDTH]>,
     rows: Vec<usize>,
     probabilities: Vec<f32>,
 }
 
-/// Trains a model on lines of text in known languages; `told` receives the number of pieces so far
-/// and their mean loss since it was last called.
+/// Trains a model on lines of text in known languages; `told` receives the number of pieces so far,
+/// and their mean loss since its last call.
 ///
 /// # Errors
 ///
-/// If there are fewer than two languages, or a setting is impossible; those of `told`.
+/// If there are fewer than two languages or a setting is impossible, and errors of `told`.
 pub fn train_identifier(
     lines: &[(String, String)],
     settings: IdentifierTraining,
@@ -70,7 +71,7 @@ pub fn train_identifier(
     let wrong =
         |message: &str| Err(Error::Config { key: "languages", message: message.to_owned() });
     if of_language.len() < 2 {
-        return wrong("there are fewer than two languages to tell apart");
+        return wrong("there are fewer than two languages to distinguish");
     }
     if settings.features == 0 || settings.pieces == 0 {
         return wrong("a model needs a feature and a piece of text at least");
@@ -83,8 +84,8 @@ pub fn train_identifier(
     let (mut loss, mut since) = (0.0, 0);
     let exact = settings.pieces / 2;
     for piece in 0..settings.pieces {
-        // The second half learns what rounding leaves, as the gradient of what is rounded passes as if
-        // it were not.
+        // The second half of training corrects the rounding: gradients pass through it as if values
+        // were not rounded.
         if piece >= exact && (piece - exact).is_multiple_of(BETWEEN_SCALES) {
             trainee.measure_scales();
         }
@@ -110,7 +111,7 @@ pub fn train_identifier(
     Ok(trainee.rounded(of_language.into_keys().map(str::to_owned).collect()))
 }
 
-/// Piece of a line, from the beginning of a word if one is near.
+/// Piece of a line, starting at the beginning of a word if one is near.
 fn piece_of(line: &str, draws: Draws) -> &str {
     let length = (PIECE.0 + draws.unit(2) * (PIECE.1 - PIECE.0)) as usize;
     let count = line.chars().count();
@@ -160,8 +161,8 @@ impl Trainee {
             add(&mut weights[place], &mean, step);
             biases[place] += BIAS_RATE * step;
         }
-        // Features of a long piece share its gradient, each by less than the mean's derivative
-        // would have it shrink.
+        // Features of a long piece share its gradient, but each gets more than the derivative of
+        // the mean would give it.
         let share = 1.0 / (rows.len() as f32).sqrt();
         for &row in rows.iter() {
             add(&mut vectors[row], &gradient, share);
@@ -169,7 +170,7 @@ impl Trainee {
         Some(-probabilities[language].max(f32::MIN_POSITIVE).ln())
     }
 
-    /// Sets the scales that bring most values of each place into the range of rounded ones.
+    /// Sets the scales so that rounding represents most values of each dimension.
     fn measure_scales(&mut self) {
         self.scales = Some(std::array::from_fn(|place| {
             let mut sizes: Vec<f32> = self.vectors.iter().map(|one| one[place].abs()).collect();
@@ -211,7 +212,7 @@ fn mean_of(
     std::array::from_fn(|place| mean[place] * scales[place] * share)
 }
 
-/// Part of the learning rate that biases have: all pieces move them.
+/// Factor of the learning rate for biases, which all pieces move.
 const BIAS_RATE: f32 = 0.1;
 
 fn add(to: &mut [f32; WIDTH], from: &[f32; WIDTH], factor: f32) {

@@ -1,4 +1,4 @@
-//! Augmentation of training images: each a function of (seed, epoch, image).
+//! Augmentation of training images; each augmentation is a function of (seed, epoch, image).
 
 use crate::ImagesConfig;
 use crate::draws::{Draws, Epoch};
@@ -7,13 +7,13 @@ use crate::draws::{Draws, Epoch};
 const PURPOSE: u64 = 9;
 /// Smallest and largest share of an image that an erased rectangle covers.
 const ERASED: (f64, f64) = (0.02, 0.4);
-/// Smallest ratio of its height to its width; the largest is the inverse.
+/// Smallest ratio of the rectangle's height to its width; the largest is the inverse.
 const FLATTEST: f64 = 0.3;
 /// Number of attempts to draw a rectangle that fits into the image.
 const RECTANGLES: u64 = 100;
 
-/// Crops a window of the image's own size out of the image with a black margin, and flips it in
-/// half of the cases (He et al. 2016, section 4.2); then a rectangle of it may be erased.
+/// Crops a window of the image's size from the image with a black margin, and flips it in half of
+/// the cases (He et al. 2016, section 4.2). Then a rectangle of it may be erased.
 ///
 /// # Panics
 ///
@@ -35,7 +35,7 @@ pub(crate) fn augment(
 /// Crops a window of the image with a margin, flipped or not.
 fn cut_out(pixels: &mut Vec<u8>, settings: &ImagesConfig, draws: Draws) {
     let (size, margin) = (settings.size, settings.crop_padding);
-    // To the right and down; below 0 to the left and up.
+    // Offsets to the right and down; negative values mean left and up.
     let shift = |index: u64| {
         let places = 2 * margin + 1;
         (draws.unit(index) * places as f64) as isize - margin as isize
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(varied(&settings(0, false), 1, 2, 3), whole);
         for image in 0..30 {
             let window = varied(&settings(1, false), 1, 2, image);
-            // A row of the second channel is the first one's with 16 added; black stays black.
+            // Rows of the second channel are rows of the first one plus 16; black stays black.
             for (first, second) in window[..16].iter().zip(&window[16..]) {
                 assert_eq!(if *first == 0 { 0 } else { first + 16 }, *second);
             }

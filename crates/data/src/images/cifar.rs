@@ -1,5 +1,5 @@
 //! The binary format of CIFAR-10 and CIFAR-100 (Krizhevsky 2009): a label, or a coarse and a fine
-//! one, and three planes of 32 x 32 pixels.
+//! one, followed by three planes of 32 x 32 pixels.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub(super) fn file(config: &DataConfig, corpus: &Corpus) -> Result<PathBuf> {
 #[derive(Debug)]
 pub(super) struct CifarImages {
     records: Records,
-    /// Number of labels before the pixels of an image, of which the last counts.
+    /// Number of labels before the pixels of an image; only the last label is used.
     labels: usize,
     classes: Vec<u32>,
 }
@@ -43,8 +43,8 @@ pub(super) struct CifarImages {
 ///
 /// # Errors
 ///
-/// If it is missing or its size is not a multiple of an image's, images are not configured as 32 x
-/// 32 pixels in three channels, or a label is not listed.
+/// If the file is missing or its size is not a multiple of an image's, images are not configured as
+/// 32 x 32 pixels in three channels, or a label is not listed.
 pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<CifarImages> {
     let settings = &config.images;
     let path = file(config, corpus)?;
@@ -61,8 +61,8 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<CifarImages> 
     let records = Records::open(&path, record, |_, length| match length {
         Some(length) if length % record as u64 == 0 => Ok(length),
         Some(length) => Err(malformed(format!(
-            "has {length} bytes, which is no multiple of the {record} that an image has: it is cut \
-             off, or of another format"
+            "has {length} bytes, which is no multiple of an image's {record}: it is cut off, \
+             or of another format"
         ))),
         None => {
             Err(malformed("is compressed, and does not say how long it is: unpack it".to_owned()))

@@ -9,7 +9,7 @@ use crate::{Corpus, DataConfig, Error, ImagesConfig, Result};
 /// Endings of the files.
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 
-/// Files of a corpus with their classes, by class and then by name.
+/// Files of a corpus with their classes, sorted by class and then by name.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf
     for entry in entries(&folder)? {
         let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if entry.is_dir() && !labels.contains(&name) {
-            let message = format!("is no class: data.images.labels has {}", labels.join(", "));
+            let message = format!("is not a class: data.images.labels has {}", labels.join(", "));
             return Err(Error::Malformed { path: entry, message });
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf
         for path in entries(&of_class)? {
             let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
             if !ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
-                let message = "is no image: expected .png, .jpg or .jpeg".to_owned();
+                let message = "is not an image: expected .png, .jpg or .jpeg".to_owned();
                 return Err(Error::Malformed { path, message });
             }
             files.push((path, class as u32));
@@ -75,7 +75,7 @@ pub(super) struct FolderImages {
     settings: ImagesConfig,
 }
 
-/// Lists the files; each is decoded when it is read.
+/// Lists the files; each is decoded only when it is read.
 ///
 /// # Errors
 ///

@@ -14,7 +14,7 @@ const LABELS: [u8; 4] = [0, 0, 8, 1];
 const IMAGES_HEADER: usize = 16;
 const LABELS_HEADER: usize = 8;
 
-/// Endings of the names of the two files after `train`.
+/// Endings of the names of the two files, which follow `train`.
 const NAMES: [[&str; 2]; 2] =
     [["-images-idx3-ubyte", "-labels-idx1-ubyte"], ["-images.idx3-ubyte", "-labels.idx1-ubyte"]];
 
@@ -47,8 +47,8 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<[PathBuf; 2]
     candidates.into_iter().find(is_there).ok_or_else(|| Error::Missing {
         path: with(&base, NAMES[0][0]),
         tried: format!(" with {name}{} beside it (nor either with .gz)", NAMES[0][1]),
-        hint: "set data.dir to the folder with both, and data.train to what stands before \
-               -images; or fetch the images with one of scripts/fetch"
+        hint: "set data.dir to the folder with both, and data.train to the part of their names \
+               before -images; or fetch the images with one of scripts/fetch"
             .to_owned(),
     })
 }
@@ -93,7 +93,7 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
             ));
         }
         count = number;
-        // Each is below 2^32, and so the product of all below 2^96.
+        // Each is below 2^32, so the product of all is below 2^96.
         let pixels = u128::from(number) * u128::from(rows) * u128::from(columns);
         u64::try_from(pixels + IMAGES_HEADER as u128)
             .map_err(|_| malformed(&images_path, "declares more pixels than a file has".to_owned()))
@@ -110,7 +110,7 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
         Ok(number + LABELS_HEADER as u64)
     })?;
     let mut bytes = Vec::new();
-    // There are as many labels as images, whose file has that length.
+    // There are as many labels as images, and the file of images has that length.
     labels.read(LABELS_HEADER as u64, count as usize, &mut bytes)?;
     let class = |(index, &label): (usize, &u8)| match usize::from(label) {
         listed if listed < settings.labels.len() => Ok(u32::from(label)),
@@ -131,7 +131,8 @@ fn require_magic(path: &Path, header: &[u8], expected: [u8; 4]) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "begins with {:02x?}, where an IDX file of bytes in {} dimension(s) has {expected:02x?}",
+        "begins with {:02x?}, but an IDX file of bytes in {} dimension(s) begins with \
+         {expected:02x?}",
         &header[..4],
         expected[3]
     );

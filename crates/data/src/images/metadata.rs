@@ -23,13 +23,13 @@ pub(super) fn is_jpeg(bytes: &[u8]) -> bool {
 
 /// Whether a JPEG has the marker that ends it.
 ///
-/// libjpeg, and so Pillow, waits for it. Bytes after the marker are ignored.
+/// libjpeg, and so Pillow, requires it. Bytes after the marker are ignored.
 pub(super) fn is_whole(jpeg: &[u8]) -> bool {
     segments(jpeg).any(|(marker, _)| marker == END)
 }
 
-/// Orientation of a picture by its EXIF data or, without it there, by its XMP packet, as Pillow's
-/// `exif_transpose` finds it.
+/// Orientation of a picture by its EXIF data or, if these have none, by its XMP packet, as in
+/// Pillow's `exif_transpose`.
 pub(super) fn orientation(bytes: &[u8]) -> Orientation {
     let mut exif = None;
     let mut xmp = None;
@@ -55,7 +55,7 @@ pub(super) fn orientation(bytes: &[u8]) -> Orientation {
     number.and_then(Orientation::from_exif).unwrap_or(Orientation::NoTransforms)
 }
 
-/// Markers of a JPEG in order, each with the content of its segment; also markers between
+/// Markers of a JPEG in order, each with the content of its segment. Includes markers between
 /// entropy-coded data, up to the end of the file.
 fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = jpeg;
@@ -67,7 +67,7 @@ fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
                 // A data byte 0xFF is followed by 0, and a padding byte by another 0xFF.
                 0 => rest = &rest[at + 2..],
                 0xFF => rest = &rest[at + 1..],
-                // Restarts, the beginning and the end have no content.
+                // Restart markers, and the markers of beginning and end, have no content.
                 0x01 | 0xD0..=END => {
                     rest = &rest[at + 2..];
                     return Some((marker, &[][..]));
@@ -84,7 +84,7 @@ fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
-/// Chunks of a PNG file: type and content of each.
+/// Chunks of a PNG file: each chunk's type and content.
 fn chunks(png: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = &png[PNG.len()..];
     std::iter::from_fn(move || {
@@ -114,7 +114,7 @@ fn in_exif(exif: &[u8]) -> Option<u32> {
     };
     let directory = long(4)? as usize;
     let entries = usize::from(short(directory)?);
-    // An entry has a tag, a type, a count and the value.
+    // An entry consists of a tag, a type, a count and a value.
     let mut entries = (0..entries).map(|number| directory + 2 + 12 * number);
     let entry = entries.find(|&at| short(at) == Some(ORIENTATION))?;
     match (short(entry + 2)?, long(entry + 4)?) {

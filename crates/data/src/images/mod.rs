@@ -1,8 +1,9 @@
-//! Images on disk, read one by one, so that they may exceed memory.
+//! Images on disk, read one by one, so that all together may exceed memory.
 //!
-//! The readers of `candle-datasets` read whole files into tensors, and only uncompressed ones; this
-//! crate has no tensors. Here an image is read from its place in a file of records, and an image of
-//! a folder is decoded on demand. Only files compressed as a whole are in memory, decompressed.
+//! The readers of `candle-datasets` read whole files into tensors, and only uncompressed files;
+//! this crate has no tensors. Here an image is read from its place in a file of records, and an
+//! image of a folder is decoded on demand. Only files that are compressed as a whole are held in
+//! memory, decompressed.
 
 pub(crate) mod augmentation;
 mod cifar;
@@ -31,7 +32,7 @@ use crate::{Corpora, DataConfig, Error, ImageFormat, Result};
 
 /// Images with their classes.
 pub(crate) trait Images: Debug + Send + Sync {
-    /// Class of each, in order; 0 for images with captions.
+    /// Class of each image, in order; 0 for images with captions.
     fn classes(&self) -> &[u32];
 
     /// Captions of an image; empty for images with classes.
@@ -39,11 +40,11 @@ pub(crate) trait Images: Debug + Send + Sync {
         &[]
     }
 
-    /// Reads the image of this number: channel by channel, row by row.
+    /// Reads the image with this index: channel by channel, row by row.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is not an image.
+    /// If the image cannot be read, or the file is not an image.
     fn read(&self, image: usize, pixels: &mut Vec<u8>) -> Result<()>;
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
 ///
 /// # Errors
 ///
-/// If a file is missing or not of its format, or there is no image.
+/// If a file is missing or has another format, or there is no image.
 pub(crate) fn open(config: &DataConfig, split: &Corpora) -> Result<Split> {
     let mut corpora: Vec<Box<dyn Images>> = Vec::new();
     for corpus in split.iter() {
@@ -129,7 +130,7 @@ impl Images for Split {
 }
 
 impl Split {
-    /// Corpus of an image, and its number there.
+    /// Corpus of an image, and the image's index in it.
     fn place(&self, mut image: usize) -> (&dyn Images, usize) {
         for corpus in &self.corpora {
             match image.checked_sub(corpus.classes().len()) {

@@ -1,4 +1,4 @@
-//! PNG and JPEG files as pixels of the size and the channels that a model reads.
+//! PNG and JPEG files as pixels, with the size and the channels that a model reads.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn malformed(path: &Path, message: String) -> Error {
 ///
 /// # Errors
 ///
-/// If it is not a PNG or JPEG, or is cut off, damaged or too large.
+/// If the file is not a PNG or JPEG, or is cut off, damaged or too large.
 pub(super) fn turned(bytes: &[u8], path: &Path) -> Result<DynamicImage> {
     if is_jpeg(bytes) && !is_whole(bytes) {
         let message = "is a JPEG that is cut off: its end is missing; fetch or copy it again, or \
@@ -92,7 +92,7 @@ fn decoded(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
 ///
 /// # Errors
 ///
-/// If the number of values is not that of the picture, or the file cannot be written.
+/// If the number of values does not match the picture, or the file cannot be written.
 pub fn write_png(path: &Path, width: u32, height: u32, values: &[u8]) -> Result<()> {
     let mut bytes = Cursor::new(Vec::new());
     image::write_buffer_with_format(

@@ -1,4 +1,4 @@
-//! From a picture of any shape to the square for a model, in the order of Transformers' image
+//! Conversion of a picture of any shape to the model's square, in the order of Transformers' image
 //! processors: resize, then crop the middle.
 
 use super::raster::Raster;
@@ -12,14 +12,14 @@ const MOST_PIXELS: usize = 1 << 26;
 ///
 /// # Errors
 ///
-/// In words, if it does not get the right size.
+/// A description, if the picture does not get the right size.
 pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raster, String> {
     let (height, width) = resized_shape((picture.height, picture.width), settings);
     let sides = 1..=LONGEST_SIDE;
     if !sides.contains(&height) || !sides.contains(&width) || height * width > MOST_PIXELS {
         return Err(format!(
-            "has {} x {} pixels, which data.images.resize makes {height} x {width}: leave it out, or \
-             cut it into another shape",
+            "has {} x {} pixels, which data.images.resize turns into {height} x {width}: leave it \
+             out, or cut it to another shape",
             picture.height, picture.width
         ));
     }
@@ -39,7 +39,7 @@ pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raste
     ))
 }
 
-/// Height and width of a picture after resizing, rounded like in Transformers.
+/// Height and width of a picture after resizing, rounded as in Transformers.
 fn resized_shape((height, width): (usize, usize), settings: &ImagesConfig) -> (usize, usize) {
     let whole = |share: f64| share as usize;
     let (first, second) = match settings.resize_to[..] {

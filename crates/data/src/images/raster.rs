@@ -1,4 +1,4 @@
-//! Decoded picture on its way to a model: grey or coloured, of any shape.
+//! Decoded picture before its conversion for a model: grey or coloured, of any shape.
 
 use image::DynamicImage;
 
@@ -13,10 +13,10 @@ pub(super) struct Raster {
 }
 
 impl Raster {
-    /// Converts a picture to grey for 1 channel, or to red, green and blue for 3, like Pillow.
+    /// Converts a picture to grey for 1 channel, or to red, green and blue for 3, as in Pillow.
     ///
-    /// Transparency is left out, not blended. Of 16 bits the upper 8 count, like in Pillow for
-    /// colours. Pillow cuts 16-bit grey off at 255, which leaves most pictures white.
+    /// Transparency is dropped, not blended. Of 16 bits, the upper 8 count, as in Pillow for
+    /// colours. Pillow clips 16-bit grey at 255, which leaves most pictures white.
     pub(super) fn of(picture: DynamicImage, channels: usize) -> Self {
         let (width, height, color) = (picture.width(), picture.height(), picture.color());
         let stored = usize::from(color.channel_count());
@@ -27,7 +27,7 @@ impl Raster {
             values = values.as_chunks().0.iter().map(upper).collect();
         }
         let pixels = values.chunks_exact(stored);
-        // Grey may have an alpha channel after it, and so may colours.
+        // Both grey and colours may be followed by an alpha channel.
         let values = match (channels, stored < 3) {
             (1, true) => pixels.map(|pixel| pixel[0]).collect(),
             (1, false) => pixels.map(|pixel| grey([pixel[0], pixel[1], pixel[2]])).collect(),
@@ -39,7 +39,7 @@ impl Raster {
 
     /// Middle of the picture, `height` by `width` pixels; black outside its edges.
     ///
-    /// An odd margin has its additional pixel on the right or below, like `center_crop` of
+    /// If a margin is odd, the additional pixel is on the right or below, as in `center_crop` of
     /// Transformers without torchvision.
     pub(super) fn middle(self, height: usize, width: usize) -> Self {
         let start = |from: usize, to: usize| (from as isize - to as isize).div_euclid(2);
@@ -71,7 +71,7 @@ impl Raster {
     }
 }
 
-/// Grey value of a colour by Rec. 601, rounded like Pillow's `convert("L")`.
+/// Grey value of a colour by Rec. 601, rounded as in Pillow's `convert("L")`.
 fn grey([red, green, blue]: [u8; 3]) -> u8 {
     let sum = u32::from(red) * 19_595 + u32::from(green) * 38_470 + u32::from(blue) * 7_471;
     ((sum + 0x8000) >> 16) as u8

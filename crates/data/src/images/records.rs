@@ -1,4 +1,4 @@
-//! Files of records of one size, read in place.
+//! Files of records of equal size, read in place.
 
 use std::fs::File;
 use std::io::Read;
@@ -26,11 +26,12 @@ enum Content {
 
 impl Records {
     /// Opens `path`. For a compressed file, `length` computes the length of the content from its
-    /// first `header` bytes, so that no more is decompressed.
+    /// first `header` bytes, so that no more than this length is decompressed.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or decompressed, or does not have the length of `length`.
+    /// If the file cannot be read or decompressed, or does not have the length that `length`
+    /// computes.
     pub(super) fn open(
         path: &Path,
         header: usize,
@@ -50,7 +51,7 @@ impl Records {
         }
         let (content, found) = if is_compressed(path) {
             let expected = length(&bytes, None)?;
-            // One more byte shows that a file is longer.
+            // A further byte shows that a file is longer.
             let rest = expected.saturating_sub(header as u64).saturating_add(1);
             stream.take(rest).read_to_end(&mut bytes).map_err(io)?;
             let found = bytes.len() as u64;
@@ -84,7 +85,7 @@ impl Records {
         into.clear();
         match &self.content {
             Content::Held(bytes) => {
-                // Within the length that was checked.
+                // The place is within the length that was checked.
                 into.extend_from_slice(&bytes[at as usize..at as usize + count]);
                 Ok(())
             }

@@ -17,17 +17,17 @@ use super::raster::Raster;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Resampling {
-    /// The nearest pixel alone, number 0 in Pillow.
+    /// The nearest pixel, filter 0 in Pillow.
     Nearest,
-    /// Lanczos's filter over three pixels on each side, number 1.
+    /// Lanczos's filter over three pixels on each side, filter 1.
     Lanczos,
     /// Triangles, number 2.
     Bilinear,
-    /// Cubic curves over two pixels on each side, number 3.
+    /// Cubic curves over two pixels on each side, filter 3.
     Bicubic,
     /// The plain mean, number 4.
     Box,
-    /// Hamming's window over one pixel on each side, number 5.
+    /// Hamming's window over one pixel on each side, filter 5.
     Hamming,
 }
 
@@ -35,11 +35,11 @@ pub enum Resampling {
 const PRECISION: u32 = 22;
 
 impl Resampling {
-    /// All filters, each at its number in Pillow.
+    /// All filters, each at its index in Pillow.
     pub const ALL: [Self; 6] =
         [Self::Nearest, Self::Lanczos, Self::Bilinear, Self::Bicubic, Self::Box, Self::Hamming];
 
-    /// Radius of the filter in pixels, for a picture that keeps its size.
+    /// Radius of the filter in pixels, for a picture that is not scaled.
     fn support(self) -> f64 {
         match self {
             Self::Nearest => 0.0,
@@ -72,7 +72,7 @@ impl Resampling {
     }
 }
 
-/// Pixels of a line that contribute to one of the result.
+/// Pixels of a line that contribute to one pixel of the result.
 struct Window {
     first: usize,
     weights: Vec<i64>,
@@ -88,7 +88,7 @@ fn windows(from: usize, to: usize, by: Resampling) -> Vec<Window> {
         // A cast turns negative numbers into 0, and rounds others down.
         let first = (center - support + 0.5) as usize;
         let end = ((center + support + 0.5) as usize).min(from);
-        // A product instead of a quotient, like in Pillow.
+        // A product instead of a quotient, as in Pillow.
         let narrowing = 1.0 / stretch;
         let weight = |pixel: usize| by.weight((pixel as f64 - center + 0.5) * narrowing);
         let weights: Vec<f64> = (first..end).map(weight).collect();
@@ -108,12 +108,12 @@ fn rounded(sum: i64) -> u8 {
 }
 
 impl Raster {
-    /// Resizes the picture to `height` rows of `width` pixels, which are at least 1.
+    /// Resizes the picture to `height` rows of `width` pixels; both are at least 1.
     pub(super) fn resized(self, height: usize, width: usize, by: Resampling) -> Self {
         if by == Resampling::Nearest {
             return self.of_nearest(height, width);
         }
-        // Pillow 13 chooses the first pass by the reduction of either.
+        // Pillow 13 chooses the first pass by comparing both reductions.
         let [fewer_rows, fewer_columns] =
             [(self.height, height), (self.width, width)].map(|(from, to)| from as i64 - to as i64);
         match fewer_rows > 0 && fewer_rows > 2 * fewer_columns {
@@ -166,9 +166,9 @@ impl Raster {
         Self { height, values, ..self }
     }
 
-    /// Takes for each pixel the one under its centre.
+    /// Takes the pixel under the centre of each new pixel.
     fn of_nearest(&self, height: usize, width: usize) -> Self {
-        // Added up step by step, like in Pillow: a product rounds differently.
+        // The sum is accumulated step by step, as in Pillow: a product rounds differently.
         let places = |from: usize, to: usize| {
             let step = from as f64 / to as f64;
             let next = move |at: &f64| Some(at + step);

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub enum Resize {
     /// The height and width of `resize_to`, for any shape.
     Stretch,
-    /// The shorter edge becomes the first number of `resize_to`, and the shape stays; a second
-    /// number is the upper limit of the longer edge, for which the shorter one is reduced.
+    /// The shorter edge becomes the first number of `resize_to`, and the shape stays. A second
+    /// number is the upper limit of the longer edge; to stay below it, both edges are reduced.
     ShortestEdge,
-    /// The largest size in the height and width of `resize_to` that keeps the shape.
+    /// The largest size within the height and width of `resize_to` that keeps the shape.
     Fit,
     /// The original size.
     None,

@@ -1,4 +1,5 @@
-//! Tables of captions: a line has the path of a PNG or JPEG file, a tab, and a caption of it.
+//! Tables of captions: a line has the path of a PNG or JPEG file, a tab, and a caption of the
+//! picture.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>
     Ok(files)
 }
 
-/// Pictures in the order in which tables name them first, each with its captions.
+/// Pictures in the order of their first line in the tables, each with its captions.
 fn read(tables: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<String>>)> {
     let mut numbers: HashMap<PathBuf, usize> = HashMap::new();
     let (mut pictures, mut captions) = (Vec::new(), Vec::<Vec<String>>::new());
@@ -63,7 +64,7 @@ fn read(tables: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<String>>)> {
         }
     }
     if let Some(path) = pictures.iter().find(|path| !path.is_file()) {
-        let hint = "a table of captions names it; paths lead on from the table's own folder";
+        let hint = "a table of captions names it; paths are relative to the table's folder";
         let (tried, hint) = (String::new(), hint.to_owned());
         return Err(Error::Missing { path: path.clone(), tried, hint });
     }

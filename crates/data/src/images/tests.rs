@@ -1,6 +1,6 @@
 //! Pictures against Pillow and the image processors of Transformers.
 //!
-//! `pictures.json.gz` is made by `scripts/golden/images/pictures.py`.
+//! `scripts/golden/images/pictures.py` makes `pictures.json.gz`.
 
 use std::path::{Path, PathBuf};
 

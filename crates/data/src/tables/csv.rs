@@ -16,7 +16,7 @@ pub(crate) struct CsvRecords {
     reader: csv::Reader<Bounded>,
     read_since: Arc<AtomicU64>,
     columns: Columns,
-    /// First row, if it is text.
+    /// First row, if it contains text.
     first: Option<csv::StringRecord>,
     row: csv::StringRecord,
 }
@@ -79,8 +79,8 @@ fn fault(path: &Path, error: csv::Error) -> Error {
     }
 }
 
-/// Text with rows of at most [`LONGEST_LINE`] bytes: a quote that is never closed would make the
-/// rest of the file a single row.
+/// Text with rows of at most [`LONGEST_LINE`] bytes: a quote that is never closed would turn the
+/// rest of the file into a single row.
 struct Bounded {
     inner: Box<dyn BufRead + Send>,
     read_since: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! Records of a file with one a line: tab-separated columns or JSON objects.
+//! Records of a file with one record on each line: tab-separated columns or JSON objects.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::{Error, LineReader, Result};
 pub(crate) struct LineRecords {
     lines: LineReader,
     shape: Shape,
-    /// First line, if it has been examined and is text.
+    /// First line, if it has been examined and contains text.
     first: Option<String>,
 }
 

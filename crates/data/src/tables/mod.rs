@@ -15,15 +15,17 @@ use self::lines::LineRecords;
 pub(crate) use self::named::Named;
 use self::parquet::ParquetRecords;
 
-/// Fields requested of each record, in this order.
+/// Requested fields of each record, in this order.
 pub(crate) struct Wanted<'a> {
     /// Place of each in records with named fields.
     pub(crate) fields: Vec<Field>,
-    /// Finds their columns in a table with this first row, and returns whether the row is a header.
+    /// Finds the requested columns in a table with this first row, and returns whether the row is a
+    /// header.
     pub(crate) columns: &'a FindColumns<'a>,
 }
 
-/// Function from the first row of a table to the wanted columns, and whether the row is a header.
+/// Function from the first row of a table to the requested columns, and whether the row is a
+/// header.
 pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + 'a;
 
 /// A field of records with names.
@@ -31,12 +33,12 @@ pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + '
 pub(crate) struct Field {
     /// Dotted paths to try, in order.
     pub(crate) paths: Vec<String>,
-    /// Whether a number or a truth value counts as its text, as it does for labels.
+    /// Whether a number or a truth value counts as text; for labels it does.
     pub(crate) may_be_number: bool,
 }
 
 impl Field {
-    /// Error for a record without this field, which lists the `present` ones.
+    /// Error for a record without this field; it lists the `present` fields.
     fn missing(&self, present: &[&str]) -> String {
         let paths = self.paths.join(" or ");
         match present {
@@ -54,8 +56,8 @@ impl Field {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub(crate) places: Vec<usize>,
-    /// Number of columns of the first line, and so of every other; `None` if columns are chosen by
-    /// number and nothing gives their count.
+    /// Number of columns of the first line, and so of every line; `None` if columns are chosen by
+    /// number and nothing determines their count.
     pub(crate) count: Option<usize>,
 }
 
@@ -64,7 +66,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// In words, if the row is too short, or has more or fewer columns than the first line.
+    /// A description, if the row is too short, or has more or fewer columns than the first line.
     fn of(&self, row: &[&str], separator: &str) -> Result<Vec<String>, String> {
         let last = self.places.iter().max().copied().unwrap_or(0);
         if last >= row.len() {
@@ -86,13 +88,14 @@ impl Columns {
     }
 }
 
-/// Kind of table by a file's name, which may also end as compressed files do; `None` for others.
+/// Kind of table by a file's name, which may also have the ending of a compressed file; `None` for
+/// other names.
 pub(crate) fn table_format(path: &Path) -> Option<Format> {
     Format::by_name(path).filter(|format| format.is_table())
 }
 
-/// Refuses a file whose syntax would be taken for text by its name: JSON, comma-separated columns,
-/// Parquet, and what translators exchange.
+/// Refuses a file that would be read as plain text although its name indicates another syntax:
+/// JSON, comma-separated columns, Parquet, or the formats of translators.
 ///
 /// # Errors
 ///
@@ -110,7 +113,7 @@ pub fn require_plain_text(path: &Path) -> Result<()> {
     Err(Error::Malformed { path: path.to_owned(), message: message.to_owned() })
 }
 
-/// Whether a file is one JSON value by its name.
+/// Whether the name of a file indicates a single JSON value.
 pub(crate) fn is_json(path: &Path) -> bool {
     uncompressed(path).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"))
 }
@@ -127,7 +130,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// If a file cannot be opened, or lacks columns that are wanted.
+    /// If a file cannot be opened, or lacks columns that are requested.
     pub(crate) fn open(format: Format, files: &[PathBuf], wanted: Wanted<'_>) -> Result<Self> {
         Ok(match (format, files) {
             (Format::Csv, [file]) => Self::Csv(CsvRecords::open(file, &wanted)?),
@@ -137,11 +140,11 @@ impl Table {
         })
     }
 
-    /// Wanted texts of the next record; `None` after the last.
+    /// Requested texts of the next record; `None` after the last.
     ///
     /// # Errors
     ///
-    /// If the record lacks one, with its place.
+    /// If the record lacks one; the error has its place.
     pub(crate) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         match self {
             Self::Lines(records) => records.next_record(),

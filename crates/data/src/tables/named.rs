@@ -34,7 +34,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// If it cannot be opened, or has a header without one of them.
+    /// If the file cannot be opened, or its header lacks one of the fields.
     pub(crate) fn open_named(path: &Path, format: Format, named: &[Named<'_>]) -> Result<Self> {
         let field = |named: &Named<'_>| Field {
             paths: vec![named.name().to_owned()],

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Reads records from one Parquet file after another.
 pub(crate) struct ParquetRecords {
-    /// Remaining files, the next one last.
+    /// Remaining files; the next one comes last.
     files: Vec<PathBuf>,
     current: Option<(PathBuf, RowIter<'static>, u64)>,
     wanted: Vec<Wanted>,
@@ -57,7 +57,7 @@ impl ParquetRecords {
         let file = File::open(path).map_err(|source| Error::io(path, source))?;
         let reader = surviving(path, || SerializedFileReader::new(file))?;
         let schema = reader.metadata().file_metadata().schema();
-        // Whole top-level columns: a group such as `translation` is kept with both its languages.
+        // Whole top-level columns: a group such as `translation` is read with both its languages.
         let paths = self.wanted.iter().flat_map(|wanted| &wanted.paths);
         let roots: Vec<&str> = paths.map(|path| root(path)).collect();
         let wanted: Vec<Arc<Type>> = schema

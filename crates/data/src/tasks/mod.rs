@@ -1,7 +1,7 @@
 //! Tasks of models: each makes batches of its corpus.
 //!
 //! A task is a folder here: it knows the files of a split, tokenises them into a cache, and gives
-//! batches by position as a [`Dataset`]. [`Task`] is the only list of them.
+//! batches by position as a [`Dataset`]. [`Task`] is the only list of tasks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,16 +27,16 @@ pub(crate) mod questions;
 pub(crate) mod regression;
 pub(crate) mod running_text;
 
-/// Task for which a model is trained: the object of its predictions.
+/// Task for which a model is trained, named by the object of its predictions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
     /// A sentence in another language.
     #[default]
     Translation,
-    /// Each token of running text, from those before it.
+    /// Each token of running text, from the tokens before it.
     LanguageModel,
-    /// Hidden tokens of running text, from those on both sides.
+    /// Hidden tokens of running text, from the tokens on both sides.
     MaskedLanguageModel,
     /// The label of a text.
     Classification,
@@ -48,8 +48,8 @@ pub enum Task {
     ImageClassification,
     /// A sentence that describes an image.
     Captions,
-    /// The text among several that belongs to an image, and the image among several that belongs to
-    /// a text.
+    /// The text among several that matches an image, and the image among several that matches a
+    /// text.
     ImageText,
     /// The value of a function, from some of its points.
     InContextRegression,
@@ -93,14 +93,14 @@ impl Task {
         }
     }
 
-    /// Replaces patterns of file names, such as `train.*.gz`, by the files that each matches now,
-    /// by name. A pattern without a match stays, and is refused when it is read. Images have no
-    /// patterns.
+    /// Replaces patterns of file names, such as `train.*.gz`, by the files that they currently
+    /// match, sorted by name. A pattern without a match stays, and is refused when it is read.
+    /// Images have no patterns.
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`](crate::Error::Malformed) with the pattern, if it matches something
-    /// other than a file, or the files of two sides do not belong together.
+    /// [`Error::Malformed`](crate::Error::Malformed) with the pattern, if it matches something that
+    /// is not a file, or the files of two sides do not belong together.
     pub fn expand(self, config: &mut DataConfig) -> Result<()> {
         let plain = config.clone();
         for split in [&mut config.train, &mut config.validation, &mut config.test] {
@@ -121,8 +121,8 @@ impl Task {
         Ok(())
     }
 
-    /// Unit of the answers of a model of the task, short and in the plural: its speed is counted in
-    /// it.
+    /// Unit of the answers of a model of the task, short and in the plural; speed is measured in
+    /// this unit.
     #[must_use]
     pub fn answers(self) -> &'static str {
         match self {
@@ -167,7 +167,8 @@ impl Task {
         self.holds_out(config) || config.is_validated()
     }
 
-    /// Name of the validation split; for held-out running text, the training split; empty for none.
+    /// Name of the validation split. For held-out running text, the training split. Empty if there
+    /// is none.
     pub fn validation_split(self, config: &DataConfig) -> String {
         let is_part_of_train = config.validation.is_empty() && self.validates(config);
         if is_part_of_train { config.train.name() } else { config.validation.name() }
@@ -291,10 +292,10 @@ impl Task {
         }
     }
 
-    /// Does the work of one process before several [tokenise](Task::tokenise_share) the splits in
-    /// the folder `run` together: it records the identity of the text, and trains the tokenizers if
-    /// the run has none. Returns whether there is anything to tokenise then: not for labelled text
-    /// and images, which each process prepares in negligible time.
+    /// Does the work of one process before several processes [tokenise](Task::tokenise_share) the
+    /// splits in the folder `run` together: it records the identity of the text, and trains the
+    /// tokenizers if the run has none. Returns whether there is anything to tokenise: not for
+    /// labelled text and images, which each process prepares in negligible time.
     ///
     /// # Errors
     ///
@@ -314,7 +315,8 @@ impl Task {
     }
 
     /// Tokenises a process's share of the splits into shards in the folder `run`, which
-    /// [`Task::prepare`] joins and removes. Existing shards are kept, whichever process made them.
+    /// [`Task::prepare`] joins and removes. Existing shards are kept, no matter which process made
+    /// them.
     ///
     /// # Errors
     ///
@@ -335,8 +337,8 @@ impl Task {
         }
     }
 
-    /// Descriptions of the differences between the text of the training and validation splits and
-    /// the text that the run in the folder `run` was prepared with: one line for each changed
+    /// Descriptions of differences between the current text of the training and validation splits
+    /// and the text with which the run in the folder `run` was prepared: one line for each changed
     /// split. Writes nothing.
     ///
     /// # Errors
@@ -419,8 +421,8 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// Report on its content and processing.
     fn report(&self) -> Report<'_>;
 
-    /// Largest factor by which batches exceed the tokens that they were planned with, because text
-    /// is varied in each epoch; 1 without variation.
+    /// Largest factor by which batches exceed their planned number of tokens, because text is
+    /// varied in each epoch; 1 without variation.
     ///
     /// # Errors
     ///
@@ -432,19 +434,19 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// Largest number of ids of a row, end marks included, for any segmentation of the text.
     fn longest_row(&self) -> usize;
 
-    /// Parts of the data that are measured by themselves, with their directions of translation; empty
+    /// Parts of the data that are measured separately, with their directions of translation; empty
     /// if there is one direction or none.
     fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
         Vec::new()
     }
 
-    /// Lengths of each example's source as a model reads it and of its target, without end marks;
+    /// Lengths of each example's source, as a model reads it, and of its target, without end marks;
     /// `None` for data that is not translated.
     fn pair_lengths(&self) -> Option<Box<dyn Iterator<Item = (usize, usize)> + '_>> {
         None
     }
 
-    /// Token budget above which batches do not grow, because the text is no larger.
+    /// Token budget above which batches do not grow, because they contain the whole text.
     fn most_tokens(&self) -> usize {
         usize::MAX
     }
@@ -454,13 +456,13 @@ pub trait Dataset: fmt::Debug + Send + Sync {
 }
 
 /// Batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that
-/// any batch can be requested without those before it.
+/// any batch can be requested without the batches before it.
 pub trait EpochPlan: Send + Sync {
     /// Number of batches.
     fn batches(&self) -> usize;
 
-    /// Approximate cost of a batch relative to others of the same data: the number of rows that a
-    /// model computes for it. 0 if all batches are alike.
+    /// Approximate cost of a batch relative to other batches of the same data: the number of rows
+    /// that a model computes for it. 0 if all batches cost the same.
     ///
     /// # Panics
     ///

@@ -1,9 +1,9 @@
-//! Texts within ZIP archives: the only one, or the two sides of a corpus as OPUS ships them, beside
+//! Texts within ZIP archives: a single text, or the two sides of a corpus, which OPUS ships with
 //! files such as `README` and `LICENSE`.
 //!
-//! The directory of an archive is read by the crate `zip`; bytes of members are decompressed here,
-//! as those of other files are. Encrypted members and those that share bytes, as in archives that
-//! are made to grow, are refused.
+//! The crate `zip` reads the directory of an archive; the bytes of members are decompressed here,
+//! like those of other files. Encrypted members are refused, and so are members that share bytes,
+//! as in archives that are made to grow.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// Number of names that an error lists.
 const LISTED: usize = 10;
 
-/// Names of members that are about a corpus.
+/// Names of members with information about a corpus.
 const ABOUT: [&str; 5] = ["readme", "license", "licence", "info", "copying"];
 
 /// File within an archive.
@@ -70,7 +70,7 @@ fn members(path: &Path) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// Whether a member may be a text of a corpus by its name.
+/// Whether the name of a member allows it to be a text of a corpus.
 fn is_text(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     let stem = file.split('.').next().unwrap_or(file).to_lowercase();
@@ -81,27 +81,27 @@ fn is_text(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// If it is damaged, or has none or several.
+/// If the archive is damaged, or has no text or several.
 pub(super) fn open_only(path: &Path) -> Result<Stream> {
     match members(path)?.as_slice() {
         [only] => open(path, only),
         others => Err(Error::Malformed {
             path: path.to_owned(),
             message: format!(
-                "is an archive with {}, where one text is expected; unpack it, or name it as the \
-                 file of a corpus if it has both sides",
+                "is an archive with {}, but a single text is expected; unpack it, or name it as \
+                 the file of a corpus if it has both sides",
                 listed(others)
             ),
         }),
     }
 }
 
-/// Opens the two sides of a corpus in an archive, whose names end in the languages, each with its
-/// path through the archive.
+/// Opens the two sides of a corpus in an archive, each with its path through the archive; the names
+/// of the sides end in the languages.
 ///
 /// # Errors
 ///
-/// If it is damaged, or a side is missing or there twice.
+/// If the archive is damaged, or a side is missing or occurs twice.
 pub(crate) fn open_sides(path: &Path, languages: [&str; 2]) -> Result<[(PathBuf, Stream); 2]> {
     let members = members(path)?;
     let side = |language: &str| {
@@ -111,7 +111,7 @@ pub(crate) fn open_sides(path: &Path, languages: [&str; 2]) -> Result<[(PathBuf,
         let of_side: Vec<&Member> = members.iter().filter(is_side).collect();
         let [member] = of_side.as_slice() else {
             let message = format!(
-                "has {} whose name ends in .{language}, where one is expected; it is an archive \
+                "has {} whose name ends in .{language}, but one is expected; it is an archive \
                  with {}",
                 match of_side.len() {
                     0 => "no text".to_owned(),

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Integers are little-endian. The key is a hash of everything that determines the content; the
-//! checksum is the SHA-256 of all bytes after the header. A file that does not fit is rebuilt,
-//! never repaired.
+//! checksum is the SHA-256 of all bytes after the header. An unsuitable file is rebuilt, never
+//! repaired.
 //!
 //! **Decision.** Items are read from the file one by one when a batch needs them; memory holds at
 //! most the beginning of each. A mapped file was rejected: its touched pages count as the process's
-//! memory, and a disk that disappears ends the process, whereas a failed read is an error.
+//! memory, and a disk that disappears ends the process, while a failed read is only an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -64,13 +64,13 @@ impl Cache {
                 Ok(Some((Self { path: path.to_owned(), file }, index, report)))
             }
             Ok(None) => Ok(None),
-            // Shorter than its header says.
+            // The file is shorter than its header says.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(Error::io(path, error)),
         }
     }
 
-    /// Report of a file that has this key and ends correctly; the items are not examined, so they
+    /// Report of a file that has this key and ends correctly. Its items are not examined, so they
     /// may be damaged.
     pub(crate) fn report<R: DeserializeOwned>(path: &Path, key: &Key) -> Result<Option<R>> {
         let failed = |error| Error::io(path, error);
@@ -107,10 +107,10 @@ pub(crate) fn ids(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks::<ID_BYTES>().0.iter().map(|&id| u32::from_le_bytes(id))
 }
 
-/// Items of a file while it is verified, from the first on.
+/// Items of a file during verification, from the first on.
 pub(crate) struct Items<'a> {
     reader: BufReader<Digested<'a>>,
-    /// Number of items by the header, which is not verified yet.
+    /// Number of items in the header, which is not verified yet.
     pub(crate) count: u64,
     /// The length of the file.
     pub(crate) length: u64,
@@ -121,13 +121,13 @@ pub(crate) struct Items<'a> {
 }
 
 impl Items<'_> {
-    /// Reads bytes; they must exist.
+    /// Reads bytes, which must exist.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.at += bytes.len() as u64;
         self.reader.read_exact(bytes)
     }
 
-    /// Skips bytes; they must exist.
+    /// Skips bytes, which must exist.
     pub(crate) fn skip(&mut self, mut count: u64) -> io::Result<()> {
         self.at = self.at.checked_add(count).ok_or(ErrorKind::UnexpectedEof)?;
         while count > 0 {
@@ -143,8 +143,8 @@ impl Items<'_> {
     }
 }
 
-/// Reads a file to its end: the result of `index` on its items, and its report; `None` if it is
-/// incomplete or has another key.
+/// Reads a file to its end; returns the result of `index` on its items, and its report. `None` if
+/// it is incomplete or has another key.
 fn check<T, R: DeserializeOwned>(
     file: &File,
     key: &Key,

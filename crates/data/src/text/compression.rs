@@ -1,4 +1,4 @@
-//! Files of text that are compressed: what their endings mean, and how their bytes are read.
+//! Compressed text files: the meaning of their endings, and the reading of their bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,14 +17,14 @@ const XZ_MEMORY: u32 = 1 << 18;
 /// Decompressed bytes above which [`LARGEST_RATIO`] holds.
 const ANY_RATIO: u64 = 1 << 28;
 
-/// Largest number of decompressed bytes for each of the file. Text has about 10; a file with more
-/// is made to fill a disk.
+/// Largest number of decompressed bytes for each byte of the file. For text it is about 10; a file
+/// with a larger ratio is made to fill a disk.
 const LARGEST_RATIO: u64 = 1000;
 
 /// Stream of decompressed bytes, and the number of bytes of the file that have been read for it.
 pub(crate) type Stream = (Box<dyn BufRead + Send>, Arc<AtomicU64>);
 
-/// Method by which bytes are compressed.
+/// Method with which bytes are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     Plain,
@@ -37,7 +37,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// Method of a file by its ending.
+    /// Method of a file, by its ending.
     pub(crate) fn by_ending(ending: Option<&str>) -> Self {
         match ending {
             Some("gz") => Self::Gzip,
@@ -56,7 +56,8 @@ impl Method {
         let decoded: Box<dyn Read + Send> = match self {
             Self::Plain => return Ok((Box::new(buffered(bytes)), count)),
             Self::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(buffered(bytes))),
-            // A gzip file may have many members, one after another; so may those below.
+            // A gzip file may have many members, one after another; this applies to the formats
+            // below too.
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(bytes))),
             Self::Zstandard => Box::new(zstd::Decoder::new(bytes)?),
             Self::Xz => {
@@ -69,7 +70,7 @@ impl Method {
     }
 }
 
-/// Opens a file as it lies on disk.
+/// Opens a file without decompressing it.
 pub(crate) fn open_file(path: &Path) -> Result<File> {
     File::open(path).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => Error::Missing {
@@ -95,7 +96,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Decompressed bytes, of which there may not be far more than of compressed ones.
+/// Decompressed bytes, which must not be far more than the compressed bytes.
 struct Bounded {
     inner: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,

@@ -1,5 +1,5 @@
-//! Byte-order marks at the beginning of a text: the mark of UTF-8 is not part of the text, and
-//! marks of other encodings mean that it cannot be read here.
+//! Byte-order marks at the beginning of a text. The mark of UTF-8 is not part of the text; the
+//! marks of other encodings mean that the text cannot be read here.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The byte-order mark in UTF-8.
 pub(crate) const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Marks of other encodings, the longer ones first.
+/// Marks of other encodings, longer ones first.
 const OTHERS: [(&[u8], &str); 4] = [
     (&[0xFF, 0xFE, 0, 0], "UTF-32"),
     (&[0, 0, 0xFE, 0xFF], "UTF-32"),
@@ -21,11 +21,11 @@ const OTHERS: [(&[u8], &str); 4] = [
 ///
 /// # Errors
 ///
-/// If the mark is of another encoding than UTF-8.
+/// If the mark belongs to another encoding than UTF-8.
 pub(crate) fn without_mark<'a>(begin: &'a [u8], path: &Path) -> Result<&'a [u8]> {
     if let Some((_, encoding)) = OTHERS.iter().find(|(mark, _)| begin.starts_with(mark)) {
         let message = format!(
-            "is {encoding} by its byte-order mark, where UTF-8 is expected; convert it, for example \
+            "is {encoding} by its byte-order mark, but UTF-8 is expected; convert it, for example \
              with iconv -f {encoding} -t UTF-8"
         );
         return Err(Error::Malformed { path: path.to_owned(), message });
@@ -37,7 +37,7 @@ pub(crate) fn without_mark<'a>(begin: &'a [u8], path: &Path) -> Result<&'a [u8]>
 ///
 /// # Errors
 ///
-/// If it is not UTF-8, with the first faulty line.
+/// If it is not UTF-8; the error has the first invalid line.
 pub fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     let bytes = without_mark(bytes, path)?;
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -48,7 +48,7 @@ pub fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Reads a text file of at most `most` bytes as a whole.
+/// Reads a whole text file of at most `most` bytes.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
 //! Identity of the files of a split when they were last read, so that unchanged files need not be
 //! read again.
 //!
-//! The SHA-256 of the content decides. Size and time of modification only save reading: files with
-//! both as recorded count as unchanged, and others are read. A file that was modified shortly
-//! before it was read is always read again, since it could be modified once more within the
-//! resolution of the file system's clock.
+//! The SHA-256 of the content decides. Size and time of modification only save reading: files whose
+//! size and time are the recorded ones count as unchanged, and other files are read. A file that
+//! was modified shortly before it was read is always read again, because it could be modified once
+//! more within the resolution of the file system's clock.
 
 use std::fs::File;
 use std::io::Read;
@@ -34,7 +34,7 @@ struct Stamp {
     path: PathBuf,
     bytes: u64,
     modified: SystemTime,
-    /// Whether it had been unchanged for long enough that any later change is visible in
+    /// Whether the file had been unchanged for long enough that any later change is visible in
     /// `modified`.
     settled: bool,
 }
@@ -45,14 +45,14 @@ pub(crate) struct Fingerprint {
     files: Vec<Stamp>,
     /// SHA-256 of the files one after another.
     pub(crate) text_hash: String,
-    /// Whether the hash is of the decompressed text of compressed files; earlier versions hashed
-    /// these files as on disk.
+    /// Whether the hash is that of the decompressed text of compressed files; earlier versions
+    /// hashed the compressed files.
     #[serde(default)]
     decompressed: bool,
 }
 
 impl Fingerprint {
-    /// Fingerprint of files, which are read only if `known` does not prove them unchanged.
+    /// Fingerprint of files; they are read only if `known` does not prove that they are unchanged.
     fn take(paths: &[PathBuf], known: Option<&Self>) -> Result<Self> {
         let now = SystemTime::now();
         let files = paths.iter().map(|path| stamp(path, now)).collect::<Result<Vec<Stamp>>>()?;
@@ -89,7 +89,7 @@ impl Fingerprint {
     /// Refuses a text that has changed since the fingerprint was taken.
     ///
     /// # Errors
-    /// [`Error::Changed`], or a file can no longer be read.
+    /// [`Error::Changed`], or if a file can no longer be read.
     pub(crate) fn still_holds(&self) -> Result<()> {
         let paths: Vec<PathBuf> = self.files.iter().map(|file| file.path.clone()).collect();
         let now = Self::take(&paths, Some(self))?;
@@ -101,7 +101,7 @@ impl Fingerprint {
         Err(Error::Changed { files: files.join(" and ") })
     }
 
-    /// Checks like [`Fingerprint::still_holds`], without reading files of the same size and time.
+    /// Checks like [`Fingerprint::still_holds`], but does not read files of the same size and time.
     ///
     /// # Errors
     /// See [`Fingerprint::still_holds`].
@@ -117,12 +117,12 @@ impl Fingerprint {
     }
 
     /// Takes a fingerprint like [`Fingerprint::obtain`], for a process that leaves the record to
-    /// another one.
+    /// another process.
     pub(crate) fn of(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
         Self::take(files, Self::recorded(&run.join(TEXT_FOLDER).join(file_name(split))).as_ref())
     }
 
-    /// Recorded fingerprint; `None` if it cannot be read, since it can be made again.
+    /// Recorded fingerprint; `None` if it cannot be read, because it can be made again.
     fn recorded(path: &Path) -> Option<Self> {
         serde_json::from_slice(&read_regular(path, MOST_BYTES).ok()?).ok()
     }
@@ -132,8 +132,8 @@ impl Fingerprint {
     }
 }
 
-/// Description of how the files of a split differ from those that the run in the folder `run` was
-/// prepared with; `None` if they do not, or if the split has no record. Writes nothing.
+/// Description of how the files of a split differ from those with which the run in the folder `run`
+/// was prepared; `None` if they do not differ, or if the split has no record. Writes nothing.
 ///
 /// # Errors
 ///
@@ -175,7 +175,7 @@ fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
     let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
     let settled = now.duration_since(modified).is_ok_and(|age| age > GRAIN);
     let (modified, settled) = if modified < SystemTime::UNIX_EPOCH {
-        // No earlier time can be recorded, and so none that proves the text unchanged.
+        // No earlier time can be recorded, so no recorded time proves that the text is unchanged.
         (SystemTime::UNIX_EPOCH, false)
     } else {
         (modified, settled)
@@ -205,7 +205,7 @@ fn hash_files(files: &[Stamp], decompressed: bool) -> Result<String> {
                 Err(error) => return Err(Error::io(path, error)),
             }
         }
-        // So that moving bytes from one file to the next changes the hash.
+        // Makes the hash change if bytes move from one file to the next.
         digest.update(length.to_le_bytes());
     }
     Ok(hexadecimal(&digest.finalize()))
@@ -241,11 +241,11 @@ mod tests {
         assert_eq!(changes(), None, "nothing recorded");
         let first = obtain();
 
-        // A new time, but the same content: read again, and equal.
+        // The time is new, but the content is the same: it is read again, and is equal.
         write(&source, "one\n", long_ago + GRAIN);
         assert_eq!(changes(), None, "touched");
-        // Changed, with the time and size unchanged: not read, so not noticed. This is the cost of
-        // saving reads.
+        // The content has changed, but not its time and size: it is not read, so the change is not
+        // noticed. This is the cost of saving reads.
         write(&source, "two\n", long_ago);
         assert_eq!(changes(), None, "not read");
         // The same change with any other time is noticed.

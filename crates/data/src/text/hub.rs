@@ -1,11 +1,11 @@
-//! Data sets on the Hugging Face hub, in the hub's own Parquet form of each.
+//! Data sets on the Hugging Face hub, in the Parquet form that the hub makes of each.
 //!
 //! `candle_datasets::hub::from_hub` fetches the Parquet files of every configuration and split
-//! without distinguishing them. So the listing is filtered here by folder (`{config}/{split}/`),
+//! without distinguishing them. So here the listing is filtered by folder (`{config}/{split}/`),
 //! with the same client and the same cache.
 //!
-//! The client brings an HTTP and a TLS stack with it, nearly half of all dependencies, so it is the
-//! cargo feature `hub`; without the feature the error says how to get it.
+//! The client needs an HTTP and a TLS stack, nearly half of all dependencies, so it is the cargo
+//! feature `hub`. Without the feature, the error says how to get it.
 
 use std::path::PathBuf;
 
@@ -55,7 +55,8 @@ pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>
         .into_iter()
         .map(|name| {
             let request = repository.download_file().filename(name).revision(REVISION);
-            // The cache first, so that a second run needs no network for the file itself.
+            // The cache is searched first, so that a second run needs no network for the file
+            // itself.
             match request.clone().local_files_only(true).send() {
                 Err(hf_hub::HFError::LocalEntryNotFound { .. }) => request.send(),
                 cached => cached,

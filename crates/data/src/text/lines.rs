@@ -7,9 +7,9 @@
 //!
 //! Lines of files are identified by their numbers: cutting at a lone `\r`, as some libraries do,
 //! would silently misalign a parallel corpus, and disagree with `wc`, `paste` and sacreBLEU. A text
-//! that somebody types or sends has no line numbers, and there `\r` is a line break, as in HTML and
-//! Markdown. U+2028, U+2029, U+0085, `\x0b` and `\x0c` end a line in neither. A byte-order mark
-//! before the first line is dropped in both.
+//! that somebody types or sends has no line numbers; in it, `\r` is a line break, as in HTML and
+//! Markdown. In neither do U+2028, U+2029, U+0085, `\x0b` and `\x0c` end a line. In both, a
+//! byte-order mark before the first line is dropped.
 
 use std::io::{BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use crate::text::compression::{Method, Stream, open_file};
 use crate::text::encoding::without_mark;
 use crate::{Error, Result};
 
-/// Largest number of bytes of a line. A line without an end would otherwise fill the memory: a
-/// small compressed file can contain a line of any length.
+/// Largest number of bytes of a line. Without a limit, a line without an end would fill the memory:
+/// a small compressed file can contain a line of any length.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
 /// Opens `path` to be read from its beginning, decompressed on the way if its name ends in `.gz`,
@@ -40,7 +40,7 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
 ///
 /// # Errors
 ///
-/// The errors of [`open_stream`], and if the mark is of another encoding than UTF-8.
+/// Errors of [`open_stream`], and if the mark belongs to another encoding than UTF-8.
 pub fn open_text(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     let mut stream = open_stream(path)?;
     let mut begin = Vec::new();
@@ -59,8 +59,8 @@ pub(crate) fn open_counted(path: &Path) -> Result<Stream> {
     method.decode(open_file(path)?).map_err(|source| Error::io(path, source))
 }
 
-/// Splits a complete text into lines, without their ends. There is one line more than line ends, so
-/// that the last is empty if the text ends with a line end.
+/// Splits a complete text into lines, without their ends. There is one more line than line ends, so
+/// that the last line is empty if the text ends with a line end.
 ///
 /// ```
 /// use taper_data::split_lines;
@@ -84,7 +84,7 @@ pub fn with_newlines(text: &str) -> String {
     split_lines(text).join("\n")
 }
 
-/// Reads a file line by line, decompressed on the way as [`open_stream`] does, or a stream.
+/// Reads a file line by line, decompressed like [`open_stream`], or a stream.
 pub struct LineReader {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
@@ -105,7 +105,8 @@ impl LineReader {
         Ok(Self::counted(path, reader, count))
     }
 
-    /// Reads a stream of the file that errors call `path`, of which `count` bytes have been read.
+    /// Reads a stream of the file at `path`, which errors name; `count` is the number of bytes of
+    /// the file that have been read.
     pub(crate) fn counted(
         path: &Path,
         reader: Box<dyn BufRead + Send>,
@@ -125,18 +126,18 @@ impl LineReader {
         &self.path
     }
 
-    /// Number of lines read so far, which is the number of the last one.
+    /// Number of lines read so far, which is the number of the last line read.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// Next line without its end; `None` after the last. A byte-order mark before the first is
+    /// Next line without its end; `None` after the last. A byte-order mark before the first line is
     /// dropped.
     ///
     /// # Errors
     ///
-    /// If the line is not UTF-8 or longer than 64 MiB, the first begins with the mark of another
-    /// encoding, or the file cannot be read or decompressed.
+    /// If the line is not UTF-8 or longer than 64 MiB, the first line begins with the mark of
+    /// another encoding, or the file cannot be read or decompressed.
     pub fn next_line(&mut self) -> Result<Option<String>> {
         if !self.fill()? {
             return Ok(None);
@@ -159,7 +160,7 @@ impl LineReader {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Skips a line without examining it; returns `false` after the last.
+    /// Skips a line without examining it; returns `false` if no line is left.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl LineReader {
         self.fill()
     }
 
-    /// Counts the remaining lines, without examining them, and returns the number of all lines.
+    /// Counts the remaining lines, without examining them, and returns the total number of lines.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
-//! Links between the words of a sentence and those of its translation, in the format of aligners:
-//! `0-0 1-2 2?1`, a line for each pair.
+//! Links between the words of a sentence and of its translation, in the format of aligners: `0-0
+//! 1-2 2?1`, one line for each pair.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::words::words;
 
-/// Link of a word of a source and a word of its target, each counted from 0 among words separated
-/// by spaces and tabs.
+/// Link between a word of a source and a word of its target, each counted from 0 among words
+/// divided by spaces and tabs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WordLink {
     /// Word of the source.
@@ -24,8 +24,8 @@ impl fmt::Display for WordLink {
     }
 }
 
-/// Parses the links of a line, in order and each once; a link that is written both as sure and as
-/// possible is sure.
+/// Parses the links of a line; the result is sorted, without repetitions. A link that is written
+/// both as sure and as possible is sure.
 ///
 /// # Errors
 ///
@@ -46,11 +46,12 @@ pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
         links.push(link(text).ok_or_else(|| {
             let shown: String = text.chars().take(40).collect();
             format!(
-                "{shown:?} is no link: write 0-1 for word 0 of the source and word 1 of the target"
+                "{shown:?} is no link: write 0-1 for word 0 of the source and word 1 of the \
+                 target"
             )
         })?);
     }
-    // The sure one first.
+    // The sure link comes first.
     links.sort_unstable_by_key(|link| (link.source, link.target, !link.is_sure));
     links.dedup_by_key(|link| (link.source, link.target));
     Ok(links)
@@ -80,11 +81,11 @@ fn spans(text: &str) -> Vec<Range<usize>> {
     words(text).map(|word| start(word)..start(word) + word.len()).collect()
 }
 
-/// Number in place of a word, for tokens that belong to none.
+/// Number for tokens that belong to no word.
 pub const NO_WORD: u32 = u32::MAX;
 
-/// Word of each token of a text, given the bytes of each: the first word that ends after the
-/// token's beginning, so that a mark of a blank belongs to the following word. Spaces at the end
+/// Word of each token of a text, given the bytes of each token: the first word that ends after the
+/// token's beginning, so that a mark for a blank belongs to the following word. Spaces at the end
 /// belong to [no word](NO_WORD).
 pub(crate) fn words_of_tokens(text: &str, tokens: &[Range<usize>]) -> Vec<u32> {
     let words = spans(text);

@@ -1,8 +1,8 @@
-//! Panics of the tokenizers library, as errors.
+//! Panics of the `tokenizers` library, turned into errors.
 //!
-//! It panics if its regular expressions give up on a text, for example after endless backtracking,
-//! and on some files instead of refusing them. The caller gets an error with the fault of the text
-//! or file; nothing is printed.
+//! The library panics if its regular expressions give up on a text, for example after endless
+//! backtracking, and on some files instead of refusing them. The caller gets an error about the
+//! text or file; nothing is printed.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use std::sync::Once;
 
 use crate::{Error, Result};
 
-/// Number of characters of a text that identify it in an error.
+/// Number of characters of a text by which an error identifies it.
 const EXCERPT: usize = 24;
 
 thread_local! {
@@ -47,7 +47,7 @@ fn said_by(panic: &(dyn Any + Send)) -> String {
 ///
 /// # Errors
 ///
-/// If it refuses the text, or panics: the error has the beginning of the text.
+/// If the library refuses the text or panics; the error has the beginning of the text.
 pub(crate) fn of_text<T>(
     action: &'static str,
     text: &str,
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::{Tokenizer, TokenizerConfig};
 
-    /// Tokenizer with one part of its file changed.
+    /// Tokenizer with one changed part of its file.
     fn tokenizer(part: &str, value: &Value) -> Tokenizer {
         let config = TokenizerConfig { vocabulary_size: 300, ..TokenizerConfig::default() };
         let texts = ["aa b aaa", "b! aaaa!"].map(|text| Ok(text.to_owned()));

@@ -1,15 +1,15 @@
-//! Splits in pieces while they are tokenised, so that several processes can work on them, and none
-//! starts again after it was killed.
+//! Splits in pieces while they are tokenised, so that several processes can work on them, and no
+//! process has to start again after a kill.
 //!
-//! A shard is a run of the text whose place depends on the text alone: a fixed amount, counted from
+//! A shard is a part of the text whose place depends only on the text: a fixed amount, counted from
 //! the beginning of a file. It is in `cache/SPLIT.shards`, in a file of the format of
-//! [`cache`](super::cache), whose key also identifies the shard; the file is complete or missing.
-//! Once all shards exist, one process joins them, in their order, and removes them. The result does
-//! not depend on which process made which shard.
+//! [`cache`](super::cache), whose key also identifies the shard; the file is either complete or
+//! missing. Once all shards exist, one process joins them, in their order, and removes them. The
+//! result does not depend on which process made which shard.
 //!
 //! **Decision.** Which process makes a shard is a function of the shard and of the number of
-//! processes. Letting each process take the next free shard was rejected: it needs locks, which are
-//! unreliable on network file systems.
+//! processes. The alternative, that each process takes the next free shard, was rejected: it needs
+//! locks, which are unreliable on network file systems.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,15 +21,15 @@ use sha2::{Digest, Sha256};
 use crate::text::cache::{Cache, CacheWriter, Items, Key};
 use crate::{Error, Result};
 
-/// Number of files for each process from which on each file of a split is read by one process only.
-/// Fewer files are shared by all processes, shard by shard; otherwise some would have more work
-/// than others.
+/// Number of files per process from which on each file of a split is read by only one process. If
+/// there are fewer files, all processes share them shard by shard; otherwise some would have more
+/// work than others.
 const FILES_OF_A_PROCESS: usize = 8;
 
 /// Place of this process among several that tokenise a split together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Number of this process among them, from 0.
+    /// Index of this process among them.
     pub place: usize,
     /// Number of processes.
     pub of: usize,
@@ -44,7 +44,8 @@ impl Share {
         if self.of == 1 || bytes.len() < FILES_OF_A_PROCESS * self.of {
             return Owners { share: self, of_file: None };
         }
-        // The largest first, each to the process with the least so far (Graham 1969).
+        // The largest file comes first; each file goes to the process with the least so far (Graham
+        // 1969).
         let mut order: Vec<usize> = (0..bytes.len()).collect();
         order.sort_by_key(|&file| (std::cmp::Reverse(bytes[file]), file));
         let (mut loads, mut of_file) = (vec![0_u64; self.of], vec![0; bytes.len()]);
@@ -82,11 +83,11 @@ impl Owners {
 pub struct TokenisingProgress {
     /// The split.
     pub split: String,
-    /// Share of its text that it has read, from 0 to 1.
+    /// Share of its text that the process has read, from 0 to 1.
     pub done: f64,
-    /// Bytes of text that it has tokenised.
+    /// Number of bytes of text that the process has tokenised.
     pub bytes: u64,
-    /// Number of processes that tokenise it together.
+    /// Number of processes that tokenise the split together.
     pub processes: usize,
 }
 
@@ -103,8 +104,8 @@ impl Shards {
         Self { folder: cache.with_extension("shards"), key: *key }
     }
 
-    /// Opens the cache at `path`, or makes it, and removes the shards. `make` tells whether it could
-    /// put them together: a shard that is found to be damaged is made again.
+    /// Opens the cache at `path`, or makes it, and removes the shards. `make` returns whether it
+    /// could join the shards: a shard that is found to be damaged is made again.
     ///
     /// # Errors
     ///
@@ -157,7 +158,7 @@ impl Shards {
         CacheWriter::create(&self.path(file, shard))
     }
 
-    /// Gives a written shard its name.
+    /// Gives a complete shard its final name.
     pub(crate) fn finish(
         &self,
         (file, shard): (usize, usize),
@@ -167,7 +168,7 @@ impl Shards {
         writer.finish(&self.key(file, shard), report)
     }
 
-    /// Hands the items of a shard to `take`, and returns its report; `None` if it is missing. A
+    /// Passes the items of a shard to `take`, and returns its report; `None` if it is missing. A
     /// damaged shard is removed, and counts as missing.
     pub(crate) fn read<R: DeserializeOwned>(
         &self,
@@ -203,7 +204,7 @@ impl Shards {
         }
     }
 
-    /// Error of reading a shard, as [`Shards::read`] expects it from `take`.
+    /// Error while a shard is read, as [`Shards::read`] expects it from `take`.
     pub(crate) fn unreadable(&self, (file, shard): (usize, usize), error: io::Error) -> Error {
         Error::io(&self.path(file, shard), error)
     }
@@ -278,10 +279,10 @@ mod tests {
         assert_eq!(read(), (Some("report".to_owned()), vec![1, 2, 3, 4]));
         let path = shards.path(2, 3);
         let whole = std::fs::read(&path).expect("readable");
-        // In the place of another shard of the split, it is invalid.
+        // In the place of another shard of the split, the file is invalid.
         std::fs::copy(&path, shards.path(2, 4)).expect("copied");
         assert_eq!(shards.report::<String>(2, 4).expect("readable"), None);
-        // Except in the number of items, which is not used for reading.
+        // An exception is the number of items, which is not used for reading.
         for damage in (0..40).chain(48..whole.len()) {
             let mut bytes = whole.clone();
             bytes[damage] ^= 1;

@@ -10,11 +10,11 @@ use crate::reranking::RerankingConfig;
 
 /// Search for translations.
 ///
-/// The penalty of 0.6 is that of Vaswani et al. 2017, "Attention Is All You Need", section 6.1.
+/// The penalty of 0.6 comes from Vaswani et al. 2017, "Attention Is All You Need", section 6.1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DecodingConfig {
-    /// Hypotheses that are followed at once; 1 is greedy search.
+    /// Number of hypotheses that are followed at once; 1 is greedy search.
     #[schemars(range(min = 1, max = 65_536))]
     #[schemars(
         extend("x-names" = "beam beams beam_width beamsize num_beams max_beam"),
@@ -22,7 +22,7 @@ pub struct DecodingConfig {
     )]
     pub beam_size: usize,
     /// Number of translations to return per sentence, best first; at most `beam_size`, unless they
-    /// are drawn. With fewer, the search can stop earlier.
+    /// are sampled. With fewer, the search can stop earlier.
     #[schemars(range(min = 1, max = 65_536))]
     #[schemars(extend("x-names" = "nbest num_return_sequences"))]
     pub n_best: usize,
@@ -38,7 +38,7 @@ pub struct DecodingConfig {
     /// Base of the length penalty's exponent.
     #[schemars(extend("x-idle" = ["no-beam", "no-length-penalty"]))]
     pub length_penalty_form: LengthPenaltyForm,
-    /// Rules by which a search stops, and the cost of forced tokens.
+    /// Rules by which a search stops, and for the cost of forced tokens.
     #[serde(skip_serializing_if = "SearchRules::is_default")]
     #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
     pub rules: SearchRules,
@@ -52,37 +52,37 @@ pub struct DecodingConfig {
         extend("x-idle" = ["no-beam"])
     )]
     pub length_reward: f64,
-    /// Weight `β` of the penalty on translations that are shorter than expected: for a translation of
-    /// `n` tokens where `L` are expected, the score falls by `β · max(0, L/n - 1)`, and the length
-    /// penalty is that of at most `L` tokens, so that none beyond `L` gains anything (Huang et al. 2017,
-    /// "When to Finish?"; Yang et al. 2018, "Breaking the Beam Search Curse"). Unlike a reward, it
-    /// cannot make translations longer than `L`. 0 for none.
+    /// Weight `β` of the penalty on translations that are shorter than expected. For a translation
+    /// of `n` tokens where `L` are expected, the score falls by `β · max(0, L/n - 1)`, and the
+    /// length penalty counts at most `L` tokens, so that further tokens gain nothing (Huang et al.
+    /// 2017, "When to Finish?"; Yang et al. 2018, "Breaking the Beam Search Curse"). Unlike a
+    /// reward, it cannot make translations longer than `L`. 0: no penalty.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-beam", "not-translation"]))]
     pub shortfall_penalty: f64,
-    /// Length that is expected of a translation.
+    /// Expected length of a translation.
     #[serde(skip_serializing_if = "ExpectedLength::is_unknown")]
     #[schemars(extend("x-idle" = ["no-beam", "not-translation"]))]
     pub expected_length: ExpectedLength,
     /// A sentence's search stops once `beam_size * patience` hypotheses have finished (Kasai et al.
     /// 2024, "A Call for Clarity in Beam Search: How It Works and When It Stops"), or earlier if
-    /// nothing can change the result any more. With 0, only the latter stops it.
+    /// nothing can change the result any more. 0: only the second rule applies.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-idle" = ["no-beam", "drawn"]))]
     pub patience: f64,
-    /// Output tokens allowed per source token; both counted without `</s>`.
+    /// Number of output tokens allowed per source token; both are counted without `</s>`.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "max_len_a"), extend("x-idle" = ["not-translation"]))]
     pub max_length_ratio: f64,
-    /// Output tokens allowed on top of `max_length_ratio` times the source length.
+    /// Number of output tokens allowed on top of `max_length_ratio` times the source length.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub max_length_offset: usize,
-    /// Output tokens allowed for any source length.
+    /// Number of output tokens allowed for any source length.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-names" = "max_output_length max_new_tokens max_len_b max_decode_length"))]
     pub max_length: usize,
-    /// Output tokens required, without `</s>`; the maximum prevails if the two conflict.
+    /// Number of output tokens required, without `</s>`; the maximum prevails if the two conflict.
     pub min_length: usize,
     /// Whether the output may contain `<unk>`.
     #[schemars(extend("x-names" = "unkpen allow_unk"))]
@@ -95,26 +95,26 @@ pub struct DecodingConfig {
     /// their logits; 0 changes nothing. For clients, not for recipes.
     #[serde(skip)]
     pub presence_penalty: f64,
-    /// The same, once for each occurrence in the output.
+    /// The same penalty, once for each occurrence in the output.
     #[serde(skip)]
     pub frequency_penalty: f64,
-    /// Length of runs of tokens that may not occur twice in an output, or in a prompt and its
+    /// Length of runs of tokens that must not be repeated in an output, or in a prompt and its
     /// continuation; 0 allows all.
     #[schemars(extend("x-names" = "no_repeat_ngram_size block_ngram_repeat"))]
     pub no_repeat_ngram: usize,
-    /// Random sampling of translations in place of search.
+    /// Random sampling of translations instead of search.
     pub sampling: SamplingConfig,
     /// Choice among several translations of each text.
     #[serde(skip_serializing_if = "RerankingConfig::is_default")]
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub reranking: RerankingConfig,
     /// Largest number of source tokens decoded at a time, each counted once per hypothesis: in one
-    /// batch, or on a CPU in the batches of all threads together. A longer sentence is a batch by
-    /// itself.
+    /// batch, or on a CPU in the batches of all threads together. A sentence that exceeds the limit
+    /// is a batch by itself.
     #[schemars(range(min = 1))]
     pub batch_tokens: usize,
     /// Largest number of hypotheses decoded at a time; a batch has at least one sentence. On a CPU,
-    /// threads take batches of their own if there are 32 hypotheses for each.
+    /// threads take separate batches if there are 32 hypotheses for each thread.
     #[schemars(range(min = 1))]
     pub batch_rows: usize,
 }
@@ -163,18 +163,18 @@ pub enum LengthPenaltyForm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SearchRules {
-    /// A sentence's search stops once nothing can change its result any more, or by `patience`; the
+    /// A sentence's search stops once nothing can change its result any more, or by `patience`; an
     /// end that is forced at the maximum length counts in the score.
     #[default]
     Exact,
     /// The rules of `generate` in the library Transformers, so that an imported model gives its
-    /// results. `beam_size` finished hypotheses are kept. The search stops once the best live one,
-    /// scored at its present length, does not exceed the worst of them, or with `patience` above 0
-    /// as soon as there are that many. Forced tokens cost nothing. A language model's repetition
-    /// penalty is also on tokens of the prompt.
+    /// results. `beam_size` finished hypotheses are kept. The search stops once the best live
+    /// hypothesis, scored at its present length, does not exceed the worst of these; with
+    /// `patience` above 0 it stops as soon as there are that many. Forced tokens cost nothing. A
+    /// language model's repetition penalty also applies to tokens of the prompt.
     Transformers,
-    /// The same for a model without `forced_eos_token_id`: no end is forced at the maximum length,
-    /// where a translation stops without one.
+    /// The same rules for a model without `forced_eos_token_id`: no end is forced at the maximum
+    /// length; a translation stops there without an end.
     TransformersOpen,
 }
 
@@ -188,24 +188,24 @@ impl SearchRules {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingConfig {
-    /// Divisor of logits before drawing: below 1 favours likely tokens, above 1 makes probabilities
-    /// more equal. 0 searches instead of drawing.
+    /// Divisor of logits before sampling: below 1 favours likely tokens, above 1 makes
+    /// probabilities more equal. 0 searches instead of sampling.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "temp sampling_temperature softmax_temperature"))]
     pub temperature: f64,
-    /// Number of the likeliest tokens to draw from; 0 for all.
+    /// Number of the likeliest tokens to sample from; 0 for all.
     #[schemars(extend("x-names" = "topk sampling_topk"), extend("x-idle" = ["not-drawn"]))]
     pub top_k: usize,
-    /// Total probability of the tokens to draw from: the smallest set of likeliest tokens with at
+    /// Total probability of the tokens to sample from: the smallest set of likeliest tokens with at
     /// least this probability (Holtzman et al. 2020, "The Curious Case of Neural Text
     /// Degeneration"); 1 for all.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "topp nucleus sampling_topp"), extend("x-idle" = ["not-drawn"]))]
     pub top_p: f64,
-    /// Smallest probability of a token to draw, among those that `top_k` and `top_p` leave: less
-    /// likely ones are never drawn (Hewitt et al. 2022, "Truncation Sampling as Language Model
-    /// Desmoothing"; 0.02 for candidates of reranking in Freitag et al. 2023, "Epsilon Sampling
-    /// Rocks"); 0 for all.
+    /// Smallest probability of a token to sample, among the tokens that `top_k` and `top_p` leave:
+    /// less likely ones are never sampled (Hewitt et al. 2022, "Truncation Sampling as Language
+    /// Model Desmoothing"; 0.02 for candidates of reranking in Freitag et al. 2023, "Epsilon
+    /// Sampling Rocks"); 0 for all.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(
@@ -213,7 +213,8 @@ pub struct SamplingConfig {
         extend("x-idle" = ["not-drawn"])
     )]
     pub epsilon: f64,
-    /// Seed of draws, which depend on it, the sentence's number, the sample and the position.
+    /// Seed of sampling. Samples depend on the seed, the sentence's number, the index of the sample
+    /// and the position.
     #[schemars(extend("x-idle" = ["not-drawn"]))]
     pub seed: u64,
 }
@@ -225,7 +226,7 @@ impl Default for SamplingConfig {
 }
 
 impl SamplingConfig {
-    /// Whether translations are drawn rather than searched for.
+    /// Whether translations are sampled instead of searched for.
     pub fn is_active(&self) -> bool {
         self.temperature > 0.0
     }
@@ -238,12 +239,12 @@ pub struct OutputLimits {
     pub min_length: usize,
     /// Number of tokens after which `</s>` is forced.
     pub max_length: usize,
-    /// Number of tokens below which an output is shorter than expected; 0 without expectation.
+    /// Number of tokens below which an output is shorter than expected; 0 if no length is expected.
     pub expected: f64,
 }
 
 impl DecodingConfig {
-    /// Search for as many candidates as the choice among them needs: drawn, or by a beam as wide.
+    /// Search for as many candidates as the choice needs: sampled, or by a beam of this width.
     #[must_use]
     pub fn with_candidates(self) -> Self {
         if !self.reranking.is_active() {
@@ -255,14 +256,14 @@ impl DecodingConfig {
         Self { n_best, beam_size, ..self }
     }
 
-    /// Score by which hypotheses of different lengths are compared: a log-probability of `length`
-    /// tokens, including `</s>`, over the length penalty, plus the length reward of each token, minus
-    /// the penalty for being shorter than `limits` expect. For a total that is at most 0 it grows
-    /// with the length.
+    /// Score that compares hypotheses of different lengths: the log-probability of `length` tokens,
+    /// including `</s>`, divided by the length penalty, plus the length reward of each token, minus
+    /// the penalty for being shorter than `limits` expect. It grows with the length if the
+    /// log-probability is at most 0.
     pub fn score(&self, log_probability: f64, length: usize, limits: OutputLimits) -> f64 {
         let (length, expected) = (length as f64, limits.expected + 1.0);
         let expects = self.shortfall_penalty > 0.0;
-        // Beyond the expected length no token gains anything, or flat probabilities would make
+        // Tokens beyond the expected length gain nothing; otherwise flat probabilities would make
         // translations endless.
         let counted = if expects { length.min(expected) } else { length };
         let penalty = match self.length_penalty_form {

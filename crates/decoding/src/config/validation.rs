@@ -8,7 +8,7 @@ use crate::{DecodingError, Result};
 /// Errors: Cat Got Your Tongue?").
 const WIDEST_BEAM: usize = 1 << 16;
 
-/// Largest factor in use; beyond it scores leave the range of numbers.
+/// Largest factor in use; above it, scores would leave the range of numbers.
 const MOST: f64 = 1e6;
 
 impl DecodingConfig {
@@ -33,8 +33,8 @@ impl DecodingConfig {
         Ok(())
     }
 
-    /// Checks every value, as for [`validate`](Self::validate), and that what a search needs to know
-    /// of a text has been measured.
+    /// Checks every value, like [`validate`](Self::validate), and that the required facts about the
+    /// text have been measured.
     ///
     /// # Errors
     /// [`DecodingError::Config`] for the first value that a search cannot use.

@@ -7,7 +7,7 @@ use crate::{DecodingError, Result, SpecialIds, StepModel};
 /// the geometric mean of its probabilities under the models.
 ///
 /// The mean of the logits is the mean of the log-probabilities up to a constant of the row, which
-/// normalisation removes; so equal models decide exactly like one of them.
+/// normalisation removes; so several equal models decide exactly like a single one.
 #[derive(Debug)]
 pub struct Ensemble<'m, M> {
     models: &'m [M],
@@ -15,10 +15,10 @@ pub struct Ensemble<'m, M> {
 }
 
 impl<'m, M: StepModel> Ensemble<'m, M> {
-    /// Combines `models`, in which equal ids must have equal meanings.
+    /// Combines `models`; equal ids must have equal meanings in all of them.
     ///
     /// # Errors
-    /// [`DecodingError::Ensemble`] if there are none, or their vocabularies differ in size.
+    /// [`DecodingError::Ensemble`] if there are none, or the sizes of their vocabularies differ.
     pub fn new(models: &'m [M]) -> Result<Self> {
         let sizes: Vec<usize> = models.iter().map(StepModel::vocabulary_size).collect();
         match sizes.as_slice() {
@@ -63,7 +63,7 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         tokens: &[u32],
         mut read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()> {
-        // Sums of `f32` are exact in `f64`, so that the mean of equal logits is that logit.
+        // Sums of `f32` are exact in `f64`, so that the mean of equal logits is the same logit.
         let mut sums = vec![0.0_f64; tokens.len() * self.vocabulary_size];
         for (model, state) in self.models.iter().zip(state) {
             let mut done = 0;

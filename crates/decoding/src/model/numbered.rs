@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::{Result, SpecialIds, StepModel};
 
-/// A model whose sources are given by numbers: the first id of a source is the number from which
-/// `read` gets the actual source, when its batch begins.
+/// A model whose sources are given by numbers: the first id of a source is the number that `read`
+/// turns into the actual source when its batch begins.
 ///
-/// To a search, a source is then its number: two ids, including `</s>`, for lengths and batches.
+/// A search only sees the number of a source: two ids, including `</s>`, for lengths and batches.
 pub struct NumberedSources<'m, M, F> {
     model: &'m M,
     read: F,
@@ -24,7 +24,7 @@ where
     M: StepModel,
     F: Fn(&[usize]) -> Result<Vec<Vec<u32>>> + Sync,
 {
-    /// Wraps a model; `read` gets the sources for numbers, in their order.
+    /// Wraps a model; `read` returns the sources for a list of numbers, in its order.
     pub fn new(model: &'m M, read: F) -> Self {
         Self { model, read }
     }

@@ -33,8 +33,8 @@ pub trait StepModel: Sync {
         self.special().start()
     }
 
-    /// Whether several threads, each with a state of its own, are faster than one that divides
-    /// every operation among threads: usually on a CPU, and not on a device that runs one operation
+    /// Whether several threads, each with its own state, are faster than one that divides every
+    /// operation among threads: usually true on a CPU, but not on a device that runs one operation
     /// at a time.
     fn gains_from_workers(&self) -> bool {
         false
@@ -56,7 +56,7 @@ pub trait StepModel: Sync {
     /// constant per row, so that logits are allowed. `-inf` marks an impossible token.
     ///
     /// # Errors
-    /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model), and those of
+    /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model), and errors of
     /// `read`.
     fn step(
         &self,
@@ -90,8 +90,8 @@ pub trait StepModel: Sync {
         Err(DecodingError::model("step", "it finds no likeliest tokens"))
     }
 
-    /// Reorders the state: row `i` becomes what row `rows[i]` was. Rows may be repeated (a
-    /// hypothesis that branches) and left out (one that ended).
+    /// Reorders the state: row `i` becomes the former row `rows[i]`. Rows may be repeated (a
+    /// hypothesis that branches) and omitted (one that ended).
     ///
     /// # Errors
     /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model).
@@ -102,7 +102,7 @@ pub trait StepModel: Sync {
 /// kernels as a layer.
 const LARGEST_K: usize = 32;
 
-/// The few tokens of each row that a search needs: the likeliest, and one more.
+/// Tokens of each row that a search needs: the likeliest ones, and one more.
 pub(crate) struct TopK {
     count: usize,
     also: Vec<u32>,
@@ -110,8 +110,8 @@ pub(crate) struct TopK {
 
 impl TopK {
     /// Makes the request for the `count` likeliest tokens of each row that its constraints admit,
-    /// and those that the constraints need; `None` if the model cannot find them, or they are too
-    /// many.
+    /// and for the tokens that the constraints need; `None` if the model cannot find them, or there
+    /// are too many.
     pub(crate) fn under<'a, M: StepModel>(
         model: &M,
         count: usize,
@@ -138,16 +138,16 @@ impl TopK {
     }
 }
 
-/// Logits of a row, as a search gets them.
+/// Logits of a row, in the form that a search gets.
 #[derive(Clone, Copy)]
 pub(crate) enum Logits<'a> {
     /// All `V`.
     All(&'a [f32]),
-    /// Only the [requested](TopK) ones.
+    /// Only the [requested](TopK) logits.
     Likeliest(&'a Likeliest),
 }
 
-/// Steps all rows, and calls `of_row` with the number and the logits of each.
+/// Steps all rows, and calls `of_row` with the index and the logits of each.
 pub(crate) fn step_rows<M: StepModel, T: Send>(
     model: &M,
     state: &mut M::State,
@@ -183,7 +183,7 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
     if results.len() == rows { Ok(results) } else { Err(wrong(results.len() * vocabulary)) }
 }
 
-/// Sentences of `count` that are wanted when a search begins.
+/// Sentences out of `count` that are still wanted when a search begins.
 pub(crate) fn wanted(control: &dyn Control, count: usize) -> Vec<usize> {
     control.between_steps();
     (0..count).filter(|&sentence| !control.is_cancelled(sentence)).collect()

@@ -7,8 +7,9 @@ use taper_ops::{Kernel, Products};
 
 use crate::{DecodingError, Result, START, StepModel};
 
-/// Whether the number of batches may depend on the number of threads without changing a bit: on a
-/// CPU with a kernel that packs, so that the result of a row does not depend on the number of rows.
+/// Whether the number of batches may depend on the number of threads without changing a bit. This
+/// holds on a CPU with a kernel that packs, because the result of a row does not depend on the
+/// number of rows.
 fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }

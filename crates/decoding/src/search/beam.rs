@@ -1,26 +1,26 @@
 //! Beam search over a batch of sentences, with exact early stopping.
 //!
 //! At each position the continuations of a sentence's live hypotheses are ordered by total
-//! log-probability. One that ends with `</s>` is finished if it is among the best `beam_size`, and
-//! dropped otherwise; the best `beam_size` of the others are the live hypotheses of the next
-//! position, so that finished hypotheses do not narrow the beam. The best `n_best` finished ones by
-//! normalised score are kept.
+//! log-probability. A continuation that ends with `</s>` is finished if it is among the best
+//! `beam_size`, and dropped otherwise. The best `beam_size` of the others are the live hypotheses
+//! of the next position, so that finished hypotheses do not narrow the beam. The best `n_best`
+//! finished hypotheses by normalised score are kept.
 //!
 //! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
 //! at most 0, so a live total `L ≤ 0` can only fall, length penalty and reward are largest at the
 //! maximum length `m`, and the shortfall penalty is smallest there: no descendant can score above
-//! `score(L, m + 1)`. If that bound, for the best `L`, does not exceed the worst kept score of a full
-//! list, running to the maximum length would give the same list. With `patience` a sentence stops
-//! earlier, once enough hypotheses have finished.
+//! `score(L, m + 1)`. If that bound, for the best `L`, does not exceed the worst kept score of a
+//! full list, running to the maximum length would give the same list. With `patience`, a sentence
+//! stops earlier: once enough hypotheses have finished.
 //!
-//! A sentence with phrases has a beam that is [shared out](super::phrases). Hypotheses that lack a
-//! phrase stay likelier than finished ones until the maximum length, so that no exact bound stops
-//! it. It stops once as many hypotheses as its beam holds have finished, and no live one that has all
-//! phrases would score better if it ended.
+//! A sentence with phrases has a beam that is [divided among them](super::phrases). Hypotheses that
+//! lack a phrase stay likelier than finished ones until the maximum length, so that no exact bound
+//! stops the search. It stops once the number of finished hypotheses reaches the width of its beam,
+//! and no live one that has all phrases would score better if it ended.
 //!
-//! These settings of lengths do not affect which hypotheses live; they only affect the order of
-//! finished ones, and the time at which it is final. So one search can find the lists under several
-//! of them: it continues until each list is final.
+//! The settings of lengths do not affect which hypotheses live; they only affect the order of
+//! finished ones, and when this order is final. So one search can find the lists under several
+//! settings: it continues until each list is final.
 
 use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Candidate, best_tokens};
@@ -51,8 +51,8 @@ struct Live {
     /// Last token, the next model input.
     token: u32,
     log_probability: f64,
-    /// Number by which beams are ordered: the log-probability, after the repetition penalty if
-    /// there is one.
+    /// Number that orders the beam: the log-probability, after the repetition penalty if there is
+    /// one.
     rank: f64,
     /// Progress through the phrases of the sentence.
     progress: Progress,
@@ -75,11 +75,11 @@ struct Continuation {
 /// Fate of a continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeamFate {
-    /// It became a live hypothesis at the next position.
+    /// The continuation became a live hypothesis at the next position.
     Kept,
-    /// It ended.
+    /// The continuation ended.
     Finished,
-    /// Better ones displaced it.
+    /// Better continuations displaced it.
     Dropped,
 }
 
@@ -106,21 +106,21 @@ struct Trace {
 
 /// Search for one sentence.
 struct Search<'a> {
-    /// Index of its sentence.
+    /// Index of the sentence.
     index: usize,
     sentence: Sentence<'a>,
     limits: OutputLimits,
-    /// Number of hypotheses that live: the configuration's, or more if phrases have more tokens.
+    /// Number of live hypotheses: the configured number, or more if phrases have more tokens.
     width: usize,
     nodes: Vec<Node>,
-    /// Live hypotheses, best first; all of the same length.
+    /// Live hypotheses, best first; all have the same length.
     live: Vec<Live>,
     /// Best finished hypotheses by score under each of the settings, best first; among equals, the
     /// first one found comes first.
     finished: Vec<Vec<Hypothesis>>,
     /// Number of finished hypotheses, kept or not.
     finished_count: usize,
-    /// Continuations considered, if they are recorded.
+    /// Continuations that were considered, if they are recorded.
     trace: Option<Trace>,
 }
 
@@ -157,8 +157,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Advances by one position, given the best tokens of each live hypothesis. Returns the index
-    /// of the former live hypothesis that each new one extends.
+    /// Advances by one position, given the best tokens of each live hypothesis. Returns, for each
+    /// new one, the index of the former live hypothesis that it extends.
     fn advance(
         &mut self,
         candidates: &[Vec<Candidate>],
@@ -174,7 +174,8 @@ impl<'a> Search<'a> {
             let Continuation { token, of_token, log_probability, rank, progress, .. } =
                 continuation;
             let is_end = special.is_end(token);
-            // One that lacks a phrase ends at the maximum length, if no other has finished.
+            // A hypothesis that lacks a phrase ends at the maximum length only if no other has
+            // finished.
             let may_end = self.finished_count == 0 || progress.is_complete(phrases);
             let fate = match is_end {
                 true if place < width && may_end => BeamFate::Finished,
@@ -238,8 +239,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Whether the search for a sentence with phrases has enough finished hypotheses, and no live one
-    /// with all phrases that would enter the list if it ended.
+    /// Whether the search for a sentence with phrases has enough finished hypotheses, and no live
+    /// one with all phrases would enter the list if it ended.
     fn has_best_with_phrases(&self, list: &[Hypothesis], config: &DecodingConfig) -> bool {
         let phrases = self.sentence.phrases;
         if phrases.is_empty() || self.finished_count < config.beam_size {
@@ -281,7 +282,7 @@ impl<'a> Search<'a> {
         tokens
     }
 
-    /// The path through `node` to `</s>`, whose own log-probability is `of_end`, with its totals.
+    /// Path through `node` to `</s>`, with its totals; `of_end` is the log-probability of `</s>`.
     fn path(&self, node: usize, of_end: f64, log_probability: f64, rank: f64) -> Path {
         let own = self.back_from(node).map(|node| node.log_probability);
         let mut token_log_probabilities: Vec<f64> = std::iter::once(of_end).chain(own).collect();
@@ -290,8 +291,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Continuations of live hypotheses, given the best tokens of each, best first; with phrases, in the
-/// order of a beam that is shared out.
+/// Continuations of live hypotheses, given the best tokens of each, best first; with phrases, in
+/// the order of a divided beam.
 fn continuations(
     live: &[Live],
     candidates: &[Vec<Candidate>],
@@ -312,8 +313,8 @@ fn continuations(
             })
         })
         .collect();
-    // The sort is stable, and before it the order is by hypothesis, then by likelier and lower
-    // token: this settles ties.
+    // The sort is stable. Before it, the order is by hypothesis, and within one by probability and
+    // then by id, which settles ties.
     continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
     if phrases.is_empty() {
         return continuations;
@@ -334,9 +335,9 @@ fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &
 
 /// Translates one batch by beam search.
 ///
-/// `sources` end with `</s>`. The result has for each source, in order, its `n_best` hypotheses,
-/// best score first (fewer if the beam finished fewer). All hypotheses of all unfinished sentences
-/// are stepped together; a sentence leaves the batch as soon as its list is settled.
+/// `sources` end with `</s>`. The result has, for each source in order, its `n_best` hypotheses,
+/// best score first (fewer if fewer have finished). All hypotheses of all unfinished sentences are
+/// stepped together; a sentence leaves the batch as soon as its list is final.
 ///
 /// # Errors
 /// [`DecodingError::NotADistribution`] and [`DecodingError::DeadEnd`] with the index of the source,
@@ -377,9 +378,9 @@ pub fn beam_tree<M: StepModel>(
     Ok((found.into_iter().flatten().flatten().collect(), nodes))
 }
 
-/// Finds the n-best lists of each sentence under each of `settings`, which may differ only in
-/// [`LengthSettings`](crate::LengthSettings), by one search. The lists of a sentence that `control` cancels are
-/// empty.
+/// Finds the n-best lists of each sentence under each of `settings` in a single search; they may
+/// differ only in [`LengthSettings`](crate::LengthSettings). The lists of a sentence that `control`
+/// cancels are empty.
 pub(crate) fn beam_under<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -460,7 +461,8 @@ fn best_continuations<M: StepModel>(
     position: usize,
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = model.special();
-    // More than a beam: an end takes no place from hypotheses that continue.
+    // More tokens than the beam size are taken: an end takes no place from hypotheses that
+    // continue.
     let enough = |search: &Search<'_>| search.width + special.ends();
     let most = active.iter().map(enough).max().unwrap_or(1);
     let rows: Vec<(&Search<'_>, Live)> = active

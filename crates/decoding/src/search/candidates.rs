@@ -14,14 +14,13 @@ pub(crate) struct Candidate {
     pub(crate) token: u32,
     /// Log-probability under the model.
     pub(crate) log_probability: f64,
-    /// Number by which the search ranks: the same, unless repetition is penalised.
+    /// Number that ranks the token in the search: the same, unless repetition is penalised.
     pub(crate) rank: f64,
 }
 
 /// Finds at most `count` of the likeliest tokens that `constraints` admit, likeliest first, the
-/// lower id first among equals, and behind them those that a phrase needs; tokens of probability
-/// zero are left out. `None` if the row is not a
-/// distribution.
+/// lower id first among equals, followed by tokens that a phrase needs. Tokens of probability zero
+/// are omitted. `None` if the row is not a distribution.
 pub(crate) fn best_tokens(
     logits: Logits<'_>,
     count: usize,
@@ -53,10 +52,11 @@ fn likeliest_admitted(
         );
     }
     let (row, count) = (weighed.ranked(), count.min(logits.len()));
-    // `count` blocks have a logit of at least this, which excludes nearly all other blocks at once.
+    // At least `count` blocks have a logit of this size or more, which excludes nearly all other
+    // blocks at once.
     let mut best = best_from(row, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
-        // Some of these are not admitted, so that all blocks are searched.
+        // Some of these tokens are not admitted, so all blocks are searched.
         best = best_from(row, f32::NEG_INFINITY, count, constraints);
     }
     let needed = constraints.needed.iter().copied();
@@ -80,7 +80,7 @@ fn best_from(
 ) -> Vec<(f32, u32)> {
     let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
-        // A block has no candidate if its largest logit is not one.
+        // A block whose largest logit is not a candidate has no candidates.
         if largest < least || best.beats(largest) {
             continue;
         }
@@ -108,8 +108,8 @@ fn nth_largest(values: &[f32], count: usize) -> f32 {
     }
 }
 
-/// Tokens that `constraints` admit, likeliest first, among those requested. `None` if the row is
-/// not a distribution.
+/// Requested tokens that `constraints` admit, likeliest first. `None` if the row is not a
+/// distribution.
 pub(crate) fn admitted<'a>(
     found: &'a Likeliest,
     constraints: &'a Constraints<'_>,
@@ -122,7 +122,7 @@ pub(crate) fn admitted<'a>(
     let before = move |&(token, logit): &(u32, f32)| {
         logit > found.also || (logit == found.also && token < asked)
     };
-    // The additional token is inserted in its order.
+    // The additional token is inserted at its rank.
     let first = likeliest.clone().take_while(before);
     let rest = likeliest.skip_while(before);
     let all = first.chain(std::iter::once((asked, found.also))).chain(rest);
@@ -146,8 +146,8 @@ impl Best {
         Self { count, sorted: Vec::with_capacity(count + 1) }
     }
 
-    /// Whether all kept logits beat `logit`. Ids come in ascending order, so that an equal logit
-    /// loses to the kept one.
+    /// Whether all kept logits beat `logit`. Ids come in ascending order, so an equal logit loses
+    /// to a kept one.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count
             && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
@@ -185,7 +185,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A row of the model's logits, with the logits by which the search ranks.
+/// A row of the model's logits, with the logits that rank tokens in the search.
 pub(crate) struct Weighed<'a> {
     model: Row<'a>,
     penalised: Option<Row<'a>>,
@@ -201,12 +201,12 @@ impl<'a> Weighed<'a> {
         Some(Self { model: Row::new(logits)?, penalised })
     }
 
-    /// Row by which the search ranks.
+    /// Row that ranks tokens in the search.
     fn ranked(&self) -> &Row<'a> {
         self.penalised.as_ref().unwrap_or(&self.model)
     }
 
-    /// Logits by which the search ranks.
+    /// Logits that rank tokens in the search.
     pub(crate) fn logits(&self) -> &[f32] {
         &self.ranked().logits
     }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_special_token_takes_no_place_of_another() {
-        // Largest logits of three blocks: a special token, and two that are allowed.
+        // The largest logits of three blocks are a special token and two allowed tokens.
         let mut logits = [0.0_f32; 3 * BLOCK];
         (logits[0], logits[BLOCK], logits[2 * BLOCK], logits[7]) = (9.0, 8.0, 7.0, 6.0);
         let best = best_tokens(Logits::All(&logits), 3, &anything()).expect("finite");

@@ -1,4 +1,4 @@
-//! Constraints on the next token, and the penalty on repeated ones.
+//! Constraints on the next token, and the penalty on repeated tokens.
 
 use crate::search::phrases::Progress;
 use crate::tokens::SpecialIds;
@@ -11,15 +11,15 @@ pub(crate) struct Constraints<'a> {
     special: &'a SpecialIds,
     /// Whether an end is allowed.
     end: bool,
-    /// Whether other tokens than an end are allowed.
+    /// Whether tokens other than an end are allowed.
     others: bool,
     /// Whether `<unk>` is allowed, if `others` are.
     unknown: bool,
     /// The only allowed token, regardless of the other constraints.
     pub(crate) forced: Option<u32>,
-    /// Whether the token costs nothing, as it is the only one.
+    /// Whether the token costs nothing because it is the only one.
     pub(crate) is_free: bool,
-    /// Tokens that are candidates even if they are unlikely, since a phrase needs them.
+    /// Tokens that are candidates even if they are unlikely, because a phrase needs them.
     pub(crate) needed: Vec<u32>,
     /// Tokens that would repeat a run.
     banned: Vec<u32>,
@@ -32,9 +32,9 @@ pub(crate) struct Constraints<'a> {
 }
 
 impl<'a> Constraints<'a> {
-    /// Makes the constraints after `length` output tokens. `history` ends with them if the
-    /// configuration [looks back](looks_back); tokens before them count for runs that may not occur
-    /// twice and, by the rules of Transformers, for the repetition penalty.
+    /// Makes the constraints after `length` output tokens. `history` ends with these tokens if the
+    /// configuration [needs them](looks_back). Tokens before them count for the ban on repeated
+    /// runs and, by the rules of Transformers, for the repetition penalty.
     ///
     /// At the maximum length the end is forced, and its log-probability counts, so that every
     /// translation is a whole sentence with a true score.
@@ -76,8 +76,8 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// Adds the constraints of phrases: no end is admitted before all of them are there, but at the
-    /// maximum length.
+    /// Adds the constraints of phrases: no end is admitted before all of them are present, except
+    /// at the maximum length.
     pub(crate) fn containing(mut self, progress: Progress, phrases: &[Vec<u32>]) -> Self {
         if !progress.is_complete(phrases) {
             self.end &= !self.others;
@@ -91,8 +91,7 @@ impl<'a> Constraints<'a> {
             return token == forced;
         }
         if self.special.is_end(token) {
-            // Only one of several ends can be forced, so that no search for the likeliest is
-            // necessary.
+            // Only one of several ends can be forced, so that the likeliest need not be searched.
             return self.end && (self.others || token == self.special.end());
         }
         let is_refused = self.special.is_never(token)
@@ -101,19 +100,19 @@ impl<'a> Constraints<'a> {
         self.others && !is_refused
     }
 
-    /// Largest number of refused tokens that are likelier than an admitted one, if more than the
+    /// Largest number of refused tokens that may be likelier than an admitted one, if more than the
     /// end is admitted.
     pub(crate) fn refused(&self) -> usize {
         self.special.count() + self.banned.len()
     }
 
-    /// Token whose logit is needed even if it is unlikely: a forced one, or the end, which may be
-    /// the only one admitted.
+    /// Token whose logit is needed even if it is unlikely: a forced token, or the end, which may be
+    /// the only admitted one.
     pub(crate) fn asked(&self) -> u32 {
         self.forced.unwrap_or(self.special.end())
     }
 
-    /// Logits by which the search ranks, if they differ from the model's.
+    /// Logits that rank tokens in the search, if they differ from the model's.
     pub(crate) fn penalised(&self, logits: &[f32]) -> Option<Vec<f32>> {
         if self.repeated.is_empty() {
             return None;
@@ -179,7 +178,7 @@ mod tests {
         assert_eq!(constraints.banned, [8]);
         assert_eq!(constraints.repeated, [(7, 1)]);
 
-        // By the rules of Transformers the penalty is also on what a prompt has.
+        // By the rules of Transformers, the penalty also applies to tokens of the prompt.
         let config =
             DecodingConfig { rules: SearchRules::Transformers, presence_penalty: 0.5, ..config };
         let constraints = Constraints::after(&OURS, 1, &[7, 8, 8, 7], &sentence, limits, &config);

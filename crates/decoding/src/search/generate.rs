@@ -11,19 +11,19 @@ use crate::{
     StepModel,
 };
 
-/// Continues each prompt, the source of a sentence: `config.n_best` times if tokens are sampled,
-/// otherwise once with the likeliest tokens. Calls `on_token` for each new token. An output ends
-/// with an end token, if `on_token` breaks it off, or at the length limit; only in the first case
-/// its probability includes the end. The ban on repeated runs includes those of the prompt, as in
-/// Transformers; the repetition penalty considers only the output, unless the rules are those of
-/// Transformers.
+/// Continues each prompt, which is the source of a sentence: `config.n_best` times if tokens are
+/// sampled, otherwise once with the likeliest tokens. Calls `on_token` for each new token. An
+/// output ends with an end token, when `on_token` stops it, or at the length limit; only in the
+/// first case does its probability include the end. The ban on repeated runs also counts the
+/// prompt, as in Transformers. The repetition penalty counts only the output, unless the rules are
+/// those of Transformers.
 ///
-/// Prompts are taken in order, as many at once as `config.batch_tokens` and `config.batch_rows`
-/// allow; their grouping changes no output. Outputs of a prompt come best score first; for a prompt
-/// that `control` cancels, only the finished ones are returned.
+/// Prompts are processed in order, as many at once as `config.batch_tokens` and `config.batch_rows`
+/// allow; their grouping changes no output. Outputs of a prompt are sorted, best score first. If
+/// `control` cancels a prompt, only its finished outputs are returned.
 ///
 /// # Errors
-/// An unusable configuration or an empty prompt, and errors of the model.
+/// When the configuration is unusable, a prompt is empty, or the model fails.
 pub fn generate<M: StepModel>(
     model: &M,
     prompts: &[Sentence<'_>],

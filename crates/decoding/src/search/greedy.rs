@@ -12,7 +12,7 @@ use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 /// among equals.
 ///
 /// It equals [`beam_search`](crate::beam_search) with a beam of 1 if neither length penalty nor
-/// reward are set. With them, that beam follows the second likeliest token past a `</s>`, and may
+/// reward are set. With them, such a beam follows the second likeliest token past a `</s>`, and may
 /// end with a longer output whose score is better.
 ///
 /// `sources` end with `</s>`. The result has one hypothesis for each source, in order. A sentence

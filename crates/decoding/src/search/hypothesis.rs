@@ -20,8 +20,8 @@ pub struct Hypothesis {
     /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. Zero
     /// only for the translation of an empty source, which no model scored.
     pub length: usize,
-    /// Whether it reached the maximum length: it ends because no other token was allowed, usually
-    /// in the middle of a sentence or of a repetition.
+    /// Whether the output reached the maximum length. It ends there because no other token was
+    /// allowed, usually in the middle of a sentence or of a repetition.
     pub truncated: bool,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct Path {
     pub(crate) tokens: Vec<u32>,
     /// Log-probability of each token under the model.
     pub(crate) token_log_probabilities: Vec<f64>,
-    /// Sum of these.
+    /// Sum of these log-probabilities.
     pub(crate) log_probability: f64,
-    /// Number by which the search ranks; the same without a repetition penalty.
+    /// Number that ranks the path in the search; the same without a repetition penalty.
     pub(crate) rank: f64,
 }
 
 impl Path {
-    /// The path without the end that stopped it at the maximum length, if `config` forces none.
+    /// The path without the end that stopped it at the maximum length, if `config` forces no end.
     pub(crate) fn stopped(mut self, limits: OutputLimits, config: &DecodingConfig) -> Self {
         let has_end = self.token_log_probabilities.len() > self.tokens.len();
         let is_longest = self.tokens.len() >= limits.max_length;
@@ -52,7 +52,7 @@ impl Path {
 }
 
 impl Hypothesis {
-    /// Scores a path, whether `</s>` closes it or not.
+    /// Scores a path, with or without a closing `</s>`.
     pub(crate) fn of(path: Path, limits: OutputLimits, config: &DecodingConfig) -> Self {
         let Path { tokens, token_log_probabilities, log_probability, rank } = path;
         let length = token_log_probabilities.len();

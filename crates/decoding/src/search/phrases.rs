@@ -1,6 +1,6 @@
 //! Phrases that an output must contain: lexically constrained beam search (Hokamp and Liu 2017,
-//! "Lexically Constrained Decoding for Sequence Generation"), with a beam that is shared out among
-//! hypotheses by how much of the phrases they have (Post and Vilar 2018, "Fast Lexically Constrained
+//! "Lexically Constrained Decoding for Sequence Generation"). The beam is divided among hypotheses
+//! by the number of phrase tokens that they have (Post and Vilar 2018, "Fast Lexically Constrained
 //! Decoding with Dynamic Beam Allocation", section 3).
 
 /// Largest number of phrases of a sentence; further ones are not required.
@@ -16,18 +16,19 @@ pub(crate) fn token_count(phrases: &[Vec<u32>]) -> usize {
     required(phrases).iter().map(Vec::len).sum()
 }
 
-/// The part of the phrases that a hypothesis has.
+/// Progress of a hypothesis through the phrases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// A bit for each phrase that is complete.
     complete: u64,
-    /// Phrase whose beginning ends the hypothesis, with the number of its tokens that are there.
+    /// Phrase whose beginning is at the end of the hypothesis, with the number of its tokens that
+    /// are present.
     begun: Option<(usize, usize)>,
 }
 
 impl Progress {
-    /// Progress after a further token: the longest end of the hypothesis that is a phrase, or else
-    /// the beginning of one.
+    /// Progress after a further token: the longest suffix of the hypothesis that is a phrase, or
+    /// else the beginning of one.
     pub(crate) fn after(self, token: u32, phrases: &[Vec<u32>]) -> Self {
         let phrases = required(phrases);
         if phrases.is_empty() {
@@ -48,7 +49,7 @@ impl Progress {
         Self { begun: None, ..self }
     }
 
-    /// Beginning of a phrase that ends the hypothesis.
+    /// Beginning of a phrase at the end of the hypothesis.
     fn beginning(self, phrases: &[Vec<u32>]) -> &[u32] {
         self.begun.map_or(&[], |(phrase, tokens)| &phrases[phrase][..tokens])
     }
@@ -64,8 +65,8 @@ impl Progress {
         self.missing(required(phrases)).next().is_none()
     }
 
-    /// Tokens that bring a phrase forward: the next one of each that begins as the hypothesis ends,
-    /// or the first one of each that is missing.
+    /// Tokens that continue a phrase: the next token of each phrase that has begun at the end of
+    /// the hypothesis, and the first token of each missing phrase.
     pub(crate) fn next_tokens(self, phrases: &[Vec<u32>]) -> Vec<u32> {
         let phrases = required(phrases);
         let beginning = self.beginning(phrases);
@@ -76,7 +77,7 @@ impl Progress {
         tokens
     }
 
-    /// Number of tokens of phrases that the hypothesis has.
+    /// Number of phrase tokens that the hypothesis has.
     pub(crate) fn tokens(self, phrases: &[Vec<u32>]) -> usize {
         let phrases = required(phrases).iter().enumerate();
         let complete = phrases.filter(|(phrase, _)| self.complete & 1 << phrase != 0);
@@ -85,9 +86,9 @@ impl Progress {
     }
 }
 
-/// Orders continuations, which come best first, for a beam that is shared out: the best of those
-/// with the most tokens of phrases, then the best of those with one less, and so on; then the second
-/// ones. So each number of tokens has about the same share of a beam of any size.
+/// Orders continuations, which are sorted best first, for a divided beam: the best with the most
+/// phrase tokens, then the best with one less, and so on; then the second best of each. So each
+/// number of tokens has about the same share of a beam of any size.
 pub(crate) fn shared_out<T>(continuations: Vec<(usize, T)>) -> Vec<T> {
     let most = continuations.iter().map(|(tokens, _)| *tokens).max().unwrap_or(0);
     let mut places = vec![0; most + 1];
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(after(&[5]).next_tokens(&phrases), [6, 7]);
         assert_eq!(after(&[5, 6]).next_tokens(&phrases), [5, 8]);
         assert_eq!(after(&[5, 7]).next_tokens(&phrases), [5, 8]);
-        // Broken off, and begun anew by the same token.
+        // The phrase was broken off, and the same token begins it again.
         assert_eq!(after(&[5, 9]), Progress::default());
         assert_eq!(after(&[5, 5]), after(&[5]));
         assert_eq!(after(&[5, 8]).tokens(&phrases), 1);
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(after(&[5, 6, 8, 5]).tokens(&phrases), 4);
         assert!(Progress::default().is_complete(&[]));
         assert!(Progress::default().is_complete(&[vec![]]));
-        // An end that begins a phrase anew.
+        // The end of the hypothesis begins a phrase again.
         let phrases = [vec![7, 7, 8]];
         let four = [7, 7, 7, 8].iter().fold(Progress::default(), |one, &t| one.after(t, &phrases));
         assert!(four.is_complete(&phrases));

@@ -1,4 +1,4 @@
-//! Sampling: each token drawn from the model's distribution, sharpened or cut as configured.
+//! Sampling: each token is drawn from the model's distribution, which may be sharpened or cut.
 //!
 //! A draw is a function of (seed, sentence number, sample, position). So a translation depends
 //! neither on other sentences nor on batching, and drawing more samples does not change the first
@@ -29,14 +29,14 @@ pub(crate) fn sample<M: StepModel>(
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
         draw(logits, constraints, sampling, draws.f64_at(row.tokens().len() as u64))
     };
-    // Without a limit on the number of tokens, all may be drawn.
+    // Without a limit on the number of tokens, any token may be drawn.
     let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };
     let growth = Growth { copies: config.n_best, enough, choose: drawn };
     decode_stepwise(model, sentences, config, growth, control, observe)
 }
 
-/// Finds the token at which the probability, cumulated over ascending ids, exceeds `uniform`, which
-/// is in `[0, 1)`.
+/// Finds the token at which the cumulative probability, over ascending ids, exceeds `uniform`,
+/// which is in `[0, 1)`.
 ///
 /// `None` if the row is not a distribution, `Some(None)` if no token is possible.
 fn draw(
@@ -96,7 +96,7 @@ fn draw_of(
         tokens.retain(|entry| entry.weight >= least);
     }
     if is_cut || sampling.top_p < 1.0 {
-        // The same order for any cut, so that settings without a cut change nothing.
+        // The order is the same for any cut, so that settings without a cut change nothing.
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(all(&epsilon(0.07)), [4, 5, 6, 7]);
         assert_eq!(all(&epsilon(0.1)), [4, 5, 7]);
         assert_eq!(all(&epsilon(0.9)), [4]);
-        // Of those that are left, each has a larger share.
+        // Each remaining token has a larger share.
         assert_eq!(all(&SamplingConfig { epsilon: 0.2, ..with(3, 1.0) }), [4, 5, 7]);
         // Each of two equally likely tokens has exactly half of the probability.
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {

@@ -17,16 +17,16 @@ use std::ops::ControlFlow;
 pub(crate) enum Output {
     /// Translation, a complete sentence: `</s>` is forced at the length limit.
     Translation,
-    /// Continuation: it is cut at the length limit, and runs that may not occur twice include those
-    /// of the source.
+    /// Continuation: it is cut at the length limit, and the ban on repeated runs also counts the
+    /// source.
     Continuation,
 }
 
-/// A growing output; its place among the active ones is its model row.
+/// A growing output; its index among the active ones is its model row.
 pub(crate) struct Growing<'a> {
-    /// Index of its sentence.
+    /// Index of the sentence.
     index: usize,
-    /// Number of the output among those of its sentence, from 0.
+    /// Index of the output among those of its sentence.
     pub(crate) copy: usize,
     pub(crate) sentence: Sentence<'a>,
     output: Output,
@@ -88,11 +88,11 @@ impl<'s> Growing<'s> {
 pub struct NewToken {
     /// Index of the sentence.
     pub sentence: usize,
-    /// Number of the output among those of its sentence, from 0.
+    /// Index of the output among those of its sentence.
     pub copy: usize,
     /// The token.
     pub token: u32,
-    /// Whether it ends the output: as an end token, or at the length limit.
+    /// Whether the token ends the output: because it is an end token, or at the length limit.
     pub is_last: bool,
 }
 
@@ -108,9 +108,9 @@ pub(crate) struct Growth<F> {
 }
 
 /// Grows outputs for each sentence until all have ended. At each position a token is chosen from a
-/// row of logits; then `observe` is called with it, and may break the output off. Outputs that are
-/// cut or broken off have no `</s>`. Returns the outputs of each sentence, best score first; for a
-/// sentence that `control` cancels, only the finished ones.
+/// row of logits; then `observe` is called with it, and may stop the output. Outputs that are cut
+/// or stopped have no `</s>`. Returns the outputs of each sentence, best score first; if `control`
+/// cancels a sentence, only the finished ones.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),
@@ -167,7 +167,7 @@ where
             select_if_changed(model, &mut state, old_rows, &kept_rows)?;
         }
     }
-    // Equal scores stay in the order in which they ended.
+    // Equal scores stay in the order in which the outputs ended.
     finished.iter_mut().for_each(|outputs| outputs.sort_by(|a, b| b.score.total_cmp(&a.score)));
     Ok(finished)
 }

@@ -1,4 +1,4 @@
-//! Files of two languages: catalogs of messages, translation memories, files for exchange between
+//! Files of two languages: catalogs of messages, translation memories, exchange files of
 //! translation tools.
 
 mod po;

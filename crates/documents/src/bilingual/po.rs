@@ -10,27 +10,28 @@ use crate::{Error, Result, is_language};
 pub struct PoString {
     /// The text, without escapes.
     pub text: String,
-    /// Bytes in the catalog from its first quote to its last, on as many lines as it has.
+    /// Bytes of the string in the catalog from its first quote to its last, on one or several
+    /// lines.
     pub range: Range<usize>,
 }
 
 /// Message of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Line of its `msgid`, counted from 1.
+    /// Line of the message's `msgid`, counted from 1.
     pub line: u64,
-    /// Whether a person has yet to look at its translation.
+    /// Whether the translation still needs a check by a person.
     pub is_fuzzy: bool,
-    /// The text to translate; empty for the header.
+    /// Text to translate; empty for the header.
     pub id: PoString,
-    /// The text to translate of several things, if it has one.
+    /// Text to translate for several things, if there is one.
     pub plural: Option<PoString>,
     /// Translations, in the order of plural forms if there are several.
     pub translations: Vec<PoString>,
 }
 
 impl Message {
-    /// Whether it is the header of the catalog.
+    /// Whether the message is the header of the catalog.
     #[must_use]
     pub fn is_header(&self) -> bool {
         self.id.text.is_empty()
@@ -65,7 +66,7 @@ enum Open {
     Translation,
 }
 
-/// Messages of a catalog, the header included; obsolete ones are left out.
+/// Messages of a catalog, including the header but without obsolete ones.
 ///
 /// # Errors
 ///
@@ -187,7 +188,8 @@ impl Reader {
             return Err(Error::line(
                 message.line,
                 format!(
-                    "the catalog is {charset}, where UTF-8 is expected; msgconv -t UTF-8 converts it"
+                    "the catalog is {charset}, but UTF-8 is expected; msgconv -t UTF-8 converts \
+                     it"
                 ),
             ));
         }
@@ -201,14 +203,14 @@ fn quoted(line: &str, start: usize, number: u64) -> Result<PoString> {
     let wrong = |what: &str| Error::line(number, what);
     let inner = line.strip_prefix('"').ok_or_else(|| wrong("a string in quotes is missing"))?;
     let mut text = String::new();
-    // Bytes of escapes need not be characters by themselves.
+    // The bytes of escapes may be only parts of characters.
     let mut bytes: Vec<u8> = Vec::new();
     let mut characters = inner.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
         let escaped = match character {
             '"' => {
                 if !inner[at + 1..].trim().is_empty() {
-                    return Err(wrong("text behind the quote that ends a string"));
+                    return Err(wrong("text after the quote that ends a string"));
                 }
                 flush(&mut text, &mut bytes);
                 return Ok(PoString { text, range: start..start + 1 + at + 1 });
@@ -261,12 +263,13 @@ fn flush(text: &mut String, bytes: &mut Vec<u8>) {
     bytes.clear();
 }
 
-/// Source and target of each translated message, on one line each, with its line in the catalog.
-/// Fuzzy translations are left out. Of two plural forms the first translates the text of one thing
-/// and the last that of several; a language with one form has that of several.
+/// Source and target of each translated message, each on one line, with the message's line in the
+/// catalog. Fuzzy translations are omitted. The first plural form translates the text for one
+/// thing, and the last form the text for several; a language with a single form has only the
+/// translation for several.
 ///
-/// The header's language, if it has one, is the target, or else the source: then messages are turned
-/// round.
+/// If the header names a language, it must be the target or the source; in the latter case,
+/// messages are exchanged.
 ///
 /// # Errors
 ///

@@ -15,9 +15,9 @@ const LISTED: usize = 20;
 
 /// Reader of the pairs of two languages in a translation memory.
 ///
-/// A unit without one of them is passed over, and of several variants of a language, such as `en-US`
-/// and `en-GB`, the first counts. Codes of formatting within a segment (`bpt`, `ept`, `it`, `ph`,
-/// `ut`) are dropped with what is in them; the text of `hi` is kept.
+/// A unit without one of the languages is skipped. Among several variants of a language, such as
+/// `en-US` and `en-GB`, the first counts. Formatting codes within a segment (`bpt`, `ept`, `it`,
+/// `ph`, `ut`) are dropped with their content; the text of `hi` is kept.
 pub struct Tmx<R> {
     xml: Xml<R>,
     /// Source and target.
@@ -33,7 +33,7 @@ impl<R: BufRead> Tmx<R> {
     ///
     /// # Errors
     ///
-    /// If it is no TMX.
+    /// If it is not TMX.
     pub fn new(stream: R, languages: [&str; 2]) -> Result<Self> {
         let mut xml = Xml::new(stream)?;
         loop {
@@ -42,7 +42,7 @@ impl<R: BufRead> Tmx<R> {
                 Token::Open { name, .. } => {
                     return Err(Error::line(
                         xml.line(),
-                        format!("begins with <{name}>, where <tmx> is expected: is this TMX?"),
+                        format!("begins with <{name}>, but <tmx> is expected: is this TMX?"),
                     ));
                 }
                 _ => {}
@@ -62,7 +62,7 @@ impl<R: BufRead> Tmx<R> {
     ///
     /// # Errors
     ///
-    /// If it is not well-formed, with its line, or the file has no pair at all.
+    /// If it is not well-formed (the error has the line), or the file has no pair at all.
     pub fn next_pair(&mut self) -> Result<Option<[String; 2]>> {
         loop {
             match self.xml.next()? {
@@ -118,7 +118,7 @@ impl<R: BufRead> Tmx<R> {
     /// Text of a segment whose tag has been read, on one line.
     fn segment(&mut self) -> Result<String> {
         let mut text = String::new();
-        // Open elements, and how many of them are codes.
+        // Open elements, and the number of codes among them.
         let (mut depth, mut codes) = (0_usize, 0_usize);
         let is_code = |name: &str| matches!(name, "bpt" | "ept" | "it" | "ph" | "ut");
         loop {

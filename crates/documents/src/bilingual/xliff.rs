@@ -1,4 +1,4 @@
-//! Files for exchange between translation tools: XLIFF 1.2 and 2.
+//! Exchange files of translation tools: XLIFF 1.2 and 2.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use crate::{Error, Result, is_language};
 /// Source or target of a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Bytes between its tags; those of the whole tag if it is empty.
+    /// Bytes between its tags; for an empty element, the bytes of its tag.
     pub(crate) range: Range<usize>,
-    /// Bytes with its tags.
+    /// Bytes including its tags.
     pub(crate) whole: Range<usize>,
     pub(crate) parts: Vec<Piece>,
-    /// Whether its state says that it is not translated yet.
+    /// Whether its state marks it as not translated yet.
     is_initial: bool,
 }
 
@@ -37,14 +37,14 @@ pub(crate) struct Unit {
     pub(crate) start: usize,
     pub(crate) source: Content,
     pub(crate) target: Option<Content>,
-    /// Whether it may be translated.
+    /// Whether translation is allowed.
     pub(crate) is_translatable: bool,
 }
 
 /// Document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Xliff {
-    /// Languages of each file, or of all: source and target, if they are given.
+    /// Languages of each file, or of the document: source and target, if they are given.
     pub(crate) languages: Vec<[Option<String>; 2]>,
     /// Units, each with the index of its languages.
     pub(crate) units: Vec<(usize, Unit)>,
@@ -54,7 +54,7 @@ pub(crate) struct Xliff {
 ///
 /// # Errors
 ///
-/// If it is no XLIFF, or not well-formed, with its line.
+/// If it is not XLIFF, or not well-formed; the error has the line.
 pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
     let mut reader = Reader {
         spans: Spans::new(text),
@@ -71,7 +71,7 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
             Token::Open { name, .. } if !has_root && name != "xliff" => {
                 let line = crate::error::line_at(text, range.start);
                 let message =
-                    format!("begins with <{name}>, where <xliff> is expected: is this XLIFF?");
+                    format!("begins with <{name}>, but <xliff> is expected: is this XLIFF?");
                 return Err(Error::line(line, message));
             }
             Token::Open { name, attributes, is_empty } => {
@@ -84,7 +84,8 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
     }
 }
 
-/// Whether an element has no translations for its document: proposals, originals of codes, notes.
+/// Whether the content of an element is not a translation for the document: proposals, originals of
+/// codes, notes.
 fn is_ignored(name: &str) -> bool {
     matches!(
         name,
@@ -99,7 +100,7 @@ struct Reader<'a> {
     unit: Option<Unit>,
     /// Depth of ignored elements.
     ignored: usize,
-    /// Whether each open element may not be translated.
+    /// Whether translation is forbidden, for each open element.
     untranslatable: Vec<bool>,
 }
 
@@ -190,7 +191,7 @@ struct Inline {
     parts: Vec<Piece>,
     /// Number of open elements.
     depth: usize,
-    /// Depth and first byte of an open code, which is one part with all that is in it.
+    /// Depth and first byte of an open code, which is one part with all its content.
     code: Option<(usize, usize)>,
 }
 
@@ -243,20 +244,21 @@ impl Inline {
     }
 }
 
-/// Character that XML cannot write, of `<cp hex="…"/>`; it is no text of a sentence.
+/// Character that XML cannot write, as `<cp hex="…"/>`; it is not part of a sentence's text.
 fn character(name: &str, attributes: &Attributes) -> Option<String> {
     let code = u32::from_str_radix(attributes.get("hex")?, 16).ok()?;
     let character = char::from_u32(code).filter(|one| one.is_whitespace());
     character.filter(|_| name == "cp").map(|_| " ".to_owned())
 }
 
-/// Source and target of each translated unit, on one line each, with its line in the document.
-/// Inline codes are dropped. A document in the other direction is turned round.
+/// Source and target of each translated unit, each on one line, with the unit's line in the
+/// document. Inline codes are dropped. If the document has the opposite direction, source and
+/// target are exchanged.
 ///
 /// # Errors
 ///
-/// If the document is no XLIFF or not well-formed, with its line, is in other languages, or has no
-/// translation.
+/// If the document is not XLIFF or not well-formed (the error has the line), is in other languages,
+/// or has no translation.
 pub fn xliff_pairs(text: &str, languages: [&str; 2]) -> Result<Vec<(u64, [String; 2])>> {
     let document = parse_xliff(text)?;
     let (mut pairs, mut line, mut at) = (Vec::new(), 1, 0);
@@ -292,7 +294,7 @@ pub fn xliff_pairs(text: &str, languages: [&str; 2]) -> Result<Vec<(u64, [String
     if pairs.is_empty() {
         return Err(Error::Document(match others {
             Some(tags) => format!(
-                "translates from {} to {}, where {} and {} are expected",
+                "translates from {} to {}, but {} and {} are expected",
                 tags[0].as_deref().unwrap_or("?"),
                 tags[1].as_deref().unwrap_or("?"),
                 languages[0],

@@ -22,8 +22,8 @@ enum Mark {
     Link,
 }
 
-/// Marks, each with whether it opens, in groups with text between them. Marks beside each other may
-/// be nested either way.
+/// Marks in groups with text between them; each mark comes with a flag for whether it opens. Marks
+/// next to each other may be nested either way.
 #[derive(Debug, Default)]
 struct Marks {
     groups: Vec<Vec<(bool, Mark)>>,
@@ -46,7 +46,7 @@ impl Marks {
     }
 }
 
-/// Whether a line has the marks of its parts when it is read.
+/// Whether reading a line gives the marks of its parts.
 pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
     let mut expected = Marks::default();
     for part in parts {
@@ -56,7 +56,7 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
             LinePart::Text(_) | LinePart::Alone(_) => None,
         });
     }
-    // Within a paragraph; where addresses are defined is not known here.
+    // The line is within a paragraph; definitions of addresses are not known here.
     let text = format!("a {line}");
     let defined = |link: BrokenLink<'_>| {
         let is_note = link.reference.starts_with('^');
@@ -87,7 +87,7 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
     read.sorted() == expected.sorted()
 }
 
-/// Kind of the mark that is written like this.
+/// Kind of a mark with this spelling.
 fn mark_of(raw: &str) -> Option<Mark> {
     Some(match raw {
         "*" | "_" => Mark::Emphasis,
@@ -108,7 +108,7 @@ fn kind_of(block: TagEnd) -> Option<Mark> {
     })
 }
 
-/// Whether an inline element is kept with all that is in it.
+/// Whether an inline element is kept with all its content.
 pub(crate) fn is_kept(block: &Block<'_>) -> bool {
     matches!(
         block,

@@ -1,9 +1,9 @@
 //! Emphasis of Markdown in translated lines.
 //!
-//! `*` and `_` are delimiters only beside some characters (CommonMark 0.31, section 6.2): `_` not
-//! within a word, and neither of them between a letter and punctuation. A translation moves them to
-//! other places, where some would be read as asterisks, above all in scripts without blanks between
-//! words.
+//! `*` and `_` are delimiters only next to certain characters (CommonMark 0.31, section 6.2): `_`
+//! is none within a word, and neither is one between a letter and punctuation. A translation moves
+//! them to other places, where some would be read as plain characters, especially in scripts
+//! without blanks between words.
 
 mod marks;
 
@@ -13,7 +13,8 @@ pub(crate) use marks::{OPTIONS, is_kept};
 use crate::line_part::LinePart;
 use crate::syntax::Syntax;
 
-/// Delimiters, each with one that works within words too, and the element of HTML that it means.
+/// Delimiters, each with an equivalent that also works within words, and with the HTML element of
+/// the same meaning.
 const DELIMITERS: [(&str, &str, &str); 6] = [
     ("*", "*", "em"),
     ("_", "*", "em"),
@@ -23,8 +24,8 @@ const DELIMITERS: [(&str, &str, &str); 6] = [
     ("~", "~", "del"),
 ];
 
-/// Writes the parts of a line such that each emphasis is read as one. An emphasis around nothing,
-/// which Markdown cannot express, is left out.
+/// Writes the parts of a line so that each emphasis is read as one. An emphasis without content,
+/// which Markdown cannot express, is omitted.
 pub(crate) fn written(parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
     let mut parts = apart(without_empty(parts), syntax);
     let write = |parts: &[LinePart<'_>]| -> String {
@@ -47,7 +48,7 @@ pub(crate) fn written(parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
     }
 }
 
-/// Delimiter of an emphasis, its like within words, and its element.
+/// Delimiter of an emphasis, its equivalent within words, and its element.
 fn delimiter(part: LinePart<'_>) -> Option<(&'static str, &'static str, &'static str)> {
     let (LinePart::Open(raw) | LinePart::Close(raw)) = part else { return None };
     DELIMITERS.into_iter().find(|(delimiter, ..)| *delimiter == raw)
@@ -67,8 +68,8 @@ fn without_empty(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     kept
 }
 
-/// Separates parts that would mean something else beside each other, such as a link behind `!`,
-/// which would be an image.
+/// Separates parts that would have another meaning next to each other: a link after `!`, for
+/// example, would be an image.
 fn apart(parts: Vec<LinePart<'_>>, syntax: Syntax) -> Vec<LinePart<'_>> {
     let mut apart: Vec<LinePart<'_>> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -88,7 +89,7 @@ fn apart(parts: Vec<LinePart<'_>>, syntax: Syntax) -> Vec<LinePart<'_>> {
     apart
 }
 
-/// Replaces `_`, which emphasises nothing within words.
+/// Replaces `_`, which is no delimiter within words.
 fn with_stars(mut parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     for part in &mut parts {
         *part = match (delimiter(*part), *part) {
@@ -100,7 +101,7 @@ fn with_stars(mut parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     parts
 }
 
-/// Moves punctuation at the ends of an emphasis out of it.
+/// Moves punctuation at the ends of an emphasis out of the emphasis.
 fn without_punctuation(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     let is_punctuation = |one: char| !one.is_alphanumeric() && !one.is_whitespace();
     let mut moved: Vec<LinePart<'_>> = Vec::with_capacity(parts.len() + 2);
@@ -132,7 +133,8 @@ fn without_punctuation(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     moved
 }
 
-/// The part as Markdown, a delimiter as the tag of HTML that means the same wherever it stands.
+/// The part as Markdown, but with HTML tags instead of delimiters, because tags have the same
+/// meaning everywhere.
 fn as_element(part: LinePart<'_>, syntax: Syntax) -> String {
     match (delimiter(part), part) {
         (Some((.., name)), LinePart::Open(_)) => format!("<{name}>"),
@@ -154,13 +156,14 @@ mod tests {
     fn emphasis_is_read_as_such_wherever_it_comes_to_stand() {
         let of =
             |open, inner, close| [Text("这"), Open(open), Text(inner), Close(close), Text("花")];
-        // Unchanged, without underscores within a word, and without punctuation at its end.
+        // The line is unchanged: it has no underscores within a word, and no punctuation at the end
+        // of an emphasis.
         assert_eq!(made(&of("**", "红", "**")), "这**红**花");
         assert_eq!(made(&of("_", "红", "_")), "这*红*花");
         assert_eq!(made(&of("__", "红。", "__")), "这**红**。花");
         assert_eq!(made(&of("*", "（红）", "*")), "这（*红*）花");
         assert_eq!(made(&of("~~", "红", "~~")), "这~~红~~花");
-        // Punctuation alone, and two that would be read as one.
+        // There is only punctuation, and there are two delimiters that would be read as one.
         assert_eq!(made(&of("*", "！", "*")), "这<em>！</em>花");
         let two = [Open("*"), Text("红"), Close("*"), Open("*"), Text("花"), Close("*")];
         assert_eq!(made(&two), "<em>红</em><em>花</em>");
@@ -181,7 +184,7 @@ mod tests {
     fn emphasis_around_nothing_is_left_out() {
         let parts = [Text("花"), Open("**"), Open("_"), Close("_"), Close("**"), Text("。")];
         assert_eq!(made(&parts), "花。");
-        // A link has an address even so.
+        // The link still has an address.
         assert_eq!(made(&[Text("花"), Open("["), Close("](/a)")]), "花[](/a)");
     }
 }

@@ -1,4 +1,4 @@
-//! Catalogs and exchange files: what has no translation yet is given one; all else stays.
+//! Catalogs and exchange files: entries without a translation are given one; everything else stays.
 
 use crate::Result;
 use crate::bilingual::{Content, PoString, parse_po, parse_xliff};
@@ -6,8 +6,8 @@ use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
 
-/// Messages of a catalog without a translation. Of plural forms, the first of several is made of the
-/// text of one thing.
+/// Messages of a catalog without a translation. The first of several plural forms is translated
+/// from the text for one thing.
 pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     for message in parse_po(text)?.iter().filter(|message| !message.is_header()) {
@@ -49,7 +49,7 @@ pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
         if !unit.is_translatable || has_target || !has_letters(&unit.source.text()) {
             continue;
         }
-        // Names have the prefix that the source has.
+        // Names get the prefix of the source.
         let tag = &text[unit.source.whole.start + 1..];
         let name = tag
             [..tag.find(|one: char| one.is_whitespace() || matches!(one, '>' | '/')).unwrap_or(0)]

@@ -7,17 +7,17 @@ use crate::segment::{Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
 
-/// Elements within a sentence. Every other tag, `br` among them, ends one.
+/// Inline elements. Every other tag, including `br`, ends a sentence.
 const INLINE: [&str; 34] = [
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font",
     "i", "img", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike",
     "strong", "sub", "sup", "time", "tt", "u", "var", "wbr", "nobr",
 ];
 
-/// Inline elements whose text is no language.
+/// Inline elements whose text is not natural language.
 const CODE: [&str; 4] = ["code", "kbd", "samp", "var"];
 
-/// Elements whose text is passed over.
+/// Elements whose text is skipped.
 const PASSED: [&str; 8] =
     ["script", "style", "textarea", "pre", "template", "svg", "math", "noscript"];
 
@@ -63,19 +63,19 @@ pub(super) fn segments(text: &str) -> Vec<Segment> {
     segments
 }
 
-/// Whether a tag says that its text is not to be translated.
+/// Whether a tag says that its text must not be translated.
 fn is_not_translated(raw: &str) -> bool {
     let raw = raw.to_lowercase();
     raw.contains("translate=\"no\"") || raw.contains("translate=no") || raw.contains("notranslate")
 }
 
-/// End of the element of this name whose first tag ends at `at`.
+/// End of the element with this name whose first tag ends at `at`.
 fn end_of(text: &str, name: &str, mut at: usize) -> usize {
     let is_raw = matches!(name, "script" | "style" | "textarea");
     let mut depth = 1;
     while at < text.len() {
         if is_raw {
-            // Nothing but its own end is a tag there.
+            // In such an element, only its own end counts as a tag.
             let is_end = |&(at, _): &(usize, &str)| {
                 let own = text.as_bytes().get(at + 2..at + 2 + name.len());
                 own.is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
@@ -99,7 +99,7 @@ fn end_of(text: &str, name: &str, mut at: usize) -> usize {
     text.len()
 }
 
-/// Text of HTML as it is shown: blanks in a row are one.
+/// Visible text of HTML: consecutive blanks become one.
 pub(super) fn collapsed(text: &str) -> String {
     let text = decoded(text);
     let mut out = String::with_capacity(text.len());
@@ -128,7 +128,7 @@ fn flush(text: &str, tags: &mut Vec<(Piece, Option<(String, bool)>)>, segments: 
     while pieces.last().is_some_and(is_blank) {
         pieces.pop();
     }
-    // Blanks around the text are none of it.
+    // Blanks around the text are not part of it.
     let blanks = |raw: &str| raw.len() - raw.trim_start_matches([' ', '\t', '\n', '\r']).len();
     if let Some(Piece::Text(of, range)) = pieces.first_mut() {
         *range = range.start + blanks(&text[range.clone()])..range.end;

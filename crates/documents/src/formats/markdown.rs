@@ -11,7 +11,7 @@ use crate::segment::{Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, one_line};
 
-/// Pieces of a segment, each with the name of its tag, and whether it opens.
+/// Pieces of a segment, each with the name of its tag and a flag for whether it opens.
 type Tags = Vec<(Piece, Option<(String, bool)>)>;
 
 /// Segments of a text.
@@ -36,11 +36,11 @@ struct Reader<'a> {
     pieces: Tags,
     /// End of the last inline part.
     cursor: usize,
-    /// Depth within an element that is kept whole.
+    /// Depth within an element that is kept as a whole.
     kept: usize,
     /// Depth of cells.
     cells: usize,
-    /// Label of the link that is open, if its text is its label.
+    /// Label of the open link, if its text is its label.
     label: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Reader<'_> {
             | Event::FootnoteReference(_)
             | Event::InlineMath(_)
             | Event::DisplayMath(_) => self.add((Piece::Alone(range), None), end),
-            // A line break divides what is said.
+            // A line break divides the text.
             Event::HardBreak | Event::Rule | Event::TaskListMarker(_) | Event::Html(_) => {
                 self.flush();
             }
@@ -109,7 +109,7 @@ impl Reader<'_> {
                 ("strike", range.end - 2)
             }
             TagEnd::Strikethrough => ("strike", range.end - 1),
-            // `](address "title")`, or all that is behind the text.
+            // `](address "title")`, or everything that follows the text.
             TagEnd::Link => ("link", self.cursor),
             _ => {
                 self.flush();
@@ -120,7 +120,7 @@ impl Reader<'_> {
         let raw = from.min(range.end)..range.end;
         let label = self.label.take_if(|_| name == "link");
         let close = match label {
-            // The text is translated, and the address is found by the label.
+            // The text is translated, but the address is found by the label.
             Some(label) => {
                 // The parser leaves an empty label out of the range.
                 let rest = &self.text[raw.end..];
@@ -137,7 +137,7 @@ impl Reader<'_> {
         let mut tags = std::mem::take(&mut self.pieces);
         for (piece, _) in &mut tags {
             if let Piece::Text(text, _) = piece {
-                // References to characters are read; tabs and the like are blanks.
+                // References to characters are decoded; tabs and similar characters are blanks.
                 *text = collapsed(&text.replace('&', "&amp;"));
             }
         }

@@ -1,4 +1,4 @@
-//! Formats of documents: where their texts are.
+//! Formats of documents: the places of their texts.
 
 mod catalogs;
 mod html;
@@ -27,9 +27,9 @@ pub enum DocumentFormat {
     Srt,
     /// Subtitles of the web, WebVTT.
     Vtt,
-    /// A message catalog of gettext, of which untranslated messages are translated.
+    /// A message catalog of gettext; messages without a translation are translated.
     Po,
-    /// An XLIFF file, version 1.2 or 2, of which units without a target are translated.
+    /// An XLIFF file, version 1.2 or 2; units without a target are translated.
     Xliff,
     /// A document of Word (Office Open XML), as [`Docx`](crate::Docx) reads it.
     Docx,
@@ -54,11 +54,11 @@ const ENDINGS: [(&str, DocumentFormat); 14] = [
 ];
 
 impl DocumentFormat {
-    /// Format of a file by its name.
+    /// Format of a file, by its name.
     ///
     /// # Errors
     ///
-    /// If no format has such names; the message has the names that there are.
+    /// If no format has such names; the error lists the possible ones.
     pub fn by_name(path: &Path) -> Result<Self> {
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         let format = ENDINGS.iter().find(|(known, _)| *known == ending).map(|&(_, format)| format);

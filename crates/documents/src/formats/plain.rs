@@ -7,11 +7,11 @@ use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, without_marks};
 
-/// Shortest line that may have been broken because it was full, in characters.
+/// Smallest number of characters of a line that may have been broken because it was full.
 const FULL: usize = 40;
 
 /// Segments of a text. Lines of a paragraph that were broken at about the same width are one text,
-/// and the translation is broken at that width; others are a text each.
+/// and the translation is broken at that width; other lines are separate texts.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
     let (mut segments, mut paragraph) = (Vec::new(), Vec::new());
     for line in lines(text) {

@@ -8,14 +8,15 @@ use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, has_mark, without_marks};
 
-/// Longest time within a cue, and longest style of SubStation, in bytes; longer ones are text.
+/// Largest number of bytes of a time within a cue, and of a style of SubStation; longer ones are
+/// text.
 const LONGEST_STAMP: usize = 20;
 const LONGEST_STYLE: usize = 1000;
 
-/// Segments of subtitles. Lines of a cue are one text, unless dashes of a dialogue begin another.
+/// Segments of subtitles. Lines of a cue are one text; the dash of a speaker begins a new one.
 ///
-/// A blank line ends a cue of WebVTT. In one of SubRip it stands between two texts: the cue goes on
-/// to the times of the next, or to the number before them.
+/// A blank line ends a cue of WebVTT. In SubRip, it may also stand between two texts of a cue: the
+/// cue extends to the times of the next, or to the number before them.
 pub(super) fn segments(text: &str, is_vtt: bool) -> Vec<Segment> {
     let (mut segments, mut cue) = (Vec::new(), None);
     let lines = lines(text);
@@ -44,7 +45,7 @@ pub(super) fn segments(text: &str, is_vtt: bool) -> Vec<Segment> {
     segments
 }
 
-/// Tells a line with the times of a cue from one with an arrow alone.
+/// Distinguishes a line with the times of a cue from a line that only contains an arrow.
 fn is_timing(line: &str) -> bool {
     let is_time = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_digit())

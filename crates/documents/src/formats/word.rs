@@ -1,8 +1,8 @@
 //! Text of word processors: paragraphs of Office Open XML (`w:p`) by their runs (`w:r`).
 //!
-//! Text can only stand within a run, so the run with most of a paragraph's text is its ground: each
-//! run with another formatting is an element that ends the ground's run and begins it again behind
-//! itself. Runs with anything but text, such as pictures, tabs and fields, divide a paragraph.
+//! Text can only be in a run, so the run with most of a paragraph's text is the base. A run with
+//! another formatting becomes an element, which ends the base run before it and begins it again
+//! after it. Runs with other content, such as pictures, tabs and fields, divide a paragraph.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ use crate::syntax::Syntax;
 use crate::words::has_letters;
 use crate::xml::{Spanned, Spans, Token};
 
-/// Character between the parts of a document, which XML cannot have.
+/// Character between the parts of a document, which XML cannot contain.
 pub(crate) const BETWEEN: char = '\0';
 
-/// Run of text, or what stands between two.
+/// Run of text, or the content between two runs.
 #[derive(Debug, Clone)]
 struct Run {
-    /// Bytes before the text, and behind it.
+    /// Bytes before the text, and after it.
     open: Range<usize>,
     close: Range<usize>,
     text: Vec<(String, Range<usize>)>,
-    /// Formatting, as it is written.
+    /// Formatting, as in the document.
     formatting: String,
     is_link: bool,
 }
@@ -45,7 +45,7 @@ pub(super) fn segments(text: &str) -> Result<Vec<Segment>> {
     Ok(segments)
 }
 
-/// Whether a tag is one of this name.
+/// Whether a tag has this name.
 fn has_name(tag: &str, name: &str) -> bool {
     let rest = tag.trim_start_matches(['<', '/']).strip_prefix(name);
     rest.is_some_and(|rest| rest.starts_with([' ', '>', '/', '\n', '\r', '\t']))
@@ -111,7 +111,7 @@ impl Reader<'_> {
         }));
     }
 
-    /// Adds the texts of a run with other things, each as a segment.
+    /// Adds the texts of a run with other content, each as a segment.
     fn add_mixed(&mut self, texts: Vec<Texts>) {
         self.link = None;
         self.flush();
@@ -136,7 +136,7 @@ impl Reader<'_> {
             run.close.end = end;
             run.is_link = true;
         } else {
-            // Several runs of a link are a text of their own.
+            // If a link has several runs, they form a separate text.
             let inner = self.items.split_off(first);
             self.flush();
             self.items = inner;
@@ -156,9 +156,9 @@ type Texts = Vec<(String, Range<usize>)>;
 
 /// Run that has been read.
 enum Read {
-    /// Nothing but one text.
+    /// The run has a single text and nothing else.
     Text(Run),
-    /// Several texts, with other things between them.
+    /// The run has several texts, with other content between them.
     Mixed(Vec<Texts>),
 }
 

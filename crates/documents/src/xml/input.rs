@@ -1,12 +1,12 @@
-//! Bytes of an XML document as UTF-8, whichever Unicode encoding they are in, with the number of
-//! lines and a bound of what is read at a time.
+//! Bytes of an XML document as UTF-8, whatever its Unicode encoding, with the number of lines and a
+//! bound on the bytes that are read at a time.
 
 use std::io::{self, BufRead, Chain, Cursor, Read};
 
 /// Largest number of bytes of a tag, a comment or a text between two tags.
 pub(crate) const LONGEST: u64 = 1 << 26;
 
-/// Bytes that are decoded at a time.
+/// Number of bytes that are decoded at a time.
 const CHUNK: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ enum Encoding {
 pub(crate) struct Input<R> {
     inner: Chain<Cursor<Vec<u8>>, R>,
     encoding: Encoding,
-    /// Decoded bytes of UTF-16, and how many of them are read.
+    /// Decoded bytes of UTF-16, and the number of them that were read.
     decoded: Vec<u8>,
     read: usize,
     /// First half of a pair of surrogates.
@@ -32,7 +32,7 @@ pub(crate) struct Input<R> {
 }
 
 impl<R: BufRead> Input<R> {
-    /// Stream whose encoding is told by its first bytes.
+    /// Stream whose encoding is determined by its first bytes.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl<R: BufRead> BufRead for Input<R> {
         self.since += count as u64;
         match self.encoding {
             Encoding::Utf8 => {
-                // What was filled is still there: no byte is read for it.
+                // The buffer still has unread bytes, so nothing is read.
                 let lines = self.inner.fill_buf().map_or(0, |bytes| count_lines(&bytes[..count]));
                 self.lines += lines;
                 self.inner.consume(count);

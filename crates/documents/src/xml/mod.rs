@@ -1,8 +1,8 @@
 //! XML as a sequence of tags and texts: streamed for files of any size, with byte ranges for texts
 //! in memory.
 //!
-//! Entities that a document declares are refused, so none grows; external ones are never read.
-//! Elements are nested at most [`DEEPEST`] deep.
+//! Declared entities are refused, so none can grow; external ones are never read. Elements are
+//! nested at most [`DEEPEST`] deep.
 
 mod input;
 mod spans;
@@ -23,7 +23,7 @@ use input::Input;
 ///
 /// # Errors
 ///
-/// If it is in another encoding, or not valid.
+/// If it has another encoding, or is not valid.
 pub fn utf8_of(bytes: &[u8]) -> Result<String> {
     let mut input = Input::new(bytes)?;
     let mut utf8 = Vec::new();
@@ -60,7 +60,7 @@ impl Nesting {
     ///
     /// # Errors
     ///
-    /// In words, if it cannot come here.
+    /// A description, if it is not allowed here.
     fn take(&mut self, token: &Token) -> Result<(), String> {
         match token {
             Token::Open { is_empty, .. } => {
@@ -99,7 +99,7 @@ impl<R: BufRead> Xml<R> {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is in another encoding.
+    /// If it cannot be read, or has another encoding.
     pub(crate) fn new(stream: R) -> Result<Self> {
         let reader = Reader::from_reader(Input::new(stream)?);
         Ok(Self { reader, buffer: Vec::new(), nesting: Nesting::default() })
@@ -114,7 +114,7 @@ impl<R: BufRead> Xml<R> {
     ///
     /// # Errors
     ///
-    /// If it is not well-formed, with its line.
+    /// If it is not well-formed; the error has the line.
     pub(crate) fn next(&mut self) -> Result<Token> {
         self.buffer.clear();
         self.reader.get_mut().begin();

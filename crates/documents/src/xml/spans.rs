@@ -1,4 +1,4 @@
-//! Tokens of a text in memory, with the bytes that each has there.
+//! Tokens of a text in memory, with the bytes of each.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ impl<'a> Spans<'a> {
     ///
     /// # Errors
     ///
-    /// If it is not well-formed, with its line.
+    /// If it is not well-formed; the error has the line.
     pub(crate) fn next(&mut self) -> Result<Spanned> {
         let start = self.at();
         let token = match self.reader.read_event() {

@@ -2,14 +2,14 @@
 
 use quick_xml::events::{BytesStart, Event};
 
-/// Part of a document. Names are without the prefixes of their namespaces.
+/// Part of a document. Names come without the prefixes of their namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// Tag that begins an element, or is all of it.
+    /// Tag that begins an element, or is the whole element.
     Open { name: String, attributes: Attributes, is_empty: bool },
     /// Tag that ends an element.
     Close(String),
-    /// Text, or a part of it: references are parts of their own.
+    /// Text, or a part of it: references are separate parts.
     Text(String),
     /// Comment, declaration or instruction.
     Other,
@@ -44,7 +44,7 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// In words, if the event is not well-formed, or needs what is not read here.
+    /// A description, if the event is not well-formed, or needs a feature that is not supported.
     pub(super) fn new(event: Event<'_>) -> Result<Self, String> {
         let name = |name: quick_xml::name::LocalName<'_>| name.into_inner().to_owned();
         Ok(match event {
@@ -100,7 +100,8 @@ fn predefined(name: &str) -> Result<&'static str, String> {
     })
 }
 
-/// Refuses a declared encoding that is not read; the bytes themselves tell UTF-8 from UTF-16.
+/// Refuses a declared encoding that is not supported; the bytes themselves distinguish UTF-8 from
+/// UTF-16.
 fn require_unicode(encoding: &str) -> Result<(), String> {
     let known = ["utf-8", "utf8", "us-ascii", "ascii", "utf-16", "utf16", "utf-16le", "utf-16be"];
     match known.contains(&encoding.to_lowercase().as_str()) {
@@ -108,8 +109,8 @@ fn require_unicode(encoding: &str) -> Result<(), String> {
         false => {
             let shown: String = encoding.chars().take(40).collect();
             Err(format!(
-                "is {shown}, where UTF-8 or UTF-16 is expected; convert it, for example with \
-                 iconv -f {shown} -t UTF-8, and change the first line"
+                "is {shown}, but UTF-8 or UTF-16 is expected; convert it, for example with iconv \
+                 -f {shown} -t UTF-8, and change the first line"
             ))
         }
     }

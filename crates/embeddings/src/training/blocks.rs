@@ -9,7 +9,7 @@ use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 /// result depends on the number of threads.
 pub(super) const BLOCKS: usize = 16;
 
-/// Number of pairs for each pair whose loss is computed.
+/// One of this many pairs has its loss computed.
 const LOSS_OF: usize = 16;
 
 /// A matrix whose row r is row r / 16 of block r mod 16. Rows come in order of frequency, so that
@@ -38,7 +38,7 @@ impl Pair {
     }
 }
 
-/// Returns the block of a row, and the row within it.
+/// Returns the block of a row, and the row's index within it.
 #[inline(always)]
 pub(super) fn place(row: u32) -> (usize, u32) {
     (row as usize % BLOCKS, row / BLOCKS as u32)
@@ -96,7 +96,7 @@ pub(super) fn descend<'a, I: Iterator<Item = &'a [Pair]>>(
         };
         let work = inputs.par_iter_mut().zip(outputs.blocks.par_iter_mut()).enumerate();
         let sums: Vec<(f64, u64)> = work.with_max_len(1).map(block).collect();
-        // In order, so that the sum is the same each time.
+        // The sum follows the order, so that it is the same each time.
         total = sums.iter().fold(total, |total, sum| (total.0 + sum.0, total.1 + sum.1));
         outputs.blocks.rotate_left(1);
     }

@@ -11,13 +11,13 @@ use crate::lanes::{Lanes, add, scale};
 /// Means of each piece of a chunk, with their pairs.
 pub(super) struct Cbow {
     pieces: Vec<Piece>,
-    /// Means, one block for each piece, as gradient steps move them.
+    /// Means, one block for each piece; gradient steps change them.
     means: Vec<Vec<Lanes>>,
 }
 
 #[derive(Default, Clone)]
 struct Piece {
-    /// Means before the gradient steps, and afterwards their change.
+    /// Means before the gradient steps; afterwards, their change.
     moved: Vec<Lanes>,
     /// Pairs by output block.
     pairs: Vec<Vec<Pair>>,

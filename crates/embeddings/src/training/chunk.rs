@@ -103,7 +103,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// Random draws of windows and negatives in a chunk.
+/// Random numbers for the windows and negatives of a chunk.
 pub(super) struct Sampling<'a> {
     negatives: &'a Negatives,
     window: usize,
@@ -112,7 +112,7 @@ pub(super) struct Sampling<'a> {
     chunk: u64,
 }
 
-/// Draws of the negatives of one piece.
+/// Random numbers for the negatives of one piece.
 pub(super) struct NegativeDraws<'a> {
     table: &'a Negatives,
     draws: Draws,
@@ -121,7 +121,7 @@ pub(super) struct NegativeDraws<'a> {
 }
 
 impl NegativeDraws<'_> {
-    /// Draws words that do not belong to `target`; one fewer for each draw of `target` itself.
+    /// Draws words that do not belong to `target`; a draw of `target` itself is dropped.
     #[inline(always)]
     pub(super) fn draw(&mut self, target: u32, mut take: impl FnMut(u32)) {
         for _ in 0..self.count {
@@ -135,7 +135,7 @@ impl NegativeDraws<'_> {
 }
 
 impl<'a> Sampling<'a> {
-    /// Makes the draws for a chunk of an epoch, by its number.
+    /// Makes the random numbers for a chunk of an epoch, by the chunk's index.
     pub(super) fn new(
         negatives: &'a Negatives,
         settings: &TrainingSettings,
@@ -146,8 +146,9 @@ impl<'a> Sampling<'a> {
         Self { negatives, window: settings.window, count: settings.negatives, draws, chunk }
     }
 
-    /// Passes on each word of a piece with its context words in the sentence, at most as many on
-    /// each side as a number drawn from 1 to the window; and a source of negatives.
+    /// Passes each word of a piece to `take`, with its context words in the sentence and a source
+    /// of negatives. On each side there are at most as many context words as a number drawn from 1
+    /// to the window.
     #[inline(always)]
     pub(super) fn windows(
         &self,

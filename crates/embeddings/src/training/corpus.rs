@@ -14,7 +14,8 @@ use crate::{Error, Result};
 
 /// Largest number of words of a sentence.
 const LONGEST_SENTENCE: usize = 10_000;
-/// Largest number of bytes of a word: no text has longer ones, but other files do.
+/// Largest number of bytes of a word: words of text are shorter, but files without text may have
+/// longer ones.
 const LONGEST_WORD: usize = 1 << 16;
 
 /// A place in a text.
@@ -162,7 +163,8 @@ impl<'a> Sentences<'a> {
                 words += usize::from(!self.word.is_empty());
                 self.word.clear();
                 if let Some(hash) = &mut self.hash {
-                    // A separator, so that text moved from one file to the next changes the hash.
+                    // Includes a separator, so that text moved from one file to the next changes
+                    // the hash.
                     hash.update([0]);
                 }
                 self.enter(self.place.file + 1)?;

@@ -153,7 +153,7 @@ pub fn resume(
     let mut sentences = Sentences::hashed(&record.files, false)?;
     while sentences.next(|_| {})? {}
     if sentences.hash() != record.text.sha256 {
-        let message = "the text has changed since training began, so that it cannot be resumed \
+        let message = "the text has changed since training began, so training cannot be resumed \
                        exactly: begin again in another folder";
         return Err(Error::malformed(&record.files[0], "", message));
     }

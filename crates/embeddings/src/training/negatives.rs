@@ -1,6 +1,6 @@
 //! Random words in proportion to the power 3/4 of their counts (Mikolov et al. 2013, section 2.2).
 
-/// A table of Walker's alias method (Walker 1977; Vose 1991): a draw takes two reads, for any
+/// A table of Walker's alias method (Walker 1977; Vose 1991): a draw takes two reads, whatever the
 /// number of words.
 #[derive(Debug)]
 pub(super) struct Negatives {

@@ -23,7 +23,7 @@ pub struct TrainingSettings {
     pub architecture: Architecture,
     /// Dimensions of a vector.
     pub dimensions: usize,
-    /// Largest number of context words on each side; the number used is drawn from 1 to this.
+    /// Largest number of context words on each side; the actual number is drawn from 1 to this.
     pub window: usize,
     /// Number of negative samples for each positive one.
     pub negatives: usize,
@@ -33,11 +33,11 @@ pub struct TrainingSettings {
     pub learning_rate: f64,
     /// Final learning rate.
     pub last_learning_rate: f64,
-    /// Relative frequency above which a word is subsampled; 0 for never.
+    /// Relative frequency above which a word is subsampled; 0: never.
     pub subsampling: f64,
-    /// Smallest number of occurrences of a word with a vector.
+    /// Smallest number of occurrences of a word that gets a vector.
     pub min_count: u64,
-    /// Largest number of words with a vector, the most frequent ones; `None`: all.
+    /// Largest number of words that get a vector, the most frequent ones; `None`: all.
     pub max_words: Option<usize>,
     /// Whether the text is converted to lower case.
     pub lowercase: bool,

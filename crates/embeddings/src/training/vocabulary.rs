@@ -23,7 +23,7 @@ pub(super) struct Counted {
     pub(super) sha256: String,
 }
 
-/// Words that are frequent enough, the most frequent first.
+/// Words that are frequent enough, sorted by frequency.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     pub(super) words: Vec<String>,
@@ -95,7 +95,7 @@ impl Vocabulary {
         self.ids.get(word).copied()
     }
 
-    /// Writes a word and its count on each line, like gensim and word2vec.
+    /// Writes a word and its count on each line, as gensim and word2vec do.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         Ok(write_whole(path, |out| {
             let mut rows = self.words.iter().zip(&self.counts);
@@ -106,7 +106,7 @@ impl Vocabulary {
     /// Reads a file of [`Vocabulary::write`], whose SHA-256 must be `sha256`.
     ///
     /// # Errors
-    /// When the file differs from that one.
+    /// When the file differs from it.
     pub(super) fn read(path: &Path, sha256: &str) -> Result<Self> {
         if hash_file(path)? != sha256 {
             let message = "it is not the file that training wrote; training cannot go on with it";
@@ -130,9 +130,9 @@ impl Vocabulary {
 
     /// Returns the share of each word's occurrences that is kept, in units of 2⁻³².
     ///
-    /// A word that makes up the share f of the text keeps √(t/f) + t/f, as in word2vec's program;
-    /// Mikolov et al. 2013, "Distributed representations of words and phrases and their
-    /// compositionality", equation 5, drop 1 − √(t/f).
+    /// A word that makes up the share f of the text keeps √(t/f) + t/f of its occurrences, as in
+    /// word2vec's program; Mikolov et al. 2013, "Distributed representations of words and phrases
+    /// and their compositionality", equation 5, drop 1 − √(t/f).
     pub(super) fn kept(&self, threshold: f64) -> Vec<u64> {
         let all: u64 = self.counts.iter().sum();
         let part = |&count: &u64| {

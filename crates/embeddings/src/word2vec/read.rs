@@ -7,7 +7,7 @@ use taper_data::{not_a_file, open_text};
 
 use crate::{Error, Format, Result, WordVectors};
 
-/// Largest number of bytes of a line: one without an end would otherwise fill the memory.
+/// Largest number of bytes of a line; a line without an end would otherwise fill the memory.
 const LONGEST_LINE: u64 = 1 << 24;
 /// Largest number of bytes of a word, for the same reason.
 const LONGEST_WORD: u64 = 1 << 16;
@@ -59,8 +59,7 @@ impl WordVectors {
         };
         if dimensions == 0 || dimensions > MOST_DIMENSIONS {
             let message = format!(
-                "the head promises vectors of {dimensions} dimensions, which must be 1 to \
-                 {MOST_DIMENSIONS}"
+                "the header gives {dimensions} dimensions: 1 to {MOST_DIMENSIONS} are possible"
             );
             return Err(file.fault(", line 1", message));
         }
@@ -94,8 +93,8 @@ fn head(line: &[u8]) -> Option<(usize, usize)> {
     fields.next().is_none().then_some(both)
 }
 
-/// Parses a word and its numbers in a line of text. A word may contain spaces, but not end in a
-/// number after one: that is a line with a number too many.
+/// Parses a word and its numbers in a line of text. A word may contain spaces, but it
+/// must not end in a space and a number: such a line has one number too many.
 fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     let line = std::str::from_utf8(line).ok()?.trim_end();
     let mut fields = line.rsplitn(dimensions + 1, ' ');
@@ -109,9 +108,9 @@ fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     (!ends_in_number).then_some((word, numbers))
 }
 
-/// Whether a line is a faulty row of text, as opposed to bytes of numbers. Such bytes may begin with
-/// what can be printed and a line end: at least half of the fields have to be there, and the first
-/// of them has to be a number.
+/// Whether a line is an invalid row of text, as opposed to bytes of numbers. Such bytes may begin
+/// with printable characters and a line end; so at least half of the fields must exist, and the
+/// first must be a number.
 fn is_faulty_text(line: &[u8], dimensions: usize) -> bool {
     let Ok(text) = std::str::from_utf8(line) else { return false };
     let fields: Vec<&str> = text.trim_end().split(' ').skip(1).collect();
@@ -170,7 +169,7 @@ impl VectorFile<'_> {
     /// Reads the vectors after a header, and detects their format.
     fn body(&mut self, words: usize, rows: &mut Rows) -> Result<Format> {
         if words == 0 {
-            return Err(self.fault(", line 1", "the head promises no vector"));
+            return Err(self.fault(", line 1", "the header announces no vector"));
         }
         let first = self.line()?;
         if row_of_text(&first, rows.dimensions).is_some() || is_faulty_text(&first, rows.dimensions)
@@ -202,7 +201,7 @@ impl VectorFile<'_> {
         read.map_err(Error::io(self.path))?;
         if word.pop_if(|last| *last == b' ').is_none() {
             return Err(match word.len() as u64 {
-                LONGEST_WORD => self.fault(&place, "there is no space behind the word"),
+                LONGEST_WORD => self.fault(&place, "there is no space after the word"),
                 _ => self.ends_early(row, words),
             });
         }
@@ -223,7 +222,7 @@ impl VectorFile<'_> {
 
     fn ends_early(&self, row: usize, words: usize) -> Error {
         let message = format!(
-            "the file ends in vector {} of {words} that its head promises: it is not whole",
+            "the file ends in vector {} of the {words} in its header: it is incomplete",
             row + 1
         );
         self.fault("", message)
@@ -237,8 +236,7 @@ impl VectorFile<'_> {
                 return Ok(());
             }
             if !rest.iter().all(u8::is_ascii_whitespace) {
-                let message =
-                    format!("more follows after the {words} vectors that the head promises");
+                let message = format!("more follows after the {words} vectors of the header");
                 return Err(self.fault("", message));
             }
         }

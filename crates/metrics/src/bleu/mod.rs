@@ -32,7 +32,7 @@ pub struct Bleu {
     pub tokenizer: Tokenizer,
     /// Replacement of zero precisions.
     pub smoothing: Smoothing,
-    /// Leaves out orders for which the hypotheses are too short; meant for single sentences.
+    /// Omits orders for which the hypotheses are too short; meant for single sentences.
     pub effective_order: bool,
     /// Ignores case.
     pub lowercase: bool,
@@ -217,7 +217,7 @@ impl Metric for Bleu {
         self.score_of_sums(sums).score
     }
 
-    /// Computes the score of a shuffle. sacreBLEU adds k to NumPy's integers here, which drops the
+    /// Computes the score of a shuffle. Here sacreBLEU adds k to NumPy's integers, which drops the
     /// fraction of k.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         match self.smoothing {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A BLEU score with the quantities it was made from.
+/// A BLEU score with the quantities that it was computed from.
 ///
 /// Displays as sacreBLEU's verbose line, with two decimals, or with the formatter's precision:
 /// `{score:.1}` prints one.
@@ -22,12 +22,12 @@ pub struct BleuScore {
     pub brevity_penalty: f64,
     /// Words in the hypotheses.
     pub hypothesis_length: u64,
-    /// Words in the references, the closest in length for each segment.
+    /// Words in the references; in each segment, in the reference closest in length.
     pub reference_length: u64,
     /// Settings and data that the score depends on, as text.
     pub signature: String,
-    /// Whether the hypotheses look tokenized, in which case the score is not comparable and
-    /// deserves a warning. Never set with `force`.
+    /// Whether the hypotheses look tokenized. The score is then not comparable, and a warning is
+    /// needed. Never set with `force`.
     pub looks_tokenized: bool,
 }
 

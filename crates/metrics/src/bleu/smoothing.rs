@@ -17,7 +17,7 @@ pub enum Smoothing {
     Floor(f64),
     /// Constant added to matches and totals of orders above one; 1 by convention.
     AddK(f64),
-    /// Half of the last substitute each time, as in mteval-v13a.
+    /// Half of the previous substitute each time, as in mteval-v13a.
     #[default]
     Exp,
 }

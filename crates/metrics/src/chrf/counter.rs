@@ -68,7 +68,7 @@ impl<'a> ChrfCounter<'a> {
 }
 
 impl SegmentCounter for ChrfCounter<'_> {
-    /// Counts a segment; of several references, the one with the best score counts.
+    /// Counts a segment; among several references, the one with the best score counts.
     fn count(&mut self, segment: &Segment<'_>, row: &mut [f64]) {
         read_symbols(segment.hypothesis, self.options, &mut self.vocabulary, &mut self.hypothesis);
         self.characters.start(&self.hypothesis.characters, self.options.char_order);
@@ -109,7 +109,8 @@ pub(super) fn read_symbols(
     }
 }
 
-/// Splits one ASCII punctuation mark off a word: the last character or, failing that, the first.
+/// Splits one ASCII punctuation mark off a word: the last character or, if that is not a mark, the
+/// first.
 fn split_punctuation(word: &str) -> (&str, Option<&str>) {
     if word.chars().nth(1).is_none() {
         return (word, None);

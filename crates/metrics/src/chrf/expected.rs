@@ -8,8 +8,8 @@ use crate::metric::Metric;
 use crate::text::ngrams::{MeanNgrams, Vocabulary, ngram_total};
 
 impl Chrf {
-    /// Score of each hypothesis with the mean of the n-gram counts of `references`: near to
-    /// [`expected_scores`](crate::expected_scores), and each text is read once, not once for each
+    /// Score of each hypothesis with the mean of the n-gram counts of `references`. It is close to
+    /// [`expected_scores`](crate::expected_scores), but reads each text once, not once for each
     /// pair (DeNero et al. 2009, "Fast Consensus Decoding over Translation Forests", section 3;
     /// Vamvas and Sennrich 2024, "Linear-time Minimum Bayes Risk Decoding with Reference
     /// Aggregation").

@@ -96,7 +96,7 @@ impl Chrf {
 
     /// Computes the F-score in percent.
     ///
-    /// The order of the operations matters for the last bits, which decide ties between references.
+    /// The order of the operations affects the last bits, which decide ties between references.
     pub(crate) fn f_score<R: Real>(&self, sums: &[R]) -> R {
         let factor = R::of(f64::from(self.beta).powi(2));
         let weight = R::of(1.0 + f64::from(self.beta).powi(2));
@@ -137,10 +137,11 @@ impl Chrf {
     }
 }
 
-/// A row holds, for each character order and then each word order, the n-grams of the hypothesis (0
-/// if the reference is too short to have any), those of the reference, and the matches.
+/// A row holds three numbers for each character order and then each word order: the n-grams of the
+/// hypothesis (0 if the reference is too short to have any), the n-grams of the reference, and the
+/// matches.
 impl Metric for Chrf {
-    /// `chrF`, beta, and a `+` for each word order: `chrF2++`.
+    /// `chrF`, followed by beta and a `+` for each word order: `chrF2++`.
     fn name(&self) -> String {
         format!("chrF{}{}", self.beta, "+".repeat(self.word_order))
     }

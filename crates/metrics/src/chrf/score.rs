@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct ChrfScore {
     /// chrF, from 0 to 100.
     pub score: f64,
-    /// `chrF`, beta, and a `+` for each word order.
+    /// `chrF`, followed by beta and a `+` for each word order.
     pub name: String,
     /// Settings and data that the score depends on, as text.
     pub signature: String,

@@ -5,8 +5,8 @@
 //! their precision are sacreBLEU's, so intervals and p-values agree digit for digit. The sums of a
 //! resample are in single precision, row after row, which matters for counts above 2^24. The sums
 //! of a shuffle are exact if the statistics are. Only TER's mean reference lengths are not exact,
-//! for 3, 5, 6… references; there sacreBLEU's own p-values depend on the order in which its
-//! machine's BLAS adds them, within the trials that tie.
+//! for 3, 5, 6… references. In this case, sacreBLEU's own p-values depend on the order in which its
+//! machine's BLAS adds the lengths, but only in trials that tie.
 
 mod random;
 mod resampled_scores;
@@ -231,10 +231,11 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Stream of random bits, equal to `integers(2, dtype=bool)`: from the lowest of each number up.
+/// Stream of random bits, equal to `integers(2, dtype=bool)`: bits of each number from the lowest
+/// up.
 struct BitStream {
     generator: Generator,
-    /// Bits drawn but not used yet, fewer than 64.
+    /// Bits that were drawn but not used yet, fewer than 64.
     pending: u128,
     pending_bits: usize,
 }

@@ -33,7 +33,7 @@ impl ResampledScores {
         }
     }
 
-    /// Interval of a system alone, whose mean is Python's.
+    /// Interval of a single system; its mean is Python's.
     pub(crate) fn confidence_alone(&self) -> Confidence {
         let mean = exact_mean(&self.to_double());
         match self {
@@ -103,12 +103,12 @@ fn half_width<R: Real>(sorted: &[R]) -> f64 {
     (R::of(0.5) * (sorted[sorted.len() - tail - 1] - sorted[tail])).wide()
 }
 
-/// Computes the mean like NumPy: pairwise sums in the numbers' own precision.
+/// Computes the mean as NumPy does: pairwise sums in the numbers' own precision.
 fn mean<R: Real>(values: &[R]) -> R {
     R::of(pairwise_sum(values).wide() / values.len() as f64)
 }
 
-/// Sums like NumPy: blocks of up to 128 in eight strands, longer runs halved.
+/// Sums as NumPy does: blocks of up to 128 in eight strands, longer runs halved.
 fn pairwise_sum<R: Real>(values: &[R]) -> R {
     const STRANDS: usize = 8;
     const BLOCK: usize = 128;
@@ -133,7 +133,7 @@ fn pairwise_sum<R: Real>(values: &[R]) -> R {
     plain(((a + b) + (c + d)) + ((e + f) + (g + h)), rest)
 }
 
-/// Computes the mean, rounded once, like Python's `statistics.mean`: the sum is kept in two
+/// Computes the mean, rounded once, as Python's `statistics.mean` does: the sum is kept in two
 /// doubles.
 fn exact_mean(values: &[f64]) -> f64 {
     let (mut sum, mut error) = (0.0_f64, 0.0_f64);

@@ -2,8 +2,9 @@
 //! moving a block of words is one edit.
 //!
 //! Finding the smallest number is intractable, so Tercom shifts greedily: among blocks that the
-//! reference has elsewhere, it moves the one that lowers the edit distance most, until none does.
-//! The tried blocks, their order, and the limits of the search are part of the definition.
+//! reference has at another place, it moves the one that lowers the edit distance most, until no
+//! move lowers it. The tried blocks, their order, and the limits of the search are part of the
+//! definition.
 
 use std::cmp::Reverse;
 
@@ -31,7 +32,8 @@ pub(crate) struct TerCounter<'a> {
     distance: EditDistance,
     hypothesis: Vec<u32>,
     reference: Vec<u32>,
-    /// Hypothesis after the shifts made so far; a shift being tried; the best shift tried.
+    /// Hypothesis in three states: after the shifts made so far, after a shift that is being tried,
+    /// and after the best shift tried.
     shifted: Vec<u32>,
     tried: Vec<u32>,
     best: Vec<u32>,
@@ -45,7 +47,8 @@ struct Block {
     length: usize,
 }
 
-/// Rank of a shift: by its gain, then its length, then an early block, then an early target.
+/// Rank of a shift: by its gain, then by its length, then by an early block, then by an early
+/// target.
 type Rank = (i64, usize, Reverse<(usize, usize)>);
 
 impl<'a> TerCounter<'a> {
@@ -75,7 +78,7 @@ impl<'a> TerCounter<'a> {
         let mut tried = 0;
         while self.distance.total() > 0 {
             let gain = self.best_shift(&mut tried);
-            // When a search gives up, its last shift is not applied.
+            // If a search gives up, its last shift is not applied.
             if tried >= MAX_SHIFTS_TRIED || gain <= 0 {
                 break;
             }
@@ -86,8 +89,8 @@ impl<'a> TerCounter<'a> {
         shifts + self.distance.total() as usize
     }
 
-    /// Tries all shifts of the current hypothesis; leaves the best in `best` and returns how much
-    /// it lowers the distance.
+    /// Tries all shifts of the current hypothesis. Leaves the best in `best`, and returns by how
+    /// much it lowers the distance.
     fn best_shift(&mut self, tried: &mut usize) -> i64 {
         let before = i64::from(self.distance.total());
         self.distance.align(&self.shifted, &self.reference);
@@ -133,8 +136,8 @@ impl<'a> TerCounter<'a> {
         best.map_or(0, |(gain, ..)| gain)
     }
 
-    /// Whether the block is wrong at its place, missing at its target, and the target is not inside
-    /// the block.
+    /// Whether the block is wrong at its place and missing at its target, and the target is not
+    /// inside the block.
     fn is_worth_shifting(&self, block: Block) -> bool {
         let Block { hypothesis_start, reference_start, length } = block;
         let target = self.distance.insertion_point(reference_start + 1);
@@ -166,8 +169,8 @@ impl SegmentCounter for TerCounter<'_> {
 }
 
 /// Writes `words` with the block moved before the word at `target`, and returns the first position
-/// that may have changed. If the target is inside the block, the block moves that many words
-/// further.
+/// that may have changed. If the target is inside the block, the block moves by the number of its
+/// words before the target.
 fn shift(words: &[u32], block: Block, target: usize, shifted: &mut Vec<u32>) -> usize {
     let (start, end) = (block.hypothesis_start, block.hypothesis_start + block.length);
     // Target of the block, as a position among the words without it.

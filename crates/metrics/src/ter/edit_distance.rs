@@ -1,9 +1,8 @@
 //! Edit distance between many rearrangements of a hypothesis and one reference.
 //!
-//! Like in sacreBLEU, each row of the matrix is computed only in a beam around the diagonal. The
-//! beam depends only on the two lengths, which rearranging does not change. So a row depends only
-//! on the words before it, and a rearrangement is computed from the row of the first word that it
-//! changes.
+//! Each row of the matrix is computed only in a beam around the diagonal, as in sacreBLEU. The beam
+//! depends only on the two lengths, which rearranging does not change. So a row depends only on the
+//! words before it, and a rearrangement is computed from the row of the first word that it changes.
 
 use std::ops::Range;
 
@@ -18,7 +17,7 @@ const UNREACHED: u32 = 1 << 30;
 struct Row {
     /// Columns that are computed.
     beam: Range<usize>,
-    /// Columns that are kept: those computed, and others that the next row reads.
+    /// Columns that are kept: the computed ones, and others that the next row reads.
     kept: Range<usize>,
     /// Index in the matrix at which the kept columns begin.
     start: usize,
@@ -31,7 +30,7 @@ pub(crate) struct EditDistance {
     columns: usize,
     /// Rows; row i covers the first i words of the hypothesis.
     rows: Vec<Row>,
-    /// Distances of the kept columns, row by row: the whole matrix of two documents would not fit
+    /// Distances of the kept columns, row by row. The whole matrix of two documents would not fit
     /// into memory.
     matrix: Vec<u32>,
     /// Two rows of a rearrangement, with all columns.
@@ -146,7 +145,7 @@ impl EditDistance {
         &self.reference_errors
     }
 
-    /// Lays the beam along the diagonal, wide enough that neighbouring rows overlap, and returns
+    /// Lays the beam along the diagonal, wide enough for neighbouring rows to overlap, and returns
     /// the number of kept cells. The first row has all columns.
     fn lay_beam(&mut self, rows: usize, columns: usize) -> usize {
         let ratio = if rows == 0 { 1.0 } else { columns as f64 / rows as f64 };
@@ -179,8 +178,8 @@ impl EditDistance {
     }
 }
 
-/// Computes the cells of a row inside the beam; the others are unreached already. Each row is
-/// passed with its cells, from the first that is kept.
+/// Computes the cells of a row inside the beam; the other cells are already marked as not reached.
+/// Each row comes with its cells, from the first that is kept.
 fn fill_row(
     word: u32,
     reference: &[u32],

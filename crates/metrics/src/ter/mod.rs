@@ -20,12 +20,12 @@ use crate::statistics::Statistics;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Ter {
-    /// Separates punctuation and undoes markup; otherwise, words are separated by whitespace only.
+    /// Separates punctuation and removes markup; otherwise, only whitespace separates words.
     pub normalized: bool,
     /// Removes punctuation.
     pub no_punct: bool,
-    /// Makes Chinese characters words, and extends `normalized` and `no_punct` to their
-    /// punctuation; has no effect on its own.
+    /// Treats Chinese characters as words, and extends `normalized` and `no_punct` to their
+    /// punctuation; has no effect by itself.
     pub asian_support: bool,
     /// Distinguishes case.
     pub case_sensitive: bool,
@@ -124,8 +124,8 @@ impl Metric for Ter {
     }
 }
 
-/// A TER score with the quantities from which it was computed. Lower is better; with more edits
-/// than reference words it exceeds 100.
+/// A TER score with the quantities that it was computed from. Lower is better; with more edits than
+/// reference words it exceeds 100.
 ///
 /// Displays as sacreBLEU's line, `TER = 51.90`, with two decimals, or with the formatter's
 /// precision.
@@ -135,7 +135,7 @@ pub struct TerScore {
     pub score: f64,
     /// Insertions, deletions, substitutions and shifts.
     pub edits: u64,
-    /// Number of words in the references; with several references of a segment, their mean.
+    /// Number of words in the references; if a segment has several references, their mean.
     pub reference_length: f64,
     /// Settings and data that the score depends on, as text.
     pub signature: String,

@@ -54,8 +54,8 @@ impl Ter {
         Cow::Borrowed(buffers.text())
     }
 
-    /// Rewrites a reference. sacreBLEU does this twice, and the second pass finds text that the
-    /// first has separated by unusual spaces or decoded from an entity.
+    /// Rewrites a reference. sacreBLEU does this twice; the second pass finds text that the first
+    /// one has separated by unusual spaces or decoded from an entity.
     pub(crate) fn rewrite_reference<'a>(
         &self,
         line: &'a str,
@@ -86,9 +86,9 @@ fn is_asian_mark(character: char) -> bool {
 
 /// Whether `asian_support` makes a character a word.
 ///
-/// The ranges are those that sacreBLEU actually tests: the range for enclosed letters is U+3200 to
-/// U+3F22, and the rules for kana apply only at the start of a line, where the padding is, so that
-/// kana stay together.
+/// The ranges are those that sacreBLEU actually tests. The range for enclosed letters is U+3200 to
+/// U+3F22. The rules for kana apply only at the start of a line, where the padding is, so kana stay
+/// together.
 fn is_asian(character: char) -> bool {
     matches!(
         character,

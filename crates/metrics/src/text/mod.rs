@@ -17,7 +17,7 @@ pub(crate) fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
 }
 
-/// Removes whitespace at the end of a line, like sacreBLEU's program on reading.
+/// Removes whitespace at the end of a line, as sacreBLEU's program does on reading.
 pub fn trim_end(line: &str) -> &str {
     line.trim_end_matches(is_space)
 }

@@ -1,8 +1,8 @@
 //! Counting of n-grams without building a string for each.
 //!
 //! Symbols are numbers (interned words, or code points). An n-gram is the pair of its prefix's
-//! identifier and its last symbol, so that one table of integer pairs gives every n-gram of every
-//! order a small dense identifier, exactly and without collisions.
+//! identifier and its last symbol. So one table of integer pairs gives every n-gram of every order
+//! a small dense identifier, exactly and without collisions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -94,7 +94,7 @@ impl NgramMatcher {
         }
     }
 
-    /// Counts one reference, over the n-grams that the hypothesis has.
+    /// Counts one reference, only for n-grams that the hypothesis has.
     ///
     /// An n-gram that the hypothesis lacks cannot be the prefix of one that it has, so each start
     /// position ends at the first miss.
@@ -120,7 +120,7 @@ impl NgramMatcher {
         }
     }
 
-    /// Adds the clipped matches with the reference just counted to `matches`, by order.
+    /// Adds the matches clipped by the reference just counted to `matches`, by order.
     pub(crate) fn add_matches(&self, matches: &mut [f64]) {
         self.add_clipped(&self.reference, matches);
     }
@@ -145,7 +145,7 @@ pub(crate) struct MeanNgrams {
 }
 
 impl MeanNgrams {
-    /// Adds the n-grams of a text of this share of the whole weight, from 0 to 1.
+    /// Adds the n-grams of a text whose share of the total weight is given, from 0 to 1.
     pub(crate) fn add(&mut self, symbols: &[u32], max_order: usize, share: f64) {
         self.ngrams.count_more(symbols, max_order);
         self.means.resize(self.ngrams.orders.len(), 0.0);
@@ -164,7 +164,7 @@ impl MeanNgrams {
     }
 }
 
-/// Number of n-grams of this order in a sequence of this length.
+/// Number of n-grams of the given order in a sequence of the given length.
 pub(crate) fn ngram_total(length: usize, order: usize) -> f64 {
     (length + 1).saturating_sub(order) as f64
 }

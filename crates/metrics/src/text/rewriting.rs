@@ -1,7 +1,8 @@
-//! Rewriting of lines in passes, of which the tokenizers of BLEU and TER consist.
+//! Rewriting of lines in passes, which make up the tokenizers of BLEU and TER.
 //!
 //! Rewrites run in passes over characters. A pass that matches a pair consumes both characters,
-//! like a substitution by regular expression, because runs such as `...` depend on it.
+//! like a substitution by regular expression, because the treatment of runs such as `...` depends
+//! on it.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use std::borrow::Cow;
 pub(crate) const ENTITIES: [(&str, &str); 4] =
     [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
 
-/// Two text buffers that passes write to alternately, kept to save allocations.
+/// Two text buffers that passes write to in turn, kept to save allocations.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Buffers {
     front: String,
@@ -47,8 +48,8 @@ pub(crate) fn replace_all<'a>(line: &'a str, replacements: &[(&str, &str)]) -> C
     line
 }
 
-/// Separates ASCII punctuation that always stands alone: all but the apostrophe, comma, dash and
-/// full stop.
+/// Separates ASCII punctuation that always stands alone: all marks but the apostrophe, comma, dash
+/// and full stop.
 pub(crate) fn western_marks(buffers: &mut Buffers) {
     let is_mark = |character: char| {
         character.is_ascii_punctuation() && !matches!(character, '\'' | ',' | '-' | '.')
@@ -76,7 +77,7 @@ pub(crate) fn western_stops(buffers: &mut Buffers) {
     });
 }
 
-/// Puts a space on both sides of each chosen character.
+/// Puts a space on both sides of each selected character.
 pub(crate) fn isolate(input: &str, output: &mut String, chosen: impl Fn(char) -> bool) {
     for character in input.chars() {
         if chosen(character) {

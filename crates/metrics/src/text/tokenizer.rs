@@ -25,10 +25,10 @@ pub enum Tokenizer {
     /// Whitespace only, for text that is already tokenized.
     #[serde(rename = "none")]
     None,
-    /// Every character that is not whitespace.
+    /// Every character that is not whitespace, as a token.
     #[serde(rename = "char")]
     Character,
-    /// Chinese characters singly, everything else by the 13a rules.
+    /// Each Chinese character as a token, everything else by the 13a rules.
     #[serde(rename = "zh")]
     Chinese,
     /// The mteval-v14 rules: Unicode punctuation and symbols.
@@ -68,7 +68,8 @@ impl Tokenizer {
             Self::V13a => {
                 let line = replace_all(line, &LINE_MARKUP);
                 let line = replace_all(&line, &ENTITIES);
-                // The padding gives a punctuation mark at either end a neighbour to match.
+                // The padding gives a punctuation mark at either end a neighbour, so that it
+                // matches.
                 let front = buffers.start();
                 front.push(' ');
                 front.push_str(&line);
@@ -172,8 +173,8 @@ fn is_ascii_symbol(character: char) -> bool {
 ///
 /// The ranges are those that sacreBLEU actually tests. It intends to list Extension B and the
 /// compatibility supplement, but writes them so that they select U+2001 to U+2A6D and U+2F81 to
-/// U+2FA1. Scores agree only if the same is done here, so general punctuation, arrows and box
-/// drawings are separated, and the characters of plane 2 are not.
+/// U+2FA1. Scores agree only with the same ranges. So general punctuation, arrows and box drawings
+/// are separated, and the characters of plane 2 are not.
 fn is_chinese(character: char) -> bool {
     matches!(
         character,

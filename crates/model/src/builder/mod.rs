@@ -1,4 +1,4 @@
-//! Construction of models: parameters, their first values, their device and type.
+//! Construction of models: parameters, their initial values, their device and type.
 
 pub(crate) mod tally;
 
@@ -13,24 +13,24 @@ use taper_ops::{ParameterStore, Products};
 
 /// Builder of a model's parameters, under their full names.
 ///
-/// A drawn value is a function of (seed, name, index). So one seed gives one model on any device,
-/// on any number of threads, and for any order in which layers are made.
+/// A random value is a function of (seed, name, index). So a seed gives the same model on any
+/// device, on any number of threads, and for any order in which layers are made.
 ///
 /// `compute` is the type of activations; on the CPU it is only the type of the operands of matrix
 /// products, and everything else is f32. Parameters are f32.
 #[derive(Debug)]
 pub struct Builder {
     pub(crate) store: ParameterStore,
-    /// Seed of drawn values; `None`: all values are zero.
+    /// Seed of random values; `None`: all values are zero.
     seed: Option<u64>,
     pub(crate) biases: bool,
     pub(crate) products: Products,
     pub(crate) activations: DType,
     /// Adapters of linear layers; `None`: all parameters are trained, without adapters.
     pub(crate) lora: Option<LoraConfig>,
-    /// Cost of what is made, without adapters.
+    /// Cost of the parts made so far, without adapters.
     tally: Tally,
-    /// Whether the cost is all that is wanted.
+    /// Whether only the cost is needed.
     only_counts: bool,
     /// Type in which parameters of a frozen base are held.
     base_dtype: DType,
@@ -46,8 +46,8 @@ pub struct ModelCore {
 }
 
 impl ModelCore {
-    /// Parts of a model whose layers are not of this crate: its parameters in `store`, computed with
-    /// in f32, and the names of the streams that it reads. Its cost is that of the parameters.
+    /// Parts of a model whose layers are not in this crate: its parameters in `store`, used in f32,
+    /// and the names of the streams that it reads. Its cost is that of the parameters.
     #[must_use]
     pub fn new(store: ParameterStore, config: &ModelConfig, streams: &[&'static str]) -> Self {
         let costs = store.parameters().iter().map(|one| PartCost::parameter(one.shape()));
@@ -59,14 +59,14 @@ impl ModelCore {
 }
 
 impl Builder {
-    /// Builder whose parameters are drawn from `seed`.
+    /// Builder of parameters that are initialised randomly from `seed`.
     #[must_use]
     pub fn seeded(seed: u64, device: &Device, compute: DType) -> Self {
         Self::over(ParameterStore::new(device), Some(seed), compute)
     }
 
-    /// Builder whose parameters are zero, to be loaded afterwards: drawing takes longer than
-    /// reading.
+    /// Builder of parameters that are zero, and loaded afterwards: drawing random values takes
+    /// longer than reading.
     #[must_use]
     pub fn zeroed(device: &Device, compute: DType) -> Self {
         Self::over(ParameterStore::new(device), None, compute)
@@ -78,8 +78,8 @@ impl Builder {
         Self::over(ParameterStore::outline(&Device::Cpu), None, DType::F32)
     }
 
-    /// Builder that only counts what a model costs on `device`: it has no parameters, and of equal
-    /// layers it makes one.
+    /// Builder that only counts the cost of a model on `device`. It has no parameters, and makes
+    /// one layer out of several equal ones.
     pub(crate) fn counting(device: &Device) -> Self {
         Self { only_counts: true, ..Self::over(ParameterStore::outline(device), None, DType::F32) }
     }
@@ -101,9 +101,9 @@ impl Builder {
         }
     }
 
-    /// Gives linear layers adapters, if `lora` has any. All other parameters are then constants, the
-    /// base of the [store](ParameterStore::base), and zero until they are loaded, except those that
-    /// `lora` trains as a whole.
+    /// Gives linear layers adapters, if `lora` has any. All other parameters are then constants,
+    /// the base of the [store](ParameterStore::base), and zero until they are loaded. Exceptions
+    /// are the parameters that `lora` trains as a whole.
     #[must_use]
     pub fn with_adapters(mut self, lora: &LoraConfig) -> Self {
         if lora.is_on() {
@@ -113,8 +113,8 @@ impl Builder {
         self
     }
 
-    /// Runs the checks of a configuration. A builder that only counts refuses nothing: even what is
-    /// impossible has a cost.
+    /// Checks a configuration. A builder that only counts refuses nothing: even an impossible model
+    /// has a cost.
     pub(crate) fn check(
         &self,
         check: impl FnOnce() -> std::result::Result<(), ModelError>,
@@ -137,7 +137,7 @@ impl Builder {
         Self { biases, ..self }
     }
 
-    /// Runs `make` with linear layers that have biases if `has` is true, and otherwise have none.
+    /// Runs `make` with linear layers that have biases if `has` is true, and no biases otherwise.
     pub(crate) fn with_biases_if<T>(
         &mut self,
         has: bool,
@@ -150,8 +150,9 @@ impl Builder {
         made
     }
 
-    /// Runs `make`, whose parameters are held in the type that the adapters' settings name if they
-    /// are frozen: matrices of products and of tokens, since other operations read f32 alone.
+    /// Runs `make`. If its parameters are frozen, they are held in the type of the adapters'
+    /// settings: this applies to matrices of products and of tokens, because other operations read
+    /// only f32.
     pub(crate) fn held<T>(&mut self, make: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let dtype = self.lora.as_ref().map_or(DType::F32, |lora| lora.base_dtype.dtype());
         let outside = std::mem::replace(&mut self.base_dtype, dtype);
@@ -170,8 +171,8 @@ impl Builder {
         self.store.is_outline()
     }
 
-    /// Counts a cost beside that of parameters and linear layers, for each token of the stream that
-    /// is being counted.
+    /// Counts a cost in addition to that of parameters and linear layers, for each token of the
+    /// stream that is being counted.
     pub(crate) fn count(&mut self, cost: PartCost) {
         self.tally.set_current(self.tally.current() + cost);
     }
@@ -181,7 +182,7 @@ impl Builder {
         self.tally
     }
 
-    /// Runs `make`, whose parts are computed for the tokens of `stream`.
+    /// Runs `make`; its parts are computed for the tokens of `stream`.
     pub(crate) fn in_stream<T>(&mut self, stream: Stream, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.tally.stream, stream);
         let made = make(self);
@@ -189,7 +190,7 @@ impl Builder {
         made
     }
 
-    /// Runs `make`, and counts what `changed` makes of its cost in the stream that is being
+    /// Runs `make`, and counts its cost, converted by `changed`, in the stream that is being
     /// counted.
     pub(crate) fn counted_as<T>(
         &mut self,
@@ -203,8 +204,8 @@ impl Builder {
         made
     }
 
-    /// Makes layers by their numbers. `groups` has the first of equal layers, and how many there
-    /// are: if the cost is all that is wanted, the first stands for the others.
+    /// Makes layers by their indices. `groups` has the index of the first of several equal layers,
+    /// and their number: if only the cost is needed, the first represents the others.
     pub(crate) fn layers<T>(
         &mut self,
         groups: &[(usize, usize)],
@@ -225,7 +226,7 @@ impl Builder {
         Ok(made)
     }
 
-    /// Cost of the part that `make` makes, with or without biases; nothing if it cannot be made.
+    /// Cost of the part that `make` makes, with or without biases; zero if it cannot be made.
     pub(crate) fn part_cost<T>(
         biases: bool,
         make: impl FnOnce(&mut Self) -> Result<T>,
@@ -245,8 +246,8 @@ impl Builder {
         ModelCore { store: self.store, activations: self.activations, config, cost }
     }
 
-    /// Adds a parameter whose values are a function of random numbers, keyed by its name, and of
-    /// the index.
+    /// Adds a parameter. Its values are a function of the index and of random numbers whose key is
+    /// its name.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -263,7 +264,7 @@ impl Builder {
         self.trained(name, shape, value)
     }
 
-    /// Adds a parameter that is trained in any case, like [`add`](Self::add).
+    /// Adds a parameter that is always trained, like [`add`](Self::add).
     pub(crate) fn trained(
         &mut self,
         name: &str,
@@ -283,16 +284,16 @@ impl Builder {
         Ok(Weight::new(self.store.add(name, shape, values)?))
     }
 
-    /// Declares that a parameter consists of matrices with so many outputs each, by which a layer
-    /// multiplies its input.
+    /// Declares that a parameter consists of matrices with the given numbers of outputs, which a
+    /// layer multiplies its input by.
     pub(crate) fn project(&mut self, name: &str, outputs: &[usize]) {
         self.store.set_projections(name, outputs);
     }
 
-    /// Adds a matrix drawn from Xavier uniform (Glorot and Bengio 2010):
-    /// `±√(6 / (fan_in + fan_out))`.
+    /// Adds a matrix with Xavier uniform initial values (Glorot and Bengio 2010): `±√(6 / (fan_in +
+    /// fan_out))`.
     ///
-    /// A fused projection of `parts` matrices is drawn like those matrices, each with its own
+    /// A fused projection of `parts` matrices is initialised like these matrices, each with its own
     /// fan-out.
     pub(crate) fn matrix(
         &mut self,
@@ -328,20 +329,20 @@ impl Builder {
         })
     }
 
-    /// Adds a table drawn from a normal distribution with deviation `1/√width`, so that scaled
-    /// embeddings have unit variance.
+    /// Adds a table with normal initial values of deviation `1/√width`, so that scaled embeddings
+    /// have unit variance.
     pub(crate) fn embedding(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
         let deviation = (width as f64).powf(-0.5);
         self.add(name, &[rows, width], |counter, i| (counter.normal_at(i) * deviation) as f32)
     }
 
     /// Adds a table with a row for each token, for [`TokenEmbedding`](crate::layers::embedding) and
-    /// heads; otherwise as [`embedding`](Self::embedding).
+    /// heads; otherwise like [`embedding`](Self::embedding).
     pub(crate) fn token_table(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
         self.held(|build| build.embedding(name, rows, width))
     }
 
-    /// Adds a vector drawn uniformly like a matrix with one output.
+    /// Adds a vector with uniform initial values, like a matrix with one output.
     pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<Weight> {
         let bound = (6.0 / (width + 1) as f32).sqrt();
         self.add(name, &[width], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)

@@ -5,13 +5,13 @@ use crate::cost::PartCost;
 /// Stream whose tokens a part of a model is computed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// The one that is read before the other: sources, or images.
+    /// Stream that is read before the other: sources, or images.
     First,
-    /// The one whose tokens are predicted, or the only one.
+    /// Stream whose tokens are predicted, or the only stream.
     Last,
 }
 
-/// Cost of what a builder has made so far, for a token of each stream.
+/// Cost of all parts made so far, for a token of each stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tally {
     pub(crate) first: PartCost,

@@ -3,7 +3,7 @@
 use super::Pass;
 use crate::objective::Objective;
 
-/// Settings of the loss of a pass: what is minimised, and the pass that computes it.
+/// Settings of the loss of a pass: the objective, and the pass that computes it.
 #[derive(Clone, Copy)]
 pub struct LossSpec<'a> {
     /// Objective of training.

@@ -32,7 +32,7 @@ pub struct Pass {
     recorder: Option<Recorder>,
     /// Gradients by the states of recurrent layers, by name of the layer; `None` if not recorded.
     states: Option<RefCell<Vec<(String, StateGradients)>>>,
-    /// Heads that are masked, by the full name of their layer.
+    /// Masked heads, by the full name of their layer.
     masked: HashMap<String, Vec<usize>>,
     /// Losses that layers add, as scalars, and their routing of tokens.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
@@ -59,7 +59,7 @@ impl Pass {
         Self { checkpoints, ..self }
     }
 
-    /// Makes the same pass with its own tape, for a segment of layers; `None` if nothing is to be
+    /// Makes the same pass with its own tape, for a segment of layers; `None` if nothing is
     /// recomputed.
     pub(crate) fn for_segment(&self) -> Option<Self> {
         let tape = self.tape.as_ref().filter(|_| self.checkpoints)?;
@@ -72,8 +72,8 @@ impl Pass {
         })
     }
 
-    /// Switches to the composed operations and Candle's autodiff: slow, and the oracle of the fused
-    /// operations.
+    /// Switches to the composed operations and Candle's autodiff, which are slow, and the oracle of
+    /// the fused operations.
     #[must_use]
     pub fn composed(self) -> Self {
         Self { tape: None, ..self }
@@ -87,7 +87,7 @@ impl Pass {
     }
 
     /// Gradients by the states of recurrent layers, by the name of the layer, in the order in which
-    /// they ran: filled by [`Pass::backward`].
+    /// the layers ran; [`Pass::backward`] fills them in.
     #[must_use]
     pub fn state_gradients(&self) -> Vec<(String, StateGradients)> {
         self.states.as_ref().map(|states| states.borrow().clone()).unwrap_or_default()
@@ -131,8 +131,8 @@ impl Pass {
         }
     }
 
-    /// Masks one head: head number `head`, from 0, of the attention layer with this full name
-    /// outputs zeros. May be called for several heads; names of no layer have no effect.
+    /// Masks one head: head `head`, counted from 0, of the attention layer with this full name
+    /// outputs zeros. May be called for several heads; unknown names have no effect.
     #[must_use]
     pub fn without_head(mut self, layer: &str, head: usize) -> Self {
         self.masked.entry(layer.to_owned()).or_default().push(head);
@@ -173,12 +173,12 @@ impl Pass {
         self.recorder.as_ref().filter(|recorder| recorder.keeps_states)
     }
 
-    /// True for a pass that records states of tokens.
+    /// Whether the pass records states of tokens.
     pub(crate) fn records_states(&self) -> bool {
         self.state_recorder().is_some()
     }
 
-    /// Keeps states of tokens of a stack, if the pass records them.
+    /// Records states of tokens of a stack, if requested.
     pub(crate) fn record_state(
         &self,
         stack: &str,
@@ -192,14 +192,14 @@ impl Pass {
         }
     }
 
-    /// Keeps states of tokens within the layer that runs, if the pass records them.
+    /// Records states of tokens within the current layer, if requested.
     pub(crate) fn record_within(&self, point: StatePoint, rows: &Tensor) {
         if let Some(recorder) = self.state_recorder() {
             recorder.keep_within(point, rows);
         }
     }
 
-    /// Keeps queries, keys and values of a layer, if the pass records states.
+    /// Records queries, keys and values of a layer, if states are requested.
     pub(crate) fn record_projections(
         &self,
         projections: impl FnOnce() -> Result<ProjectionRecord>,
@@ -270,7 +270,7 @@ impl Pass {
     /// gradient become final, see [`Tape::backward_watched`].
     ///
     /// # Errors
-    /// The errors of [`Pass::backward`], and of `when_final`.
+    /// Errors of [`Pass::backward`] and of `when_final`.
     pub fn backward_watched(
         self,
         output: &LossOutput,
@@ -324,7 +324,7 @@ impl Pass {
         }
     }
 
-    /// Dropout of a site, with a number that no other place in the model has.
+    /// Dropout of a site; its number is unique in the model.
     pub(crate) fn dropout(&self, rate: f64, site: u64) -> Dropout {
         match self.dropout_key {
             Some(key) if rate > 0.0 => Dropout::new(rate, mix(key, &[site])),

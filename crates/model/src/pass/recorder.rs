@@ -1,4 +1,4 @@
-//! Recorder of what a pass computes on the way: attention, its projections, and states of tokens.
+//! Recorder of intermediate results of a pass: attention, its projections, and states of tokens.
 
 use std::cell::RefCell;
 
@@ -25,7 +25,7 @@ pub enum StatePoint {
 pub struct StateRecord {
     /// Name of the stack, such as `encoder`.
     pub stack: String,
-    /// Number of layers of the stack that they have passed.
+    /// Number of layers of the stack that the states have passed.
     pub layers: usize,
     /// Point of the stack.
     pub point: StatePoint,
@@ -74,7 +74,7 @@ pub struct Records {
 pub(crate) struct Recorder {
     /// The only layer whose weights are kept; `None` for all.
     pub(crate) only: Option<String>,
-    /// True if projections and states of tokens are kept as well.
+    /// Whether projections and states of tokens are kept as well.
     pub(crate) keeps_states: bool,
     pub(crate) records: RefCell<Records>,
 }

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Routing {
-    /// Number of tokens times the experts that each was sent to.
+    /// Number of tokens times the number of experts that each was sent to.
     pub routed: u64,
     /// Number of these that exceeded the capacity of an expert and were dropped.
     pub dropped: u64,
-    /// Tokens of the busiest expert, times the number of experts, summed over layers: equal to
-    /// `routed` if loads are even.
+    /// Number of tokens of the busiest expert times the number of experts, summed over layers:
+    /// equal to `routed` if loads are even.
     pub busiest: u64,
 }
 

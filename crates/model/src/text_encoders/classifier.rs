@@ -9,8 +9,9 @@ use crate::{
 };
 use candle_core::Tensor;
 
-/// A classifier with its parameters. The encoder's have the same names as in a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
+/// A classifier with its parameters. The encoder's parameters have the same names as in a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that a classifier can begin with its
+/// weights.
 #[derive(Debug, Clone)]
 pub struct TextClassifier {
     core: ModelCore,
@@ -54,8 +55,8 @@ impl TextClassifier {
         Ok(self.pooling.forward(&hidden, &text.lengths, pass)?)
     }
 
-    /// Logits of the classes of each text, in f32; `segments` has 0 for the tokens of a first text
-    /// and 1 for those of a second.
+    /// Logits of the classes of each text, in f32; `segments` has 0 for tokens of a first text and
+    /// 1 for tokens of a second.
     ///
     /// # Shapes
     /// B texts → `(B, C)`.

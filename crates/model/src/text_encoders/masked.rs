@@ -1,5 +1,5 @@
-//! The masked language model (Devlin et al. 2019, section 3.1): it predicts hidden tokens from
-//! those on both sides and, optionally, whether one text follows another.
+//! The masked language model (Devlin et al. 2019, section 3.1): it predicts hidden tokens from the
+//! tokens on both sides and, optionally, whether one text follows another.
 
 use crate::config::{ModelConfig, Tied};
 use crate::cost::PartCost;
@@ -84,7 +84,7 @@ impl MaskedLanguageModel {
     }
 
     /// Number of parameters of embeddings, encoder and pooler, as in published counts of BERT's
-    /// parameters, which leave out the pretraining heads.
+    /// parameters, which omit the pretraining heads.
     #[must_use]
     pub fn body_parameters(config: &ModelConfig, vocabulary: usize) -> u64 {
         let body = |build: &mut Builder| {
@@ -131,13 +131,13 @@ impl MaskedLanguageModel {
     }
 
     /// Computes the logits of "follows" and "does not follow" for each text of `hidden`, in f32;
-    /// `None` without that head.
+    /// `None` without such a head.
     ///
     /// # Shapes
     /// `(N, D)`, B lengths → `(B, 2)`.
     ///
     /// # Errors
-    /// If the width is not the model's, or the lengths do not fit.
+    /// If the width differs from the model's, or the lengths do not fit.
     pub fn next_sentence_logits(
         &self,
         hidden: &Tensor,
@@ -150,8 +150,8 @@ impl MaskedLanguageModel {
     }
 
     /// Computes the loss of the hidden tokens. With a head for next sentences, adds its mean loss
-    /// over texts times the number of hidden tokens: in a mean over hidden tokens both have the
-    /// same weight, as in the paper.
+    /// over texts times the number of hidden tokens, so that in a mean over hidden tokens both have
+    /// the same weight, as in the paper.
     fn loss_of(
         &self,
         (text, segments, follows): (&Sequences, &Sequences, Option<&Sequences>),

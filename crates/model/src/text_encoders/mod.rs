@@ -1,5 +1,5 @@
-//! Encoders of texts with the heads of their tasks: masked language models, and what is fine-tuned
-//! from one.
+//! Encoders of texts with the heads of their tasks: masked language models, and models that are
+//! fine-tuned from one.
 
 mod classifier;
 mod masked;

@@ -1,5 +1,5 @@
 //! Extractor of spans (Devlin et al. 2019, section 4.2): an encoder, and two logits from the state
-//! of each token, for being the first and the last of the span that answers a question.
+//! of each token, one for the first and one for the last token of the span that answers a question.
 
 use crate::config::ModelConfig;
 use crate::cost::PartCost;
@@ -14,8 +14,9 @@ use candle_core::Tensor;
 /// Number of logits per token: for the first and for the last token of an answer.
 const ENDS: usize = 2;
 
-/// An extractor of spans with its parameters. The encoder's have the same names as in a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
+/// An extractor of spans with its parameters. The encoder's parameters have the same names as in a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that an extractor can begin with its
+/// weights.
 ///
 /// The logits of each end become probabilities by a softmax over all tokens of a text, as in BERT;
 /// `<cls>`, the first token, represents no answer.
@@ -58,8 +59,8 @@ impl SpanExtractor {
         Ok(self.head.logits(&states, pass)?) // (N, 2)
     }
 
-    /// Computes the logits, in f32, of each token being the first and the last of the answer;
-    /// `segments` has 0 for the tokens of the question and 1 for those of the context.
+    /// Computes the logits, in f32, of each token as the first and as the last of the answer;
+    /// `segments` has 0 for the tokens of the question and 1 for the tokens of the context.
     ///
     /// # Shapes
     /// N tokens → `(N, 2)`.

@@ -9,8 +9,9 @@ use crate::{
 };
 use candle_core::Tensor;
 
-/// A tagger with its parameters. The encoder's have the same names as in a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
+/// A tagger with its parameters. The encoder's parameters have the same names as in a
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that a tagger can begin with its
+/// weights.
 #[derive(Debug, Clone)]
 pub struct TokenTagger {
     core: ModelCore,

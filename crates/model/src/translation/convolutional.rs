@@ -1,8 +1,8 @@
 //! Convolutional layers with gated linear units, and attention in each layer of the decoder (Gehring
 //! et al. 2017, "Convolutional Sequence to Sequence Learning", section 3).
 //!
-//! Differences from the paper: embeddings are as wide as the layers, so that they are not
-//! projected; weights are not normalised; the gradients of the encoder are not scaled.
+//! Differences from the paper: embeddings are as wide as the layers, so they are not projected;
+//! weights are not normalised; the gradients of the encoder are not scaled.
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, Encoded};

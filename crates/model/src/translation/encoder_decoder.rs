@@ -1,5 +1,5 @@
 //! Interface of architectures of translation models: layers that read embedded sources, and layers
-//! that write targets, whole or token by token.
+//! that write targets as a whole or token by token.
 
 use super::{DecodeState, Encoded};
 use crate::layers::attention::LayerPast;
@@ -46,7 +46,7 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Layer whose attention shows best from which source tokens a target token was made; `None`
+    /// Layer whose attention shows best which source tokens a target token comes from; `None`
     /// without attention to the source.
     fn aligning_layer(&self) -> Option<String>;
 }

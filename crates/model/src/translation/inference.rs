@@ -7,21 +7,21 @@ use candle_core::Tensor;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
 
-/// About the largest number of logits in a block: 4 MiB, which stay in cache until they have been
-/// read.
+/// Approximate number of logits in a block, at most: 4 MiB, which stay in cache until they have
+/// been read.
 const LOGITS: usize = 1 << 20;
-/// Logits of a block per column of the hidden states. A narrow model has few weights, which are
-/// cheap to read again; its smaller blocks stay in the cache of one core.
+/// Number of logits of a block per column of the hidden states. A narrow model has few weights,
+/// which are cheap to read again; its smaller blocks stay in the cache of one core.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
-/// Logits of a block on a GPU, 64 MiB: each block is copied to the host by itself.
+/// Number of logits of a block on a GPU, 64 MiB: each block is copied to the host separately.
 const DEVICE_LOGITS: usize = 1 << 24;
-/// Rows of a block are a multiple of this, as the matrix kernels prefer.
+/// The number of rows of a block is a multiple of this, as the matrix kernels prefer.
 const ROWS: usize = 32;
 
 /// A translation model prepared for decoding.
 ///
-/// It shares the model's weights, and packs each on first use; after further training, prepare the
-/// model again.
+/// It shares the model's weights, and packs each on first use; after further training, the model
+/// must be prepared again.
 #[derive(Debug)]
 pub struct Inference {
     model: TranslationModel,
@@ -33,7 +33,7 @@ pub struct Inference {
 pub struct DecodeState {
     /// Tensors that are computed once from the sources, such as keys and values.
     pub(super) of_sources: Vec<Tensor>,
-    /// State of each row, whose range is that of its source in `of_sources`.
+    /// State of each row; its range is that of its source in `of_sources`.
     pub(super) rows: DecodedRows,
 }
 
@@ -50,7 +50,7 @@ impl DecodeState {
         self.rows.history.len()
     }
 
-    /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
+    /// Keeps, repeats and drops rows: row `i` becomes the former row `rows[i]`.
     ///
     /// # Errors
     /// If a row does not exist.
@@ -126,7 +126,7 @@ impl Inference {
     /// `(rows, V)` that are computed lazily.
     ///
     /// # Errors
-    /// If there is not one token for each row, or a token is not in the vocabulary.
+    /// If the number of tokens differs from that of rows, or a token is not in the vocabulary.
     pub fn step(
         &self,
         state: &mut DecodeState,

@@ -1,7 +1,7 @@
 //! Translation: a source is read as a whole, and a target is written token by token.
 //!
 //! [`TranslationModel`] has the parts of every such model: embeddings, output, loss and decoding.
-//! Between embeddings and output are the layers of its [`Architecture`](crate::Architecture),
+//! The layers of its [`Architecture`](crate::Architecture) are between embeddings and output,
 //! behind one trait ([`encoder_decoder`]).
 
 mod architecture;
@@ -114,7 +114,7 @@ enum SourceEmbedding {
 }
 
 /// Makes the embedding matrices of a source and a target with vocabularies of these sizes, and the
-/// output projection. Some may be one.
+/// output projection. They may be shared.
 fn tables(
     build: &mut Builder,
     tied: Tied,
@@ -134,8 +134,8 @@ fn tables(
     Ok([source, target, output])
 }
 
-/// Makes the embedding matrix of a target that shares none with a source, and the output
-/// projection, which may be the same.
+/// Makes the embedding matrix of a target that does not share a source's, and the output
+/// projection, which may be the same matrix.
 fn target_tables(
     build: &mut Builder,
     tied: Tied,
@@ -223,8 +223,8 @@ impl TranslationModel {
         self.vocab_target
     }
 
-    /// Layer whose attention shows best from which source tokens a target token was made, under the
-    /// name that a [`Pass`] records; `None` without attention to the source.
+    /// Layer whose attention shows best which source tokens a target token comes from, by the name
+    /// that a [`Pass`] records; `None` without attention to the source.
     #[must_use]
     pub fn aligning_layer(&self) -> Option<String> {
         self.layers.aligning_layer()
@@ -290,7 +290,7 @@ impl TranslationModel {
     }
 }
 
-/// Reads two streams, the source and the target shifted right, each target beginning with `<s>`.
+/// Reads two streams, the source and the shifted target; each target begins with `<s>`.
 impl Model for TranslationModel {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -146,7 +146,7 @@ impl RecurrentLayers {
             RecurrentAttention::Dot => {
                 let (name, both) =
                     (format!("{BEHIND}.kv"), config.recurrent.width.saturating_mul(2));
-                // The result of attention beside the state, in place of the state alone.
+                // The result of attention next to the state, instead of the state alone.
                 build.count(PartCost::kept(both));
                 Some(build.in_stream(Stream::First, |build| {
                     Linear::new(build, &name, plan.annotation, both, 2)
@@ -180,7 +180,7 @@ impl RecurrentLayers {
         }
     }
 
-    /// Computes the states with which each layer of the decoder begins: `(B, S)`.
+    /// Computes the initial states of each layer of the decoder: `(B, S)`.
     fn initial(&self, encoded: &Encoded, pass: &Pass) -> Result<Vec<Tensor>> {
         let mut first = 0;
         let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
@@ -200,7 +200,7 @@ impl RecurrentLayers {
         self.bridges.iter().map(of_layer).collect()
     }
 
-    /// Computes the keys and values that are used for all steps from the annotations.
+    /// Computes the keys and values of all steps from the annotations.
     fn keys_and_values(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
         if let Some(behind) = &self.behind {
             return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)

@@ -1,10 +1,9 @@
 //! A captioner of images: an encoder of images, and a decoder of text that attends to it (Vinyals
-//! et al. 2015, "Show and Tell", section 3; with attention to places Xu et al. 2015).
+//! et al. 2015, "Show and Tell", section 3; with attention to places: Xu et al. 2015).
 //!
-//! **Decision.** It is a translation model whose sources are images: patches take the place of
-//! tokens, and everything after the embedding, from cross-attention to search, is shared with
-//! translation. The alternative, a second decoder with a cache of its own, would have to be kept
-//! equal to the first.
+//! **Decision.** It is a translation model whose sources are images: patches replace tokens, and
+//! everything after the embedding, from cross-attention to search, is shared with translation. The
+//! alternative, a second decoder with its own cache, would have to be kept equal to the first.
 
 use crate::config::{Architecture, ImageEncoder, ModelConfig};
 use crate::cost::LayerCost;
@@ -15,8 +14,8 @@ use crate::{
     TranslationModel,
 };
 
-/// A captioner with its parameters. The image encoder's have the same names as in an
-/// [`ImageClassifier`](crate::ImageClassifier), whose weights it can begin with.
+/// A captioner with its parameters. The image encoder's parameters have the same names as in an
+/// [`ImageClassifier`](crate::ImageClassifier), so that a captioner can begin with its weights.
 #[derive(Debug, Clone)]
 pub struct ImageCaptioner(TranslationModel);
 
@@ -39,7 +38,7 @@ impl ImageCaptioner {
         TranslationModel::with_source(config, (source, vocabulary), builder).map(Self)
     }
 
-    /// The translation model within, for search, scores and rounding.
+    /// The translation model inside, for search, scores and rounding.
     #[must_use]
     pub fn translation(&self) -> &TranslationModel {
         &self.0
@@ -63,8 +62,8 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<()> {
         && config.image_encoder == ImageEncoder::Convolutional
     {
         return Err(ModelError::Config(
-            "model.image_encoder = \"convolutional\" is for classifiers of images; what reads \
-             images beside text is \"transformer\""
+            "model.image_encoder = \"convolutional\" is only for classifiers of images; models \
+             that read images and text need \"transformer\""
                 .to_owned(),
         ));
     }
@@ -72,7 +71,7 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<()> {
     validate(config)
 }
 
-/// Reads two streams, the values of images and captions shifted right, each beginning with `<s>`.
+/// Reads two streams: the values of images, and shifted captions, each of which begins with `<s>`.
 impl Model for ImageCaptioner {
     fn core(&self) -> &ModelCore {
         self.0.core()

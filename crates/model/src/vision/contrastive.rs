@@ -1,9 +1,9 @@
 //! Images and texts in one space (Radford et al. 2021, "Learning Transferable Visual Models From
-//! Natural Language Supervision", CLIP): an encoder of each, trained so that an image lies nearest
-//! to its own text among the texts of a batch, and a text nearest to its own image.
+//! Natural Language Supervision", CLIP): an encoder for each of the two, trained so that, within a
+//! batch, the text nearest to an image is its own, and the image nearest to a text is its own.
 //!
-//! The other texts of a micro-batch are an image's negatives. So gradients accumulated over several
-//! micro-batches belong to several smaller comparisons, not to one large one.
+//! The negatives of an image are the other texts of a micro-batch. So gradients accumulated over
+//! several micro-batches belong to several smaller comparisons, not to one large one.
 
 use super::ImageShape;
 use super::captioner::require_patches;
@@ -25,7 +25,7 @@ use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
 /// Largest factor of similarities; CLIP clips it here.
 const MOST: f64 = 100.0;
 
-/// Two encoders with their parameters. The image encoder's have the same names as in an
+/// Two encoders with their parameters. The image encoder's parameters have the same names as in an
 /// [`ImageClassifier`](crate::ImageClassifier).
 #[derive(Debug, Clone)]
 pub struct ContrastiveModel {
@@ -76,7 +76,7 @@ impl ContrastiveModel {
         let table = build.token_table("text_embedding.weight", vocabulary, of_text.d_model)?;
         let tokens = TokenEmbedding::new(build, "text", table, &of_text)?;
         let text = Stack::new(build, "text", &of_text, text_layers, StackKind::DecoderOnly)?;
-        // Projections run once for each image or text.
+        // Projections run only once for each image or text.
         let mut projection = |name: &str, width: usize| {
             build.with_biases_if(false, |build| {
                 build.counted_as(PartCost::once, |build| {
@@ -116,7 +116,7 @@ impl ContrastiveModel {
     /// B images → `(B, E)`.
     ///
     /// # Errors
-    /// If an image is not of the model's shape, or the device has no memory left.
+    /// If an image does not have the model's shape, or the device has no memory left.
     pub fn images(
         &self,
         images: &Sequences,
@@ -158,7 +158,7 @@ impl ContrastiveModel {
         })
     }
 
-    /// Computes half of the loss: that of predicting which of `others` belongs to each of `rows`.
+    /// Computes half of the loss: the loss of predicting which of `others` matches each of `rows`.
     fn half(
         &self,
         (rows, others): (&Tensor, &Tensor),
@@ -169,7 +169,7 @@ impl ContrastiveModel {
             smoothing: objective.label_smoothing,
             r_drop: 0.0,
             scale: scale / 2.0,
-            // Similarities times 100 have few digits to spare.
+            // Similarities times 100 leave no digits to spare.
             products: Products::F32,
         };
         loss_of_rows(&self.scaled(rows, pass)?, (others, None), &answers, &spec, pass)
@@ -184,8 +184,8 @@ fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
     })
 }
 
-/// Reads images and as many texts. Predicts at the last token of each text, whose answer follows
-/// from its place in the batch.
+/// Reads images and as many texts. Predicts at the last token of each text; the answer follows from
+/// the text's place in the batch.
 impl Model for ContrastiveModel {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -3,9 +3,9 @@
 //!
 //! **Decision.** An image is a sequence of its values, from 0 to 255, channel by channel and row by
 //! row: ids like those of text, so that batches, their division and the two passes of R-Drop need
-//! no case for images. The model cuts patches and normalises values by mean and deviation. The
-//! alternative, a batch with tensors of its own, would need a second case everywhere between corpus
-//! and model.
+//! no special case for images. The model cuts patches and normalises values by mean and deviation.
+//! The alternative, a batch with tensors, would need a second case everywhere between corpus and
+//! model.
 
 mod captioner;
 mod contrastive;

@@ -13,7 +13,7 @@ pub struct ImageShape {
     pub patch: usize,
     /// Mean of each channel, which is subtracted from values between 0 and 1.
     pub mean: Vec<f64>,
-    /// Standard deviation of each channel, by which values are then divided.
+    /// Standard deviation of each channel, which values are then divided by.
     pub deviation: Vec<f64>,
 }
 
@@ -87,7 +87,7 @@ impl ImageShape {
         let values = self.values();
         if let Some(other) = images.lengths.iter().find(|&&length| length != values) {
             return Err(ModelError::Batch(format!(
-                "an image has {other} values, where the model reads {values}"
+                "an image has {other} values, but the model reads {values}"
             )));
         }
         match images.ids.iter().find(|&&value| value > 255) {

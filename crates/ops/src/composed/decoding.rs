@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// See [`crate::decoding_attention()`].
 ///
 /// The keys of each query are gathered once, into as many columns as the longest past has. The last
-/// column holds the last key of every query, so that distances from there are the same for all;
+/// column holds the last key of every query, so that all queries count distances from there alike;
 /// columns before a query's first key are hidden.
 ///
 /// # Shapes
@@ -75,7 +75,7 @@ pub fn decoding_attention(
     Ok(out)
 }
 
-/// Rotation of each query for each column, whose last one is the last key of the query.
+/// Rotation of each query for each column; the last column is the query's last key.
 fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize> {
     let of_query = |&length: &usize| {
         (0..longest).map(move |column| {
@@ -86,7 +86,7 @@ fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize>
     lengths.iter().flat_map(of_query).collect()
 }
 
-/// Adds what depends on distances to scores `(R, H, 1, T)` of the past.
+/// Adds terms that depend on distances to scores `(R, H, 1, T)` of the past.
 fn with_biases(mut scores: Tensor, seen: VisibleKeys<'_>, longest: usize) -> Result<Tensor> {
     let VisibleKeys::Past { bias, slopes, .. } = seen else { return Ok(scores) };
     if let Some(bias) = bias {
@@ -100,8 +100,8 @@ fn with_biases(mut scores: Tensor, seen: VisibleKeys<'_>, longest: usize) -> Res
     Ok(scores)
 }
 
-/// A tensor of all keys and values, and the row in it for each column of each query. A hidden
-/// column has the row of the query's own last key, which is finite if the query's keys are.
+/// Tensor of all keys and values, and the row in it for each column of each query. A hidden column
+/// has the row of the query's own last key, which is finite if the query's keys are.
 fn places(seen: VisibleKeys<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, Vec<u32>)> {
     let mut index = Vec::with_capacity(lengths.len() * longest);
     let mut add = |length: usize, rows: &mut dyn Iterator<Item = u32>| {

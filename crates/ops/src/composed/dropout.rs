@@ -30,7 +30,7 @@ pub fn drop(x: &Tensor, dropout: Dropout) -> Result<Tensor> {
 }
 
 impl Dropout {
-    /// The mask as a tensor, by which the composed paths multiply. Every device draws it itself,
+    /// The mask as a tensor, which the composed paths multiply by. Every device draws it itself,
     /// and drops the same elements.
     ///
     /// # Shapes
@@ -115,7 +115,7 @@ impl Words {
     fn constant(&self, value: u32) -> Result<&Tensor> {
         match self.constants.get(&value) {
             Some(constant) => Ok(constant),
-            None => bail!("{value} is no constant of the hash"),
+            None => bail!("{value} is not a constant of the hash"),
         }
     }
 

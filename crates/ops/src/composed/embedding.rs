@@ -22,7 +22,7 @@ pub fn embedding(
     let rows = |table: &Tensor, ids: &Arc<[u32]>| {
         table.index_select(&Tensor::from_vec(ids.to_vec(), ids.len(), device)?, 0)
     };
-    // The table may itself be activations, of another type than the parameters that are added.
+    // The table may itself be activations, with another type than the added parameters.
     let mut out = (wide(&rows(table, &spec.ids)?)? * spec.scale)?;
     if let Some(positions) = positions {
         out = (out + wide(&rows(positions, &spec.positions)?)?)?;

@@ -6,7 +6,7 @@ use candle_core::{D, DType, Device, Result, Tensor, bail};
 /// Likeliest tokens of a row of logits, and its normaliser.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Likeliest {
-    /// Largest logits with their tokens, in descending order, and the lowest token first among
+    /// Largest logits with their tokens, in descending order; the lowest token comes first among
     /// equals.
     pub tokens: Vec<(u32, f32)>,
     /// Logit of the additional token.
@@ -21,11 +21,11 @@ const MOST: usize = 1 << 24;
 /// Finds the `count` largest logits of each row, the logit of token `also[r]` of row `r`, and the
 /// row's normaliser, with one copy to the host of `2 · count + 3` numbers per row.
 ///
-/// **Decision.** The largest logits are taken one after the other, each as a maximum and the lowest
-/// token that has it: first among the maxima of blocks of the vocabulary, of which `count` suffice,
+/// **Decision.** The largest logits are found one after the other, each as a maximum and the lowest
+/// token that has it: first among the maxima of blocks of the vocabulary (`count` blocks suffice),
 /// then among the tokens of those blocks. Candle's sort on CUDA holds a row in the shared memory of
-/// a thread block, which a vocabulary exceeds; and neither it nor `argmax` specifies which of equal
-/// elements it takes.
+/// a thread block, which is too small for a vocabulary; and for equal elements, neither the sort
+/// nor `argmax` specifies which one it returns.
 ///
 /// # Shapes
 /// `logits (R, V)` in f32, `also`: R.
@@ -35,7 +35,7 @@ const MOST: usize = 1 << 24;
 pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Likeliest>> {
     let ((rows, vocabulary), device) = (logits.dims2()?, logits.device());
     if also.len() != rows || vocabulary > MOST {
-        bail!("{} tokens are asked of {rows} rows of {vocabulary} logits", also.len());
+        bail!("{} tokens are requested for {rows} rows of {vocabulary} logits", also.len());
     }
     if let Some(token) = also.iter().find(|&&token| token as usize >= vocabulary) {
         bail!("token {token} is not in a vocabulary of {vocabulary}");
@@ -44,7 +44,7 @@ pub fn likeliest(logits: &Tensor, count: usize, also: &[u32]) -> Result<Vec<Like
         return Ok(Vec::new());
     }
     let count = count.min(vocabulary);
-    // About as many blocks as tokens in the chosen blocks.
+    // The number of blocks is close to the number of tokens in the chosen blocks.
     let block = ((vocabulary as f64 / count.max(1) as f64).sqrt() as usize).max(1);
     let blocks = vocabulary.div_ceil(block);
     let blocked = filled_up(logits, blocks * block)?.reshape((rows, blocks, block))?;
@@ -88,7 +88,7 @@ fn filled_up(logits: &Tensor, columns: usize) -> Result<Tensor> {
 fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Tensor, Tensor)> {
     let ((rows, blocks, block), device) = (blocked.dims3()?, blocked.device());
     let chosen = count.min(blocks);
-    // Fewer than `count` blocks have a larger maximum than the block of a token among the first
+    // At most `count - 1` blocks have a larger maximum than the block of a token among the first
     // `count`.
     let (_, at) = first_few(maxima, &numbers(blocks, device)?.unsqueeze(0)?, chosen)?;
     let first_of_row = (0..rows as u32).map(|row| row * blocks as u32).collect::<Vec<_>>();
@@ -102,8 +102,8 @@ fn largest_tokens(blocked: &Tensor, maxima: &Tensor, count: usize) -> Result<(Te
     first_few(&values, &tokens, count)
 }
 
-/// Finds the largest `count` values of each row and their numbers, the lowest number first among
-/// equals.
+/// Finds the largest `count` values of each row and their numbers; the lowest number comes first
+/// among equals.
 ///
 /// # Shapes
 /// `(R, W)`, numbers `(R or 1, W)` below [`MOST`] → `(R, count)` each.

@@ -39,10 +39,10 @@ pub fn norm(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, spec: &NormSpec)
 /// See [`crate::norm_columns()`].
 ///
 /// # Shapes
-/// As [`crate::norm_columns()`].
+/// See [`crate::norm_columns()`].
 ///
 /// # Errors
-/// As [`crate::norm_columns()`].
+/// See [`crate::norm_columns()`].
 pub fn norm_columns(x: &Tensor, parts: &[NormedColumns<'_>], spec: &NormSpec) -> Result<Tensor> {
     let (rows, width) = x.dims2()?;
     let (mut first, mut all) = (0, Vec::with_capacity(parts.len() + 1));
@@ -128,8 +128,8 @@ pub fn activation(x: &Tensor, activation: Activation, dropout: Dropout) -> Resul
 pub(super) fn activated(x: Tensor, activation: Activation) -> Result<Tensor> {
     match activation {
         Activation::Identity => Ok(x),
-        // Candle's relu has derivative 1 at 0; the product with a constant step has 0, as in
-        // PyTorch.
+        // Candle's relu has derivative 1 at 0; the product with a constant step function has 0,
+        // like PyTorch.
         Activation::Relu => x.mul(&x.detach().gt(0.0)?.to_dtype(x.dtype())?),
         // Candle's `gelu_erf` rounds a constant of its derivative to six digits; its `erf` does
         // not.

@@ -1,9 +1,9 @@
 //! Label-smoothed cross entropy in Candle's primitives, some rows of logits at a time.
 //!
 //! Candle's autodiff would keep all logits, and several tensors of that size, until the backward
-//! pass. So the gradients of `hidden` and `weight` are computed with the loss, block by block, as
-//! in [the fused operation](crate::smoothed_cross_entropy()) if it does not compute logits twice;
-//! the tape takes them as they are, and Candle's graph gets them through [`with_gradients`].
+//! pass. So the gradients of `hidden` and `weight` are computed with the loss, block by block, like
+//! [the fused operation](crate::smoothed_cross_entropy()) when it computes logits once. The tape
+//! takes these gradients directly, and Candle's graph gets them through [`with_gradients`].
 
 use super::{CountedProduct, on_tape, wide};
 use crate::device::kernels_of;
@@ -31,9 +31,9 @@ pub fn smoothed_cross_entropy(
     differentiable(hidden, weight, targets, spec, rows)
 }
 
-/// Hidden rows with an additional 1, and the matrix with the biases as an additional column, so that
-/// their product is `hidden weightᵀ + bias`; as operations of the tape, if there is one. A matrix
-/// that is held in fewer bits gets the type of the biases.
+/// Hidden rows with an additional 1, and the matrix with the biases as an additional column, so
+/// that their product is `hidden weightᵀ + bias`. Both are operations of the tape, if there is one.
+/// A matrix that is held in fewer bits gets the type of the biases.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `bias (V,)` → `(N, D + 1)`, `(V, D + 1)`.
@@ -128,14 +128,14 @@ fn differentiable(
     }
 }
 
-/// A loss, its sums, and its gradients by `hidden` and `weight` if they were asked for.
+/// Loss, its sums, and its gradients by `hidden` and `weight` if they are requested.
 struct Computed {
     loss: Tensor,
     sums: LossSums,
     gradients: Option<[Tensor; 2]>,
 }
 
-/// Computes the loss, and its gradients if they are asked for, with this many rows, or pairs of
+/// Computes the loss, and its gradients if they are requested, with this many rows, or pairs of
 /// rows, in a block.
 fn blocked(
     hidden: &Tensor,
@@ -194,7 +194,7 @@ impl Rows<'_> {
         Ok((hidden, Tensor::from_vec(targets, shape, self.hidden.device())?))
     }
 
-    /// Reassembles one row from each block in the order of all rows.
+    /// Reassembles the rows of all blocks in their original order.
     fn restored(&self, blocks: &[Tensor]) -> Result<Tensor> {
         if !self.paired {
             return Tensor::cat(blocks, 0);
@@ -209,8 +209,8 @@ impl Rows<'_> {
     }
 }
 
-/// Computes [`sums_and_gradient`] of logits in the type of the products; the gradient is of that
-/// type, too.
+/// Computes [`sums_and_gradient`] of logits in the type of the products; the gradient has that type
+/// too.
 fn sums_of_block(
     logits: Tensor,
     targets: &Tensor,
@@ -225,8 +225,8 @@ fn sums_of_block(
     Ok((sums, gradient.map(|gradient| gradient.to_dtype(logits.dtype())).transpose()?))
 }
 
-/// Adds `gradientᵀ · hidden` to the gradient of the weight. Blocks are summed in f32, for any type
-/// of the products.
+/// Adds `gradientᵀ · hidden` to the gradient of the weight. Blocks are summed in f32, whatever the
+/// type of the products.
 fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> Result<Tensor> {
     let kernels = kernels_of(gradient.device());
     if let Some(computed) = kernels.weight_gradient(gradient, hidden, sum.as_ref()) {
@@ -296,7 +296,7 @@ fn sums_and_gradient(
     Ok((sums, gradient.transpose()?))
 }
 
-/// Sums of all blocks, in one read from the device.
+/// Sums of all blocks, copied from the device in one read.
 fn read(blocks: &[Tensor]) -> Result<LossSums> {
     let mut sums = LossSums::default();
     if blocks.is_empty() {
@@ -315,14 +315,15 @@ fn read(blocks: &[Tensor]) -> Result<LossSums> {
     Ok(sums)
 }
 
-/// Makes a tensor with the value `value` and the given gradient by each of the tensors. Candle
-/// differentiates the sum of their products with constants, whose value is subtracted again.
+/// Makes a tensor with the value `value` and the given gradient for each of the tensors. Candle
+/// differentiates the sum of their products with constants; the value of this sum is subtracted
+/// again.
 fn with_gradients(value: &Tensor, gradients: [(&Tensor, Tensor); 2]) -> Result<Tensor> {
     let mut out = value.clone();
     for (tensor, gradient) in gradients {
         let gradient = wide(&gradient)?.detach();
-        // Row by row first: a GPU sums a whole tensor into one number with a single block of
-        // threads.
+        // Sums each row first: a GPU would sum a whole tensor into one number with a single block
+        // of threads.
         let inner = wide(tensor)?.mul(&gradient)?.sum(D::Minus1)?.sum_all()?;
         out = (out + (&inner - inner.detach())?)?;
     }

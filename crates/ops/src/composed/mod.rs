@@ -1,7 +1,7 @@
 //! Every operation again, composed of Candle's differentiable primitives.
 //!
-//! These are the oracles of the fused kernels, and they run for devices and types without a kernel,
-//! where the tape has each as one operation ([`on_tape`]). Parameters of another type than the
+//! These are the oracles of the fused kernels. They also run on devices and types without a kernel;
+//! there the tape records each as one operation ([`on_tape`]). Parameters of another type than the
 //! input are converted to it, differentiably, so that master weights stay in f32.
 //!
 //! **Decision.** In half precision a result is rounded once: matrix products read and return the

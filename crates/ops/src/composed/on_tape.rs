@@ -1,12 +1,12 @@
 //! Operations in plain Candle as single operations of the tape: ideas that are not fused yet, and
 //! operations on a device or of a type without a kernel for them.
 //!
-//! The operation gets copies of its inputs that Candle tracks, and the tape records its result as
-//! that of one operation. In the backward pass Candle differentiates from this result to these
-//! inputs, and no further. The price is Candle's: every intermediate result is kept, and each
-//! intermediate gradient is allocated and added to. Without a tape, the operation is simply called.
+//! The operation gets copies of its inputs that Candle tracks, and the tape records the result as a
+//! single operation. In the backward pass Candle differentiates from this result to these inputs,
+//! and no further. The price is Candle's: every intermediate result is kept, and each intermediate
+//! gradient is allocated and added to. Without a tape, the operation is simply called.
 //!
-//! A gate that is not among the fused activations, tried in a network:
+//! Example: a gate that is not among the fused activations, tried in a network.
 //!
 //! ```
 //! use candle_core::{Device, Tensor};
@@ -42,14 +42,14 @@ use std::collections::HashMap;
 
 /// Calls `operation` on `inputs`; with a tape, records it there as one operation called `name`.
 ///
-/// `operation` gets tensors in the order of `inputs`. They must include everything that it is
-/// differentiated by, including parameters; constants may be captured.
+/// `operation` gets tensors in the order of `inputs`. They must include everything that gets a
+/// gradient, also parameters; constants may be captured.
 ///
 /// # Shapes
 /// The shapes of `operation`.
 ///
 /// # Errors
-/// The errors of `operation`; in the backward pass, if it has captured a parameter or a result on
+/// When `operation` fails; in the backward pass, when it has captured a parameter or a result on
 /// the tape, whose gradient would be lost.
 pub fn on_tape(
     tape: Option<&Tape>,
@@ -63,7 +63,7 @@ pub fn on_tape(
         return operation(&inputs)?.contiguous();
     };
     let float: Vec<&Tensor> = inputs.iter().filter(|x| x.dtype().is_float()).copied().collect();
-    // One for each distinct input: its gradient is the sum over all uses.
+    // One stand-in for each distinct input: its gradient is the sum over all uses.
     let mut tracked = HashMap::new();
     for &input in inputs {
         tracked.insert(input.id(), (Slot::from(input), stand_in(tape, input)?));
@@ -114,8 +114,8 @@ fn go_back(
     Ok(())
 }
 
-/// A scalar whose gradient by the result of an operation is the given one: Candle's backward pass
-/// begins with a scalar.
+/// A scalar with the given gradient by the result of an operation: Candle's backward pass begins
+/// with a scalar.
 struct Root(Tensor);
 
 impl Root {

@@ -6,7 +6,8 @@ use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// Elements of a thread in a piece of the flat buffers: those of `adam_step` in `elements.cuh`.
+/// Elements that a thread updates in a piece of the flat buffers, as in `adam_step` of
+/// `elements.cuh`.
 const AT_ONCE: usize = 8;
 
 /// See [`crate::adam_step()`], which has checked the lengths.
@@ -31,7 +32,8 @@ pub(super) fn adam_step(
     for (parameter, within) in store.within(range) {
         let start = parameter.offset() + within.start - range.start;
         let weights = address_of(&parameter.var().as_detached_tensor())?;
-        // Where element 0 of the flat buffers would be, which may be before all memory.
+        // Address of element 0 of the flat buffers if they began there, which may be before all
+        // memory.
         let element = |number: usize| (number * size_of::<f32>()) as u64;
         let weights = (weights + element(within.start)).wrapping_sub(element(start));
         let rate = step.learning_rate * parameter.rate();

@@ -1,5 +1,5 @@
-//! Attention of packed sequences: the products are the library's, with kernels of our own between
-//! them.
+//! Attention of packed sequences: the library computes the products, and kernels of our own the
+//! rest.
 
 use super::launch::{Argument, address_of, empty, launch, suffix, walking_in_pieces, word};
 use super::softmax::{self, Softmax};
@@ -82,7 +82,7 @@ pub(super) fn self_attention(
     Ok(out)
 }
 
-/// See [`crate::cross_attention()`]; without a bias, and with queries in rows of their own.
+/// See [`crate::cross_attention()`]; without a bias, and with queries in separate rows.
 ///
 /// # Shapes
 /// The shapes of [`crate::cross_attention()`].
@@ -129,8 +129,8 @@ pub(super) struct Attention {
     dtype: DType,
 }
 
-/// Queries (scaled), `(B, H, Tq, Dh)`; keys and values, `(B, K, Tk, Dh)` each; scores, and weights
-/// after dropout, `(B, H, Tq, Tk)` each: what the backward pass needs.
+/// Tensors for the backward pass: queries (scaled), `(B, H, Tq, Dh)`; keys and values, `(B, K, Tk,
+/// Dh)` each; scores, and weights after dropout, `(B, H, Tq, Tk)` each.
 struct SavedTensors {
     query: Tensor,
     key: Tensor,
@@ -139,7 +139,7 @@ struct SavedTensors {
     weights: Tensor,
 }
 
-/// Some columns of packed rows: address of their first element, and length of a row.
+/// Columns of packed rows: address of their first element, and length of a row.
 #[derive(Clone, Copy)]
 pub(super) struct Columns {
     address: u64,
@@ -147,7 +147,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Makes the columns from `first` on, of rows with length `row`.
+    /// Selects the columns from `first` on, of rows with length `row`.
     pub(super) fn new(address: u64, dtype: DType, row: usize, first: usize) -> Self {
         Self { address: address + (first * dtype.size_in_bytes()) as u64, row }
     }
@@ -253,8 +253,8 @@ impl Attention {
         Ok(Softmax { dropout: *dropout, shape })
     }
 
-    /// Views heads of queries as the rows of the heads of keys that they share:
-    /// `(B, H, Tq, W)` → `(B, K, G·Tq, W)`.
+    /// Views heads of queries as rows of the heads of keys that the queries share: `(B, H, Tq, W)`
+    /// → `(B, K, G·Tq, W)`.
     fn grouped(&self, x: &Tensor) -> Result<Tensor> {
         let (shape, (batch, _, queries, width)) = (self.sequences.shape, x.dims4()?);
         x.reshape((batch, shape.key_value_heads, shape.group() * queries, width))

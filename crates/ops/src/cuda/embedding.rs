@@ -1,8 +1,8 @@
 //! Embedding lookup.
 //!
 //! Candle's backward pass adds to rows with one thread for each column, which walks over all
-//! selected rows: a millisecond, while other operations take microseconds. Here each row's gradient
-//! is the sum over its uses, in their order, and is added to the flat buffer where it lies.
+//! selected rows: it takes a millisecond, other operations take microseconds. Here each row's
+//! gradient is the sum over its uses, in their order, added to the flat buffer in place.
 
 use super::launch::{THREADS, address_of, launch, suffix, word};
 use super::rows::looked_up;
@@ -65,7 +65,7 @@ struct Uses<'a> {
 }
 
 impl Uses<'_> {
-    /// Gives a table its gradient.
+    /// Adds the gradient of a table.
     fn give(
         &self,
         table: Slot,
@@ -85,7 +85,7 @@ impl Uses<'_> {
         adjoints.give_tensor(table, out.to_dtype(dtype)?)
     }
 
-    /// Adds to each row of `out`, which is of the type of the gradient, the sum over its uses.
+    /// Adds to each row of `out`, which has the type of the gradient, the sum over the row's uses.
     fn add_to(&self, out: &Tensor) -> Result<()> {
         let Self { gradient, ids, scale } = *self;
         let width = gradient.dim(1)?;

@@ -60,7 +60,7 @@ impl From<f64> for Argument {
 pub(super) fn word(size: usize) -> Result<u32> {
     match u32::try_from(size) {
         Ok(size) => Ok(size),
-        Err(_) => bail!("a size of {size} is beyond what a kernel counts to"),
+        Err(_) => bail!("a size of {size} is more than a kernel can count"),
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) fn walking(count: usize) -> (usize, usize) {
     (count.div_ceil(THREADS).min(MOST_BLOCKS), 1)
 }
 
-/// Grid of blocks whose threads walk over `count` elements of a type, many at once.
+/// Grid of blocks whose threads walk over `count` elements of a type, several at once.
 pub(super) fn walking_in_pieces(count: usize, dtype: DType) -> (usize, usize) {
     walking(count.div_ceil(PIECE / dtype.size_in_bytes()))
 }
@@ -175,7 +175,7 @@ pub(super) fn empty(shape: impl Into<Shape>, dtype: DType, device: &CudaDevice) 
     Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
 }
 
-/// Error of these operations on the host, which has its own.
+/// Error of these operations on the host, which has kernels of its own.
 pub(super) fn no_host(name: &str) -> Result<(CpuStorage, Shape)> {
     bail!("{name} is computed by CUDA alone")
 }

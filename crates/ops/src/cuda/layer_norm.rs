@@ -5,7 +5,7 @@ use super::row_sums::{RowBlocks, sum_columns_for};
 use crate::tape::{Adjoints, Slot, Tape};
 use candle_core::{D, DType, Result, Tensor, bail};
 
-/// See [`crate::norm()`], with a mean.
+/// Layer normalisation, which is [`crate::norm()`] with a mean.
 ///
 /// # Shapes
 /// The shapes of [`crate::norm()`].
@@ -76,7 +76,7 @@ impl LayerNorm {
     /// the deviation.
     ///
     /// # Shapes
-    /// `gradient` as `x` → as `x`, `(rows, 2)`.
+    /// `gradient` with the shape of `x` → the shape of `x`, and `(rows, 2)`.
     pub(super) fn back_to_x(&self, gradient: &Tensor) -> Result<(Tensor, Tensor)> {
         let Self { x, weight, epsilon } = self;
         let (device, width) = (x.device().as_cuda_device()?, x.dim(D::Minus1)?);
@@ -121,7 +121,7 @@ impl LayerNorm {
         Ok(sums)
     }
 
-    /// Computes the gradient of `x`, and gives weight and bias theirs.
+    /// Computes the gradient of `x`, and adds the gradients of weight and bias to theirs.
     fn back(
         &self,
         gradient: &Tensor,

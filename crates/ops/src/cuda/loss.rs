@@ -7,8 +7,8 @@ use crate::kernels::BlockOfLoss;
 use crate::spec::CrossEntropySpec;
 use candle_core::{DType, Result, Tensor, bail};
 
-/// Number of logits in a block: 128 MiB in half precision. Each block adds to the whole gradient of
-/// the weight, and no copy of its logits is made.
+/// Number of logits in a block: 128 MiB in half precision. For each block, the whole gradient of
+/// the weight is read and written, but its logits are not copied.
 pub(super) const LOGITS: usize = 1 << 26;
 
 /// See [`Kernels::block_of_loss`](crate::kernels::Kernels::block_of_loss); not for pairs of rows.

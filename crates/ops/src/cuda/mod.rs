@@ -83,7 +83,7 @@ impl Kernels for Cuda {
         key_value: &Tensor,
         spec: &AttentionSpec,
     ) -> Option<Result<Tensor>> {
-        // A query within wider rows is composed.
+        // A query that is part of wider rows has no kernel here.
         let is_here =
             computes(query.dtype()) && query.dims().last() == Some(&spec.shape.query_width());
         is_here.then(|| attention::cross_attention(tape, query, key_value, spec))

@@ -6,8 +6,8 @@ use candle_core::{CudaDevice, DType, Result, Tensor, bail};
 
 /// Largest number of blocks of rows over which a gradient is summed.
 const ROW_BLOCKS: usize = 256;
-/// Threads of a block that lie side by side in a tile of a sum over rows, and rows that it reads at
-/// once: `TILE` of `common.cuh`.
+/// Number of threads of a block that lie side by side in a tile of a sum over rows, and number of
+/// rows read at once: `TILE` of `common.cuh`.
 const TILE: usize = 16;
 
 /// Blocks of rows over which a gradient is summed.
@@ -28,13 +28,13 @@ impl RowBlocks {
         Ok(Self { grid, at_once: word(at_once)? })
     }
 
-    /// Allocates a row of `width` sums for each block.
+    /// Allocates `width` sums for each block.
     pub(super) fn parts(&self, width: usize, device: &CudaDevice) -> Result<Tensor> {
         empty((self.grid.1, width), DType::F32, device)
     }
 }
 
-/// Sums rows in f32, in an order that their number fixes.
+/// Sums rows in f32, in an order that depends only on their number.
 ///
 /// # Shapes
 /// `x (N, D)` → `(D,)`.
@@ -45,8 +45,8 @@ pub(super) fn sum_rows(x: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Sums `width` columns of `x` from `first` on: the gradient of a parameter, which is added to the
-/// flat buffer if its place is there.
+/// Sums `width` columns of `x` from `first` on, for the gradient of a parameter; adds the sums to
+/// the flat buffer if the parameter's place is there.
 ///
 /// # Shapes
 /// `x (N, …)`.
@@ -68,7 +68,8 @@ pub(super) fn sum_columns_for(
     adjoints.give_tensor(parameter, out)
 }
 
-/// Sums as many columns of `x` as `out` has, from `first` on, or adds the sums to what is there.
+/// Sums as many columns of `x` as `out` has, from `first` on; writes the sums to `out` or adds
+/// them.
 fn sum_columns(x: &Tensor, first: usize, out: &Tensor, is_added: bool) -> Result<()> {
     let ((rows, row), width) = (x.dims2()?, out.elem_count());
     if first + width > row {

@@ -16,7 +16,7 @@ pub(super) fn rows(x: &Tensor, index: &Tensor, back: &Tensor) -> Result<Tensor> 
     x.contiguous()?.apply_op1(Rows { index: index.clone(), back: Some(back.clone()) })
 }
 
-/// Selects rows of a table, any of them repeatedly; not differentiable.
+/// Selects rows of a table, possibly several times each; not differentiable.
 ///
 /// # Shapes
 /// `table (V, D)`, `index (M,)` in u32 and below `V` → `(M, D)`.

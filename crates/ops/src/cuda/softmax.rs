@@ -4,7 +4,7 @@ use super::launch::{Argument, WARP, address_of, blocks, empty, launch, suffix, w
 use crate::spec::Dropout;
 use candle_core::{Result, Tensor};
 
-/// Computes `dropout(softmax(scores + mask))` over the keys. A query has the dropout of its packed
+/// Computes `dropout(softmax(scores + mask))` over the keys. Dropout numbers a query by its packed
 /// row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Softmax {

@@ -15,7 +15,8 @@ use crate::tape::ParameterStore;
 use candle_core::{DType, Device, Result, Tensor};
 use std::time::Instant;
 
-/// Launches in a series: long enough for the two synchronisations around it not to count.
+/// Number of launches in a series, large enough to make the two synchronisations around it
+/// negligible.
 const LAUNCHES: u32 = 20;
 /// Bytes that a copy reads.
 const COPIED: usize = 256 << 20;
@@ -31,7 +32,7 @@ struct Times<'a> {
 /// See [`crate::device::kernel_times`].
 ///
 /// # Errors
-/// As there.
+/// Errors of [`crate::device::kernel_times`].
 pub(super) fn kernel_times(
     device: &Device,
     sizes: &KernelSizes,
@@ -47,7 +48,7 @@ pub(super) fn kernel_times(
 }
 
 impl Times<'_> {
-    /// Measures a kernel that moves so many bytes for each element of an input of this shape.
+    /// Measures a kernel that moves `bytes` bytes for each element of an input of this shape.
     fn measure(
         &mut self,
         kernel: &'static str,
@@ -71,7 +72,7 @@ impl Times<'_> {
         Ok(())
     }
 
-    /// Activations that are no zeros.
+    /// Activations that are not zero.
     fn activations(&self, rows: usize, columns: usize) -> Result<Tensor> {
         let row = Tensor::arange(0f32, columns as f32, self.device)?.affine(0.7, -3.0)?.sin()?;
         row.to_dtype(self.dtype)?.broadcast_as((rows, columns))?.contiguous()
@@ -162,7 +163,7 @@ impl Times<'_> {
         let scores = scores.reshape((batch, heads, length, length))?;
         let shape = [batch * heads * length, length];
         let weights = attention.softmax()?;
-        // The mask is read once a head, from cache but for the first.
+        // The mask is read once for each head, and only the first time from memory.
         self.measure("softmax", shape, 2 * element, || {
             softmax::forward(weights, &scores, &mask, &starts).map(|_| ())
         })?;

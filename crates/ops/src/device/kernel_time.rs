@@ -7,7 +7,7 @@ use candle_core::DType;
 pub struct KernelSizes {
     /// Packed tokens.
     pub rows: usize,
-    /// Tokens of a sequence; each has as many.
+    /// Number of tokens of each sequence.
     pub length: usize,
     /// Width of the model, a multiple of `heads`.
     pub width: usize,
@@ -24,13 +24,13 @@ pub struct KernelSizes {
 /// Time of a kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelTime {
-    /// Name of its computation.
+    /// Name of the computation.
     pub kernel: &'static str,
-    /// Rows and columns of its largest input.
+    /// Rows and columns of the largest input.
     pub shape: [usize; 2],
-    /// Bytes that it has to read and write.
+    /// Number of bytes that the kernel has to read and write.
     pub bytes: u64,
-    /// Mean of the fastest of several series of launches.
+    /// Mean time of a launch in the fastest of several series.
     pub seconds: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Kernels of our own, by device, and the time that they take on the shapes of training, beside the
-//! bytes that they move.
+//! Our own kernels, by device, and their times on the shapes of training, with the number of bytes
+//! that they move.
 
 use candle_core::{Device, Result, Tensor, bail};
 
@@ -21,8 +21,8 @@ pub(crate) fn kernels_of(device: &Device) -> &'static dyn Kernels {
     &Composed
 }
 
-/// Kernels for an operation on these inputs, with a tape or without; `None` if Candle differentiates
-/// the operation, since it cannot do so through a kernel.
+/// Kernels for an operation on these inputs, with or without a tape; `None` if Candle
+/// differentiates the operation, because it cannot differentiate a kernel.
 ///
 /// # Errors
 /// If the calling thread may not use their device.
@@ -35,8 +35,8 @@ pub(crate) fn kernels(is_taped: bool, inputs: &[&Tensor]) -> Result<&'static dyn
     })
 }
 
-/// Measures each kernel on a CUDA device; the first is a copy of 256 MiB, whose bandwidth is what
-/// the others are compared with. Each runs in `repeats` series, the fastest of which counts.
+/// Measures each kernel on a CUDA device. The first is a copy of 256 MiB, whose bandwidth is the
+/// measure for the others. Each kernel runs in `repeats` series; the fastest counts.
 ///
 /// # Errors
 /// On another device, when the sizes do not fit together, or when the device has no memory left.

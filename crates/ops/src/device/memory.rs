@@ -7,7 +7,7 @@ use candle_core::{Device, Result};
 pub struct DeviceMemory {
     /// Bytes used by this process.
     pub in_use: u64,
-    /// Bytes that this process could additionally allocate.
+    /// Number of bytes that this process could allocate in addition.
     pub available: u64,
 }
 

@@ -5,8 +5,9 @@
 //! and memory freed by one could be reused while a kernel of the other still reads it. Here a
 //! device has one explicit stream for the whole process, which runs work in the order in which it
 //! was queued. So nothing has to wait for events, and cudarc's two events for each allocation are
-//! turned off before the first. The alternative, events between streams, costs two driver calls for
-//! each tensor of each kernel and gains nothing, since a training step is one chain.
+//! turned off before the first allocation. The alternative, events between streams, costs two
+//! driver calls for each tensor of each kernel and gains nothing, since a training step is one
+//! chain.
 //!
 //! Work is queued in program order as long as one thread queues all of it. [`check`] refuses other
 //! threads; operations, gradients and optimizer steps call it. The [pool of
@@ -32,8 +33,8 @@ use candle_core::{Device, DeviceLocation, Result, bail};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
-/// Opens the CUDA device of this number, on the process's one stream. Only the calling thread may
-/// use it from then on.
+/// Opens the CUDA device of this number, on the process's single stream. From then on only the
+/// calling thread may use it.
 ///
 /// # Errors
 /// If there is none, or this build has no CUDA.
@@ -41,8 +42,8 @@ pub fn cuda(ordinal: usize) -> Result<Device> {
     opened(DeviceLocation::Cuda { gpu_id: ordinal }, || {
         let device = Device::new_cuda_with_stream(ordinal)?;
         #[cfg(feature = "cuda")]
-        // SAFETY: all memory is taken, used and freed on the one stream of this device, in the
-        // order of the program, so that no event has to order anything. None has been taken yet.
+        // SAFETY: all memory is allocated, used and freed on the one stream of this device, in the
+        // order of the program, so that no event has to order anything. None was allocated before.
         unsafe {
             device.as_cuda_device()?.disable_event_tracking();
         }
@@ -52,7 +53,7 @@ pub fn cuda(ordinal: usize) -> Result<Device> {
     })
 }
 
-/// Opens the Metal device of this number. Only the calling thread may use it from then on.
+/// Opens the Metal device of this number. From then on only the calling thread may use it.
 ///
 /// # Errors
 /// If there is none, or this build has no Metal.
@@ -85,7 +86,7 @@ pub fn check(device: &Device) -> Result<()> {
 }
 
 /// Checks that a tensor of `count` elements for `what` is small enough for Candle's kernels on a
-/// GPU: they count in 32 bits, and would leave further elements unwritten.
+/// GPU, which count in 32 bits and would leave further elements unwritten.
 ///
 /// # Errors
 /// From 2³² elements on.
@@ -99,7 +100,7 @@ pub fn check_count(device: &Device, what: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Owner of something that only one thread may use: the first that requests it.
+/// Owner of a resource for a single thread: the first that requests it.
 #[derive(Debug, Default)]
 struct OneThread(OnceLock<ThreadId>);
 
@@ -139,7 +140,7 @@ mod tests {
         assert!(pool.install(|| device.check()).is_err(), "a thread of a pool");
     }
 
-    /// Tests with a device other than a CPU, in a build without other devices.
+    /// Tests with a device other than a CPU, in a build without such devices.
     #[cfg(not(feature = "cuda"))]
     #[test]
     fn work_for_a_gpu_stays_on_the_thread_that_owns_it() {

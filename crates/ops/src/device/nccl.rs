@@ -12,7 +12,7 @@ use candle_core::cuda_backend::cudarc::nccl::safe::{Comm, Id};
 use candle_core::op::BackpropOp;
 use candle_core::{CudaStorage, Device, Result, Storage, Tensor, bail};
 
-/// Length in bytes of the id by which processes find each other.
+/// Length in bytes of the id with which processes find each other.
 pub const UNIQUE_ID: usize = 128;
 
 /// A connection between the GPUs of several processes.
@@ -36,15 +36,15 @@ pub fn unique_id() -> Result<Vec<u8>> {
 }
 
 impl Communicator {
-    /// Connects the GPU `device` of process `rank` of `size` with the GPUs of the others, which all
-    /// call this with the same `id`, and waits for them.
+    /// Connects the GPU `device` of process `rank` of `size` with the GPUs of the other processes,
+    /// which all call this function with the same `id`, and waits for them.
     ///
     /// # Errors
     /// If `id` is invalid, `device` is not a GPU, or the library cannot connect them.
     pub fn connect(device: &Device, rank: usize, size: usize, id: &[u8]) -> Result<Self> {
         super::check(device)?;
         let Ok(bytes) = <[u8; UNIQUE_ID]>::try_from(id) else {
-            bail!("{} bytes are no id of NCCL, which has {UNIQUE_ID}", id.len());
+            bail!("{} bytes are not an id of NCCL, which has {UNIQUE_ID}", id.len());
         };
         if rank >= size || i32::try_from(size).is_err() {
             bail!("process {rank} of {size}");
@@ -101,7 +101,7 @@ impl Communicator {
             Ok(())
         };
         let queued = queue();
-        // The group ends even after a failure; otherwise the next one would be nested in it.
+        // The group ends even after a failure; otherwise the next group would be nested in it.
         group_end().map_err(|error| failed(&error))?;
         queued?;
         let tensor = |(peer, values): (usize, CudaSlice<f32>)| {

@@ -71,7 +71,7 @@ pub(super) fn cross_entropy<T: Float>(
 
 /// Number of rows of logits that exist at a time. If operands are packed, each chunk packs all
 /// weights again and adds to their whole gradient: more rows need fewer chunks, but more memory.
-/// The faster a kernel multiplies, the more it loses with a chunk that does not fit in cache.
+/// The faster a kernel multiplies, the more time it loses on a chunk that does not fit in cache.
 fn rows_of_chunk(packing: Option<Packing>) -> usize {
     match packing {
         None => BLOCK_ROWS,
@@ -83,9 +83,9 @@ fn rows_of_chunk(packing: Option<Packing>) -> usize {
 /// Matrix and biases of the classes.
 pub(super) struct Classes<'a, T> {
     pub(super) count: usize,
-    /// The matrix transposed, by which rows are multiplied.
+    /// The transposed matrix, which rows are multiplied by.
     pub(super) transposed: Right<'a, T>,
-    /// The matrix as it is, by which the gradient of the logits is multiplied.
+    /// The matrix itself, which the gradient of the logits is multiplied by.
     pub(super) weight: Right<'a, T>,
     pub(super) bias: Option<&'a [T]>,
 }
@@ -98,7 +98,7 @@ pub(super) struct Wanted {
     pub(super) bias: bool,
 }
 
-/// Gradients by the inputs; those that are not wanted are empty.
+/// Gradients by the inputs; a gradient that is not requested is empty.
 pub(super) struct Gradients<T> {
     pub(super) hidden: Vec<T>,
     pub(super) weight: Vec<T>,

@@ -31,8 +31,8 @@ use tiled::Tiled;
 /// unscaled sums.
 ///
 /// With `r_drop` the sum is over `cross entropy + r_drop · KL(p‖q)`, where `p` is the distribution
-/// of a row, and `q` that of its partner. A constant weight may be bf16 where `hidden` is f32, as
-/// that of [`crate::linear()`].
+/// of a row, and `q` the distribution of its partner. A constant weight may be bf16 if `hidden` is
+/// f32, as in [`crate::linear()`].
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `targets` N class numbers → scalar.
@@ -52,8 +52,8 @@ pub fn smoothed_cross_entropy(
 
 /// Computes [`smoothed_cross_entropy`] of `softmax(hidden weightᵀ + bias)`.
 ///
-/// If logits do not exist chunk by chunk, or all operands are rounded, the matrix is copied with the
-/// biases as a column.
+/// If the logits are not computed in chunks, or if all operands are rounded, the matrix is copied
+/// with the biases as a column.
 ///
 /// # Shapes
 /// `hidden (N, D)`, `weight (V, D)`, `bias (V,)`, `targets` N class numbers → scalar.
@@ -90,7 +90,7 @@ pub fn biased_cross_entropy(
     let computed: Vec<&Tensor> = [hidden].into_iter().chain(weights).chain(bias).collect();
     let is_fused = is_fused(tape, &computed)?;
     let packing = Packing::best(spec.products).filter(|_| hidden.dtype() == DType::F32 && rows > 0);
-    // Packing would copy all of a weight that is held in few bits.
+    // Packing would copy a whole weight that is held in few bits.
     let tiles = packing.filter(|packing| packing.is_cheaper_than_memory() && !is_held);
     let rounds = spec.products == Products::Bf16 && !is_held;
     if let Some(bias) = bias.filter(|_| !is_fused || tiles.is_some() || rounds) {
@@ -106,8 +106,9 @@ pub fn biased_cross_entropy(
     for_float!(hidden, T => chunked::cross_entropy::<T>(tape, hidden, (weight, bias), targets, spec))
 }
 
-/// Bytes that the loss of `rows` rows holds on the host beside its inputs and the gradients: logits
-/// of `classes` classes, and packed values of their matrix, which has `values` values.
+/// Bytes that the loss of `rows` rows holds on the host, in addition to its inputs and the
+/// gradients: logits of `classes` classes, and packed values of their matrix, which has `values`
+/// values.
 #[must_use]
 pub fn loss_bytes(rows: usize, classes: u64, values: u64) -> u64 {
     let logits = classes.saturating_mul(rows.min(chunked::MOST_ROWS) as u64);

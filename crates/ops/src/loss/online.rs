@@ -19,7 +19,7 @@ pub(super) struct Online<T> {
     true_logit: T,
 }
 
-/// Numbers of a token's softmax from which the gradient is computed, beside its logits.
+/// Numbers of a token's softmax from which, with the logits, the gradient is computed.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Softmax<T> {
     /// Logarithm of the denominator.
@@ -48,7 +48,7 @@ impl<T: Float> Online<T> {
         self.largest + self.total.ln()
     }
 
-    /// Softmax after all segments, of the partner too.
+    /// Softmax after all segments; the partner's too.
     pub(super) fn softmax(&self, partner: Option<&Self>) -> Softmax<T> {
         let log_sum_exp = self.log_sum_exp();
         // Σ p (ln p - ln q), with ln p = logit - log_sum_exp.
@@ -79,8 +79,9 @@ impl<T: Float> Online<T> {
 }
 
 vectorised! {
-    /// Adds the logits of a segment, which begins at class `first` and has the true class at
-    /// `target`, if it is within; with them the logits of the token's partner, if it has one.
+    /// Adds the logits of a segment, which begins at class `first`; `target` is the place of the
+    /// true class if the segment has it. The logits of the token's partner, if it has one, are
+    /// added too.
     fn online<T>(
         token: &mut Online<T>,
         logits: &[T],

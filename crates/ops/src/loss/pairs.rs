@@ -13,8 +13,9 @@ use crate::spec::{CrossEntropySpec, LossSums};
 /// Number of rows of logits that exist at a time.
 pub(super) const BLOCK_ROWS: usize = 128;
 
-/// Arranges rows of `width` elements, whose second half are the partners of the first, in blocks:
-/// half a block of first rows, then their partners. The last block may be shorter.
+/// Arranges rows of `width` elements in blocks. The second half of the rows are the partners of the
+/// first; a block holds half its rows from the first half, then their partners. The last block may
+/// be shorter.
 pub(super) fn arranged<T: Copy>(rows: &[T], width: usize) -> Vec<T> {
     let (first, second) = rows.split_at(rows.len() / 2);
     let half = BLOCK_ROWS / 2 * width;
@@ -67,7 +68,7 @@ pub(super) fn pair<T: Float>(
 }
 
 vectorised! {
-    /// Replaces a pair's logits by their gradients, except for the true classes' part: `scale`
+    /// Replaces a pair's logits by their gradients, without the part of the true classes: `scale`
     /// times the gradients of the cross entropies, from which label smoothing subtracts `share` for
     /// each class, plus `weight` times the gradients of the divergences.
     fn pair_gradients<T>(

@@ -1,5 +1,5 @@
-//! A nonlinearity by itself, with dropout: the end of a linear layer whose product is not computed
-//! in one piece.
+//! A separate nonlinearity with dropout: the end of a linear layer whose product is computed in
+//! several pieces.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;

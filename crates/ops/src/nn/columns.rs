@@ -12,8 +12,7 @@ use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Concatenates the columns of all `parts`, then applies dropout. With one part, only applies
-/// dropout.
+/// Concatenates the columns of all `parts`, then applies dropout. A single part only gets dropout.
 ///
 /// # Shapes
 /// `(N, D₁)`, `(N, D₂)`, … → `(N, D₁ + D₂ + …)`.
@@ -83,7 +82,7 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Gives each part of `slots`, with its width, the columns of the adjoint of its own.
+/// Gives each slot its columns of the adjoint; each comes with its width.
 fn backward<T: Float>(
     slots: Vec<(Slot, usize)>,
     mut adjoint: Vec<T>,

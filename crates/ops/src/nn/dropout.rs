@@ -14,8 +14,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the factors of rows of `width` elements each, whose numbers in the mask begin
-    /// `stride` apart.
+    /// Computes the factors of rows of `width` elements each; the first elements of two rows are
+    /// `stride` apart in the mask.
     fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

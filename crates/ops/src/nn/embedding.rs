@@ -140,12 +140,13 @@ fn look_up<T: Float>(
 }
 
 /// Number of columns of a table that one task adds to: an equal share for each thread, in whole
-/// cache lines, but few enough that a row stays in the first-level cache.
+/// cache lines, but few enough for a row to stay in the first-level cache.
 fn columns_of_a_task(width: usize, threads: usize) -> usize {
     width.div_ceil(threads).next_multiple_of(16).min(64)
 }
 
-/// Adds each row of the adjoint, scaled, to its row of the table, in the order of the tokens.
+/// Adds each row of the adjoint, scaled, to the same token's row of the table, in the order of the
+/// tokens.
 fn scatter<T: Float>(
     rows: &[u32],
     adjoint: &[T],

@@ -82,7 +82,7 @@ fn forward<T: Float>(
 }
 
 vectorised! {
-    /// Computes some rows, whose first element has number `at.0` in the mask.
+    /// Computes some rows; the first element has the index `at.0` in the mask.
     fn gate<T>(x: &[T], out: &mut [T], at: (usize, usize), spec: GatedSpec) {
         let (first, width) = at;
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(2 * width)) {
@@ -97,7 +97,7 @@ vectorised! {
     }
 }
 
-/// Multiplies elements, of which the first has this number, by the mask of the dropout.
+/// Multiplies elements by the mask of the dropout; the first element has the given index.
 #[inline(always)]
 fn mask<T: Float>(values: &mut [T], first: usize, spec: GatedSpec) {
     if spec.dropout.is_active() {
@@ -109,7 +109,7 @@ fn mask<T: Float>(values: &mut [T], first: usize, spec: GatedSpec) {
 }
 
 vectorised! {
-    /// Computes the gradients of some rows, whose first element has number `at.0` in the mask.
+    /// Computes the gradients of some rows; the first element has the index `at.0` in the mask.
     fn gate_backward<T>(
         x: &[T],
         adjoint: &[T],
@@ -132,7 +132,7 @@ vectorised! {
                     let (gate, slope) = ACTIVATION.value_and_derivative(*b);
                     *by_a = *adjoint * gate;
                     *by_b = match ACTIVATION {
-                        // In this order, which keeps the rounding of earlier versions.
+                        // This order keeps the rounding of earlier versions.
                         Activation::Sigmoid => *adjoint * *a * gate * (T::of(1.0) - gate),
                         _ => *adjoint * *a * slope,
                     };

@@ -16,7 +16,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 /// Computes `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a
-/// sublayer (Vaswani et al. 2017, section 5.4). A constant weight may be bf16 where x is f32: it is
+/// sublayer (Vaswani et al. 2017, section 5.4). A constant weight may be bf16 if x is f32: it is
 /// widened piece by piece.
 ///
 /// # Shapes
@@ -122,8 +122,8 @@ fn forward<T: Float>(
         let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
-        // The gradient of a constant weight, which is not computed, is the only one that needs the
-        // input.
+        // Only the gradient of the weight needs the input, and it is not computed for a constant
+        // weight.
         let kept = tape.needs(&weight).then(|| tape.keep(x));
         let back = Back { x: x.into(), kept, weight, bias, residual, spec: *spec };
         tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
@@ -181,7 +181,7 @@ impl Node {
         [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
     }
 
-    /// Computes the layer, with its weight in this form, with kernels of the device or composed.
+    /// Computes the layer, with its weight in this form, by kernels of the device or composed.
     fn elsewhere(&self, tape: Option<&Tape>, weight: &Tensor) -> Result<Tensor> {
         let Self { x, bias, residual, spec, .. } = self;
         let (rows, outputs) = (x.dim(0)?, weight.dim(0)?);
@@ -209,7 +209,7 @@ impl Node {
 pub(crate) enum Slopes<'a, T> {
     /// The derivatives themselves; empty without an activation.
     Kept(&'a [T]),
-    /// The results of relu, whose signs determine it.
+    /// The results of relu; their signs determine the derivative.
     Sign(&'a [T]),
 }
 
@@ -329,7 +329,7 @@ impl Back {
     }
 }
 
-/// Number of elements in whole rows that several passes process while they are in the first-level
+/// Number of elements, in whole rows, that several passes process while they are in the first-level
 /// cache.
 const CACHED: usize = 4 * 1024;
 
@@ -344,7 +344,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Applies the activation, and writes its derivative to `slopes` unless that is empty.
+    /// Applies the activation, and writes its derivative to `slopes` unless `slopes` is empty.
     fn activate<T>(
         out: &mut [T],
         slopes: &mut [T],

@@ -2,10 +2,10 @@
 //! "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1).
 //!
 //! **Decision.** The change is computed as two thin products beside the large one, and is added to
-//! its result. The alternative, to form `W + s · B A` at each update, would take the product with a
-//! gradient as large as `W`, which is what adapters avoid. Matrices that a layer fuses, such as
-//! those of queries, keys and values, each have factors of their own; their products with A are
-//! one.
+//! its result. The alternative, to form `W + s · B A` at each update, would need a product for a
+//! gradient as large as `W`, which adapters are meant to avoid. Matrices that a layer fuses, such
+//! as those of queries, keys and values, have separate factors; their products with A are computed
+//! as one.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;
@@ -219,7 +219,8 @@ impl Back {
         adjoints.give(&self.x, grad)
     }
 
-    /// Adds the gradients of the upward factors, and writes that of `inner` to `inner_grad`.
+    /// Adds the gradients of the upward factors, and writes the gradient of `inner` to
+    /// `inner_grad`.
     fn through_up<T: Float>(
         &self,
         (rows, rank, outputs): (usize, usize, usize),

@@ -1,7 +1,7 @@
 //! Normalisation over the last dimension: layer norm (Ba et al. 2016), and RMS norm (Zhang and
 //! Sennrich 2019), which subtracts no mean; each with or without a bias.
 //!
-//! Candle's own fused norms cut the gradient silently; this one has a backward pass.
+//! Candle's own fused norms silently cut off the gradient; this one has a backward pass.
 
 use crate::composed::{self, on_tape};
 use crate::device::kernels;
@@ -142,8 +142,8 @@ fn backward<T: Float>(
     }
 }
 
-/// Computes the mean and the reciprocal standard deviation of a row, in two passes; uncentred, 0
-/// and the reciprocal root mean square.
+/// Computes the mean and the reciprocal standard deviation of a row, in two passes; without
+/// centring, 0 and the reciprocal root mean square.
 #[inline(always)]
 fn moments<T: Float>(row: &[T], spec: NormSpec) -> (T, T) {
     let count = T::of(row.len() as f64);
@@ -207,7 +207,7 @@ vectorised! {
             };
             let product = |[grad, weight, x]: [T; 3]| grad * weight * ((x - mean) * scale);
             let mean_product = blocked_sum([grad, weight, row], product) / count;
-            // Zipped, since checked indices would keep the loops from vectorising.
+            // The slices are zipped, because checked indices would keep the loops from vectorising.
             if !add {
                 grad_x.fill(T::default());
             }

@@ -13,7 +13,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 /// Normalises the first columns of each row, in groups as wide as the weight of their part; all
-/// others stay as they are.
+/// other columns are unchanged.
 ///
 /// # Shapes
 /// `x (N, W)` → the same.

@@ -1,4 +1,4 @@
-//! The normaliser of a row of logits; a search computes one for every hypothesis and step, over the
+//! The normaliser of a row of logits. A search computes one for every hypothesis and step, over the
 //! whole vocabulary.
 
 use crate::float::{Float, vectorised};
@@ -33,7 +33,8 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
         return None;
     }
     // Differences from the largest are small where they matter, so that f32 exponentials suffice;
-    // the total is f64, since it has as many terms as the vocabulary. A NaN survives into the sum.
+    // the total is f64, because it has as many terms as the vocabulary. A NaN survives into the
+    // sum.
     let mut sum = 0.0;
     for block in logits.chunks(SUMMED) {
         sum += f64::from(sum_of_exponentials(block, largest));

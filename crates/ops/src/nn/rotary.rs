@@ -1,9 +1,9 @@
 //! Rotary position embedding (Su et al. 2021, section 3.2): each pair of a head's elements is
 //! rotated by an angle that grows with the position, so that a score depends only on the distance.
 //!
-//! Element `i` of a head is paired with element `i + Dh/2`, and rotated by
-//! `position · 10000^(-2i/Dh)`, unless [`Turns`] says otherwise: other pairs, speeds, or rotated
-//! elements that are also multiplied by a number.
+//! Element `i` of a head is paired with element `i + Dh/2`, and rotated by `position ·
+//! 10000^(-2i/Dh)`, unless [`Turns`] has other pairs, other speeds, or a factor for the rotated
+//! elements.
 
 use crate::composed::{self, on_tape};
 use crate::float::{Float, vectorised};
@@ -15,8 +15,8 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Rotates the heads of `head` elements in the first `turned` columns: in packed `(q, k, v)` those
-/// of queries and keys.
+/// Rotates the heads of `head` elements in the first `turned` columns: in packed `(q, k, v)`, the
+/// columns of queries and keys.
 ///
 /// # Shapes
 /// `x (N, W)` → the same.
@@ -59,7 +59,7 @@ fn forward<T: Float>(tape: Option<&Tape>, x: &Tensor, turn: Rotary) -> Result<Te
     let out = turn.apply(Host::new(x)?.elements::<T>()?, width);
     let out = Tensor::from_vec(out, x.shape(), x.device())?;
     if let Some(tape) = tape {
-        // The transpose of a rotation turns the other way.
+        // The transpose of a rotation is the rotation in the opposite direction.
         let (input, back) = (Slot::from(x), Rotary { is_transposed: true, ..turn });
         tape.record::<T>("rotary", &[x], &out, move |adjoint, adjoints| {
             adjoints.give(input, back.apply(&adjoint, width))

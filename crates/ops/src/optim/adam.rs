@@ -38,7 +38,7 @@ pub fn adam_step(
     update_pieces("adam", store, range, gradient, moments, |piece| adam_piece(piece, step))
 }
 
-/// Takes a step of Adam on some elements, whose state are the two moments.
+/// Takes a step of Adam on some elements; their state is the two moments.
 pub(super) fn adam_piece(piece: Piece<'_>, step: &AdamStep) {
     let Piece { weights, gradient, mut state, parameter } = piece;
     let step = &AdamStep { learning_rate: step.learning_rate * parameter.rate(), ..*step };

@@ -30,9 +30,9 @@ use std::ops::Range;
 /// parameters take a step of [`adam_step`](crate::adam_step).
 ///
 /// # Shapes
-/// `gradient` and the two buffers are f32 `(range.len(),)`: the momentum and nothing for
-/// projections, the two moments for the others. They are updated in place on the host, and replaced
-/// on other devices.
+/// `gradient` and the two buffers are f32 `(range.len(),)`: for projections the momentum and
+/// nothing, for other parameters the two moments. They are updated in place on the host, and
+/// replaced on other devices.
 ///
 /// # Errors
 /// If a buffer has another length, or the range has a part of a projection.
@@ -139,8 +139,8 @@ impl Projection<'_> {
     }
 }
 
-/// Moves the singular values of a matrix close to 1, by the polynomial of the shorter side's
-/// products with itself.
+/// Moves the singular values of a matrix close to 1, with a polynomial of the matrix times its
+/// transpose (on the shorter side).
 fn orthogonal(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
     let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     let factor = (1.0 / squares.sqrt().max(SMALLEST_NORM)) as f32;

@@ -1,4 +1,4 @@
-//! Norm of the gradient, by which it is clipped (Pascanu et al. 2013, section 3.2).
+//! Norm of the gradient, for clipping (Pascanu et al. 2013, section 3.2).
 
 use crate::float::vectorised;
 use crate::host::Host;
@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use std::ops::Range;
 
 /// Number of elements whose squares are summed together. A buffer that is cut between chunks has
-/// the same sums as in one piece.
+/// the same sums as an uncut one.
 pub const NORM_CHUNK: usize = CHUNK;
 
 /// Computes the Euclidean norm of a flat buffer, summed in f64.
@@ -24,8 +24,9 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
     Ok(sums_of_squares(flat, &[whole])?.iter().sum::<f64>().sqrt())
 }
 
-/// Computes the sums of squares of segments of a flat buffer: of each segment one for each
-/// [`NORM_CHUNK`] elements and one for the rest. The norm is the root of their sum, in this order.
+/// Computes the sums of squares of segments of a flat buffer. Each segment has one sum for each
+/// [`NORM_CHUNK`] elements and one for the rest. The norm is the root of their total, in this
+/// order.
 ///
 /// # Shapes
 /// `flat (total,)` → a number for each chunk.
@@ -70,7 +71,7 @@ fn composed_sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<
     if sums.is_empty() {
         return Ok(Vec::new());
     }
-    // One read from the device.
+    // This is a single read from the device.
     Ok(Tensor::cat(&sums, 0)?.to_vec1::<f32>()?.into_iter().map(f64::from).collect())
 }
 

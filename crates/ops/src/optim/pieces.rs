@@ -16,7 +16,7 @@ pub struct Piece<'a> {
     pub weights: &'a mut [f32],
     /// Gradient of the weights.
     pub gradient: &'a [f32],
-    /// State of the optimizer, to be updated: a slice of each of its buffers.
+    /// State of the optimizer, which is updated: a slice of each of its buffers.
     pub state: Vec<&'a mut [f32]>,
     /// The parameter.
     pub parameter: &'a Parameter,
@@ -69,8 +69,8 @@ pub fn update_pieces(
     let gradient = host.elements::<f32>()?;
     crate::profile::time(name, || {
         lend(state, &mut Vec::new(), &mut |state| {
-            // Most parameters are too small to be divided among threads: each is processed by one
-            // thread.
+            // Most parameters are too small to be divided among threads, so one thread processes
+            // each.
             let of_parameter = |parameter: &Parameter| {
                 let first = parameter.offset().max(range.start);
                 let end = (parameter.offset() + parameter.len()).min(range.end);

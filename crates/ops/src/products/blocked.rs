@@ -1,9 +1,9 @@
 //! Blocking around the kernels that pack: the order of packing, and the use of caches.
 //!
-//! The right operand is packed in panels of 32 columns: whole, or in pieces if it is as large as the
-//! matrix of a large vocabulary. The left one is packed in blocks of rows that fit the second-level
-//! cache. A panel of the right operand, a few hundred values deep,
-//! stays in the first two levels while the rows of a block stream past.
+//! The right operand is packed in panels of 32 columns: whole, or in pieces if it is as large as
+//! the matrix of a large vocabulary. The left operand is packed in blocks of rows that fit the
+//! second-level cache. A panel of the right operand, a few hundred values deep, stays in the first
+//! two levels while the rows of a block stream past.
 
 use super::operand::{DEPTH, Line, Operand, PANEL, Results};
 use super::packed::Packed;
@@ -37,8 +37,8 @@ thread_local! {
     pub(super) static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lends a scratch vector of at least `lines`. It is taken out of its cell, so that a task that
-/// runs while another waits gets its own.
+/// Returns a scratch vector of at least `lines` lines. It is taken out of its cell, so that a task
+/// that runs while another waits gets its own.
 pub(super) fn with_scratch<R>(
     cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
     lines: usize,
@@ -53,28 +53,28 @@ pub(super) fn with_scratch<R>(
     result
 }
 
-/// Number of stretches into which the summed dimension of a deep product is cut: two, four or eight
+/// Number of stretches into which the summed dimension of a deep product is cut; two, four or eight
 /// threads can share them evenly.
 const STRETCHES: usize = 8;
-/// Length of that dimension from which a product is deep.
+/// Length of the summed dimension from which a product is deep.
 const DEEP: usize = 1024;
-/// Largest number of results of a deep product: each of its tasks has as many partial sums.
+/// Largest number of results of a deep product, because each of its tasks has as many partial sums.
 const DEEP_RESULTS: usize = 512 * 1024;
 
 /// Largest number of values of the right operand that are packed at a time: 64 MiB of f32. The
 /// packed matrix of a vocabulary of 256,000 tokens would take a gigabyte, kept between products.
 pub(crate) const LARGEST_PACK: usize = 1 << 24;
 
-/// Number of results in whole rows that are finished at a time: they fit in the first-level cache
-/// beside their inputs.
+/// Number of results, in whole rows, that are finished at a time: they fit in the first-level cache
+/// with their inputs.
 const FINISHED: usize = 4 * 1024;
 
-/// Computes a product. Returns whether `finish` has been called for every row, while its results
-/// are in cache; otherwise it has been called for none.
+/// Computes a product. Returns whether `finish` has been called for every row, while the results
+/// were in cache; otherwise it has been called for none.
 ///
 /// # Safety
-/// The destination has room for every row and column, and nobody else reads or writes it meanwhile;
-/// with `finish` it has no gaps.
+/// The destination has room for every row and column, and nobody else reads or writes it meanwhile.
+/// With `finish` it has no gaps.
 pub(super) unsafe fn product(
     left: &Operand<'_>,
     right: &Operand<'_>,
@@ -96,9 +96,9 @@ pub(super) unsafe fn product(
     unsafe { shallow_product(left, right, to, (packing, threads), finish) }
 }
 
-/// Computes a product by packing pieces of the right operand after each other, of about `values`
-/// values: some of its columns, or some of its depth if that is longer, at the places where
-/// [`Job::run`] cuts it anyway. So no sum changes.
+/// Computes a product by packing one piece of the right operand after the other, of about `values`
+/// values. A piece is some of the columns, or some of the depth if that is longer; depth is cut
+/// where [`Job::run`] cuts it anyway, so that no sum changes.
 ///
 /// # Safety
 /// The requirements of [`product`].
@@ -231,8 +231,8 @@ unsafe fn multiply(
     false
 }
 
-/// Pieces into which a product is divided for threads: blocks of panels of rows, and each of them
-/// into groups of panels of columns.
+/// Pieces into which a product is divided for threads: blocks of panels of rows; each block is
+/// divided into groups of panels of columns.
 #[derive(Clone, Copy)]
 struct Pieces {
     blocks: usize,
@@ -242,8 +242,8 @@ struct Pieces {
 impl Pieces {
     /// Divides a product so that all threads end at about the same time; `least` blocks fit the
     /// cache. A wide result is divided by columns, so that each panel of columns is read once for
-    /// all rows. Other results are divided by rows or, if these are few, also by columns, at the
-    /// price of packing the rows again.
+    /// all rows. Other results are divided by rows, or also by columns if there are few rows, at
+    /// the price of packing the rows again.
     fn new((rows, columns): (usize, usize), least: usize, threads: usize) -> Self {
         let is_wide = columns >= WIDE * rows;
         if is_wide {
@@ -261,7 +261,7 @@ impl Pieces {
 }
 
 /// Computes a product with few results and a long summed dimension, such as gradients of weights.
-/// Each task takes a stretch of that dimension, so that no two tasks pack the same data. The
+/// Each task takes a stretch of this dimension, so that no two tasks pack the same data. The
 /// stretches depend only on the shape, and their sums are added in order. If there are more threads
 /// than stretches, the columns of a stretch are divided too, and each task packs the rows again.
 ///
@@ -338,7 +338,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Multiplies the rows of some panels of the left operand by the columns of some of the right.
+    /// Multiplies the rows of some panels of the left operand by the columns of some panels of the
+    /// right operand.
     fn run(&self, rows: Range<usize>, columns: Range<usize>, out: &Shared<f32>) {
         let (steps, step_lines) = (self.left.steps(), self.packing.step_lines());
         let block_steps = self.packing.block().1.min(steps.max(1));
@@ -374,9 +375,9 @@ impl Job<'_> {
         });
     }
 
-    /// Prefetches a block of results while the one before it is computed: its rows are too far
-    /// apart for the hardware prefetcher, and nothing can proceed without them. bf16 products are
-    /// so fast that prefetching would cost what it saves.
+    /// Prefetches a block of results while the block before it is computed: its rows are too far
+    /// apart for the hardware prefetcher, and nothing can proceed without them. For bf16 products,
+    /// which are very fast, prefetching would cost as much as it saves.
     fn prefetch_results(&self, (row, column): (usize, usize), out: &Shared<f32>) {
         if self.packing.is_bf16() || column * PANEL >= self.columns {
             return;
@@ -389,7 +390,7 @@ impl Job<'_> {
         }
     }
 
-    /// Computes one block of 32 × 32 results, or the part of it that lies within the destination.
+    /// Computes a block of 32 × 32 results, or the part of it that lies within the destination.
     #[allow(
         clippy::too_many_arguments,
         reason = "two operands and where their block begins and goes; a struct would be made per block"
@@ -424,8 +425,8 @@ impl Job<'_> {
             };
             return;
         }
-        // The sums continue from the destination's values, like in the middle: so the result of a
-        // row does not depend on its position.
+        // The sums continue from the destination's values, as in the middle: so the result of a row
+        // does not depend on its position.
         let mut edge = Edge([0.0; PANEL * PANEL]);
         if add {
             for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {
@@ -447,7 +448,7 @@ impl Job<'_> {
     }
 }
 
-/// A block at the edge of the destination, which is computed whole.
+/// A block at the edge of the destination is computed as a whole.
 #[repr(align(64))]
 struct Edge([f32; PANEL * PANEL]);
 
@@ -457,7 +458,7 @@ mod tests {
     use crate::products::{Kernel, Matrix, Products};
     use crate::rng::Counter;
 
-    /// Pieces of columns and of depth, with edges, against the whole operand, to the bit.
+    /// Compares pieces of columns and of depth, with edges, to the whole operand, bit by bit.
     #[test]
     fn pieces_of_the_right_operand_change_no_bit() {
         let random = |count: usize, key| -> Vec<f32> {

@@ -1,5 +1,5 @@
 //! Products by the `gemm` crate: for f64, for processors without a kernel that packs, and as an
-//! oracle for the others.
+//! oracle for the other kernels.
 
 use super::{Matrix, Threads};
 use crate::float::Float;
@@ -9,7 +9,7 @@ use gemm::Parallelism;
 /// Computes `a (m, k) · b (k, n)`, and replaces `out (m, n)` or adds to it.
 ///
 /// # Safety
-/// Nobody else reads or writes `out` meanwhile; if it is added to, it is initialised.
+/// Nobody else reads or writes `out` meanwhile. It is initialised if it is added to.
 pub(super) unsafe fn matmul<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),

@@ -1,10 +1,10 @@
 //! Products with a matrix that is held in bf16, as frozen weights are.
 //!
-//! **Decision.** Pieces of the matrix are widened just before they are multiplied, so that a
-//! product is the same as with an f32 matrix of these values, whatever the kernel, and takes
-//! [`PIECE`] values of memory beside it. Widening costs about a thirtieth of a product with a
-//! thousand rows. The alternative, kernels that read bf16, would be one for each processor, and
-//! would round the other operand or be no faster.
+//! **Decision.** Pieces of the matrix are widened just before they are multiplied. So a product is
+//! the same as with an f32 matrix of these values, whatever the kernel, and needs only [`PIECE`]
+//! more values of memory. Widening costs about a thirtieth of a product with a thousand rows. The
+//! alternative, kernels that read bf16, would need one for each processor, and would round the
+//! other operand or be no faster.
 
 use super::{Matrix, Products, Right, Threads, product, raw_product};
 use crate::float::Float;
@@ -28,15 +28,15 @@ pub(crate) struct Held<'a> {
     is_transposed: bool,
 }
 
-/// Whether an operation in f32 or f64 reads this matrix as one that is held in bf16: a constant on
-/// the host.
+/// Whether an operation in f32 or f64 reads this matrix as a bf16 one: it must be a constant on the
+/// host.
 pub(crate) fn is_held(matrix: &Tensor) -> bool {
     matrix.dtype() == DType::BF16 && matrix.device().is_cpu() && !matrix.track_op()
 }
 
 impl<'a, T: Float> Right<'a, T> {
-    /// Makes an operand of the row-major matrix behind `host`, which has rows of `width` values of
-    /// the type `T`, or is held in bf16.
+    /// Makes an operand of the row-major matrix behind `host`, which has rows of `width` values.
+    /// The values have the type `T`, or are held in bf16.
     ///
     /// # Errors
     /// When the elements are of another type.
@@ -73,11 +73,11 @@ pub(crate) fn product_onto<T: Float>(
     }
 }
 
-/// Computes a product with a matrix that is held in bf16, some of its rows at a time: columns of
-/// the result if it is transposed, and otherwise parts of its sums.
+/// Computes a product with a matrix that is held in bf16, some of its rows at a time. These are
+/// columns of the result if the matrix is transposed, and otherwise parts of its sums.
 ///
 /// # Safety
-/// As [`raw_product`].
+/// The requirements of [`raw_product`].
 pub(super) unsafe fn held_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -91,11 +91,11 @@ pub(super) unsafe fn held_product<T: Float>(
     assert!(width == columns && values.len() == rows * width);
     let how = (products, Threads::All);
     let some = (PIECE / width.max(1)).max(1);
-    // Without rows the sums are empty, which is a result too.
+    // Without rows the sums are empty; their zeros still have to be written.
     for first in (0..rows.max(1)).step_by(some) {
         let count = some.min(rows - first);
         let wide = widened::<T>(&values[first * width..(first + count) * width]);
-        // SAFETY: the caller's promise; each piece has columns of its own, or follows another.
+        // SAFETY: the caller's promise; each piece has its own columns, or follows another piece.
         unsafe {
             if is_transposed {
                 let b = (wide.as_slice(), Matrix::rows(width).transposed());
@@ -128,8 +128,8 @@ mod tests {
     use crate::products::product_then;
     use crate::rng::Counter;
 
-    /// Checks that a product equals that with the same values in f32, to the bit where sums are not
-    /// divided.
+    /// Checks that a product equals the product with the same values in f32, to the bit if sums are
+    /// not divided.
     #[test]
     fn products_are_those_of_the_values_in_f32() {
         let random = |count: usize, key| -> Vec<f32> {

@@ -2,17 +2,17 @@
 //!
 //! [`Kernel`]s, chosen by the processor and by [`Products`]:
 //! - [`Kernel::Tiles`]: Intel AMX, twenty times the rate of f32 multiply-adds in bf16. An f32
-//!   product is made of six bf16 ones, on operands split exactly into three parts each:
-//!   as accurate as f32 arithmetic, and up to twice as fast;
+//!   product is made of six bf16 products, on operands that are split exactly into three parts
+//!   each: as accurate as f32 arithmetic, and up to twice as fast;
 //! - [`Kernel::Dots`]: AVX-512 BF16, for bf16 products alone;
 //! - [`Kernel::Fma512`], [`Kernel::Fma256`], [`Kernel::Neon`]: multiply-adds of f32, on registers
 //!   of each width; bf16 products round the operands while they pack them;
-//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors that have none of these, and as
-//!   the others' oracle.
+//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, and as
+//!   an oracle for the other kernels.
 //!
 //! All but the last pack their operands and share the rest: [`blocked`]. Products too small for
-//! that are computed on operands in place, by the same instructions: [`small`]. Products of int8
-//! weights, for decoding, have kernels of their own: [`int8`]. A matrix in bf16 is multiplied by f32
+//! packing are computed on operands in place, by the same instructions: [`small`]. Products of int8
+//! weights, for decoding, have separate kernels: [`int8`]. A matrix in bf16 is multiplied by f32
 //! piece by piece: [`held`].
 //!
 //! Results do not depend on the number of threads: rows and columns are divided among them, and the
@@ -74,7 +74,7 @@ impl Products {
     }
 }
 
-/// A matrix inside a slice: element `(i, j)` is at `offset + i·row + j·column`.
+/// A matrix inside a slice; element `(i, j)` is at `offset + i·row + j·column`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matrix {
     pub(crate) offset: usize,
@@ -204,7 +204,7 @@ pub(crate) unsafe fn product_into<T: Float>(
 /// Right operand of a product.
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a, T> {
-    /// In its original layout.
+    /// In the original layout.
     Plain(&'a [T], Matrix),
     /// Packed, for a kernel of this processor and for f32.
     Packed(&'a Packed),
@@ -280,8 +280,8 @@ fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + S
 /// been called for none. `finish` requires a destination without gaps.
 ///
 /// # Safety
-/// Nobody else reads or writes `out` meanwhile; if it is added to, it is initialised. Afterwards it
-/// is.
+/// Nobody else reads or writes `out` meanwhile. It is initialised if it is added to, and always
+/// afterwards.
 pub(crate) unsafe fn raw_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -311,7 +311,7 @@ pub(crate) unsafe fn raw_product<T: Float>(
                     {
                         return false;
                     }
-                    // Packing operands would not pay for another kernel either.
+                    // For such a product, packing operands would not pay for another kernel either.
                     kernel = Kernel::Gemm;
                 }
                 let finish = finish.map(finish_f32);
@@ -343,7 +343,7 @@ pub struct Factor<'a> {
     pub transposed: bool,
 }
 
-/// Computes `out (m, n) = a (m, k) · b (k, n)`, on every thread, by the given kernel: for
+/// Computes `out (m, n) = a (m, k) · b (k, n)`, on every thread, by the given kernel, for
 /// comparisons. Returns whether the kernel supports it; otherwise does nothing.
 ///
 /// # Panics

@@ -77,12 +77,13 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Whether the packing kernels can read it: contiguous along one of its dimensions.
+    /// Whether the packing kernels can read the operand, which must be contiguous along one of its
+    /// dimensions.
     pub(super) fn is_packable(&self) -> bool {
         self.inner == 1 || self.outer == 1
     }
 
-    /// Part of at most `depth` values from `start` on along the summed dimension.
+    /// Part from `start` on along the summed dimension, of at most `depth` values.
     pub(super) fn stretch(&self, start: usize, depth: usize) -> Self {
         Self {
             offset: self.offset + start * self.inner,
@@ -91,7 +92,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// The part with these panels.
+    /// Part with these panels.
     pub(super) fn narrow(&self, panels: &Range<usize>) -> Self {
         let first = (panels.start * PANEL).min(self.count);
         let end = (panels.end * PANEL).min(self.count);
@@ -176,8 +177,8 @@ fetch! {
     pub(super) fn fetch_once: _MM_HINT_NTA, "pldl1strm"
 }
 
-/// Number of lines of the right operand that a kernel prefetches ahead for a single row, which
-/// waits only for these: hardware prefetchers stop at every page of 4 KiB.
+/// Number of lines of the right operand that a kernel prefetches ahead for a single row. Such a row
+/// waits only for these lines, because hardware prefetchers stop at every page of 4 KiB.
 pub(super) const AHEAD: usize = 32;
 
 #[cfg(test)]

@@ -88,8 +88,8 @@ impl PackedProducts {
         Self { packing, multiply: Multiply::new(packing), scratch: Vec::new() }
     }
 
-    /// Computes `out ← [out +]` some panels of `left` times some of `right`, summed over all steps.
-    /// `out` is row-major with `stride`, and has room for whole panels: results outside the
+    /// Computes `out ← [out +]` some panels of `left` times some panels of `right`, summed over all
+    /// steps. `out` is row-major with `stride`, and has room for whole panels: results outside the
     /// operands are zero.
     pub(crate) fn multiply_panels(
         &self,
@@ -111,7 +111,7 @@ impl PackedProducts {
     }
 
     /// Computes `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`, with a left operand that
-    /// is packed for this product only. `out` as above.
+    /// is packed for this product only. `out` has the layout of the method above.
     pub(crate) fn multiply_matrix(
         &mut self,
         (a, a_at): (&[f32], Matrix),

@@ -30,8 +30,8 @@ impl Packing {
         Self::for_kernel(Kernel::best(products), products)
     }
 
-    /// Packing for products of some panels, like [`Packing::best`], except that splitting operands
-    /// in three does not pay for these.
+    /// Packing for products of some panels, like [`Packing::best`], but never one that splits
+    /// operands in three, which would not pay here.
     pub(crate) fn best_for_panels(products: Products) -> Option<Self> {
         match (Kernel::best(products), products) {
             (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]
@@ -41,8 +41,8 @@ impl Packing {
         }
     }
 
-    /// Whether recomputing a product costs less than storing and reading its result: true for AMX.
-    /// For AVX-512 BF16 it is false, with vocabularies of 10,000 to 200,000.
+    /// Whether recomputing a product costs less than storing and reading its result. This is true
+    /// for AMX. For AVX-512 BF16 it is false, with vocabularies of 10,000 to 200,000.
     pub(crate) fn is_cheaper_than_memory(self) -> bool {
         self.kernel == Kernel::Tiles
     }
@@ -68,18 +68,19 @@ impl Packing {
         matches!(self.kernel, Kernel::Tiles | Kernel::Dots)
     }
 
-    /// Number of panels of rows in a block, and of depth steps: the part of the left operand that
-    /// is packed at a time. No result depends on either.
+    /// Number of panels of rows in a block, and number of depth steps: the size of the part of the
+    /// left operand that is packed at a time. No result depends on either.
     ///
     /// With 16 steps a panel of bf16 in one part fits the first-level cache. A panel of f32 is
     /// twice as large and comes from the second level, which is fast enough for multiply-adds of
     /// AVX-512: fewer steps would read and write the results more often, which costs more. Eight
     /// panels are 256 KiB of bf16 in one part and 512 KiB of f32.
     ///
-    /// Processors without AVX-512 have a second level of 256 or 512 KiB, half of which is available
-    /// for the left operand: a quarter of that block made products on two cores of a Zen 3 a tenth
-    /// faster. Their kernel reads a panel of the right operand once for every three rows, so that
-    /// it has to stay in a first level of 32 KiB: four steps have a quarter of the misses of eight.
+    /// Processors without AVX-512 have a second level of 256 or 512 KiB, and half of it is
+    /// available for the left operand: a quarter of the block above made products on two cores of a
+    /// Zen 3 a tenth faster. The kernel of these processors reads a panel of the right operand once
+    /// for every three rows, so the panel has to stay in a first level of 32 KiB: four steps have a
+    /// quarter of the misses of eight.
     pub(super) fn block(self) -> (usize, usize) {
         if self.kernel == Kernel::Fma256 { (8, 4) } else { (8, 16) }
     }
@@ -89,8 +90,8 @@ impl Packing {
         if self.is_bf16() { self.parts() * BF16_LINES } else { F32_LINES }
     }
 
-    /// Lines of an operand of one panel that has the layout of this packing in memory: a tile of
-    /// f32, with a row for each place of the summed dimension.
+    /// Lines of an operand of one panel that already has the layout of this packing in memory: a
+    /// tile of f32, with a row for each place of the summed dimension.
     pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
         let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
         let is_packed = !self.is_bf16()

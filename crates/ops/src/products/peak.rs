@@ -10,8 +10,8 @@ const SUMS: usize = 12;
 
 /// Runs the multiply-adds of `kernel` `rounds` times, on registers only and on the calling thread;
 /// returns the number of multiply-adds. A product whose operands cost nothing to load would take
-/// the same time. `None` if the processor does not support them, and for the `gemm` crate, which
-/// has none of its own.
+/// the same time. `None` if the processor does not support the kernel, and for the `gemm` crate,
+/// which has no multiply-adds of its own.
 #[must_use]
 pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize> {
     if !kernel.is_here() {
@@ -36,10 +36,10 @@ pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize
     Some(rounds * each)
 }
 
-/// Multiplications and additions a second that all threads of the pool reach together, at this
-/// moment and on registers only, in the instructions that limit `kernel`: its own, or the fastest
-/// f32 multiply-adds for the `gemm` crate. `None` if the processor has none of these. A thread runs
-/// `rounds` iterations, of about 2 ns each.
+/// Multiplications and additions per second that all threads of the pool reach together, at this
+/// moment and on registers only. The instructions are those that limit `kernel`: its own, or the
+/// fastest f32 multiply-adds for the `gemm` crate. `None` if the processor has none of these. A
+/// thread runs `rounds` iterations, of about 2 ns each.
 #[must_use]
 pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
     let limits = [Kernel::Fma512, Kernel::Fma256, Kernel::Neon];
@@ -53,7 +53,7 @@ pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
     Some(2.0 * done as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Products of `kernel` that one product is made of.
+/// Number of products of `kernel` that make up one product.
 #[must_use]
 pub const fn products_in_one(kernel: Kernel, products: Products) -> u32 {
     match (kernel, products) {

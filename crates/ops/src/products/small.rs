@@ -1,10 +1,10 @@
-//! Products of a few rows and columns, as in each head of a short sequence: by multiply-adds, on
+//! Products with few rows and columns, as in each head of a short sequence: by multiply-adds, on
 //! operands in place.
 //!
-//! For such a product, packing both operands costs more than its arithmetic. Values of the left one
-//! are read one by one with any stride, and rows of the right one in place. The right one is only
-//! copied if it is transposed in memory, or its columns do not fill whole registers. Every result
-//! is summed in order, as by the other kernels of multiply-adds.
+//! For such a product, packing both operands costs more than its arithmetic. Values of the left
+//! operand are read one by one with any stride, and rows of the right operand in place. The right
+//! operand is only copied if it is transposed in memory, or if its columns do not fill whole
+//! registers. Every result is summed in order, as in the other multiply-add kernels.
 
 use super::blocked::{RIGHT, with_scratch};
 use super::kernels::vector::Vector;
@@ -15,7 +15,7 @@ use crate::shared::{Shared, Write};
 /// Largest number of values of the right operand: half of a first-level cache.
 const MOST: usize = 4 * 1024;
 
-/// A matrix, from its first value on: element `(i, j)` is at `first + i·row + j·column`.
+/// A matrix, given by its first value: element `(i, j)` is at `first + i·row + j·column`.
 #[derive(Clone, Copy)]
 struct Source {
     first: *const f32,
@@ -55,7 +55,7 @@ type Multiply =
 ///
 /// # Safety
 /// The operands and the destination are in bounds, and nobody else reads or writes the destination
-/// meanwhile; if it is added to, it is initialised.
+/// meanwhile. It is initialised if it is added to.
 pub(super) unsafe fn product(
     kernel: Kernel,
     (m, k, n): (usize, usize, usize),
@@ -80,7 +80,8 @@ pub(super) unsafe fn product(
     let first = unsafe { out.pointer(out_at.offset..out_at.end(m, n)) };
     let to = Target { first, stride: out_at.row, add: write == Write::Add };
     with_scratch(&RIGHT, (values * size_of::<f32>()).div_ceil(size_of::<Line>()), |scratch| {
-        // SAFETY: the kernel is here, and the rest is the caller's promise.
+        // SAFETY: the processor has the kernel's instructions, and the rest is the caller's
+        // promise.
         unsafe {
             multiply((m, k, n), source(a, a_at), source(b, b_at), to, scratch.as_mut_ptr().cast())
         };
@@ -91,13 +92,13 @@ pub(super) unsafe fn product(
 /// Number of lanes of the widest register.
 const LANES: usize = 16;
 
-/// Small-product variant of a kernel of f32 products; `None` if it has none.
+/// Variant of a kernel of f32 products for small products; `None` if it has none.
 fn for_kernel(kernel: Kernel) -> Option<Multiply> {
     if !kernel.is_here() {
         return None;
     }
     match kernel {
-        // Processors with the instructions for bf16 have all of AVX-512F.
+        // Processors with the instructions for bf16 have all instructions of AVX-512F.
         #[cfg(target_arch = "x86_64")]
         Kernel::Tiles | Kernel::Dots | Kernel::Fma512 => Some(avx512::multiply),
         #[cfg(target_arch = "x86_64")]
@@ -109,7 +110,7 @@ fn for_kernel(kernel: Kernel) -> Option<Multiply> {
 }
 
 /// Arranges the right operand `(k, n)` in contiguous rows of whole registers: in place, or in
-/// `scratch`. Values beyond its columns there are arbitrary.
+/// `scratch`. Values beyond its columns are arbitrary there.
 ///
 /// # Safety
 /// The requirements of [`Multiply`].
@@ -132,7 +133,7 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
                 }
                 continue;
             }
-            // Beyond the last column, the last is read again.
+            // Beyond the last column, the last column is read again.
             let column = |c: usize| j + c.min(count - 1);
             let whole = k - k % V::LANES;
             for i in (0..whole).step_by(V::LANES) {
@@ -278,8 +279,8 @@ mod tests {
         (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
     }
 
-    /// Checks that the bits equal those of a loop over one result after the other, for any
-    /// surroundings and orientation of the operands, and that nothing outside the results is
+    /// Checks that the bits equal those of a loop over one result after the other, whatever the
+    /// surroundings and the orientation of the operands, and that nothing outside the results is
     /// written.
     #[test]
     fn results_are_summed_in_order_and_nothing_else_is_touched() {

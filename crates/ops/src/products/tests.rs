@@ -111,7 +111,7 @@ fn kernels_agree_with_f64() {
 }
 
 /// Checks that the multiply-add kernels give the same bits as a loop over one result after the
-/// other, and so the same on every processor with one of them.
+/// other, and so the same bits on every processor with such a kernel.
 #[test]
 fn multiply_adds_are_summed_in_order() {
     for (m, k, n) in SHAPES {

@@ -1,6 +1,7 @@
 //! Time of a training step by operation, forward and backward together.
 //!
-//! Off until [`start`] is called; then it reads the clock at the start and end of each operation.
+//! The profile is off until [`start`] is called; then it reads the clock at the start and end of
+//! each operation.
 
 mod regions;
 
@@ -19,7 +20,7 @@ static OPERATIONS: Mutex<BTreeMap<&'static str, Operation>> = Mutex::new(BTreeMa
 /// Measurements of one operation, forward and backward together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Operation {
-    /// Time that it took.
+    /// Time that the operation took.
     pub time: Duration,
     /// Part of [`Profile::flops`].
     pub flops: u64,

@@ -4,8 +4,9 @@
 //! A region is a loop whose tasks are divided among threads, which then wait for each other. On one
 //! thread it takes the sum of its tasks' times. On `n` threads it takes the time of the busiest
 //! thread: with `k` equal tasks, `⌈k / n⌉` of them. Work outside of regions takes the same time on
-//! any number of threads (Amdahl 1967). So the time of a step on sixty-four cores follows from its
-//! regions, measured on a single one, if memory is fast enough: the model ignores memory bandwidth.
+//! any number of threads (Amdahl 1967). So the time of a step on sixty-four cores can be computed
+//! from its regions, measured on a single core, if memory is fast enough: the model ignores memory
+//! bandwidth.
 //!
 //! A region within a task of another region is a part of that task.
 
@@ -34,7 +35,7 @@ struct State {
 /// The parallel regions of one operation, forward and backward together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Regions {
-    /// Number of regions, after each of which threads wait for each other.
+    /// Number of regions; threads wait for each other after each.
     pub count: u64,
     /// Time in regions on one thread.
     pub time: Duration,
@@ -71,8 +72,8 @@ pub(super) fn within<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs the loop `work`, whose tasks are divided among threads. `longest` gives, for a number of
-/// threads, the share of the work that falls to the busiest one.
+/// Runs the loop `work`, whose tasks are divided among threads. `longest` returns, for a number of
+/// threads, the share of the work of the busiest one.
 pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R) -> R {
     crate::claims::begin();
     if !ENABLED.load(Ordering::Relaxed) || IS_INSIDE.replace(true) {

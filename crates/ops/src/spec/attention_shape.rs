@@ -2,13 +2,13 @@
 
 /// Heads of an attention layer.
 ///
-/// Queries have `heads` heads, and keys and values `key_value_heads`. With fewer of these, query
-/// heads share them in groups of neighbours: head `h` sees key and value head
-/// `h · key_value_heads / heads` (Ainslie et al. 2023, "GQA"). A single one is multi-query attention
-/// (Shazeer 2019, "Fast Transformer Decoding"), and as many as queries is multi-head attention
+/// Queries have `heads` heads, and keys and values `key_value_heads`. If `key_value_heads` is
+/// smaller, neighbouring query heads share keys and values: head `h` sees key and value head `h ·
+/// key_value_heads / heads` (Ainslie et al. 2023, "GQA"). One key and value head is multi-query
+/// attention (Shazeer 2019, "Fast Transformer Decoding"); equal numbers are multi-head attention
 /// (Vaswani et al. 2017).
 ///
-/// In packed projections, query, key and value lie side by side, `(N, Q + 2·K)`: heads of a part
+/// In packed projections, query, key and value lie side by side, `(N, Q + 2·K)`: the heads of each
 /// are neighbours, `Q` is [`query_width`](Self::query_width), and `K` is
 /// [`key_value_width`](Self::key_value_width).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,8 +24,8 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
-    /// Shape with heads of this width, each with keys and values of its own, and scores that are
-    /// divided by `√head_width` (Vaswani et al. 2017, equation 1).
+    /// Shape with heads of this width, each with its own keys and values, and with scores divided
+    /// by `√head_width` (Vaswani et al. 2017, equation 1).
     #[must_use]
     pub fn with_heads(heads: usize, head_width: usize) -> Self {
         let scale = 1.0 / (head_width as f64).sqrt();
@@ -44,7 +44,7 @@ impl AttentionShape {
         Self { key_value_heads, ..self }
     }
 
-    /// Shape of a single head of this one.
+    /// Shape with a single head of this width.
     #[must_use]
     pub fn single_head(self) -> Self {
         Self { heads: 1, key_value_heads: 1, ..self }
@@ -56,7 +56,7 @@ impl AttentionShape {
         self.heads.saturating_mul(self.head_width)
     }
 
-    /// Width of all heads of a key, and of those of a value.
+    /// Width of all heads of a key; values have the same width.
     #[must_use]
     pub fn key_value_width(&self) -> usize {
         self.key_value_heads.saturating_mul(self.head_width)
@@ -80,7 +80,7 @@ impl AttentionShape {
         head / self.group().max(1)
     }
 
-    /// Reason why there is no such layer; `None` if there is one.
+    /// Reason why such a layer is impossible; `None` if it is possible.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let Self { heads, key_value_heads, head_width, scale } = *self;

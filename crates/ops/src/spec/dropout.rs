@@ -16,8 +16,8 @@ pub struct Dropout {
 impl Dropout {
     /// Drops each element with probability `rate`, by the mask of `key`.
     ///
-    /// A rate outside `[0, 1)` is clamped; it would be a programming error of the caller, which has
-    /// validated the configuration.
+    /// A rate outside `[0, 1)` is clamped. It would be an error of the calling program, which has
+    /// to validate its configuration.
     #[must_use]
     pub fn new(rate: f64, key: u64) -> Self {
         Self { rate: rate.clamp(0.0, 1.0 - f64::EPSILON), key }
@@ -35,7 +35,7 @@ impl Dropout {
         self.rate > 0.0
     }
 
-    /// Bound on an element's 32 random bits, below which it is dropped.
+    /// Bound on an element's 32 random bits; an element below it is dropped.
     fn threshold(&self) -> u32 {
         (self.rate * f64::from(u32::MAX)).round() as u32
     }

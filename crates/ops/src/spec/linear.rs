@@ -14,13 +14,13 @@ pub enum Activation {
     Relu,
     /// `x · Φ(x)` with the exact normal distribution function (Hendrycks and Gimpel 2016).
     Gelu,
-    /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: the approximation of [`Gelu`](Self::Gelu) in
-    /// section 2 of its paper, with which GPT-2 was trained.
+    /// `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`: an approximation of [`Gelu`](Self::Gelu)
+    /// from section 2 of its paper, used by GPT-2.
     GeluTanh,
     /// `x · σ(x)` (Ramachandran et al. 2017), also called SiLU.
     Swish,
-    /// `x · σ(1.702 x)`: the other approximation of [`Gelu`](Self::Gelu) in section 2 of its paper,
-    /// with which CLIP was trained.
+    /// `x · σ(1.702 x)`: the other approximation of [`Gelu`](Self::Gelu) from section 2 of its
+    /// paper, used by CLIP.
     QuickGelu,
     /// `tanh(x)`.
     Tanh,
@@ -100,8 +100,8 @@ impl Activation {
     }
 }
 
-/// Runs a loop over elements with an activation as a constant. Loops in which each element looks
-/// the activation up are not always vectorised.
+/// Runs a loop over elements with an activation as a constant. A loop in which each element looks
+/// up the activation is not always vectorised.
 macro_rules! for_activation {
     ($activation:expr, $constant:ident => $body:expr) => {
         $crate::spec::for_activation!(
@@ -142,7 +142,7 @@ fn twice_inner<T: Float>(x: T) -> T {
     T::of(TWICE_ROOT) * (x + T::of(CUBE) * x * x * x)
 }
 
-/// Settings of a linear layer, beside its parameters.
+/// Settings of a linear layer, apart from its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LinearSpec {
     /// Nonlinearity on the product.

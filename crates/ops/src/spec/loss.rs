@@ -9,7 +9,7 @@ pub struct LossSums {
     pub smoothed: f64,
     /// Negative log-likelihood of the true tokens, in nats.
     pub nll: f64,
-    /// Number of tokens whose true class has the highest logit (the first one, if several tie).
+    /// Number of tokens whose true class has the highest logit (the first class, if several tie).
     pub correct: usize,
     /// Kullback–Leibler divergence of the partner's distribution from a token's own, in nats; 0 if
     /// tokens are not pairs.
@@ -25,7 +25,7 @@ impl LossSums {
     }
 }
 
-/// Settings of a loss, beside its inputs.
+/// Settings of a loss, apart from its inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossEntropySpec {
     /// Label smoothing.

@@ -4,7 +4,7 @@ use super::dropout::Dropout;
 use crate::products::Products;
 use candle_core::Tensor;
 
-/// Factors of the change of one matrix `W (O, I)`: it becomes `W + s · B A`.
+/// Factors of the change of a matrix `W (O, I)`, which becomes `W + s · B A`.
 #[derive(Debug, Clone)]
 pub struct Factors {
     /// `A`, `(R, I)`.
@@ -13,7 +13,7 @@ pub struct Factors {
     pub up: Tensor,
 }
 
-/// Settings of low-rank adapters, beside their parameters.
+/// Settings of low-rank adapters, apart from their parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LowRankSpec {
     /// Factor of the change, `s`.

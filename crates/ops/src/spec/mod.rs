@@ -1,4 +1,4 @@
-//! Settings of each operation, beside its tensors: shared by the fused operations and their
+//! Settings of each operation, apart from its tensors: shared by the fused operations and their
 //! composed oracles, which share nothing else.
 
 mod adam;

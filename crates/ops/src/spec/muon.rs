@@ -5,15 +5,15 @@ use super::AdamStep;
 /// Hyperparameters of one step of Muon.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MuonStep {
-    /// The step of Adam that other parameters than projections take. Its learning rate, weight
-    /// decay, which is decoupled, and factor of the gradient are those of projections as well.
+    /// The step of Adam for parameters other than projections. Its learning rate, its decoupled
+    /// weight decay and its factor of the gradient also apply to projections.
     pub adam: AdamStep,
     /// Decay of the momentum of projections.
     pub momentum: f64,
 }
 
-/// Coefficients of the polynomial `a X + b (X Xᵀ) X + c (X Xᵀ)² X`, which takes singular values in
-/// (0, 1] towards 1 in a few rounds: fast rather than exact, they end between 0.7 and 1.2.
+/// Coefficients of the polynomial `a X + b (X Xᵀ) X + c (X Xᵀ)² X`, which moves singular values in
+/// (0, 1] towards 1 in a few rounds. It is fast rather than exact: they end between 0.7 and 1.2.
 pub(crate) const POLYNOMIAL: [f32; 3] = [3.4445, -4.775, 2.0315];
 /// Number of times that the polynomial is applied.
 pub(crate) const ROUNDS: usize = 5;

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-/// Normalisation of each row, beside its parameters: `y = (x − mean) / √(variance + ε) · γ + β`
+/// Normalisation of each row, without its parameters: `y = (x − mean) / √(variance + ε) · γ + β`
 /// (Ba et al. 2016, "Layer Normalization"), or without the mean, `y = x / √(mean(x²) + ε) · γ`
 /// (Zhang and Sennrich 2019, "Root Mean Square Layer Normalization").
 #[derive(Debug, Clone, Copy, PartialEq)]

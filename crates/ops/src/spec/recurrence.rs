@@ -41,7 +41,7 @@ impl Cell {
     }
 }
 
-/// Settings of a recurrent layer, beside its tensors.
+/// Settings of a recurrent layer, apart from its tensors.
 #[derive(Debug, Clone)]
 pub struct RecurrenceSpec {
     /// Recurrence of the state.
@@ -72,7 +72,7 @@ pub struct Recurrence<'a> {
     pub bias: Option<&'a Tensor>,
     /// States before the first row, `(B, H)` for GRUs and `(B, 2·H)` for LSTMs; `None` for zeros.
     pub initial: Option<&'a Tensor>,
-    /// Attention of each row, computed before the row.
+    /// Attention of each row, computed before the row's state.
     pub attention: Option<AdditiveAttention<'a>>,
 }
 
@@ -96,7 +96,8 @@ pub struct AdditiveAttention<'a> {
 /// Results of a recurrent layer.
 #[derive(Debug, Clone)]
 pub struct Recurred {
-    /// State `h` of each row, with attention followed by its context: `(N, H)` or `(N, H + V)`.
+    /// State `h` of each row, followed by its context if there is attention: `(N, H)` or `(N, H +
+    /// V)`.
     pub rows: Tensor,
     /// State of each sequence after the last row that was read, with the shape of
     /// [`Recurrence::initial`]. No gradient passes through it.
@@ -194,8 +195,8 @@ impl TimeSteps {
             .collect()
     }
 
-    /// Index of the states before a step, in a list of the initial states by place, followed by one
-    /// state for each row in the order of steps.
+    /// Index of the states before a step in a list. The list has the initial states by place, then
+    /// one state for each row in the order of steps.
     pub(crate) fn before(&self, step: usize) -> usize {
         match step {
             0 => 0,
@@ -203,7 +204,7 @@ impl TimeSteps {
         }
     }
 
-    /// Index in that list of the last state of a place.
+    /// Index of the last state of a place in this list.
     pub(crate) fn last(&self, place: usize) -> usize {
         self.before(self.places[place].1) + place
     }

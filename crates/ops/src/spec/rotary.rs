@@ -24,7 +24,7 @@ enum Scaling {
     ByRotations(Rotations, Ramp),
 }
 
-/// Bounds between slow pairs, which are interpolated, and fast ones, which are unchanged.
+/// Bounds between slow pairs, which are interpolated, and fast pairs, which are unchanged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rotations {
     /// Length of sequences, as a multiple of those in training.
@@ -106,24 +106,23 @@ impl Turns {
 
     /// Scales NTK-aware (bloc97 2023; Peng et al. 2024, "YaRN", equation 16): the base becomes
     /// `base · factor^(Dh/(Dh-2))`, so that the slowest pair is interpolated by `factor`, and the
-    /// fastest, which distinguishes neighbours, is unchanged. A head with a single pair is
-    /// unchanged too.
+    /// fastest pair, which distinguishes neighbours, is unchanged. A single pair is unchanged too.
     #[must_use]
     pub fn ntk(self, factor: f64, head: usize) -> Self {
         let power = if head > 2 { head as f64 / (head - 2) as f64 } else { 0.0 };
         Self { base: self.base * factor.powf(power), ..self }
     }
 
-    /// Scales like Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated, fast ones are
+    /// Scales like Llama 3.1 (Grattafiori et al. 2024): slow pairs are interpolated, fast pairs are
     /// unchanged, and between them the share grows with the number of rotations.
     #[must_use]
     pub fn llama3(self, rotations: Rotations) -> Self {
         Self { scaling: Scaling::ByRotations(rotations, Ramp::Rotations), ..self }
     }
 
-    /// Scales by YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast ones are
-    /// unchanged, and between them the share grows with the number of the pair. Queries and keys
-    /// are multiplied by `magnitude`; `None`: `0.1 · ln factor + 1` (equation 22).
+    /// Scales by YaRN (Peng et al. 2024, section 3): slow pairs are interpolated, fast pairs are
+    /// unchanged, and between them the share grows with the index of the pair. Queries and keys are
+    /// multiplied by `magnitude`; `None`: `0.1 · ln factor + 1` (equation 22).
     #[must_use]
     pub fn yarn(self, rotations: Rotations, magnitude: Option<f64>) -> Self {
         let usual = 0.1 * rotations.factor.max(1.0).ln() + 1.0;
@@ -131,7 +130,7 @@ impl Turns {
         Self { scaling, magnitude: magnitude.unwrap_or(usual), ..self }
     }
 
-    /// Pairs that are rotated.
+    /// Number of pairs that are rotated.
     pub(crate) fn pairs(self) -> Pairs {
         self.pairs
     }
@@ -166,7 +165,7 @@ impl Turns {
         ((0..width / 2).map(speed).collect(), self.magnitude)
     }
 
-    /// Number by which an even scaling divides all angles.
+    /// Number that an even scaling divides all angles by.
     fn stretch(self) -> f64 {
         match self.scaling {
             Scaling::Even(factor) => factor,
@@ -194,7 +193,7 @@ impl Turns {
                 };
                 let first = with(fast).floor().max(0.0);
                 let end = with(slow).ceil().min(last);
-                // From the authors' implementation, so that no number is divided by 0.
+                // As in the authors' implementation, this avoids a division by 0.
                 let end = if end == first { end + 0.001 } else { end };
                 1.0 - ((pair as f64 - first) / (end - first)).clamp(0.0, 1.0)
             }
@@ -243,7 +242,7 @@ mod tests {
             (plain.yarn(rotations, Some(1.5)), 1.5),
         ] {
             let (cosines, _) = turns.angles(40..41, 8);
-            // Ten rotations over 64 tokens, and less than one.
+            // The pairs make ten rotations over 64 tokens, and less than one.
             close(&cosines[..1], &[magnitude * 40_f64.cos()]);
             close(&cosines[3..], &[magnitude * expected(5.0, 10_000.0)[3]]);
         }

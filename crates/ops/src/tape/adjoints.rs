@@ -15,11 +15,11 @@ use crate::shared::Write;
 
 /// Gradient of the root by one tensor.
 pub(crate) enum Adjoint {
-    /// That of the root itself, a scalar: 1.
+    /// Adjoint of the root itself, a scalar: 1.
     One,
-    /// Elements of an operation on the host, which it may take.
+    /// Elements of an operation's adjoint on the host, which the operation may take over.
     Elements(CpuStorage),
-    /// A tensor of any device and type, which nobody writes to.
+    /// A tensor of any device and type that nobody writes to.
     Tensor(Tensor),
 }
 
@@ -37,7 +37,8 @@ impl Adjoint {
         }
     }
 
-    /// A contiguous tensor of this shape; elements already have the type, and the device is theirs.
+    /// A contiguous tensor of this shape. Elements already have the type, and the device is the
+    /// elements' own.
     pub(crate) fn tensor(self, shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
         match self {
             Self::One => Tensor::ones(shape, dtype, device),
@@ -57,7 +58,7 @@ fn moved<T: Float>(storage: CpuStorage, shape: &Shape, device: &Device) -> Resul
 pub(super) struct Flat<'a> {
     pub(super) store: &'a ParameterStore,
     pub(super) values: FlatValues<'a>,
-    /// Whether the part of each parameter holds a gradient to add to.
+    /// Whether each parameter's part holds a gradient to add to.
     pub(super) written: &'a mut [bool],
     /// Whether this pass has reached each parameter.
     pub(super) touched: Vec<bool>,
@@ -68,9 +69,9 @@ pub(super) struct Flat<'a> {
 /// Values of a flat gradient buffer.
 pub(super) enum FlatValues<'a> {
     Host(&'a mut [f32]),
-    /// Flat gradients of a device that adds in place.
+    /// Flat gradients of a device that can add in place.
     Device(Tensor, AddInPlace),
-    /// On other devices: gradients of parameters are kept, and added at the end.
+    /// Gradients on other devices: those of parameters are kept, and added at the end.
     Kept,
 }
 
@@ -112,14 +113,14 @@ impl Adjoints<'_> {
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether the adjoint of `tensor` is needed and nothing has been added to it yet: the first
-    /// one that is added is moved.
+    /// Whether the adjoint of `tensor` is needed and still empty: the first adjoint that is added
+    /// is moved.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
     }
 
-    /// Adds `adjoint` to the adjoint of `tensor`; the first one is moved.
+    /// Adds `adjoint` to the adjoint of `tensor`; the first adjoint is moved.
     pub(crate) fn give<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -195,7 +196,7 @@ impl Adjoints<'_> {
         Ok(())
     }
 
-    /// Hands a gradient of any device and type over to `tensor`, or adds it to what is there.
+    /// Passes a gradient of any device and type to `tensor`, or adds it to the existing one.
     pub(crate) fn give_tensor(&mut self, tensor: impl Into<Slot>, gradient: Tensor) -> Result<()> {
         let slot = tensor.into();
         if !self.wants(slot) {
@@ -221,12 +222,12 @@ impl Adjoints<'_> {
         Ok(())
     }
 
-    /// Part of the flat buffer that the gradient of a parameter is to be added to in place, as the
-    /// caller promises to do, and an addition that does; `None` for other tensors, and on devices
-    /// that do not add in place.
+    /// Part of the flat buffer to which the caller promises to add the gradient of a parameter in
+    /// place, and the function that adds. `None` for other tensors, and on devices that cannot add
+    /// in place.
     ///
     /// # Shapes
-    /// That of the parameter, in f32.
+    /// Gradient of the parameter, in f32.
     pub(crate) fn part_of(
         &mut self,
         tensor: impl Into<Slot>,
@@ -241,8 +242,8 @@ impl Adjoints<'_> {
         Ok(Some((part.reshape(parameter.shape())?, *add)))
     }
 
-    /// Ends the backward pass: gradients that were kept for the parameters, in their order; none
-    /// where they were added in place.
+    /// Ends the backward pass; returns the gradients that were kept for the parameters, in their
+    /// order, or none if they were added in place.
     ///
     /// # Errors
     /// If a parameter got no gradient.

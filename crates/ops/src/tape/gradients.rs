@@ -62,7 +62,7 @@ impl Gradients {
         crate::host::update_elements(&self.flat, |flat| work(flat, written))
     }
 
-    /// Runs a backward pass that adds to the buffer where it lies, or returns the gradients of all
+    /// Runs a backward pass that adds to the buffer in place, or returns the gradients of all
     /// parameters in their order.
     pub(super) fn receive(
         &mut self,
@@ -103,8 +103,7 @@ impl Gradients {
     /// Adds the gradients of one backward pass by Candle.
     ///
     /// # Errors
-    /// If a parameter has no gradient: the graph is cut somewhere, and training would silently go
-    /// wrong.
+    /// If a parameter has no gradient: the graph is cut, and training would silently go wrong.
     pub fn accumulate(&mut self, store: &ParameterStore, grads: &GradStore) -> Result<()> {
         crate::device::check(store.device())?;
         let gradient = |parameter: &Parameter| match grads.get(parameter.var().as_tensor()) {
@@ -130,7 +129,7 @@ impl Gradients {
         self.add_parts(&parts)
     }
 
-    /// Adds the gradients of another buffer of the same store.
+    /// Adds the gradients in another buffer of the same store.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -147,7 +146,7 @@ impl Gradients {
     /// Adds `values` to the gradients from `start` of the flat layout on; on the host.
     ///
     /// # Errors
-    /// If there are more values than the layout has from there on.
+    /// If there are more values than the layout has from `start` on.
     pub fn add_part(&mut self, start: usize, values: &[f32]) -> Result<()> {
         self.flat()?;
         let range = start..start + values.len();
@@ -168,7 +167,7 @@ impl Gradients {
     /// Lends the gradients in `range` of the flat layout; on the host.
     ///
     /// # Errors
-    /// If the layout has no such range; those of `work`.
+    /// If the layout has no such range, and errors of `work`.
     pub fn with_part<T>(
         &mut self,
         range: Range<usize>,

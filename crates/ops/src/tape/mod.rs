@@ -3,15 +3,15 @@
 //! Candle's own autodiff allocates zeros for every edge of the graph and adds to them, keeps every
 //! activation until the whole graph is dropped, and stores each parameter's gradient in a tensor of
 //! its own. Here each operation records its backward function; [`Tape::backward`] calls these in
-//! reverse order. Each hands the adjoints of its inputs over, or adds to them, and then drops the
+//! reverse order. Each passes on the adjoints of its inputs, or adds to them, and then drops the
 //! tensors that it kept. The adjoint of a parameter is its part of the flat gradient buffer. On the
 //! host, results that cost little to compute are recomputed instead of kept (Chen et al. 2016,
 //! "Training Deep Nets with Sublinear Memory Cost").
 //!
-//! Fused operations on the host record functions of elements ([`Tape::record`]), all others
-//! functions of tensors ([`Tape::record_tensors`]). Values stay Candle tensors, and operations that
-//! Candle differentiates are unaffected: without a tape, a tensor that Candle tracks takes the
-//! composed path.
+//! Fused operations on the host record functions of elements ([`Tape::record`]); all other
+//! operations record functions of tensors ([`Tape::record_tensors`]). Values stay Candle tensors,
+//! and operations that Candle differentiates are unaffected: without a tape, a tensor that Candle
+//! tracks takes the composed path.
 
 mod adjoints;
 mod gradients;
@@ -33,10 +33,10 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Whether the fused kernels of the host support these inputs; otherwise [kernels of a
-/// device](crate::kernels) or the composed operation run.
+/// device](crate::kernels) or the composed operation are used.
 ///
-/// They must be on the host, with an element type that has kernels. Without a tape, Candle may not
-/// track any of them, since it could not differentiate a kernel.
+/// The inputs must be on the host, with an element type that has kernels. Without a tape, Candle
+/// must not track any of them, because it could not differentiate a kernel.
 ///
 /// # Errors
 /// If the calling thread may not use their device.
@@ -59,7 +59,7 @@ struct Node {
     backward: Backward,
 }
 
-/// Destination of an adjoint: a tensor without its values, which need not be kept for it.
+/// Destination of an adjoint: a tensor without its values, which the adjoint does not need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     id: TensorId,
@@ -108,7 +108,7 @@ pub struct Tape {
     /// Results on the tape around the tape of a segment.
     outer: HashSet<TensorId>,
     again: RefCell<HashMap<TensorId, Again>>,
-    /// Place of the first operation on each variable: in the backward pass, nothing is added to the
+    /// Place of the first operation on each variable. In the backward pass, nothing is added to the
     /// variable's gradient after it.
     first_uses: RefCell<HashMap<TensorId, usize>>,
 }
@@ -126,7 +126,7 @@ impl Tape {
         Self::default()
     }
 
-    /// Makes an empty tape for a segment of operations on results of this one, to be
+    /// Makes an empty tape for a segment of operations on results of this tape, to be
     /// [recorded](Tape::record_segment) here.
     #[must_use]
     pub fn for_segment(&self) -> Self {
@@ -152,7 +152,7 @@ impl Tape {
     }
 
     /// Records the operation `name`, which computed `output` from `inputs`, with its backward
-    /// function of elements on the host; nothing, if it depends on no variable.
+    /// function of elements on the host. Records nothing if `output` depends on no variable.
     ///
     /// # Errors
     /// The errors of [`Tape::record_adjoint`].
@@ -190,8 +190,8 @@ impl Tape {
     /// Runs [`Tape::record`] with a backward function of an adjoint in any form.
     ///
     /// # Errors
-    /// If Candle tracks an input that no recorded operation made: the tape could not follow it, and
-    /// its gradient would be lost.
+    /// If Candle tracks an input that is not the result of a recorded operation: the tape could not
+    /// follow it, and its gradient would be lost.
     pub(crate) fn record_adjoint(
         &self,
         name: &'static str,
@@ -236,20 +236,21 @@ impl Tape {
         });
     }
 
-    /// Sets a function that recomputes `output`: operations that [keep](Tape::keep) it afterwards
-    /// take no memory for it. For results that cost little more to compute than to read.
+    /// Sets a function that recomputes `output`, so that operations that [keep](Tape::keep) it
+    /// afterwards take no memory for it. Meant for results that cost little more to compute than to
+    /// read.
     pub(crate) fn recompute(&self, output: &Tensor, again: impl Fn() -> Result<Tensor> + 'static) {
         self.again.borrow_mut().insert(output.id(), Rc::new(again));
     }
 
-    /// Records `output` as the result of a segment of operations on `inputs`, which were recorded
-    /// on the tape `first`, made by [`Tape::for_segment`], and are dropped. In the backward pass
-    /// `again` repeats them on a tape of its own, with the same result, and the backward pass
-    /// continues through that tape (Chen et al. 2016, section 3: for a chain of n layers in
-    /// segments of √n, memory grows with √n).
+    /// Records `output` as the result of a segment of operations on `inputs`. The operations were
+    /// recorded on the tape `first`, made by [`Tape::for_segment`], and are dropped. In the
+    /// backward pass `again` repeats them on a separate tape, with the same result, and the
+    /// backward pass continues through that tape (Chen et al. 2016, section 3: for a chain of n
+    /// layers in segments of √n, memory grows with √n).
     ///
     /// # Errors
-    /// The errors of [`Tape::backward`]; in the backward pass, those of `again`.
+    /// Errors of [`Tape::backward`]; in the backward pass, errors of `again`.
     pub fn record_segment(
         &self,
         name: &'static str,
@@ -258,7 +259,8 @@ impl Tape {
         first: Self,
         again: impl FnOnce() -> Result<(Self, Tensor)> + 'static,
     ) -> Result<()> {
-        // Its inputs may all be constants: it depends on variables that only its operations use.
+        // The inputs may all be constants: the segment depends on variables that only its
+        // operations use.
         if first.is_empty() {
             return Ok(());
         }
@@ -281,7 +283,7 @@ impl Tape {
         SavedTensor { slot: tensor.into(), value }
     }
 
-    /// Takes the operations in their order; nothing else keeps their tensors from here on.
+    /// Takes the operations in their order; from here on, nothing else keeps their tensors.
     fn take(&self) -> Vec<Node> {
         self.again.take();
         self.nodes.take()
@@ -290,8 +292,7 @@ impl Tape {
     /// Adds the gradient of `root`, a scalar, by every parameter to `gradients`.
     ///
     /// # Errors
-    /// If a parameter gets no gradient: the graph is cut somewhere, and training would silently go
-    /// wrong.
+    /// If a parameter gets no gradient: the graph is cut, and training would silently go wrong.
     pub fn backward(
         self,
         root: &Tensor,
@@ -306,7 +307,7 @@ impl Tape {
     /// reported.
     ///
     /// # Errors
-    /// The errors of [`Tape::backward`], and those of `when_final`.
+    /// Errors of [`Tape::backward`], and errors of `when_final`.
     pub fn backward_watched(
         self,
         root: &Tensor,
@@ -315,7 +316,7 @@ impl Tape {
         mut when_final: Option<WhenFinal<'_>>,
     ) -> Result<()> {
         let uses = self.first_uses.take();
-        // The buffer of the host is lent to what could be called again, and is not.
+        // The buffer of the host is lent to a closure that could be called again, but is not.
         let mut recorded = Some((self.outputs.take(), self.take()));
         gradients.receive(store, |values, written| {
             let is_watched = matches!(values, FlatValues::Host(_));
@@ -335,7 +336,7 @@ impl Tape {
     /// of single operations.
     ///
     /// # Errors
-    /// If the type or shape of `adjoint` differs from that of `root`; those of the operations.
+    /// If the type or shape of `adjoint` differs from that of `root`, and errors of the operations.
     pub fn differentiate(self, root: &Tensor, adjoint: &Tensor) -> Result<Adjoints<'static>> {
         if adjoint.shape() != root.shape() {
             candle_core::bail!(

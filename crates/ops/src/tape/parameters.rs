@@ -1,7 +1,7 @@
 //! Parameters in a fixed order, each with its full name.
 //!
 //! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
-//! a fixed order, with which clipping, averaging and the optimizer are single passes.
+//! a fixed order; then clipping, averaging and the optimizer are single passes.
 
 mod updates;
 
@@ -14,18 +14,18 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A trainable tensor, kept in f32, or a constant of a base.
+/// A trainable tensor, held in f32, or a constant of a base.
 #[derive(Debug, Clone)]
 pub struct Parameter {
     name: String,
     shape: Vec<usize>,
     var: Var,
     offset: usize,
-    /// Rows of each projection in it; see [`Parameter::projections`].
+    /// Rows of each projection in the parameter; see [`Parameter::projections`].
     projections: Vec<usize>,
-    /// Whether it is frozen; shared by all copies of the store.
+    /// Whether the parameter is frozen; all copies of the store share this.
     frozen: Arc<AtomicBool>,
-    /// Bits of its factor of the learning rate; shared likewise.
+    /// Bits of the parameter's factor of the learning rate; all copies of the store share them.
     rate: Arc<AtomicU64>,
 }
 
@@ -54,49 +54,51 @@ impl Parameter {
         self.shape.iter().product()
     }
 
-    /// Whether it has no scalars.
+    /// Whether the parameter has no scalars.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether weight decay applies: to matrices, but not to biases and norms.
+    /// Whether weight decay applies: it does to matrices, but not to biases and norms.
     #[must_use]
     pub fn is_matrix(&self) -> bool {
         self.shape.len() >= 2
     }
 
-    /// Rows of each matrix in it that activations are multiplied by, one below the other; empty for
-    /// tables whose rows are looked up, the projection to the vocabulary, vectors and adapters.
+    /// Rows of each of the parameter's matrices that activations are multiplied by, from the first
+    /// row down; empty for tables whose rows are looked up, the projection to the vocabulary,
+    /// vectors and adapters.
     #[must_use]
     pub fn projections(&self) -> &[usize] {
         &self.projections
     }
 
-    /// Freezes it: from now on its gradient counts as zero, and no update changes it. Setting its
-    /// values, for example by loading a checkpoint, still works.
+    /// Freezes the parameter: from now on its gradient counts as zero, and no update changes it.
+    /// Setting its values, for example by loading a checkpoint, still works.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Relaxed);
     }
 
-    /// Whether updates leave it unchanged.
+    /// Whether updates leave the parameter unchanged.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::Relaxed)
     }
 
-    /// Sets its factor of the learning rate for later updates.
+    /// Sets the parameter's factor of the learning rate for later updates.
     pub fn set_rate(&self, rate: f64) {
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
     }
 
-    /// Factor of the learning rate in updates of it; 1 by default.
+    /// Factor of the learning rate in updates of the parameter; 1 by default.
     #[must_use]
     pub fn rate(&self) -> f64 {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
     }
 
-    /// Sets its values, in row-major order; those of a base that is held in bf16 are rounded.
+    /// Sets the parameter's values, in row-major order; values of a base that is held in bf16 are
+    /// rounded.
     ///
     /// # Errors
     /// When they do not fill the shape, or the device has no memory left.
@@ -106,8 +108,8 @@ impl Parameter {
         self.var.set(&values.to_dtype(self.var.dtype())?)
     }
 
-    /// Calls `fill` with its values in place, in row-major order; `None` if they are not in f32 on
-    /// the host.
+    /// Calls `fill` with the parameter's values in place, in row-major order; `None` if they are
+    /// not in f32 on the host.
     ///
     /// # Errors
     /// When the values are in use.
@@ -123,7 +125,7 @@ impl Parameter {
         Ok(filled)
     }
 
-    /// Copies its values, in row-major order.
+    /// Copies the parameter's values, in row-major order.
     ///
     /// # Errors
     /// When the device has no memory left.
@@ -137,7 +139,7 @@ impl Parameter {
         values.to_dtype(DType::F32)?.to_vec1()
     }
 
-    /// Type in which its values are held: f32, but for matrices of a base.
+    /// Type in which the values are held: f32, except for matrices of a base.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.var.dtype()
@@ -201,7 +203,7 @@ impl ParameterStore {
     }
 
     /// Adds a parameter with its initial values, which an outline ignores, and returns its tensor,
-    /// tracked.
+    /// which Candle tracks.
     ///
     /// # Errors
     /// If the name is taken, the values do not fill the shape, or the device has no memory left.
@@ -222,11 +224,11 @@ impl ParameterStore {
         Ok(tensor)
     }
 
-    /// Adds a parameter to the base, zero until it is [set](Parameter::set) and held in `dtype`, and
-    /// returns its tensor, a constant; otherwise as [`ParameterStore::add`].
+    /// Adds a parameter to the base, and returns its tensor, a constant: zero until it is
+    /// [set](Parameter::set), and held in `dtype`. Otherwise like [`ParameterStore::add`].
     ///
     /// # Errors
-    /// As [`ParameterStore::add`].
+    /// Errors of [`ParameterStore::add`].
     pub fn add_to_base(&mut self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
         crate::device::check_count(&self.device, "a parameter", shape.iter().product())?;
         let var = match self.is_outline {
@@ -249,12 +251,12 @@ impl ParameterStore {
         Ok(Parameter { name, shape, var, offset, projections: Vec::new(), frozen, rate })
     }
 
-    /// Declares that a parameter consists of matrices with so many rows each, one below the other,
-    /// by which activations are multiplied: [`Parameter::projections`]. Parameters of the base have
-    /// no update, and are left as they are.
+    /// Declares that a parameter consists of matrices that activations are multiplied by, with the
+    /// given numbers of rows, from the first row down: [`Parameter::projections`]. Parameters of
+    /// the base have no update, and are not changed.
     ///
     /// # Panics
-    /// If the rows are not those of the parameter.
+    /// If the rows do not add up to those of the parameter.
     pub fn set_projections(&mut self, name: &str, rows: &[usize]) {
         let of_name = self.parameters.iter_mut().rev().find(|one| one.name == name);
         if let Some(parameter) = of_name {
@@ -291,7 +293,7 @@ impl ParameterStore {
         self.base.iter().chain(&self.parameters)
     }
 
-    /// Parameter with this name, of the base or not.
+    /// Parameter with this name, whether or not it is part of the base.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.all().find(|parameter| parameter.name == name)
@@ -377,7 +379,7 @@ impl ParameterStore {
     /// Sets the parameters from `start` of the flat layout on.
     ///
     /// # Errors
-    /// If there are more values than the layout has from there on.
+    /// If there are more values than the layout has from `start` on.
     pub fn set_part(&self, start: usize, values: &Tensor) -> Result<()> {
         self.set_where(start, values, |_| true)
     }

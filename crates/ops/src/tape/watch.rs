@@ -1,21 +1,21 @@
-//! Gradients that are final while a backward pass still runs: after the first operation on a
-//! parameter, which is processed last in the backward pass, nothing is added to its gradient any
-//! more. With several processes, it can be sent then (Li et al. 2020, "PyTorch Distributed",
-//! section 3.2.3).
+//! Gradients that are final while a backward pass still runs. The first operation on a parameter is
+//! processed last in the backward pass; after it, nothing is added to the parameter's gradient.
+//! With several processes, it can be sent then (Li et al. 2020, "PyTorch Distributed", section
+//! 3.2.3).
 
 use super::adjoints::FlatValues;
 use super::{Adjoints, Parameter, ParameterStore};
 use candle_core::{Result, TensorId};
 use std::collections::HashMap;
 
-/// Callback of a backward pass: gets the place of the flat layout from which on gradients are
-/// final, and all gradients. Earlier ones must not be read.
+/// Callback of a backward pass: gets the place of the flat layout from which gradients are final,
+/// and all gradients. Gradients before this place must not be read.
 pub type WhenFinal<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
 
 /// Reports the parts of the flat gradient that are final.
 pub(super) struct Watch<'a> {
     /// Place of the first operation on each parameter that is not final yet, in their order; `None`
-    /// without any operation on it.
+    /// if there is no operation on it.
     first_uses: Vec<Option<usize>>,
     tell: WhenFinal<'a>,
 }

@@ -24,7 +24,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Scale of an axis for these values; `None` if it can show none of them.
+    /// Scale of an axis for these values; `None` if it cannot show any of them.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
         let place = |value: f64| if axis.logarithmic { value.log10() } else { value };
         let usable = |&value: &f64| axis.takes(value);
@@ -60,7 +60,7 @@ impl Scale {
         Some(Self { logarithmic: axis.logarithmic, range: low..high, ticks, decimals, names })
     }
 
-    /// Place of a value, if it has one between the ends.
+    /// Place of a value, if it is between the ends.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let at = if self.logarithmic { value.log10() } else { value };
         let room = (self.range.end - self.range.start) * 1e-9;
@@ -147,7 +147,7 @@ fn linear_ticks(low: f64, high: f64) -> (Vec<f64>, usize) {
     (ticks, (-step.log10().floor()).clamp(0.0, 9.0) as usize)
 }
 
-/// Powers of ten if the range has enough of them; otherwise also their double and fivefold, or
+/// Powers of ten if the range has enough of them; otherwise also twice and five times these, or
 /// linear ticks.
 fn logarithmic_ticks(low: f64, high: f64) -> Vec<f64> {
     let between = |factors: &[f64], every: i32| {

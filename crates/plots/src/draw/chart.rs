@@ -19,7 +19,7 @@ use crate::svg::DASHED_WIDTH;
 /// Widths of lines, in units of the drawing.
 const LINE_WIDTH: u32 = 7;
 
-/// Opacity of the area under a ridge, through which those behind it are seen.
+/// Opacity of the area under a ridge; the ridges behind it remain visible.
 const AREA_OPACITY: f64 = 0.3;
 
 /// Drawing area between two axes of places.
@@ -95,7 +95,7 @@ fn colour_of(series: &Series, number: usize) -> Colour {
     series_colour(series.colour.unwrap_or(number))
 }
 
-/// Points of a series for a page: those drawn, thinned, with six digits.
+/// Points of a series for a page: the drawn ones, thinned, with six digits.
 fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
     let is_shown = |at: &&(f64, f64)| x.place(at.0).is_some() && y.place(at.1).is_some();
     let shown: Vec<(f64, f64)> = series.points.iter().filter(is_shown).copied().collect();

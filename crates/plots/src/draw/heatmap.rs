@@ -70,12 +70,12 @@ struct Grid {
 }
 
 impl Grid {
-    /// Left edge of a column; right edge of the one before.
+    /// Left edge of a column, and right edge of the column before.
     fn column(&self, number: usize) -> i32 {
         edge(&self.across, self.columns, number)
     }
 
-    /// Upper edge of a row; lower edge of the one before.
+    /// Upper edge of a row, and lower edge of the row before.
     fn row(&self, number: usize) -> i32 {
         edge(&self.down, self.rows, number)
     }
@@ -137,7 +137,7 @@ impl Grid {
     }
 }
 
-/// Edge between the parts of a range that is divided into `count` of them.
+/// Edge between two parts of a range that is divided into `count` parts.
 fn edge(range: &Range<i32>, count: usize, number: usize) -> i32 {
     range.start + (i64::from(range.end - range.start) * number as i64 / count as i64) as i32
 }

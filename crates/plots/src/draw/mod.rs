@@ -1,6 +1,6 @@
 //! Figures, drawn with `plotters` into SVG elements.
 //!
-//! Everything is drawn at [`SCALE`] times its size, since `plotters` rounds coordinates to
+//! Everything is drawn at [`SCALE`] times its size, because `plotters` rounds coordinates to
 //! integers.
 
 mod axes;
@@ -78,7 +78,7 @@ impl Pen<'_> {
         PlotError::Nothing { title: self.figure.title.clone() }
     }
 
-    /// Checks that there are as many values as rows, columns or categories.
+    /// Checks that the number of values equals that of rows, columns or categories.
     fn check(&self, what: &'static str, expected: usize, given: usize) -> Result<(), PlotError> {
         let title = || self.figure.title.clone();
         match expected == given {
@@ -98,5 +98,5 @@ impl Pen<'_> {
     }
 }
 
-/// Values of a drawing, from which a page draws it again.
+/// Values of a drawing, which a page needs to draw it again.
 type Data = Value;

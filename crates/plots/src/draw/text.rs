@@ -9,7 +9,7 @@ use crate::colours::{Colour, INK};
 /// Factor by which `plotters` divides font sizes when it writes SVG.
 const FONT_FACTOR: f64 = 1.24;
 
-/// Point of a text that lies at its place.
+/// Point of a text that is put at its place.
 #[derive(Clone, Copy)]
 pub(super) struct Anchor(HPos);
 
@@ -27,7 +27,7 @@ pub(super) struct Label<'a> {
     pub(super) size: i32,
     pub(super) colour: Colour,
     pub(super) anchor: Anchor,
-    /// Whether it reads from bottom to top.
+    /// Whether the text reads from bottom to top.
     pub(super) upwards: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Thinning: fewer points where there are more than the eye can distinguish.
+//! Thinning: removal of points that the eye cannot distinguish.
 
 /// Number of pixel columns that a line is thinned to.
 const COLUMNS: usize = 700;

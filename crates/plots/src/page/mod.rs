@@ -11,9 +11,9 @@ use crate::colours::{self, Theme};
 use crate::html::escape;
 use crate::svg::class_rules;
 
-/// Style of every page: its measures, then its parts.
+/// Style of every page: sizes first, then parts.
 const STYLES: [&str; 2] = [include_str!("style.css"), include_str!("parts.css")];
-/// Scripts of every page: tools, then the parts that respond.
+/// Scripts of every page: tools first, then interactive parts.
 const SCRIPTS: [&str; 6] = [
     include_str!("page.js"),
     include_str!("parts/tabs.js"),
@@ -22,7 +22,7 @@ const SCRIPTS: [&str; 6] = [
     include_str!("parts/parallel.js"),
     include_str!("parts/charts.js"),
 ];
-/// Style, script and licence of uPlot, which draws the charts of pages that have figures.
+/// Style, script and licence of uPlot, which draws the charts of pages with figures.
 const CHARTS: [&str; 3] = [
     include_str!("../../assets/uplot/uPlot.min.css"),
     include_str!("../../assets/uplot/uPlot.iife.min.js"),
@@ -67,7 +67,7 @@ pub struct Page {
     pub language: Language,
     /// Title and heading, as plain text.
     pub title: String,
-    /// Content as HTML. Text from elsewhere goes through [`escape`].
+    /// Content as HTML. Text from other sources must pass through [`escape`].
     pub body: String,
     /// Additional style. A `style` attribute in the body has no effect.
     pub style: String,
@@ -132,7 +132,7 @@ impl Page {
         )
     }
 
-    /// Whether there are figures that respond.
+    /// Whether there are interactive figures.
     fn has_charts(&self) -> bool {
         self.body.contains("data-plot=")
     }
@@ -153,7 +153,7 @@ impl Page {
     }
 }
 
-/// Hash by which a policy allows a style or a script.
+/// Hash with which a policy allows a style or a script.
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }

@@ -1,4 +1,4 @@
-//! Parts of pages as HTML: sections, numbers that count, tables, figures side by side.
+//! Parts of pages as HTML: sections, important numbers, tables, figures side by side.
 
 mod sections;
 mod stats;
@@ -15,15 +15,15 @@ use crate::html::escape;
 /// Figures in a grid that fills the window.
 ///
 /// # Errors
-/// When one cannot be drawn.
+/// When a figure cannot be drawn.
 pub fn figures<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Result<String, PlotError> {
     grid("figures", figures)
 }
 
-/// Figures as small multiples: many in a row, without names of axes.
+/// Figures as small multiples: many in a row, without axis names.
 ///
 /// # Errors
-/// When one cannot be drawn.
+/// When a figure cannot be drawn.
 pub fn small_multiples<'a>(
     figures: impl IntoIterator<Item = &'a Figure>,
 ) -> Result<String, PlotError> {
@@ -54,7 +54,7 @@ pub fn panel(title: &str, body: &str) -> String {
     format!("<div class=\"panel\"><h3>{}</h3>\n{body}</div>\n", escape(title))
 }
 
-/// Panels side by side where there is room.
+/// Panels side by side, if there is room.
 #[must_use]
 pub fn panels(panels: &[String]) -> String {
     format!("<div class=\"panels\">\n{}</div>\n", panels.concat())

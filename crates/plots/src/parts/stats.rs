@@ -1,4 +1,4 @@
-//! Numbers that count, each on a card.
+//! Important numbers, each on a card.
 
 use std::fmt::Write as _;
 
@@ -7,9 +7,9 @@ use crate::html::escape;
 /// Change of a number since another run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// The change with its sign, and since what.
+    /// The change with its sign, and the earlier value that it refers to.
     pub text: String,
-    /// Whether it is for the better; `None` if neither is better.
+    /// Whether the change is an improvement; `None` if neither value is better.
     pub is_better: Option<bool>,
 }
 
@@ -26,7 +26,7 @@ pub struct Stat {
     pub detail: String,
     /// Change since another run.
     pub change: Option<Change>,
-    /// Course of the number, drawn small; empty or of one value: none.
+    /// Course of the number, in a small drawing; with fewer than two values, there is none.
     pub course: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Tables whose numbers stand to the right.
+//! Tables whose numbers are aligned to the right.
 
 use crate::html::escape;
 

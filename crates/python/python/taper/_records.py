@@ -1,4 +1,4 @@
-"""What runs give: translations, scores, texts, labels, tags and answers."""
+"""Results of runs: translations, scores, texts, labels, tags and answers."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class LineTranslations:
     translations: list[Translation]
     """At least one, unless there is an ``error``."""
     overlong: dict[str, Any] | None = None
-    """What became of a line with too many tokens: ``tokens``, ``limit``, ``rule``, ``parts``."""
+    """Treatment of a line with too many tokens: ``tokens``, ``limit``, ``rule``, ``parts``."""
     error: str | None = None
-    """Why it is not translated."""
+    """Reason why it is not translated."""
 
     @property
     def text(self) -> str:

@@ -136,8 +136,8 @@ class Run:
             weights: Type that matrices are multiplied in; ``None``: int8 if the weights were saved
                 so, else the run's.
             overrides: Keys of the recipe with other values, such as ``{"threads": 2}``.
-            to: Language to translate into, of a run of several; ``None``: each call names one.
-            from_: Language to translate from, of a run of several.
+            to: Target language, for a run with several; ``None``: each call names one.
+            from_: Source language, for a run with several.
 
         Raises:
             TaperError: A file is missing or damaged.
@@ -218,15 +218,15 @@ class Run:
             n_best: Number of translations of each line. ``None``: the best alone.
             alignment: Whether to align each translation with its source.
             length_penalty: Exponent of the length penalty. ``None``: the run's.
-            prefixes: What each translation begins with, one for each line.
+            prefixes: Beginnings of the translations, one for each line.
             ensemble: More runs or checkpoints that decide together with this one.
-            overlong: What becomes of a line with too many tokens.
+            overlong: Treatment of a line with too many tokens.
             max_source_tokens: Largest number of tokens of a line. ``None``: as in training.
             decoding: Keys of the recipe's ``[decoding]`` with other values, such as
                 ``{"sampling": {"temperature": 0.8, "seed": 7}}``.
-            to: Language to translate into, of a run of several. ``None``: that of the loading, or
+            to: Target language, for a run with several. ``None``: the one given at loading, or
                 the only one.
-            from_: Language to translate from, of a run of several.
+            from_: Source language, for a run with several.
             strict: Whether a line that cannot be translated is an exception; else it has an
                 ``error``.
 
@@ -363,7 +363,7 @@ class Run:
         Args:
             items: Texts (a pair has a tab between its texts), paths of images, or questions:
                 ``{"question": ..., "context": ...}``.
-            prompts: Texts of which a run of the task ``image-text`` chooses one for each image.
+            prompts: Texts from which a run of the task ``image-text`` chooses one for each image.
             strict: Whether an item without an answer is an exception; else it has an ``error``.
 
         Returns:

@@ -33,7 +33,7 @@ class Event:
     name: str
     """Kind of the event."""
     fields: dict[str, Any] = field(repr=False)
-    """What is known about it, as ``metrics.jsonl`` has it."""
+    """Data of the event, as in ``metrics.jsonl``."""
 
     def __getattr__(self, name: str) -> Any:
         try:

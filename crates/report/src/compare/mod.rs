@@ -17,7 +17,7 @@ use crate::run_data::RunData;
 use crate::sentences::{RESAMPLES, SentenceSet};
 use crate::translated::systems_by_length;
 
-/// Smallest difference in chrF2 by which a sentence counts as won or lost.
+/// Smallest difference in chrF2 for which a sentence counts as won or lost.
 const EVEN: f64 = 1.0;
 
 /// Scores of one run on a split, compared with the first run's.
@@ -227,7 +227,7 @@ impl Comparison<'_> {
         self.runs.iter().filter_map(move |run| run.sets.iter().find(|one| one.split == split))
     }
 
-    /// Curves of training, each figure with those of all runs.
+    /// Curves of training; each figure has those of all runs.
     fn curves(&self, language: Language) -> Vec<NamedFigure> {
         let records: Vec<(&str, &Record)> = self
             .names

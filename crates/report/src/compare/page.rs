@@ -11,7 +11,7 @@ use crate::sentences::SentenceSet;
 
 /// p-value up to which a difference counts as significant.
 const SIGNIFICANT: f64 = 0.05;
-/// Largest number of runs of which every pair is tested.
+/// Largest number of runs for which every pair is tested.
 const MOST_PAIRED: usize = 12;
 
 impl Comparison<'_> {
@@ -33,8 +33,8 @@ impl Comparison<'_> {
         Figure::new(format!("{}, {split}", say("Time and score", "时间与得分")), description, chart)
     }
 
-    /// Table of the differences in BLEU between each two runs, with their p-values; empty for two
-    /// runs, which the table of scores has, and for many.
+    /// Table of the differences in BLEU between each two runs, with their p-values. Empty for two
+    /// runs, which the table of scores covers, and for many.
     fn matrix(&self, split: &str, language: Language) -> Result<String> {
         if !(3..=MOST_PAIRED).contains(&self.runs.len()) {
             return Ok(String::new());
@@ -49,7 +49,7 @@ impl Comparison<'_> {
             html += &format!("<th scope=\"col\" class=\"number\">{}</th>", escape(name));
         }
         html += "</tr></thead><tbody>\n";
-        // Columns are compared with the row that is tested first.
+        // Columns are compared with the row, which is tested first.
         for (row, name) in self.names.iter().enumerate() {
             let mut order = vec![sets[row]];
             order.extend(sets.iter().enumerate().filter(|(at, _)| *at != row).map(|(_, set)| *set));
@@ -77,7 +77,7 @@ impl Comparison<'_> {
         }
         html += "</tbody></table></div>\n";
         html += &note(language.choose(
-            "BLEU of the row less that of the column; in colour where p ≤ 0.05.",
+            "BLEU of the row minus BLEU of the column; in colour if p ≤ 0.05.",
             "行的 BLEU 减去列的 BLEU；p ≤ 0.05 时着色。",
         ));
         Ok(panel(language.choose("Every pair", "两两比较"), &html))
@@ -90,7 +90,7 @@ impl Comparison<'_> {
         if axes.is_empty() {
             return String::new();
         }
-        // Axes of what a run has to itself say nothing.
+        // The name is the run's own, so its axis would show nothing.
         axes.retain(|(key, _)| key != "name");
         for (split, scores) in &self.splits {
             let values = scores.iter().map(|one| format!("{:.2}", one.bleu.score)).collect();

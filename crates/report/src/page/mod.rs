@@ -23,12 +23,12 @@ pub(crate) const STYLE: &str = include_str!("sentences.css");
 /// word by word, and shows which words are aligned.
 pub(crate) const SCRIPT: &str = concat!(include_str!("words.js"), include_str!("sentences.js"));
 
-/// The figures without the names of their files.
+/// Figures without their file names.
 pub(crate) fn plain(figures: &[NamedFigure]) -> impl Iterator<Item = &Figure> {
     figures.iter().map(|one| &one.figure)
 }
 
-/// Figures and tables of training: curves, and layers where they were recorded.
+/// Figures and tables of training: curves, and layers if they were recorded.
 fn training(run: &RunData, language: Language) -> Result<String> {
     let mut html = figures(plain(&curves(&[(&run.name, &run.record)], language)))?;
     html += &sections::skipped(run, language);

@@ -29,5 +29,5 @@ pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
         say("The whole recipe", "完整配方"),
         escape(&run.config.to_toml()?),
     );
-    Ok(panel(say("What differs from the defaults", "与默认值的差异"), &whole))
+    Ok(panel(say("Keys that differ from the defaults", "与默认值的差异"), &whole))
 }

@@ -24,7 +24,8 @@ pub(super) fn skipped(run: &RunData, language: Language) -> String {
     })
 }
 
-/// Section with every number of the data report, by its path: a table with a column for each split.
+/// Section with all numbers of the data report, by their paths: a table with a column for each
+/// split.
 pub(super) fn data(data: &Value, language: Language) -> String {
     let mut rows = Vec::new();
     flatten("", data, &mut rows);
@@ -60,7 +61,7 @@ pub(super) fn data(data: &Value, language: Language) -> String {
 fn split_table(splits: &[(String, Vec<[String; 2]>)], language: Language) -> Option<String> {
     let mut paths: Vec<&str> = Vec::new();
     for [path, _] in splits.iter().flat_map(|split| &split.1) {
-        // The name is the head of its column.
+        // The name is the heading of its column.
         if path != "split" && !paths.contains(&path.as_str()) {
             paths.push(path);
         }
@@ -108,8 +109,8 @@ fn quantities(language: Language) -> [&'static str; 2] {
     [language.choose("quantity", "项目"), language.choose("value", "数值")]
 }
 
-/// A panel with the scores of each test set: its metrics, its other numbers, and what the metrics
-/// were computed from.
+/// Panel with the scores of each test set: its metrics, its other numbers, and the quantities that
+/// the metrics were computed from.
 pub(super) fn scores(run: &RunData, language: Language) -> Vec<String> {
     let head = [language.choose("metric", "指标"), language.choose("score", "得分")];
     let of_one = |result: &Value| {
@@ -266,8 +267,8 @@ pub(crate) fn sentence_rows(sets: &[&SentenceSet], systems: &[String]) -> Value 
     json!({ "split": sets[0].split, "systems": systems, "rows": rows })
 }
 
-/// Links of a sentence for the script: four numbers each, in UTF-16 code units. Neighbours in the
-/// translation that are linked with the same part of the source are one.
+/// Links of a sentence for the script: four numbers each, in UTF-16 code units. Adjacent parts of
+/// the translation that are linked with the same part of the source become one.
 fn flat_links(sentence: &crate::Sentence) -> Vec<usize> {
     let units = |text: &str| -> Vec<usize> {
         let mut units = vec![0];
@@ -290,7 +291,7 @@ fn flat_links(sentence: &crate::Sentence) -> Vec<usize> {
     joined.into_iter().flat_map(in_units).collect()
 }
 
-/// Section with the commands given to the run, and commands that use it.
+/// Section with the commands that the run was given, and commands that use it.
 pub(super) fn commands(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let given: String = run

@@ -1,4 +1,4 @@
-//! First section of a report: the numbers that count, and what the run is.
+//! First section of a report: the most important numbers, and a description of the run.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -12,11 +12,11 @@ use taper_trainer::ProcessTime;
 
 use crate::run_data::RunData;
 
-/// A number of a test set: its name, its pointer in JSON, its factor and unit, and whether more is
+/// A number of a test set: its name, its JSON pointer, its factor and unit, and whether more is
 /// better.
 type Score = (&'static str, &'static str, f64, &'static str, bool);
 
-/// Numbers of test sets that are worth a card, in the order of importance.
+/// Numbers of test sets that get a card, in the order of importance.
 const SCORES: [Score; 7] = [
     ("BLEU", "/bleu/score", 1.0, "", true),
     ("chrF2", "/chrf/score", 1.0, "", true),
@@ -29,7 +29,7 @@ const SCORES: [Score; 7] = [
 /// Largest number of cards of one test set.
 const MOST: usize = 2;
 
-/// Section with the numbers that count.
+/// Section with the most important numbers.
 pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
     let mut cards = Vec::new();
     for result in &run.scores {
@@ -41,7 +41,7 @@ pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
     Ok(facts(run, language) + &stats(&cards) + &remarks(run, language))
 }
 
-/// Number with digits that suit its size.
+/// Number with a suitable number of digits.
 fn shown(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -195,7 +195,7 @@ fn size(run: &RunData, language: Language) -> Option<Stat> {
     })
 }
 
-/// A duration in the unit that suits it, and what is less than the unit.
+/// A duration in a suitable unit, with the rest in the next smaller one.
 fn duration(seconds: f64, language: Language) -> (String, String) {
     let (hour, minute) = (language.choose("h", "小时"), language.choose("min", "分"));
     let all = seconds.round().max(0.0) as u64;
@@ -209,7 +209,7 @@ fn duration(seconds: f64, language: Language) -> (String, String) {
     }
 }
 
-/// Line with what the run is, and where.
+/// Line that describes the run, and its place.
 fn facts(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let state = match &run.summary.state {
@@ -235,7 +235,7 @@ fn facts(run: &RunData, language: Language) -> String {
     format!("<p class=\"facts\">{}</p>\n", facts.join("\n"))
 }
 
-/// Remarks on processes and on lines that are no records.
+/// Remarks on processes and on invalid lines of the record.
 fn remarks(run: &RunData, language: Language) -> String {
     let mut html = String::new();
     let processes = run.record.processes();
@@ -258,10 +258,7 @@ fn remarks(run: &RunData, language: Language) -> String {
     if run.record.unreadable > 0 {
         html += &note(&format!(
             "{}: {}",
-            language.choose(
-                "Lines of metrics.jsonl that are no records",
-                "metrics.jsonl 中无法读取的行"
-            ),
+            language.choose("Invalid lines of metrics.jsonl", "metrics.jsonl 中无法读取的行"),
             run.record.unreadable
         ));
     }

@@ -31,12 +31,12 @@ impl FromStr for SentenceAddress {
         };
         match line.parse() {
             Ok(line @ 1..) => Ok(Self { split, line }),
-            _ => Err(format!("`{line}` is no line: lines are counted from 1")),
+            _ => Err(format!("`{line}` is not a line number: lines are counted from 1")),
         }
     }
 }
 
-/// A sentence of a test set with the attention of the model on the translation that the run keeps.
+/// A sentence of a test set, with the attention of the model on the stored translation.
 #[derive(Debug, Clone)]
 pub struct ChosenSentence {
     /// Name of the split.

@@ -49,13 +49,13 @@ pub struct RunData {
     pub hostile: Vec<Value>,
     /// Commands that the run was given.
     pub commands: Vec<Command>,
-    /// Run whose weights this one began with, if it is still there.
+    /// Parent of the run, if it still exists.
     pub parent: Option<Parent>,
     /// Test sets with a translation of each sentence.
     pub sets: Vec<SentenceSet>,
     /// Sentences whose attention is shown, added by [`RunData::look`].
     pub chosen: Vec<ChosenSentence>,
-    /// Parts that a reader would expect, and why they are missing.
+    /// Missing parts that a reader would expect, and the reasons.
     pub missing: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ impl RunData {
         Ok(set)
     }
 
-    /// Reads which words of a split are aligned, if the run has kept it.
+    /// Reads which words of a split are aligned, if the run has stored it.
     fn read_links(&self, split: &str, set: &mut SentenceSet) -> Result<()> {
         let path = self.folder.translation_links(split);
         if !fs::exists(&path).unwrap_or(false) {
@@ -183,7 +183,7 @@ impl RunData {
     }
 }
 
-/// Figures of a test set of `scores.json`, in addition to those of its sentences.
+/// Figures of a test set of `scores.json`, in addition to the figures of its sentences.
 pub(crate) fn test_set_figures(result: &Value, language: Language) -> Vec<NamedFigure> {
     let mut figures = classified::figures(result, language);
     figures.extend(regressed::figure(result, language));

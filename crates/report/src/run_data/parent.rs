@@ -1,4 +1,4 @@
-//! The run whose weights this one began with.
+//! Parent of a run: the run that gave it its first weights.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use taper_run::folder::{Command, RunSummary};
 
 use super::json;
 
-/// Results of the run whose weights another began with (`--from`).
+/// Results of the parent of a run (`--from`).
 #[derive(Debug, Clone)]
 pub struct Parent {
-    /// Name of its folder.
+    /// Name of the parent's folder.
     pub name: String,
     /// Progress and best validation.
     pub summary: RunSummary,
@@ -21,7 +21,7 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// Parent of the run that `commands` trained; `None` without one, or if it is no longer there.
+    /// Parent of the run that `commands` trained; `None` without one, or if it no longer exists.
     ///
     /// # Errors
     /// When a file of the parent is damaged.

@@ -77,8 +77,8 @@ pub struct AttentionLayer {
     pub part: AttentionPart,
     /// Number in its stack, from 1.
     pub layer: usize,
-    /// Tokens that attend: in a decoder the tokens read, from a decoder to an encoder the predicted
-    /// tokens.
+    /// Tokens that attend: the tokens read for attention within a decoder, the predicted tokens for
+    /// attention from a decoder to an encoder.
     pub queries: Vec<String>,
     /// Tokens attended to.
     pub keys: Vec<String>,
@@ -121,8 +121,8 @@ impl AttentionMap {
         parts
     }
 
-    /// Layer of a part, counted from 1. The default is the last; in attention to an encoder it is
-    /// the last but one, from which alignments are read.
+    /// Layer of a part, counted from 1. The default is the last; for attention to an encoder it is
+    /// the one before the last, which gives alignments.
     ///
     /// # Errors
     /// When there is no such layer; the message lists those that exist.

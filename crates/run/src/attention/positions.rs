@@ -125,7 +125,7 @@ impl PositionFigures {
     /// T5's buckets are known.
     ///
     /// # Errors
-    /// When a head is of odd width, which cannot be turned.
+    /// When the width of a head is odd: its dimensions are turned in pairs.
     pub fn by_distance(&self) -> Result<Vec<ByDistance>> {
         let table = self.table();
         let product = |row: &Vec<f64>| row.iter().zip(&table[0]).map(|(a, b)| a * b).sum::<f64>();
@@ -152,7 +152,8 @@ impl PositionFigures {
         Ok(found)
     }
 
-    /// Products of a head's vector of ones, turned by each position, with the one at 0.
+    /// Dot products of a head's vector of ones, turned by each position, with the same vector at
+    /// position 0.
     fn turned(&self) -> Result<Vec<f64>> {
         let width = self.config.attention_shape().head_width;
         let ones = Tensor::ones((self.count, width), candle_core::DType::F64, &Device::Cpu)?;
@@ -199,7 +200,7 @@ impl PositionFigures {
             own.map(series).collect(),
         );
         let description = self.say(
-            "ALiBi lowers scores by the distance, each head by a slope of its own.",
+            "ALiBi lowers scores by the distance; each head has its own slope.",
             "ALiBi 按距离降低分数，每个头有自己的斜率。",
         );
         let title =

@@ -21,8 +21,7 @@ use crate::{LoadSettings, LoadedRun, RunFolder};
 const NO_WEIGHTS: &str =
     "no layer has attention weights: the model's attention is linear, or it has none";
 
-/// Refuses to show attention over words of a run whose task has none, or over a target that its
-/// models do not read.
+/// Refuses a run whose task has no attention over words, and a target that its models do not read.
 ///
 /// # Errors
 /// With the reason.

@@ -31,8 +31,8 @@ fn layer(layer: &AttentionLayer, name: &str, roles: &[String]) -> Value {
     })
 }
 
-/// Weights of all parts for the script: attention to an encoder first, and after the layers of a
-/// part what flowed through them.
+/// Weights of all parts for the script: attention to an encoder first, and the rollout of each part
+/// after its layers.
 pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
     let heads = profiles(std::slice::from_ref(map));
     let roles = |one: &AttentionLayer| -> Vec<String> {
@@ -72,8 +72,8 @@ pub fn attention_view(map: &AttentionMap, language: Language) -> String {
 #[must_use]
 pub const fn attention_note(language: Language) -> &'static str {
     language.choose(
-        "Choose with the lists or on the wall of heads; h and l change the head, j and k the layer, \
-         p the part. Weights below half a percent are left out.",
+        "Choose with the lists or on the wall of heads; h and l change the head, j and k the \
+         layer, p the part. Weights below half a percent are omitted.",
         "用列表或在各头缩略图上选择；h 与 l 换头，j 与 k 换层，p 换部分。低于百分之零点五的权重不显示。",
     )
 }

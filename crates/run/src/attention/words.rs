@@ -32,7 +32,7 @@ pub struct WordAligner<'a> {
     run: &'a LoadedRun,
     attention: AlignedAttention,
     limit: LineLimit,
-    /// Aligner of the other direction, whose links are combined with these.
+    /// Aligner of the other direction, whose links are combined with the links of this one.
     reverse: Option<(Box<WordAligner<'a>>, Symmetrization)>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> WordAligner<'a> {
     /// Aligner with the model of `run`.
     ///
     /// # Errors
-    /// When its model has no such layer or head.
+    /// When the model has no such layer or head.
     pub fn new(run: &'a LoadedRun, settings: &WordAlignerSettings) -> Result<Self> {
         let mut attention = TranslationSettings::of(&run.config).aligned_by;
         for (name, number) in [("layer", settings.layer), ("head", settings.head)] {
@@ -143,7 +143,7 @@ impl<'a> WordAligner<'a> {
     }
 }
 
-/// Counts the links of some sentences, compared with those of people.
+/// Compares the links of some sentences with human links, and returns the counts.
 #[must_use]
 pub fn count_links(found: &[Vec<Link>], reference: &[Vec<WordLink>]) -> AlignmentCounts {
     let mut counts = AlignmentCounts::default();

@@ -12,7 +12,7 @@ pub struct Cost {
     /// Number of frozen scalars, which adapters change; 0 without adapters.
     #[serde(skip_serializing_if = "is_zero")]
     pub frozen_parameters: u64,
-    /// Bytes in which these are held.
+    /// Bytes of the frozen scalars.
     #[serde(skip_serializing_if = "is_zero")]
     pub frozen_bytes: u64,
     /// Forward arithmetic (multiplications and additions) for one source token; 0 for a model
@@ -28,9 +28,9 @@ pub struct Cost {
     /// Bytes that a batch at the token limit keeps for the backward pass; on a GPU it is an
     /// estimate, without the scores of attention.
     pub activation_bytes: u64,
-    /// Bytes of a training at its peak: the state, and whichever is largest of a batch with its
-    /// loss, a copy of a parameter that is loaded or saved, and weights in the layout of
-    /// translations in validations. Excludes the program itself, tokenizers and data.
+    /// Bytes of a training at its peak: the state, and the largest of these: a batch with its loss,
+    /// a copy of a parameter that is loaded or saved, and weights in the layout of translations in
+    /// validations. Excludes the program itself, tokenizers and data.
     pub peak_bytes: u64,
     /// Length of the sequences of this estimate, in tokens.
     pub sequence_tokens: usize,

@@ -72,11 +72,11 @@ impl Cost {
 /// Scalars of a model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scalars {
-    /// Number of trained ones.
+    /// Number of trained scalars.
     pub(crate) trained: u64,
-    /// Number of frozen ones, which adapters change.
+    /// Number of frozen scalars, which adapters change.
     pub(crate) frozen: u64,
-    /// Bytes in which the frozen ones are held.
+    /// Bytes of the frozen scalars.
     pub(crate) frozen_bytes: u64,
     /// Largest number of scalars of a parameter.
     pub(crate) largest: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Scalars {
 }
 
 impl Scalars {
-    /// Bytes that a training on the CPU needs for a time between its passes: the values of a
+    /// Bytes that a training on the CPU needs temporarily between its passes: the values of a
     /// parameter that is loaded or saved, with those of another type; or packed weights, with which
     /// validations translate.
     pub(crate) fn passing_bytes(&self, config: &RunConfig) -> u64 {
@@ -110,7 +110,7 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
         largest: 0,
         trains_classifier: true,
     };
-    // A model that cannot be built is refused when it is built.
+    // A model that cannot be built is refused later, when it is built.
     let Ok(store) = outline(config, vocabularies) else { return whole };
     let largest = store.all().map(Parameter::len).max().unwrap_or(0) as u64;
     if !config.model.lora.is_on() {
@@ -122,7 +122,7 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
         frozen: sum(Parameter::len),
         frozen_bytes: sum(|one| one.len() * one.dtype().size_in_bytes()),
         largest,
-        // Heads are no layers with adapters: they are trained as a whole, or not.
+        // Heads get no adapters: they are trained as a whole, or not at all.
         trains_classifier: !config.model.lora.train.is_empty(),
     }
 }

@@ -30,7 +30,7 @@ pub fn open(name: &str) -> Result<Device> {
 /// Checks only the names, and opens nothing.
 ///
 /// # Errors
-/// When either is unknown, or they do not go together.
+/// When the device or the type is unknown, or the two do not go together.
 pub fn check_names(device: &str, dtype: &str) -> Result<()> {
     let (kind, _) = split(device).context("key `device`")?;
     ensure!(

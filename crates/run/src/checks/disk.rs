@@ -34,7 +34,7 @@ pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u6
 /// Refuses to begin if the checkpoints of the run in `folder` would not fit.
 ///
 /// # Errors
-/// With the bytes needed, the bytes free, and advice.
+/// When they would not fit; the message has the bytes needed, the bytes free, and advice.
 pub(crate) fn check(
     folder: &Path,
     checkpoints: &Path,
@@ -44,7 +44,7 @@ pub(crate) fn check(
     let needed = checkpoint_bytes(training, parameters)
         .saturating_sub(size_of(checkpoints))
         .saturating_add(SMALL_FILES);
-    // If the system does not report the free space, writing will show.
+    // If the system does not report the free space, a write that fails will show it.
     let Some(free) = available(folder) else { return Ok(()) };
     if free < needed {
         bail!(
@@ -113,7 +113,8 @@ mod tests {
         let mut lion = training.clone();
         lion.optimizer.kind = OptimizerKind::Lion;
         assert_eq!(checkpoint_bytes(&lion, 1000), 5 * 12_000, "one momentum and the average");
-        // Two validations and the end, for any number kept; and the one being written.
+        // Checkpoints of two validations and of the end, however many are kept, and the one being
+        // written.
         let training = TrainingConfig { keep_last: usize::MAX, max_updates: 2500, ..training };
         assert_eq!(checkpoint_bytes(&training, 1000), 4 * 16_000);
         let training = TrainingConfig { max_updates: 0, ..training };

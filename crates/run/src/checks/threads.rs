@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 /// Largest number of threads on any machine.
 const MOST_THREADS: usize = 64;
 
-/// Set once the process has chosen a number, which recipes do not change any more.
+/// Set once the process has chosen a number of threads: recipes no longer change it.
 static CHOSEN: OnceLock<()> = OnceLock::new();
 
 /// Sets the number of CPU threads for the whole process, regardless of its recipes; 0 leaves it at
@@ -45,7 +45,7 @@ fn size_pool(origin: &str, threads: usize) -> Result<()> {
         );
     }
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
-        // There is a pool already, and no other is requested.
+        // A pool exists already, and no other is requested.
         Err(error) if threads == 0 && error.source().is_none() => Ok(()),
         made => made.with_context(|| {
             format!("{origin} {threads}: the thread pool cannot be made; is memory limited?")

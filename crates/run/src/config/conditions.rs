@@ -21,7 +21,7 @@ pub(crate) struct Condition {
     pub name: &'static str,
     /// Reason for a reader; `{section}` is the section of the key.
     reason: &'static str,
-    /// Whether it holds for a key of the section.
+    /// Whether the condition holds for a key of the section.
     holds: fn(&RunConfig, &str) -> bool,
 }
 
@@ -50,7 +50,7 @@ macro_rules! conditions {
 }
 
 conditions! { |config, section|
-    "no-adapters": "model.lora.rank is 0, so that there are no adapters",
+    "no-adapters": "model.lora.rank is 0, so there are no adapters",
         !config.model.lora.is_on();
     "no-running-text": "the task has no running text",
         !reads(config, "data.text");
@@ -68,11 +68,11 @@ conditions! { |config, section|
         !reads(config, "data.questions");
     "no-images": "the task has no images",
         !config.task.reads_images();
-    "nothing-pooled": "the task tells nothing of a whole image or text",
+    "nothing-pooled": "the task predicts nothing for a whole image or text",
         !reads(config, "model.pooling");
     "no-captions": "the task has no captions",
         !reads(config, "data.captions");
-    "captions-in-table": "data.images.format is \"table\", which has captions of its own",
+    "captions-in-table": "data.images.format is \"table\", whose captions are in the table",
         reads(config, "data.captions") && config.data.images.format == ImageFormat::Table;
     "not-image-text": "task is not \"image-text\"",
         stacks(config) != Stacks::TwoEncoders;
@@ -80,7 +80,7 @@ conditions! { |config, section|
         is_of_images(config) && config.model.image_encoder == ImageEncoder::Convolutional;
     "not-regression": "task is not \"in-context-regression\"",
         !reads(config, "data.regression");
-    "functions-drawn": "functions are drawn, and have an order of their own",
+    "functions-drawn": "functions are drawn, in an order of their own",
         reads(config, "data.regression");
     "numbers-predicted": "answers are numbers, and no classes",
         reads(config, "data.regression");
@@ -94,8 +94,7 @@ conditions! { |config, section|
         !(config.task.reads_text() && stacks(config) == Stacks::Encoder);
     "positions-of-patches": "an image has as many positions as patches",
         is_of_images(config);
-    "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction 1, so that nothing \
-        is drawn",
+    "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction 1, so nothing is drawn",
         config.data.images.hold_out == 0 && config.data.images.fraction == 1.0;
     "no-decoder": "the model has no decoder",
         stacks(config) == Stacks::Encoder;
@@ -103,14 +102,13 @@ conditions! { |config, section|
         stacks(config) == Stacks::Decoder;
     "classifier": "a classifier has no projection to the vocabulary",
         stacks(config) == Stacks::Encoder && !entry(config.task).pretrains;
-    "texts-only-read": "texts are read, and not written, so that nothing projects to the \
-        vocabulary",
+    "texts-only-read": "texts are read, not written, so nothing projects to the vocabulary",
         stacks(config) == Stacks::TwoEncoders;
     "no-beam": "the task writes nothing that a beam searches for",
         !entry(config.task).writes;
     "not-translation": "task is not \"translation\"",
         !entry(config.task).translates;
-    "one-embedding": "the model has one embedding, so that \"decoder\" is \"all\"",
+    "one-embedding": "the model has one embedding, so \"decoder\" means \"all\"",
         !entry(config.task).translates && config.model.tied == Tied::Decoder;
     "characters": "data.tokenizer.kind is \"char\", which has each character of the training text",
         config.data.tokenizer.kind == TokenizerKind::Char;
@@ -137,7 +135,7 @@ conditions! { |config, section|
     "positions-not-added": "model.positions is not \"sinusoidal\", \"sinusoidal-halves\" or \
         \"learned\"",
         !config.model.positions.are_added();
-    "no-dropout": "no dropout is above 0, so that both passes are the same",
+    "no-dropout": "no dropout is above 0, so both passes are the same",
         has_no_dropout(&config.model);
     "not-guided": "no attention is guided: task is not \"translation\", or \
         training.guided_alignment.weight is 0",
@@ -158,9 +156,9 @@ conditions! { |config, section|
         !config.task.validates(&config.data) || config.training.validate_every == 0;
     "drawn": "translations are drawn, not searched for",
         config.decoding.sampling.is_active();
-    "not-drawn": "decoding.sampling.temperature is 0, so that nothing is drawn",
+    "not-drawn": "decoding.sampling.temperature is 0, so nothing is sampled",
         !config.decoding.sampling.is_active();
-    "no-reranking": "decoding.reranking.candidates is 0, so that there is no choice",
+    "no-reranking": "decoding.reranking.candidates is 0, so there is no choice",
         !config.decoding.reranking.is_active();
     "no-reverse": "decoding.reranking.reverse names no run",
         config.decoding.reranking.reverse.is_none();
@@ -174,17 +172,18 @@ conditions! { |config, section|
         config.model.architecture != Architecture::Recurrent;
     "not-convolutional": "model.architecture is not \"convolutional\"",
         config.model.architecture != Architecture::Convolutional;
-    "positions-by-steps": "model.architecture is \"recurrent\", which tells positions by its steps",
+    "positions-by-steps": "model.architecture is \"recurrent\", which encodes positions by its \
+                           steps",
         config.model.architecture == Architecture::Recurrent;
     "not-transformer": "model.architecture is not \"transformer\"",
         config.model.architecture != Architecture::Transformer;
-    "no-final-norm": "model.norm is \"post\", so that no stack has a final norm",
+    "no-final-norm": "model.norm is \"post\", so no stack has a final norm",
         config.model.norm == NormPlacement::Post;
     "no-norms": "model.architecture is not \"transformer\" and model.embedding_norm is false",
         config.model.architecture != Architecture::Transformer && !config.model.embedding_norm;
     "no-biases": "model.biases is false",
         !config.model.biases;
-    "recurrent": "model.architecture is \"recurrent\", whose attention has no dropout of its own",
+    "recurrent": "model.architecture is \"recurrent\", whose attention has no separate dropout",
         config.model.architecture == Architecture::Recurrent;
     "kind-of-each-layer": "{section}.kinds names one for each layer",
         !attention(config, section).kinds.is_empty();

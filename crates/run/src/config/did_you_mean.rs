@@ -29,8 +29,8 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
 
 /// Suggests, in words, an intended key for the unknown dotted `name`; `None` if no key is similar.
 ///
-/// Candidates are tried in this order: a key of this name in the given section; a key there with
-/// this name in another toolkit; a key of this name in a section of it; a key with this name in
+/// Candidates are tried in this order: in the given section, a key of this name, then a key with
+/// this name in another toolkit; a key of this name in a section within it; a key with this name in
 /// another toolkit; a key of this name in any section; a key of similar spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
@@ -60,7 +60,7 @@ pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<St
     first.and_then(did_you_mean).or(meant)
 }
 
-/// Finds the key of which `name` is a typing error.
+/// Finds the key that `name` probably misspells.
 fn misspelled(name: &str, leaf: &str) -> Option<String> {
     let known =
         keys().iter().map(|key| (key.leaf(), quoted(key), shared_sections(&key.name, name)));
@@ -112,7 +112,7 @@ pub(super) fn plain(name: &str) -> String {
 }
 
 /// Candidate closest to `name`, by insertions, deletions, substitutions and swaps of neighbours;
-/// the first of equals.
+/// the first among equals.
 pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::keys::{Change, Weights, key_around};
 use super::{RunConfig, recipe};
 
-/// Key whose values in two configurations differ, as TOML; `None` if it is not set.
+/// Key with different values in two configurations, as TOML; `None` for a value that is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// Name of the key, such as `model.d_ff`.

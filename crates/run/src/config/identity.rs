@@ -50,8 +50,8 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     Ok(Some(trained))
 }
 
-/// Identity of the scores of validations under `config`: the SHA-256 of the split, `text`, and each
-/// setting that is not the default and on which the watched metric depends, by its key. Scores with
+/// Identity of the scores of validations under `config`: the SHA-256 of the split, `text`, and, by
+/// its key, each setting that affects the watched metric and is not the default. Scores with
 /// different identities cannot be compared. A key that a later version adds changes no identity.
 ///
 /// # Errors

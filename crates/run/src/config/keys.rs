@@ -36,7 +36,7 @@ pub(crate) struct Key {
 }
 
 /// Rule for a changed value of a key in a run that has begun: `x-change` at a field. A key without
-/// one has the rule of its section.
+/// a rule has the rule of its section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The value neither shapes weights nor the order of data.
@@ -60,12 +60,12 @@ impl Change {
 }
 
 /// Relation of a key of `[model]` to trained weights: `x-weights` at a field, or at its section. A
-/// key without one shapes them.
+/// key without it shapes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// It affects only training, or initial weights that others replace.
+    /// The key affects only training, or initial weights that are replaced.
     NoPart,
-    /// It shapes parameters outside the parts that models of two tasks share.
+    /// The key shapes only parameters outside the parts that models of two tasks share.
     OtherPart,
     /// Trained weights can be used with other values.
     Changeable,
@@ -259,8 +259,8 @@ fn collect(section: &Key, schema: &Value) -> Vec<Key> {
     found
 }
 
-/// Key named `leaf` of a section. Properties of the section hold for it too; `idle` are further
-/// conditions, which the section has for this key.
+/// Key named `leaf` of a section. Properties of the section hold for it too; `idle` has further
+/// conditions that the section sets for this key.
 fn described(section: &Key, leaf: &str, schema: &Value, idle: &Value) -> Key {
     let name = match section.name.as_str() {
         "" => leaf.to_owned(),

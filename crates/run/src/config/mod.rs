@@ -109,7 +109,8 @@ impl RunConfig {
     /// order, replaces patterns by the matching files, and checks the result.
     ///
     /// # Errors
-    /// With the file (or the override), line and key.
+    /// When the recipe cannot be read or is not valid; the message names the file (or the
+    /// override), the line and the key.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
         Self::load_recipe(path, overrides, None)
     }
@@ -293,8 +294,8 @@ impl RunConfig {
             }
         } else if of_translations && !entry(self.task).translates {
             bail!(
-                "training.early_stopping.metric = \"{}\" is measured on translations, of which \
-                 this task has none: watch \"loss\" or \"perplexity\"",
+                "training.early_stopping.metric = \"{}\" is measured on translations, which this \
+                 task has none of: watch \"loss\" or \"perplexity\"",
                 watched.metric
             );
         } else if of_classes && !entry(self.task).predicts_classes {
@@ -322,8 +323,8 @@ impl RunConfig {
         }
     }
 
-    /// Recipe with the languages of `direction`, and the usual tokenizer of scores of its target
-    /// language unless the recipe has another than is usual for its own.
+    /// Recipe with the languages of `direction`. Its tokenizer of scores is the usual one for the
+    /// target language, unless the recipe chooses an unusual one for its own.
     #[must_use]
     pub(crate) fn in_direction(&self, direction: &Direction) -> Self {
         let mut config = Self { data: self.data.toward(direction), ..self.clone() };
@@ -342,8 +343,8 @@ impl RunConfig {
     }
 }
 
-/// Replaces the usual validation and test sets, where a recipe of several directions names none, by
-/// the usual files of each direction.
+/// Replaces the usual validation and test sets by the usual files of each direction, if a recipe of
+/// several directions names none.
 fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
     let directions = data.trained_directions();
     let is_of_data =
@@ -401,8 +402,8 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text_of(&bytes, path)?)
 }
 
-/// Error of a recipe, taken from the file or the override that is wrong by itself; `error` if none
-/// is.
+/// Error of a recipe, taken from the file or the override that is wrong by itself; `error` if
+/// neither is.
 fn at_fault(
     text: &str,
     path: &Path,

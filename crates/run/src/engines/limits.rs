@@ -6,8 +6,9 @@ use taper_model::ModelConfig;
 
 use crate::config::RunConfig;
 
-/// Keys of `[model]` whose values all have a counterpart in every engine, are checked one by one,
-/// or play no part in such a model. Any other key must be at its default.
+/// Keys of `[model]` that need no check here: each of their values has a counterpart in every
+/// engine, is checked by itself, or plays no part in such a model. Any other key must have its
+/// default.
 const EXPRESSED: &[&str] = &[
     "d_model",
     "d_ff",
@@ -61,8 +62,8 @@ const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
     ("positions", &["sinusoidal", "sinusoidal-halves", "learned", "t5", "rotary", "alibi", "none"]),
 ];
 
-/// Refuses a model with `refused`, a key whose value an engine does not compute, or with another
-/// key that is not at its default, nor in [`EXPRESSED`], [`EXPRESSED_KINDS`] or `more`.
+/// Refuses a model that an engine does not compute: one with the key `refused`, or with any key
+/// that differs from its default and is missing in [`EXPRESSED`], [`EXPRESSED_KINDS`] and `more`.
 ///
 /// # Errors
 /// With the key.
@@ -95,7 +96,7 @@ pub(super) fn require_expressed(
     bail!("model.{key} = {value} cannot be exported for {engine}, which has no such models")
 }
 
-/// Whether every engine computes models with this value of a key, or is asked about it.
+/// Whether every engine computes models with this value of a key, or checks the value itself.
 fn is_expressed(key: &str, value: &Value) -> bool {
     let mut kinds = EXPRESSED_KINDS.iter().filter(|(of, _)| *of == key);
     EXPRESSED.contains(&key) || kinds.any(|(_, kinds)| kinds.iter().any(|kind| value == kind))

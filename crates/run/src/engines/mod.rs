@@ -1,7 +1,7 @@
 //! Models of runs in the formats of other engines, written without Python.
 //!
-//! An engine is one implementation of [`Engine`]; which tasks it has, and what it refuses by the
-//! name of its key, is shared.
+//! An engine is one implementation of [`Engine`]. The lists of tasks, and the refusal of models by
+//! the name of a key, are shared.
 
 pub mod ctranslate2;
 mod limits;
@@ -52,7 +52,7 @@ pub fn export_run<E: Engine>(
             engine.export::<LanguageModel>(&LoadedRun::open(root, settings)?, folder)
         }
         _ => bail!(
-            "a run of the task {task} cannot be exported for {}: runs can of the tasks {} and {}",
+            "a run of the task {task} cannot be exported for {}: possible tasks are {} and {}",
             E::NAME,
             TranslationModel::TASK,
             LanguageModel::TASK

@@ -1,4 +1,4 @@
-//! Scores of hostile variants of a test set, beside those of the set as it is.
+//! Scores of hostile variants of a test set, beside the scores of the original set.
 
 use std::path::Path;
 
@@ -17,8 +17,9 @@ use crate::loaded_run::LoadSettings;
 use crate::tasks::entry;
 use crate::translation::{LineTranslator, TranslationSettings};
 
-/// Scores hostile variants of `splits`, by default of the test sets, of the run at `root`; `change`
-/// may alter the search. The observer receives each result at once, and the run a file with all.
+/// Scores hostile variants of `splits` of the run at `root`, by default of its test sets; `change`
+/// may alter the search. The observer receives each result at once, and a file in the run receives
+/// all.
 ///
 /// # Errors
 /// When the run does not translate, a split cannot be read, or the run cannot be loaded or written
@@ -33,7 +34,7 @@ pub fn evaluate_hostile(
     let folder = RunFolder::open(root)?;
     let task = folder.load_config(&load.overrides)?.task;
     if !entry(task).translates {
-        bail!("--hostile is for translation, and the task of the run is {task}: leave it out");
+        bail!("--hostile is only for translation, but the task of the run is {task}: leave it out");
     }
     let run = open::<TranslationModel>(root, load, change)?;
     let evaluation = measure(run, splits, load, observer, |split, model, observer| {
@@ -95,7 +96,7 @@ fn scores_of(
         let (score, clean) = (of(hostile), of(clean));
         HostileScore { score, clean, share: (clean > 0.0).then(|| 100.0 * score / clean) }
     };
-    // A word has no reference of its own: it should be in that of its line.
+    // A single word has no reference: it should occur in the reference of its line.
     let is_word = kind == Hostility::OneWord;
     let bleu = |scores: &TextScores| match is_word {
         true => {

@@ -69,7 +69,7 @@ pub fn evaluate(
 /// Opens a run in all of its directions, to measure those that `load` asks for.
 ///
 /// # Errors
-/// When it cannot be loaded; those of `change`.
+/// When it cannot be loaded, and errors of `change`.
 pub(super) fn open<M: TaskModel>(
     root: &Path,
     load: &LoadSettings,
@@ -84,7 +84,7 @@ pub(super) fn open<M: TaskModel>(
 /// Measures a run by `test` on each of `splits`, by default on its test sets.
 ///
 /// # Errors
-/// When there is no split, or one cannot be read; those of `test`.
+/// When there is no split, or one cannot be read, and errors of `test`.
 pub(super) fn measure<M: TaskModel, R>(
     run: LoadedRun<M>,
     splits: &[String],
@@ -124,7 +124,7 @@ pub(super) fn measure<M: TaskModel, R>(
 /// Refuses languages of `load` that the run does not have.
 ///
 /// # Errors
-/// When its task has none, or it has others.
+/// When the run's task has no languages, or the run has other ones.
 fn require_direction(config: &RunConfig, load: &LoadSettings) -> Result<()> {
     let (from, to) = (load.from.as_deref(), load.to.as_deref());
     require_languages(config)?;

@@ -22,8 +22,7 @@ impl ParallelText {
         let mut text = Self::default();
         for RawPair { source, target, .. } in read_pairs(data, split)? {
             text.sources.push(source);
-            // Lowercased like in the normalizer, which may do more: the signature reports case
-            // alone.
+            // Lowercased as in the normalizer, which may do more: the signature reports case alone.
             text.references.push(if data.lowercase {
                 target.chars().flat_map(char::to_lowercase).collect()
             } else {

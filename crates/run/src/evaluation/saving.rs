@@ -30,7 +30,7 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> 
         }
         let mut text = written.join("\n");
         text.push('\n');
-        // Links of earlier translations are gone before there are others.
+        // Removes the links of earlier translations before new translations are written.
         let of_links = folder.translation_links(split);
         if fs::exists(&of_links).unwrap_or(false) {
             fs::remove_file(&of_links)

@@ -26,7 +26,7 @@ pub struct Split<'a> {
     pub config: &'a RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: &'a TokenizerPair,
-    /// Whether the run keeps what is written, with what a report shows of it.
+    /// Whether the run keeps the output, with the details that a report shows.
     pub is_kept: bool,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Split<'a> {
         self.config.data.split(self.name)
     }
 
-    /// Tokenizer of the target side, which is the only one of a single text.
+    /// Tokenizer of the target side; for a single text, its only tokenizer.
     pub(crate) fn tokenizer(self) -> &'a Tokenizer {
         self.tokenizers.target()
     }

@@ -22,7 +22,7 @@ impl TranslatedTestSet {
         let Split { config, tokenizers, .. } = split;
         let text = ParallelText::read(&config.data, split.corpora())?;
         let mut settings = TranslationSettings::of(config);
-        // A report shows which words belong together. It takes one pass without a search, over
+        // For a report, which shows which words belong together: one pass without a search, over
         // all tokens of a translation at once.
         let is_aligned = split.is_kept && settings.aligned_by.check(model).is_ok();
         settings.detail = Detail { alignments: is_aligned, weights: is_aligned, ..settings.detail };

@@ -38,7 +38,7 @@ pub enum RunEvent<'a> {
     },
     /// Text is being tokenised; frequent.
     Tokenising(&'a TokenisingProgress),
-    /// A new run begins with the weights of another, instead of drawn ones.
+    /// A new run begins with the weights of another, instead of random ones.
     WarmStart {
         /// Parameters that were copied, and those that were not.
         started: &'a WarmStart,
@@ -48,7 +48,7 @@ pub enum RunEvent<'a> {
         /// True if its tokenizer differs from the other run's.
         own_tokenizer: bool,
     },
-    /// Embeddings of a new run begin with vectors of words, or one-hot, instead of drawn ones.
+    /// Embeddings of a new run begin with vectors of words, or one-hot, instead of random ones.
     WordVectors(&'a [TakenVectors]),
     /// The data is prepared, and the model and its largest batch fit.
     Prepared {

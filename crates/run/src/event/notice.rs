@@ -99,9 +99,9 @@ impl fmt::Display for RecipeNotice {
             ),
             Self::IdleProcesses { processes, micro_batches } => write!(
                 formatter,
-                "note: {processes} processes share the micro-batches of an update, of which there \
-                 are {micro_batches}: set training.accumulation to {processes} or a multiple of \
-                 it; data.batching.max_tokens is of one micro-batch"
+                "note: {processes} processes share the {micro_batches} micro-batches of an \
+                 update: set training.accumulation to {processes} or a multiple of it; \
+                 data.batching.max_tokens is for one micro-batch"
             ),
             Self::SmallBatches { tokens, limit } => write!(
                 formatter,
@@ -184,7 +184,7 @@ impl fmt::Display for FolderNotice {
             Self::RecordSetAside { path, line, aside } => write!(
                 formatter,
                 "warning: {}, line {line}: not a record of a training; the file is kept as {}, \
-                 and goes on with its records",
+                 and its valid records continue in a new file",
                 path.display(),
                 aside.display()
             ),
@@ -227,9 +227,8 @@ impl fmt::Display for TextNotice {
         match self {
             Self::LooksTokenized(split) => write!(
                 formatter,
-                "warning: translations of {split} look tokenized, so that BLEU is not \
-                 comparable: train on text as it is written, or say evaluation.tokenize = \
-                 \"none\""
+                "warning: translations of {split} look tokenized, so BLEU is not comparable: \
+                 train on text without separate tokens, or set evaluation.tokenize = \"none\""
             ),
             Self::Truncated { split, truncated, of } => write!(
                 formatter,
@@ -263,7 +262,7 @@ pub enum ImportNotice {
     HeadDrawn {
         /// Architecture of the model.
         architecture: String,
-        /// Parameters of the head that was drawn.
+        /// Parameters of the randomly initialised head.
         parameters: Vec<String>,
     },
 }
@@ -279,7 +278,7 @@ impl fmt::Display for ImportNotice {
         match self {
             Self::TensorsLeftOut(names) => write!(
                 formatter,
-                "note: left out, since they are no weights or the model has no use for them: {}",
+                "note: ignored, because they are not weights or the model does not use them: {}",
                 some_of(names)
             ),
             Self::Untied { tensor, embedding } => write!(
@@ -289,9 +288,9 @@ impl fmt::Display for ImportNotice {
             ),
             Self::HeadDrawn { architecture, parameters } => write!(
                 formatter,
-                "warning: a {architecture} has no head: {} are drawn, and what they tell means \
-                 nothing before training; begin a model for your data with `taper train CONFIG \
-                 --from RUN`",
+                "warning: a {architecture} has no head: {} are initialised randomly, and their \
+                 predictions mean nothing before training; begin a model for your data with \
+                 `taper train CONFIG --from RUN`",
                 some_of(parameters)
             ),
         }

@@ -69,7 +69,7 @@ impl KeptFiles {
             return Ok(restored);
         }
         for (name, bytes) in &self.files {
-            // A file that another has put in its place is not replaced.
+            // A file that another process has put in its place is not replaced.
             if fs::symlink_metadata(self.root.join(name)).is_err() {
                 write(&self.root, name, bytes)?;
                 restored.push(name.display().to_string());

@@ -38,7 +38,7 @@ impl MetricsLog {
     /// When the file cannot be read, rewritten or opened.
     pub(crate) fn open(path: &Path, state: &State, observer: &mut dyn RunObserver) -> Result<Self> {
         if let Some(kind) = not_a_file(path) {
-            bail!("{}: {kind}, where the record of the run is expected", path.display());
+            bail!("{}: {kind}, but the record of the run is expected", path.display());
         }
         if path.exists() {
             let damage = truncate(path, state).with_context(|| {
@@ -137,7 +137,7 @@ fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let mut no_record = None;
     for (line, number) in bytes.split_inclusive(|&byte| byte == b'\n').zip(1u64..) {
         if !line.ends_with(b"\n") {
-            // Incomplete, which only the last line can be.
+            // An incomplete line; only the last one can be incomplete.
             continue;
         }
         match is_known(line, state) {

@@ -115,7 +115,7 @@ impl RunFolder {
     /// the run remains.
     ///
     /// # Errors
-    /// When the folder cannot be made, or another process has it; those of `write`.
+    /// When the folder cannot be made, or another process has it, and errors of `write`.
     pub(crate) fn make(
         &self,
         observer: &mut dyn RunObserver,

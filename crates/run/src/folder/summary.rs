@@ -21,7 +21,7 @@ const TAIL: u64 = 1 << 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum RunState {
-    /// A process is training it.
+    /// A process is training the run.
     Training {
         /// Id of that process.
         process: String,
@@ -31,9 +31,9 @@ pub enum RunState {
         /// Reason of the end.
         reason: StopReason,
     },
-    /// Training has not ended, and no process is training it.
+    /// Training has not ended, and no process is training the run.
     Interrupted,
-    /// It cannot be read.
+    /// The run cannot be read.
     Damaged {
         /// Reason.
         cause: String,

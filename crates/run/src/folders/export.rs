@@ -60,7 +60,7 @@ fn require_exportable(task: Task) -> Result<()> {
     }
     if !is_known {
         bail!(
-            "a run of the task {task} cannot be exported yet: runs can of the tasks {}",
+            "a run of the task {task} cannot be exported yet: possible tasks are {}",
             known.join("; ")
         );
     }
@@ -80,7 +80,7 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
 /// Family that has a run's model, and the keys of its `config.json`.
 ///
 /// # Errors
-/// When there is none, with the first key that differs.
+/// When no family has it; the message names the first key that differs.
 pub(super) fn family_of(
     config: &RunConfig,
     store: &ParameterStore,
@@ -110,7 +110,7 @@ pub(super) fn family_of(
 /// Keys of `config.json`.
 ///
 /// # Errors
-/// When the family has no such model, with the key that differs.
+/// When the family has no such model; the message names the key that differs.
 pub(super) fn config_of(
     family: &Family,
     architecture: &Architecture,
@@ -182,7 +182,7 @@ fn write<M: TaskModel>(
     write_json(&folder.join(CONFIG), &config)
 }
 
-/// Whether source and target of a model have vocabularies of their own.
+/// Whether source and target of a model have separate vocabularies.
 pub(super) fn has_two_vocabularies(config: &RunConfig) -> bool {
     entry(config.task).translates && !config.model.tied.ties_embeddings()
 }
@@ -211,9 +211,9 @@ fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) ->
     Ok(())
 }
 
-/// Writes the tokenizer of a run as [`export`] does, and gives the keys of its `config.json`: those
-/// of the family that has the model, or `usual`. A run with two vocabularies and no models of
-/// SentencePiece gets no tokenizer, which the answer tells: Transformers has none with two.
+/// Writes the tokenizer of a run as [`export`] does, and returns the keys of its `config.json`:
+/// those of the family that has the model, or `usual`. A run with two vocabularies and no models of
+/// SentencePiece gets no tokenizer, because Transformers has none with two; the result says so.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -238,7 +238,7 @@ pub(crate) fn described<M: TaskModel>(
 }
 
 /// Writes models of SentencePiece for a tokenizer that was trained here, if the family has such
-/// files, and such a model divides text like it.
+/// files and a model can divide text like the tokenizer.
 fn write_pieces(folder: &Path, family: &Family, tokenizer: &Tokenizer) -> Result<()> {
     let files = family.tokens.pieces();
     if tokenizer.folder().is_some() || files.is_empty() {

@@ -51,7 +51,7 @@ pub(super) struct Architecture {
     /// Task here.
     pub(super) task: Task,
     /// Modules, by their names here, that distinguish it; `None` for a model without a head, whose
-    /// parameters outside the body are drawn.
+    /// other parameters are randomly initialised.
     pub(super) head: Option<&'static [&'static str]>,
     /// Keys like [`Family::free`], for this model alone.
     pub(super) free: &'static [&'static str],
@@ -78,7 +78,7 @@ pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],
     layout: Layout,
-    /// Kind of feed-forward layers for which it holds; `None`: any.
+    /// Kind of feed-forward layers to which the entry applies; `None`: any.
     feed_forward: Option<FeedForwardKind>,
 }
 
@@ -293,17 +293,17 @@ impl Family {
         names.into_iter().find(|name| is_known(name)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// Whether a tensor belongs to the body, which models without a head have too.
+    /// Whether a tensor belongs to the body, which models without a head also have.
     pub(super) fn is_of_body(&self, counterpart: &Counterpart) -> bool {
         counterpart.names.iter().all(|name| name.starts_with(self.prefix))
     }
 }
 
-/// Finds the family and the model of a `config.json`. If it names no model, the first whose head
-/// the folder has is chosen: `has` tells whether the folder has a parameter.
+/// Finds the family and the model of a `config.json`. If it names no model, the result is the first
+/// model whose head the folder has; `has` says whether the folder has a parameter.
 ///
 /// # Errors
-/// When there is none; the message lists the readable models.
+/// When there is no such family or model; the message lists the readable models.
 pub(super) fn chosen(
     families: &[&'static Family],
     keys: &Value,
@@ -355,7 +355,7 @@ fn readable(families: &[&Family]) -> String {
 /// Refuses a model of a run unless its `config.json` expresses it.
 ///
 /// # Errors
-/// With the first key of `[model]` that differs and is not `free`.
+/// When a key of `[model]` differs that is not `free`; the message names the first.
 pub(super) fn require_expressed(
     family: &Family,
     free: &[&str],
@@ -364,7 +364,7 @@ pub(super) fn require_expressed(
 ) -> Result<()> {
     let expressed = serde_json::to_value(&expressed.model)?;
     let ours = serde_json::to_value(&ours.model)?;
-    // A key that one of them omits is null.
+    // A key that one of the two omits is null.
     let keys = [&ours, &expressed].into_iter().filter_map(Value::as_object).flatten();
     for (key, _) in keys {
         let value = &ours[key];

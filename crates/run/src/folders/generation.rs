@@ -11,8 +11,8 @@ use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
 use crate::event::{Notice, RecipeNotice};
 
-/// Keys that change what a language model of Transformers writes and that are not followed here,
-/// each with the number that changes nothing.
+/// Keys that change the texts of a language model in Transformers and have no effect here, each
+/// with the number that changes nothing.
 const NOT_FOLLOWED: [(&str, f64); 15] = [
     ("num_beams", 1.0),
     ("min_length", 0.0),
@@ -74,17 +74,17 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Sets how a language model writes: the control of repetition, the lengths, and how tokens are
-/// drawn, with the defaults of Transformers.
+/// Sets the generation of a language model: the control of repetition, the lengths, and the
+/// sampling, with the defaults of Transformers.
 ///
 /// # Errors
-/// With the key that has no such value.
+/// When a key has an unsupported value; the message names it.
 pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Value) -> Result<()> {
     let settings = Settings::read(source, config)?;
     let decoding = &mut recipe.decoding;
     decoding.repetition_penalty = settings.number("repetition_penalty", 1.0)?;
     if decoding.repetition_penalty != 1.0 {
-        // Their penalty is also on the tokens of the prompt.
+        // Transformers also penalises the tokens of the prompt.
         decoding.rules = SearchRules::Transformers;
     }
     decoding.no_repeat_ngram = settings.count("no_repeat_ngram_size", 0)?;
@@ -99,7 +99,7 @@ pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Valu
     Ok(())
 }
 
-/// Notes on the keys with which a language model of Transformers writes otherwise than here.
+/// Notes on the keys with which a language model generates differently in Transformers.
 ///
 /// # Errors
 /// When the file is damaged.
@@ -130,7 +130,7 @@ pub(super) fn not_followed(source: &Path, config: &Value) -> Result<Vec<Notice>>
 /// `source`, and from `keys`, its `config.json`, which is the only source in older folders.
 ///
 /// # Errors
-/// With the key that requests an unsupported search.
+/// When a key requests an unsupported search; the message names it.
 pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> Result<()> {
     let settings = Settings::read(source, keys)?;
     let (generation, key) = (&settings.generation, |name: &str| settings.key(name));
@@ -156,7 +156,7 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
         Value::String(never) if never == "never" => (SearchRules::Exact, 0.0),
         _ => bail!(wrong("early_stopping", "true, false or \"never\"")),
     };
-    // Both count the first input of the decoder, and the largest length counts a forced end.
+    // Both limits count the first input of the decoder, and the largest length counts a forced end.
     let around = if decoding.rules == SearchRules::TransformersOpen { 1 } else { 2 };
     decoding.max_length = count("max_length", 20)?.saturating_sub(around).max(1);
     decoding.min_length = count("min_length", 0)?.saturating_sub(1);

@@ -232,9 +232,9 @@ fn with_sources(
     Ok(ReadFolder { recipe, tokenizers, weights, outline, sources, notices })
 }
 
-/// Unties the output projection of a model that is declared tied, if the folder has a projection
-/// other than the embedding, like Transformers from version 5 on. Refuses different embeddings of
-/// source and target in a model that is declared to have one.
+/// Unties the output projection of a model that is declared tied, as Transformers does from version
+/// 5 on, if the folder has a projection that differs from the embedding. Refuses different
+/// embeddings of source and target in a model that is declared to have one.
 fn untie(
     family: &Family,
     weights: &Weights,
@@ -250,7 +250,7 @@ fn untie(
         {
             let is_output = family.tensor("output.weight", recipe).is_some_and(|it| it == copy);
             let mut untied = recipe.clone();
-            // Source and target still share their embeddings, if they did.
+            // Source and target continue to share their embeddings, if they did before.
             untied.model.tied = match recipe.model.tied {
                 Tied::Decoder => Tied::None,
                 _ if entry(recipe.task).translates => Tied::Embeddings,
@@ -307,7 +307,7 @@ fn save(
                 hash.map(state).map_err(failed)
             })
         })?;
-        // Only this makes it a run.
+        // Only this file makes the folder a run.
         folder.save_config(config)
     })?;
     let (parameters, vocabulary) = (read.outline.len() as u64, tokenizers.vocabulary_sizes().1);

@@ -94,7 +94,7 @@ impl Key {
     }
 
     /// Count that a recipe omits if it equals the value that follows from earlier keys. Its default
-    /// is `usual`, or else that value.
+    /// is `usual`, or that value if there is none.
     pub(super) const fn derived(
         name: &'static str,
         usual: Option<usize>,
@@ -131,7 +131,7 @@ impl Key {
         Self::switch("tie_word_embeddings", false, set, |recipe| recipe.model.tied.ties_output())
     }
 
-    /// Value in a `config.json`; null if it has none.
+    /// Value in a `config.json`; null if it is absent.
     fn given<'a>(&self, config: &'a Value) -> &'a Value {
         let places = self.spellings.iter().filter_map(|place| config.pointer(place));
         places.chain([&config[self.name]]).find(|value| !value.is_null()).unwrap_or(&Value::Null)
@@ -254,8 +254,8 @@ impl Key {
     }
 }
 
-/// Width of a head that follows from the width of the model; 0, which no head has, if the heads do
-/// not divide it.
+/// Width of a head that follows from the width of the model; 0, an impossible width, if the number
+/// of heads does not divide it.
 pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
     let (width, heads) = (recipe.model.d_model, recipe.model.heads);
     if heads > 0 && width.is_multiple_of(heads) { width / heads } else { 0 }
@@ -273,10 +273,7 @@ pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Resul
     for key in keys.iter().filter(|key| matches!(key.setting, Setting::Count { .. })) {
         let (said, is) = (&given[key.name], key.write(recipe));
         if let Some(is) = is.filter(|is| !said.is_null() && is != said) {
-            bail!(
-                "{} is {said}, but another key says {is} of what is one and the same here",
-                key.name
-            );
+            bail!("{} is {said}, but another key sets the same property to {is}", key.name);
         }
     }
     Ok(())

@@ -183,7 +183,7 @@ impl Preprocessor {
         PROCESSORS.iter().find(|known| known.name == family).with_context(|| {
             let known: Vec<&str> = PROCESSORS.iter().map(|known| known.name).collect();
             format!(
-                "{key} is {name:?}, which is not known here: known are those of {}",
+                "{key} is {name:?}, which is not known here; the known ones are {}",
                 known.join(", ")
             )
         })

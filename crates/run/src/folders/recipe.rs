@@ -18,7 +18,7 @@ use crate::config::{RunConfig, usual_tokenizer};
 use crate::generation::beginning;
 use crate::tasks::{self, ImportedFolder, entry, usual_tokens};
 
-/// Whether the keys of `family` can tell which embeddings of a recipe are one.
+/// Whether the keys of `family` can express which embeddings of a recipe are shared.
 pub(super) fn expresses_ties(family: &Family, recipe: &RunConfig) -> bool {
     let (mut config, mut expressed) = (Map::new(), without_data(String::new(), recipe.task));
     keys::write(family.keys, recipe, &mut config);
@@ -87,7 +87,7 @@ fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
     if let Some(kind) = keys["problem_type"].as_str()
         && kind != "single_label_classification"
     {
-        bail!("problem_type is {kind}: a classifier of ours gives each text one label");
+        bail!("problem_type is {kind}: classifiers here give each text one label");
     }
     let names = match &keys["id2label"] {
         Value::Null => None,
@@ -106,15 +106,15 @@ fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
         let number: usize = number
             .trim()
             .parse()
-            .with_context(|| format!("id2label has {number:?} where a number is expected"))?;
+            .with_context(|| format!("id2label has {number:?}, but a number is expected"))?;
         let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
         by_number.insert(number, name);
     }
     if !by_number.keys().copied().eq(0..names.len()) {
-        bail!("id2label has not the labels from 0 on");
+        bail!("id2label does not have all labels from 0 on");
     }
     if by_number.len() < 2 {
-        bail!("id2label has one label: what it says of a text is a number, and no label");
+        bail!("id2label has one label: the model predicts a number for a text, not a label");
     }
     Ok(by_number.into_values().collect())
 }
@@ -129,7 +129,7 @@ pub(super) fn longest(recipe: &RunConfig) -> usize {
     }
 }
 
-/// Use of tokens by a model.
+/// Use of tokens in a model of a task.
 pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exported<'a> {
     let task = entry(recipe.task);
     if task.translates {

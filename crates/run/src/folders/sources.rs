@@ -1,4 +1,4 @@
-//! Sources of the parameters of a run: tensors of a folder, or drawn values for a head that the
+//! Sources of the parameters of a run: tensors of a folder, or random values for a head that the
 //! folder lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +33,7 @@ const BUFFERS: [&str; 9] = [
 /// Source of a parameter.
 enum Source {
     Tensors(Counterpart),
-    /// Values drawn for a head that the folder lacks.
+    /// Random values for a head that the folder lacks.
     Drawn(Vec<f32>),
 }
 
@@ -44,8 +44,8 @@ impl Sources {
     /// Finds the source of each parameter in `outline`. Notes go to `notices`.
     ///
     /// # Errors
-    /// When a tensor is missing, has another shape or is not floating-point, or the model has no
-    /// parameter for one.
+    /// When a tensor is missing, has another shape or is not floating-point, or when the model has
+    /// no parameter for a tensor.
     pub(super) fn of(
         (family, architecture): (&Family, &Architecture),
         recipe: &RunConfig,
@@ -98,8 +98,8 @@ impl Sources {
     }
 }
 
-/// Source of the parameter with this name and shape; `None` if it belongs to a head that the folder
-/// lacks.
+/// Source of the parameter with the given name and shape; `None` if it belongs to a head that the
+/// folder lacks.
 fn counterpart(
     family: &Family,
     architecture: &Architecture,
@@ -125,8 +125,8 @@ fn counterpart(
     Ok((!is_drawn).then_some(last))
 }
 
-/// Refuses tensors without a parameter, except tensors that are not weights, and tensors known to
-/// be unused, which are reported.
+/// Refuses tensors without a parameter. Tensors that are not weights pass, and tensors that are
+/// known to be unused are reported.
 fn left_out(
     family: &Family,
     recipe: &RunConfig,

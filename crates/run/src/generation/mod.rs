@@ -63,37 +63,37 @@ impl GenerationSettings {
 pub struct GeneratedText {
     /// Text after the prompt.
     pub text: String,
-    /// Number of its tokens.
+    /// Number of tokens of the prompt.
     pub tokens: usize,
-    /// Natural logarithm of its probability after the prompt: of its tokens, and of the end if the
-    /// model ended it. Text that was cut or stopped has no end token.
+    /// Natural logarithm of the text's probability after the prompt: of its tokens, and of the end
+    /// if the model ended it. Text that was cut or stopped has no end token.
     pub log_probability: f64,
-    /// Whether it ends because it reached the maximum number of tokens.
+    /// Whether the text ends because it reached the maximum number of tokens.
     pub truncated: bool,
-    /// Reason of its end.
+    /// Reason why the text ends.
     pub finish_reason: FinishReason,
     /// Text that stopped it; `None` if the model ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// Natural logarithm of the probability of each token, given its predecessors; the last is that
-    /// of the end if the model ended the text.
+    /// Natural logarithm of the probability of each token, given its predecessors; the last belongs
+    /// to the end token if the model ended the text.
     #[serde(skip)]
     pub token_log_probabilities: Vec<f64>,
     /// Ids of the tokens.
     #[serde(skip)]
     pub ids: Vec<u32>,
-    /// End of the text of each token, in bytes of `text`.
+    /// End of each token's text, in bytes of `text`.
     #[serde(skip)]
     pub token_ends: Vec<usize>,
 }
 
-/// Reason why a text ends, with the names of other servers of language models.
+/// Reason why a text ends, with the names that other servers of language models use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FinishReason {
-    /// The model ended it, or a stop text appeared.
+    /// The model ended the text, or a stop text appeared.
     Stop,
-    /// It reached the maximum number of tokens, and was cut.
+    /// The text reached the maximum number of tokens, and was cut.
     Length,
 }
 
@@ -141,7 +141,7 @@ pub enum PromptContent<'a> {
     Beginning,
     /// Text; special tokens that it spells remain text.
     Text(&'a str),
-    /// Text in which spelled special tokens are these tokens: the result of a chat template.
+    /// Text in which spelled special tokens count as special tokens: the result of a chat template.
     Marked(&'a str),
     /// Token ids of the vocabulary.
     Tokens(&'a [u32]),
@@ -203,8 +203,8 @@ impl<'a> Generator<'a> {
         Ok(Generator { model, context, of_prompts, decoding, control, ..*self })
     }
 
-    /// Generates text after each prompt, and passes it to `on_piece` as it is generated. Without
-    /// prompts there is one: the beginning of a document or of a line.
+    /// Generates text after each prompt, and passes it to `on_piece` as it is generated. If there
+    /// are no prompts, generates one text from the beginning of a document or of a line.
     ///
     /// # Errors
     /// For a prompt that cannot be [read](Self::read), and when the model or the tokenizer fails.
@@ -354,7 +354,7 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
         });
         unknown.dedup();
         if unknown.is_empty() {
-            bail!("spells the token of what the model has never seen; leave it out");
+            bail!("spells the token for text that the model has never seen; leave it out");
         }
         bail!(
             "has characters that the model has never seen: {}; leave them out",
@@ -370,8 +370,8 @@ fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
     special.start.filter(|_| special.starts_prompts).into_iter().collect()
 }
 
-/// Tokens before a text: those that the folder of the model names; else the end of a document, or
-/// the end of a line if the training text is one document, whose end was never seen.
+/// Tokens before a text: those that the model's folder names, or else the end of a document. If the
+/// training text is one document, whose end the model has never seen, they are the end of a line.
 pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
     if let Some(start) = tokenizer.special_tokens().start {
         return Ok(vec![start]);

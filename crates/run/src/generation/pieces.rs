@@ -11,18 +11,19 @@ pub(super) const INCOMPLETE: char = '\u{fffd}';
 pub(super) struct Pieces {
     /// Tokens that determine the next piece: the last written ones, and all after them.
     tokens: Vec<u32>,
-    /// Number of these that have been written.
+    /// Number of these tokens that have been written.
     written: usize,
 }
 
 impl Pieces {
-    /// Starts the pieces of the text that follows a prompt.
+    /// Starts the text that follows a prompt.
     pub(super) fn after(prompt: &[u32]) -> Self {
         let tokens = prompt[prompt.len().saturating_sub(1)..].to_vec();
         Self { written: tokens.len(), tokens }
     }
 
-    /// Adds a token, and returns the text that it completes; after the last token, the whole rest.
+    /// Adds a token, and returns the text that it completes. After the last token, returns the
+    /// whole rest.
     pub(super) fn push(
         &mut self,
         token: u32,

@@ -13,7 +13,7 @@ use crate::items::{BadItem, answer_each};
 /// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
 
-/// Fault of a text without characters.
+/// Error for a text without characters.
 const EMPTY: &str = "is empty: there is nothing to score";
 
 /// Score of a text by a model.
@@ -36,7 +36,7 @@ pub struct ChoiceScore {
     pub log_probabilities: Vec<f64>,
     /// Number of tokens of each.
     pub tokens: Vec<usize>,
-    /// Continuation with the highest log-probability, counted from 0; of equal ones the first.
+    /// Continuation with the highest log-probability, counted from 0; the first among equals.
     pub best: usize,
     /// Continuation with the highest log-probability per byte (Gao et al. 2021, "A framework for
     /// few-shot language model evaluation"), which does not favour short ones.
@@ -87,7 +87,7 @@ impl<'a> TextScorer<'a> {
         self.after_beginning(ids).context("the text")
     }
 
-    /// Tokens before a text with its own, if they are within the model's positions.
+    /// Tokens before a text, followed by the text's tokens, if they fit the model's positions.
     fn after_beginning(&self, text: &[u32]) -> Result<Vec<u32>> {
         let ids = [self.before.as_slice(), text].concat();
         let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
@@ -136,8 +136,8 @@ impl<'a> TextScorer<'a> {
         Ok(scored.iter().zip(found).map(score).collect())
     }
 
-    /// Scores the continuations of a prompt, each from the first token that is not also of the
-    /// prompt alone.
+    /// Scores the continuations of a prompt, each from its first token that the prompt alone does
+    /// not have.
     ///
     /// # Errors
     /// [`BadItem`] when there is no continuation, one is empty, or one is longer than the model's
@@ -205,7 +205,7 @@ impl<'a> TextScorer<'a> {
     }
 }
 
-/// Index of the highest value; of equal ones the first.
+/// Index of the highest value; the first among equals.
 fn first_highest(values: &[f64]) -> usize {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {

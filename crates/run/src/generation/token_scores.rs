@@ -1,4 +1,4 @@
-//! Log-probability of each token of a text, and of the likeliest alternatives.
+//! Log-probabilities of each token of a text, and of the likeliest alternatives.
 //!
 //! A finished text is read by the model once more, token by token as it was generated: the search
 //! stays unchanged, and scores that are not requested cost nothing.
@@ -33,8 +33,8 @@ struct Place {
 }
 
 impl Generator<'_> {
-    /// Scores of the tokens of each of `texts`: of those after a prompt, or, with `whole`, of the
-    /// prompt too. Each has the `most` likeliest alternatives.
+    /// Scores of the tokens of each of `texts`, after the prompt or, with `whole`, including the
+    /// prompt. Each token has the `most` likeliest alternatives.
     ///
     /// # Errors
     /// When the model or the tokenizer fails.
@@ -44,7 +44,7 @@ impl Generator<'_> {
         whole: bool,
         most: usize,
     ) -> Result<Vec<Vec<TokenScore>>> {
-        // Tokens that the model reads before every prompt do not belong to it.
+        // Tokens that the model reads before every prompt are not part of the prompt.
         let begins = before_prompts(self.tokenizer);
         let rows: Vec<(&[u32], Vec<u32>)> = texts
             .iter()
@@ -97,7 +97,7 @@ fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
     })
 }
 
-/// Scores of each token of rows, which follow other tokens.
+/// Scores of each token of rows that follow other tokens.
 fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Result<Vec<Vec<Place>>> {
     let mut found: Vec<Vec<Place>> = rows.iter().map(|_| Vec::new()).collect();
     let mut active: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].1.is_empty()).collect();

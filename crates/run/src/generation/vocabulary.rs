@@ -4,8 +4,8 @@ use taper_data::{END, Tokenizer};
 use taper_decoding::{Result, SpecialIds, StepModel};
 use taper_model::{TextInference, TextState};
 
-/// Language model with the end tokens of its tokenizer. Rows of its embedding without a token, and
-/// tokens that the folder it was imported from excludes, are never sampled, but count in the sum of
+/// Language model with the end tokens of its tokenizer. Rows of its embedding without a token are
+/// never sampled, nor are tokens that the imported folder excludes; both count in the sum of
 /// probabilities, as in scores of texts.
 #[derive(Debug)]
 pub(super) struct WithTokens {

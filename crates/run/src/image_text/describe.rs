@@ -16,8 +16,8 @@ use crate::translation::{Translation, as_text, for_the_best};
 /// Number of images in one batch.
 const TOGETHER: usize = 64;
 
-/// Search of a recipe, for captions of at most `data.captions.max_tokens` tokens: an image has no
-/// length to derive a limit from.
+/// Search of a recipe, for captions of at most `data.captions.max_tokens` tokens, because a limit
+/// cannot be derived from an image.
 pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
     DecodingConfig {
         max_length_ratio: 0.0,

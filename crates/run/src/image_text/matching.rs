@@ -121,7 +121,7 @@ pub(crate) struct PlacedLabels {
 
 impl PlacedLabels {
     /// Embeds each label as the mean of its prompts, scaled to length 1 (Radford et al. 2021,
-    /// section 3.1.4); captions, which say more than the label, stay separate.
+    /// section 3.1.4); captions stay separate, because they say more than a label.
     ///
     /// # Errors
     /// When the model fails.
@@ -170,8 +170,8 @@ impl PlacedLabels {
     }
 }
 
-/// Recall at each of `ranks`: the share of rows with one of their `own` others among the nearest.
-/// Among equally near others, the row's own come last. A row without its own does not count.
+/// Recall at each of `ranks`: the share of rows that have one of their matches, `own`, among the
+/// nearest. Among equally near candidates, matches come last. A row without matches does not count.
 ///
 /// # Errors
 /// When the device fails.
@@ -201,12 +201,12 @@ pub(crate) fn recalls<const N: usize>(
     Ok(found.map(|found| found as f64 / counted.max(1) as f64))
 }
 
-/// Finds the best of `prompts` for each PNG or JPEG file, or without prompts the best of the
-/// recipe's labels; `progress` is called with the images done so far. Any other file has an error
-/// in its place.
+/// Finds the best of `prompts`, or without prompts the best of the recipe's labels, for each PNG or
+/// JPEG file; `progress` is called with the images done so far. Any other file has an error in its
+/// place.
 ///
 /// # Errors
-/// Without prompts if the recipe has no labels, and when the model fails.
+/// When there are no prompts and the recipe has no labels, and when the model fails.
 pub fn match_images(
     run: &LoadedRun<ContrastiveModel>,
     files: &[PathBuf],
@@ -224,11 +224,11 @@ pub fn match_images(
     Ok(found)
 }
 
-/// Finds the best of `prompts`, which have the tokens `ids`, for each image, or without prompts the
-/// best of the recipe's labels.
+/// Finds the best of `prompts`, whose tokens are `ids`, or without prompts the best of the recipe's
+/// labels, for each image.
 ///
 /// # Errors
-/// Without prompts if the recipe has no labels, and when the model fails.
+/// When there are no prompts and the recipe has no labels, and when the model fails.
 pub fn match_pixels(
     run: &LoadedRun<ContrastiveModel>,
     images: Vec<Pixels>,
@@ -248,7 +248,7 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Uses `prompts`, which have the tokens `ids`, or without any the recipe's labels.
+    /// Uses `prompts`, whose tokens are `ids`, or without prompts the recipe's labels.
     fn of(
         run: &'a LoadedRun<ContrastiveModel>,
         prompts: &'a [String],
@@ -294,7 +294,7 @@ mod tests {
         };
         assert_eq!(of(&[&[0]]), [1.0, 1.0, 1.0]);
         assert_eq!(of(&[&[1]]), [0.0, 1.0, 1.0]);
-        // The nearest of several counts, and a tie does not.
+        // One match is enough, but it must be nearer than the others.
         assert_eq!(of(&[&[3, 1]]), [0.0, 1.0, 1.0]);
         assert_eq!(of(&[&[2]]), [0.0, 0.0, 0.0]);
         assert_eq!(of(&[&[2, 3]]), [0.0, 0.0, 1.0]);

@@ -52,13 +52,13 @@ impl Corpus {
     /// Corpus in `files`: two text files, or one table, with both sides in `columns`.
     ///
     /// # Errors
-    /// When the files are neither of these.
+    /// When the files are neither of these two.
     pub fn of(files: &[PathBuf], columns: FieldsConfig) -> Result<Self> {
         match files {
             [source, target] if columns == FieldsConfig::default() => {
                 Ok(Self::Files { source: source.clone(), target: target.clone() })
             }
-            [_, _] => bail!("columns are for one table, and two files of text have none"),
+            [_, _] => bail!("two files of text have no columns: columns are for a table"),
             [file] => match table_format(file) {
                 Some(format) => Ok(Self::Table { file: file.clone(), format, columns }),
                 None => bail!(
@@ -160,7 +160,7 @@ impl Corpus {
     /// Reads the whole corpus.
     ///
     /// # Errors
-    /// For the first error, with its file and line.
+    /// When a pair cannot be read; the error has the file and line of the first.
     pub fn look(&self, languages: &[String; 2]) -> Result<CorpusFacts> {
         let mut facts = CorpusFacts::default();
         let (mut sources, mut alphabet) = (BTreeSet::new(), BTreeSet::new());
@@ -231,7 +231,7 @@ pub(super) fn number_of(sentence: &str) -> u64 {
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Format of a file with both sides, by its name; `None` also for names that no stem gives.
+/// Format of a file with both sides, by its name; `None` also for names that no stem can have.
 fn table_format(file: &Path) -> Option<Format> {
     Format::by_name(file).filter(|format| format.ending() == ending(file))
 }

@@ -54,11 +54,11 @@ pub(super) fn divide(
     })
 }
 
-/// Divides lines with the hashes of what they are about into `train`, `val` and `test` in the new
+/// Divides lines, given with the hashes of their sources, into `train`, `val` and `test` in the new
 /// folder `folder`; the files end in `ending`.
 ///
 /// # Errors
-/// As [`divide`].
+/// Errors of [`divide`].
 pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str) -> Result<()> {
     let mut hashes: Vec<u64> = lines.iter().map(|(hash, _)| *hash).collect();
     hashes.sort_unstable();
@@ -81,7 +81,8 @@ pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str)
     written
 }
 
-/// Largest hashes of validation and test; `hashes` are those of `count` examples, ascending.
+/// Largest hash of the validation set and of the test set; `hashes` has the hashes of `count`
+/// examples, ascending.
 ///
 /// # Errors
 /// When there are too few, or the folder exists.
@@ -124,7 +125,7 @@ fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 
         let sides = pair?;
         let split = split_of(number_of(&sides[0]), limits);
         for (file, text) in files[2 * split..].iter_mut().zip(&sides) {
-            // A record may contain line breaks, and a line may not.
+            // A record may contain line breaks, but a line may not.
             let text = text.replace(['\n', '\r'], " ");
             writeln!(file, "{text}").with_context(failed)?;
         }
@@ -148,7 +149,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let path = |name: &str| folder.path().join(name);
         let lines = |word: &str| -> String {
-            // Each source three times, with other translations.
+            // Each source occurs three times, with different translations.
             (0..900)
                 .map(|at| format!("{word} {}\n", if word == "s" { at % 300 } else { at }))
                 .collect()

@@ -1,5 +1,5 @@
-//! Recipe for a user's text, with sizes that suit the number of pairs and the machine; or one that
-//! trains a finished model on.
+//! Recipe for a user's text, with sizes that suit the number of pairs and the machine; or a recipe
+//! for the further training of a finished model.
 
 mod corpus;
 mod fine_tuning;
@@ -20,8 +20,8 @@ pub use corpus::{Corpus, CorpusFacts};
 pub use fine_tuning::{ExampleCounts, FineTuneSettings, FineTuning, fine_tune, run_of};
 pub use proposal::Machine;
 
-/// Schema of recipes, beside the recipe, whose first line names it: editors complete and check keys
-/// by it.
+/// Schema of recipes, beside the recipe, which names it in its first line: editors use it to
+/// complete and check keys.
 const SCHEMA: &str = "taper.schema.json";
 
 /// Settings of a new recipe.

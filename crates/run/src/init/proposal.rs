@@ -31,7 +31,7 @@ pub struct Machine {
     pub cores: usize,
     /// Bytes of available memory; `None` if the system does not report it.
     pub memory: Option<u64>,
-    /// Whether it has a usable GPU.
+    /// Whether the machine has a usable GPU.
     pub has_gpu: bool,
 }
 
@@ -52,7 +52,7 @@ impl Machine {
 pub(super) struct Size {
     /// Name in reports.
     pub(super) name: &'static str,
-    /// Smallest number of pairs for which it is proposed.
+    /// Smallest number of pairs for which this size is proposed.
     fewest_pairs: u64,
     /// Source of its settings.
     pub(super) origin: &'static str,
@@ -161,8 +161,8 @@ pub(super) struct Proposal {
     pub(super) config: RunConfig,
     /// Size of the model.
     pub(super) size: Size,
-    /// Size that the amount of text alone suggests, if the machine is too small for it, and the
-    /// resource that it lacks.
+    /// Larger size that the amount of text alone suggests, and the resource that the machine lacks
+    /// for it.
     pub(super) too_large: Option<(Size, String)>,
 }
 

@@ -72,7 +72,7 @@ pub(super) fn describe(machine: &Machine) -> String {
 fn too_large(proposal: &Proposal) -> String {
     proposal.too_large.as_ref().map_or_else(String::new, |(size, lack)| {
         format!(
-            "# So much text would bear the size \"{}\", for which this machine lacks {lack}.\n",
+            "# There is enough text for the size \"{}\", but this machine lacks {lack}.\n",
             size.name
         )
     })

@@ -1,4 +1,5 @@
-//! Back-translation: text of the target language alone becomes pairs whose sources a model made.
+//! Back-translation: pairs are made from text of the target language, with sources written by a
+//! model.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,7 +14,7 @@ use super::pairs::{Made, PairWriter, identity};
 use crate::LoadedRun;
 use crate::translation::{TranslationSettings, for_the_best};
 
-/// Way in which sources are made.
+/// Method that makes the sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// The best of a beam.
@@ -27,20 +28,20 @@ pub enum Method {
 /// Settings of a back-translation.
 #[derive(Debug)]
 pub struct BackTranslation<'a> {
-    /// Text of the language that the run translates from, a sentence a line.
+    /// Text in the source language of the run, one sentence on each line.
     pub text: &'a Path,
     /// Search of the run.
     pub settings: TranslationSettings,
-    /// Way in which sources are made.
+    /// Method that makes the sources.
     pub method: Method,
     /// Folder for the pairs.
     pub output: &'a Path,
 }
 
 /// Translates a text with `run` into sources of pairs whose targets are its lines (Sennrich et al.
-/// 2016, "Improving Neural Machine Translation Models with Monolingual Data"). A line that comes twice
-/// is taken once. The pairs are for a model of the other direction than `run`'s; a recipe tells them
-/// from others by the `tag` of their corpus (Caswell et al. 2019, "Tagged Back-Translation").
+/// 2016, "Improving Neural Machine Translation Models with Monolingual Data"). Repeated lines are
+/// used once. The pairs are for a model of the opposite direction; a recipe distinguishes them from
+/// other pairs by the `tag` of their corpus (Caswell et al. 2019, "Tagged Back-Translation").
 ///
 /// # Errors
 /// When the text cannot be read or translated, the folder has other pairs, or the disk refuses.

@@ -1,4 +1,4 @@
-//! Translations on disk, found again by weights, settings and text.
+//! Translations on disk, identified by weights, settings and text.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -14,8 +14,8 @@ use crate::translation::order::hex;
 use crate::translation::{LineTranslator, Order, Translation, TranslationSettings, score_pairs};
 use crate::{BadItem, LoadedRun};
 
-/// Number of lines of the first window that is translated; each following one has twice as many, up
-/// to the second number. An interruption costs a window at most.
+/// Number of lines of the first window that is translated, and largest number of lines of a window;
+/// each window is twice as long as the one before. An interruption loses one window at most.
 const WINDOW: (usize, usize) = (128, 1024);
 
 /// Lines of a text.
@@ -23,7 +23,7 @@ pub(super) type Lines = Box<dyn Iterator<Item = Result<String>>>;
 
 /// Text whose lines can be read again and again.
 pub(super) struct Text<'a> {
-    /// Opens it.
+    /// Opens the text.
     pub(super) open: &'a dyn Fn() -> Result<Lines>,
     /// Name for messages.
     pub(super) name: String,
@@ -34,7 +34,7 @@ pub(super) struct Text<'a> {
 pub struct CacheProgress<'a> {
     /// Name of the text.
     pub text: &'a str,
-    /// Lines that are translated.
+    /// Lines to translate.
     pub done: usize,
     /// All lines.
     pub lines: usize,
@@ -53,8 +53,8 @@ pub struct Choice {
     pub score: f64,
 }
 
-/// Finds the choices of consecutive lines, the first of which has this number, counted from 1, and
-/// reports the number done.
+/// Finds the choices of consecutive lines and reports the number done; `first` is the number of the
+/// first line, counted from 1.
 type Answers<'a> =
     Box<dyn FnMut(&[String], usize, &mut dyn FnMut(usize)) -> Result<Vec<Vec<Choice>>> + 'a>;
 
@@ -62,7 +62,7 @@ type Answers<'a> =
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     line: usize,
-    /// Translations, best first; none of a line that cannot be translated.
+    /// Translations, best first; empty for a line that cannot be translated.
     translations: Vec<Choice>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Entry {
 }
 
 impl TranslationCache {
-    /// Translates `text` with `run` under `settings`, or finds that it has been.
+    /// Translates `text` with `run` under `settings`, or returns an earlier translation.
     ///
     /// # Errors
     /// When the text cannot be read or translated, an entry is damaged or being written by another
@@ -113,11 +113,11 @@ impl TranslationCache {
     }
 
     /// Scores each line of `targets` as the translation of its line of `sources`, by the mean
-    /// log-probability of a token, or finds that it has been. A line that cannot be scored, such
-    /// as one that is too long, has no choice.
+    /// log-probability of a token, or returns earlier scores. A line that cannot be scored, for
+    /// example because it is too long, has no choice.
     ///
     /// # Errors
-    /// As of [`TranslationCache::translated`].
+    /// Errors of [`TranslationCache::translated`].
     pub(super) fn scored(
         &self,
         run: &LoadedRun,
@@ -137,7 +137,7 @@ impl TranslationCache {
                     rest.iter_mut().flatten().take(window.len()).collect::<Result<_>>()?;
                 let place = |_, index: usize| format!("line {}", first + index);
                 let scores = score_pairs(run, window, &existing, None, place, progress)?;
-                // A pair with an error of its own has no score; others ended the call.
+                // A pair that cannot be scored has no score; other errors have ended the call.
                 let choice = |(score, text): (Result<ForcedScore>, String)| match score {
                     Ok(score) => {
                         let score = score.log_probability / score.length.max(1) as f64;
@@ -151,7 +151,7 @@ impl TranslationCache {
         self.entry(order, sources, lines, &begin, observe)
     }
 
-    /// Entry of this order: what is there, or else what `begin` finds for the lines of `text`.
+    /// Entry for this key: the stored one, or else the result of `begin` for the lines of `text`.
     fn entry<'a>(
         &self,
         order: Order,
@@ -199,7 +199,7 @@ impl Entry {
     }
 }
 
-/// Number of lines of a text, and the SHA-256 of them.
+/// Number of lines of a text, and the SHA-256 of the lines.
 pub(super) fn measured(text: &Text<'_>) -> Result<(usize, String)> {
     let (mut lines, mut hash) = (0, Sha256::new());
     for line in (text.open)()? {
@@ -220,21 +220,21 @@ fn opened(partial: &Path) -> Result<File> {
         .truncate(false)
         .open(partial)
         .with_context(|| format!("cannot write {shown}"))?;
-    // A file system without locks gives no answer.
+    // A file system without locks cannot answer.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         bail!("{shown}: another process is translating the same text; wait for it");
     }
     Ok(file)
 }
 
-/// Number of whole lines of an incomplete file, which is cut after them.
+/// Number of complete lines of an incomplete file, whose rest is cut off.
 fn whole_lines(file: &mut File, partial: &Path) -> Result<usize> {
     let mut measure = || -> Result<usize> {
         file.seek(SeekFrom::Start(0))?;
         let (mut count, mut bytes, mut line) = (0, 0, Vec::new());
         let mut reader = BufReader::new(&mut *file);
         while reader.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
-            // What a crash of the system has torn is translated again.
+            // A line that a crash of the system has cut short is translated again.
             match serde_json::from_slice::<Line>(&line) {
                 Ok(read) if read.line == count + 1 => count += 1,
                 _ => break,
@@ -267,7 +267,7 @@ fn write(
             break;
         }
         let count = window.len();
-        // Parts of long lines are more than the lines.
+        // Long lines are divided, so there are more parts than lines.
         let mut progress = |part: usize| {
             observe(CacheProgress { text: name, done: done + part.min(count), lines });
         };
@@ -288,7 +288,7 @@ fn write(
     Ok(())
 }
 
-/// Refuses an entry of another order, and one that is not what was written.
+/// Refuses an entry with another key, and an entry that was changed after it was written.
 fn check(record: &Path, path: &Path, order: &Order) -> Result<()> {
     let text = taper_data::read_regular(record, 1 << 20)?;
     let known: Record =

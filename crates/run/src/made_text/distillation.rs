@@ -17,10 +17,10 @@ use crate::translation::{Detail, TranslationSettings};
 pub struct Distillation<'a> {
     /// Corpus whose sources are translated.
     pub corpus: &'a ParallelCorpus,
-    /// Search of the teacher, or of an ensemble of teachers; of its `n_best` translations one is
-    /// taken.
+    /// Search of the teacher, or of an ensemble of teachers; one of its `n_best` translations is
+    /// used.
     pub settings: TranslationSettings,
-    /// Whether to take the one that is nearest to the reference, not the best.
+    /// Whether to use the translation nearest to the reference instead of the best.
     pub interpolates: bool,
     /// Folder for the pairs.
     pub output: &'a Path,
@@ -75,7 +75,7 @@ pub fn distill(
     pairs.finish()
 }
 
-/// Translation with the highest BLEU against the reference; the best of equals.
+/// Translation with the highest BLEU against the reference; the highest-ranked among equals.
 fn nearest<'a>(
     translations: &'a [Choice],
     reference: &str,

@@ -1,4 +1,4 @@
-//! Data diversification: models of both directions translate the text that they were trained on.
+//! Data diversification: models of both directions translate their own training text.
 
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,9 @@ use crate::{LoadSettings, LoadedRun};
 /// Settings of a diversification.
 #[derive(Debug)]
 pub struct Diversification<'a> {
-    /// Runs that translate as the corpus does.
+    /// Runs that translate in the direction of the corpus.
     pub forward: &'a [PathBuf],
-    /// Runs that translate the other way.
+    /// Runs that translate in the opposite direction.
     pub backward: &'a [PathBuf],
     /// The corpus.
     pub corpus: &'a ParallelCorpus,
@@ -36,8 +36,8 @@ struct Translated {
 }
 
 /// Adds to a corpus `(x, y)` the pairs `(x, F(x))` of each forward model and `(B(y), y)` of each
-/// backward model, and leaves out those that are there already (Nguyen et al. 2020, "Data
-/// Diversification: A Simple Strategy For Neural Machine Translation", section 3.1).
+/// backward model, and omits pairs that it already has (Nguyen et al. 2020, "Data Diversification:
+/// A Simple Strategy For Neural Machine Translation", section 3.1).
 ///
 /// # Errors
 /// When a run cannot be loaded or translates other languages, the corpus cannot be read, the folder

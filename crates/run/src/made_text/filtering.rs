@@ -1,4 +1,4 @@
-//! Filtering of pairs by how likely models of both directions find them.
+//! Filtering of pairs by their probability under models of both directions.
 
 use std::path::Path;
 
@@ -11,30 +11,30 @@ use super::pairs::{Made, PairWriter, identity};
 use super::parallel::{ParallelCorpus, Side};
 use crate::{LoadSettings, LoadedRun};
 
-/// Pairs that are shown as examples of those left out.
+/// Number of omitted pairs that are shown as examples.
 const EXAMPLES: usize = 10;
 
-/// Pairs that stay.
+/// Criterion for the pairs to keep.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Keep {
-    /// This share of them, from 0 to 1: the likeliest.
+    /// This share of the pairs, from 0 to 1: the likeliest.
     Share(f64),
-    /// Those of this score or more; scores lie between 0 and 1.
+    /// Pairs with at least this score; scores lie between 0 and 1.
     Least(f64),
 }
 
 /// Settings of a filter.
 #[derive(Debug)]
 pub struct Filtering<'a> {
-    /// Run that translates as the corpus does.
+    /// Run that translates in the direction of the corpus.
     pub forward: &'a Path,
-    /// Run that translates the other way.
+    /// Run that translates in the opposite direction.
     pub backward: &'a Path,
     /// The corpus.
     pub corpus: &'a ParallelCorpus,
     /// Weights and overrides of both runs.
     pub load: LoadSettings,
-    /// Pairs that stay.
+    /// Criterion for the pairs to keep.
     pub keep: Keep,
     /// Folder for the pairs.
     pub output: &'a Path,
@@ -45,7 +45,7 @@ pub struct Filtering<'a> {
 pub struct Dropped {
     /// Line of the corpus, counted from 1.
     pub line: usize,
-    /// Score; `None` if a model cannot read the pair, such as one that is too long.
+    /// Score; `None` if a model cannot read the pair, for example because it is too long.
     pub score: Option<f64>,
     /// Source and target.
     pub texts: [String; 2],
@@ -54,20 +54,21 @@ pub struct Dropped {
 /// Pairs that a filter kept.
 #[derive(Debug)]
 pub struct Filtered {
-    /// The pairs that stay.
+    /// Pairs that were kept.
     pub made: Made,
     /// Number of pairs that were left out.
     pub dropped: usize,
-    /// The unlikeliest of them, the first line first.
+    /// The unlikeliest omitted pairs, in the order of their lines.
     pub examples: Vec<Dropped>,
-    /// Score of the unlikeliest pair that stays; `None` if none does.
+    /// Score of the unlikeliest pair that was kept; `None` if none was.
     pub least: Option<f64>,
 }
 
-/// Keeps the pairs `(x, y)` of a corpus that models of both directions find likely, and alike: the
-/// score is `exp(−(|a − b| + (a + b) / 2))` with the mean negative log-probability of a token of y
-/// given x, a, and of x given y, b (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering
-/// of Noisy Parallel Corpora", section 2). Pairs that cannot be scored are left out.
+/// Keeps the pairs `(x, y)` of a corpus that are likely, and about equally likely, under models of
+/// both directions: the score is `exp(−(|a − b| + (a + b) / 2))`, where a is the mean negative
+/// log-probability of a token of y given x, and b that of x given y (Junczys-Dowmunt 2018, "Dual
+/// Conditional Cross-Entropy Filtering of Noisy Parallel Corpora", section 2). Pairs that cannot be
+/// scored are omitted.
 ///
 /// # Errors
 /// When a run cannot be loaded or translates other languages, the corpus cannot be read, the folder
@@ -108,7 +109,7 @@ pub fn filter(
 }
 
 impl Keep {
-    /// Refuses what is no share.
+    /// Refuses a number that is not a share.
     fn validate(self) -> Result<()> {
         let (Self::Share(value) | Self::Least(value)) = self;
         if !(0.0..=1.0).contains(&value) {
@@ -117,7 +118,7 @@ impl Keep {
         Ok(())
     }
 
-    /// Least score of a pair that stays; `None` if none stays.
+    /// Smallest score of a pair that is kept; `None` if none is kept.
     fn least_of(self, scores: &[Option<f64>]) -> Option<f64> {
         let mut known: Vec<f64> = scores.iter().copied().flatten().collect();
         match self {

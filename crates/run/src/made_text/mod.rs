@@ -1,10 +1,10 @@
-//! Training text that models make: back-translations, distilled translations, and both sides of a
-//! corpus translated again; and pairs that are left out because models find them unlikely.
+//! Training text that models make: back-translations, distilled translations, and new translations
+//! of both sides of a corpus. Also filtering of pairs that models find unlikely.
 //!
 //! One mechanism serves all: a text is streamed through the [translator](crate::translation) into a
-//! [cache](TranslationCache), whose entries are named by weights, settings and text, and pairs are
-//! written from there. What was interrupted, even by a kill, goes on after the last whole line and
-//! ends with the same bytes; what is there is not made twice.
+//! [cache](TranslationCache), whose entries are identified by weights, settings and text, and pairs
+//! are written from there. Interrupted work, even after a kill, continues after the last complete
+//! line and ends with the same bytes; existing entries are not made again.
 
 mod backtranslation;
 mod cache;

@@ -1,11 +1,11 @@
-//! Noise on sentences that a beam has found.
+//! Noise on sentences that were found by beam search.
 
 use taper_ops::rng::{Counter, mix};
 
-/// Share of words that are left out, and of those that are blanked.
+/// Share of words that are removed, and of words that are blanked.
 const LEFT_OUT: f32 = 0.1;
 const BLANKED: f32 = 0.1;
-/// Farthest that a word moves.
+/// Largest distance that a word moves.
 const FARTHEST: f32 = 3.0;
 /// Text in place of a blanked word.
 const BLANK: &str = "_";
@@ -15,10 +15,10 @@ const OF_LEAVING: u64 = 1;
 const OF_BLANKING: u64 = 2;
 const OF_MOVING: u64 = 3;
 
-/// Leaves out a tenth of the words, blanks a tenth of the others, and moves words by at most three
+/// Removes a tenth of the words, blanks a tenth of the others, and moves words by at most three
 /// places (Edunov et al. 2018, "Understanding Back-Translation at Scale", section 3). Words are
-/// divided by spaces, or are characters where there are none. The noise is a function of the seed and
-/// the line.
+/// divided by spaces, or are characters where there are none. The noise is a function of the seed
+/// and the line.
 pub(super) fn noised(text: &str, seed: u64, line: u64) -> String {
     let has_spaces = text.trim().contains(char::is_whitespace);
     let words: Vec<String> = match has_spaces {
@@ -39,7 +39,8 @@ pub(super) fn noised(text: &str, seed: u64, line: u64) -> String {
         .map(|(place, &index)| {
             let is_blank = blanking.f32_at(index as u64) < BLANKED;
             let word = if is_blank { BLANK } else { words[index].as_str() };
-            // Of two words, the later goes first only if they are at most three apart.
+            // Of two words, the later one can come first only if they are at most three places
+            // apart.
             (place as f32 + (FARTHEST + 1.0) * moving.f32_at(index as u64), word)
         })
         .collect();
@@ -64,7 +65,7 @@ mod tests {
         assert!((share - 0.9).abs() < 0.01, "{share}");
         let blanks = found.iter().filter(|word| **word == BLANK).count() as f64;
         assert!((blanks / found.len() as f64 - 0.1).abs() < 0.01, "{blanks}");
-        // Places among the words that were kept, blanks at any place.
+        // Places refer to the words that were kept; blanks can be at any place.
         let kept: Vec<usize> = found.iter().filter_map(|word| word.parse().ok()).collect();
         let mut sorted = kept.clone();
         sorted.sort_unstable();

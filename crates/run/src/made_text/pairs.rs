@@ -1,4 +1,4 @@
-//! Pairs of files that are written from translations, with the origin of each pair.
+//! Pairs of files made from translations, with the origin of each pair.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::folder::files::{put_in_place, with_suffix, write_atomically};
 use crate::translation::order::hex;
 use crate::translation::single_line;
 
-/// File that says what was made; it appears last.
+/// File that describes what was made; it is written last.
 const RECORD: &str = "made.json";
 /// File with the origin of each pair.
 const ORIGINS: &str = "train.origins.tsv";
@@ -26,30 +26,30 @@ pub struct OriginCount {
     pub origin: String,
     /// Pairs that were written.
     pub pairs: u64,
-    /// Pairs left out because they were there already.
+    /// Number of pairs that were omitted because they exist already.
     pub duplicates: u64,
-    /// Lines left out because one side is empty.
+    /// Number of lines that were omitted because one side is empty.
     pub empty: u64,
 }
 
-/// Pairs that were made.
+/// Files of pairs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     /// Command, texts, weights and settings, as a hash.
     pub identity: String,
     /// Source file and target file, in the folder.
     pub files: [String; 2],
-    /// SHA-256 of the two files, and of the origins.
+    /// SHA-256 of the two files, and of the file of origins.
     pub sha256: Vec<String>,
     /// Pairs by origin.
     pub origins: Vec<OriginCount>,
 }
 
 impl Made {
-    /// Pairs in the folder, if it has them complete, and they are those of `identity`.
+    /// Pairs in the folder, if they are complete and belong to `identity`.
     ///
     /// # Errors
-    /// When it has others, or damaged ones.
+    /// When the folder has other pairs, or damaged ones.
     pub(super) fn find(folder: &Path, identity: &str) -> Result<Option<Self>> {
         let path = folder.join(RECORD);
         if !path.exists() {
@@ -80,7 +80,7 @@ impl Made {
     }
 }
 
-/// Hash of what determines pairs.
+/// Hash of everything that determines the pairs.
 pub(super) fn identity(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -98,12 +98,12 @@ pub(super) struct PairWriter {
     /// Source, target and origins.
     writers: Vec<BufWriter<File>>,
     origins: Vec<OriginCount>,
-    /// Hashes of the pairs so far, if pairs are not to come twice.
+    /// Hashes of the pairs so far, if repeated pairs are omitted.
     seen: Option<HashSet<[u8; 16]>>,
 }
 
 impl PairWriter {
-    /// Begins `train.SOURCE` and `train.TARGET` in `folder`; `is_set` leaves out pairs that are there
+    /// Begins `train.SOURCE` and `train.TARGET` in `folder`; `is_set` omits pairs that are there
     /// already.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl PairWriter {
         self.origins.push(OriginCount { origin, pairs: 0, duplicates: 0, empty: 0 });
     }
 
-    /// Adds a pair made from line `line`, counted from 1, whose translation has this score.
+    /// Adds a pair made from line `line`, counted from 1, with the score of its translation.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -168,7 +168,7 @@ impl PairWriter {
         Ok(())
     }
 
-    /// Counts a line that was there already.
+    /// Counts a line whose pair exists already.
     pub(super) fn duplicate(&mut self) {
         if let Some(count) = self.origins.last_mut() {
             count.duplicates += 1;

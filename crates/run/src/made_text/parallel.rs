@@ -76,7 +76,7 @@ impl ParallelCorpus {
         Ok(measured(&self.text(side, &open))?.1)
     }
 
-    /// Side as a text that `open` opens.
+    /// Side, as a text that can be opened repeatedly.
     pub(super) fn text<'a>(&self, side: Side, open: &'a dyn Fn() -> Result<Lines>) -> Text<'a> {
         let [source, target] = self.languages();
         let language = if side == Side::Source { source } else { target };

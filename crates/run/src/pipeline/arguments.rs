@@ -92,7 +92,7 @@ impl Graph<'_> {
         Ok(line.0)
     }
 
-    /// Overrides of `[data]` with which a recipe reads the text of other steps, and its own
+    /// Overrides of `[data]` that make a recipe read the text of other steps, and its own
     /// validation and test sets.
     fn data_of(&self, train: &Train) -> Result<Vec<String>> {
         let config = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
@@ -124,7 +124,7 @@ impl Graph<'_> {
                 [&data.source_language, &data.target_language].map(|one| file(one));
             corpora.push(format!("{{ source = {source}, target = {target}{tag} }}"));
         }
-        // Without their names they would not be looked for beside files that are named.
+        // Without their names, these sets would not be searched next to named files.
         let mut sets = vec![format!("data.train=[{}]", corpora.join(", "))];
         for (key, split) in [("validation", &data.validation), ("test", &data.test)] {
             let split = written(split)?;

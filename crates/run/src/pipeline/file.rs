@@ -17,7 +17,7 @@ use crate::translation::order::hex;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// Folder of the results, seen from the file's.
+    /// Folder of the results, relative to the folder of the file.
     #[serde(default)]
     folder: Option<PathBuf>,
     /// Steps by name.
@@ -31,7 +31,7 @@ struct Mark {
     seconds: f64,
 }
 
-/// Steps in an order in which each comes after those that it needs.
+/// Steps in an order in which each step follows those that it needs.
 #[derive(Debug)]
 pub struct Pipeline {
     /// Folder of the results.
@@ -42,11 +42,11 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Reads and checks the file at `path`; results go to `folder`, or else to the folder that it
-    /// names, or else to `pipelines/` and the file's name.
+    /// names, or else to `pipelines/` under the file's name.
     ///
     /// # Errors
-    /// With file, line and key: for what cannot be parsed, unknown steps, circles, missing files and
-    /// recipes that are refused.
+    /// When the file cannot be parsed, or has unknown steps, circles, missing files or invalid
+    /// recipes; the message has file, line and key.
     pub fn load(path: &Path, folder: Option<&Path>) -> Result<Self> {
         let shown = path.display();
         let text = taper_data::read_regular(path, 1 << 20)?;
@@ -89,7 +89,7 @@ impl Pipeline {
     /// State of a step.
     ///
     /// # Errors
-    /// When it was finished with another definition.
+    /// When it was finished under another definition.
     pub fn status(&self, step: &Step) -> Result<Status> {
         let path = self.mark(step);
         if !path.exists() {
@@ -97,7 +97,7 @@ impl Pipeline {
         }
         let text = taper_data::read_regular(&path, 1 << 16)?;
         let mark: Mark = serde_json::from_slice(&text).with_context(|| {
-            format!("{} is damaged: remove it, and the step is looked at again", path.display())
+            format!("{} is damaged: remove it to check the step again", path.display())
         })?;
         ensure!(
             mark.identity == step.identity,
@@ -110,7 +110,7 @@ impl Pipeline {
         Ok(Status::Done(mark.seconds))
     }
 
-    /// Marks a step that took so many seconds as finished.
+    /// Marks a step that took `seconds` seconds as finished.
     ///
     /// # Errors
     /// When the disk refuses.
@@ -124,11 +124,11 @@ impl Pipeline {
     }
 }
 
-/// Steps that name each other.
+/// Steps that depend on each other in a circle.
 pub(super) struct Graph<'a> {
     text: &'a str,
     path: &'a Path,
-    /// Folder of the file, where its paths start.
+    /// Folder of the file, to which its paths are relative.
     pub(super) base: PathBuf,
     /// Folder of the results.
     pub(super) folder: PathBuf,
@@ -188,7 +188,7 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// Checks that `needed` is a step, or a run, that gives what is needed.
+    /// Checks that `needed` is a step or a run that gives the needed product.
     fn check_need(&self, name: &str, key: &str, needed: &str, need: Need) -> Result<()> {
         let what = match need {
             Need::Model => "trains a model",
@@ -196,7 +196,7 @@ impl Graph<'_> {
         };
         match self.steps.get(needed) {
             Some(verb) if verb.gives() == Some(need) => Ok(()),
-            Some(_) => bail!("{}: the step {needed} is none that {what}", self.place(name, key)),
+            Some(_) => bail!("{}: the step {needed} is not one that {what}", self.place(name, key)),
             None if need == Need::Model && self.base.join(needed).join("config.toml").is_file() => {
                 Ok(())
             }
@@ -211,7 +211,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Names of the steps, each after those that it needs, otherwise by name.
+    /// Names of the steps, each after those that it needs, and otherwise in alphabetical order.
     fn in_order(&self) -> Result<Vec<String>> {
         let mut order: Vec<String> = Vec::new();
         while order.len() < self.steps.len() {

@@ -14,9 +14,9 @@ pub(super) enum Verb {
     Backtranslate(Backtranslate),
     /// Translates the training text of a run.
     Distill(Distill),
-    /// Adds to a corpus what models make of it.
+    /// Adds pairs to a corpus that models make from it.
     Diversify(Diversify),
-    /// Leaves out of a corpus what models find unlikely.
+    /// Removes pairs from a corpus that models find unlikely.
     Filter(Filter),
     /// Scores the test sets of a run.
     Evaluate(Evaluate),
@@ -30,10 +30,10 @@ pub(super) struct Train {
     /// Overrides of single keys.
     #[serde(default)]
     pub(super) set: Vec<String>,
-    /// Step, or run, whose weights it begins with.
+    /// Step or run that gives the initial weights.
     #[serde(default)]
     pub(super) from: Option<String>,
-    /// Steps that make text, in place of the recipe's training text.
+    /// Steps whose text replaces the recipe's training text.
     #[serde(default)]
     pub(super) text: Vec<String>,
     /// Whether the recipe's own training text comes first.
@@ -68,9 +68,9 @@ pub(super) struct Distill {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Diversify {
-    /// Steps, or runs, that translate as the corpus does.
+    /// Steps or runs that translate in the direction of the corpus.
     pub(super) forward: Vec<String>,
-    /// Steps, or runs, that translate the other way.
+    /// Steps or runs that translate in the opposite direction.
     #[serde(default)]
     pub(super) backward: Vec<String>,
     #[serde(default)]
@@ -80,11 +80,11 @@ pub(super) struct Diversify {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Filter {
-    /// Step, or run, that translates as the corpus does.
+    /// Step or run that translates in the direction of the corpus.
     pub(super) forward: String,
-    /// Step, or run, that translates the other way.
+    /// Step or run that translates in the opposite direction.
     pub(super) backward: String,
-    /// Share of the pairs that stay.
+    /// Share of the pairs to keep.
     #[serde(default)]
     pub(super) keep: Option<f64>,
 }
@@ -96,7 +96,7 @@ pub(super) struct Evaluate {
     pub(super) run: String,
     #[serde(default)]
     pub(super) set: Vec<String>,
-    /// Splits to score, in place of the recipe's test sets.
+    /// Splits to score instead of the recipe's test sets.
     #[serde(default)]
     pub(super) splits: Vec<String>,
 }
@@ -122,7 +122,7 @@ impl Verb {
         }
     }
 
-    /// Names of steps and runs that it needs, each with its key.
+    /// Names of the steps and runs that the step needs, each with its key.
     pub(super) fn needs(&self) -> Vec<(&'static str, &str, Need)> {
         let of = |key: &'static str, need: Need| move |name| (key, name, need);
         match self {
@@ -149,7 +149,7 @@ impl Verb {
         }
     }
 
-    /// Files that it reads.
+    /// Files that the step reads.
     pub(super) fn files(&self) -> Vec<(&'static str, &PathBuf)> {
         match self {
             Self::Train(train) => vec![("recipe", &train.recipe)],
@@ -170,17 +170,17 @@ pub struct Step {
     pub folder: PathBuf,
     /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// Whether it trains a run in its folder.
+    /// Whether the step trains a run in its folder.
     pub trains: bool,
-    /// Hash of its definition and of the steps that it needs.
+    /// Hash of the step's definition and of the steps that it needs.
     pub identity: String,
 }
 
 /// State of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Status {
-    /// It was finished in so many seconds.
+    /// The step was finished in this number of seconds.
     Done(f64),
-    /// It is to be run, or to go on.
+    /// The step has not run, or has not ended.
     Open,
 }

@@ -37,7 +37,7 @@ impl QuestionInContext {
     /// Reads a question from line `number` of a file, a JSON object.
     ///
     /// # Errors
-    /// With the line, if it is not a question, has an empty text, or spells a special token that
+    /// When the line is not a question, has an empty text, or spells a special token that
     /// `tokenizer` refuses.
     pub(crate) fn from_line(number: usize, line: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let wrong = || format!("line {number}: expected {EXPECTED}");
@@ -61,9 +61,9 @@ pub struct SpanAnswer {
     pub answer: String,
     /// Start in the text, in characters from 0.
     pub start: Option<usize>,
-    /// End in the text: the number of the character after the answer.
+    /// Index of the character after the answer.
     pub end: Option<usize>,
-    /// Probability among all possible spans, and the answer "none" if that is possible.
+    /// Probability among all possible spans, and the answer "none" if it is possible.
     pub probability: f64,
 }
 
@@ -127,7 +127,7 @@ fn texts_of(questions: &[QuestionInContext]) -> Vec<(&str, &str)> {
     questions.iter().map(|one| (one.context.as_str(), one.question.as_str())).collect()
 }
 
-/// Answers questions that were tokenised, and reports the number done to `done`.
+/// Answers tokenised questions, and reports the number done to `done`.
 ///
 /// # Errors
 /// When the model fails.
@@ -225,8 +225,8 @@ impl BestSpan {
 
 /// Span whose logits of start and end have the highest sum (Devlin et al. 2019, section 4.2), among
 /// all that are not too long; each is read in the window in which its start has most context. If
-/// there may be no answer, it is measured by `<cls>`, in the window in which its logits are lowest
-/// (section 4.3).
+/// "no answer" is possible, its score is that of `<cls>` in the window with the lowest logits for
+/// it (section 4.3).
 fn best_span(
     windows: &[QuestionWindow],
     logits: &[Vec<[f32; 2]>],
@@ -248,7 +248,7 @@ fn best_span(
             }
         }
     }
-    // A text without tokens certainly has no answer.
+    // A text without tokens has no answer for certain.
     let sum: f64 = scores.iter().map(|score| (score - best.0).exp()).sum();
     BestSpan { tokens: best.1, probability: if scores.is_empty() { 1.0 } else { 1.0 / sum } }
 }
@@ -280,9 +280,9 @@ mod tests {
                     (0..window.row.ids.len()).map(|p| [value(at(p)), value(at(p) + 1)]).collect()
                 })
                 .collect();
-            // For a token in two windows, the window with more context on both sides counts; of
-            // equals the longer, then the first: 4 of the first (one after it), 5 of the second, 8
-            // and 9.
+            // A token in two windows counts in the one with more context on both sides; among
+            // equals in the longer, then in the first: 4 in the first (one after it), 5 in the
+            // second, 8 and 9.
             let of_start = [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2];
             assert_eq!(best_windows(&windows), of_start);
             for unanswerable in [false, true] {

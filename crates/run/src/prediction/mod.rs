@@ -54,7 +54,7 @@ pub fn predict(
     predict_after(0, run, texts, done)
 }
 
-/// Labels texts like [`predict`], of which the first has the number `before + 1`.
+/// Labels texts like [`predict`]; the first has the number `before + 1`.
 pub(crate) fn predict_after(
     before: usize,
     run: &LoadedRun<TextClassifier>,
@@ -137,7 +137,7 @@ impl EncodedWords {
         (&self.words, &self.row)
     }
 
-    /// Number of tokens that were made; words beyond those that the model reads have none.
+    /// Number of tokens of all words. Words beyond those that the model reads have none.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.row.tokens
@@ -179,7 +179,7 @@ pub(crate) fn tags_of(
     tags_of_rows(model, &settings.labels, &rows, done)
 }
 
-/// Likeliest tag of each word of rows, which are given with the number of their words.
+/// Likeliest tag of each word of rows; each row comes with the number of its words.
 fn tags_of_rows(
     model: &TokenTagger,
     labels: &[String],
@@ -240,7 +240,7 @@ impl Prediction {
         }
     }
 
-    /// Label and probability, with a tab between them.
+    /// Label and probability, separated by a tab.
     pub(crate) fn to_text(&self) -> String {
         format!("{}\t{:.4}", self.label, self.probability)
     }

@@ -2,8 +2,8 @@
 //!
 //! The evidence of a word is the log-odds of the label with the word minus the log-odds without it
 //! (Robnik-Šikonja and Kononenko 2008, "Explaining Classifications For Individual Instances": the
-//! weight of evidence). Tokens of the word leave the row that the model reads, and the others stay
-//! as they are.
+//! weight of evidence). The tokens of the word are removed from the row that the model reads; the
+//! others stay.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::LoadedRun;
 /// Word of a text, with its evidence for the label of the text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WordEvidence {
-    /// Word, with the blanks before it: all words together are the text that the model reads.
+    /// Word, with the blanks before it; the words together are the text that the model reads.
     pub text: String,
     /// Probability of the label without the word.
     pub without: f64,
@@ -47,7 +47,7 @@ impl DividedText {
     /// Tokenises a text, or a pair of texts with a tab between them, and divides it into words.
     ///
     /// # Errors
-    /// When the text is empty or no pair, or the tokenizer refuses it.
+    /// When the text is empty, is not a pair where one is needed, or is refused by the tokenizer.
     pub fn new(tokenizer: &Tokenizer, text: &str, settings: &LabelledConfig) -> Result<Self> {
         let row = rows_of(tokenizer, &[text.to_owned()], settings)?.remove(0);
         let is_pair = row.second < row.ids.len();
@@ -66,7 +66,7 @@ impl DividedText {
         Ok(Self { row, words })
     }
 
-    /// Number of tokens of all rows that are read: the text, and the text without each word.
+    /// Number of tokens in all rows: the text, and the text without each of its words.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.row.ids.len() * (1 + self.words.len())
@@ -114,8 +114,7 @@ fn without(row: &Row, tokens: &Range<usize>) -> Row {
 }
 
 /// Words of the first `read` tokens of a text, each with its tokens in a row in which the text
-/// begins at `start`. Marks are words of their own, and so are the characters of scripts without
-/// spaces.
+/// begins at `start`. Marks count as words, and so do the characters of scripts without spaces.
 fn words_of(
     encoded: &EncodedText,
     start: usize,
@@ -127,7 +126,7 @@ fn words_of(
     let continues = |at: usize| {
         let (before, own) = (&text[bytes[at - 1].clone()], &text[bytes[at].clone()]);
         let letters = before.chars().next_back().zip(own.chars().next());
-        // A token may be a part of a character, and cover no byte more than the one before it.
+        // A token may be a part of a character, with the same bytes as the token before it.
         numbers[at] == NO_WORD
             || bytes[at - 1] == bytes[at]
             || numbers[at - 1] == numbers[at]
@@ -199,7 +198,7 @@ mod tests {
                 end = tokens.end;
             }
             assert_eq!(end, encoded.len() + 1);
-            // Beyond what is read there are no words.
+            // Text beyond the last token that is read has no words.
             assert_eq!(words_of(&encoded, 1, 0).count(), 0);
         }
     }

@@ -1,6 +1,6 @@
 //! Division of a machine's cores among its processes.
 //!
-//! Groups of neighbours stay together: the threads of one core, the cores of one memory.
+//! Neighbours stay together: threads of one core, cores of one memory.
 
 use std::num::NonZero;
 
@@ -27,12 +27,12 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
         wanted => (wanted / local_size).max(1),
     };
     let Some(allowed) = allowed().filter(|allowed| allowed.len() <= cores()) else {
-        // The cores are unknown, or fewer are granted at a time than may be used: they cannot be
-        // chosen.
+        // The cores are unknown, or the process gets fewer at a time than it may run on: none can
+        // be chosen.
         return threads(cores());
     };
     if allowed.len() < online().unwrap_or(allowed.len()) {
-        // Bound already: the remaining cores belong to this process alone.
+        // The process is bound already: the remaining cores belong to it alone.
         return if wanted == 0 { allowed.len().max(1) } else { threads(allowed.len()) };
     }
     let own = share(&allowed, local_rank, local_size);

@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 
 use super::{Place, USUAL_PORT, number, slurm};
 
-/// Variables of one launcher: the number of the process, the number of processes, and both on this
-/// machine.
+/// Variables of one launcher: rank and number of all processes, and rank and number of the
+/// processes on this machine.
 struct Names {
     rank: &'static str,
     size: &'static str,
@@ -16,7 +16,7 @@ struct Names {
 
 /// Launchers in order of precedence.
 const LAUNCHERS: [Names; 4] = [
-    // torchrun, and launchers that imitate it.
+    // Variables of torchrun, and of launchers that imitate it.
     Names {
         rank: "RANK",
         size: "WORLD_SIZE",
@@ -40,8 +40,8 @@ const LAUNCHERS: [Names; 4] = [
         local_size: "MPI_LOCALNRANKS",
         by_mpi: true,
     },
-    // srun. Only a step has this variable: a script started by sbatch is one process, for any
-    // number of tasks of the job.
+    // Variables of srun. Only a job step has this size: a script started by sbatch is a single
+    // process, even if the job has several tasks.
     Names {
         rank: "SLURM_PROCID",
         size: "SLURM_STEP_NUM_TASKS",
@@ -69,7 +69,7 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
             name => number(get, name)?,
         };
         let local_size = local_size.or(of_slurm.as_ref().and_then(|step| step.tasks_here));
-        // Without a variable, each process has its own machine.
+        // Without this variable, each process counts as alone on its machine.
         let local_size = local_size.unwrap_or(1).max(1);
         let local_rank = number(get, names.local_rank)?.unwrap_or(0);
         if local_rank >= local_size && local_size > 1 {
@@ -80,8 +80,8 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
         }
         // torchrun itself listens at the port.
         let by_agent = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-        // Processes that one torchrun or one step has started on this machine alone need no host
-        // name, by which others could reach them too.
+        // If one torchrun or one step has started all processes on this machine, they need no host
+        // name: it would only let other machines connect.
         let is_one_machine = local_size == size;
         let host = get("MASTER_ADDR").filter(|host| !host.is_empty());
         let host = host.filter(|_| !(by_agent && is_one_machine)).or_else(|| {
@@ -92,7 +92,12 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
             Some(port) => u16::try_from(port).ok().filter(|&port| port > 0),
             None => Some(of_slurm.map_or(USUAL_PORT, |step| step.port)),
         };
-        let Some(mut port) = port else { bail!("MASTER_PORT is no port: use one from 1 to 65535") };
+        let Some(mut port) = port else {
+            bail!(
+                "MASTER_PORT is not a port: use a number from 1 to \
+                                                65535"
+            )
+        };
         if by_agent {
             port = port.checked_add(1).unwrap_or(USUAL_PORT);
         }
@@ -136,7 +141,7 @@ mod tests {
         let agent = ("TORCHELASTIC_USE_AGENT_STORE", "True");
         let place = found(&[("RANK", "0"), ("WORLD_SIZE", "2"), agent]);
         assert_eq!(place.port, USUAL_PORT + 1);
-        // It names its own machine, also if it has started all of the processes.
+        // torchrun names its own machine even if it has started all of the processes.
         for (here, host) in [("2", "127.0.0.1"), ("1", "node1")] {
             let (size, name) = (("WORLD_SIZE", "2"), ("MASTER_ADDR", "node1"));
             let place = found(&[("RANK", "0"), size, ("LOCAL_WORLD_SIZE", here), name, agent]);
@@ -170,7 +175,7 @@ mod tests {
         assert_eq!((place.rank, place.size, place.local_size), (3, 5, 2));
         assert_eq!(place.host.as_deref(), Some("node07"));
         assert_eq!(place.port, 30_123);
-        // On one machine no process from outside needs to connect.
+        // On a single machine, no process from outside needs to connect.
         let place = found(&[
             ("SLURM_PROCID", "3"),
             ("SLURM_STEP_NUM_TASKS", "5"),

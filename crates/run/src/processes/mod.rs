@@ -44,19 +44,19 @@ impl Place {
     /// none of them, or this is the only process.
     ///
     /// # Errors
-    /// When a variable is not a number, or they contradict each other.
+    /// When a variable is not a number, or variables contradict each other.
     pub fn of_environment(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         launcher::place(get)
     }
 
-    /// Place of one of `size` processes of this machine, which meet at `port`.
+    /// Place of one of `size` processes on this machine, which connect at `port`.
     #[must_use]
     pub fn local(rank: usize, size: usize, port: u16) -> Self {
         let host = Some("127.0.0.1".to_owned());
         Self { rank, size, local_rank: rank, local_size: size, by_mpi: false, host, port }
     }
 
-    /// Variables that tell a process started by this one its place.
+    /// Variables that give a process started by this one its place.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -69,7 +69,7 @@ impl Place {
         ]
     }
 
-    /// Place where the processes meet; `key` is their secret.
+    /// Settings with which processes find each other; `key` is their secret.
     ///
     /// # Errors
     /// When the machine of process 0 is unknown.
@@ -93,5 +93,10 @@ impl Place {
 fn number(get: &dyn Fn(&str) -> Option<String>, name: &str) -> Result<Option<usize>> {
     let Some(text) = get(name) else { return Ok(None) };
     let parsed = text.trim().parse();
-    parsed.map(Some).with_context(|| format!("the variable {name} is {text:?}, which is no number"))
+    parsed.map(Some).with_context(|| {
+        format!(
+            "the variable {name} is {text:?}, which is not a \
+                                              number"
+        )
+    })
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::number;
 
-/// First of the ports that jobs get by their number.
+/// Smallest of the ports that jobs derive from their number.
 const FIRST_PORT: usize = 20_000;
 const PORTS: usize = 20_000;
 
@@ -18,7 +18,7 @@ pub(super) struct Step {
     pub(super) port: u16,
 }
 
-/// Step that the variables describe, if they do.
+/// Job step that the variables describe; `None` if they describe none.
 ///
 /// # Errors
 /// When a variable is not a number.

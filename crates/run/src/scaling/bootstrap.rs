@@ -33,7 +33,7 @@ pub struct Intervals<const K: usize> {
 /// `confidence` of 0.95 omits the lowest and the highest 2.5 % of the results.
 ///
 /// # Errors
-/// When the confidence is not between 0 and 1, there is no resample, or for the reasons of
+/// When the confidence is not between 0 and 1, or there is no resample, and errors of
 /// [`super::fit()`].
 pub fn bootstrap<const K: usize>(
     points: &[Observation<K>],

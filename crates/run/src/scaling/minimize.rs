@@ -43,7 +43,8 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
         let direction = direction(&gradient, &pairs);
         let found = search(&function, (&at, value, &gradient), &direction);
         let Some((next, next_value, next_gradient)) = found else {
-            // The memory may mislead; with the gradient alone there is no other descent direction.
+            // The memory may mislead, so it is dropped once. Without it, only the direction of the
+            // gradient is left.
             if pairs.is_empty() {
                 break;
             }

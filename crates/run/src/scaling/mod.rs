@@ -79,7 +79,7 @@ pub struct Optimum {
     pub parameters: f64,
     /// Number of training tokens D.
     pub tokens: f64,
-    /// Loss that the law predicts for them.
+    /// Loss that the law predicts for this model and data.
     pub loss: f64,
 }
 

@@ -5,8 +5,8 @@
 
 use super::{Law, Observation, Term};
 
-/// Residual up to which the Huber loss is quadratic; it is linear beyond (Hoffmann et al. 2022,
-/// section 3.3).
+/// Residual up to which the Huber loss is quadratic; beyond it, the loss is linear (Hoffmann et al.
+/// 2022, section 3.3).
 pub(super) const DELTA: f64 = 1e-3;
 /// Smallest fitted scale: points exactly on a law would have the scale 0.
 const SMALLEST_SCALE: f64 = 1e-9;
@@ -18,7 +18,7 @@ pub enum Scale {
     /// / σ` (Besiroglu et al. 2024).
     #[default]
     Fitted,
-    /// No scale: the least sum of Huber losses (Hoffmann et al. 2022).
+    /// No scale: the sum of Huber losses is minimised (Hoffmann et al. 2022).
     Fixed,
 }
 
@@ -35,7 +35,7 @@ impl<const K: usize> From<&Observation<K>> for LogPoint<K> {
     }
 }
 
-/// Function of `[e, a₁, α₁, …, ln σ]` (without the last for [`Scale::Fixed`]) to minimise.
+/// Function of `[e, a₁, α₁, …, ln σ]` to minimise; [`Scale::Fixed`] has no `ln σ`.
 pub(super) struct Objective<'a, const K: usize> {
     pub(super) points: &'a [LogPoint<K>],
     pub(super) scale: Scale,

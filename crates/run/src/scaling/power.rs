@@ -13,9 +13,9 @@ pub struct PowerLaw {
 }
 
 impl PowerLaw {
-    /// Fits the law to the lowest loss of each size by least squares of logarithms: the law is of
-    /// models that nothing but their size limits, and of two trainings the longer is nearer to that.
-    /// `None` for fewer than two sizes.
+    /// Fits the law to the lowest loss of each size by least squares of logarithms: the law
+    /// describes models that are limited by their size alone, and the longer of two trainings is
+    /// closer to that. `None` for fewer than two sizes.
     #[must_use]
     pub fn fit(points: &[Observation<1>]) -> Option<Self> {
         let mut best: Vec<(f64, f64)> = Vec::new();

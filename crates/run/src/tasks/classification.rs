@@ -52,7 +52,7 @@ impl TaskModel for TextClassifier {
         let labelled = &mut recipe.data.labelled;
         labelled.labels = labels;
         labelled.max_tokens = recipe.model.max_positions;
-        // No key says whether it was trained on pairs.
+        // No key tells whether the model was trained on pairs.
         labelled.pairs = Pairs::Auto;
         Ok(())
     }

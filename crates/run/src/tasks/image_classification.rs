@@ -29,7 +29,7 @@ pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     }
 }
 
-/// Sizes of a recipe's images, and of the vocabulary of texts with them, if there are any.
+/// Sizes of a recipe's images, and of the vocabulary if the model also reads texts.
 pub(super) fn image_inputs(
     images: &ImagesConfig,
     vocabulary: usize,

@@ -57,7 +57,7 @@ pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
     tokenizers.vocabulary_sizes()
 }
 
-/// Model that was built, or why it could not be.
+/// Model that was built, or the error.
 pub type Built<M> = Result<M, ModelError>;
 
 /// Model with the functions that runs of its task need.
@@ -123,10 +123,11 @@ pub trait TaskModel: Model + Sized + 'static {
         None
     }
 
-    /// Sets the properties of the task, beside `[model]`, from an imported folder.
+    /// Sets the task's settings outside `[model]` from an imported folder.
     ///
     /// # Errors
-    /// With the key or the file of the folder that is damaged, or requests something unsupported.
+    /// When a key or file of the folder is damaged, or requests something unsupported; the message
+    /// names it.
     fn describe_import(_recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
         Ok(())
     }
@@ -159,7 +160,7 @@ pub trait TaskModel: Model + Sized + 'static {
         require_decoding(Self::TASK)
     }
 
-    /// Attention in an example of a validation; `None` if examples are not text, or the model has
+    /// Attention on an example of a validation; `None` if examples are not text, or the model has
     /// no attention weights.
     ///
     /// # Errors
@@ -172,7 +173,7 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(None)
     }
 
-    /// Attention over the words of a text, and of a target as its translation.
+    /// Attention over the words of a text, and of `target`, its translation.
     ///
     /// # Errors
     /// When the text cannot be read, or attention is hidden by [`TaskEntry::hides_attention`].
@@ -181,7 +182,7 @@ pub trait TaskModel: Model + Sized + 'static {
         _text: &str,
         _target: Option<&str>,
     ) -> Result<AttentionMap> {
-        bail!("attention of the task {} is not shown over words", Self::TASK)
+        bail!("a run of the task {} has no attention between words to show", Self::TASK)
     }
 
     /// Journey of a text through the model, or of the image file with this path.
@@ -224,7 +225,7 @@ pub trait TaskModel: Model + Sized + 'static {
     /// When a text is empty or too long, the model fails, or the task has no vectors.
     fn sentence_vectors(_run: &LoadedRun<Self>, _texts: &[String]) -> Result<Vec<Vec<f32>>> {
         let (task, others) = (Self::TASK, tasks_that(|entry| entry.embeds));
-        bail!("the run's task is {task}: vectors of texts are those of {others}")
+        bail!("the run's task is {task}, but only {others} have vectors of texts")
     }
 
     /// Batches of a split, in order, for measuring its loss.
@@ -269,7 +270,7 @@ macro_rules! match_task {
     };
 }
 
-/// Evaluates `$body`, in which `$model` is the type of a task's model.
+/// Evaluates `$body`, in which `$model` stands for the type of a task's model.
 macro_rules! with_model {
     ($task:expr, $model:ident => $body:expr) => {
         $crate::tasks::every_task!([$crate::tasks::match_task] $task, $model => $body;)
@@ -367,13 +368,13 @@ pub fn require_decoding(task: Task) -> Result<()> {
     if with_model!(task, M => M::DECODES) {
         return Ok(());
     }
-    bail!("a model of the task {task} does not decode, which is what int8 weights are for")
+    bail!("a model of the task {task} does not decode, but int8 weights are only for decoding")
 }
 
 /// Refuses a run unless its task is `wanted`.
 ///
 /// # Errors
-/// With the command for its task.
+/// When it has another task; the message has the command for that task.
 pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     if config.task == wanted { Ok(()) } else { Err(another_task(config, wanted)) }
 }
@@ -386,7 +387,8 @@ fn another_task(config: &RunConfig, wanted: Task) -> Error {
 /// Properties of the predictions of a run.
 ///
 /// # Errors
-/// With the command for its task, if its models predict nothing for a single text or image.
+/// When its models predict nothing for a single text or image; the message has the command for its
+/// task.
 pub fn require_predictions(config: &RunConfig) -> Result<&'static Predicts> {
     if let Some(predicts) = &entry(config.task).predicts {
         return Ok(predicts);
@@ -394,7 +396,7 @@ pub fn require_predictions(config: &RunConfig) -> Result<&'static Predicts> {
     Err(another_task(config, TextClassifier::TASK))
 }
 
-/// Names of the tasks that a fact is true of, as in "a, b or c".
+/// Names of the tasks for which a fact is true, as in "a, b or c".
 pub fn tasks_that(has: impl Fn(&TaskEntry) -> bool) -> String {
     let names = ENTRIES.iter().filter(|(_, entry)| has(entry)).map(|(task, _)| task.to_string());
     let names: Vec<String> = names.collect();

@@ -37,7 +37,7 @@ impl TaskModel for SpanExtractor {
     fn describe_import(recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
         let (positions, questions) = (recipe.model.max_positions, &mut recipe.data.questions);
         questions.max_tokens = questions.max_tokens.min(positions);
-        // If there are few positions, most of them are for the context.
+        // If there are few positions, the context gets most of them.
         questions.max_question_tokens = questions.max_question_tokens.min(positions / 4).max(1);
         Ok(())
     }

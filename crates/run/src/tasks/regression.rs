@@ -31,7 +31,7 @@ impl TaskModel for InContextRegressor {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // One token for each x, and for each y but the last.
+        // A token for each x, and for each y but the last.
         format!("data.regression.points = {}", positions.div_ceil(2))
     }
 

@@ -264,7 +264,7 @@ impl DirectionValidation {
     }
 }
 
-/// Samples of several directions, from each in turn, at most as many as of one.
+/// Samples of several directions, from each in turn, at most as many as for a single direction.
 fn in_turn(samples: Vec<Vec<Sample>>) -> Vec<Sample> {
     let mut samples: Vec<_> = samples.into_iter().map(Vec::into_iter).collect();
     let mut chosen = Vec::with_capacity(MOST_SAMPLES);
@@ -298,7 +298,7 @@ impl Validate<TranslationModel> for Validation {
         for (name, sum) in sums {
             scores.insert(name, sum / self.directions.len() as f64);
         }
-        // Of the mean, as of one direction.
+        // The limit for the mean is the limit for one direction.
         scores.insert("perplexity", scores.get("nll").unwrap_or(f64::NAN).exp());
         self.samples = in_turn(samples);
         Ok(scores)

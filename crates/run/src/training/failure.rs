@@ -1,4 +1,4 @@
-//! Words about trainings that fail, and rescue of their state.
+//! Messages about trainings that fail, and the rescue of their state.
 
 use anyhow::{Error, Result, anyhow};
 use taper_trainer::{BEST, ExchangeError, ScheduleKind, TrainError, Trainer, checkpoint_name};
@@ -10,8 +10,8 @@ use crate::folder::{RunFolder, quoted, rescue};
 use crate::one_line;
 use crate::tasks::TaskModel;
 
-/// Error of a training with advice how to go on. If the disk failed, the state is saved elsewhere
-/// first.
+/// Error of a training, with advice on how to continue. If the disk failed, the state is saved
+/// elsewhere first.
 pub(super) fn explained<M: TaskModel>(
     error: TrainError,
     trainer: &mut Trainer<M>,
@@ -23,18 +23,18 @@ pub(super) fn explained<M: TaskModel>(
     if is_of_another(&error) {
         let run = quoted(folder.root());
         let next = match folder.has_checkpoint() {
-            Ok(true) => format!("`taper resume {run}` goes on from the last checkpoint"),
+            Ok(true) => format!("`taper resume {run}` continues from the last checkpoint"),
             _ => format!("`taper resume {run}` begins again"),
         };
         return Error::from(error).context(format!("training ended; {next}"));
     }
     if !recorder.is_of_first() {
         if trainer.needs_rescue() {
-            // Process 0 saves the state of all, if it can.
+            // Process 0 saves the state of all processes, if it can.
             let _ = trainer.unsaved();
         }
         return match error {
-            // All have found the same error, which process 0 reports.
+            // All processes have found the same error, which process 0 reports.
             TrainError::Diverged { .. }
             | TrainError::Astray { .. }
             | TrainError::NoData { .. }
@@ -59,7 +59,8 @@ pub(super) fn explained<M: TaskModel>(
     }
 }
 
-/// Error for a loss that has grown or is not finite, with a command that begins before it.
+/// Error for a loss that has grown or is not finite, with a command that restarts before that
+/// point.
 fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) -> Result<Error> {
     let run = quoted(folder.root());
     let begin = match error {
@@ -80,7 +81,7 @@ fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) 
     ))
 }
 
-/// Whether training ended because a process is gone, together with its part of the state.
+/// Whether training ended because a process is gone, and its part of the state with it.
 fn is_of_another(error: &TrainError) -> bool {
     error.between_processes().is_some_and(is_loss)
 }
@@ -115,7 +116,7 @@ fn after_rescue(
             one_line(&cause),
             match folder.has_checkpoint() {
                 Ok(true) => "can go on from the last checkpoint only",
-                _ => "has to begin again: there is no checkpoint",
+                _ => "has to begin again, because there is no checkpoint",
             }
         ),
     }

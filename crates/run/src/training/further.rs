@@ -5,12 +5,12 @@ use taper_trainer::{StopReason, TrainingConfig};
 /// Change of a recipe that continues a training that has ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Further {
-    /// `training.max_updates` is raised to this many.
+    /// `training.max_updates` is raised to this number.
     Updates {
-        /// New limit: twice the updates that were made.
+        /// New limit: twice the number of updates so far.
         updates: u64,
-        /// Learning rates at the seam if the schedule falls towards the last update; otherwise
-        /// `None`.
+        /// Learning rates before and after, if the schedule falls towards the last update;
+        /// otherwise `None`.
         seam: Option<Seam>,
     },
     /// `training.max_epochs` is raised.
@@ -21,7 +21,8 @@ pub enum Further {
     Patience,
 }
 
-/// Learning rates at the seam, if a schedule that has fallen to its end gets a later end.
+/// Learning rates before and after the continuation, if a schedule that has fallen to its end gets
+/// a later end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seam {
     /// Learning rate of the last update.

@@ -14,8 +14,8 @@ pub struct TrainingLimits {
 }
 
 impl TrainingLimits {
-    /// Limits that `config` sets for these batches. They are an estimate if epochs may differ by a
-    /// batch.
+    /// Limits that `config` sets for these batches. They are estimates if the length of epochs may
+    /// differ by a batch.
     pub fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
         let given = |limit: u64| (limit > 0).then_some(limit);
         let of_epochs = given(config.max_epochs)

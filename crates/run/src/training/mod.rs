@@ -69,7 +69,7 @@ pub fn start(
 /// [`follow`].
 ///
 /// # Errors
-/// See [`start`]; the error may be in any of them.
+/// Errors of [`start`], in any of the processes.
 pub fn start_among(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -107,8 +107,8 @@ fn start_with<M: TaskModel>(
     );
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
-        // The initial weights exist before the run does: once it has its configuration, a run that
-        // is killed can be resumed.
+        // The initial weights exist before the run does: as soon as the run has its configuration,
+        // it can be resumed after a kill.
         let origin = match &parent {
             Some(parent) => Some(parent.begin::<M>(folder, settings, observer)?),
             None => None,
@@ -126,13 +126,13 @@ fn start_with<M: TaskModel>(
         Ok((origin, ready)) => {
             train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
         }
-        // The run itself is sound, and tokenised text can be used again.
+        // The run itself is intact, and tokenised text can be used again.
         Err(error) if error.downcast_ref().is_some_and(is_loss) => {
             let run = quoted(folder.root());
-            Err(error.context(format!("`taper resume {run}` goes on with what is prepared")))
+            Err(error.context(format!("`taper resume {run}` continues with the prepared data")))
         }
         Err(error) => {
-            // While the lock is held, so that no other process can have written to the folder.
+            // This happens under the lock, so that no other process can have written to the folder.
             if let Err(cause) = folder.remove(found) {
                 let (folder, cause) = (folder.root().to_owned(), format!("{cause:#}"));
                 observer.observe(&RunEvent::notice(FolderNotice::NotRemoved { folder, cause }))?;
@@ -270,7 +270,7 @@ fn announce(
     Ok(())
 }
 
-/// Warning if training ends before the wanted direction is trained alone.
+/// Warns if training ends before the requested direction is trained alone.
 fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Option<RecipeNotice> {
     let epochs = batching.bidirectional_epochs;
     let updates = batching.batches_of(epochs).div_ceil(training.accumulation as u64);
@@ -360,7 +360,7 @@ fn require_loadable(
     let check = || -> Result<()> {
         let config = folder.load_config(&[])?;
         if config.task.load_tokenizers(folder.root())?.hash() != tokenizers.hash() {
-            bail!("its tokenizer is not the one that it was trained with any more");
+            bail!("its tokenizer is no longer the one that it was trained with");
         }
         read_state(checkpoint)?;
         Ok(())

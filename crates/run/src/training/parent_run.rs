@@ -1,5 +1,5 @@
 //! Start of a new run with the weights of another, or some of them (`taper train --from`), and with
-//! the other's tokenizer or its own.
+//! either tokenizer.
 //!
 //! The new run first gets a checkpoint of update 0. From there on it is a run like any other, and a
 //! process that is killed early continues from the same weights. It has its own optimizer,
@@ -58,10 +58,10 @@ pub(crate) struct ParentRun {
     checkpoint: PathBuf,
     /// Hash of its tokenizers.
     hash: String,
-    /// Tokenizers: its own, or those of the new run.
+    /// Tokenizers: the parent's, or those of the new run.
     pub(crate) tokenizers: TokenizerPair,
-    /// Rows that the new run's token tables, of source and target, share with this run's; `None` if
-    /// the tokenizers are the same.
+    /// Rows of the new run's token tables, for source and target, that this run's tables also have;
+    /// `None` if the tokenizers are the same.
     shared: Option<[SharedRows; 2]>,
     selection: Selection,
     /// Configuration of the new run: the requested one, with this run's tokenizer unless the new
@@ -94,8 +94,8 @@ impl ParentRun {
             && !entry(config.task).begins_with.contains(&trained.task)
         {
             bail!(
-                "its task is {}, and this recipe's is {}: name what to take of it with --only, for \
-                 example --only encoder,embeddings",
+                "its task is {}, but this recipe's is {}: choose the parts to take from it with \
+                 --only, for example --only encoder,embeddings",
                 trained.task,
                 config.task
             );
@@ -162,16 +162,16 @@ impl ParentRun {
             differences(trained, own)?.into_iter().filter(shapes).collect();
         if !architecture.is_empty() && !settings.accept_changes {
             bail!(
-                "the weights are of another model: {}; leave these keys out, so that they are as \
-                 they were, or take what fits with --accept-changes",
+                "the weights belong to another model: {}; leave these keys out, so that they keep \
+                 their values, or take the fitting parts with --accept-changes",
                 described(&architecture)
             );
         }
         Ok(())
     }
 
-    /// Whether a key of `[model]` has the same value in the new run as in this one, so that setting
-    /// it had an effect.
+    /// Whether a key of `[model]` has the same value in the new run as in this one, so that the
+    /// request was met.
     ///
     /// # Errors
     /// When a value cannot be written as TOML.
@@ -254,7 +254,7 @@ fn require_base(store: &ParameterStore, started: &WarmStart) -> Result<()> {
     }
 }
 
-/// Whether a parameter has a row for each token.
+/// Whether a parameter has one row for each token.
 fn is_of_tokens(name: &str) -> bool {
     name.ends_with("embedding.weight") || matches!(name, "output.weight" | "output.bias")
 }

@@ -32,7 +32,7 @@ impl<M: TaskModel> ReadyRun<M> {
     /// batch.
     ///
     /// # Errors
-    /// For errors of the device, the data, the memory or the disk.
+    /// When the device, the data, the memory or the disk has an error.
     pub(super) fn new(
         folder: &RunFolder,
         destination: &RunFolder,
@@ -61,7 +61,7 @@ impl<M: TaskModel> ReadyRun<M> {
             let tokens = memory::fit(&config, &model, &prepared, &budget, observer)?;
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
-                // Needs no tokenising again; the report is about the final batches.
+                // Nothing is tokenised again; the report describes the final batches.
                 prepared = prepare_data(folder, &config, &device, observer)?;
             }
         }
@@ -95,7 +95,7 @@ impl<M: TaskModel> ReadyRun<M> {
     }
 
     /// Copies the vectors of words that the recipe names into embeddings, before the first update
-    /// of a run that begins without another's weights.
+    /// of a run without a parent.
     ///
     /// # Errors
     /// When a file of vectors does not fit.
@@ -107,7 +107,7 @@ impl<M: TaskModel> ReadyRun<M> {
     /// Copies the vectors, lists in `folder` which tokens got one, and reports it.
     ///
     /// # Errors
-    /// See [`ReadyRun::take_vectors`]; also when the list cannot be written.
+    /// Errors of [`ReadyRun::take_vectors`], and when the list cannot be written.
     pub(super) fn begin_with_vectors(
         &self,
         folder: &RunFolder,
@@ -122,7 +122,7 @@ impl<M: TaskModel> ReadyRun<M> {
     }
 }
 
-/// Measures how long translations are, if the search needs to know and the recipe does not say.
+/// Measures the length of translations, if the search needs it and the recipe does not give it.
 fn expect_lengths(config: &mut RunConfig, prepared: &Prepared) {
     let decoding = &mut config.decoding;
     if decoding.shortfall_penalty > 0.0
@@ -133,8 +133,8 @@ fn expect_lengths(config: &mut RunConfig, prepared: &Prepared) {
     }
 }
 
-/// Refuses rows longer than the positions of the model, in training or validation, as tokenised or
-/// possible with sampled subwords.
+/// Refuses rows longer than the positions of the model, in training or validation, either as
+/// tokenised or as sampled subwords may make them.
 fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     let Some((positions, key)) = M::most_positions(config) else { return Ok(()) };
     let splits = [Some(&prepared.train), prepared.validation.as_ref()];
@@ -142,8 +142,8 @@ fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> R
     let shorter_rows = M::shorter_rows(positions);
     if longest > positions {
         bail!(
-            "the longest row has {longest} tokens, with </s> and what subword sampling may add, \
-             but positions end at {key} = {positions}: raise it, or set {shorter_rows}"
+            "the longest row has {longest} tokens, with </s> and possible additions by subword \
+             sampling, but positions end at {key} = {positions}: raise it, or set {shorter_rows}"
         );
     }
     Ok(())
@@ -154,8 +154,8 @@ fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
     device::open(settings.device.as_deref().unwrap_or(&config.device))
 }
 
-/// Finds errors that can be known before a run folder is made, and returns `config` with the type
-/// of the computation that the run has from here on.
+/// Finds errors that can be known before a run folder is made, and returns `config` with the run's
+/// final type of the computation.
 ///
 /// # Errors
 /// With the key, the file or the device.
@@ -164,7 +164,7 @@ pub(super) fn preflight(
     settings: &TrainSettings,
     observer: &mut dyn RunObserver,
 ) -> Result<RunConfig> {
-    // Checked when a recipe is read; but this one may have been changed since, or made by a
+    // Reading a recipe checks this too; but this one may have been changed since, or made by a
     // program.
     config.validate()?;
     let (mut config, device) = (config.clone(), open_device(config, settings)?);
@@ -204,7 +204,7 @@ pub(super) fn preflight(
 /// Tokenises, and reports the progress.
 ///
 /// # Errors
-/// The errors of `tokenise`, or of the observer.
+/// Errors of `tokenise` and of the observer.
 pub(super) fn observed<T>(
     observer: &mut dyn RunObserver,
     tokenise: impl FnOnce(&mut dyn FnMut(&TokenisingProgress)) -> taper_data::Result<T>,

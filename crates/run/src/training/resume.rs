@@ -22,8 +22,8 @@ use crate::tasks::with_model;
 /// as at its start, from its last checkpoint or from the checkpoint called `from`.
 ///
 /// # Errors
-/// See [`start`](super::start); also when the run has no usable checkpoint, or `config` belongs to
-/// another run.
+/// Errors of [`start`](super::start), and when the run has no usable checkpoint, or `config`
+/// belongs to another run.
 pub fn resume(
     folder: &RunFolder,
     config: &RunConfig,
@@ -40,7 +40,7 @@ pub fn resume(
 /// second, if there is one, is the recipe with which all of the processes were started.
 ///
 /// # Errors
-/// See [`resume`]; the error may be in any of them.
+/// Errors of [`resume`], in any of the processes.
 pub fn resume_among(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -112,7 +112,7 @@ fn trainable_checkpoint(folder: &RunFolder, from: Option<&str>) -> Result<Option
     Ok(checkpoint)
 }
 
-/// Differences between the recipe of the training so far and `config`, if they may be made.
+/// Differences between the recipe of the training so far and `config`, if they are allowed.
 fn accepted_changes(
     folder: &RunFolder,
     trained: &RunConfig,
@@ -141,7 +141,8 @@ fn accepted_changes(
     Ok(changes)
 }
 
-/// Refuses another tokenizer than that of the checkpoints, and another text than that of the run.
+/// Refuses a tokenizer that differs from the checkpoints' one, and a text that differs from the
+/// run's.
 fn require_text(
     folder: &RunFolder,
     config: &RunConfig,
@@ -163,7 +164,7 @@ fn require_text(
         if !changes.is_empty() && !settings.accept_changes {
             bail!(
                 "{}: the text is not what the run {}: {}; put it back, train a new run with \
-                 --run, or go on with the new text with --accept-changes",
+                 --run, or continue with the new text with --accept-changes",
                 folder.root().display(),
                 if origin.is_some() { "was trained on so far" } else { "made its tokenizer from" },
                 changes.join("; ")

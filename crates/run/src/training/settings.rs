@@ -17,8 +17,8 @@ pub struct TrainSettings {
     pub device: Option<String>,
     /// Bytes of memory that training may use. `None`: as many as the system has available.
     pub memory: Option<u64>,
-    /// Run, or folder of a checkpoint, whose weights and tokenizer a new run begins with. `None`:
-    /// drawn weights.
+    /// Run or checkpoint folder that gives a new run its weights and tokenizer. `None`: random
+    /// weights.
     pub from: Option<PathBuf>,
     /// Parameters copied from `from`: parts, modules, or patterns of names. Empty: all.
     pub only: Vec<String>,
@@ -47,7 +47,7 @@ impl TrainSettings {
 /// Outcome of a training.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The stop flag ended it; all work is saved, and [`resume`](super::resume) continues it.
+    /// The stop flag ended training; all work is saved, and [`resume`](super::resume) continues it.
     Interrupted {
         /// Updates made.
         step: u64,

@@ -54,11 +54,11 @@ const TOKENIZERS: [&str; 6] = [
     "tokenizer.target.special.json",
 ];
 
-/// Takes part in a training as one of the processes that are not the first. `given` is the recipe
-/// that the process was started with, unless it resumes a run.
+/// Takes part in a training as any process but the first. `given` is the recipe that the process
+/// was started with, unless it resumes a run.
 ///
 /// # Errors
-/// See [`start`](super::start), in this process or in another.
+/// Errors of [`start`](super::start), in this process or in another.
 pub fn follow(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -109,7 +109,7 @@ pub fn follow(
     })
 }
 
-/// Decision of process 0; until it is made, this process tokenises its share of the text.
+/// Decision of process 0; while waiting for it, this process tokenises its share of the text.
 fn decision(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -183,7 +183,7 @@ impl Mark {
     fn put_in(folder: &RunFolder) -> Result<Self> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos());
-        // After a crash its remains are removed like all incomplete files.
+        // After a crash, this file is removed like all incomplete files.
         let name = format!("together-{}-{now}.partial", std::process::id());
         let path = folder.root().join(&name);
         std::fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
@@ -260,7 +260,7 @@ pub(super) fn lead<M: TaskModel>(
 /// recipe; `given` is this one's recipe, unless it continues a run.
 ///
 /// # Errors
-/// With the process that differs, and the difference.
+/// When processes differ; the message names the process and the difference.
 pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Result<()> {
     if exchange.size() == 1 {
         return Ok(());
@@ -310,7 +310,7 @@ fn same_data<M: TaskModel>(exchange: &mut dyn Exchange, ready: &ReadyRun<M>) -> 
     Ok(require_same(exchange, "vectors of words", vectors, same_files)?)
 }
 
-/// Identity of this program: the hash of its file, or its version if that cannot be read.
+/// Identity of this program: the hash of its file, or its version if the file cannot be read.
 fn program() -> String {
     let file = std::env::current_exe().and_then(std::fs::read);
     file.map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |bytes| hash(&bytes))

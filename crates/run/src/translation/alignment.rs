@@ -10,19 +10,19 @@ use taper_model::TranslationModel;
 use super::{Overlong, Translation};
 
 /// Largest number of alignment weights in memory at once: 16 MiB of them. A single line with many
-/// parts may have more; nearly all of them are zero then, because each part attends to itself
-/// alone.
+/// parts may have more. Nearly all of those are zero, because each part attends only to itself.
 const MOST_WEIGHTS: usize = 1 << 22;
 
-/// Number of tokens searched for a token that two divisions of a text have in common.
+/// Number of tokens within which a token common to both divisions of a text is searched.
 const AHEAD: usize = 64;
 
 /// Alignment of each target token with source tokens.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct AlignedTokens {
-    /// Tokens of the source line, `</s>` last. If it was translated in parts, the model saw parts
-    /// with their own tokens and `</s>`, but these are still the line's; if only its beginning was
-    /// translated, they are the beginning's. Empty if only pairs are requested.
+    /// Tokens of the source line, ending with `</s>`. A line that was translated in parts has the
+    /// line's tokens here, although the model read each part with its own tokens and `</s>`. A line
+    /// whose beginning alone was translated has the tokens of the beginning. Empty if only pairs
+    /// are requested.
     pub source_tokens: Vec<String>,
     /// Tokens of the translation; empty if only pairs are requested.
     pub target_tokens: Vec<String>,
@@ -41,7 +41,7 @@ pub(super) struct SearchedLine {
     pub(super) sources: Vec<Vec<u32>>,
     /// Translations of each part, the same number for each.
     pub(super) translations: Vec<Vec<Translation>>,
-    /// Numbers of the terms that it has.
+    /// Indices of the terms that the line has.
     pub(super) terms: Vec<usize>,
     /// Treatment of an overlong line, or the reason why it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
@@ -84,7 +84,7 @@ pub(super) fn by_weight(lines: impl Iterator<Item = SearchedLine>) -> Vec<Vec<Se
     groups
 }
 
-/// Aligner of lines with their translations, by a run's own model.
+/// Aligner of lines and translations, by a run's own model.
 pub(super) struct LineAligner<'a> {
     pub(super) model: &'a TranslationModel,
     pub(super) tokenizers: &'a TokenizerPair,
@@ -107,7 +107,7 @@ impl LineAligner<'_> {
             self.weights && lines.iter().map(SearchedLine::weights).sum::<usize>() <= MOST_WEIGHTS;
         let mut aligned = Vec::with_capacity(sources.len());
         let keep = |alignment: Alignment| {
-            // An alignment is not a part of the search, but long lines have many.
+            // Alignment is done outside the search, but long lines make it long.
             self.control.between_steps();
             aligned.push(if weights {
                 alignment
@@ -122,7 +122,7 @@ impl LineAligner<'_> {
     }
 
     /// Alignment of each translation of a line, from those of its parts in the order of
-    /// [`SearchedLine::pairs`]. Each part attends only to its own tokens, and to a `</s>` that is
+    /// [`SearchedLine::pairs`]. Each part attends only to its own tokens and `</s>`; the latter is
     /// shown as the line's.
     pub(super) fn aligned(
         &self,
@@ -198,14 +198,14 @@ impl LineAligner<'_> {
 ///
 /// The tokens are the same except where the line was divided: a part that does not follow a blank
 /// still gets the mark of a word's beginning, a divided word has other tokens, and blanks at the
-/// cut are in no part. Tokens there get the position of the line's tokens at the cut.
+/// cut are in no part. Such tokens get the position of the line's tokens at the cut.
 fn token_positions(line: &[u32], parts: &[u32]) -> Vec<usize> {
     let mut places = Vec::with_capacity(parts.len());
     let mut next = 0;
     while places.len() < parts.len() {
         let (parts, rest) = (&parts[places.len()..], line.get(next..).unwrap_or_default());
-        // The nearest tokens from which both continue equally. Tokens of the parts are skipped
-        // first, since they have an additional mark.
+        // The nearest tokens after which both sequences are equal. Tokens of the parts are skipped
+        // first, because the parts have an additional mark.
         let (of_parts, of_line) = (0..AHEAD)
             .flat_map(|both| (0..=both).map(move |of_line| (both - of_line, of_line)))
             .find(|&(of_parts, of_line)| {
@@ -230,16 +230,16 @@ mod tests {
     #[test]
     fn tokens_of_parts_have_their_places_in_the_line() {
         assert_eq!(token_positions(&[5, 6, 7], &[5, 6, 7]), [0, 1, 2]);
-        // Mark 9 before a part that does not follow a blank.
+        // Token 9 is the mark before a part that does not follow a blank.
         assert_eq!(
             token_positions(&[9, 5, 6, 7, 8, 5], &[9, 5, 6, 9, 7, 9, 8, 5]),
             [0, 1, 2, 3, 3, 4, 4, 5]
         );
-        // Blanks at the cut, which are in no part.
+        // Blanks at the cut are in no part.
         assert_eq!(token_positions(&[5, 9, 9, 6, 7], &[5, 6, 7]), [0, 3, 4]);
-        // A divided word: 56 and 7 of the line are 5, 60 and 70 of the parts.
+        // A divided word: tokens 56 and 7 of the line are tokens 5, 60 and 70 of the parts.
         assert_eq!(token_positions(&[4, 56, 7, 8, 4], &[4, 5, 60, 70, 8, 4]), [0, 1, 2, 2, 3, 4]);
-        // Nothing in common, and more tokens than the line has.
+        // The sequences have nothing in common, and the parts have more tokens than the line.
         assert_eq!(token_positions(&[4, 5], &[6, 7, 8]), [0, 1, 1]);
         assert_eq!(token_positions(&[], &[6]), [0]);
     }
@@ -279,7 +279,7 @@ mod tests {
         ];
         let sizes: Vec<usize> = by_weight(lines.into_iter()).iter().map(Vec::len).collect();
         assert_eq!(sizes, [2, 1, 2, 1]);
-        // Nothing is stored if nothing is to be aligned.
+        // Nothing is stored if there is nothing to align.
         assert_eq!(by_weight((0..10).map(|_| line(20, 30, 0))).len(), 1);
     }
 }

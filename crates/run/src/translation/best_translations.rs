@@ -1,4 +1,4 @@
-//! Best translation of each line of a text, with links between its words and theirs.
+//! Best translation of each line of a text, with links between the words of both.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Translation of lines of text: the search with overlong lines, prefixes, ensembles and
+//! Translation of lines of text: the search, with overlong lines, prefixes, ensembles and
 //! alignments.
 
 use std::sync::Arc;
@@ -26,7 +26,8 @@ use crate::LoadedRun;
 pub struct TranslatedLine {
     /// Translations, best first, at least one.
     pub translations: Vec<Translation>,
-    /// Translations of terms that the best translation lacks: it ends at the maximum length.
+    /// Translations of terms that the best translation lacks, because it ends at the maximum
+    /// length.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_terms: Vec<String>,
     /// Treatment of the line if it was too long.
@@ -55,9 +56,9 @@ pub struct PackedModels(Arc<[WithSpecialIds<Inference>]>);
 #[derive(Debug)]
 pub struct LineTranslator<'a> {
     tokenizers: &'a TokenizerPair,
-    /// Model that aligns.
+    /// Model that computes alignments.
     model: &'a TranslationModel,
-    /// Models that search.
+    /// Models of the search.
     members: Arc<[WithSpecialIds<Inference>]>,
     decoding: DecodingConfig,
     reranker: Reranker,
@@ -100,7 +101,7 @@ impl<'a> LineTranslator<'a> {
         Ok(Self { members: Arc::clone(&models.0), ..translator })
     }
 
-    /// Models that search, for [`Self::with_models`].
+    /// Models of the search, for [`Self::with_models`].
     #[must_use]
     pub fn models(&self) -> PackedModels {
         PackedModels(Arc::clone(&self.members))
@@ -127,7 +128,7 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
-    /// Translator with the same models and other tokenizers of their run: those of one of its
+    /// Translator with the same models and other tokenizers of their run, for one of its
     /// directions.
     #[must_use]
     pub fn with_tokenizers<'t>(&'t self, tokenizers: &'t TokenizerPair) -> LineTranslator<'t> {
@@ -173,7 +174,8 @@ impl<'a> LineTranslator<'a> {
     }
 
     /// Best translation of each line under each of `lengths`, with a beam of `beam_size`: all lines
-    /// under the first, then under the next. Each equals the result of [`Self::best`] under such settings.
+    /// under the first setting, then all under the next. Each equals the result of [`Self::best`]
+    /// under its setting.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -206,8 +208,8 @@ impl<'a> LineTranslator<'a> {
         Ok(whole)
     }
 
-    /// Candidates of each line in the order of the search, with their scores by every criterion; none
-    /// of a line that is translated in parts.
+    /// Candidates of each line in the order of the search, with their scores by every criterion;
+    /// empty for a line that is translated in parts.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -280,7 +282,7 @@ impl<'a> LineTranslator<'a> {
     ///
     /// # Errors
     /// When it has special tokens, or characters that the target vocabulary cannot spell, or is
-    /// longer than translations are.
+    /// longer than the longest translation.
     pub fn check_prefix(&self, prefix: &str) -> Result<()> {
         self.divider().prefix(prefix.trim(), 1).map(drop)
     }
@@ -319,8 +321,9 @@ impl<'a> LineTranslator<'a> {
             .flat_map(move |group| self.finish(group).unwrap_or_else(|error| vec![Err(error)])))
     }
 
-    /// Translations of texts. One that lacks the translation of a term is searched for again, among
-    /// those that have all of its text: most have them by themselves, and are the better for it.
+    /// Translations of texts. If a translation lacks the translation of a term, the text is
+    /// searched again with the terms as constraints. Most translations contain their terms without
+    /// constraints, and are better for it.
     fn search(
         &self,
         texts: &[TextPart],
@@ -414,7 +417,8 @@ mod tests {
     use crate::LoadSettings;
     use crate::translation::OverlongRule;
 
-    /// Texts that are tokenised to translate lines, with their alignments, and parts of these.
+    /// Texts that are tokenised to translate lines, with their alignments, and with parts of long
+    /// lines.
     fn encodings(rule: OverlongRule, lines: &[&str], prefixes: &[&str]) -> (u64, usize) {
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1");
         let run: LoadedRun = LoadedRun::open(&run, &LoadSettings::default()).expect("loaded");
@@ -456,7 +460,7 @@ mod tests {
         assert_eq!(encodings(OverlongRule::Error, &[&format!("  {long} ")], &[]), (1, 0));
         let lines = ["run cat", "", "big sees red red", "two"];
         assert_eq!(encodings(OverlongRule::Split, &lines, &[]), (4, 0));
-        // So is each prefix.
+        // Each prefix is tokenised too.
         assert_eq!(encodings(OverlongRule::Split, &lines, &["", " ", "big", "two"]), (6, 0));
         // To find places to divide a long line, the beginnings of single words are tokenised.
         for rule in [OverlongRule::Split, OverlongRule::Cut] {

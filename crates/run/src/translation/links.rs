@@ -23,8 +23,8 @@ pub(super) fn links(
     linked.collect()
 }
 
-/// Links between characters of a line and of its translation, from links between bytes: each is the
-/// range of a token of the line and that of a token of the translation.
+/// Links between characters of a line and of its translation, from links between bytes. A link
+/// joins the range of a token of the line to the range of a token of the translation.
 pub(super) fn in_characters(
     line: &str,
     text: &str,
@@ -37,7 +37,7 @@ pub(super) fn in_characters(
     links.into_iter().map(link).collect()
 }
 
-/// Number of characters before each byte of a text, and in all of it.
+/// Number of characters before each byte of a text, and in the whole text.
 fn character_numbers(text: &str) -> Vec<usize> {
     let mut numbers = Vec::with_capacity(text.len() + 1);
     for (number, character) in text.chars().enumerate() {
@@ -62,7 +62,7 @@ mod tests {
         };
         let (line, text) = ("Ein Häuschen", "一座小屋");
         let found = links("<2zh> ", line, text, &aligned);
-        // A link to a prefix or to an end is none.
+        // A link to a prefix or to an end token is omitted.
         assert_eq!(found, [(0..3, 0..6), (4..9, 6..12), (9..13, 6..12)]);
         assert_eq!(in_characters(line, text, found), [[0, 3, 0, 2], [4, 8, 2, 4], [8, 12, 2, 4]]);
     }

@@ -40,22 +40,22 @@ pub struct Translation {
     pub text: String,
     /// Length-normalised log-probability, which orders n-best lists.
     pub score: f64,
-    /// Total of the choice among candidates, if there was one, which then orders n-best lists.
+    /// Total of the choice among candidates, if there was a choice; it then orders n-best lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
     /// Log-probability.
     pub log_probability: f64,
-    /// Number of its tokens, with the `</s>` of each part.
+    /// Number of tokens of the translation, with the `</s>` of each part.
     #[serde(skip)]
     pub length: usize,
-    /// Whether it, or a part of it, ends only because it reached the maximum length.
+    /// Whether the translation, or a part of it, ends only because it reached the maximum length.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// Tokens.
     #[serde(skip)]
     pub tokens: Vec<u32>,
-    /// Natural logarithm of the probability of each token given those before it, with that of the
-    /// `</s>` of each part.
+    /// Natural logarithm of the probability of each token, given its predecessors; the `</s>` of
+    /// each part counts too.
     #[serde(skip)]
     pub token_log_probabilities: Vec<f64>,
     /// Alignment with source tokens, if requested.

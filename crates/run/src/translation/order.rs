@@ -1,4 +1,4 @@
-//! The weights, settings and texts of a translation. Two translations with the same are the same.
+//! Weights, settings and texts of a translation; if these are equal, so is the translation.
 
 use std::fmt::Debug;
 
@@ -18,12 +18,12 @@ pub struct Order {
     pub weights: Vec<String>,
     /// Settings of the search and of its output.
     pub settings: String,
-    /// SHA-256 of each text: the lines to translate, and those of prefixes.
+    /// SHA-256 of each text: of the lines to translate, and of the prefixes.
     pub texts: Vec<String>,
 }
 
 impl Order {
-    /// Order of a translation by `run` under `settings`, written in the form `form`, of texts with
+    /// Order of a translation by `run` under `settings` into the output form `form`, for texts with
     /// these hashes.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Order {
             weights.push(read_state(&checkpoint)?.checksum);
         }
         let mut same = settings.clone();
-        // The amount searched at once changes no translation.
+        // The number of texts searched at once changes no translation.
         same.decoding.batch_rows = 0;
         same.decoding.batch_tokens = 0;
         let mut settings = format!("{form:?} {same:?} {}", run.weights());
@@ -51,7 +51,7 @@ impl Order {
         Ok(Self { weights, settings, texts: texts.to_vec() })
     }
 
-    /// Name by which results of the order are found again.
+    /// Name under which results of the order are stored.
     #[must_use]
     pub fn key(&self) -> String {
         let mut hash = Sha256::new();

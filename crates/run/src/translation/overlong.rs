@@ -29,9 +29,9 @@ pub enum OverlongRule {
     /// Translate it in parts, divided at the end of a sentence or phrase if there is one.
     #[default]
     Split,
-    /// Translate its beginning.
+    /// Translate only its beginning.
     Cut,
-    /// Refuse it.
+    /// Refuse the line.
     Error,
 }
 
@@ -65,8 +65,8 @@ impl LineLimit {
         }
     }
 
-    /// Parts of line `number` to translate, and the treatment if it was too long. `control`
-    /// addresses the line by 0, and is checked between its parts; a cancelled line has only the
+    /// Parts of line `number` to translate, and the treatment if it was too long. `control` knows
+    /// the line by the index 0, and is checked between its parts; a cancelled line has only the
     /// parts so far.
     ///
     /// # Errors
@@ -122,12 +122,11 @@ impl LineLimit {
         }
     }
 
-    /// First part of the rest of a text from byte `at` on, without blanks at its end, and the byte
-    /// behind it.
+    /// First part of a text from byte `at` on, without blanks at its end, and the byte after it.
     ///
-    /// It ends at the last end of a sentence that keeps it within the limit, else of a phrase, else
-    /// of a word, else within a word. Ends of sentences and phrases count only in the second half of
-    /// what fits, so that parts stay few.
+    /// The part ends at the last end of a sentence within the limit, else of a phrase, else of a
+    /// word, else within a word. Ends of sentences and phrases count only in the second half of the
+    /// text that fits, so that parts stay few.
     fn next_part(
         &self,
         tokenizer: &Tokenizer,
@@ -135,7 +134,7 @@ impl LineLimit {
         at: usize,
     ) -> Result<(EncodedText, usize)> {
         let text = &whole.text()[at..];
-        // The longest beginning of the rest that was examined: shorter ones have its tokens.
+        // The longest beginning of the rest that was examined; shorter beginnings reuse its tokens.
         let mut begun = EncodedText::default();
         let within = self.fitting(text, |end| {
             if end > begun.text().len() {
@@ -165,9 +164,9 @@ impl LineLimit {
         Ok((part, at + end))
     }
 
-    /// Ends of the characters of the longest beginning of `text` that fits: tokens grow with length
-    /// but for rare merges across the end. Only as much of a long text is examined as necessary, or
-    /// each part would cost as much as the whole rest.
+    /// Ends of the characters in the longest beginning of `text` that fits: more text has more
+    /// tokens, except for rare merges at its end. Only as much of a long text is examined as
+    /// necessary; otherwise each part would cost as much as the whole rest.
     fn fitting(
         &self,
         text: &str,
@@ -211,8 +210,9 @@ impl LineLimit {
     }
 }
 
-/// Number of tokens of the first `length` bytes of a text, as of a text by itself. Only the last
-/// word, which may be cut, is read: no token of a tokenizer made here crosses a blank.
+/// Number of tokens of the first `length` bytes of a text, as if they were the whole text. Only the
+/// last word, which may be cut, is tokenised again: no token of a tokenizer made here crosses a
+/// blank.
 fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Result<usize> {
     let beginning = &text.text()[..length];
     let blank = beginning.rfind(' ').filter(|&blank| blank > 0 && tokenizer.folder().is_none());
@@ -221,7 +221,7 @@ fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Res
     Ok(tokenizer.encode_part(text, 0..words)?.len() + last)
 }
 
-/// A line without the blanks around it, which do not belong to it.
+/// Line without the blanks around it, which do not belong to it.
 fn without_blanks_around<'l>(
     tokenizer: &Tokenizer,
     line: &'l EncodedText,
@@ -295,7 +295,8 @@ mod tests {
             let tokenizer = trained(kind);
             let text = "one two three. four five, six seven. ".repeat(40);
             let line = tokenizer.encode_text(text.trim()).expect("encodes");
-            // Each part once, with what did not fit, and a word for each place that is tried.
+            // Each part is examined once, with the text that did not fit, and with a word for each
+            // place that is tried.
             let begun = tokenizer.encodings();
             let limit = limit(OverlongRule::Split, 50);
             let (parts, _) = limit.apply(&tokenizer, &line, 1, &()).expect("not refused");

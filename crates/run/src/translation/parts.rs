@@ -15,16 +15,16 @@ use crate::items::BadItem;
 /// Number of lines that are tokenised together, in parallel.
 const AT_ONCE: usize = 1024;
 
-/// Text to translate: a line, or a part of one that is too long.
+/// Text to translate: a line, or a part of a line that is too long.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TextPart {
     /// The text.
     pub(super) text: String,
     /// Row that the encoder reads.
     pub(crate) source: Vec<u32>,
-    /// Tokens with which all its translations begin; may be empty.
+    /// Tokens at the beginning of all its translations; may be empty.
     pub(crate) prefix: Vec<u32>,
-    /// Numbers of the terms that it has.
+    /// Indices of the terms that the text has.
     pub(super) terms: Vec<usize>,
     /// Phrases that all its translations contain; may be empty.
     pub(super) phrases: Vec<Vec<u32>>,
@@ -49,7 +49,7 @@ pub(super) struct DividedLine {
     pub(super) parts: usize,
     /// Tokens of the whole line, if it has several parts.
     pub(super) whole: Vec<u32>,
-    /// Numbers of the terms that it has.
+    /// Indices of the terms that the line has.
     pub(super) terms: Vec<usize>,
     /// Treatment of an overlong line, or the reason why it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
@@ -62,8 +62,8 @@ pub(super) struct DividedLines {
     pub(super) lines: Vec<DividedLine>,
 }
 
-/// Row that an encoder of translations reads of a text with these ids. A text of only spaces
-/// counts as empty.
+/// Row for an encoder of translations, from a text with these ids. A text of only spaces counts as
+/// empty.
 pub(super) fn source_row(tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Vec<u32> {
     match text.trim().is_empty() {
         true => vec![tokenizer.end()],
@@ -78,7 +78,7 @@ pub(super) struct LineDivider<'a> {
     pub(super) terms: Option<&'a Terms>,
     /// Largest number of tokens of a translation, if the model has one.
     pub(super) longest_output: Option<usize>,
-    /// Control that knows lines by their indices.
+    /// Control that addresses lines by their indices.
     pub(super) control: &'a dyn Control,
 }
 
@@ -127,7 +127,7 @@ impl LineDivider<'_> {
     /// Tokenises a line.
     ///
     /// # Errors
-    /// [`BadItem`] if it has special tokens, and they are refused.
+    /// [`BadItem`] if the line has special tokens, and they are refused.
     fn encode(&self, line: &str, number: usize) -> Result<EncodedText> {
         let of_line = |error| anyhow::Error::new(error).context(format!("line {number}"));
         let source = self.tokenizers.source();
@@ -135,7 +135,7 @@ impl LineDivider<'_> {
         source.encode_long_text(line).map_err(of_line)
     }
 
-    /// Adds the next line. One that cannot be translated has no parts.
+    /// Adds the next line. A line that cannot be translated has no parts.
     fn push(
         &self,
         divided: &mut DividedLines,
@@ -196,8 +196,8 @@ impl LineDivider<'_> {
         Ok(DividedLine { parts: parts.len(), whole, terms, overlong: Ok(overlong) })
     }
 
-    /// Tokens of a prefix without blanks around it: a blank at either end would be a token of its
-    /// own, which translations do not have before a word.
+    /// Tokens of a prefix without blanks around it: a blank at either end would be a separate
+    /// token, which translations do not have before a word.
     ///
     /// # Errors
     /// [`BadItem`] for a prefix that no translation of line `number` can have.
@@ -238,7 +238,7 @@ fn check_prefix(
         );
     }
     if ids.iter().any(|&id| tokenizer.is_special(id)) {
-        bail!("line {line}: its prefix has special tokens, which a translation gets by itself");
+        bail!("line {line}: its prefix has special tokens, which a translation gets automatically");
     }
     match longest {
         Some(longest) if ids.len() > longest => {

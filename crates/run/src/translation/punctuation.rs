@@ -11,9 +11,9 @@ pub(super) fn ends_phrase(before: &str, after: char) -> bool {
     ends_with_one_of("，；：、", ",;:", before, after)
 }
 
-/// Whether the text before a place ends with one of two kinds of marks, perhaps followed by closing
-/// quotation marks and brackets. One of the `full_width` marks counts unless more closing marks
-/// follow, one of the other `marks` only if a blank follows.
+/// Whether the text before a place ends with a mark of one of two kinds, perhaps followed by
+/// closing quotation marks and brackets. A mark of `full_width` counts unless more closing marks
+/// follow; any of the `other` marks counts only before a blank.
 fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
     let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
     // Marks that begin a quotation in one language and end it in another count as an end before a
@@ -33,7 +33,7 @@ fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) ->
 pub(super) fn join(parts: &[&str]) -> String {
     let mut text = String::new();
     for part in parts.iter().filter(|part| !part.is_empty()) {
-        // A quotation mark has the script of its neighbour.
+        // A quotation mark belongs to the script of its neighbour.
         let (left, right) = (
             text.chars().rev().find(|&mark| !is_shared(mark)),
             part.chars().find(|&mark| !is_shared(mark)),
@@ -46,7 +46,7 @@ pub(super) fn join(parts: &[&str]) -> String {
     text
 }
 
-/// Whether a character is Chinese or Japanese, or punctuation of these.
+/// Whether a character is Chinese or Japanese, or punctuation of one of the two.
 pub(super) fn is_cjk(character: char) -> bool {
     matches!(
         character,

@@ -11,14 +11,14 @@ use taper_model::{Inference, TranslationModel};
 use super::parts::{TextPart, source_row};
 use super::{Translation, single_line};
 
-// Each of the two crates is complete without the other, and they must agree.
+// Neither crate knows the other, and both must agree.
 const _: () =
     assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
 const _: () = assert!(
     taper_data::PAD == taper_decoding::PAD && taper_data::UNKNOWN == taper_decoding::UNKNOWN
 );
 
-/// Model that decodes with the special tokens of its target vocabulary.
+/// Model that decodes, with the special tokens of its target vocabulary.
 pub fn speaking(model: &TranslationModel, tokenizer: &Tokenizer) -> WithSpecialIds<Inference> {
     let tokens = tokenizer.special_tokens();
     let special = match tokenizer.folder() {
@@ -46,9 +46,9 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
     Ok(rows.collect())
 }
 
-/// Translates `texts` in order, with the best translation of each first. An empty text has one
-/// empty translation, and a cancelled one has none. `progress` is called with the number of
-/// sentences done so far.
+/// Translates `texts` in order, each with its best translation first. An empty text has one empty
+/// translation, and a cancelled text has none. `progress` is called with the number of sentences
+/// done so far.
 ///
 /// # Errors
 /// When the search or the tokenizer fails.
@@ -114,8 +114,7 @@ pub(crate) fn translate_under<M: StepModel>(
     found.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }
 
-/// Error of `action` with the number of a line, counted from 1, instead of the search's index of a
-/// sentence.
+/// Error of `action`, with a line number counted from 1 in place of the index of a sentence.
 pub fn by_line(
     mut error: DecodingError,
     action: &str,

@@ -20,11 +20,11 @@ pub struct TranslationSettings {
     pub max_source_tokens: usize,
     /// Runs or checkpoint folders that form an ensemble with the run; they need its tokenizer.
     pub ensemble: Vec<PathBuf>,
-    /// Attention whose weights are read as an alignment.
+    /// Attention weights that serve as an alignment.
     pub aligned_by: AlignedAttention,
     /// Terms whose translation is given.
     pub terms: Option<Arc<Terms>>,
-    /// Languages from and into which it translates.
+    /// Source and target language.
     pub languages: [String; 2],
     /// BLEU's tokenizer, for the choice among candidates.
     pub tokenizer: Tokenizer,
@@ -52,8 +52,8 @@ impl TranslationSettings {
     }
 }
 
-/// Attention whose weights are read as an alignment in a run of the recipe `config`: the guided
-/// head, if there is one.
+/// Attention weights that serve as an alignment in a run of the recipe `config`: the guided head,
+/// if there is one.
 #[must_use]
 fn aligned_by(config: &RunConfig) -> AlignedAttention {
     let guided = config.training.guided_alignment.guidance();
@@ -63,7 +63,8 @@ fn aligned_by(config: &RunConfig) -> AlignedAttention {
     })
 }
 
-/// Results for a line in addition to its best translation. Others are not computed, or not kept.
+/// Results for a line in addition to its best translation. Results that are not requested are not
+/// computed, or not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Detail {
     /// Whether to return every translation, not only the best.

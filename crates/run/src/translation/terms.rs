@@ -1,4 +1,4 @@
-//! Terms: words of the source whose translation is given.
+//! Terms: words of the source with prescribed translations.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,9 +16,9 @@ const LARGEST: u64 = 1 << 26;
 
 /// Terms with their translations.
 ///
-/// A line of a text has a term if it has its words, whole; in scripts without spaces, its
-/// characters. A term in lower case stands for any case. Where terms overlap, the one that begins
-/// first counts, and of several the longest.
+/// A line has a term if it contains the term's words as whole words; in scripts without spaces, if
+/// it contains its characters. A term in lower case matches any case. Of overlapping terms, the one
+/// that begins first counts, and among these the longest.
 pub struct Terms {
     terms: Vec<Term>,
     /// Finds the terms, folded, in a folded text.
@@ -27,14 +27,14 @@ pub struct Terms {
     hash: String,
 }
 
-/// A term with its translation.
+/// Term with its translation.
 #[derive(Debug)]
 struct Term {
     source: String,
-    /// Whether its case counts.
+    /// Whether the term matches its own case only.
     has_case: bool,
     target: String,
-    /// Target as the tokenizer writes it, if that is another text, as for one that lowers case.
+    /// Target after the tokenizer's normalisation, such as lower case, if that changes it.
     written: Option<String>,
     tokens: Vec<u32>,
 }
@@ -46,11 +46,11 @@ impl fmt::Debug for Terms {
 }
 
 impl Terms {
-    /// Reads terms: lines of a term, a tab and its translation. Blank lines are passed over.
+    /// Reads terms, one on each line: a term, a tab and its translation. Blank lines are skipped.
     ///
     /// # Errors
-    /// With the file and the line, if a line has another form, a term has two translations, or the
-    /// target vocabulary cannot spell one.
+    /// When a line has another form, a term has two translations, or the target vocabulary cannot
+    /// spell one; the message has the file and the line.
     pub fn read(path: &Path, tokenizers: &TokenizerPair) -> Result<Self> {
         let text = read_text(path, LARGEST)?;
         let found = Self::parse(&text, &format!("{}, ", path.display()), tokenizers)?;
@@ -59,10 +59,10 @@ impl Terms {
         })
     }
 
-    /// Terms of a text like that of [`Self::read`]; `None` if it has none.
+    /// Terms of a text in the format of [`Self::read`]; `None` if it has none.
     ///
     /// # Errors
-    /// With the line, after `place`, like [`Self::read`].
+    /// Errors of [`Self::read`]; the message has the line after `place`.
     pub fn parse(text: &str, place: &str, tokenizers: &TokenizerPair) -> Result<Option<Self>> {
         let mut terms: Vec<Term> = Vec::new();
         let mut lines: HashMap<String, usize> = HashMap::new();
@@ -95,7 +95,7 @@ impl Terms {
         Ok(Some(Self { terms, finder, hash }))
     }
 
-    /// Numbers of the terms in a text, each once, in the order of the text.
+    /// Indices of the terms in a text, each once, in the order of the text.
     pub(super) fn in_text(&self, text: &str) -> Vec<usize> {
         let folded = folded(text);
         let whole = self.finder.find_overlapping_iter(&folded).filter(|found| {
@@ -104,7 +104,7 @@ impl Terms {
                 && (!term.has_case || text[found.range()] == term.source[..])
         });
         let mut found: Vec<_> = whole.collect();
-        // Of the same words the term with a case is first.
+        // Among terms with the same words, the one that matches its own case comes first.
         found.sort_by_key(|one| {
             let has_case = self.terms[one.pattern().as_usize()].has_case;
             (one.start(), std::cmp::Reverse((one.end(), has_case)))
@@ -122,7 +122,7 @@ impl Terms {
         numbers
     }
 
-    /// Translations of terms that a text does not have.
+    /// Translations of terms that a text lacks.
     pub(super) fn missing<'t>(
         &'t self,
         numbers: &'t [usize],
@@ -167,7 +167,7 @@ impl Term {
             bail!("the target vocabulary cannot spell {target:?}");
         }
         if tokens.iter().any(|&id| tokenizer.is_special(id)) {
-            bail!("{target:?} has special tokens, which a translation gets by itself");
+            bail!("{target:?} has special tokens, which a translation gets automatically");
         }
         let written = tokenizer.decode(&tokens)?.trim().to_owned();
         let written = (written != target).then_some(written);
@@ -188,8 +188,8 @@ fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     if is_apart { Ok(whole.ids()[first..].to_vec()) } else { Ok(tokenizer.encode(text)?) }
 }
 
-/// Text in lower case, character by character, so that each stays at its place: those whose lower
-/// case has another length stay as they are.
+/// Text in lower case, character by character, so that byte positions stay: a character whose lower
+/// case has another length is not changed.
 fn folded(text: &str) -> String {
     let fold = |character: char| {
         let mut lower = character.to_lowercase();
@@ -201,7 +201,7 @@ fn folded(text: &str) -> String {
     text.chars().map(fold).collect()
 }
 
-/// Whether no word goes on beyond a part of a text.
+/// Whether a part of a text neither begins nor ends within a word.
 fn is_whole(text: &str, part: std::ops::Range<usize>) -> bool {
     let is_apart = |left: Option<char>, right: Option<char>| match (left, right) {
         (Some(left), Some(right)) => {
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(of("The Cat sat, the CAT slept."), ["cat"]);
         assert!(of("A catalog of cats").is_empty());
         assert_eq!(of("catalog cat"), ["cat"]);
-        // The first of those that overlap, and of those that begin together the longest.
+        // The first of overlapping terms, and the longest of terms that begin together.
         assert_eq!(of("In New York Peppermint"), ["New York"]);
         assert_eq!(of("In York Peppermint"), ["York Peppermint"]);
         assert_eq!(of("new york"), ["york"], "a term with capitals has this case only");

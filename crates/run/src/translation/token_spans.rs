@@ -1,12 +1,12 @@
-//! Bytes of a text that its tokens stand for, found by their spelling.
+//! Bytes of a text that its tokens cover, found by their spelling.
 
 use std::ops::Range;
 
-/// Characters within which the text of a token is searched behind one that could not be found.
+/// Number of characters that are searched for a token after one that could not be found.
 const AHEAD: usize = 16;
 
-/// Byte range in `text` of each token, empty for those that stand for none or cannot be found there:
-/// special tokens, single bytes of a character, and what normalisation has changed.
+/// Byte range in `text` of each token. It is empty for tokens without text or whose text cannot be
+/// found: special tokens, single bytes of a character, and text that normalisation has changed.
 pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
     let mut at = 0;
     let mut spans = Vec::with_capacity(tokens.len());
@@ -31,7 +31,7 @@ pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
     spans
 }
 
-/// Number of bytes at the beginning of `text` that spell `surface`, in whichever case.
+/// Number of bytes at the beginning of `text` that spell `surface`, in any case.
 fn matched(text: &str, surface: &str) -> Option<usize> {
     if surface.is_empty() {
         return None;

@@ -36,7 +36,7 @@ pub(crate) struct GenerateOptions {
     pub(crate) repetition_penalty: Option<f64>,
     /// Penalty on the logits of tokens that the text already contains.
     pub(crate) presence_penalty: f64,
-    /// Penalty on such a token for each of its occurrences.
+    /// Penalty on such a token, once for each occurrence.
     pub(crate) frequency_penalty: f64,
     /// Seed. `None`: the run's.
     pub(crate) seed: Option<u64>,
@@ -143,8 +143,8 @@ impl Generates<'_> {
         decoding.n_best = options.samples;
         if !decoding.sampling.is_active() && options.samples > 1 {
             anyhow::bail!(
-                "several texts of one prompt would be the same where nothing is drawn: ask for \
-                 one, or for a temperature above 0"
+                "several texts of one prompt would be the same without sampling: request one, or \
+                 a temperature above 0"
             );
         }
         Ok(settings)
@@ -181,8 +181,8 @@ impl Generates<'_> {
     }
 }
 
-/// Refuses messages that spell tokens reserved for the template, such as the end of a turn: with
-/// them a client could speak for another.
+/// Refuses messages that spell tokens reserved for the template, such as the end of a turn: a
+/// client could use them to speak for another participant.
 fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refusal> {
     for (index, message) in messages.iter().enumerate() {
         if let Some(token) = tokenizer.spelled(message) {
@@ -195,7 +195,7 @@ fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refu
     Ok(())
 }
 
-/// Cuts a text before its stop text.
+/// Cuts a text before the first of its stop texts.
 fn cut(output: &mut GeneratedText, stop: &[String]) {
     let found = stop.iter().filter_map(|stop| Some((output.text.find(stop)?, stop)));
     if let Some((at, stop)) = found.min_by_key(|(at, _)| *at) {
@@ -203,7 +203,8 @@ fn cut(output: &mut GeneratedText, stop: &[String]) {
     }
 }
 
-/// Sender of a growing text to a client, without an end that may be the beginning of a stop text.
+/// Sender of a growing text to a client. It holds back an end that may be the beginning of a stop
+/// text.
 struct Teller<'w> {
     sample: usize,
     stop: &'w [String],
@@ -231,7 +232,7 @@ impl Teller<'_> {
         self.tell(until)
     }
 
-    /// Sends the unsent text up to a place; ends the text if nobody listens.
+    /// Sends the unsent text up to a place; stops the text if nobody listens.
     fn tell(&mut self, until: usize) -> ControlFlow<()> {
         let Some(pieces) = self.pieces else { return ControlFlow::Continue(()) };
         let text = self.text.get(self.told..until).unwrap_or_default().to_owned();

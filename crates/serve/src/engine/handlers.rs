@@ -1,9 +1,9 @@
 //! Handlers of a run: a service for each kind of request that its model answers.
 //!
-//! **Decision.** Requests wait in one queue, whatever their kind, so there they are boxed. A
-//! [`Verb`] names the type of its answers, and a service implements [`Answers`] for its own verbs
-//! alone: it never sees another request, and clients never get another answer. A request that a run
-//! does not answer is refused [where it is routed](super::Engine::submit).
+//! **Decision.** Requests of all kinds wait in one queue, so they are boxed there. A [`Verb`] names
+//! the type of its answers, and a service implements [`Answers`] only for its own verbs: it never
+//! sees another request, and clients never get another answer. A request that a run does not answer
+//! is refused [where it is routed](super::Engine::submit).
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -47,10 +47,10 @@ pub(super) trait Service {
 
 /// Handling of requests of one kind.
 pub(super) trait Answers<V: Verb>: Sync {
-    /// Tokens of a request's texts, which are made once: to check them and to answer.
+    /// Tokens of a request's texts, computed once for the check and for the answer.
     type Encoded: Send + Sync + 'static;
 
-    /// Tokenises a request, and refuses one that exceeds limits or that the model cannot answer.
+    /// Tokenises a request. Refuses it if it exceeds limits or the model cannot answer it.
     ///
     /// # Errors
     /// With the message for the client.
@@ -111,7 +111,7 @@ impl<V: Verb, S: Answers<V>> Handler for Typed<'_, V, S> {
     }
 }
 
-/// Request whose kind was determined by its type.
+/// Request with its kind, determined by its type.
 fn typed<V: Verb>(request: &dyn Request) -> &V {
     let request: &dyn Any = request;
     request.downcast_ref().expect("handlers are chosen by type")
@@ -127,7 +127,8 @@ pub(super) struct Handlers<'s> {
 }
 
 impl<'s> Handlers<'s> {
-    /// Starts without handlers, for a model that `does` something, in the third person.
+    /// Starts without handlers, for a model that `does` something, a verb phrase in the third
+    /// person.
     pub(super) fn new(does: &'static str) -> Self {
         Self { does, handlers: Vec::new(), pool: None }
     }
@@ -138,7 +139,7 @@ impl<'s> Handlers<'s> {
         self
     }
 
-    /// Kinds of requests that reach these handlers.
+    /// Kinds of requests that these handlers answer.
     pub(super) fn verbs(&self) -> Verbs {
         Verbs::new(self.does, self.handlers.iter().map(|handler| handler.kind()).collect())
     }
@@ -149,7 +150,7 @@ impl<'s> Handlers<'s> {
         &**handler.expect("other requests are refused before they are queued")
     }
 
-    /// Tokenises a job, and refuses one that exceeds limits or that the model cannot answer.
+    /// Tokenises a job. Refuses it if it exceeds limits or the model cannot answer it.
     ///
     /// # Errors
     /// With the message for the client.
@@ -163,7 +164,7 @@ impl<'s> Handlers<'s> {
         one.kind() == other.kind() && self.of(one).goes_with(&*one.request, &*other.request)
     }
 
-    /// Answers jobs that were checked and go together, in order.
+    /// Answers compatible jobs that were checked, in order.
     ///
     /// # Errors
     /// When one of them cannot be answered.

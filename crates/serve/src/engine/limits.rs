@@ -4,7 +4,7 @@ use taper_data::{EncodedText, Tokenizer};
 
 use crate::error::{Refusal, refusal};
 
-/// Tokens of texts, which have at most `most` together.
+/// Tokens of texts; together they may have at most `most`.
 pub(super) fn encoded(
     tokenizer: &Tokenizer,
     texts: &[impl AsRef<str>],
@@ -22,7 +22,7 @@ pub(super) fn encoded(
     Ok(encoded)
 }
 
-/// Tokens of a text, which has at most `most`.
+/// Tokens of a text; it may have at most `most`.
 pub(super) fn encoded_text(
     tokenizer: &Tokenizer,
     text: &str,

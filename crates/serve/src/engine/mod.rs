@@ -2,8 +2,8 @@
 //!
 //! **Decision.** One thread owns a run and works through its queue: it takes all work that waits in
 //! a [lane](queue), up to a bound, and searches compatible requests together. While a batch is
-//! computed the next one gathers, so that batches grow with the load. Clients that were answered
-//! together send their next requests shortly after each other: the first of them waits for the
+//! computed, the next one gathers, so that batches grow with the load. Clients that were answered
+//! together send their next requests shortly after each other, so the first request waits for the
 //! others, up to an eighth of the time of the last batch. A lone request does not wait. A row's
 //! result does not depend on the other rows of its batch, so clients cannot see with whom they
 //! shared a batch.
@@ -73,7 +73,7 @@ pub(crate) struct Engine {
 pub(crate) struct Load {
     /// Number of lines that wait or are being processed.
     lines: AtomicUsize,
-    /// Weight of these lines, for each lane.
+    /// Weight of these lines, by lane.
     weights: [AtomicUsize; LANES],
     /// Recent time for a unit of weight, in microseconds.
     pace: AtomicU64,
@@ -90,7 +90,7 @@ impl Load {
         self.pace.store(pace, Ordering::Relaxed);
     }
 
-    /// Weight in a lane and all lighter ones.
+    /// Total weight in a lane and all lighter ones.
     fn weight(&self, lane: usize) -> usize {
         self.weights[..=lane].iter().map(|weight| weight.load(Ordering::SeqCst)).sum()
     }
@@ -101,7 +101,8 @@ impl Load {
         Duration::from_micros((self.weight(lane) as u64).saturating_mul(pace))
     }
 
-    /// Records why the run does not answer, or that it answers; returns whether it answered before.
+    /// Records the reason why the run does not answer, or that it answers; returns whether it
+    /// answered before.
     fn set_down(&self, reason: Option<String>) -> bool {
         let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *down, reason).is_none()
@@ -177,7 +178,7 @@ impl Engine {
         })
     }
 
-    /// Whether requests of this kind go to the run if they name none.
+    /// Whether the run receives requests of this kind that name no run.
     pub(crate) fn is_for<V: Verb>(&self) -> bool {
         self.info.task == V::Model::TASK.to_string()
     }

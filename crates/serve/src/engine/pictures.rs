@@ -1,4 +1,4 @@
-//! Caption models, and models that match texts and pictures, for clients.
+//! Models of captions, and models that match texts and pictures, for clients.
 
 use anyhow::Result;
 use taper_data::{ImageFormat, Pixels};
@@ -73,7 +73,7 @@ impl Answers<Describe> for DescribesImages<'_> {
     }
 }
 
-/// Model that finds the text for a picture.
+/// Model that finds the matching text for a picture.
 pub(super) struct MatchesImages<'a> {
     run: &'a LoadedRun<ContrastiveModel>,
     limits: Limits,
@@ -92,7 +92,7 @@ impl Service for MatchesImages<'_> {
         };
         let info = RunInfo { labels, ..RunInfo::of(&run, opening.name) };
         let own = MatchesImages { run: &run, limits: opening.limits };
-        let handlers = Handlers::new("tells which text belongs to an image");
+        let handlers = Handlers::new("finds the text that matches an image");
         serve(handlers.with::<Match>(&own), info);
         Ok(())
     }

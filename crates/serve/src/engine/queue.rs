@@ -1,9 +1,9 @@
 //! Queue of a run's work, in lanes by weight.
 //!
-//! **Decision.** Light work never waits for heavy work: between two of its steps a search lets all
-//! lighter lanes go first, and work in a heavy lane takes no place from a light one. The
-//! alternative, a single search that requests enter and leave, would have to combine prompts and
-//! hypotheses with any settings.
+//! **Decision.** Light work never waits for heavy work: between two of its steps a search lets work
+//! in all lighter lanes go first, and heavy work takes no place from light work. The alternative, a
+//! single search that requests enter and leave, would have to combine prompts and hypotheses with
+//! any settings.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

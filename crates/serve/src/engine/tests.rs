@@ -23,7 +23,7 @@ use crate::error::Refusal;
 use crate::metrics::Metrics;
 use crate::settings::Limits;
 
-/// Service that gives texts no labels; it panics for some, in its check or in its answer.
+/// Service that gives texts no labels; for some texts it panics, in its check or in its answer.
 #[derive(Default)]
 struct Failing {
     answered: AtomicUsize,
@@ -160,7 +160,7 @@ fn each_text_of_a_request_is_tokenised_once() {
             TranslateOptions { alternatives: 2, alignment, ..TranslateOptions::default() };
         submit(&worker.queue, &worker.load, Translate { lines, options })
     };
-    // Two that are searched together, and one by itself.
+    // Two jobs are searched together, and one is searched by itself.
     let mut translated = [translate(false), translate(false), translate(true)];
     worker.queue.close();
     worker.serve(&service.handlers());
@@ -183,6 +183,6 @@ fn each_text_of_a_request_is_tokenised_once() {
     for answer in [&mut pair, &mut alone] {
         assert!(!answer.try_recv().expect("an answer").expect("a map").layers.is_empty());
     }
-    // Of its own translation too.
+    // The attention includes the run's own translation.
     assert_eq!(encodings() - begun, 4);
 }

@@ -1,4 +1,4 @@
-//! Kinds of requests that a run answers: others are refused before they are queued.
+//! Kinds of requests that a run answers; other requests are refused before they are queued.
 
 use std::any::TypeId;
 
@@ -14,7 +14,7 @@ pub(crate) struct Verbs {
 }
 
 impl Verbs {
-    /// Kinds of requests that a model answers which `does` something, in the third person.
+    /// Kinds of requests for a model that `does` something, a verb phrase in the third person.
     pub(super) fn new(does: &'static str, kinds: Vec<TypeId>) -> Self {
         Self { does, kinds }
     }

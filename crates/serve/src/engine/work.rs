@@ -20,9 +20,9 @@ pub(super) const TOKEN_BYTES: usize = 4;
 
 /// Kind of request to a run.
 pub(crate) trait Verb: Debug + Send + Sync + 'static {
-    /// Model that answers it, if a client does not name a run.
+    /// Kind of model that answers the request, if a client does not name a run.
     type Model: TaskModel;
-    /// Type of its answers.
+    /// Type of the answers.
     type Answer: Debug + Send + 'static;
 
     /// Size of the request in lines.
@@ -36,7 +36,7 @@ pub(crate) trait Verb: Debug + Send + Sync + 'static {
         1
     }
 
-    /// Whether somebody listens to parts sent before the answer.
+    /// Whether somebody listens to parts that are sent before the answer.
     fn has_listener(&self) -> bool {
         true
     }
@@ -56,7 +56,7 @@ pub(super) fn weight_of_all(texts: &[String]) -> usize {
 pub(crate) struct PromptText {
     /// Content of the prompt.
     pub(crate) content: OwnPrompt,
-    /// Number that distinguishes its random draws from those of others.
+    /// Number that distinguishes the random draws of the prompt from those of other prompts.
     pub(crate) number: u64,
 }
 
@@ -90,7 +90,7 @@ impl PromptText {
 pub(crate) struct Continued {
     /// Generated texts, best first.
     pub(crate) texts: Vec<GeneratedText>,
-    /// Scores of the tokens of each text, if requested, with those of the prompt if these are
+    /// Scores of the tokens of each text, if requested; with the tokens of the prompt, if these are
     /// requested.
     pub(crate) scores: Vec<Vec<TokenScore>>,
     /// Text of the prompt.
@@ -102,7 +102,7 @@ pub(crate) struct Continued {
 /// Piece of text added by a language model.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
-    /// Index of the text among those of the prompt. Streams have a single prompt.
+    /// Index of the text among the texts of the prompt. Streams have a single prompt.
     pub(crate) sample: usize,
     pub(crate) text: String,
 }
@@ -110,8 +110,8 @@ pub(crate) struct Piece {
 /// Fit of a text to a vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fit {
-    /// Negative log-probability of the text in nats, if all tokens are equally likely; an unknown
-    /// character costs as much as one of all characters of Unicode.
+    /// Negative log-probability of the text in nats if all tokens are equally likely. An unknown
+    /// character costs as much as one out of all characters of Unicode.
     pub(crate) cost: f64,
     /// Share of known characters.
     pub(crate) known: f64,
@@ -160,10 +160,10 @@ impl<V: Verb> Request for V {
     }
 }
 
-/// Boxed tokens of a request's texts, of the type that the service of its verb names.
+/// Boxed tokens of a request's texts; the service of its verb determines the type.
 pub(super) type Encoded = Box<dyn Any + Send + Sync>;
 
-/// Boxed answer to a request, of the type that its verb names.
+/// Boxed answer to a request; its verb determines the type.
 pub(super) type Answer = Box<dyn Any + Send>;
 
 /// Channel for the answer to a request.
@@ -190,7 +190,7 @@ impl<A: Debug + Send + 'static> Reply for oneshot::Sender<Result<A, Refusal>> {
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) request: Box<dyn Request>,
-    /// Tokens of its texts, once it is checked.
+    /// Tokens of the request's texts, once it is checked.
     pub(super) encoded: Option<Encoded>,
     pub(super) reply: Box<dyn Reply>,
     pub(super) waiting: Waiting,

@@ -17,8 +17,8 @@ pub(super) fn media_type(request: &Request) -> String {
     kind.trim().to_ascii_lowercase()
 }
 
-/// Reads the bytes of a body. A body that is announced as too long or compressed is neither
-/// requested (`Expect: 100-continue`) nor read: a small compressed one may expand to any size.
+/// Reads the bytes of a body. A body that is announced as too long or as compressed is neither
+/// requested (`Expect: 100-continue`) nor read: a small compressed body may expand to any size.
 pub(super) async fn bytes_of(
     request: Request,
     most: usize,
@@ -26,7 +26,7 @@ pub(super) async fn bytes_of(
 ) -> Result<Vec<u8>, Refusal> {
     let too_large = || Refusal::Large(format!("the body may have {most} bytes"));
     if is_encoded(request.headers()) {
-        return Err(Refusal::Kind("sent as it is, without Content-Encoding"));
+        return Err(Refusal::Kind("sent unencoded, without Content-Encoding"));
     }
     if request.body().size_hint().lower() > most as u64 {
         return Err(too_large());
@@ -55,7 +55,7 @@ fn is_encoded(headers: &HeaderMap) -> bool {
 /// Parses the JSON of a body.
 ///
 /// # Errors
-/// When it is not JSON, or has another form.
+/// When the body is not JSON, or has another form.
 pub(crate) async fn json_of<T: DeserializeOwned>(
     request: Request,
     limits: &Limits,
@@ -75,7 +75,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
 /// Parses a body as JSON or as a form.
 ///
 /// # Errors
-/// When it is neither, or has another form.
+/// When the body is neither, or has another form.
 pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + Into<T>>(
     request: Request,
     limits: &Limits,
@@ -121,7 +121,7 @@ fn require_utf8(form: &[u8]) -> Result<(), Refusal> {
 /// Reads a body that is a file.
 ///
 /// # Errors
-/// When it is neither PNG nor JPEG, or too large.
+/// When the body is neither PNG nor JPEG, or too large.
 pub(crate) async fn file_of(request: Request, limits: &Limits) -> Result<Vec<u8>, Refusal> {
     if !matches!(media_type(&request).as_str(), "image/png" | "image/jpeg") {
         return Err(Refusal::Kind("image/png or image/jpeg"));

@@ -64,7 +64,7 @@ pub(crate) async fn serve_connection(
         .max_buf_size(HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // The client knows why a connection ends, and nobody else needs to.
+    // The client knows why a connection ends; nobody else needs to know.
     tokio::select! {
         _ = connection.as_mut() => return,
         _ = stop.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
@@ -73,7 +73,7 @@ pub(crate) async fn serve_connection(
 }
 
 /// Stream that fails if its reader takes nothing for too long: otherwise a client that requests
-/// much and reads nothing would hold its answer in memory forever.
+/// much but reads nothing would keep its answer in memory forever.
 struct Patient {
     stream: TcpStream,
     patience: Duration,
@@ -81,7 +81,7 @@ struct Patient {
     waiting: Option<Pin<Box<Sleep>>>,
     /// Whether the last request was refused, perhaps before all of it had been read.
     is_refused: Arc<AtomicBool>,
-    /// Timer that starts when nothing more is written.
+    /// Timer that starts when nothing is written any more.
     lingering: Option<Pin<Box<Sleep>>>,
     /// Number of bytes received since the refusal.
     unread: usize,

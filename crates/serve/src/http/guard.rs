@@ -21,9 +21,9 @@ use crate::event::ServeEvent;
 /// Paths open to all: the page, which asks for the key, the health of the server, and paths that
 /// clients of LibreTranslate request before they know about a key.
 const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
-/// Paths of requests whose body may contain the key.
+/// Paths of requests that may have the key in their body.
 const OWN_CHECK: [&str; 3] = ["/translate", "/detect", "/translate_file"];
-/// Prefix of paths that contain a secret as good as a key.
+/// Prefix of paths with a secret that replaces the key.
 const SECRET: &str = "/download_file/";
 
 /// Checks a request, passes it on, and records the answer.
@@ -85,8 +85,8 @@ fn has_key(app: &App, headers: &HeaderMap) -> bool {
     key.is_some_and(|key| is_key(app, headers, Some(key)))
 }
 
-/// Whether `key` or the headers contain the server's key, if there is one. The time does not depend
-/// on the place where they differ.
+/// Whether `key` or the headers contain the server's key, if there is one. The time of the
+/// comparison does not depend on where they differ.
 pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool {
     let Some(own) = &app.settings.api_key else { return true };
     match key {
@@ -99,7 +99,7 @@ impl App {
     /// Whether the client calls the server by one of its own names.
     ///
     /// A page of another site can get a name that leads to the loopback address (DNS rebinding),
-    /// and would then read answers like those of its own site.
+    /// and would then read answers as if they came from its own site.
     fn is_own_name(&self, headers: &HeaderMap) -> bool {
         if !self.settings.address.ip().is_loopback() {
             return true;

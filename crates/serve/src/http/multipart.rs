@@ -21,7 +21,7 @@ pub(crate) struct Part {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Fields of a form; of several with one name, the first counts.
+/// Fields of a form; if several have the same name, the first counts.
 #[derive(Debug)]
 pub(crate) struct Form(Vec<Part>);
 
@@ -40,7 +40,7 @@ impl Form {
     /// Takes a file out.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such field.
     pub(crate) fn take_file(&mut self, name: &str) -> Result<Part, Refusal> {
         let is_it = |part: &Part| part.name == name && part.file.is_some();
         let at = self.0.iter().position(is_it);
@@ -152,7 +152,7 @@ mod tests {
         ];
         assert_eq!(parts(FORM, "\r\n--xYz").expect("a form"), expected);
         assert_eq!(parts(b"\r\n--xYz--", "\r\n--xYz").expect("a form"), []);
-        // Truncated anywhere, it is not a form.
+        // Wherever it is truncated, it is not a form.
         let whole = FORM.len() - b"--\r\nafter".len();
         for end in 0..whole {
             assert!(parts(&FORM[..end], "\r\n--xYz").is_none(), "{end}");

@@ -68,7 +68,7 @@ fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue
     settings.origins.iter().any(is_named).then(|| origin.clone())
 }
 
-/// Whether an origin is the server itself, by the name in the request or another of its names.
+/// Whether an origin is the server itself, by the name in the request or by another of its names.
 fn is_own(settings: &ServeSettings, headers: &HeaderMap, origin: &HeaderValue) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
     let Some((scheme, authority)) =
@@ -92,7 +92,7 @@ pub(super) fn is_preflight(request: &Request) -> bool {
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Answer to a preflight request, with everything that a page of an allowed origin may send.
+/// Answer to a preflight request, listing everything that a page of an allowed origin may send.
 pub(super) fn preflight() -> Response {
     let mut response = text(204, "text/plain", "");
     for (name, value) in [

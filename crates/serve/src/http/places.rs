@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Number of clients that are told at one time why they are turned away; further ones are turned
-/// away silently.
+/// Largest number of clients that are told at a time why they are turned away; further ones are
+/// turned away silently.
 const TOLD: usize = 32;
 /// Time that each of them has to receive the reason.
 const TELLING: Duration = Duration::from_millis(250);
@@ -63,7 +63,7 @@ impl Drop for Place {
     }
 }
 
-/// Address or network of one client: in IPv6 a machine gets a network of 2^64 addresses.
+/// Address or network of one client: in IPv6 a single machine gets a network of 2^64 addresses.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {

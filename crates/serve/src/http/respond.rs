@@ -41,7 +41,7 @@ pub(crate) fn html(page: String, policy: &str) -> Response {
     response
 }
 
-/// Adds the headers of every answer, unless they are set.
+/// Adds the headers that every answer has, unless they are set.
 pub(super) fn secure(headers: &mut HeaderMap) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, NOTHING),

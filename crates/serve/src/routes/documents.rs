@@ -1,8 +1,8 @@
 //! Documents that clients send: read, translated part by part, written.
 //!
 //! **Decision.** A document is translated in requests of a few sentences each to its run. The
-//! alternative, a single request, would let nothing of its weight go before its end. Reading and
-//! writing happen on threads of their own, because the thread that speaks HTTP is a single one.
+//! alternative, a single request, would not let other work go first before its end. Reading and
+//! writing happen on separate threads, because the thread that speaks HTTP is a single one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,13 +27,14 @@ use crate::settings::Limits;
 /// other requests.
 const TOGETHER: usize = 32;
 
-/// Number of bytes to which the text of an archive may expand for each that a document may have.
+/// Ratio of the largest size to which the text of an archive may expand to the largest size of a
+/// document.
 const EXPANSION: u64 = 4;
 
-/// Largest number of sentences by which the language of a document is recognised.
+/// Largest number of sentences from which the language of a document is detected.
 pub(super) const SAMPLED: usize = 64;
 
-/// Longest pause before a further part of a document is submitted again to a run that is busy.
+/// Longest pause before the next part of a document is submitted again to a run that is busy.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Document that a client has sent.
@@ -43,16 +44,16 @@ pub(super) struct SentDocument {
     file: DocumentFile,
     /// Sentences from throughout the document.
     pub(super) sample: Vec<String>,
-    /// Place among the documents in work; `None` for a text of a request, which is no larger than
-    /// other requests.
+    /// Place among the documents in progress; `None` for a text in a request, which is no larger
+    /// than other requests.
     place: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads a document.
 ///
 /// # Errors
-/// When too many documents are in work, it is too large, its name does not tell a format, or it does not
-/// have its format.
+/// When too many documents are in progress, or the document is too large, its name indicates no
+/// format, or it does not have its format.
 pub(super) async fn opened(app: &App, part: Part) -> Result<SentDocument, Refusal> {
     let most = app.limits().document_bytes;
     if part.bytes.len() > most {
@@ -85,7 +86,7 @@ async fn read(
             |error| Refusal::Malformed(format!("{name:?}: {}", taper_run::one_line(&error)));
         let file = DocumentFile::read(Path::new(&name), bytes, EXPANSION * most as u64);
         let file = file.map_err(malformed)?;
-        // Without a language, sentences are as good as any to recognise it by.
+        // Without a language, any division into sentences suffices to detect it.
         let document = file.document("").map_err(malformed)?;
         let lines = document.lines();
         let sample = lines.iter().step_by(lines.len().div_ceil(SAMPLED).max(1));
@@ -95,7 +96,7 @@ async fn read(
     .await
 }
 
-/// Result of `work`, which other requests do not wait for. A panic concerns it alone.
+/// Result of `work`, for which other requests do not wait. A panic affects only this document.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -110,7 +111,7 @@ pub(super) struct DocumentWork {
     translation: DocumentTranslation,
     direction: Direction,
     terms: String,
-    /// Sentences in work, with the translations of the first of them.
+    /// Sentences in progress, with the translations of the first ones.
     window: Option<(SentenceWindow, Vec<anyhow::Result<TranslatedSentence>>)>,
     /// Whether a part is translated already.
     has_begun: bool,
@@ -120,7 +121,7 @@ impl DocumentWork {
     /// Prepares to translate a document in a direction of a run, with `terms` as lines.
     ///
     /// # Errors
-    /// When it has too many sentences.
+    /// When the document has too many sentences.
     pub(super) async fn new(
         app: &App,
         document: SentDocument,
@@ -147,7 +148,7 @@ impl DocumentWork {
     /// Translates the next sentences; returns whether there were any.
     ///
     /// # Errors
-    /// When the run is busy at the beginning, and for the other errors of [`App::ask`].
+    /// When the run is busy at the beginning, and other errors of [`App::ask`].
     pub(super) async fn step(&mut self, app: &App, engine: &Engine) -> Result<bool, Refusal> {
         if self.window.is_none() {
             self.window = self.translation.next_window().map(|window| (window, Vec::new()));
@@ -183,18 +184,18 @@ impl DocumentWork {
         Ok(true)
     }
 
-    /// Number of sentences done so far, and of all.
+    /// Number of sentences done so far, and number of all sentences.
     pub(super) fn progress(&self) -> (usize, usize) {
         let in_window = self.window.as_ref().map_or(0, |(_, found)| found.len());
         let all = self.translation.lines();
         ((self.translation.done() + in_window).min(all), all)
     }
 
-    /// Translates all that is left, within the time limit, and stores the translated document. `told`
-    /// is called after each part.
+    /// Translates the rest within the time limit, and stores the translated document. `told` is
+    /// called after each part.
     ///
     /// # Errors
-    /// For the errors of [`Self::step`], and when it takes too long.
+    /// Errors of [`Self::step`], and when it takes too long.
     pub(super) async fn finish(
         mut self,
         app: &App,
@@ -208,7 +209,7 @@ impl DocumentWork {
         in_time(app, all).await
     }
 
-    /// Translates all that is left, within the time limit, and returns the text and a
+    /// Translates the rest within the time limit, and returns the text and a
     /// [warning](StoredDocument::warning).
     ///
     /// # Errors
@@ -255,7 +256,7 @@ impl DocumentWork {
     }
 }
 
-/// Result of `work`, or a refusal when it takes too long.
+/// Result of `work`, or a refusal if it takes too long.
 async fn in_time<T>(
     app: &App,
     work: impl Future<Output = Result<T, Refusal>>,
@@ -263,8 +264,8 @@ async fn in_time<T>(
     tokio::time::timeout(app.limits().document_answer, work).await.unwrap_or(Err(Refusal::Late))
 }
 
-/// First of some sentences that are translated together: these have at most as many bytes as a request
-/// may have tokens, unless a single one has more.
+/// The first sentences, to be translated together: they have at most as many bytes as a request may
+/// have tokens, unless a single sentence has more.
 fn together<'t>(texts: &'t [String], limits: &Limits) -> &'t [String] {
     let mut bytes = 0;
     let fits = |text: &&String| {
@@ -280,7 +281,7 @@ fn together<'t>(texts: &'t [String], limits: &Limits) -> &'t [String] {
 pub(super) struct StoredDocument {
     /// Address, from the root of the server.
     pub(super) address: String,
-    /// Name of the file as it was sent.
+    /// Name of the file as the client sent it.
     name: String,
     /// Report of the translation, without its text.
     found: TranslatedDocument,
@@ -304,7 +305,8 @@ impl StoredDocument {
         })
     }
 
-    /// Warning that sentences stay as they are, or end at the maximum length; `None` if none does.
+    /// Warning that sentences were not translated, or end at the maximum length; `None` if there
+    /// are none.
     pub(super) fn warning(&self) -> Option<String> {
         warning(&self.found)
     }
@@ -315,7 +317,7 @@ fn warning(found: &TranslatedDocument) -> Option<String> {
     let mut warnings = Vec::new();
     if let Some((sentence, error)) = faults.first() {
         warnings.push(format!(
-            "{} of {lines} sentences stay as they are; the first is sentence {sentence}: {}",
+            "{} of {lines} sentences are not translated; the first is sentence {sentence}: {}",
             faults.len(),
             taper_run::one_line(error)
         ));

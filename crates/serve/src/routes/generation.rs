@@ -113,8 +113,8 @@ pub(super) fn check(app: &App, options: &GenerateOptions) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Prompt from a text; an empty text is the beginning of a document. Its line ends become those of
-/// training text.
+/// Prompt from a text; an empty text means the beginning of a document. Its line ends are converted
+/// to those of training text.
 pub(super) fn text_prompt(text: &str) -> OwnPrompt {
     if text.is_empty() { OwnPrompt::Beginning } else { OwnPrompt::Text(with_newlines(text)) }
 }
@@ -158,7 +158,8 @@ pub(super) enum StreamEvent {
     Failed(Refusal),
 }
 
-/// Sends an answer while its text grows. `tell` sends each part, and returns whether anybody reads.
+/// Sends an answer while its text grows. `tell` sends each part, and returns whether anybody reads
+/// it.
 ///
 /// # Errors
 /// When the run refuses before there is any text.

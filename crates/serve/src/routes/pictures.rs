@@ -24,7 +24,7 @@ impl Query {
     /// Parses the query of a request.
     ///
     /// # Errors
-    /// For an unknown key, a text if none is expected, and an empty text.
+    /// When a key is unknown, a text is given but not expected, or a text is empty.
     pub(super) fn of(request: &Request, takes_texts: bool) -> Result<Self, Refusal> {
         let query = request.uri().query().unwrap_or_default();
         let malformed = |message: String| Refusal::Malformed(format!("the query: {message}"));

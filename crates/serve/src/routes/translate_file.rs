@@ -18,7 +18,7 @@ use crate::http::{EventSender, Form, event_stream, json, multipart_of};
 /// Fields of the form.
 const FIELDS: [&str; 6] = ["file", "run", "from", "to", "terms", "stream"];
 
-/// Translates a document; if asked to, it tells of its progress by events.
+/// Translates a document; on request, reports its progress by events.
 pub(super) async fn translate_file(
     State(app): State<Arc<App>>,
     request: Request,
@@ -45,10 +45,10 @@ pub(super) async fn translate_file(
     Ok(json(200, &described(engine, &stored)))
 }
 
-/// Direction of a run that has one.
+/// Direction of a run that has only one.
 ///
 /// # Errors
-/// When it has several, or does not translate.
+/// When the run has several, or does not translate.
 fn only(engine: &Engine) -> Result<Direction, Refusal> {
     let all = engine.info.translation.as_ref().map_or(Vec::new(), |info| info.all());
     match all.as_slice() {
@@ -88,7 +88,8 @@ fn described(engine: &Engine, stored: &StoredDocument) -> Value {
     description
 }
 
-/// Translates a document while events tell how many sentences are done, until nobody reads them.
+/// Translates a document, and sends events with the number of finished sentences, until nobody
+/// reads them.
 ///
 /// # Errors
 /// When the run refuses the first part, so that the refusal has its own status.
@@ -102,7 +103,7 @@ async fn stream(app: Arc<App>, run: String, mut work: DocumentWork) -> Result<Re
             let stored = work.finish(&app, engine, |work| tell(work, &sender)).await?;
             Ok::<Value, Refusal>(described(engine, &stored))
         };
-        // Work that nobody waits for is dropped with its future.
+        // Work that nobody waits for is dropped together with its future.
         let end = tokio::select! {
             end = end => end,
             () = sender.closed() => return,

@@ -38,9 +38,9 @@ impl Texts {
 #[serde(deny_unknown_fields)]
 struct TranslationRequest {
     run: Option<String>,
-    /// Language to translate from, of a run of several.
+    /// Language to translate from, for a run of several.
     from: Option<String>,
-    /// Language to translate into, of a run of several.
+    /// Language to translate into, for a run of several.
     to: Option<String>,
     /// Text with lines, or list of lines.
     text: Texts,
@@ -56,7 +56,7 @@ struct TranslationRequest {
     terms: BTreeMap<String, String>,
 }
 
-/// Largest number of terms of a request, and of bytes of all.
+/// Largest number of terms of a request, and of their bytes.
 const MOST_TERMS: (usize, usize) = (256, 1 << 14);
 
 fn one() -> usize {
@@ -109,7 +109,7 @@ pub(super) fn direction(
         _ => {
             let all: Vec<String> = all.iter().map(Direction::to_string).collect();
             Err(Refusal::Unfit(format!(
-                "from and to name none of the directions of the run, {}, or several",
+                "from and to do not determine one of the run's directions, {}",
                 all.join(", ")
             )))
         }
@@ -119,7 +119,7 @@ pub(super) fn direction(
 /// Terms with their translations, as lines.
 ///
 /// # Errors
-/// For too many, and for those with tabs or line breaks.
+/// When there are too many, or they have tabs or line breaks.
 pub(super) fn term_lines(terms: &BTreeMap<String, String>) -> Result<String, Refusal> {
     let lines: String =
         terms.iter().map(|(source, target)| format!("{source}\t{target}\n")).collect();
@@ -139,7 +139,7 @@ pub(super) fn term_lines(terms: &BTreeMap<String, String>) -> Result<String, Ref
 /// Lines of a text, or of a list of lines. A line end at the end of a text does not begin a line.
 ///
 /// # Errors
-/// For a line of a list that contains a line break.
+/// When a line of a list contains a line break.
 pub(super) fn lines(text: Texts) -> Result<Vec<String>, Refusal> {
     match text {
         Texts::One(text) => {
@@ -162,7 +162,7 @@ pub(super) fn lines(text: Texts) -> Result<Vec<String>, Refusal> {
 /// Translations of lines.
 ///
 /// # Errors
-/// For options out of range, and for the errors of [`App::ask`].
+/// When options are out of range, and errors of [`App::ask`].
 pub(super) async fn translated(
     app: &App,
     engine: &Engine,

@@ -58,7 +58,7 @@ impl Questioned {
             (None, None, Some(questions)) => questions,
             _ => {
                 return Err(Refusal::Malformed(
-                    "expected `question` and `context`, or a list of such as `questions`"
+                    "expected `question` and `context`, or a list of these as `questions`"
                         .to_owned(),
                 ));
             }
@@ -75,7 +75,7 @@ impl Questioned {
     }
 }
 
-/// Answers questions about texts, each with a span of its text.
+/// Answers questions about texts; each answer is a span of its text.
 pub(super) async fn answer(
     State(app): State<Arc<App>>,
     request: Request,

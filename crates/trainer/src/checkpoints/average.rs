@@ -1,5 +1,5 @@
-//! Averaging the weights of checkpoints (Vaswani et al. 2017, section 6.1), and of a run with those
-//! that it began with.
+//! Averaging of the weights of checkpoints (Vaswani et al. 2017, section 6.1), and of a run's
+//! weights with its parent's.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub struct Averaged {
 /// Averages the weights of `checkpoints`: sums in `f64`, and the mean rounded once to `f32`.
 ///
 /// # Errors
-/// There are none; one cannot be loaded; they differ in tensors, shapes or tokenizer.
+/// When there are none, one cannot be loaded, or they differ in tensors, shapes or tokenizer.
 pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     let (first, rest) = checkpoints.split_first().ok_or(CheckpointError::NothingToAverage)?;
     let mut state = checkpoints::read_state(first)?;
@@ -48,23 +48,23 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     for (tensor, sum) in tensors.iter_mut().zip(sums) {
         tensor.values = sum.into_iter().map(|sum| (sum / count) as f32).collect();
     }
-    // The scores of the newest checkpoint are not scores of the average.
+    // The scores of the newest checkpoint do not belong to the average.
     state.score = None;
     state.interim = false;
     Ok(Averaged { tensors, state })
 }
 
 impl Averaged {
-    /// Takes `weight` of these weights and the rest of those of the checkpoint in the directory
+    /// Mixes these weights, with the factor `weight`, and those of the checkpoint in the directory
     /// `parent`, with which their run began (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
-    /// models", equation 1). Weights that the parent does not have stay.
+    /// models", equation 1). Weights that the parent lacks are not changed.
     ///
-    /// For adapters, B is multiplied by `weight`. This is the same, since the parent has none of
-    /// their change.
+    /// For adapters, B is multiplied by `weight`. This is the same, because the parent has no
+    /// change.
     ///
     /// # Errors
-    /// The parent cannot be loaded, or has another tokenizer; the adapters are DoRA's, which are not
-    /// added.
+    /// When the parent cannot be loaded, or has another tokenizer, or the adapters are DoRA's,
+    /// which are not additive.
     pub fn with_parent(mut self, parent: &Path, weight: f64) -> Result<Self, CheckpointError> {
         if self.tensors.iter().any(|tensor| tensor.name.ends_with(".magnitude")) {
             return Err(CheckpointError::Magnitudes { path: parent.to_owned() });
@@ -99,7 +99,7 @@ impl Averaged {
     }
 }
 
-/// Refuses to average models that differ in more than their values.
+/// Refuses to average models that differ in more than the values of their weights.
 fn check_same(path: &Path, expected: &[Named], got: &[Named]) -> Result<(), CheckpointError> {
     let path = path.to_owned();
     for tensor in got {

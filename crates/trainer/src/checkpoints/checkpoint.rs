@@ -26,7 +26,7 @@ pub(crate) fn write<T: Written>(
 }
 
 /// Writes a checkpoint directory like [`write`], with files that are written one after the other.
-/// `state` is asked for when they are on the disk.
+/// `state` is called when they are on the disk.
 pub(super) fn write_files<'a, F>(
     path: &Path,
     state: impl FnOnce() -> Result<State, CheckpointError>,
@@ -49,7 +49,7 @@ where
     })
 }
 
-/// Rewrites the state of the checkpoint in the directory `path`; its other files stay.
+/// Rewrites the state of the checkpoint in the directory `path`; its other files are not changed.
 pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), CheckpointError> {
     let file = path.join(STATE_FILE);
     let mut state = State { format_version: state.format(), ..state.clone() };
@@ -60,7 +60,7 @@ pub(crate) fn replace_state(path: &Path, state: &State) -> Result<(), Checkpoint
 /// Reads and verifies the state of a checkpoint.
 ///
 /// # Errors
-/// It is missing, corrupt, or in a newer format.
+/// When it is missing, corrupt, or in a newer format.
 pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     #[derive(serde::Deserialize)]
     struct Version {
@@ -72,7 +72,7 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
         path: path.clone(),
         reason: error.to_string(),
     };
-    // The version first: a newer format may have other fields.
+    // The version is checked first: a newer format may have other fields.
     let version: Version = serde_json::from_slice(&bytes).map_err(corrupt)?;
     if version.format_version > ADAPTERS_FORMAT_VERSION {
         return Err(CheckpointError::NewerFormat {
@@ -93,9 +93,10 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
 /// the frozen weights that they change, and added to these if the model has none.
 ///
 /// # Errors
-/// A file is missing or truncated; a tensor does not fit the model; the checkpoint was trained with
-/// a tokenizer of another hash than `tokenizer_hash`. The model is then unchanged. Or the content
-/// is corrupt, or a value is not finite: values of the model are then undefined.
+/// When a file is missing or truncated, a tensor does not fit the model, or the checkpoint was
+/// trained with another tokenizer than `tokenizer_hash` identifies; the model is then unchanged.
+/// When the content is corrupt, or a value is not finite; the values of the model are then
+/// undefined.
 pub fn load_model(
     checkpoint: &Path,
     model: &impl Model,
@@ -124,7 +125,7 @@ pub fn load_model(
     Ok(state)
 }
 
-/// Refuses a tokenizer that is not the checkpoint's.
+/// Refuses a tokenizer other than the checkpoint's.
 pub(crate) fn check_tokenizer(
     checkpoint: &Path,
     state: &State,
@@ -164,7 +165,7 @@ pub(crate) fn open_tensors(
     Reader::new(&path, files::open_verified(&path, entry_of(state, &path, name)?)?)
 }
 
-/// Record that a state has of the file `name`, which is at `path`.
+/// Record of the file `name`, which is at `path`, in a state.
 fn entry_of<'a>(
     state: &'a State,
     path: &Path,
@@ -182,7 +183,7 @@ fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> 
     Ok(bytes)
 }
 
-/// Hash of a state with an empty checksum. Numbers survive JSON to the bit, so that it can be
+/// Hash of a state with an empty checksum. Numbers survive JSON to the bit, so the hash can be
 /// recomputed.
 fn checksum(path: &Path, state: &State) -> Result<String, CheckpointError> {
     let bare = State { checksum: String::new(), ..state.clone() };

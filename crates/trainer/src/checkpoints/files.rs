@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all, and are read back only as they were written.
+//! Files that appear as a whole or not at all, and are read only if they are unchanged.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ const REPLACED: &str = "replaced";
 /// Upper bound of the bytes of a state or a pointer.
 const MOST_BYTES: u64 = 1 << 24;
 
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const PIECE: u64 = 1 << 16;
 
 /// Adds the attempted action and its path to an I/O error.
@@ -45,7 +45,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Number of pieces that wait for their hash at most.
+/// Largest number of pieces that wait to be hashed.
 const WAITING: usize = 8;
 
 /// A file that is hashed while it is written, piece by piece.
@@ -56,10 +56,10 @@ pub(crate) struct HashedFile<'a> {
     bytes: u64,
 }
 
-/// Hash of pieces that follow one another.
+/// Hash of consecutive pieces.
 enum Hash {
     Here(Sha256),
-    /// In a thread beside the one that writes.
+    /// Pieces are hashed in a second thread, beside the one that writes.
     Beside {
         pieces: SyncSender<Vec<u8>>,
         thread: JoinHandle<Sha256>,
@@ -81,7 +81,7 @@ impl<'a> HashedFile<'a> {
         };
         Ok(match std::thread::Builder::new().name("hash".to_owned()).spawn(hash) {
             Ok(thread) => Self { hash: Hash::Beside { pieces, thread }, ..created },
-            // Without a thread to spare, the file is as good, and takes longer.
+            // If no thread can be started, the file is still correct, but takes longer.
             Err(_) => created,
         })
     }
@@ -95,7 +95,7 @@ impl<'a> HashedFile<'a> {
         self.bytes += piece.len() as u64;
         match &mut self.hash {
             Hash::Here(hash) => hash.update(piece),
-            // It fails only if the thread has panicked, which `finish` reports.
+            // This fails only if the thread has panicked, which `finish` reports.
             Hash::Beside { pieces, .. } => drop(pieces.send(piece.into_owned())),
         }
         Ok(())
@@ -122,7 +122,7 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<FileEntry, Check
     file.finish()
 }
 
-/// Replaces a small file in one step: readers see the old content or the new.
+/// Replaces a small file in one step: readers see either the old content or the new.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     let written = write_synced(&temporary, bytes)
@@ -165,7 +165,7 @@ pub(crate) fn commit_directory(
         let _ = fs::remove_dir_all(&temporary);
     }
     filled?;
-    // A rename cannot replace a directory that has content, so an older one is renamed first.
+    // A rename cannot replace a directory with content, so an older directory is renamed first.
     let replaced = temporary.with_extension(REPLACED);
     remove_directory(&replaced)?;
     if path.exists() {
@@ -177,7 +177,7 @@ pub(crate) fn commit_directory(
 }
 
 /// Resolves the leftovers of a killed process in `directory`: unfinished files and directories are
-/// removed, and a directory that was renamed for a new one gets its name back.
+/// removed, and a directory that was renamed to make room gets its name back.
 pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -201,8 +201,8 @@ pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     sync_directory(directory)
 }
 
-/// Removes a directory made by [`commit_directory`]: it is renamed first, so that a killed process
-/// leaves no half of it behind.
+/// Removes a directory made by [`commit_directory`]. It is renamed first, so that a killed process
+/// never leaves half of it.
 pub(crate) fn discard_directory(path: &Path) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     remove_directory(&temporary)?;
@@ -213,7 +213,7 @@ pub(crate) fn discard_directory(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 pub(crate) fn remove_file(path: &Path) -> Result<(), CheckpointError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
@@ -221,7 +221,7 @@ pub(crate) fn remove_file(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Removes a directory with its content, if it is there.
+/// Removes a directory with its content, if it exists.
 pub(crate) fn remove_directory(path: &Path) -> Result<(), CheckpointError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
@@ -229,20 +229,22 @@ pub(crate) fn remove_directory(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Reads a small file as a whole; a missing file has an error of its own.
+/// Reads a whole small file; a missing file has a separate error.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     let file = open_regular(path)?;
     let mut bytes = Vec::new();
     file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed("read", path))?;
     if bytes.len() as u64 > MOST_BYTES {
-        let reason = format!("it is larger than {MOST_BYTES} bytes, which none of its kind is");
+        let reason = format!(
+            "it is larger than {MOST_BYTES} bytes, which is impossible for such \
+                              a file"
+        );
         return Err(CheckpointError::Corrupt { path: path.to_owned(), reason });
     }
     Ok(bytes)
 }
 
-/// Opens a regular file. Refuses pipes, which would have to be waited for, and devices, which may
-/// be endless.
+/// Opens a regular file. Refuses pipes, which may block, and devices, which may be endless.
 fn open_regular(path: &Path) -> Result<File, CheckpointError> {
     let metadata = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
     if !metadata.is_file() {
@@ -259,7 +261,7 @@ fn cannot_read(path: &Path, error: io::Error) -> CheckpointError {
     }
 }
 
-/// Opens a file, and verifies that its content is as it was written.
+/// Opens a file, and verifies that its content has not changed since it was written.
 pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
     let mut file = open_whole(path, entry)?;
     verify(&file, path, entry)?;
@@ -267,8 +269,8 @@ pub(crate) fn open_verified(path: &Path, entry: &FileEntry) -> Result<File, Chec
     Ok(file)
 }
 
-/// Reads a file while another thread verifies that its content is as it was written: `read` may
-/// see damaged content, but its result then gives way to the error.
+/// Reads a file while another thread verifies that its content has not changed since it was
+/// written. `read` may see damaged content, but then the error replaces its result.
 pub(crate) fn read_verified<R>(
     path: &Path,
     entry: &FileEntry,
@@ -288,7 +290,7 @@ pub(crate) fn read_verified<R>(
     })
 }
 
-/// Opens a file that is not shorter than it was written.
+/// Opens a file that is at least as long as when it was written.
 fn open_whole(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
     let file = open_regular(path)?;
     let got = file.metadata().map_err(failed("read", path))?.len();
@@ -302,7 +304,7 @@ fn open_whole(path: &Path, entry: &FileEntry) -> Result<File, CheckpointError> {
     Ok(file)
 }
 
-/// Verifies that the content of a file is as it was written.
+/// Verifies that the content of a file has not changed since it was written.
 fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointError> {
     let (mut hash, mut piece) = (Sha256::new(), Vec::new());
     while file.take(PIECE).read_to_end(&mut piece).map_err(failed("read", path))? > 0 {
@@ -317,7 +319,7 @@ fn verify(file: &File, path: &Path, entry: &FileEntry) -> Result<(), CheckpointE
     Ok(())
 }
 
-/// A hidden name beside `path`, on the same file system so that a rename is atomic.
+/// A hidden name next to `path`, on the same file system, so that a rename is atomic.
 pub(super) fn temporary_sibling(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!(".{name}.{TEMPORARY}"))
@@ -327,7 +329,7 @@ pub(super) fn sync_parent(path: &Path) -> Result<(), CheckpointError> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).map_or(Ok(()), sync_directory)
 }
 
-/// Makes the names in a directory durable. Only Unix lets a directory be opened for this.
+/// Makes the names in a directory durable. Only Unix can open a directory for this.
 fn sync_directory(path: &Path) -> Result<(), CheckpointError> {
     if cfg!(unix) {
         File::open(path)

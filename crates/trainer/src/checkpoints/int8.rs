@@ -1,8 +1,8 @@
 //! Weights in int8: a quarter of the size, for translation, not for training.
 //!
 //! A matrix is saved as a tensor of type I8, and the scale of each row under its name followed by
-//! `.scales`; other tensors stay in f32. When read, a matrix is in f32 again: exactly the numbers
-//! that the int8 values represent, which round to the same int8 values when they are used.
+//! `.scales`; other tensors stay in f32. Reading a matrix gives f32 again: exactly the numbers that
+//! the int8 values represent. They round to the same int8 values when they are used.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub struct Rounded {
 /// Rounds the weights of the checkpoint in the directory `checkpoint` to int8.
 ///
 /// # Errors
-/// It cannot be loaded; its weights are in int8 already, or are not finite.
+/// When it cannot be loaded, or its weights are in int8 already or not finite.
 pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     let mut state = checkpoints::read_state(checkpoint)?;
     let path = checkpoint.join(MODEL_FILE);
@@ -51,7 +51,7 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     let sha256 = state.files.get(MODEL_FILE).map_or_else(String::new, |file| file.sha256.clone());
     let absolute = checkpoint.canonicalize().unwrap_or_else(|_| checkpoint.to_owned());
     state.int8_of = Some(Parent { path: absolute, step: state.step, sha256 });
-    // The scores of the weights are not scores of the rounded ones.
+    // The scores of the original weights do not belong to the rounded ones.
     state.score = None;
     state.interim = false;
     state.base = None;
@@ -89,8 +89,8 @@ impl Rounded {
         )
     }
 
-    /// Bytes of the safetensors file. f32 comes before int8 in it, so that scales come before
-    /// values.
+    /// Bytes of the safetensors file. It has f32 tensors before int8 ones, so that scales come
+    /// before values.
     fn encode(&self) -> Result<Vec<u8>, CheckpointError> {
         let floats = self.floats.iter().map(|tensor| (tensor.name.clone(), Part::Float(tensor)));
         let parts = self.matrices.iter().flat_map(|(name, matrix)| {

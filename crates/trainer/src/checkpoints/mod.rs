@@ -1,4 +1,4 @@
-//! Checkpoints on disk: a directory per saved step, and two pointers.
+//! Checkpoints on disk: a directory for each saved step, and two pointers.
 //!
 //! ```text
 //! checkpoints/step-00012000/model.safetensors      the weights to translate with
@@ -7,10 +7,10 @@
 //! checkpoints/last, checkpoints/best               text files with the name of a directory
 //! ```
 //!
-//! A directory is written under a hidden name, flushed and renamed: it appears whole or not at all.
-//! Each file's hash is in `state.json`, and `state.json` has its own: nothing is loaded that
-//! differs from what was saved. [`Checkpoints::recover`] clears up after a process that was killed
-//! while saving.
+//! A directory is written under a hidden name, flushed and renamed: it appears as a whole or not at
+//! all. Each file's hash is in `state.json`, and `state.json` has its own hash, so that nothing is
+//! loaded that differs from what was saved. [`Checkpoints::recover`] clears up after a process that
+//! was killed while saving.
 
 mod average;
 mod checkpoint;
@@ -50,43 +50,43 @@ pub(crate) use weights::{Weights, copy_base, load_base, save_base};
 
 /// The file of the weights.
 pub const MODEL_FILE: &str = "model.safetensors";
-/// The file of the frozen weights that a run's adapters change, beside its checkpoints.
+/// File of the frozen weights that a run's adapters change, next to its checkpoints.
 pub const BASE_FILE: &str = "base.safetensors";
 /// The file of the optimizer's state.
 pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 /// The file of everything else.
 pub const STATE_FILE: &str = "state.json";
-/// The directory of the average made at the end of training.
+/// Directory of the average made at the end of training.
 pub const AVERAGED: &str = "averaged";
 /// The pointer to the newest checkpoint.
 pub const LAST: &str = "last";
 /// The pointer to the best checkpoint.
 pub const BEST: &str = "best";
 
-/// Prefix of the names of checkpoints that a run has left by going back to an earlier one.
+/// Prefix of the names of checkpoints that a run has abandoned by going back to an earlier one.
 pub const LEFT: &str = "left-";
 
 /// Existing checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Saved {
-    /// Update after which it was saved.
+    /// Update after which the checkpoint was saved.
     pub step: u64,
-    /// Watched validation score; `None` if it was not validated.
+    /// Watched validation score; `None` if the checkpoint was not validated.
     pub score: Option<f64>,
     /// Watched metric; `None` for earlier versions.
     pub metric: Option<Metric>,
     /// Identity of the score; see [`Identity::validation`](crate::Identity).
     pub validation: Map<String, Value>,
-    /// Whether an uninterrupted run would not have saved it; see [`State::interim`].
+    /// Whether an uninterrupted run would not have saved the checkpoint; see [`State::interim`].
     pub interim: bool,
     /// Directory.
     pub path: PathBuf,
 }
 
-/// Condition of comparable scores: this metric, on the same text, measured in the same way.
+/// Condition of comparable scores: the same metric, on the same text, measured in the same way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparable<'a> {
-    /// The metric that is watched.
+    /// Watched metric.
     pub(crate) metric: Metric,
     /// See [`Identity::validation`](crate::Identity).
     pub(crate) validation: &'a Map<String, Value>,
@@ -115,7 +115,7 @@ impl Checkpoints {
         Self { root: root.to_owned() }
     }
 
-    /// The directory of the checkpoint of update `step`, which need not be there.
+    /// Directory of the checkpoint of update `step`, which need not exist.
     pub(crate) fn directory(&self, step: u64) -> PathBuf {
         self.root.join(checkpoint_name(step))
     }
@@ -124,7 +124,7 @@ impl Checkpoints {
     /// directory.
     ///
     /// # Errors
-    /// The errors of [`Checkpoints::find`], and if no checkpoint has that name.
+    /// Errors of [`Checkpoints::find`], and if no checkpoint has that name.
     pub fn resolve(&self, which: &str) -> Result<PathBuf, CheckpointError> {
         match self.find(which)? {
             Some(path) => Ok(path),
@@ -139,8 +139,8 @@ impl Checkpoints {
     /// Finds a checkpoint like [`Checkpoints::resolve`]; `None` if there is none.
     ///
     /// # Errors
-    /// A pointer cannot be read, or does not name an existing checkpoint: it is damaged, and no
-    /// other checkpoint may take the place of the intended one.
+    /// When a pointer cannot be read, or does not name an existing checkpoint: it is damaged, and
+    /// no other checkpoint may replace the intended one.
     pub fn find(&self, which: &str) -> Result<Option<PathBuf>, CheckpointError> {
         let plain =
             |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
@@ -154,14 +154,14 @@ impl Checkpoints {
             return Ok(directory(which));
         }
         let Some(name) = self.pointer(which)? else {
-            // A process that is killed right after it saved its first checkpoint has not made the
+            // A process that was killed right after saving its first checkpoint has not made the
             // pointer yet.
             return Ok(if which == LAST { self.newest()? } else { None });
         };
         if let Some(path) = directory(&name).filter(|_| step_of(&name).is_some()) {
             return Ok(Some(path));
         }
-        // A process that was killed while it went back has renamed the checkpoint that the pointer
+        // A process that was killed while going back has renamed the checkpoint that the pointer
         // names.
         if which == LAST && plain(&name) && self.root.join(format!("{LEFT}{name}")).is_dir() {
             return self.newest();
@@ -217,7 +217,7 @@ impl Checkpoints {
     }
 
     /// Clears up after a process that was killed while it saved: removes unfinished files, and
-    /// gives a checkpoint that was renamed for a new one its name back. Only for the process that
+    /// gives a checkpoint that was renamed to make room its name back. Only for the process that
     /// owns the run.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Checkpoints {
         files::recover(&self.root)
     }
 
-    /// Saves a checkpoint, points `last` at it, and `best` if it is the best; returns its
+    /// Saves a checkpoint, points `last` at it, and also `best` if it is the best; returns its
     /// directory.
     pub(crate) fn save(
         &self,
@@ -240,7 +240,7 @@ impl Checkpoints {
         let path = self.root.join(&name);
         write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
         // `last` is written last: until it points here, a run resumes from the step before, which
-        // makes `best` again.
+        // sets `best` again.
         if best {
             self.point(BEST, &name)?;
         }
@@ -251,11 +251,12 @@ impl Checkpoints {
     /// Saves weights as the checkpoint before the first update and points `last` at it. It has no
     /// moments: other runs may begin with these weights, but training cannot be resumed from here.
     ///
-    /// `tensors` has names and shapes. `values` is asked for the values of each tensor when it is
-    /// written, so that memory need not hold the others, and `state` once all are.
+    /// `tensors` has names and shapes. `values` is called for the values of each tensor when it is
+    /// written, so that memory need not hold the others. `state` is called once all tensors are
+    /// written.
     ///
     /// # Errors
-    /// The directory cannot be written, or with the error of `values` or `state`.
+    /// When the directory cannot be written, and errors of `values` and `state`.
     pub fn save_weights<'a>(
         &self,
         tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -273,8 +274,8 @@ impl Checkpoints {
 
     /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
     ///
-    /// Later ones were saved by a process that was killed before it could point at them. Interim
-    /// ones are needed only until there is a later one.
+    /// Later checkpoints were saved by a process that was killed before it could point at them.
+    /// Interim checkpoints are needed only until there is a later one.
     pub(crate) fn prune(
         &self,
         step: u64,
@@ -315,7 +316,7 @@ impl Checkpoints {
     /// after it replaced the last checkpoint by one of the same step that is also the best.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
-        // One directory has many names.
+        // A directory may have several names.
         let own = fs::canonicalize(self.root.join(&name));
         if own.ok() != fs::canonicalize(path).ok() {
             return Ok(false);
@@ -340,9 +341,9 @@ impl Checkpoints {
         Ok(true)
     }
 
-    /// Renames checkpoints after `step`, and an average that contains any of them: they belong to a
-    /// course that the run has left. So the run does not delete them, average them with its own, or
-    /// translate with them.
+    /// Renames checkpoints after `step`, and an average that contains any of them: they belong to
+    /// an abandoned course of the run. So the run does not delete them, average them with its own,
+    /// or translate with them.
     fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
         let later =
             self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
@@ -351,7 +352,7 @@ impl Checkpoints {
             read_state(&averaged).is_ok_and(|state| state.step > step).then_some(averaged);
         for path in later.chain(averaged) {
             let name = format!("{LEFT}{}", path.file_name().unwrap_or_default().display());
-            // A checkpoint of the same step was set aside before.
+            // A checkpoint of the same step was set aside earlier.
             let names =
                 std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
             if let Some(free) = names.map(|name| self.root.join(name)).find(|path| !path.exists()) {

@@ -1,22 +1,22 @@
-//! Choice of the checkpoints to delete: a pure decision, apart from the code that deletes.
+//! Choice of the checkpoints to delete: a pure decision, separate from the code that deletes.
 
 use std::cmp::Ordering;
 
 use crate::Metric;
 
-/// Facts about one checkpoint for this choice.
+/// Facts about one checkpoint that the choice depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
-    /// Update after which it was saved.
+    /// Update after which the checkpoint was saved.
     pub(crate) step: u64,
-    /// Validation score; `None` if it was not validated.
+    /// Validation score; `None` if the checkpoint was not validated.
     pub(crate) score: Option<f64>,
 }
 
 /// Steps of the checkpoints to delete, ascending.
 ///
-/// Checkpoints that are kept: the `keep_last` newest, the `keep_best` best by `metric` (of equal
-/// scores the newer), and those in `protected`, at which a pointer points.
+/// Checkpoints that are kept: the `keep_last` newest, the `keep_best` best by `metric` (the newer
+/// among equals), and those in `protected`, at which a pointer points.
 pub(crate) fn to_delete(
     candidates: &[Candidate],
     keep_last: usize,
@@ -39,7 +39,7 @@ pub(crate) fn to_delete(
     deleted
 }
 
-/// Better scores first; a score that is not a number last.
+/// Better scores come first; scores that are not a number come last.
 fn by_rank(metric: Metric, a: f64, b: f64) -> Ordering {
     match (a.is_nan(), b.is_nan()) {
         (false, false) if metric.higher_is_better() => b.total_cmp(&a),

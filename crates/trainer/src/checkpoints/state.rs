@@ -10,11 +10,11 @@ use taper_model::Routing;
 use crate::exact;
 use crate::{Astray, EarlyStopping, GradientNoise, Measured, Position, StopReason, TrainingConfig};
 
-/// The format of `state.json` that this version writes beside weights in f32.
+/// Format of `state.json` that this version writes for weights in f32.
 pub const FORMAT_VERSION: u32 = 2;
-/// Format that this version writes beside weights in int8.
+/// Format that this version writes for weights in int8.
 pub const INT8_FORMAT_VERSION: u32 = 3;
-/// Format that this version writes beside adapters, and the newest that it reads.
+/// Format that this version writes for adapters, and the newest that it reads.
 pub const ADAPTERS_FORMAT_VERSION: u32 = 4;
 
 /// Number of updates after which the running mean of losses begins to forget the first ones.
@@ -24,13 +24,14 @@ const SPIKE_WINDOW: u64 = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Hash of the resolved configuration, in checkpoints of format 1; `recipe` says more.
+    /// Hash of the resolved configuration, in checkpoints of format 1; `recipe` has more
+    /// information.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub config_hash: String,
-    /// Hash of the tokenizer. A checkpoint loads only with its own.
+    /// Hash of the tokenizer. A checkpoint can be loaded only with its own tokenizer.
     pub tokenizer_hash: String,
-    /// Part of the recipe that shaped the weights, for the caller to compare: the same model has to
-    /// be built to load them. Empty in checkpoints of format 1.
+    /// Part of the recipe that shaped the weights. The caller compares it, because loading the
+    /// weights requires the same model. Empty in checkpoints of format 1.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub recipe: Map<String, Value>,
     /// Identity of the validation scores: the text, and the method of measurement. Scores of
@@ -43,11 +44,11 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parent {
-    /// Directory, as it was then.
+    /// Directory of the checkpoint at that time.
     pub path: PathBuf,
     /// Number of updates made so far.
     pub step: u64,
-    /// The SHA-256 of its weights' file in hexadecimal.
+    /// SHA-256 of the file of its weights, in hexadecimal.
     pub sha256: String,
 }
 
@@ -55,7 +56,7 @@ pub struct Parent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
-    /// Their file, [`BASE_FILE`](crate::BASE_FILE) beside the run's checkpoints.
+    /// Record of their file, [`BASE_FILE`](crate::BASE_FILE) next to the run's checkpoints.
     pub file: FileEntry,
     /// Factor of the change.
     #[serde(with = "exact::number")]
@@ -72,14 +73,14 @@ pub struct FileEntry {
     pub bytes: u64,
 }
 
-/// Sums since the last log event. Kept in the state so that logged averages do not depend on the
-/// place of an interruption.
+/// Sums since the last log event. They are kept in the state, so that logged averages do not depend
+/// on the place of an interruption.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
     /// Updates made.
     pub updates: u64,
-    /// Target tokens in them.
+    /// Number of target tokens.
     pub tokens: u64,
     /// Target tokens predicted correctly.
     pub correct: u64,
@@ -89,17 +90,17 @@ pub struct Window {
     /// Sum of cross entropy over tokens.
     #[serde(with = "exact::number")]
     pub nll_sum: f64,
-    /// Sum of R-Drop's divergence over tokens; not in the file of a run without it.
+    /// Sum of R-Drop's divergence over tokens; absent from the file of a run without R-Drop.
     #[serde(with = "exact::number", default, skip_serializing_if = "is_zero")]
     pub divergence_sum: f64,
-    /// Routing of tokens to experts; not in the file of a run without experts.
+    /// Routing of tokens to experts; absent from the file of a run without experts.
     #[serde(default, skip_serializing_if = "Routing::is_empty")]
     pub routing: Routing,
     /// Sum of gradient norms over updates.
     #[serde(with = "exact::number")]
     pub gradient_norm_sum: f64,
-    /// Sums of estimates of the gradients' noise; not in the file of a run with one micro-batch an
-    /// update.
+    /// Sums of estimates of the gradients' noise; absent from the file of a run with one
+    /// micro-batch per update.
     #[serde(default, skip_serializing_if = "GradientNoise::is_zero")]
     pub noise: GradientNoise,
     /// Seconds spent in the updates.
@@ -133,17 +134,17 @@ pub struct State {
     pub step: u64,
     /// The next micro-batch to train on.
     pub position: Position,
-    /// The seed of the run. All randomness is a function of the seed and of the place of its use,
-    /// so the seed is also the complete random state.
+    /// Seed of the run. All randomness is a function of the seed and of the place of its use, so
+    /// the seed is also the complete random state.
     pub seed: u64,
     /// Target tokens trained on.
     pub tokens: u64,
-    /// Number of updates skipped because the loss or a gradient was not finite, or the loss too
-    /// high.
+    /// Number of updates that were skipped because the loss or a gradient was not finite, or the
+    /// loss was too high.
     pub skipped: u64,
-    /// Number of updates skipped since the last one that was made.
+    /// Number of updates that were skipped since the last one that was made.
     pub skipped_in_a_row: u32,
-    /// Running mean of the loss a token, if `training.spike_factor` compares with it.
+    /// Running mean of the loss per token, if `training.spike_factor` uses it.
     #[serde(with = "exact::option", default, skip_serializing_if = "Option::is_none")]
     pub mean_loss: Option<f64>,
     /// The best validation, and the number of validations since.
@@ -154,28 +155,28 @@ pub struct State {
     pub astray: Option<Astray>,
     /// Update of the last validation; `None` before the first validation.
     pub validated_at: Option<u64>,
-    /// The watched score, if it was measured after exactly this many updates.
+    /// Watched score, if it was measured after exactly this number of updates.
     #[serde(with = "exact::option")]
     pub score: Option<f64>,
     /// Sums since the last log event.
     pub window: Window,
-    /// Seconds in the training loop, summed over resumes.
+    /// Seconds in the training loop, in total over resumes.
     #[serde(with = "exact::number")]
     pub training_seconds: f64,
-    /// Whether the schedule has no checkpoint after this number of updates: it exists only because
-    /// training was interrupted or could not go on. It counts for nothing but resuming; otherwise
-    /// an interruption would change which checkpoints are kept and averaged.
+    /// Whether the checkpoint is outside the schedule: it exists only because training was
+    /// interrupted or could not continue. It is only used for resuming; otherwise an interruption
+    /// would change which checkpoints are kept and averaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interim: bool,
     /// Origin of the run.
     pub identity: Identity,
-    /// Source of its first weights; `None` if they were drawn.
+    /// Source of the first weights; `None` if they were random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     /// Checkpoint from which int8 weights were rounded; `None` for other weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub int8_of: Option<Parent>,
-    /// Frozen weights, if the checkpoint has adapters of them; otherwise `None`.
+    /// Frozen weights, if the checkpoint has adapters for them; otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
     /// The other files of the checkpoint, by name.
@@ -185,7 +186,7 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a run before its first update.
+    /// State of a run before its first update.
     #[must_use]
     pub fn new(seed: u64, identity: Identity) -> Self {
         Self {
@@ -222,13 +223,14 @@ impl State {
         }
     }
 
-    /// Resets the comparison of validations: scores so far cannot be compared with later ones.
+    /// Resets the comparison of validations, because scores so far cannot be compared with later
+    /// ones.
     pub(crate) fn forget_scores(&mut self) {
         self.early_stopping = EarlyStopping::default();
         (self.astray, self.score) = (None, None);
     }
 
-    /// Reason why a run of this state makes no more updates under `config`; `None` if it continues.
+    /// Reason why a run in this state makes no more updates under `config`; `None` if it continues.
     #[must_use]
     pub fn reason_to_stop(&self, config: &TrainingConfig) -> Option<StopReason> {
         if self.early_stopping.is_over(&config.early_stopping) {
@@ -244,16 +246,16 @@ impl State {
         }
     }
 
-    /// Largest loss per token that does not skip the next update, by the `spike_factor` of the
-    /// configuration.
+    /// Largest loss per token with which the next update is not skipped, by the `spike_factor` of
+    /// the configuration.
     pub(crate) fn loss_limit(&self, spike_factor: f64) -> f64 {
         self.mean_loss
             .filter(|_| spike_factor > 0.0)
             .map_or(f64::INFINITY, |mean| spike_factor * mean)
     }
 
-    /// Adds the loss a token of the last update, which `step` already counts, to the running mean,
-    /// if a rule needs it.
+    /// Adds the loss per token of the last update, which `step` already counts, to the running
+    /// mean, if a rule needs it.
     pub(crate) fn follow_loss(&mut self, spike_factor: f64, loss: f64) {
         let count = self.step.min(SPIKE_WINDOW) as f64;
         self.mean_loss = (spike_factor > 0.0)

@@ -1,6 +1,6 @@
 //! Parameters as flat buffers and as safetensors files.
 //!
-//! Moments, the moving average and gradients share the parameter store's flat layout; in files each
+//! Moments, the moving average and gradients have the parameter store's flat layout. In files each
 //! parameter has its own name and shape, so that a checkpoint can be inspected and checked tensor
 //! by tensor.
 
@@ -52,13 +52,13 @@ impl Written for Named {
     }
 }
 
-/// A named tensor of a training, whose values are copied to the host when it is written: memory
-/// never holds a second copy of all of them. It changes with the training.
+/// A named tensor of a training. Its values are copied to the host when it is written, so that
+/// memory never holds a second copy of all tensors. It changes with the training.
 #[derive(Debug)]
 pub(crate) struct Live {
     name: String,
     shape: Vec<usize>,
-    /// Flat tensors whose elements are its values, one after the other.
+    /// Flat tensors that contain its values, one after the other.
     parts: Vec<Tensor>,
 }
 
@@ -73,7 +73,7 @@ impl Written for Live {
 
     fn values(&self) -> CandleResult<Cow<'_, [f32]>> {
         let copy = |part: &Tensor| {
-            // Candle would copy the whole buffer under a view on another device to the host.
+            // For a view on another device, Candle would copy the whole buffer to the host.
             let part = if part.device().is_cpu() { part } else { &part.force_contiguous()? };
             part.to_vec1::<f32>()
         };
@@ -98,8 +98,8 @@ pub(crate) fn live_parameters(store: &ParameterStore, prefix: &str) -> CandleRes
     store.parameters().iter().map(live).collect()
 }
 
-/// Cuts a flat buffer into tensors, each named like its parameter with `prefix` in front; `parts`
-/// are the buffer, one after the other.
+/// Cuts a flat buffer into tensors, each named like its parameter, preceded by `prefix`; `parts`
+/// make up the buffer, one after the other.
 pub(crate) fn live_parts(
     store: &ParameterStore,
     prefix: &str,
@@ -122,14 +122,15 @@ pub(crate) fn live_parts(
     store.parameters().iter().map(cut).collect()
 }
 
-/// Writes a safetensors file of f32, tensor by tensor: memory never holds more than one of them.
+/// Writes a safetensors file of f32, tensor by tensor, so that memory never holds more than one
+/// tensor.
 ///
-/// `tensors` has names and shapes; `values` is asked for the values of each, in ascending order of
+/// `tensors` has names and shapes; `values` is called for the values of each, in ascending order of
 /// the names, which is the order of the file.
 ///
 /// # Errors
-/// The file cannot be written, a name occurs twice, or the number of values does not fit a shape;
-/// and the error of `values`.
+/// When the file cannot be written, a name occurs twice, or the number of values does not fit a
+/// shape, and errors of `values`.
 pub fn write_tensors<'a>(
     path: &Path,
     tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -149,8 +150,8 @@ pub fn write_tensors<'a>(
         (name.clone(), TensorInfo { dtype: Dtype::F32, shape: shape.clone(), data_offsets })
     };
     let infos = tensors.iter().map(info).collect();
-    // One key only: the writer puts them in the order of a hash map, and equal runs must give equal
-    // bytes.
+    // There is only one key: the writer puts keys in the order of a hash map, and equal runs must
+    // give equal bytes.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let mut header = Metadata::new(Some(metadata), infos)
         .map_err(|error| corrupt(error.to_string()))
@@ -185,10 +186,10 @@ pub(crate) fn write_named<T: Written>(
     })
 }
 
-/// Parameter of each tensor in the file `path`, and the number of the prefix before its name.
+/// Parameter of each tensor in the file `path`, and the index of the prefix before its name.
 ///
 /// # Errors
-/// If a parameter has no tensor or one of another shape, or if there are other tensors.
+/// If a parameter has no tensor or a tensor of another shape, or if there are other tensors.
 pub(crate) fn assigned<'a, S: AsRef<str>>(
     path: &Path,
     tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -209,14 +210,14 @@ pub(crate) fn assigned<'a, S: AsRef<str>>(
             };
         }
     }
-    // The first by name: the order of a hash map is not fixed.
+    // The first by name is reported, because the order of a hash map is not fixed.
     match left.into_iter().min() {
         Some((name, got)) => Err(CheckpointError::UnexpectedTensor { path, name, got }),
         None => Ok(wanted),
     }
 }
 
-/// Safetensors file that is read tensor by tensor: memory never holds more than one of them.
+/// Safetensors file that is read tensor by tensor, so that memory never holds more than one tensor.
 pub(crate) struct Reader {
     path: PathBuf,
     file: File,
@@ -231,7 +232,7 @@ pub(crate) struct Reader {
 enum Stored {
     /// Values in f32.
     Float { name: String, shape: Vec<usize> },
-    /// The scale of each row of the int8 tensor of this name.
+    /// Scale of each row of an int8 tensor, by the tensor's name.
     Scales { of: String, count: usize },
     /// Values in int8, after their scales.
     Int8 { name: String, shape: [usize; 2] },
@@ -260,7 +261,7 @@ impl Reader {
             .map_err(|error| corrupt(format!("its header: {error}")))?;
         if header.data_len() as u64 != data {
             return Err(corrupt(format!(
-                "its header tells of {} bytes of values, but there are {data}",
+                "its header describes {} bytes of values, but the file has {data}",
                 header.data_len()
             )));
         }
@@ -274,7 +275,7 @@ impl Reader {
             }),
             Some(info) if info.dtype == Dtype::I8 => match info.shape[..] {
                 [rows, width] => Ok(Stored::Int8 { name, shape: [rows, width] }),
-                _ => Err(corrupt(format!("tensor '{name}' of type I8 is no matrix"))),
+                _ => Err(corrupt(format!("tensor '{name}' of type I8 is not a matrix"))),
             },
             Some(info) => {
                 Err(corrupt(format!("tensor '{name}' has type {:?}, expected F32", info.dtype)))
@@ -328,11 +329,11 @@ impl Reader {
         Ok(flat)
     }
 
-    /// Hands the values of every parameter to `take`, once for each prefix of its name, with the
-    /// number of the prefix.
+    /// Passes the values of every parameter to `take`, once for each prefix of its name, with the
+    /// index of the prefix.
     ///
-    /// Nothing is handed over if the file lacks a parameter, has one of another shape, or has other
-    /// tensors. If values are not finite, the tensors before them are handed over.
+    /// Nothing is passed if the file lacks a parameter, has one of another shape, or has other
+    /// tensors. If values are not finite, the tensors before them are passed.
     pub(crate) fn parameters<S: AsRef<str>>(
         self,
         parameters: &[Parameter],
@@ -352,10 +353,10 @@ impl Reader {
         assigned(&self.path, self.tensors.iter().cloned(), parameters, &[""]).map(|_| ())
     }
 
-    /// Sets these parameters to the tensors of the file, which must be theirs. Values in f32 on the
-    /// host are read to where they stay: a copy on the way would take as long as the reading.
+    /// Sets these parameters to the tensors of the file, which must match them. Values in f32 on
+    /// the host are read directly to their final place: a copy would take as long as the reading.
     ///
-    /// If values are not finite, the tensors before them are set.
+    /// If values are not finite, the tensors before them are still set.
     pub(crate) fn load(self, parameters: &[Parameter]) -> Result<(), CheckpointError> {
         let path = self.path.clone();
         let wanted = assigned(&path, self.tensors.iter().cloned(), parameters, &[""])?;
@@ -375,7 +376,7 @@ impl Reader {
         })
     }
 
-    /// Hands every tensor to `take`, in the order of the file, up to one that is not finite.
+    /// Passes every tensor to `take`, in the order of the file, up to a tensor that is not finite.
     pub(crate) fn each(
         self,
         take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
@@ -383,7 +384,7 @@ impl Reader {
         self.each_else(&mut |_, _| Ok(false), take)
     }
 
-    /// Hands every tensor to `take`, like [`Self::each`], but for the tensors in f32 that `read`
+    /// Passes every tensor to `take`, like [`Self::each`], except the tensors in f32 that `read`
     /// reads from the file itself.
     fn each_else(
         mut self,
@@ -428,10 +429,10 @@ impl Reader {
 
 /// Bytes before the header of a safetensors file: its length.
 const HEAD: u64 = 8;
-/// Values that are read at once.
+/// Number of values that are read at once.
 const PIECE: usize = 1 << 14;
 
-/// Values in the order of bytes that files have.
+/// Values in the byte order of files.
 fn little_endian(values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; size_of_val(values)];
     for (bytes, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
@@ -460,7 +461,7 @@ fn require_finite(path: &Path, name: &str, is_finite: bool) -> Result<(), Checkp
     }
 }
 
-/// Reads values that lie in the order of little-endian machines, and whether all are finite.
+/// Reads little-endian values, and returns whether all are finite.
 fn read_into(file: &mut File, values: &mut [f32]) -> io::Result<bool> {
     let mut is_finite = true;
     for piece in values.chunks_mut(PIECE) {

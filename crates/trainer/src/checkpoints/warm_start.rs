@@ -1,9 +1,9 @@
-//! Weights of another run as the first weights of a new one: fine-tuning, transfer.
+//! Weights of another run as the first weights of a new run: fine-tuning, transfer.
 //!
 //! A parameter takes the values of the tensor with its name and shape; a table of tokens takes the
-//! rows of tokens that both vocabularies have. Other parameters keep their drawn values. The
-//! alternative, to refuse any partial fit, was rejected: weights are reused precisely for a deeper
-//! model or another output layer. The caller shows which parameters were taken.
+//! rows of common tokens. Other parameters keep their random values. The alternative, to refuse any
+//! partial fit, was rejected: reuse is needed precisely for a deeper model or another output layer.
+//! The caller shows which parameters were taken.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct WarmStart {
     pub parent: Parent,
     /// Parameters with values of the checkpoint, in the order of the file.
     pub taken: Vec<String>,
-    /// Parameters of the model that keep their drawn values, in the order of the model.
+    /// Parameters of the model that keep their random values, in the order of the model.
     pub drawn: Vec<NotTaken>,
     /// Tensors of the checkpoint without a parameter in the model.
     pub unused: Vec<String>,
@@ -34,30 +34,30 @@ pub struct WarmStart {
     pub unwanted: Vec<String>,
 }
 
-/// Table of tokens that took the rows of tokens in both vocabularies.
+/// Table of tokens that took the rows of common tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartlyTaken {
     /// Name.
     pub name: String,
-    /// Rows that were taken.
+    /// Number of rows that were taken.
     pub rows: usize,
-    /// Number of all its rows.
+    /// Number of all rows of the table.
     pub of: usize,
 }
 
-/// For each row of a table of tokens, the row of the same token in another table; `None` if it has
-/// none.
+/// For each row of a table of tokens, the row of the same token in another table; `None` if the
+/// other table lacks the token.
 pub type SharedRows = Vec<Option<usize>>;
 
-/// Settings of taking weights from a checkpoint.
+/// Settings for taking weights from a checkpoint.
 #[derive(Clone, Copy)]
 pub struct Taking<'a> {
-    /// Hash of the checkpoint's tokenizers, to whose tokens its tables belong.
+    /// Hash of the checkpoint's tokenizers, which determine the tokens of its tables.
     pub tokenizer_hash: &'a str,
     /// Whether a parameter is to take values.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
-    /// Rows that a parameter of this name shares with the checkpoint's; `None` if it is not a table
-    /// of tokens, or if the tokenizers are the same.
+    /// Rows that a parameter of this name has in common with the checkpoint's; `None` if it is not
+    /// a table of tokens, or if the tokenizers are the same.
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }
 
@@ -78,7 +78,7 @@ pub struct NotTaken {
     pub found: Option<Vec<usize>>,
 }
 
-/// Gives the wanted parameters of `model` the values of the checkpoint in the directory
+/// Sets the selected parameters of `model` to the values of the checkpoint in the directory
 /// `checkpoint`, if names and shapes agree.
 ///
 /// # Errors
@@ -141,7 +141,7 @@ pub fn warm_start(
     Ok(WarmStart { parent, taken, drawn, unused, partly, unwanted })
 }
 
-/// Copies the rows that a table shares with a stored one, and returns their number; `None` if the
+/// Copies the common rows of a table and a stored one, and returns their number; `None` if the
 /// widths differ.
 fn take_rows(
     parameter: &Parameter,

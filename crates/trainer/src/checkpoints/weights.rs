@@ -1,10 +1,10 @@
-//! Complete weights of a checkpoint: those in its file, or frozen weights with the adapters in its
-//! file added.
+//! Complete weights of a checkpoint: the weights in its file, or frozen weights plus the adapters
+//! in its file.
 //!
-//! **Decision.** The frozen weights of a run with adapters are a file beside its checkpoints, named
-//! by its hash in the state of each: a checkpoint has only adapters and the state of their
-//! optimizer, and the run needs no other folder. Everything but training reads the sum of both, and
-//! knows no adapters.
+//! **Decision.** The frozen weights of a run with adapters are a file next to its checkpoints; the
+//! state of each names this file by its hash. So a checkpoint has only adapters and the state of
+//! their optimizer, and the run needs no other folder. Everything but training reads the sum of
+//! both, and knows no adapters.
 
 use std::collections::HashMap;
 use std::fs;
@@ -59,10 +59,10 @@ impl Weights {
         all
     }
 
-    /// Hands every weight to `take`, up to one that is not finite.
+    /// Passes every weight to `take`, up to a weight that is not finite.
     ///
     /// # Errors
-    /// If adapters do not fit their weight, and the errors of `take`.
+    /// If adapters do not fit their weight, and errors of `take`.
     pub(crate) fn each(
         self,
         take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
@@ -80,7 +80,7 @@ impl Weights {
 }
 
 impl Adapters {
-    /// Adds the change of a weight to it, if it has adapters.
+    /// Adds the change to a weight, if it has adapters.
     fn add_to(&self, tensor: &mut Named) -> Result<(), CheckpointError> {
         let Some(layer) = tensor.name.strip_suffix(".weight") else { return Ok(()) };
         let factor = |kind: &str, part: usize| {
@@ -118,7 +118,7 @@ fn open_base(checkpoint: &Path, base: &Base) -> Result<Reader, CheckpointError> 
     }
 }
 
-/// Loads the base of `store`, if it has one, from the file beside the checkpoint in the directory
+/// Loads the base of `store`, if it has one, from the file next to the checkpoint in the directory
 /// `checkpoint`.
 ///
 /// # Errors
@@ -134,7 +134,7 @@ pub(crate) fn load_base(
     open_base(checkpoint, base)?.load(store.base())
 }
 
-/// Writes the base of `store` beside the checkpoints; `None` without adapters.
+/// Writes the base of `store` next to the checkpoints; `None` without adapters.
 ///
 /// # Errors
 /// If the disk refuses, or a value cannot be copied.
@@ -157,7 +157,7 @@ pub(crate) fn save_base(
     Ok(Some(Base { file, scale }))
 }
 
-/// Copies frozen weights beside other checkpoints, unless they are there already.
+/// Copies frozen weights next to other checkpoints, unless they are there already.
 ///
 /// # Errors
 /// If they cannot be read or written.
@@ -205,7 +205,7 @@ pub fn merge(checkpoint: &Path, recipe: Map<String, Value>) -> Result<Merged, Ch
     state.parent = Some(Parent { path, step: state.step, sha256 });
     state.identity.recipe = recipe;
     state.base = None;
-    // The scores of the weights are not scores of the sum.
+    // The scores of the original weights do not belong to the sum.
     state.score = None;
     state.interim = false;
     Ok(Merged { tensors, state })
@@ -219,7 +219,7 @@ impl Merged {
     }
 
     /// Saves the weights as a directory that [`load_model`](crate::load_model) loads. It has no
-    /// moments, so training cannot be resumed from it; a new run can begin with it.
+    /// moments, so training cannot be resumed from it, but a new run can begin with it.
     ///
     /// # Errors
     /// The directory cannot be written.

@@ -11,7 +11,7 @@ const MOST_MICRO_BATCHES: usize = 65_536;
 /// Largest number of f32; larger rates and factors would be infinite.
 const MOST: f64 = f32::MAX as f64;
 
-/// A value, or a pair of values, that cannot be trained with.
+/// A value, or a pair of values, that makes training impossible.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("training.{key} is {value}: {requirement}")]
 pub struct ConfigError {
@@ -23,7 +23,7 @@ pub struct ConfigError {
     pub requirement: &'static str,
 }
 
-/// Returns the error for a key, the path of its field, unless the value is as it must be.
+/// Returns the error for a key, the path of its field, unless its value meets the requirement.
 macro_rules! require {
     ($config:ident.$first:ident$(.$more:ident)*, $holds:expr, $requirement:expr) => {
         require(
@@ -36,7 +36,7 @@ macro_rules! require {
 }
 
 impl TrainingConfig {
-    /// Checks whether the loop can work with the values.
+    /// Checks that the training loop can work with the values.
     ///
     /// # Errors
     /// The first key that is out of range or contradicts another.
@@ -71,7 +71,7 @@ impl TrainingConfig {
         Ok(())
     }
 
-    /// Checks what an update minimises, and of how many batches.
+    /// Checks the objective of an update, and its number of batches.
     fn check_objective(&self) -> Result<(), ConfigError> {
         require!(self.label_smoothing, is_share, SHARE);
         let requirement = "it must be 0 (one pass) or more, and at most 3.4e38";
@@ -93,7 +93,7 @@ impl TrainingConfig {
         Ok(())
     }
 
-    /// Checks when training ends, and what is kept of it.
+    /// Checks when training ends, and which results are kept.
     fn check_loop(&self) -> Result<(), ConfigError> {
         let is_time = |x: f64| x >= 0.0 && x.is_finite();
         require!(self.max_minutes, is_time, "it must be 0 (no limit) or more");
@@ -138,14 +138,14 @@ fn is_positive(x: f64) -> bool {
     x > 0.0 && x <= MOST
 }
 
-/// The error for `key`, unless its value is as it must be.
+/// Error for `key`, unless its value meets the requirement.
 fn require<T: std::fmt::Debug + Copy>(
     key: &'static str,
     value: T,
     holds: impl Fn(T) -> bool,
     requirement: &'static str,
 ) -> Result<(), ConfigError> {
-    // With an exponent if all digits would be hundreds.
+    // Uses an exponent if there would be hundreds of digits.
     let error = || ConfigError { key, value: format!("{value:?}"), requirement };
     if holds(value) { Ok(()) } else { Err(error()) }
 }

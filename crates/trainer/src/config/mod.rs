@@ -13,7 +13,7 @@ use crate::{Metric, OptimizerConfig, ScheduleConfig};
 
 pub use checks::ConfigError;
 
-/// Score that decides the best checkpoint, and the end of training without improvement.
+/// Score that determines the best checkpoint, and ends training if it does not improve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EarlyStoppingConfig {
@@ -24,7 +24,7 @@ pub struct EarlyStoppingConfig {
         extend("x-idle" = ["no-validation"])
     )]
     pub metric: Metric,
-    /// Validations in a row without improvement after which training ends; 0 never ends it.
+    /// Number of validations in a row without improvement after which training ends; 0: never.
     #[schemars(
         extend("x-names" = "patience early_stop early_stopping_patience \
             max_num_checkpoint_not_improved")
@@ -48,7 +48,8 @@ impl Default for EarlyStoppingConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuidedAlignmentConfig {
-    /// The factor of its loss beside the cross entropy; Garg et al. take 0.05. 0 guides nothing.
+    /// The factor of its loss, which is added to the cross entropy; Garg et al. use 0.05. 0 guides
+    /// nothing.
     #[schemars(range(min = 0.0))]
     #[schemars(
         extend("x-names" = "alignment_loss lambda_align alignment_loss_weight \
@@ -56,7 +57,7 @@ pub struct GuidedAlignmentConfig {
         extend("x-idle" = ["not-translation"])
     )]
     pub weight: f64,
-    /// The decoder layer, counted from 1; 0 is the last but one.
+    /// The decoder layer, counted from 1; 0 means the one before the last.
     #[schemars(extend("x-names" = "alignment_layer"), extend("x-idle" = ["not-guided"]))]
     pub layer: usize,
     /// The head, counted from 1.
@@ -130,9 +131,9 @@ pub struct TrainingConfig {
     )]
     pub label_smoothing: f64,
     /// R-Drop's factor α (Liang et al. 2021): each batch passes through the model twice, with
-    /// different dropout, and α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added
-    /// to the mean of their cross entropies. The paper adds to the sum, so that its α is twice
-    /// this one. 0 makes one pass.
+    /// different dropout, and α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added to
+    /// the mean of their cross entropies. The paper adds it to the sum of the cross entropies, so
+    /// that its α is twice this one. 0 makes a single pass.
     #[schemars(range(min = 0.0))]
     #[schemars(
         extend("x-names" = "rdrop rdrop_alpha reg_alpha"),
@@ -141,15 +142,16 @@ pub struct TrainingConfig {
     pub r_drop: f64,
     /// Guided alignment.
     pub guided_alignment: GuidedAlignmentConfig,
-    /// Names of parameters that no update changes, as `taper inspect` lists them; `*` stands for any
-    /// characters and `?` for one: `["encoder.*", "*embedding.weight"]`. Each must match some.
+    /// Names of parameters that no update changes, as `taper inspect` lists them; `*` stands for
+    /// any characters and `?` for one: `["encoder.*", "*embedding.weight"]`. Each must match at
+    /// least one name.
     #[schemars(extend("x-values" = "a list of texts"))]
     pub freeze: Vec<String>,
     /// Ratio of the learning rates of a layer and the layer above it, so that the first layers
-    /// change least (Howard and Ruder 2018, section 3.2): of a stack of n layers, layer i, counted
-    /// from 1, has the rate times this to the power n - i + 1. Embeddings and everything else
-    /// before the layers have one power more; everything behind them, such as heads, has the rate
-    /// itself. 1 is the same rate for all.
+    /// change least (Howard and Ruder 2018, section 3.2). In a stack of n layers, layer i, counted
+    /// from 1, has the rate times this ratio to the power n - i + 1. Parameters before the layers,
+    /// such as embeddings, have one power more; parameters after them, such as heads, have the full
+    /// rate. 1 gives all the same rate.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub layer_decay: f64,
     /// Gradients whose norm is above this are scaled down to it; 0 does not clip.
@@ -169,13 +171,14 @@ pub struct TrainingConfig {
     pub accumulation: usize,
     /// Exchange of data between processes.
     pub distributed: DistributedConfig,
-    /// Whether each stack of n layers keeps the inputs of only about √n of them, and computes the
-    /// rest again in the backward pass (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
-    /// Cost"): the same bits with less memory, for a third more arithmetic. Only on the CPU.
+    /// Whether each stack of n layers keeps the inputs of only about √n of them, and recomputes the
+    /// rest in the backward pass (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
+    /// Cost"): the results are the same to the bit, with less memory and a third more arithmetic.
+    /// Only on the CPU.
     #[schemars(extend("x-idle" = ["on-gpu"]))]
     pub checkpoint_activations: bool,
     /// Decay of the exponential moving average of the weights, which is then validated and saved as
-    /// the model; 0 keeps none.
+    /// the model; 0: no average.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(
         extend("x-names" = "ema ema_rate exponential_smoothing average_decay moving_average")
@@ -187,14 +190,14 @@ pub struct TrainingConfig {
             num_updates total_steps train_steps num_train_steps updates steps")
     )]
     pub max_updates: u64,
-    /// The number of passes over the data; 0 sets no such limit.
+    /// The number of passes over the data; 0: no such limit.
     #[schemars(
         extend("x-names" = "epochs epoch max_epoch num_epochs n_epochs num_train_epochs \
             after_epochs")
     )]
     pub max_epochs: u64,
-    /// Minutes in the training loop, validations and checkpoints included, summed over resumes; 0
-    /// sets no such limit.
+    /// Minutes in the training loop, including validations and checkpoints, in total over resumes;
+    /// 0: no such limit.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "max_time time_limit stop_time_hours max_hours max_seconds"))]
     pub max_minutes: f64,
@@ -205,7 +208,7 @@ pub struct TrainingConfig {
     )]
     pub log_every: u64,
     /// Add the norms of each layer's gradients and weights to log events, to see where gradients
-    /// vanish or blow up. They are of the event's own update, before clipping.
+    /// vanish or explode. They belong to the event's own update, before clipping.
     pub log_layers: bool,
     /// Updates between two validations; 0 validates only at the end.
     #[schemars(
@@ -219,7 +222,7 @@ pub struct TrainingConfig {
             save_checkpoint_steps checkpoint_interval")
     )]
     pub checkpoint_every: u64,
-    /// Meaning of "best", and the end of training without improvement.
+    /// Definition of "best", and the end of training without improvement.
     pub early_stopping: EarlyStoppingConfig,
     /// Number of the newest checkpoints to keep; at least 1.
     #[schemars(range(min = 1))]
@@ -235,18 +238,19 @@ pub struct TrainingConfig {
         extend("x-idle" = ["validations-not-compared"])
     )]
     pub keep_best: usize,
-    /// Number of the newest checkpoints to average at the end of training; 0 averages none.
+    /// Number of the newest checkpoints to average at the end of training; 0: none.
     #[schemars(
         extend("x-names" = "average_checkpoints avg_checkpoints num_epoch_checkpoints \
             checkpoint_averaging")
     )]
     pub average_last: usize,
-    /// Updates whose loss is above this many times the mean of the last hundred or so are skipped;
-    /// updates that are not finite are always skipped. For data that is partly broken (Chowdhery et
-    /// al. 2022, "PaLM", section 5.1, skip the batches around a spike). 0 has no such rule.
+    /// Updates whose loss exceeds this multiple of the mean of about the last hundred losses are
+    /// skipped; updates that are not finite are always skipped. For data that is partly broken
+    /// (Chowdhery et al. 2022, "PaLM", section 5.1, skip the batches around a spike). 0: no such
+    /// rule.
     #[schemars(range(min = 0.0))]
     pub spike_factor: f64,
-    /// Number of updates skipped in a row after which training fails.
+    /// Number of consecutive skipped updates after which training fails.
     #[schemars(range(min = 1))]
     pub max_skipped_in_a_row: u32,
 }
@@ -295,8 +299,8 @@ impl TrainingConfig {
         }
     }
 
-    /// Values that training keeps for each parameter besides the weight and its gradients: those of
-    /// the optimizer, and the moving average if there is one.
+    /// Number of values that training keeps for each parameter in addition to the weight and its
+    /// gradients: the optimizer's, and the moving average if there is one.
     #[must_use]
     pub fn state_buffers(&self) -> u64 {
         self.optimizer.build().buffers().len() as u64 + u64::from(self.ema_decay > 0.0)

@@ -1,4 +1,5 @@
-//! Common decisions of processes, on values that every process has, so that they all decide alike.
+//! Common decisions of processes, made from values that every process has, so that all decide
+//! alike.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +26,8 @@ pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
     .collect()
 }
 
-/// Returns `result` if every process succeeded. If a process has an error, no process continues: it
-/// returns its own error, and the others return a notice of it.
+/// Returns `result` if every process succeeded. If a process has an error, no process continues:
+/// that process returns its own error, and the others return a notice of it.
 ///
 /// # Errors
 /// The error of this process, or a notice that another process has one.
@@ -41,10 +42,10 @@ pub(crate) fn agree<T>(
     }
 }
 
-/// Result of `work`, which only process 0 does, for all processes.
+/// Result of `work` for all processes; only process 0 does the work.
 ///
 /// # Errors
-/// The errors of `work` in process 0; in the others, a notice that it has one.
+/// Errors of `work` in process 0; in the other processes, a notice of them.
 pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     work: impl FnOnce() -> Result<T, TrainError>,
@@ -52,15 +53,15 @@ pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     if exchange.size() == 1 {
         return work();
     }
-    // A list of one or none: in JSON `Some(())` and `None` are the same.
+    // A list of one element or none: in JSON, `Some(())` and `None` are the same.
     let done = if exchange.rank() == 0 { work().map(|done| vec![done]) } else { Ok(Vec::new()) };
     let done = agree(exchange, done)?;
     let told = everyone(exchange, done)?.swap_remove(0).pop();
     told.ok_or_else(|| ExchangeError::Garbled { rank: 0 }.into())
 }
 
-/// Refuses to continue unless every process has the same `fact`, which is called `what`. For one
-/// that differs, `details` describes the difference from process 0.
+/// Refuses to continue unless every process has the same `fact`, which is called `what`. If a
+/// process differs, `details` describes the difference from process 0.
 ///
 /// # Errors
 /// If a process has another fact; the error names the first such process.
@@ -81,7 +82,7 @@ pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     }
 }
 
-/// Name of this machine, by which processes recognise their neighbours.
+/// Name of this machine, with which processes recognise their neighbours.
 #[must_use]
 pub fn machine() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -1,6 +1,6 @@
-//! Threads of one process in place of the processes of a training: for tests, for several
-//! simultaneous steps of a small model on a machine with enough cores, and to estimate the cost of
-//! a network of some speed.
+//! Threads of one process that replace the processes of a training: for tests, for several
+//! simultaneous steps of a small model on a machine with enough cores, and for estimating the cost
+//! of a network of a given speed.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ struct Message {
     content: Content,
 }
 
-/// Simulated network of limited speed: each process sends a limited number of bytes a second, one
+/// Simulated network of limited speed: each process sends a limited number of bytes per second, one
 /// message after the other, and each message arrives some time after it was sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Network {
-    /// Bytes a second that one process can send.
+    /// Number of bytes that one process can send per second.
     pub bytes_per_second: f64,
-    /// The time between sending and receiving a byte.
+    /// Time between sending and receiving a byte.
     pub delay: Duration,
 }
 
@@ -37,7 +37,7 @@ pub struct Network {
 #[derive(Debug)]
 pub struct InProcess {
     rank: usize,
-    /// To each thread, this one included.
+    /// Channels to each thread, including this one.
     to: Vec<Sender<Message>>,
     /// From each thread.
     from: Vec<Receiver<Message>>,
@@ -52,7 +52,7 @@ pub fn in_process(size: usize) -> Vec<InProcess> {
     connected(size, None)
 }
 
-/// Connections over a simulated `network`: a message is handed over at once, and may be read when
+/// Connections over a simulated `network`: a message is passed on at once, and may be read when
 /// that network would have delivered it.
 #[must_use]
 pub fn in_process_over(size: usize, network: Network) -> Vec<InProcess> {
@@ -96,7 +96,8 @@ impl InProcess {
         Ok(message.content)
     }
 
-    /// All processes, beginning with the next one, so that not all send to the same.
+    /// All processes, beginning with the next one, so that not all of them send to the same
+    /// process.
     fn ranks(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank, self.to.len());
         (1..=size).map(move |distance| (rank + distance) % size)
@@ -116,8 +117,8 @@ impl Exchange for InProcess {
         for rank in self.ranks() {
             let part = parts.get(rank).ok_or(ExchangeError::Garbled { rank: self.rank })?;
             let bytes = part.elem_count() * size_of::<f32>();
-            // The receiver owns its data, and the buffer under a view is written to again. `copy`
-            // would copy the whole buffer of a view.
+            // The receiver owns its data, because the buffer under a view is written to again.
+            // `copy` would copy the whole buffer of a view.
             self.send(rank, Content::Part(part.force_contiguous()?), bytes)?;
         }
         Ok(())

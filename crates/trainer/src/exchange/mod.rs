@@ -4,7 +4,8 @@
 //! its own in the subtrees of one fixed tree. Pieces of the sums are exchanged, so that each
 //! process has one piece of the total, and makes the optimizer's step on that piece (Rajbhandari et
 //! al. 2020, "ZeRO", section 5.1). All decisions depend only on values that every process has. So
-//! the result is the same to the bit for any number of processes; one is the trivial case.
+//! the result is the same to the bit for any number of processes; a single process is the trivial
+//! case.
 //!
 //! The alternative, the reductions that MPI and NCCL offer, was rejected: the order of their sums
 //! depends on the number of processes and on the network.
@@ -40,7 +41,7 @@ pub(crate) use timed::Timed;
 #[derive(Debug, Error)]
 pub enum ExchangeError {
     /// A process has failed, and reports the reason itself.
-    #[error("process {rank} of the training has ended: see what it says")]
+    #[error("process {rank} of the training has ended: see its output")]
     Failed {
         /// Rank.
         rank: usize,
@@ -50,7 +51,7 @@ pub enum ExchangeError {
     Lost {
         /// Rank.
         rank: usize,
-        /// Rank of the process that noticed it.
+        /// Rank of the process that noticed this.
         here: usize,
         /// Symptom.
         why: String,
@@ -60,7 +61,7 @@ pub enum ExchangeError {
     Differs {
         /// Rank.
         rank: usize,
-        /// Rank of the process that noticed it.
+        /// Rank of the process that noticed this.
         here: usize,
         /// Name of the setting that differs.
         what: &'static str,
@@ -70,9 +71,10 @@ pub enum ExchangeError {
     /// The processes could not all connect.
     #[error("{0}")]
     Meeting(String),
-    /// A process sent unexpected bytes: it is another version of this program.
+    /// A process sent unexpected bytes: it runs another version of this program.
     #[error(
-        "process {rank} sent what this one does not understand: start the same program on each"
+        "process {rank} sent data that this one does not understand: start the same program on \
+         each"
     )]
     Garbled {
         /// Rank.
@@ -84,7 +86,7 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// Whether another process reports it: each failure is reported once.
+    /// Whether another process reports this: each failure is reported once.
     #[must_use]
     pub const fn is_told_elsewhere(&self) -> bool {
         match self {
@@ -106,34 +108,34 @@ impl ExchangeError {
 /// All of them call the same methods in the same order; each call waits until every process has
 /// made it.
 pub trait Exchange: Send {
-    /// The number of this process, from 0. Process 0 measures, prints and writes for all.
+    /// Number of this process, from 0. Process 0 measures, prints and writes for all.
     fn rank(&self) -> usize;
 
     /// Number of processes.
     fn size(&self) -> usize;
 
-    /// Begins to give `parts[r]` to process `r`, without waiting. [`Exchange::end`] returns the
+    /// Begins to send `parts[r]` to process `r`, without waiting. [`Exchange::end`] returns the
     /// parts of the others for this process. Several exchanges may be begun before the first is
     /// ended.
     ///
-    /// Parts are not copied if possible: the storage under them is not written to before all
+    /// Parts are not copied if possible: the storage under them must not be written to before all
     /// processes have ended the exchange.
     ///
     /// # Shapes
-    /// Parts are flat and f32, `(length,)`; their lengths may differ, also 0.
+    /// Parts are flat and f32, `(length,)`; their lengths may differ, and may be 0.
     ///
     /// # Errors
     /// A process has ended, or the device has no memory left.
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
 
-    /// Waits for the first exchange that was begun and not ended, and returns the parts of each
+    /// Waits for the first exchange that was begun but not ended, and returns the parts of each
     /// process for this one, by rank.
     ///
     /// # Errors
     /// See [`Exchange::begin`].
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError>;
 
-    /// Gives `parts[r]` to process `r`, and returns the parts of each process for this one, by
+    /// Sends `parts[r]` to process `r`, and returns the parts of each process for this one, by
     /// rank.
     ///
     /// # Errors
@@ -171,7 +173,7 @@ pub trait Exchange: Send {
 /// One process that trains by itself.
 #[derive(Debug, Default)]
 pub struct Alone {
-    /// Parts for itself of the exchanges that were begun.
+    /// Parts of the exchanges in progress, which the process sends to itself.
     begun: VecDeque<Vec<Tensor>>,
 }
 

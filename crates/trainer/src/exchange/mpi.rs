@@ -1,15 +1,16 @@
-//! Processes started by `mpirun`, or by a cluster's launcher of MPI processes: their data are sent
-//! by its library, over any network that the library supports.
+//! Processes started by `mpirun`, or by a cluster's launcher of MPI processes. The MPI library
+//! sends their data, over any network that it supports.
 //!
-//! Only its operations that move data are used, all-to-all and all-gather. Its reductions are not
-//! used, since the order of their sums depends on the number of processes and on the network.
+//! Only operations that move data are used: all-to-all and all-gather. The library's reductions are
+//! not used, because the order of their sums depends on the number of processes and on the network.
 //!
 //! One thread initialises the library, makes all calls and ends it, so that an exchange continues
-//! while other threads compute. Libraries wait by spinning, which takes a core from the others.
-//! Here each call is begun, and polled at growing intervals.
+//! while other threads compute. Libraries wait by spinning, which takes a core from the
+//! computation. Here each call is begun, and polled at growing intervals.
 //!
-//! Before each call the processes send each other its kind. A process that ends in order announces
-//! it then, and the others end as well. A killed process cannot: `mpirun` ends the others.
+//! Before each call, the processes send each other its kind. A process that ends in order announces
+//! this then, and the others end as well. A killed process cannot announce it; then `mpirun` ends
+//! the others.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -26,7 +27,7 @@ use super::{Exchange, ExchangeError};
 
 /// Time for which a process that ends waits until the others know it.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// Time for which a call is polled without a pause.
+/// Time during which a call is polled without a pause.
 const EAGER: Duration = Duration::from_micros(100);
 /// Longest pause between two polls.
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
@@ -63,11 +64,11 @@ pub struct Mpi {
 }
 
 impl Mpi {
-    /// Joins the other processes, once per process; `expected` is its number and the number of all
-    /// of them, if the launcher has said so.
+    /// Joins the other processes, once per process; `expected` is its rank and the number of
+    /// processes, if the launcher has given them.
     ///
     /// # Errors
-    /// The library cannot be used, or does not know the other processes.
+    /// When the library cannot be used, or does not know the other processes.
     pub fn join(expected: Option<(usize, usize)>) -> Result<Self, ExchangeError> {
         let (calls, asked) = channel();
         let (say, answers) = channel();
@@ -98,7 +99,7 @@ impl Mpi {
         calls.send(call).map_err(|_| self.silent())
     }
 
-    /// Result of the first call that is not yet answered.
+    /// Result of the first call without an answer so far.
     fn answer(&self) -> Result<Answer, ExchangeError> {
         self.answers.recv().map_err(|_| self.silent())?
     }
@@ -147,7 +148,7 @@ impl Exchange for Mpi {
 }
 
 impl Drop for Mpi {
-    /// Tells the others that this process ends, and ends the library.
+    /// Tells the other processes that this one ends, and ends the library.
     fn drop(&mut self) {
         self.calls = None;
         let deadline = Instant::now() + FAREWELL;
@@ -176,7 +177,7 @@ fn serve(
         let answer = all.make(call);
         let has_failed = answer.is_err();
         if say.send(answer).is_err() || has_failed {
-            // The others know it, or cannot be reached any more.
+            // The other processes know it, or cannot be reached any more.
             return;
         }
     }
@@ -233,10 +234,10 @@ impl All {
     }
 
     /// Sends each process the next action of this one and the amount of data for it; returns the
-    /// amount that each has for this one.
+    /// amount of data that each has for this one.
     ///
     /// # Errors
-    /// Another process has another action; all of them notice it.
+    /// Another process has another action; all processes notice it.
     fn agree_on(&self, kind: Kind, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
         let sent: Vec<u64> = counts.iter().flat_map(|&count| [kind as u64, count as u64]).collect();
         let mut received = vec![0_u64; 2 * self.size];
@@ -318,7 +319,7 @@ fn divided<T: Copy>(all: &[T], counts: &[usize]) -> Vec<Vec<T>> {
     parts
 }
 
-/// Waits for a call, without taking the core from computing threads.
+/// Waits for a call without taking the core from computing threads.
 fn wait<'a, D: ?Sized>(mut call: Request<'a, D, &LocalScope<'a>>) {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Processes with a GPU each: gradients and weights go from GPU to GPU by NCCL, and messages by
+//! Processes with a GPU each. Gradients and weights go from GPU to GPU by NCCL; messages go by
 //! another exchange, which also connects the processes and notices if one is gone.
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ impl Nccl {
             None => {
                 let (rank, size) = (self.host.rank(), self.host.size());
                 let id = if rank == 0 { unique_id() } else { Ok(Vec::new()) };
-                // No process waits for an id that the first process cannot make.
+                // If the first process cannot make the id, no process waits for it.
                 let failed = everyone(&mut *self.host, id.is_err())?;
                 let id = id?;
                 if failed[0] {
@@ -63,8 +63,8 @@ impl Exchange for Nccl {
                 return self.host.begin(parts);
             }
         };
-        // Number of values that each process has for this one. On a GPU buckets are begun when all
-        // gradients exist, so that no computation waits for this.
+        // Number of values that each process has for this one. On a GPU, buckets are begun when all
+        // gradients exist, so that no computation waits for them.
         let counts: Vec<u64> = parts.iter().map(|part| part.elem_count() as u64).collect();
         let mut received = Vec::with_capacity(parts.len());
         for (from, counts) in everyone(&mut *self.host, counts)?.iter().enumerate() {

@@ -9,10 +9,10 @@ use crate::Optimizer;
 
 /// Places where the flat layout may be cut.
 ///
-/// It consists of segments: each parameter of which the optimizer needs the whole is one, and what
-/// lies between two of them is another. The norm of the gradient is summed in chunks of each
-/// segment, and a cut is at the end of a segment, or of a chunk in one that may be cut: so its sums
-/// are the same for any number of processes.
+/// The layout consists of segments. A parameter that the optimizer needs as a whole is a segment,
+/// and so is the range between two such parameters. The norm of the gradient is summed in chunks of
+/// each segment. A cut is at the end of a segment, or at the end of a chunk if the segment may be
+/// cut, so that its sums are the same for any number of processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     segments: Vec<Segment>,
@@ -25,7 +25,7 @@ struct Segment {
 }
 
 impl Layout {
-    /// Layout of the parameters as `optimizer` may meet them.
+    /// Layout of the parameters; `optimizer` decides which of them may be cut.
     pub(crate) fn new(store: &ParameterStore, optimizer: &dyn Optimizer) -> Self {
         let mut segments = Vec::new();
         let mut end = 0;
@@ -50,7 +50,7 @@ impl Layout {
         self.segments.last().map_or(0, |last| last.range.end)
     }
 
-    /// Nearest place to `place` at which it may be cut.
+    /// Place nearest to `place` where the layout may be cut.
     fn nearest_cut(&self, place: usize) -> usize {
         let number = self.segments.partition_point(|segment| segment.range.end <= place);
         let Some(Segment { range, may_be_cut }) = self.segments.get(number) else { return place };
@@ -59,7 +59,7 @@ impl Layout {
         range.end.min(range.start + steps * step)
     }
 
-    /// Segments in a range, and parts of segments, counted from its start.
+    /// Segments and parts of segments in a range, counted from its start.
     pub(crate) fn within(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let part = |segment: &Segment| {
             let start = segment.range.start.max(range.start);
@@ -74,14 +74,14 @@ impl Layout {
 /// its own piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Beginning of each process's piece, and the end of the last: cuts of the layout.
+    /// Beginning of each process's piece, and the end of the last one; all are cuts of the layout.
     bounds: Vec<usize>,
     rank: usize,
 }
 
 /// Buckets of the parameters, of about `values` values each, with the pieces of process `rank` of
-/// `size`. Every process has a part of each bucket, so that all of them send and receive equally
-/// while one bucket after the other becomes ready; a single process has a single bucket.
+/// `size`. Every process has a part of each bucket, so that all send and receive equally as the
+/// buckets become ready one after the other. A single process has a single bucket.
 pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) -> Vec<Piece> {
     let chunks = if size == 1 { usize::MAX } else { values.div_ceil(NORM_CHUNK).max(1) };
     let values = chunks.saturating_mul(NORM_CHUNK);
@@ -115,7 +115,7 @@ impl Piece {
         self.of(self.rank)
     }
 
-    /// The parameters of each process, in their order.
+    /// Parameters of each process, in their order.
     pub(crate) fn all(&self) -> impl Iterator<Item = Range<usize>> {
         (0..self.bounds.len() - 1).map(|rank| self.of(rank))
     }
@@ -125,12 +125,13 @@ impl Piece {
     }
 }
 
-/// Micro-batches of process `rank` of `size`, of `leaves` in an update.
+/// Micro-batches of process `rank` of `size`, out of `leaves` in an update.
 pub(crate) fn leaves_of(leaves: usize, rank: usize, size: usize) -> Range<usize> {
     rank * leaves / size..(rank + 1) * leaves / size
 }
 
-/// Halves of a range of leaves, the first being the larger one: the shape of the tree.
+/// Halves of a range of leaves, the first being the larger one: they determine the shape of the
+/// tree.
 pub(crate) fn halves(leaves: &Range<usize>) -> [Range<usize>; 2] {
     let middle = leaves.start + leaves.len().div_ceil(2);
     [leaves.start..middle, middle..leaves.end]
@@ -147,13 +148,13 @@ pub(crate) fn nodes_of(tree: Range<usize>, own: &Range<usize>) -> Vec<Range<usiz
     halves(&tree).into_iter().flat_map(|half| nodes_of(half, own)).collect()
 }
 
-/// Order of micro-batches with these costs as the leaves of an update: both halves of each subtree
+/// Order of micro-batches with these costs as the leaves of an update. Both halves of each subtree
 /// cost about the same, so that processes, which have complete subtrees, have equal work. The order
 /// does not depend on the number of processes. Equal costs leave it unchanged.
 ///
 /// From the costliest on, each micro-batch joins the half with the lower cost so far (Graham 1969,
-/// "Bounds on Multiprocessing Timing Anomalies", section 5: the longest processing time first);
-/// then each half is divided likewise.
+/// "Bounds on Multiprocessing Timing Anomalies", section 5: the longest processing time first).
+/// Then each half is divided in the same way.
 #[must_use]
 pub fn balanced(costs: &[u64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..costs.len()).collect();
@@ -185,7 +186,7 @@ fn balance(costs: &[u64], leaves: &mut [usize]) {
 mod tests {
     use super::*;
 
-    /// Layout of segments with these lengths, of which those that are `true` may be cut.
+    /// Layout of segments with these lengths; segments marked `true` may be cut.
     fn layout(lengths: &[(usize, bool)]) -> Layout {
         let mut end = 0;
         let segment = |&(length, may_be_cut): &(usize, bool)| {
@@ -226,8 +227,8 @@ mod tests {
         }
     }
 
-    /// Segments that must stay whole are in one piece, and the chunks of the norm are those of one
-    /// process.
+    /// Segments that must stay whole are in one piece, and the chunks of the norm are the same as
+    /// for one process.
     #[test]
     fn what_must_stay_whole_is_in_one_piece() {
         let (long, short) = (5 * NORM_CHUNK + 3, 70);

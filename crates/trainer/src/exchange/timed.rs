@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use super::{Exchange, ExchangeError};
 
-/// Another exchange, and the time that its calls took.
+/// The inner exchange, and the time that its calls took.
 pub(crate) struct Timed {
     inner: Box<dyn Exchange>,
     waited: Duration,

@@ -14,7 +14,7 @@ use super::{Optimizer, OptimizerConfig, Part, Step};
 /// m ← β₂ m + (1 - β₂) g
 /// ```
 ///
-/// The paper's betas are 0.9 and 0.99, for language models 0.95 and 0.98 (section 5).
+/// The paper uses betas of 0.9 and 0.99, and for language models 0.95 and 0.98 (section 5).
 #[derive(Debug)]
 pub(super) struct Lion {
     pub(super) config: OptimizerConfig,
@@ -47,7 +47,7 @@ impl Optimizer for Lion {
 }
 
 impl Lion {
-    /// Composes the same step of Candle's primitives: the oracle, and the step on other devices
+    /// Computes the same step with Candle's primitives: the oracle, and the step on devices other
     /// than the host.
     fn composed_step(&self, part: Part<'_>, step: &Step) -> Result<()> {
         let Part { store, range, gradient, state } = part;
@@ -112,7 +112,7 @@ mod tests {
         let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap().to_vec1::<f64>().unwrap();
         let (mut weights, mut momentum) = (wide(&fused.flat().unwrap()), vec![0.0; 26]);
         for number in 1..=6u32 {
-            // Gradients that change their sign, of which the second is zero throughout.
+            // Gradients that change their sign; the second is always zero.
             let values = |i: u32| if i == 1 { 0.0 } else { (f64::from(i * number) * 0.7).sin() };
             let gradient: Vec<f64> = (0..26).map(values).collect();
             let flat = Tensor::new(gradient.as_slice(), &Device::Cpu).unwrap();

@@ -5,10 +5,11 @@
 //! memory and disk ask it for its buffers.
 //!
 //! Weights, gradient and buffers are flat, in the order of the parameter store, and a step is made
-//! on any range of them that cuts no parameter of which the optimizer [needs the
-//! whole](Optimizer::needs_whole): processes that train together each keep the buffers of their own
-//! range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer like Adafactor, whose state is
-//! not one value a parameter, does not fit; the memory that it saves is saved by sharing as well.
+//! on any range of them that cuts no parameter that the optimizer [needs as a
+//! whole](Optimizer::needs_whole). Processes that train together each keep the buffers of their own
+//! range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer like Adafactor, whose state
+//! is not one value for each parameter, does not fit this interface; dividing the buffers among
+//! processes saves memory as well.
 
 mod adam;
 mod lion;
@@ -24,13 +25,13 @@ use taper_ops::{Parameter, ParameterStore};
 
 /// A rule that changes the weights by their gradient.
 ///
-/// It has no state of its own: its state is in buffers that the caller passes, which are zero
-/// before the first step.
+/// It has no state of its own: the caller passes buffers with its state, which are zero before the
+/// first step.
 pub trait Optimizer: Debug + Send + Sync {
     /// Names of its buffers in checkpoints; each buffer holds an f32 for each parameter.
     fn buffers(&self) -> &'static [&'static str];
 
-    /// Whether each step needs all values of this parameter at once, so that no range cuts it.
+    /// Whether each step needs all values of this parameter at once, so that no range may cut it.
     fn needs_whole(&self, parameter: &Parameter) -> bool {
         let _ = parameter;
         false
@@ -43,7 +44,7 @@ pub trait Optimizer: Debug + Send + Sync {
     fn step(&self, part: Part<'_>, step: &Step) -> Result<()>;
 }
 
-/// Part of the flat layout on which a step is made.
+/// Part of the flat layout for which a step is made.
 ///
 /// # Shapes
 /// `gradient` and each of `state`: `(range.len(),)`, f32.
@@ -70,7 +71,7 @@ pub struct Step {
     pub gradient_scale: f64,
 }
 
-/// The rule by which weights follow their gradient.
+/// The rule that changes the weights by their gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {
@@ -78,11 +79,13 @@ pub enum OptimizerKind {
     Adam,
     /// AdamW (Loshchilov and Hutter 2019); weight decay shrinks the weights directly.
     Adamw,
-    /// Lion (Chen et al. 2023): the sign of a momentum, which takes half of Adam's memory; its
-    /// learning rates are three to ten times smaller, and its weight decay as many times larger.
+    /// Lion (Chen et al. 2023): the sign of a momentum. It takes half of Adam's memory; its
+    /// learning rates are three to ten times smaller, and its weight decay larger by the same
+    /// factor.
     Lion,
-    /// Muon (Jordan et al. 2024): the momentum of each matrix of a linear layer, made orthogonal,
-    /// in the size of Adam's updates (Liu et al. 2025); embeddings, biases and norms follow AdamW.
+    /// Muon (Jordan et al. 2024): the momentum of each matrix of a linear layer, made orthogonal
+    /// and scaled to the size of Adam's updates (Liu et al. 2025); embeddings, biases and norms
+    /// follow AdamW.
     Muon,
 }
 
@@ -101,7 +104,7 @@ pub struct OptimizerConfig {
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(extend("x-names" = "adam_beta2 beta_2 betas adam_betas"))]
     pub beta2: f64,
-    /// Added to the root of the second moment; Lion has none.
+    /// Number added to the root of the second moment; Lion has none.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "eps adam_eps adam_epsilon"), extend("x-idle" = ["lion"]))]
     pub epsilon: f64,

@@ -11,10 +11,10 @@ use crate::updates::Updater;
 use crate::{Exchange, Identity, ProcessTime, State, TrainError, TrainingConfig};
 
 impl<M: Model> Trainer<M> {
-    /// Begins a run with the weights that `model` has; it saves under `checkpoints`.
+    /// Begins a run with the current weights of `model`; it saves under `checkpoints`.
     ///
     /// # Errors
-    /// The configuration cannot be trained with, or buffers cannot be allocated.
+    /// When the configuration does not allow training, or buffers cannot be allocated.
     pub fn new(
         model: M,
         config: TrainingConfig,
@@ -48,8 +48,8 @@ impl<M: Model> Trainer<M> {
     /// a directory's name).
     ///
     /// # Errors
-    /// The configuration cannot be trained with, or is of another seed; the checkpoint cannot be
-    /// loaded, or does not fit the model or the tokenizer.
+    /// When the configuration does not allow training or has another seed, or the checkpoint cannot
+    /// be loaded or does not fit the model or the tokenizer.
     pub fn resume(
         model: M,
         config: TrainingConfig,
@@ -63,12 +63,12 @@ impl<M: Model> Trainer<M> {
 
     /// Continues like [`Trainer::resume`], from the checkpoint in the directory `path`, wherever it
     /// is. New checkpoints are saved under `checkpoints`, and `last` there is this checkpoint from
-    /// now on. If `identity` differs from the checkpoint's, it replaces it: an accepted change need
-    /// not be accepted again. If it changes the identity or metric of validation scores, the best
-    /// score and the patience are reset.
+    /// now on. If `identity` differs from the checkpoint's, it replaces the latter, so that an
+    /// accepted change need not be accepted again. If it changes the identity or metric of
+    /// validation scores, the best score and the patience are reset.
     ///
     /// # Errors
-    /// The errors of [`Trainer::resume`], and if `last` cannot be changed.
+    /// Errors of [`Trainer::resume`], and if `last` cannot be changed.
     pub fn resume_from(
         model: M,
         config: TrainingConfig,
@@ -83,7 +83,7 @@ impl<M: Model> Trainer<M> {
     /// together. The earlier number of processes does not matter.
     ///
     /// # Errors
-    /// The errors of [`Trainer::resume_from`], in any of them.
+    /// Errors of [`Trainer::resume_from`], in any of the processes.
     pub fn resume_among(
         mut exchange: Box<dyn Exchange>,
         model: M,

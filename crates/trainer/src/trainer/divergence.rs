@@ -1,9 +1,9 @@
-//! Divergence without infinite numbers: validation losses far above the loss of guessing that do not
-//! fall, or that are still there when training ends.
+//! Divergence with finite numbers: validation losses far above the loss of guessing that do not
+//! fall, or that remain when training ends.
 //!
-//! A model that overfits may have such a loss too, by wrong answers with a high probability; but
-//! its training loss is low. A model that begins with such a loss, for example with large word
-//! vectors, has falling validation losses.
+//! A model that overfits may have such a loss too, because of wrong answers with a high
+//! probability; but its training loss is low. A model that begins with such a loss, for example
+//! with large word vectors, has falling validation losses.
 
 use serde::{Deserialize, Serialize};
 use taper_model::Model;
@@ -13,11 +13,11 @@ use crate::checkpoints::BEST;
 use crate::exact;
 use crate::{Scores, TrainError};
 
-/// Number of validations in a row, far above guessing and without a new lowest loss, after which
+/// Number of consecutive validations, far above guessing and without a new lowest loss, after which
 /// training ends.
 const MOST_VALIDATIONS: u32 = 3;
 
-/// Record of the validations since their loss is far above guessing.
+/// Record of the validations since the loss rose far above guessing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Astray {
@@ -27,7 +27,7 @@ pub struct Astray {
     /// Last of their losses, in nats an answer.
     #[serde(with = "exact::number")]
     last: f64,
-    /// Number of validations since the lowest loss; the first of all counts as one.
+    /// Number of validations since the lowest loss; the first validation counts as one.
     validations: u32,
 }
 
@@ -67,7 +67,7 @@ impl<M: Model> Trainer<M> {
     }
 
     /// Ends a training that has diverged: after several such validations in a row, or at its end if
-    /// the last validation is one.
+    /// the last validation is one of them.
     ///
     /// # Errors
     /// Training has diverged.

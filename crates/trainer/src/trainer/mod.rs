@@ -1,8 +1,8 @@
 //! The training loop.
 //!
-//! All decisions depend on the state, the configuration and the data alone, apart from
-//! `max_minutes` and the stop flag. So a run that was interrupted and resumed equals an
-//! uninterrupted one, to the bit.
+//! All decisions depend only on the state, the configuration and the data, apart from `max_minutes`
+//! and the stop flag. So a run that was interrupted and resumed equals an uninterrupted one, to the
+//! bit.
 //!
 //! Several processes run this same loop: each fetches its share of an update's micro-batches, and
 //! only process 0 validates, saves and reports. No process continues if another has failed, and all
@@ -38,7 +38,7 @@ pub struct Trainer<M> {
     averaged: PathBuf,
     updater: Updater,
     state: State,
-    /// Whether the state on disk is the one in memory.
+    /// Whether the state on disk equals the state in memory.
     saved: bool,
     /// Whether all work due after the last update has been done, so that the state may be saved.
     settled: bool,
@@ -48,7 +48,7 @@ pub struct Trainer<M> {
     learning_rate: f64,
     /// Cross entropy per answer of the last update; 0 before the first update of this process.
     nll: f64,
-    /// Times of this process in the updates since the last log event, and in all.
+    /// Times of this process: in the updates since the last log event, and in total.
     time: ProcessTime,
     whole_time: ProcessTime,
 }
@@ -72,9 +72,9 @@ impl<M: Model> Trainer<M> {
         &self.state
     }
 
-    /// Whether the state can be saved by [`Trainer::rescue`] and is not on disk yet. True after an
-    /// error of the disk; false after an error of the computation, since the current update is then
-    /// half done.
+    /// Whether [`Trainer::rescue`] can save a state that is not on disk yet. True after an error of
+    /// the disk; false after an error of the computation, because the current update is then half
+    /// done.
     #[must_use]
     pub const fn needs_rescue(&self) -> bool {
         self.settled && !self.saved
@@ -84,13 +84,13 @@ impl<M: Model> Trainer<M> {
     ///
     /// When `stop` is set, the current update is finished and a checkpoint saved, from which
     /// training continues as if uninterrupted. At any other end the model is validated once more
-    /// unless it just was, saved, and, if so configured, averaged with earlier ones.
+    /// unless it just was, and saved; if configured, the last checkpoints are then averaged.
     ///
     /// # Errors
-    /// The data, the validation, the observer or the disk failed, or training diverged. Earlier
-    /// checkpoints stay unchanged. If data, validation or observer failed, the state is saved
-    /// first. If it could not be saved, it is still in memory, and [`Trainer::rescue`] saves it
-    /// elsewhere.
+    /// When the data, the validation, the observer or the disk failed, or training diverged.
+    /// Earlier checkpoints are not changed. If data, validation or observer failed, the state is
+    /// saved first. If it could not be saved, it is still in memory, and [`Trainer::rescue`] saves
+    /// it elsewhere.
     pub fn train(
         &mut self,
         source: &mut dyn Source,
@@ -104,7 +104,7 @@ impl<M: Model> Trainer<M> {
             && self.validation_is_due()
             && self.state.validated_at != Some(self.state.step)
         {
-            // The validation failed, and the state was saved without it.
+            // When the validation failed; the state was saved without it.
             self.validate_and_save(validate, observer, &clock)?;
             self.check_observer(observer)?;
         }
@@ -150,13 +150,13 @@ impl<M: Model> Trainer<M> {
         self.validate_and_save(validate, observer, clock)
     }
 
-    /// Continues with the next epoch if other text or another token budget has made this one
-    /// shorter than the position in it.
+    /// Continues with the next epoch if this one has become shorter than the position in it,
+    /// because of other text or another token budget.
     fn leave_a_shortened_epoch(&mut self, source: &mut dyn Source) -> Result<(), TrainError> {
         let position = self.state.position;
         let batches = source.batches(position.epoch).map_err(cannot_fetch(position));
         let batches = agree(self.updater.exchange(), batches)?;
-        // The length of an epoch without a taken batch does not matter.
+        // The length of an epoch does not matter before its first batch was taken.
         if position.index > 0 && position.index >= batches {
             self.state.position = Position { epoch: position.epoch + 1, index: 0 };
         }
@@ -195,8 +195,8 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Reason to make no more updates, if a process has one. An interruption comes last: a complete
-    /// run does not wait to be resumed.
+    /// Reason to make no more updates, if any process has one. An interruption comes last: a
+    /// complete run does not wait to be resumed.
     fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
         let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
         let own = self.state.reason_to_stop(&self.config).or_else(interrupted);
@@ -266,8 +266,8 @@ impl<M: Model> Trainer<M> {
     /// Fetches this process's micro-batches of the next update, with the number of all of them and
     /// the position after them; `None` if `stop` is set in a process before they are complete.
     ///
-    /// They may span two epochs, so that every update is of the same size; only the last epoch may
-    /// end with a smaller one.
+    /// The micro-batches may span two epochs, so that all updates have the same size; only the last
+    /// epoch may end with a smaller one.
     fn gather(
         &mut self,
         source: &mut dyn Source,
@@ -300,7 +300,7 @@ impl<M: Model> Trainer<M> {
             }
             let count = source.batches(next.epoch).map_err(cannot_fetch(next))?;
             if next.index >= count {
-                // Happens only without data, or if data disappear between two updates.
+                // This happens only without data, or if data disappear between two updates.
                 return Err(TrainError::NoData { epoch: next.epoch, index: next.index });
             }
             places.push(next);
@@ -336,8 +336,8 @@ impl<M: Model> Trainer<M> {
         let improved = complete
             && self.state.validated_at != Some(self.state.step)
             && self.validate(validate, observer, clock)?;
-        // A checkpoint of the last update counts as the schedule's, even if it was first saved for
-        // an interruption.
+        // A checkpoint of the last update counts as part of the schedule, even if it was first
+        // saved for an interruption.
         if !self.saved || (complete && self.state.interim) {
             self.state.training_seconds = clock.seconds();
             self.state.interim &= !complete;
@@ -368,7 +368,7 @@ struct Gathered {
     next: Position,
 }
 
-/// The error of a micro-batch that cannot be fetched.
+/// Error for a micro-batch that cannot be fetched.
 fn cannot_fetch(Position { epoch, index }: Position) -> impl FnOnce(BoxError) -> TrainError {
     move |source| TrainError::Source { epoch, index, source }
 }
@@ -385,7 +385,7 @@ impl Clock {
     }
 }
 
-/// Whether an action of every `every` updates is due after `step`; 0 is never.
+/// Whether an action of every `every` updates is due after `step`; 0: never.
 const fn is_due(step: u64, every: u64) -> bool {
     every > 0 && step.is_multiple_of(every)
 }

@@ -78,8 +78,8 @@ impl<M: Model> Trainer<M> {
         Ok(all.into_iter().map(ProcessTime::with_plain_name).collect())
     }
 
-    /// Measures the model, and returns whether it is the best so far. Saves the state if that
-    /// fails: the updates are valid even if scoring failed.
+    /// Measures the model, and returns whether it is the best so far. If measuring fails, saves the
+    /// state: the updates are valid in any case.
     pub(super) fn validate(
         &mut self,
         validate: &mut dyn Validate<M>,
@@ -137,8 +137,8 @@ impl<M: Model> Trainer<M> {
         Ok(improved)
     }
 
-    /// Reports to the observer; if it fails, training continues to a point where it can end without
-    /// loss.
+    /// Reports to the observer; if this fails, training continues to a point where it can end
+    /// without loss.
     pub(super) fn tell(&mut self, observer: &mut dyn Observer, event: &Event) {
         if self.updater.exchange().rank() > 0 {
             return;

@@ -10,18 +10,18 @@ use crate::checkpoints::{self, Checkpoints, Comparable};
 use crate::exchange::{agree, by_the_first};
 use crate::{Event, Observer, Parent, State, TrainError, average};
 
-/// State that is not on disk: that of the trainer until its next update.
+/// State that is not on disk: the trainer's state until its next update.
 pub struct Unsaved {
     state: State,
     model: Vec<Live>,
     optimizer: Vec<Live>,
     best: bool,
-    /// The checkpoints of the run, beside the frozen weights that its adapters change.
+    /// Checkpoints of the run, next to the frozen weights that its adapters change.
     checkpoints: Checkpoints,
 }
 
 impl Unsaved {
-    /// Saves it as a checkpoint under `checkpoints`; returns its directory.
+    /// Saves the state as a checkpoint under `checkpoints`; returns its directory.
     ///
     /// # Errors
     /// The disk refuses.
@@ -36,8 +36,8 @@ impl Unsaved {
 
 impl<M: Model> Trainer<M> {
     /// Saves the state before the first update, with weights taken from `parent`: a run that is
-    /// killed before its first own checkpoint still continues from them. Frozen weights that
-    /// adapters change are saved beside the checkpoints, once.
+    /// killed before its first own checkpoint still continues from these weights. Frozen weights
+    /// that adapters change are saved next to the checkpoints, once.
     ///
     /// # Errors
     /// The disk refuses.
@@ -47,21 +47,21 @@ impl<M: Model> Trainer<M> {
         self.write(&self.checkpoints.clone(), false).map(drop)
     }
 
-    /// Saves the state as a checkpoint under `checkpoints` if the run's own folder cannot be
-    /// written; returns its directory.
+    /// Saves the state as a checkpoint under `checkpoints`, for a run whose own folder cannot be
+    /// written to; returns its directory.
     ///
     /// # Errors
-    /// That directory cannot be written either.
+    /// When that directory cannot be written either.
     pub fn rescue(&mut self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
         let path = self.unsaved()?.save(checkpoints)?;
         self.saved = true;
         Ok(path)
     }
 
-    /// The state in memory, for process 0 to save where it can. All processes take part.
+    /// State in memory, for process 0 to save anywhere. All processes take part.
     ///
     /// # Errors
-    /// There is no memory left for the copy, or a process has ended.
+    /// When there is no memory left for the copy, or a process has ended.
     pub fn unsaved(&mut self) -> Result<Unsaved, TrainError> {
         let best = self.state.early_stopping.best.is_some_and(|best| best.step == self.state.step);
         let (model, optimizer) = self.tensors()?;
@@ -73,7 +73,7 @@ impl<M: Model> Trainer<M> {
     /// another meaning from now on. The saved state is changed as well.
     ///
     /// # Errors
-    /// The pointer to the best checkpoint, or the last one, cannot be changed.
+    /// When the pointer to the best or the last checkpoint cannot be changed.
     pub fn forget_scores(&mut self) -> Result<(), TrainError> {
         self.state.forget_scores();
         let path = self.checkpoints.directory(self.state.step);
@@ -118,7 +118,7 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Writes the state as one of `checkpoints`.
+    /// Writes the state as a checkpoint of `checkpoints`.
     fn write(&mut self, checkpoints: &Checkpoints, best: bool) -> Result<PathBuf, TrainError> {
         let (model, optimizer) = self.tensors()?;
         let state = &self.state;

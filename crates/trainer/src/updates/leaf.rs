@@ -1,4 +1,4 @@
-//! Loss of a batch and its gradient: the only place of the trainer that computes them.
+//! Loss of a batch and its gradient: the only place in the trainer that computes them.
 
 use std::ops::Range;
 
@@ -13,17 +13,17 @@ use crate::{BoxError, TrainingConfig};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leaf<'a> {
     pub(crate) batch: &'a Batch,
-    /// Number of the update, from 1, and of the micro-batch in it: dropout depends on them.
+    /// Number of the update, from 1, and of the micro-batch in it; dropout depends on them.
     pub(crate) step: u64,
     pub(crate) number: usize,
-    /// Number of answers in all micro-batches of the update, over which the loss is a mean.
+    /// Number of answers in all micro-batches of the update; the loss is a mean over them.
     pub(crate) total: usize,
     /// Whether to compute with plain Candle operations, which leave a graph.
     pub(crate) composed: bool,
 }
 
 impl Leaf<'_> {
-    /// Share of this micro-batch in the update's loss, with the pass for its backward pass.
+    /// Share of this micro-batch in the update's loss, and the pass that its backward pass needs.
     pub(crate) fn loss(
         &self,
         model: &impl Model,
@@ -39,7 +39,7 @@ impl Leaf<'_> {
 
     /// Computes the loss and, unless it is not finite, its gradient, which replaces the values of
     /// `gradients`. With fused operations, `when_final` is called during the backward pass with the
-    /// gradients that are final.
+    /// gradients that have become final.
     pub(crate) fn gradient(
         &self,
         model: &impl Model,
@@ -56,18 +56,18 @@ impl Leaf<'_> {
     }
 }
 
-/// Sums the gradients of leaves in a fixed binary tree over their numbers: first the left and the
+/// Sums the gradients of leaves in a fixed binary tree over their indices: first the left and the
 /// right half of a range, each by itself, then the two sums. The same leaves give the same bits for
-/// any number of processes, since each process has complete subtrees.
+/// any number of processes, because each process has complete subtrees.
 #[derive(Debug, Default)]
 pub(crate) struct GradientTree {
-    /// Free buffers: with those in use, at most the depth of the tree.
+    /// Free buffers; together with the buffers in use, at most the depth of the tree.
     free: Vec<Gradients>,
 }
 
 impl TrainingConfig {
     /// Number of gradient buffers of an update in each of `processes` processes, which grows with
-    /// the logarithm of its micro-batches.
+    /// the logarithm of the number of its micro-batches.
     #[must_use]
     pub fn gradient_buffers(&self, processes: usize) -> u64 {
         u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
@@ -80,7 +80,8 @@ impl GradientTree {
         1 + leaves.next_power_of_two().ilog2()
     }
 
-    /// Sums over `leaves`; `gradient` fills a buffer with the gradient of the leaf of a number.
+    /// Sums over `leaves`; `gradient` fills a buffer with the gradient of the leaf with a given
+    /// index.
     pub(crate) fn sum(
         &mut self,
         store: &ParameterStore,
@@ -102,11 +103,11 @@ impl GradientTree {
 
     /// Computes the same sum, on the host, and reports it while the last leaf is still in its
     /// backward pass, from the end of the flat layout on. `tell` is called with the place from
-    /// which on the sum is complete, and with the sum from there to the place of the previous call.
+    /// which the sum is complete, and with the sum from there to the place of the previous call.
     /// The last call completes the sum.
     ///
-    /// The sum is that of [`GradientTree::sum`] to the bit: the same values are added in the same
-    /// order, each as soon as it can be.
+    /// The result equals [`GradientTree::sum`] to the bit: the same values are added in the same
+    /// order, each as soon as possible.
     pub(crate) fn sum_told(
         &mut self,
         store: &ParameterStore,

@@ -38,11 +38,11 @@ pub struct DueUpdate {
     pub step: u64,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Largest loss, in nats a token, with which it is made; infinite for no limit.
+    /// Largest loss, in nats per token, with which the update is made; infinite for no limit.
     pub loss_limit: f64,
 }
 
-/// Reason to leave the sum of gradients between two micro-batches.
+/// Reason to stop summing gradients between two micro-batches.
 #[derive(Debug, thiserror::Error)]
 #[error("asked to stop")]
 struct Stopped;
@@ -53,19 +53,19 @@ pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     exchange: Timed,
     layout: Layout,
-    /// Pieces of the flat layout that this process steps on, one of each bucket.
+    /// Pieces of the flat layout that this process updates, one for each bucket.
     pieces: Vec<Piece>,
     /// The optimizer's buffers, for each piece.
     state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
     gradients: GradientTree,
-    /// Norms of the last update that was measured by layer.
+    /// Norms by layer of the last update for which they were measured.
     layer_norms: BTreeMap<String, NormsPerLayer>,
     composed: bool,
 }
 
 impl Updater {
-    /// Makes an updater with zero state, and the moving average at the weights.
+    /// Makes an updater with zero state and a moving average equal to the weights.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -103,8 +103,8 @@ impl Updater {
         })
     }
 
-    /// Switches to the composed operations and Candle's autodiff: slow, and the oracle of the fused
-    /// ones.
+    /// Switches to the composed operations and Candle's autodiff, which are slow, and the oracle of
+    /// the fused operations.
     #[must_use]
     pub fn with_composed_operations(self) -> Self {
         Self { composed: true, ..self }
@@ -125,13 +125,13 @@ impl Updater {
         self.exchange.waited()
     }
 
-    /// Makes the update `due` on `batches`, which are this process's share of the micro-batches,
-    /// unless a value is not finite or the loss is above its limit.
+    /// Makes the update `due` on `batches`, this process's share of the micro-batches, unless a
+    /// value is not finite or the loss is above its limit.
     ///
     /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the
-    /// gradient of one batch k times as large, for any lengths: each contributes its sum divided by
-    /// the common total. Once `stop` is set no further micro-batch is begun, and the update is not
-    /// made.
+    /// gradient of a single batch k times as large, whatever their lengths: each contributes its
+    /// sum divided by the common total. Once `stop` is set, no further micro-batch is begun, and
+    /// the update is not made.
     ///
     /// # Errors
     /// If the model refuses a batch, a parameter gets no gradient, the device has no memory left,
@@ -148,7 +148,7 @@ impl Updater {
         let store = model.parameters();
         let roll = Roll::call(&mut self.exchange, batches)?;
         // No thread of the pool may wait for another process: if both are threads of one program,
-        // the other might need it.
+        // the other process might need it.
         let summed = in_waking_pool(store.device(), || {
             self.sum_leaves(model, config, step, &roll, batches, stop)
         });
@@ -163,7 +163,7 @@ impl Updater {
         let own = own.collect::<CandleResult<Vec<_>>>();
         self.gradients.free(sums);
         let (received, own) = (received?, own?);
-        // If one process was asked to stop, all of them do.
+        // If one process was asked to stop, all of them stop.
         if everyone(&mut self.exchange, stopped)?.contains(&true) {
             return Ok(Outcome::Stopped);
         }
@@ -192,9 +192,9 @@ impl Updater {
         Ok(outcome)
     }
 
-    /// Sums gradients over the largest subtrees that this process has, and returns the losses of
-    /// its micro-batches, up to the first that is not finite. The exchange of all buckets is begun,
-    /// if possible during the backward pass, unless there is a fault.
+    /// Sums gradients over the largest subtrees of this process, and returns the losses of its
+    /// micro-batches, up to the first that is not finite. The exchange of all buckets is begun, if
+    /// possible during the backward pass, unless there is an error.
     fn sum_leaves(
         &mut self,
         model: &impl Model,
@@ -239,8 +239,8 @@ impl Updater {
         let is_told = roll.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
-            // The sum is handed over during the backward pass, which takes a copy: worth it if
-            // others wait for it, and can have a part of it before the rest.
+            // The sum is passed on during the backward pass, which needs a copy. This is worth it
+            // if others wait for it, and part of it can be sent before the rest.
             Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
                 self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)
@@ -262,7 +262,7 @@ impl Updater {
     }
 
     /// Gradients of this process's pieces, from its `own` sums and from the parts `received` from
-    /// each process for each bucket, the last bucket first: they are added up in the order of the
+    /// each process for each bucket, the last bucket first: all are added up in the order of the
     /// tree.
     ///
     /// # Shapes
@@ -293,9 +293,9 @@ impl Updater {
         Ok(gradients)
     }
 
-    /// Norm of the gradient, of which every process has its pieces.
+    /// Norm of the gradient; every process has some of its pieces.
     fn norm(&mut self, store: &ParameterStore, gradients: &[Tensor]) -> Result<f64, BoxError> {
-        // As bits, since a sum may be infinite.
+        // Sums are sent as bits, because a sum may be infinite.
         let bits = |(piece, gradient): (&Piece, &Tensor)| {
             let segments = self.layout.within(&piece.own());
             Ok(sums_of_squares(gradient, &segments)?.into_iter().map(f64::to_bits).collect())
@@ -304,14 +304,14 @@ impl Updater {
             self.pieces.iter().zip(gradients).map(bits).collect::<CandleResult<_>>()
         })?;
         let all = everyone(&mut self.exchange, squares)?;
-        // In the order of the flat layout: bucket by bucket, and in each the pieces of all
-        // processes.
+        // The order is that of the flat layout: bucket by bucket, and in each bucket the pieces of
+        // all processes.
         let of_bucket = |bucket: usize| all.iter().filter_map(move |of| of.get(bucket)).flatten();
         let squares = (0..self.pieces.len()).flat_map(of_bucket);
         Ok(squares.map(|&bits| f64::from_bits(bits)).sum::<f64>().sqrt())
     }
 
-    /// Makes the optimizer's step on this process's pieces, and gives every process the updated
+    /// Makes the optimizer's step on this process's pieces, and sends every process the updated
     /// weights of all pieces.
     fn step(
         &mut self,
@@ -339,7 +339,7 @@ impl Updater {
         Ok(())
     }
 
-    /// Description of the origin of the value that is not finite in update `step`.
+    /// Description of where a value that is not finite arose in update `step`.
     pub(crate) fn first_not_finite(
         &mut self,
         model: &impl Model,
@@ -375,7 +375,7 @@ fn pieces(layout: &Layout, config: &TrainingConfig, exchange: &dyn Exchange) -> 
     buckets(layout, rank, size, config.distributed.bucket_values())
 }
 
-/// Sum over `leaves`, from the sums of `nodes`, which together have each of them.
+/// Sum over `leaves`, from the sums of `nodes`, which together contain each leaf.
 fn tree_sum(
     leaves: Range<usize>,
     nodes: &mut HashMap<Range<usize>, Tensor>,
@@ -390,14 +390,14 @@ fn tree_sum(
     tree_sum(left, nodes)? + tree_sum(right, nodes)?
 }
 
-/// Factor that reduces a gradient of norm `norm` to at most `limit`; 0 is no limit.
+/// Factor that reduces a gradient of norm `norm` to at most `limit`; 0 means no limit.
 fn clip(norm: f64, limit: f64) -> f64 {
     if limit > 0.0 && norm > limit { limit / norm } else { 1.0 }
 }
 
-/// Decay of the moving average at `step`: lower than configured in early updates; otherwise the
-/// average would long contain the random initial weights (TensorFlow's `ExponentialMovingAverage`
-/// with `num_updates`).
+/// Decay of the moving average at `step`. It is lower than configured in early updates; otherwise
+/// the average would long contain the random initial weights (TensorFlow's
+/// `ExponentialMovingAverage` with `num_updates`).
 fn ema_decay(decay: f64, step: u64) -> f64 {
     let step = step as f64;
     decay.min((1.0 + step) / (10.0 + step))

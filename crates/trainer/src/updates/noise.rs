@@ -1,10 +1,10 @@
-//! Gradient noise scale: the batch size from which on larger batches hardly save updates.
+//! Gradient noise scale: the batch size above which larger batches hardly save updates.
 //!
 //! A gradient over b target tokens is the true gradient G with noise of variance tr Σ / b, so that
 //! E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). The gradients of the
-//! micro-batches and that of their update are such gradients for two sizes, which give both
-//! unknowns. The noise scale tr Σ / |G|² is a quotient of means over many updates, since a single
-//! estimate of |G|² may be negative.
+//! micro-batches and the gradient of their update are such gradients for two sizes, which determine
+//! both unknowns. The noise scale tr Σ / |G|² is a quotient of means over many updates, because a
+//! single estimate of |G|² may be negative.
 
 use std::ops::AddAssign;
 
@@ -26,8 +26,9 @@ pub struct GradientNoise {
 }
 
 impl GradientNoise {
-    /// Estimates from the norm of an update's gradient, and the target tokens of each micro-batch
-    /// with the norm of its share of that gradient; zero if fewer than two have target tokens.
+    /// Estimates from the norm of an update's gradient, and for each micro-batch, its number of
+    /// target tokens and the norm of its share of that gradient. Zero if fewer than two
+    /// micro-batches have target tokens.
     pub(crate) fn of(micro_batches: impl Iterator<Item = (u64, f64)>, norm: f64) -> Self {
         let (mut count, mut total, mut square, mut inverse) = (0.0, 0.0, 0.0, 0.0);
         for (tokens, share) in micro_batches.filter(|&(tokens, _)| tokens > 0) {

@@ -18,8 +18,8 @@ pub struct NormsPerLayer {
     pub weight: f32,
 }
 
-/// Layer of a parameter: its name up to the number of the layer; without a number, up to its last
-/// part.
+/// Layer of a parameter: its name up to the number of the layer or, without a number, up to its
+/// last part.
 ///
 /// `encoder.layers.3.ffn.w1.weight` belongs to `encoder.layers.3`.
 fn layer_of(name: &str) -> &str {
@@ -33,8 +33,8 @@ fn layer_of(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(layer, _)| layer)
 }
 
-/// Norms of every layer. This process has the `gradients` of its pieces. The squares of each layer
-/// are added up in the order of its parameters.
+/// Norms of every layer. `gradients` has the pieces of this process. The squares of each layer are
+/// added up in the order of its parameters.
 ///
 /// # Errors
 /// If values cannot be read from the device, or another process has ended.
@@ -50,7 +50,7 @@ pub(super) fn of_layers(
     let mut totals: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let mut all: Vec<_> =
         everyone(exchange, sums)?.into_iter().map(IntoIterator::into_iter).collect();
-    // Bucket by bucket, and in each the pieces of all processes.
+    // The order is bucket by bucket, and in each bucket the pieces of all processes.
     loop {
         let of_bucket: Vec<Sum> = all.iter_mut().filter_map(Iterator::next).flatten().collect();
         if of_bucket.is_empty() && all.iter().all(|rest| rest.len() == 0) {
@@ -62,7 +62,7 @@ pub(super) fn of_layers(
             total.1 += f64::from_bits(weight);
         }
     }
-    // Rounded, so that the division of a layer among processes does not matter.
+    // The sums are rounded, so that the division of a layer among processes does not matter.
     let root = |(gradient, weight): (f64, f64)| NormsPerLayer {
         gradient: gradient.sqrt() as f32,
         weight: weight.sqrt() as f32,

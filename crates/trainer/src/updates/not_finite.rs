@@ -1,5 +1,5 @@
-//! First place of a value that is not finite: computed only after an update was skipped for one, so
-//! it may be slow.
+//! First place of a value that is not finite. It is computed only after an update was skipped
+//! because of it, so it may be slow.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use crate::{BoxError, TrainingConfig};
 /// not suffice for this.
 const TOKENS_AT_ONCE: usize = 1024;
 
-/// Origin, in words, of the value that is not finite in update `step` on `batches`, those of this
-/// process; `None` if none of them shows it by itself.
+/// Description of where the value that is not finite in update `step` arose, from this process's
+/// `batches`; `None` if none of them shows it by itself.
 ///
 /// Repeats the passes of the update and checks every result: first the weights, then the outputs of
 /// each batch in the order of the computation, then its gradients in reverse order. The first output
@@ -43,8 +43,8 @@ pub(crate) fn first_not_finite(
             // The composed operations leave a graph that can be traversed.
             let leaf = Leaf { batch: &part, step, number, total, composed: true };
             let (output, _) = leaf.loss(model, config)?;
-            // Parameters found so far, in the order of the computation: a layer's output follows
-            // its parameters.
+            // Parameters found so far, in the order of the computation: a layer's output comes
+            // after its parameters.
             let mut met = Vec::new();
             for node in output.loss.sorted_nodes().into_iter().rev() {
                 if let Some(parameter) = names.get(&node.id()) {

@@ -1,5 +1,5 @@
 //! Sums of gradients that this process sends to the others in an update, bucket by bucket from the
-//! end of the flat layout, each as soon as it is complete.
+//! end of the flat layout; each is sent as soon as it is complete.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use crate::{BoxError, Exchange};
 pub(super) struct Outbox<'a> {
     exchange: &'a mut dyn Exchange,
     store: &'a ParameterStore,
-    /// Pieces whose exchange has not begun yet: the last is the next.
+    /// Pieces whose exchange has not begun yet; the last one is next.
     pieces: &'a [Piece],
-    /// Sums over the subtrees of this process before the last one, whose sum is taken in parts.
+    /// Sums over the subtrees of this process before the last one, whose sum arrives in parts.
     before: Vec<Tensor>,
-    /// Parts of the next bucket for each process, received from the end on.
+    /// Parts of the next bucket for each process, which arrive from the end on.
     parts: Vec<Vec<f32>>,
     /// Error that prevented an exchange; no exchange is begun after it.
     failed: Option<ExchangeError>,
@@ -81,8 +81,8 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Begins to exchange all remaining buckets without content: there is no gradient, or this
-    /// process has no micro-batch.
+    /// Begins to exchange all remaining buckets without content, because there is no gradient, or
+    /// this process has no micro-batch.
     ///
     /// # Errors
     /// The errors of the exchange of any bucket.
@@ -95,8 +95,8 @@ impl<'a> Outbox<'a> {
         self.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Begins to exchange the next bucket. `part` gives the part of the last sum for a process and
-    /// its piece.
+    /// Begins to exchange the next bucket. `part` returns the part of the last sum for a process
+    /// and its piece.
     fn begin(
         &mut self,
         part: impl Fn(usize, Range<usize>) -> CandleResult<Tensor>,

@@ -21,8 +21,8 @@ pub struct Measured {
     /// otherwise 0.
     #[serde(with = "exact::number")]
     pub divergence_sum: f64,
-    /// Sum of the minimised value: the smoothed cross entropy; with R-Drop, α times the divergence;
-    /// with experts, the loss of their loads.
+    /// Sum of the minimised value: the smoothed cross entropy, plus α times the divergence with
+    /// R-Drop, plus the loss of loads with experts.
     #[serde(with = "exact::number")]
     pub objective_sum: f64,
     /// Target tokens whose true class scored highest.
@@ -31,11 +31,11 @@ pub struct Measured {
     pub tokens: u64,
     /// Routing of tokens to experts.
     pub routing: Routing,
-    /// Euclidean norm of the gradient, before clipping; of a micro-batch that of its share, if there
-    /// are several.
+    /// Euclidean norm of the gradient, before clipping; for a micro-batch, the norm of its share if
+    /// there are several.
     #[serde(with = "exact::number")]
     pub gradient_norm: f64,
-    /// Noise of the gradient, by the differences of micro-batches.
+    /// Noise of the gradient, from the differences between micro-batches.
     pub noise: GradientNoise,
 }
 
@@ -81,8 +81,8 @@ impl Measured {
         Ok(total)
     }
 
-    /// Decision whether to make the update: not with a gradient that is not finite, nor with a loss
-    /// above `loss_limit` nats a token.
+    /// Decision whether to make the update: not if the gradient is not finite, nor if the loss is
+    /// above `loss_limit` nats per token.
     pub(crate) fn judged(self, loss_limit: f64) -> Outcome {
         if !self.gradient_norm.is_finite() {
             return Outcome::Skipped(Fault::Gradient(self.gradient_norm));
@@ -106,7 +106,7 @@ impl Measured {
 pub enum Outcome {
     /// The weights changed.
     Made(Measured),
-    /// The weights did not change, because of this fault.
+    /// The weights did not change, because of this error.
     Skipped(Fault),
     /// The weights did not change: a stop was requested between two micro-batches.
     Stopped,

@@ -7,8 +7,8 @@ use taper_model::Batch;
 use crate::exchange::{ExchangeError, everyone, nodes_of};
 use crate::{BoxError, Exchange};
 
-/// Micro-batches of an update, over all processes. Each process has a range that follows the
-/// previous process's.
+/// Micro-batches of an update, over all processes. The range of each process follows that of the
+/// previous process.
 #[derive(Debug)]
 pub(crate) struct Roll {
     /// The number of this process.
@@ -22,7 +22,7 @@ pub(crate) struct Roll {
 }
 
 impl Roll {
-    /// Sends the facts of `batches`, which this process has, to the others, and receives theirs.
+    /// Sends the facts about `batches`, which this process has, to the others, and receives theirs.
     pub(crate) fn call(exchange: &mut dyn Exchange, batches: &[Batch]) -> Result<Self, BoxError> {
         let tokens: usize = batches.iter().map(Batch::tokens).sum();
         let all: Vec<(usize, usize)> = everyone(exchange, (batches.len(), tokens))?;

@@ -1,4 +1,5 @@
-//! State of an updater as a checkpoint has it: complete files, for any number of processes.
+//! State of an updater as it is stored in a checkpoint: complete files, for any number of
+//! processes.
 
 use std::path::Path;
 
@@ -18,7 +19,7 @@ const WEIGHTS: &str = "weights.";
 
 impl Updater {
     /// Tensors to save: those of the model's file, and those of the optimizer's. All processes take
-    /// part; process 0 gets the tensors, and the others get none.
+    /// part; only process 0 gets the tensors.
     pub(crate) fn export(
         &mut self,
         store: &ParameterStore,
@@ -125,7 +126,7 @@ impl Loaded {
         let ema = if config.ema_decay > 0.0 { Some(flat(model.clone())?) } else { None };
         checkpoints::set_weights(checkpoint, store, weights.unwrap_or(model))?;
         let state = match pieces {
-            // A process alone has all of each buffer, which needs no copy.
+            // A single process has all of each buffer, which needs no copy.
             [piece] if piece.own().len() == store.len() => {
                 vec![buffers.into_iter().map(flat).collect::<Result<_, _>>()?]
             }

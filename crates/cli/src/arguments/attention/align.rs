@@ -16,34 +16,34 @@ pub(crate) struct Align {
     /// Folder of the run
     #[arg(required = true)]
     pub(crate) run: Option<PathBuf>,
-    /// Source sentences, one a line
+    /// Source sentences, one per line
     #[arg(long, value_name = "FILE", requires = "target", conflicts_with = "split")]
     pub(crate) source: Option<PathBuf>,
-    /// Translations of the source sentences, one a line
+    /// Translations of the source sentences, one per line
     #[arg(long, value_name = "FILE", requires = "source")]
     pub(crate) target: Option<PathBuf>,
     /// A split of the run's data, for example test, instead of two files
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
-    /// Reference links, made by people, one line for each pair: the links found are scored against
+    /// Reference links, made by people, one line per pair: the computed links are scored against
     /// them on standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) reference: Option<PathBuf>,
-    /// Decoder layer whose attention is read, counted from 1 [default: that of the guided head,
-    /// else the last but one]
+    /// Decoder layer whose attention is read, counted from 1 [default: the guided head's layer,
+    /// else the one before the last]
     #[arg(long, value_name = "N")]
     pub(crate) layer: Option<usize>,
-    /// Attention head, counted from 1 [default: the guided one, else the mean of all]
+    /// Attention head, counted from 1 [default: the guided head, else the mean of all]
     #[arg(long, value_name = "N")]
     pub(crate) head: Option<usize>,
-    /// A run that translates in the other direction, to align with both
+    /// A run that translates in the other direction, to combine both alignments
     #[arg(long, value_name = "RUN")]
     pub(crate) reverse: Option<PathBuf>,
     /// Combination of the links of both directions
     #[arg(long, value_enum, default_value = "grow-diagonal", requires = "reverse")]
     pub(crate) symmetrization: SymmetrizationChoice,
     /// Largest number of tokens of a line; a longer line is refused [default: the run's
-    /// data.cleaning.max_tokens, the most it was trained on]
+    /// data.cleaning.max_tokens, the longest lines of training]
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<usize>,
     #[command(flatten)]
@@ -68,9 +68,9 @@ pub(crate) enum AlignCommand {
 /// Arguments of `align evaluate`.
 #[derive(Debug, Args)]
 pub(crate) struct AlignEvaluate {
-    /// Links found, one line for each pair, such as `0-0 1-2`
+    /// Links to score, one line per pair, such as `0-0 1-2`
     pub(crate) found: PathBuf,
-    /// Reference links, one line for each pair; `1?2` is possible but not sure
+    /// Reference links, one line per pair; `1?2` is possible but not sure
     pub(crate) reference: PathBuf,
     /// Print the scores as JSON
     #[arg(long)]
@@ -84,7 +84,7 @@ pub(crate) enum SymmetrizationChoice {
     Intersection,
     /// Links of at least one direction
     Union,
-    /// The intersection, and links of the union next to its links, for words that have none yet
+    /// The intersection, plus neighbouring links of the union for words that have no link yet
     GrowDiagonal,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Explain {
 /// Arguments of `positions`.
 #[derive(Debug, Args)]
 pub(crate) struct PositionsArguments {
-    /// Recipe, whose model gives widths and heads
+    /// Recipe whose model determines widths and heads
     pub(crate) config: PathBuf,
     /// Number of positions
     #[arg(long, value_name = "N", default_value = "64", value_parser = parse_count)]
@@ -37,7 +37,7 @@ pub(crate) struct PositionsArguments {
     /// Write a page with all figures
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Write each figure as a drawing in this folder
+    /// Draw each figure into this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) svg: Option<PathBuf>,
     /// The language of pages and figures

@@ -14,13 +14,13 @@ pub(crate) struct Attention {
     pub(crate) run: PathBuf,
     /// Text that the model reads
     pub(crate) text: String,
-    /// Translation to show instead of the one that the model finds
+    /// Translation to show instead of the model's own
     #[arg(long, value_name = "TEXT")]
     pub(crate) target: Option<String>,
-    /// Kind of attention, by its queries and keys [default: cross, where the model has it]
+    /// Kind of attention, by its queries and keys [default: cross, if the model has it]
     #[arg(long, value_enum)]
     pub(crate) part: Option<PartChoice>,
-    /// Layer, counted from 1 [default: the last; the last but one of cross]
+    /// Layer, counted from 1 [default: the last; for cross, the one before the last]
     #[arg(long, value_name = "N")]
     pub(crate) layer: Option<usize>,
     /// Head, counted from 1 [default: the mean of all]
@@ -80,7 +80,7 @@ pub(crate) struct PruneHeads {
     /// Measure the importance of each head and change nothing; nothing else is implemented so far
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Stem of the split of the run's data to measure on [default: data.validation, else data.test]
+    /// Split of the run's data to measure on [default: data.validation, else data.test]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
     /// Approximate number of tokens of the split to measure on

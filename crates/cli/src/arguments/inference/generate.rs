@@ -15,13 +15,13 @@ pub(crate) struct Generate {
     /// Folder of the run
     pub(crate) run: PathBuf,
     /// Text to continue; may be repeated [default: standard input if it is a pipe or a file, else
-    /// the beginning of a line, or of a document where each line is one]
+    /// the beginning of a document, or of a line if the training text is one document]
     #[arg(long, short, value_name = "TEXT")]
     pub(crate) prompt: Vec<String>,
     /// File whose whole content is one prompt; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "prompts"])]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// File with one prompt a line; - is standard input
+    /// File with one prompt per line; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompts: Option<PathBuf>,
     /// Largest number of tokens added to a prompt
@@ -40,7 +40,7 @@ pub(crate) struct Generate {
     pub(crate) loading: Loading,
     #[command(flatten)]
     pub(crate) items: ItemRules,
-    /// Print one JSON object a text: prompt, text, tokens, log-probability and reason of the end,
+    /// Print one JSON object per text: prompt, text, tokens, log-probability and reason of the end,
     /// or an error
     #[arg(long)]
     pub(crate) json: bool,
@@ -62,8 +62,8 @@ impl Generate {
         settings.decoding.n_best = self.samples.unwrap_or(1);
         if settings.decoding.n_best > 1 && !settings.decoding.sampling.is_active() {
             bail!(
-                "--samples {} would give one text again and again where nothing is drawn: leave \
-                 it out, or give a --temperature above 0",
+                "--samples {} would repeat the same text, because nothing is sampled: leave it \
+                 out, or give a --temperature above 0",
                 settings.decoding.n_best
             );
         }

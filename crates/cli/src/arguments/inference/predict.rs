@@ -17,14 +17,15 @@ pub(crate) struct Predict {
     /// Write attention pictures to this folder, one PNG file for each image
     #[arg(long, value_name = "FOLDER")]
     pub(crate) attention: Option<PathBuf>,
-    /// Also draw the probability of each label or prompt for each image into this SVG file
+    /// Also draw the probability of each label or prompt for each image, into this SVG file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-    /// Texts, one a line; for a run that labels pairs, two on a line with a tab between them; for a
-    /// run that answers questions {"question": …, "context": …}, one a line; - is standard input
+    /// Texts, one per line; for a run that labels pairs, two on each line with a tab between them;
+    /// for a run that answers questions, one object {"question": …, "context": …} per line; - is
+    /// standard input
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) input: PathBuf,
-    /// Text that may belong to an image, for a run whose task is image-text; may be repeated
+    /// Text that may describe an image, for a run whose task is image-text; may be repeated
     /// [default: the labels of the recipe, by its prompts]
     #[arg(long, value_name = "TEXT")]
     pub(crate) prompt: Vec<String>,
@@ -34,7 +35,7 @@ pub(crate) struct Predict {
     pub(crate) weights: Weights,
     #[command(flatten)]
     pub(crate) items: ItemRules,
-    /// Print one JSON object a line: label, its probability, the probabilities of all labels; or
+    /// Print one JSON object per line: label, its probability, the probabilities of all labels; or
     /// caption and score; or answer, its start and end, and its probability; or an error
     #[arg(long)]
     pub(crate) json: bool,

@@ -32,8 +32,8 @@ pub(crate) struct Translate {
     /// positions from 0
     #[arg(long)]
     pub(crate) alignments: bool,
-    /// File of terms, one a line: a term, a tab and its translation. Translations of lines with a
-    /// term contain its translation
+    /// File of terms, one per line: a term, a tab and its translation, which translations of lines
+    /// with the term then contain
     #[arg(long, value_name = "FILE")]
     pub(crate) terms: Option<PathBuf>,
     #[command(flatten)]
@@ -42,13 +42,13 @@ pub(crate) struct Translate {
     pub(crate) loading: Loading,
     #[command(flatten)]
     pub(crate) items: ItemRules,
-    /// Print one JSON object a line: line number, source, translations with scores, or an error
+    /// Print one JSON object per line: line number, source, translations with scores, or an error
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 impl Translate {
-    /// Returns the settings by which `run` translates.
+    /// Returns the settings with which `run` translates.
     ///
     /// # Errors
     /// For options that do not go together, values that the search refuses, or a file of terms that
@@ -89,23 +89,22 @@ impl Translate {
 /// Output form of the translations of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The best one, on a line.
+    /// The best translation, on one line.
     Best,
-    /// Each on a line, with the number of the source line and a score, tab-separated.
+    /// Each translation on one line, with the number of the source line and a score, tab-separated.
     NBest,
-    /// All in one JSON object, on a line.
+    /// All translations in one JSON object, on one line.
     Json,
 }
 
 /// Options of the text to translate and of the output.
 #[derive(Debug, Args)]
 pub(crate) struct TextArguments {
-    /// Text to translate, one sentence a line [default: standard input]
+    /// Text to translate, one sentence per line [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// Document to translate as such, to --output: .html, .md, .srt, .vtt, .po, .xlf, .docx
-    /// or .txt.
-    /// Sentences are translated, and all else stays
+    /// Document to translate as a whole, to --output: .html, .md, .srt, .vtt, .po, .xlf, .docx or
+    /// .txt. Sentences are translated, and everything else stays
     #[arg(
         long,
         value_name = "FILE",
@@ -115,29 +114,29 @@ pub(crate) struct TextArguments {
         ]
     )]
     pub(crate) file: Option<PathBuf>,
-    /// Output file, written as FILE.part until it is whole [default: standard output]
+    /// Output file, called FILE.part until it is complete [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Continue a stopped translation to --output after the lines in FILE.part
     #[arg(long = "continue", requires = "output")]
     pub(crate) goes_on: bool,
-    /// Number of lines read, translated and written together; with 1 each line of a pipe is
-    /// answered before the next is read [default: 128, growing to 4096]
+    /// Number of lines that are read, translated and written together; with 1, each line of a pipe
+    /// is answered before the next is read [default: 128, growing to 4096]
     #[arg(long, value_name = "LINES")]
     pub(crate) window: Option<NonZero<usize>>,
-    /// File of beginnings that the translations must have, one line for each line of the input
+    /// File of beginnings that the translations must have, one line per input line
     #[arg(long, value_name = "FILE")]
     pub(crate) prefix: Option<PathBuf>,
 }
 
-/// Treatment of a line with more tokens than lines of training.
+/// Treatment of a line with more tokens than the lines of training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OverlongChoice {
-    /// Translate it in parts, divided at the end of a sentence or phrase if there is one
+    /// Translate the line in parts, divided at the end of a sentence or phrase if there is one
     Split,
-    /// Translate its beginning
+    /// Translate only its beginning
     Cut,
-    /// Refuse it
+    /// Refuse the line
     Error,
 }
 
@@ -157,8 +156,8 @@ pub(crate) struct OverlongArguments {
     /// Treatment of a line with too many tokens; standard error and --json name such lines
     #[arg(long, value_enum, default_value = "split")]
     pub(crate) overlong: OverlongChoice,
-    /// Largest number of tokens of a line [default: the run's data.cleaning.max_tokens, the most it
-    /// was trained on]
+    /// Largest number of tokens of a line [default: the run's data.cleaning.max_tokens, the longest
+    /// lines of training]
     #[arg(long, value_name = "N")]
     pub(crate) max_source_tokens: Option<usize>,
 }

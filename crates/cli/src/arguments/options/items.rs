@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use taper_data::SpelledSpecial;
 
-/// Treatment of items that spell special tokens, or cannot be answered.
+/// Treatment of items that spell special tokens, and of items that cannot be answered.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ItemRules {
     #[command(flatten)]
@@ -15,8 +15,8 @@ pub(crate) struct ItemRules {
 /// Treatment of items that cannot be answered.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Strict {
-    /// Stop at the first line or file that cannot be answered [default: it is named on standard
-    /// error, its place stays empty, the others are answered, and the exit code is 2 at the end]
+    /// Stop at the first line or file that cannot be answered [default: it is reported on standard
+    /// error, its place stays empty, the others are answered, and the exit code at the end is 2]
     #[arg(long)]
     pub(crate) strict: bool,
 }

@@ -7,21 +7,21 @@ use taper_decoding::DecodingConfig;
 /// Options of the search for translations.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// Hypotheses kept at each step; 1 is greedy search [default: the run's]
+    /// Number of hypotheses kept at each step; 1 is greedy search [default: the run's]
     #[arg(long)]
     pub(crate) beam: Option<usize>,
     /// Exponent of the length penalty [default: the run's]
     #[arg(long, value_name = "ALPHA")]
     pub(crate) length_penalty: Option<f64>,
-    /// Choose the one of N translations that has most in common with all of them (minimum Bayes
-    /// risk). They are drawn, each token with a probability of at least 0.02, unless options of
-    /// drawing say otherwise; with --beam, they are the best N of the beam [default: the run's]
+    /// Choose the translation among N candidates that is most similar to all of them (minimum Bayes
+    /// risk). They are sampled from tokens with a probability of at least 0.02, unless options of
+    /// sampling are given; with --beam, they are the best N of the beam [default: the run's]
     #[arg(long, value_name = "N")]
     pub(crate) mbr: Option<usize>,
 }
 
 impl Search {
-    /// Writes the options, and the number of translations asked for, to `config`.
+    /// Writes the options, and the requested number of translations, to `config`.
     ///
     /// # Errors
     /// When the resulting configuration is invalid.
@@ -38,7 +38,7 @@ impl Search {
         }
         if let Some(n_best) = n_best {
             config.n_best = n_best;
-            // A request for n translations without a beam needs a beam of at least n.
+            // If n translations are requested without a beam, the beam has to be at least n.
             if self.beam.is_none() && !config.sampling.is_active() {
                 config.beam_size = config.beam_size.max(n_best);
             }
@@ -53,14 +53,14 @@ impl Search {
         Ok(())
     }
 
-    /// Makes `config` draw that many candidates, or find them in the beam that is given, and choose
+    /// Makes `config` sample this number of candidates, or find them in a given beam, and choose
     /// among them.
     fn choose_among(&self, candidates: usize, config: &mut DecodingConfig) -> Result<()> {
         config.reranking.candidates = candidates;
         match self.beam {
             Some(beam) if beam < candidates => bail!(
-                "a beam of {beam} does not find the {candidates} translations of --mbr: widen \
-                 --beam, or leave it out to draw them"
+                "a beam of {beam} cannot find the {candidates} translations of --mbr: use a wider \
+                 --beam, or leave --beam out to sample them"
             ),
             Some(_) => {}
             None if config.sampling.is_active() => {}
@@ -79,33 +79,33 @@ const EPSILON_OF_CANDIDATES: f64 = 0.02;
 /// Options of sampling and of repetition control.
 #[derive(Debug, Args)]
 pub(crate) struct Control {
-    /// Draw translations at random instead of searching for the best; implied by the next four
+    /// Sample translations at random instead of searching for the best; implied by the next four
     /// options
     #[arg(long)]
     pub(crate) sample: bool,
-    /// Divide logits by T before drawing; below 1 favours likely tokens [default: the run's, else
+    /// Divide logits by T before sampling; below 1 favours likely tokens [default: the run's, else
     /// 1]
     #[arg(long, value_name = "T")]
     pub(crate) temperature: Option<f64>,
     /// Draw from the K likeliest tokens
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<usize>,
-    /// Draw from the fewest likeliest tokens with total probability of at least P
+    /// Sample from the smallest set of likeliest tokens with a total probability of at least P
     #[arg(long, value_name = "P")]
     pub(crate) top_p: Option<f64>,
-    /// Draw from the tokens with a probability of at least E
+    /// Sample from the tokens with a probability of at least E
     #[arg(long, value_name = "E")]
     pub(crate) epsilon: Option<f64>,
-    /// Seed of the draws; one seed gives one output, however lines are batched [default: the
-    /// run's]
+    /// Seed of sampling; the same seed gives the same output, however lines are batched [default:
+    /// the run's]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Divide positive logits, and multiply negative logits, of tokens that the output already
-    /// holds
+    /// contains
     #[arg(long, value_name = "X")]
     pub(crate) repetition_penalty: Option<f64>,
-    /// Forbid a repetition of any N consecutive tokens: in a translation (in that of a part, if a
-    /// line is translated in parts), or in a prompt and its continuation
+    /// Forbid that any N consecutive tokens are repeated: in a translation (in each part, if a line
+    /// is translated in parts), or in a prompt and its continuation
     #[arg(long, value_name = "N")]
     pub(crate) no_repeat_ngram: Option<usize>,
 }
@@ -114,7 +114,7 @@ impl Control {
     /// Writes the options to `config`.
     ///
     /// # Errors
-    /// For an option of drawing if nothing is drawn.
+    /// For an option of sampling without sampling.
     pub(crate) fn apply(&self, config: &mut DecodingConfig) -> Result<()> {
         let sampling = &mut config.sampling;
         let wanted = self.sample

@@ -19,7 +19,7 @@ pub(crate) struct Overrides {
 #[derive(Debug, Args)]
 pub(crate) struct Checkpoint {
     /// best, last, average, a name such as step-00001000, or the path of a checkpoint folder
-    /// [default: average if there and not older than last, else best, else last]
+    /// [default: average if it exists and is not older than last, else best, else last]
     #[arg(long)]
     pub(crate) checkpoint: Option<String>,
 }
@@ -56,14 +56,14 @@ pub(crate) struct Weights {
     /// auto, cpu, cuda, cuda:N or metal [default: the run's]
     #[arg(long)]
     pub(crate) device: Option<String>,
-    /// Type in which matrices are multiplied [default: int8 where the weights were saved so, else
+    /// Type in which matrices are multiplied [default: int8 if the weights were saved in int8, else
     /// the run's dtype]
     #[arg(long = "weights", value_enum, value_name = "TYPE")]
     pub(crate) weight_type: Option<WeightChoice>,
-    /// Language to translate into, of a run of several
+    /// Language to translate into, for a run of several
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) to: Option<String>,
-    /// Language to translate from, of a run of several [default: the first that is translated into
+    /// Language to translate from, for a run of several [default: the first that is translated into
     /// --to]
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) from: Option<String>,

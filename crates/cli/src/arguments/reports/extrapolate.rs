@@ -31,7 +31,7 @@ pub(crate) struct Extrapolate {
 #[derive(Debug, Args)]
 struct Passkeys {
     /// Also hide a key in filler text of each length and ask for it at the end, N times at each
-    /// depth; --svg draws the share of keys that is found
+    /// depth; --svg draws the share of keys that were found
     #[arg(long, value_name = "N")]
     passkeys: Option<usize>,
     /// Number of depths, from the beginning of the text to its end
@@ -46,7 +46,7 @@ struct Passkeys {
     #[arg(long, value_name = "TEXT", requires = "passkeys")]
     #[arg(default_value_t = Passkey::default().question)]
     question: String,
-    /// Characters of which keys are made
+    /// Characters that keys are made of
     #[arg(long, value_name = "TEXT", requires = "passkeys")]
     #[arg(default_value_t = Passkey::default().characters)]
     key_characters: String,

@@ -25,8 +25,8 @@ pub(crate) struct Report {
     /// Page to write [default: report.html in the run]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Also show the attention on these translations of the test set: lines, counted from 1, with
-    /// the split before a colon if it is not the first. This loads the model
+    /// Also show the attention on these translations of the test set, which loads the model: line
+    /// numbers from 1, preceded by the split and a colon if it is not the first
     #[arg(long, value_name = "[SPLIT:]LINE,…", value_delimiter = ',')]
     pub(crate) attention: Vec<SentenceAddress>,
     #[command(flatten)]
@@ -58,14 +58,14 @@ pub(crate) struct Scaling {
     /// Training FLOP) and loss
     #[arg(long, value_name = "FILE")]
     pub(crate) points: Option<PathBuf>,
-    /// Number of points of the highest loss to leave out
+    /// Number of points with the highest loss to leave out
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) leave_out: usize,
     /// Resamples of the points for the intervals
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) resamples: usize,
-    /// Amounts of training to find the best model for [default: the most of a point, 10 and 100
-    /// times as much]
+    /// Amounts of training for which to find the best model [default: the largest amount of a
+    /// point, 10 times and 100 times as much]
     #[arg(long, value_name = "FLOPS", value_delimiter = ',')]
     pub(crate) flops: Vec<f64>,
     #[command(flatten)]

@@ -33,7 +33,7 @@ pub(crate) struct Pictures {
     /// Also write every figure as PNG into this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) png: Option<PathBuf>,
-    /// Light on dark in PNG files; SVG files and pages follow their reader
+    /// Dark colours in PNG files; SVG files and pages follow their reader's settings
     #[arg(long)]
     pub(crate) dark: bool,
     /// The language of pages and figures

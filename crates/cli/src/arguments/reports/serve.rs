@@ -23,15 +23,15 @@ pub(crate) struct Serve {
     /// Key that clients must send [default: anybody may ask]
     #[arg(long, value_name = "KEY", env = "TAPER_API_KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
-    /// File with that key on its first line, so that no list of processes shows it
+    /// File with this key on its first line, so that no list of processes shows it
     #[arg(long, value_name = "FILE", conflicts_with = "api_key")]
     pub(crate) api_key_file: Option<PathBuf>,
-    /// Another name by which clients call a server at the loopback address, such as the name of a
-    /// proxy before it; may be repeated
+    /// Another name that clients use for a server at the loopback address, such as the name of a
+    /// proxy in front of it; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
     /// Origin, such as https://friend.example, whose pages may call from a browser; * for all; may
-    /// be repeated [default: none but the server's own page]
+    /// be repeated [default: only the server's own page]
     #[arg(long = "cors", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
     /// Largest number of connections at a time; others wait
@@ -41,9 +41,9 @@ pub(crate) struct Serve {
     /// [default: half of all]
     #[arg(long, value_name = "N")]
     pub(crate) client_connections: Option<usize>,
-    /// Largest number of lines that wait for a run, each of about 32 tokens under the run's own
-    /// beam: longer lines and wider beams count as several. Further requests are told to come back
-    /// later
+    /// Largest number of lines that wait for a run, counted as lines of about 32 tokens under the
+    /// run's own beam: longer lines and wider beams count as several. Further requests are told to
+    /// come back later
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().queue)]
     pub(crate) queue: usize,
     /// Largest number of lines of a request
@@ -61,7 +61,7 @@ pub(crate) struct Serve {
     /// Largest number of lines computed together, counted in the same way
     #[arg(long, value_name = "LINES", default_value_t = Limits::default().batch)]
     pub(crate) batch: usize,
-    /// Time limit of a request in seconds; its work is then abandoned
+    /// Time limit of a request in seconds, after which its work is abandoned
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     pub(crate) timeout: f64,
     /// Time limit of a document in seconds
@@ -107,7 +107,7 @@ impl Serve {
         })
     }
 
-    /// Key that clients must send: the given one, or that of the key file.
+    /// Key that clients must send: the given key, or the content of the key file.
     fn key(&self) -> Result<Option<String>> {
         let Some(path) = &self.api_key_file else { return Ok(self.api_key.clone()) };
         let text = std::fs::read_to_string(path)

@@ -12,8 +12,8 @@ use crate::arguments::{Overrides, TrainOutput};
 pub(crate) struct Finetune {
     /// The model: a run, a checkpoint, or a folder of the library Transformers, which is imported
     pub(crate) from: PathBuf,
-    /// Examples to learn from, by the task: sentence pairs in two files of text or in a table (.tsv,
-    /// .csv, .jsonl, .parquet); texts with a label each; or running text
+    /// Examples to learn from, depending on the task: sentence pairs in two text files or in a
+    /// table (.tsv, .csv, .jsonl, .parquet); texts with labels; or running text
     #[arg(
         long = "pairs",
         visible_aliases = ["labels", "texts"],
@@ -22,21 +22,21 @@ pub(crate) struct Finetune {
         required = true
     )]
     pub(crate) files: Vec<PathBuf>,
-    /// Text like that of the model's training, mixed in at equal parts so that the model forgets
-    /// less; files as in --pairs
+    /// Text like the model's training text, mixed in at equal parts so that the model forgets less;
+    /// files as in --pairs
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) home: Vec<PathBuf>,
-    /// Columns or fields of a table: SOURCE,TARGET of pairs, LABEL,TEXT of texts with labels, or TEXT
-    /// [default: the usual ones]
+    /// Columns or fields of a table: SOURCE,TARGET for pairs, LABEL,TEXT for texts with labels, or
+    /// TEXT [default: the usual names]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) columns: Vec<String>,
-    /// Task, if it is another than the model's: classification begins with a masked language model
+    /// Task, if it differs from the model's: classification begins with a masked language model
     #[arg(long, value_parser = task)]
     pub(crate) task: Option<Task>,
-    /// Language that an imported model of several languages reads, as its folder calls it
+    /// Source language of an imported model of several languages, as its folder names it
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) source_language: Option<String>,
-    /// Language that it writes
+    /// Target language of the model
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) target_language: Option<String>,
     /// Recipe to write [default: named like the model and the text]
@@ -49,7 +49,7 @@ pub(crate) struct Finetune {
     /// Folder of the run [default: runs/<name of the recipe>]
     #[arg(long, value_name = "DIR")]
     pub(crate) run: Option<PathBuf>,
-    /// Write the recipe, to be looked at and edited, and do not train
+    /// Write the recipe without training, so that it can be read and edited
     #[arg(long)]
     pub(crate) recipe_only: bool,
     #[command(flatten)]

@@ -7,9 +7,9 @@ use clap::Args;
 /// Arguments of `init`.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Two files of text, a sentence a line, the second the translation of the first; or a table:
-    /// .tsv, .csv, .jsonl, .parquet, .tmx, .xlf or .po. All but .parquet may be compressed: .gz,
-    /// .zst, .xz, .bz2 or .zip [default: asks]
+    /// Two text files with one sentence per line, the second the translation of the first; or a
+    /// table: .tsv, .csv, .jsonl, .parquet, .tmx, .xlf or .po. All but .parquet may be compressed:
+    /// .gz, .zst, .xz, .bz2 or .zip [default: asks]
     #[arg(value_name = "FILE", num_args = 0..=2)]
     pub(crate) files: Vec<PathBuf>,
     /// Language of the first file, such as en [default: the ending of its name, else asks]
@@ -18,7 +18,7 @@ pub(crate) struct Init {
     /// Language of the second file
     #[arg(long, value_name = "LANGUAGE")]
     pub(crate) target_language: Option<String>,
-    /// Columns of a table: numbers from 1, or names; fields of .jsonl and .parquet, with dots
+    /// Columns of a table: numbers from 1, or names; for .jsonl and .parquet, fields, with dots
     /// [default: 1,2; fields named like the languages]
     #[arg(long, value_name = "SOURCE,TARGET")]
     pub(crate) columns: Option<String>,

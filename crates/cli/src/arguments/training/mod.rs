@@ -1,4 +1,4 @@
-//! Arguments of the commands that make a recipe, train, and tune what is trained.
+//! Arguments of the commands that make a recipe, train, and tune a trained model.
 
 mod finetune;
 mod init;

@@ -18,15 +18,14 @@ pub(crate) struct Train {
     pub(crate) run: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) overrides: Overrides,
-    /// Begin with the weights, and the tokenizer, of a run or of a checkpoint's folder
+    /// Begin with the weights and the tokenizer of a run or of a checkpoint folder
     #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
     pub(crate) from: Option<PathBuf>,
-    /// Parts of --from to take: encoder, decoder, embeddings, a module such as encoder.layers.0, or
-    /// names of parameters with * and ?; separated by commas
+    /// Parts to take from --from: encoder, decoder, embeddings, a module such as encoder.layers.0,
+    /// or names of parameters with * and ?; separated by commas
     #[arg(long, value_name = "PARTS", value_delimiter = ',', requires = "from")]
     pub(crate) only: Vec<String>,
-    /// With --from, train a tokenizer for the recipe, and take the embeddings of the tokens that
-    /// both have
+    /// With --from, train a new tokenizer for the recipe, and take the embeddings of common tokens
     #[arg(long, requires = "from")]
     pub(crate) own_tokenizer: bool,
     /// Names of parameters that are not trained, with * and ?, such as 'encoder.*', in addition to
@@ -64,14 +63,15 @@ pub(crate) struct Resume {
 pub(crate) enum Transport {
     /// TCP, between each pair
     Sockets,
-    /// The MPI that has started the processes, in a program built with it
+    /// The MPI that has started the processes, in a program built with MPI
     Mpi,
     /// GPU to GPU, in a program built with NCCL; the rest by TCP
     Nccl,
 }
 
 impl Transport {
-    /// Default means, depending on whether MPI's program has started the processes.
+    /// Default means of communication, depending on whether MPI's program has started the
+    /// processes.
     pub(crate) const fn usual(by_mpi: bool) -> Self {
         if by_mpi && cfg!(feature = "mpi") { Self::Mpi } else { Self::Sockets }
     }
@@ -83,12 +83,12 @@ pub(crate) struct TrainOutput {
     /// auto, cpu, cuda, cuda:N or metal [default: the recipe's]
     #[arg(long)]
     pub(crate) device: Option<String>,
-    /// Number of processes of this machine to train with: they divide its cores and threads and
-    /// share the micro-batches of each update; the result equals that of one
+    /// Number of processes to train with on this machine: they divide its cores and threads and
+    /// share the micro-batches of each update; the result equals that of a single process
     #[arg(long, value_name = "N")]
     pub(crate) processes: Option<usize>,
-    /// Means of communication between several processes [default: mpi where mpirun has started them
-    /// and the program knows it, otherwise sockets]
+    /// Means of communication between several processes [default: mpi if mpirun has started them
+    /// and the program supports it, otherwise sockets]
     #[arg(long, value_name = "WAY", value_enum)]
     pub(crate) exchange: Option<Transport>,
     /// Report as JSON lines on standard output
@@ -102,14 +102,14 @@ pub(crate) struct TrainOutput {
     #[arg(long, value_name = "DIR")]
     pub(crate) rescue: Option<PathBuf>,
     /// Resume although the text or the recipe's [data] (except for the tokenizer), [model] or dtype
-    /// have changed; with --from of `train`, take what fits another [model]
+    /// have changed; with --from of `train`, take the parts that fit another [model]
     #[arg(long)]
     pub(crate) accept_changes: bool,
 }
 
 impl TrainOutput {
-    /// Settings of the training itself; a new run may begin with the weights of another run, or of
-    /// a checkpoint.
+    /// Settings of the training itself; a new run may begin with the weights of another run or of a
+    /// checkpoint.
     pub(crate) fn settings(&self, from: Option<&Path>) -> TrainSettings {
         TrainSettings {
             from: from.map(Path::to_owned),

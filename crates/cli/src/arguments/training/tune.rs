@@ -12,25 +12,25 @@ use crate::arguments::Loading;
 pub(crate) struct Tune {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Split to translate; never one on which the run will be judged [default: the validation set]
+    /// Split to translate; never one that will judge the run [default: the validation set]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
-    /// Largest number of its sentences, spread evenly over it
+    /// Largest number of its sentences; they are spread evenly over it
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) sentences: usize,
     /// Beams to try in addition to the run's own, each with one search [default: 2,4,8, and wider
-    /// while the widest is the best]
+    /// as long as the widest is the best]
     #[arg(long, value_name = "N,N,…", value_delimiter = ',')]
     pub(crate) beams: Option<Vec<usize>>,
-    /// Length penalties to try [default: 0 to 1.4, and larger while the largest is the best]
+    /// Length penalties to try [default: 0 to 1.4, and larger as long as the largest is the best]
     #[arg(long, value_name = "X,X,…", value_delimiter = ',')]
     pub(crate) length_penalties: Option<Vec<f64>>,
-    /// Length rewards to try, each with each length penalty [default: 0,0.1,0.2,0.3, and larger while
-    /// the largest is the best]
+    /// Length rewards to try, each with each length penalty [default: 0,0.1,0.2,0.3, and larger as
+    /// long as the largest is the best]
     #[arg(long, value_name = "X,X,…", value_delimiter = ',')]
     pub(crate) length_rewards: Option<Vec<f64>>,
     /// Shortfall penalties to try, each with each length penalty and without a reward [default:
-    /// 0,1,2,4,8, and larger while the largest is the best; 0 where rewards are named]
+    /// 0,1,2,4,8, and larger as long as the largest is the best; 0 if rewards are given]
     #[arg(long, value_name = "X,X,…", value_delimiter = ',')]
     pub(crate) shortfall_penalties: Option<Vec<f64>>,
     /// Score to maximise

@@ -1,4 +1,4 @@
-//! Arguments of `average`, `merge` and `quantize`, which make weights from weights.
+//! Arguments of `average`, `merge` and `quantize`, which make new weights from existing ones.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ pub(crate) struct Average {
     /// Number of newest checkpoints to average [default: the run's training.average_last, else all]
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
-    /// Share of these weights, from 0 to 1: the rest is of the weights that the run began with, so that
-    /// it forgets less of what those can do
+    /// Share of these weights, from 0 to 1; the rest comes from the weights that the run began
+    /// with, so that their abilities are forgotten less
     #[arg(long, value_name = "SHARE")]
     pub(crate) with_parent: Option<f64>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Merge {
 pub(crate) struct Quantize {
     /// Folder of the run
     pub(crate) run: PathBuf,
-    /// Folder to make [default: the run's, with -int8 behind its name]
+    /// Folder to make [default: the run's name followed by -int8]
     #[arg(long, short, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

@@ -10,16 +10,16 @@ use crate::arguments::Weights;
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// Folder with config.json, model.safetensors or pytorch_model.bin, whole or in shards, and, if
-    /// the model reads text, tokenizer.json; or a folder of CTranslate2 with model.bin
+    /// Folder with config.json, model.safetensors or pytorch_model.bin, as one file or in shards,
+    /// and, if the model reads text, tokenizer.json; or a folder of CTranslate2 with model.bin
     pub(crate) folder: PathBuf,
     /// Folder of the run to make
     pub(crate) run: PathBuf,
-    /// Run or checkpoint that is adapted, if the folder has adapters of the library PEFT
+    /// Run or checkpoint to which the folder's adapters of the library PEFT belong
     #[arg(long, value_name = "RUN_OR_CHECKPOINT")]
     pub(crate) onto: Option<PathBuf>,
     /// Source language of a translation model, as its folder names it, such as eng_Latn, en or
-    /// en_XX; a model of several languages needs it
+    /// en_XX; needed for a model of several languages
     #[arg(long, value_name = "LANGUAGE", conflicts_with = "onto")]
     pub(crate) source: Option<String>,
     /// Target language
@@ -34,7 +34,7 @@ pub(crate) struct Export {
     pub(crate) run: PathBuf,
     /// Folder to make
     pub(crate) folder: PathBuf,
-    /// Write the run's adapters alone, in the format of the library PEFT, without the model
+    /// Write only the run's adapters, in the format of the library PEFT, without the model
     #[arg(long, conflicts_with = "weight_type")]
     pub(crate) adapters: bool,
     /// Program that reads the folder
@@ -44,8 +44,8 @@ pub(crate) struct Export {
     /// float32]
     #[arg(long, value_enum, value_name = "TYPE")]
     pub(crate) quantize: Option<QuantizationChoice>,
-    /// Put the weights of graphs of ONNX into files beside them, as those of a graph of more than
-    /// 2 GB always are
+    /// Put the weights of ONNX graphs into files beside them, as is always done for a graph of more
+    /// than 2 GB
     #[arg(long)]
     pub(crate) external_data: bool,
     #[command(flatten)]

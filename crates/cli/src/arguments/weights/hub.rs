@@ -8,14 +8,14 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[cfg_attr(not(feature = "hub"), allow(dead_code))]
 pub(crate) struct Push {
-    /// Folder to upload, as `taper export` makes it; hidden files stay behind
+    /// Folder to upload, as `taper export` makes it; hidden files are not uploaded
     pub(crate) folder: PathBuf,
-    /// Repository, which is made if there is none: owner/name
+    /// Repository, which is made if it does not exist: owner/name
     pub(crate) repository: String,
-    /// Branch, which is made if there is none
+    /// Branch, which is made if it does not exist
     #[arg(long, default_value = "main")]
     pub(crate) revision: String,
-    /// Make a repository that others cannot see; one that is there stays as it is
+    /// Make a repository that others cannot see; an existing one is not changed
     #[arg(long)]
     pub(crate) private: bool,
     /// First line of the commit
@@ -29,7 +29,7 @@ pub(crate) struct Push {
 pub(crate) struct Pull {
     /// Repository: owner/name
     pub(crate) repository: String,
-    /// Folder for the files; those that are there already with the same content stay
+    /// Folder for the files; existing files with the same content are kept
     pub(crate) folder: PathBuf,
     /// Branch, tag or commit
     #[arg(long, default_value = "main")]

@@ -1,4 +1,4 @@
-//! Arguments of the commands that make weights from weights, and exchange them.
+//! Arguments of the commands that make new weights, and exchange them with other programs.
 
 mod derived;
 mod exchange;

@@ -12,10 +12,10 @@ use crate::arguments::{Align, AlignCommand, AlignEvaluate};
 use crate::bars::sentence_bar;
 use crate::text::{print_line, read_lines, say};
 
-/// Pairs that are aligned and written together.
+/// Number of pairs that are aligned and written together.
 const WINDOW: usize = 256;
 
-/// Runs the command: writes a line of links for each pair, or the scores of such lines.
+/// Runs the command: writes a line of links for each pair, or the scores of these links.
 pub(crate) fn run(arguments: &Align) -> Result<()> {
     match (&arguments.command, &arguments.run) {
         (Some(AlignCommand::Evaluate(arguments)), _) => evaluate(arguments),
@@ -71,7 +71,8 @@ fn align(run: &Path, arguments: &Align) -> Result<()> {
     Ok(())
 }
 
-/// Sources and targets to align. A split with links is its own reference, if there is no other.
+/// Sources and targets to align. A split with links serves as its own reference if there is no
+/// other.
 fn texts(
     run: &LoadedRun,
     arguments: &Align,
@@ -87,7 +88,7 @@ fn texts(
             let data = &run.config.data;
             let name = arguments.split.clone().or_else(|| data.test.first().map(|one| one.name()));
             let Some(name) = name else {
-                bail!("name what to align: --source and --target, or --split")
+                bail!("nothing to align: give --source and --target, or --split")
             };
             let split = data.split(&name);
             let has_links = split.iter().any(|corpus| corpus.has_links());

@@ -2,7 +2,8 @@
 //! Keys' names stand above the table and read downwards.
 //!
 //! A user-perceived character may be several code points (a letter with its marks, a family of
-//! emoji) and one or two columns wide (Chinese, emoji): each has a cell of its own above its key.
+//! emoji) and one or two columns wide (Chinese, emoji): each has its own cell above the column of
+//! its key.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -81,7 +82,7 @@ mod tests {
         let weights = [vec![0.1, 0.2, 0.7, 0.0], vec![1.0, 0.0, 0.0, 0.0]];
         let lines = grid(&queries, &keys, &weights);
         assert_eq!(lines.len(), 4 + 2 + 1);
-        // Above the rows: each key downwards in its two columns.
+        // Each key is above the rows, downwards in its two columns.
         assert_eq!(lines[0], "           <");
         assert_eq!(lines[2], "     e\u{301}\u{323}   我s");
         assert_eq!(lines[3], "     x 👨‍👩‍👧们>");

@@ -11,7 +11,7 @@ use crate::text::{print_line, say};
 /// Runs the command: prints a line for each head, beginning with the least important.
 pub(crate) fn run(arguments: &PruneHeads) -> Result<()> {
     if !arguments.dry_run {
-        bail!("say --dry-run: what heads are worth is measured, and weights stay as they are");
+        bail!("give --dry-run: the value of heads is measured, but no weights are changed");
     }
     let load = arguments.loading.settings();
     let split = arguments.split.as_deref();

@@ -1,8 +1,8 @@
 //! `taper bench attention`: time and memory of each kind of self-attention by sequence length, and
 //! the exponents of their growth.
 //!
-//! Each kind and length is measured in its own process, because a process's peak memory never
-//! falls.
+//! Each kind and length is measured in a separate process, because the peak memory of a process
+//! never falls.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use taper_run::numbers::bytes;
 
 /// Tokens of a batch of short sequences.
 const TOKENS: usize = 2048;
-/// Tokens of a sequence that is processed before any measurement.
+/// Number of tokens of a sequence that is processed before any measurement.
 const REHEARSED: usize = 64;
-/// Levels of summaries of hierarchical attention, more than any sequence needs.
+/// Number of levels of summaries in hierarchical attention, more than any sequence needs.
 const LEVELS: usize = 16;
 
 /// Measurement of one kind at one length.
@@ -37,10 +37,10 @@ struct Measurement {
     length: usize,
     sequences: usize,
     causal: bool,
-    /// Shortest seconds of all rounds of the forward pass, as in training: a backward pass can
+    /// Seconds of the fastest forward pass, computed as in training, so that a backward pass can
     /// follow.
     forward: f64,
-    /// Shortest seconds of all rounds of the forward and the backward pass.
+    /// Seconds of the fastest forward and backward pass.
     both: f64,
     /// Largest growth of the process, in bytes.
     memory: Option<u64>,
@@ -54,7 +54,8 @@ impl Measurement {
     }
 }
 
-/// Exponents `b` of `a · nᵇ`, fitted to the cost of one token times the length.
+/// Exponents `b` of `a · nᵇ`, fitted to the cost of a sequence: the cost of one token times the
+/// length.
 #[derive(Debug, Serialize)]
 struct Growth {
     kind: String,
@@ -112,7 +113,7 @@ fn kind(name: &str) -> Result<AttentionKind> {
     })
 }
 
-/// Measures in another process of this program, which prints its result.
+/// Measures in a new process of this program, which prints its result.
 fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<Measurement> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);
@@ -180,9 +181,9 @@ fn measure(arguments: &BenchAttention, kind: AttentionKind, length: usize) -> Re
     let lengths: Arc<[usize]> = vec![length; sequences].into();
     let rows = sequences * length;
     let inputs = Var::from_tensor(&normal(rows, attention.input_width(), 1)?)?;
-    // A rehearsal too short to need memory, so that buffers that are made once exist before
-    // counting begins. Detached, because Candle would otherwise record it and compute attention by
-    // its own operations.
+    // Rehearses with a sequence too short to need much memory, so that buffers that are made only
+    // once exist before memory is measured. The input is detached; otherwise Candle would record it
+    // and compute attention by its own operations.
     let few = normal(REHEARSED, attention.input_width(), 1)?.detach();
     let out = attention.attend(&few, &[REHEARSED].into(), &Pass::evaluate())?;
     let adjoint = normal(rows, out.dim(1)?, 2)?;
@@ -227,7 +228,7 @@ fn normal(rows: usize, columns: usize, key: u64) -> Result<Tensor> {
 
 fn growth(name: &str, found: &[Measurement]) -> Growth {
     let own: Vec<&Measurement> = found.iter().filter(|one| one.kind == name).collect();
-    // Cost of one sequence of a batch of short ones.
+    // Cost of a single sequence, even if short sequences were measured in a batch.
     let of = |cost: &dyn Fn(&Measurement) -> f64| {
         slope(own.iter().map(|one| {
             let length = one.length as f64;

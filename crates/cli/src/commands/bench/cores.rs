@@ -24,7 +24,7 @@ pub(super) fn check(cores: &[NonZeroUsize]) -> Result<()> {
     Ok(())
 }
 
-/// Starts to measure if there is anything to predict.
+/// Starts measuring if there is anything to predict.
 pub(super) fn start(cores: &[NonZeroUsize]) {
     if !cores.is_empty() {
         profile::predict(&cores.iter().map(|cores| cores.get()).collect::<Vec<_>>());
@@ -102,7 +102,7 @@ impl Table<'_> {
             .collect()
     }
 
-    /// Efficiencies of the cores: the time on one, over the total time on all of them.
+    /// Efficiencies of the cores: the time on one core, divided by the total time on all of them.
     fn efficiencies(&self) -> Vec<(usize, f64, f64)> {
         let rows = self.rows();
         self.cores

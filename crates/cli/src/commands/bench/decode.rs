@@ -16,7 +16,7 @@ struct Report {
     sentences: usize,
     /// Output tokens, including `</s>`, once for each part of an overlong line.
     tokens: usize,
-    /// Beam size; `None` if translations are drawn.
+    /// Beam size; `None` if translations are sampled.
     beam_size: Option<usize>,
     decoding: DecodingConfig,
     threads: usize,
@@ -109,13 +109,13 @@ fn decode(translator: &LineTranslator<'_>, lines: &[String]) -> Result<usize> {
     found.map(|line| Ok(line?.translations.first().map_or(0, |best| best.length))).sum()
 }
 
-/// Returns the first line that needs the model: a blank one is translated without it.
+/// Returns the first line that needs the model: a blank line is translated without it.
 fn first_to_translate(lines: &[String]) -> &[String] {
     let first = lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(0);
     &lines[first..=first]
 }
 
-/// Median; the mean of the middle two of an even number.
+/// Median; for an even number, the mean of the middle two.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

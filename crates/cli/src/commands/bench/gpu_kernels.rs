@@ -1,5 +1,5 @@
-//! `taper bench kernels --device cuda`: how much of the bandwidth of a copy each kernel of a GPU
-//! reaches, on the shapes of a large batch.
+//! `taper bench kernels --device cuda`: bandwidth of each GPU kernel compared with that of a copy,
+//! on the shapes of a large batch.
 
 use anyhow::{Context, Result, bail};
 use candle_core::DType;
@@ -11,13 +11,13 @@ use super::round;
 use crate::arguments::BenchKernels;
 use crate::text::print_line;
 
-/// Packed tokens of a batch, unless others are asked for.
+/// Number of packed tokens of a batch, unless another is requested.
 const ROWS: usize = 25_000;
 
 /// The presets of `bench train` that are compared, with width, heads and feed-forward width.
 const PRESETS: [(&str, [usize; 3]); 2] = [("base", [512, 8, 2048]), ("big", [1024, 16, 4096])];
 
-/// Tokens of a sentence, and tokens of the vocabulary.
+/// Number of tokens of a sentence, and of tokens in the vocabulary.
 const LENGTH: usize = 46;
 const VOCABULARY: usize = 10_000;
 

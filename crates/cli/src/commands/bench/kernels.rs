@@ -13,10 +13,10 @@ use super::gpu_kernels;
 use crate::arguments::BenchKernels;
 use crate::text::print_line;
 
-/// Rows of a layer's input, unless others are asked for.
+/// Number of rows of a layer's input, unless another is requested.
 const ROWS: usize = 3000;
-/// Iterations of the loop that measures the peak, which takes about as long as the smallest
-/// product.
+/// Number of iterations of the loop that measures the peak, which takes about as long as the
+/// smallest product.
 const ROUNDS: usize = 20_000;
 
 /// A linear layer of a model.
@@ -27,7 +27,7 @@ struct Layer {
     outputs: usize,
 }
 
-/// Layers of the presets of `bench train` that people compare.
+/// Layers of the presets of `bench train` that are usually compared.
 const LAYERS: [Layer; 10] = [
     layer("tiny attention, in", 128, 384),
     layer("tiny attention, out", 128, 128),
@@ -45,7 +45,7 @@ const fn layer(name: &'static str, inputs: usize, outputs: usize) -> Layer {
     Layer { name, inputs, outputs }
 }
 
-/// Names of the three products of a layer, whose shapes are rows, summed dimension and columns.
+/// Names of the three products of a layer; their shapes are rows, summed dimension and columns.
 const PASSES: [&str; 3] = ["forward", "gradient of the input", "gradient of the weight"];
 
 /// A kernel and its rounding.
@@ -62,8 +62,8 @@ struct Measurement {
     dtype: &'static str,
     /// Billions of multiplications and additions per second.
     rate: f64,
-    /// The same rate of multiply-adds on registers alone, in the instructions of the kernel; for
-    /// the `gemm` crate, those of the fastest f32 multiply-adds.
+    /// Rate of multiply-adds on registers alone, in the instructions of the kernel; for the `gemm`
+    /// crate, in those of the fastest f32 multiply-adds.
     peak: f64,
 }
 
@@ -79,7 +79,10 @@ pub(crate) fn run(arguments: &BenchKernels) -> Result<()> {
         LAYERS.into_iter().filter(|layer| layer.name.contains(&arguments.layers)).collect();
     if layers.is_empty() {
         let names = LAYERS.map(|layer| layer.name).join("; ");
-        bail!("--layers {:?}: no layer has it in its name; there are: {names}", arguments.layers);
+        bail!(
+            "--layers {:?}: no layer has this text in its name; the layers are: {names}",
+            arguments.layers
+        );
     }
     taper_ops::allocator::keep_freed_pages();
     let mut all = Vec::new();
@@ -108,7 +111,7 @@ fn variants() -> Vec<Variant> {
         .collect()
 }
 
-/// Returns the kernel whose instructions limit another.
+/// Returns the kernel whose peak limits another kernel.
 fn limit(kernel: Kernel) -> Option<Kernel> {
     if kernel != Kernel::Gemm {
         return Some(kernel);
@@ -116,8 +119,8 @@ fn limit(kernel: Kernel) -> Option<Kernel> {
     [Kernel::Fma512, Kernel::Fma256, Kernel::Neon].into_iter().find(|kernel| kernel.is_here())
 }
 
-/// Measures the peak and every product in turn, as often as asked, and keeps the shortest time of
-/// each: other work on the machine only adds time.
+/// Measures the peak and every product in turn, as often as requested, and keeps the shortest time
+/// of each: other work on the machine only adds time.
 fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measurement> {
     let &Layer { name, inputs, outputs } = layer;
     let rows = arguments.rows.unwrap_or(ROWS);
@@ -145,8 +148,8 @@ fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measu
             }
         }
     }
-    // Kernels of the same instructions share one peak, the highest: a processor that comes from
-    // other work does not reach its full rate at once.
+    // Kernels with the same instructions share one peak, the highest measured: a processor that was
+    // doing other work does not reach its full rate at once.
     let limits = variants.iter().map(|variant| limit(variant.0));
     let limits: Vec<_> = limits.zip(&peaks).map(|(kernel, &peak)| (kernel, peak)).collect();
     let highest = |kernel| {
@@ -173,7 +176,7 @@ fn factor(values: &[f32], transposed: bool) -> Factor<'_> {
     Factor { values, transposed }
 }
 
-/// Billions of multiplications and additions a second.
+/// Billions of multiplications and additions per second.
 fn giga(multiply_adds: usize, seconds: f64) -> f64 {
     2e-9 * multiply_adds as f64 / seconds
 }

@@ -26,7 +26,7 @@ use crate::text::print_line;
 const LEARNING_RATE: f64 = 1e-4;
 /// Bytes per second of a gigabit per second.
 const GIGABIT: f64 = 1e9 / 8.0;
-/// Largest number of processes, for which any machine has memory.
+/// Largest number of processes, for which every machine has enough memory.
 const MOST_PROCESSES: usize = 64;
 
 /// Cost of one network.
@@ -35,7 +35,7 @@ struct Row {
     gigabits_per_second: f64,
     /// Seconds to send the bytes of an update.
     network_seconds: f64,
-    /// Seconds of computing or of sending, whichever is longer.
+    /// Seconds of computing or of sending, whichever takes longer.
     bound_seconds: f64,
     /// Seconds of an update whose exchange begins when all gradients are computed.
     late_seconds: f64,
@@ -177,7 +177,7 @@ fn updates(
     };
     training.check()?;
     let mut updates = TimedUpdates::among(exchange, &model, &training, LEARNING_RATE)?;
-    // The same batch each time, so that only the network differs.
+    // The batch is the same each time, so that only the network differs.
     let batch = &batches[..1];
     updates.make(batch)?;
     let began = Instant::now();
@@ -188,7 +188,7 @@ fn updates(
     Ok(Measured { seconds, parameters: model.parameters().len() })
 }
 
-/// An exchange that begins transfers only when they are waited for.
+/// An exchange that begins transfers only when their results are needed.
 struct Late<E> {
     inner: E,
     held: VecDeque<Vec<Tensor>>,
@@ -204,7 +204,7 @@ impl<E: Exchange> Exchange for Late<E> {
     }
 
     fn begin(&mut self, parts: Vec<Tensor>) -> std::result::Result<(), ExchangeError> {
-        // A copy, because the tensors may change before the exchange.
+        // A copy is sent, because the tensors may change before the exchange.
         self.held.push_back(parts.iter().map(Tensor::copy).collect::<candle_core::Result<_>>()?);
         Ok(())
     }

@@ -106,9 +106,9 @@ struct Report {
     /// Seconds for threads to begin and end a region, if numbers of cores are given.
     meeting: f64,
     parameters: usize,
-    /// Type of the computation, also if it was chosen automatically.
+    /// Type of the computation, even if it was chosen automatically.
     dtype: DType,
-    /// Matrix kernel of the fused operations; `None` unless on the CPU.
+    /// Matrix kernel of the fused operations; `None` unless they run on the CPU.
     kernel: Option<Kernel>,
 }
 

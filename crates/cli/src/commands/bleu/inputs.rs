@@ -13,14 +13,14 @@ use crate::text::{is_standard_stream, read_lines, standard_input};
 pub(super) struct System {
     /// Name of the system in reports.
     pub(super) name: String,
-    /// Translations, one sentence a line, without whitespace at their ends.
+    /// Translations, one sentence per line, without whitespace at their ends.
     pub(super) lines: Vec<String>,
 }
 
 /// All translations and references that are scored.
 #[derive(Debug)]
 pub(super) struct Inputs {
-    /// The systems, at least one; in a paired test the baseline is first.
+    /// The systems, at least one; in a paired test the baseline comes first.
     pub(super) systems: Vec<System>,
     /// Reference streams, each as long as each system.
     pub(super) references: Vec<Vec<String>>,
@@ -30,7 +30,7 @@ impl Inputs {
     /// Reads the files that the arguments name.
     ///
     /// # Errors
-    /// When a file cannot be read, has a wrong number of lines, or is named twice.
+    /// When a file cannot be read, has the wrong number of lines, or is named twice.
     pub(super) fn read(arguments: &arguments::Bleu) -> Result<Self> {
         let (systems, references): (Vec<&PathBuf>, &[PathBuf]) =
             match (&arguments.input[..], &arguments.files[..]) {
@@ -108,7 +108,7 @@ fn from_standard_input(paired: bool) -> Result<Vec<System>> {
             fields.len()
         );
         for (system, field) in systems.iter_mut().zip(fields) {
-            // On the first line only the last field loses the whitespace at its end, like in
+            // In the first line only the last field loses the whitespace at its end, as in
             // sacreBLEU.
             let field = if number == 0 { field } else { trim_end(field) };
             system.lines.push(field.to_owned());
@@ -145,7 +145,7 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
             stream.push(field.to_owned());
         }
     }
-    // An empty stream, so that its number of lines is compared.
+    // Adds an empty stream, so that its number of lines is compared.
     streams.resize(streams.len().max(1), Vec::new());
     Ok(streams)
 }

@@ -62,15 +62,15 @@ struct Style {
 }
 
 impl Style {
-    /// Takes the style from the arguments; the rest is sacreBLEU's default if the command is called
-    /// like sacreBLEU.
+    /// Takes the style from the arguments; other settings have sacreBLEU's defaults if the command
+    /// is called like sacreBLEU.
     fn new(arguments: &arguments::Bleu) -> Self {
         let like_sacrebleu = !arguments.input.is_empty() || arguments.files.len() == 1;
         let report = &arguments.report;
         let usual = if like_sacrebleu { OutputFormat::Json } else { OutputFormat::Text };
         let format =
             match std::env::var("SACREBLEU_FORMAT").unwrap_or_default().to_lowercase().as_str() {
-                // This option is Taper's own, and no variable of sacreBLEU's concerns it.
+                // This option exists only in Taper, so no variable of sacreBLEU affects it.
                 _ if report.json => OutputFormat::Json,
                 "json" => OutputFormat::Json,
                 "text" => OutputFormat::Text,
@@ -193,7 +193,7 @@ fn bleu(arguments: &arguments::Bleu) -> Result<Bleu> {
     })
 }
 
-/// Returns the seed of trials: sacreBLEU's environment variable, or its default.
+/// Returns the seed of trials: from sacreBLEU's environment variable, or its default.
 fn seed() -> Result<u64> {
     match std::env::var("SACREBLEU_SEED") {
         Ok(seed) => seed
@@ -238,7 +238,7 @@ fn one_system(arguments: &arguments::Bleu, counted: &[Counted<'_>], style: Style
     }
     let mut scores = Vec::with_capacity(counted.len());
     for (metric, systems) in counted {
-        // One resample counts as none, like in sacreBLEU.
+        // One resample counts as none, as in sacreBLEU.
         scores.push(if trials.confidence && trials.confidence_n > 1 {
             Score::with_confidence(*metric, &systems[0], trials.confidence_n, seed()?)?
         } else {
@@ -257,13 +257,13 @@ fn several_systems(
 ) -> Result<()> {
     let trials = &arguments.trials;
     if trials.confidence {
-        bail!("--confidence is of one system; of several, --paired-bs says which differ");
+        bail!("--confidence takes one system; --paired-bs compares several");
     }
     let (resamples, shuffles) = (
         trials.paired_bs.then_some(trials.paired_bs_n),
         trials.paired_ar.then_some(trials.paired_ar_n),
     );
-    // 0 trials mean the default number, like in sacreBLEU.
+    // 0 trials mean the default number, as in sacreBLEU.
     let resamples = resamples.map(|count| if count == 0 { 1000 } else { count });
     let shuffles = shuffles.map(|count| if count == 0 { 10_000 } else { count });
     let mut reports = Vec::with_capacity(counted.len());

@@ -159,7 +159,7 @@ impl Report {
     }
 }
 
-/// A score in sacreBLEU's JSON: numbers as printed, the signature also field by field.
+/// A score in sacreBLEU's JSON: numbers as printed, and the signature also field by field.
 #[derive(serde::Serialize)]
 struct ScoreRecord<'a> {
     name: &'a str,
@@ -208,7 +208,7 @@ struct SystemRecord<'a> {
     results: Object<'a, ResultRecord<'a>>,
 }
 
-/// One result: the printed score, or the numbers of a paired test in full.
+/// One result: the printed score, or all numbers of a paired test.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 enum ResultRecord<'a> {
@@ -229,7 +229,7 @@ impl<V: Serialize> Serialize for Object<'_, V> {
     }
 }
 
-/// Rounds a number to the decimals that are printed.
+/// Rounds a number to the number of printed decimals.
 fn rounded(value: f64, decimals: usize) -> f64 {
     format!("{value:.decimals$}").parse().unwrap_or(value)
 }

@@ -89,11 +89,11 @@ impl Shown {
     fn show(&mut self, event: &Event) {
         match event {
             Event::Forgotten { most } => say(&format!(
-                "memory ran short while words were counted: those that had come {most} times or \
-                 less were forgotten"
+                "memory ran short while words were counted: words with at most {most} occurrences \
+                 so far were forgotten"
             )),
             Event::Counted { words, vocabulary, covered } => report_line(&format!(
-                "{} words, of which {} ({:.1}%) are one of {} with a vector",
+                "{} words, {} of which ({:.1}%) are among the {} with a vector",
                 grouped(*words),
                 grouped(*covered),
                 100.0 * *covered as f64 / *words as f64,

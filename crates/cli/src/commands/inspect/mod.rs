@@ -130,24 +130,25 @@ fn of_target(
     }
 }
 
-/// Cost of a layer of the answering stack, for a sequence.
+/// Cost of a layer of the answering stack for one sequence.
 #[derive(Serialize)]
 struct Layer {
     /// Number of layers like this.
     count: usize,
-    /// Kind of their self-attention; `None` for layers other than a Transformer's.
+    /// Kind of self-attention; `None` for layers other than a Transformer's.
     attention: Option<AttentionKind>,
-    /// Number of their experts; 0 for a feed-forward layer.
+    /// Number of experts; 0 for a feed-forward layer.
     experts: usize,
     parameters: u64,
     tokens: usize,
     forward_flops: u64,
-    /// FLOPs among these of self-attention between its projections: for full attention with every
-    /// pair of tokens, as papers count it, for other kinds as they are computed.
+    /// FLOPs of self-attention between its projections. Full attention counts every pair of tokens,
+    /// as papers do; other kinds count the pairs that they compute.
     attention_flops: u64,
-    /// FLOPs of attention that a CPU computes: under a causal mask with about half of the pairs.
+    /// FLOPs of attention that a CPU computes; under a causal mask, it skips about half of the
+    /// pairs.
     computed_attention_flops: Option<u64>,
-    /// Bytes of the sequence that it keeps for the backward pass, between its projections.
+    /// Bytes that attention keeps for the backward pass between its projections, for this sequence.
     attention_bytes: Option<u64>,
 }
 
@@ -203,7 +204,7 @@ impl Layer {
     }
 }
 
-/// Formats the numbers of trained scalars and of scalars that papers count.
+/// Formats the number of trained scalars and the number of scalars that papers count.
 fn parameters_line(config: &RunConfig, vocabularies: Vocabularies, parameters: u64) -> String {
     let all = grouped(parameters);
     match counted_parameters(config, vocabularies) {
@@ -212,7 +213,7 @@ fn parameters_line(config: &RunConfig, vocabularies: Vocabularies, parameters: u
     }
 }
 
-/// Describes the heads in words; only their number if the rest follows from it.
+/// Describes the heads; only their number if the rest follows from it.
 fn heads(model: &ModelConfig) -> String {
     let shape = model.attention_shape();
     let width = match model.head_width {
@@ -269,7 +270,7 @@ fn stack_line(config: &RunConfig) -> String {
     }
 }
 
-/// Cost of a layer; its kind and number unless it is the only kind, `alone`.
+/// Cost of a layer, with its kind and number unless there is only one kind, `alone`.
 fn layer_line(layer: &Layer, shape: &ModelConfig, alone: bool) -> String {
     let experts = match layer.experts {
         0 => String::new(),

@@ -11,14 +11,14 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::arguments::Inspect;
 use crate::text::print_line;
 
-/// Smallest share of the sentences, as a divisor, for a mean to be drawn: means of fewer say
-/// little.
+/// Divisor of the number of sentences: a mean over a smaller share is not drawn, because it is
+/// unreliable.
 const LEAST: usize = 20;
 
 /// Measures, prints and, if requested, draws.
 pub(super) fn run(arguments: &Inspect, target: &Path, split: &str) -> Result<()> {
     if !target.is_dir() {
-        bail!("--state-gradients is for a run, and {} is no folder", target.display());
+        bail!("--state-gradients needs a run, but {} is not a folder", target.display());
     }
     ensure!(arguments.sentences != 0, "--sentences must be at least 1");
     let settings =

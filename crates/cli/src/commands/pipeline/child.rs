@@ -1,5 +1,6 @@
-//! The process of a step. It ends when this one does, even if this one is killed: it reads a pipe that
-//! this process holds open, and holds a lock for which the next pipeline in the folder waits.
+//! Process of a step. It ends when this process does, even if this process is killed. To notice
+//! that, it reads a pipe that this process holds open. It also holds a lock that the next pipeline
+//! in the folder waits for.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::error::Interrupted;
 use crate::signals::on_signal;
 
-/// Environment variable of the process of a step, with the path of the file that it locks.
+/// Environment variable of a step's process, with the path of the file that it locks.
 pub(crate) const STEP_LOCK: &str = "TAPER_STEP_LOCK";
 
 /// Runs one process after another.
@@ -26,7 +27,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Locks the pipeline in `folder`, waits for a step that another, killed one has left, and
+    /// Locks the pipeline in `folder`, waits for a step that was left by a killed pipeline, and
     /// prepares for signals: a process that runs then is asked to end, and is waited for.
     ///
     /// # Errors
@@ -36,7 +37,7 @@ impl Child {
             File::create(path).with_context(|| format!("cannot write {}", path.display()))
         };
         let lock = create(&folder.join("pipeline.lock"))?;
-        // A file system without locks gives no answer.
+        // A file system without locks cannot answer.
         if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             bail!("{}: another process runs this pipeline; wait for it", folder.display());
         }
@@ -47,7 +48,7 @@ impl Child {
         on_signal(move |signal| {
             let held = of_handler.lock().unwrap_or_else(PoisonError::into_inner).take();
             match held {
-                // A word before the end of the pipe asks for an end in good order.
+                // A word before the end of the pipe asks for an orderly end.
                 Some(mut held) => drop(held.write_all(b"end\n")),
                 None => signal.end(),
             }
@@ -58,7 +59,7 @@ impl Child {
     /// Runs this program with `arguments`, as the step `name`.
     ///
     /// # Errors
-    /// When it fails, or a signal ended it; it has said why.
+    /// When the step fails, or a signal ended it; it has reported the reason.
     pub(super) fn run(&self, name: &str, arguments: &[String]) -> Result<()> {
         let program = std::env::current_exe().context("the program's own file is not known")?;
         let mut process = Command::new(&program)
@@ -77,18 +78,22 @@ impl Child {
                 Err(Interrupted(u8::try_from(code).unwrap_or(1)).into())
             }
             Some(code) => {
-                bail!("step {name} failed (exit code {code}); the same command goes on from there")
+                bail!(
+                    "step {name} failed (exit code {code}); the same command continues from \
+                       there"
+                )
             }
             None if was_asked => Err(Interrupted(128 + 15).into()),
             None => {
-                bail!("step {name} was ended ({status}); the same command goes on from there")
+                bail!("step {name} was ended ({status}); the same command continues from there")
             }
         }
     }
 }
 
-/// Ends this process when its standard input closes, if it is a step of a pipeline: in good order if
-/// it is asked to, and at once if the pipeline was killed. Files on disk are complete at any time.
+/// Ends this process when its standard input closes, if it is a step of a pipeline: in an orderly
+/// way if it is asked to, and at once if the pipeline was killed. Files on disk are complete at any
+/// time.
 pub(crate) fn end_with_parent() {
     let Some(path) = std::env::var_os(STEP_LOCK) else { return };
     // Held until the process ends.
@@ -108,6 +113,6 @@ pub(crate) fn end_with_parent() {
         drop(lock);
         std::process::exit(128 + 15);
     };
-    // Without the thread the process ends later, when it is done.
+    // Without the thread, the process ends later, when it is done.
     let _ = std::thread::Builder::new().name("pipeline".to_owned()).spawn(wait);
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
         return Ok(());
     }
     pipeline.make_folder()?;
-    // A step that has changed is found before another one begins.
+    // A step that has changed is found before another step begins.
     for step in &pipeline.steps {
         pipeline.status(step)?;
     }

@@ -1,4 +1,4 @@
-//! `taper extrapolate`: perplexity, and keys that are found, by the length of texts.
+//! `taper extrapolate`: perplexity, and the share of keys that are found, by the length of texts.
 
 use anyhow::Result;
 use taper_report::NamedFigure;
@@ -64,7 +64,7 @@ fn table(found: &[Extrapolation]) -> Result<()> {
     Ok(())
 }
 
-/// Prints a table with a line for each model, and above it the lengths where they change.
+/// Prints a table with a line for each model; lengths are printed above it whenever they change.
 fn rows(
     found: &[Extrapolation],
     title: &str,

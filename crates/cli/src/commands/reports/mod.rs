@@ -24,7 +24,7 @@ const ZOOM: f32 = 2.0;
 /// Writes figures to the requested folders, and reports it.
 ///
 /// # Errors
-/// When one cannot be drawn or written.
+/// When a figure cannot be drawn or written.
 pub(super) fn write_pictures(figures: &[NamedFigure], wanted: &Pictures) -> Result<()> {
     let kinds = [("svg", &wanted.svg), ("png", &wanted.png)];
     for (kind, folder) in kinds {
@@ -46,7 +46,7 @@ pub(super) fn write_pictures(figures: &[NamedFigure], wanted: &Pictures) -> Resu
 /// Writes a page, and reports its path.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the page cannot be written.
 fn write_page(path: &Path, html: &str) -> Result<()> {
     write_atomically(path, html.as_bytes())?;
     print_line(&path.display().to_string())

@@ -1,4 +1,4 @@
-//! `taper scaling`: the scaling laws by which losses fall with size and data.
+//! `taper scaling`: the scaling laws of how losses fall with size and data.
 
 use anyhow::Result;
 use taper_report::{Point, Study};

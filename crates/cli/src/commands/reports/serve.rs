@@ -66,7 +66,7 @@ fn report(event: &ServeEvent<'_>, is_json: bool) {
     }));
 }
 
-/// Prints a line; the server continues if nobody reads it.
+/// Prints a line; the server continues even if nobody reads it.
 fn print(line: &str) {
     let _ = print_line(line);
 }

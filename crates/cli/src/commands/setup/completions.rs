@@ -1,6 +1,6 @@
-//! `taper completions SHELL`: a script on standard output by which a shell asks the program itself
-//! what can follow: commands and options, runs, their checkpoints, and keys of recipes with their
-//! values.
+//! `taper completions SHELL`: prints a script with which a shell asks the program itself for
+//! possible continuations: commands and options, runs, their checkpoints, and keys of recipes with
+//! their values.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::arguments::{Arguments, Completions};
 use crate::text::standard_output;
 
-/// Variable of the environment in which a shell names itself when it asks.
+/// Environment variable in which a shell that asks names itself.
 const VARIABLE: &str = "TAPER_COMPLETE";
 
 /// Runs the command.
@@ -28,12 +28,12 @@ pub(crate) fn run(arguments: &Completions) -> Result<()> {
     standard_output()?.write_all(&script).context("cannot write to standard output")
 }
 
-/// Answers a shell, if one asks, and ends the process.
+/// Answers a shell if one asks, and then ends the process.
 pub(crate) fn complete() {
     CompleteEnv::with_factory(|| with_completers(Arguments::command())).var(VARIABLE).complete();
 }
 
-/// Adds completers to the arguments of a command, and of those below it.
+/// Adds completers to the arguments of a command and of its subcommands.
 fn with_completers(command: Command) -> Command {
     let completed = |argument: Arg| match argument.get_id().as_str() {
         "run" | "runs" => argument.add(ArgValueCompleter::new(PathCompleter::dir())),
@@ -55,7 +55,7 @@ fn checkpoints(begun: &OsStr) -> Vec<CompletionCandidate> {
     starting(begun, fixed.into_iter().chain(names).map(|name| (name, String::new())))
 }
 
-/// Keys of a recipe and, behind `=`, the values that a key can have.
+/// Keys of a recipe and, after `=`, their possible values.
 fn settings(begun: &OsStr) -> Vec<CompletionCandidate> {
     let mut all = Vec::new();
     collect("", taper_run::config::schema().as_value(), &mut all);
@@ -64,7 +64,7 @@ fn settings(begun: &OsStr) -> Vec<CompletionCandidate> {
     starting(begun, shown)
 }
 
-/// Adds `key=`, and `key=value` for each value where there are few, with what they mean.
+/// Adds `key=`, and `key=value` for each value if there are few, with their meanings.
 fn collect(prefix: &str, section: &Value, all: &mut Vec<(String, String)>) {
     let meaning = |schema: &Value| -> String {
         let text = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
@@ -88,7 +88,7 @@ fn collect(prefix: &str, section: &Value, all: &mut Vec<(String, String)>) {
     }
 }
 
-/// Candidates that start as the word begins.
+/// Candidates that begin like the word.
 fn starting(
     begun: &OsStr,
     all: impl Iterator<Item = (String, String)>,

@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use crate::arguments::Docs;
 use crate::text::print_line;
 
-/// The manual's folder, from that of the program.
+/// Folder of the manual, relative to the folder of the program.
 const BOOK: &str = "../share/taper/book";
 
-/// Runs the command: prints the address of a page, and opens it if someone sits at a terminal.
+/// Runs the command: prints the address of a page, and opens it at an interactive terminal.
 ///
 /// # Errors
 /// If no manual is installed, or it has no such page.

@@ -12,7 +12,7 @@ use crate::arguments::{Arguments, Command, Quickstart};
 use crate::commands::train;
 use crate::text::print_line;
 
-/// Embeds files of the repository, with their names in it and their contents.
+/// Embeds files of the repository, with their names and contents.
 macro_rules! bundled {
     ($($name:literal,)*) => {
         [$(($name, include_bytes!(concat!(env!("TAPER_BUNDLED"), "/", $name)))),*]
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Quickstart, threads: Option<usize>) -> Result<()> 
     }
 }
 
-/// Writes the recipe and its corpus to a folder. Existing files stay.
+/// Writes the recipe and its corpus to a folder. Existing files are kept.
 pub(super) fn unpack(folder: &Path) -> Result<()> {
     for (name, content) in FILES {
         let path = folder.join(name);

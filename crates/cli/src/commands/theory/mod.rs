@@ -38,7 +38,7 @@ fn save(model: &impl TaskModel, words: &[String], folder: &Path) -> Result<()> {
     print_line(&format!("saved as {}", folder.display()))
 }
 
-/// Writes figures with their names, if pictures are wanted.
+/// Writes figures with their names, if pictures are requested.
 fn draw(figures: Vec<(String, Figure)>, pictures: &Pictures) -> Result<()> {
     if pictures.svg.is_none() && pictures.png.is_none() {
         return Ok(());

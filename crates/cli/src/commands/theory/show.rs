@@ -10,7 +10,7 @@ use super::draw;
 use crate::arguments::TheoryShow;
 use crate::text::print_line;
 
-/// Claims, first those that need no training.
+/// Claims; those that need no training come first.
 fn studies() -> impl Iterator<Item = &'static Study> {
     STUDIES.iter().chain(EXPERIMENTS)
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &TheoryTuring) -> Result<()> {
     if let Some(step) = (0..actions.len().max(right.actions().len()))
         .find(|step| actions.get(*step) != right.actions().get(*step))
     {
-        bail!("step {} is not that of the machine: the scores lack precision", step + 1);
+        bail!("step {} differs from the machine's: the scores lack precision", step + 1);
     }
     let state = &machine.states()[right.last.state];
     if arguments.json {

@@ -1,6 +1,6 @@
-//! The record of the weights, settings and texts with which a translation to a file was begun,
-//! stored next to its incomplete file. A translation can continue only under the same conditions,
-//! or the file would mix two translations.
+//! Record of the conditions of a translation to a file: weights, settings and texts. It is stored
+//! next to the incomplete file. A translation can continue only under the same conditions;
+//! otherwise the file would mix two translations.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
@@ -26,7 +26,10 @@ pub(super) fn save(order: &Order, path: &Path) -> Result<()> {
 /// When the record cannot be read, or differs.
 pub(super) fn require(order: &Order, path: &Path) -> Result<()> {
     let text = taper_data::read_regular(path, 1 << 20).with_context(|| {
-        format!("--continue: cannot read {}, which says what was begun", path.display())
+        format!(
+            "--continue: cannot read {}, the record of the translation that was begun",
+            path.display()
+        )
     })?;
     let begun: Order = serde_json::from_slice(&text)
         .with_context(|| format!("--continue: {} is damaged", path.display()))?;
@@ -56,7 +59,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Measures the progress of `file`, whose lines have this form.
+    /// Measures the progress of `file`, whose lines have the given form.
     ///
     /// # Errors
     /// When the file cannot be read, or its lines have another form.
@@ -71,7 +74,7 @@ impl Progress {
             match form {
                 Form::Best | Form::Json => whole = Self { lines: whole.lines + 1, bytes },
                 Form::NBest => {
-                    let of = line_number(&line).context("its lines are no n-best lists")?;
+                    let of = line_number(&line).context("its lines are not n-best lists")?;
                     if of != number {
                         // Translations of the last line may be missing, so it is translated again.
                         before = whole;

@@ -1,5 +1,5 @@
-//! Translation of lines typed at a terminal: a line with editing and history for each sentence, and
-//! more about the last one on request.
+//! Translation of lines that are typed at a terminal, with editing and a history. On request, more
+//! is shown about the last sentence.
 
 use std::io::ErrorKind;
 
@@ -57,7 +57,7 @@ impl Request {
     }
 }
 
-/// Translates typed lines until the input ends, by `run` under `settings`.
+/// Translates typed lines until the input ends, with the model of `run` and with `settings`.
 ///
 /// # Errors
 /// When the terminal cannot be read, or output is refused. A sentence that cannot be translated
@@ -66,10 +66,10 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
     let data = &run.config.data;
     let translator = LineTranslator::new(run, settings)?;
     say(&format!(
-        "{} → {}, weights of step {}; one sentence a line, :help tells more, Ctrl-D ends",
+        "{} → {}, weights of step {}; one sentence per line, :help tells more, Ctrl-D ends",
         data.source_language, data.target_language, run.state.step
     ));
-    // The terminal itself, so that the prompt is not part of redirected output.
+    // The editor uses the terminal itself, so that the prompt is not part of redirected output.
     let config = Config::builder().behavior(Behavior::PreferTerm).build();
     let mut editor: DefaultEditor =
         Editor::<(), DefaultHistory>::with_config(config).context("cannot read the terminal")?;
@@ -81,7 +81,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
             Err(ReadlineError::Eof) => break,
             Err(ReadlineError::Interrupted) => return Err(Interrupted(130).into()),
             Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
-                say("what was typed is not UTF-8 and is left out");
+                say("the typed line is not UTF-8 and is ignored");
                 continue;
             }
             Err(error) => return Err(error).context("cannot read the terminal"),
@@ -115,7 +115,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
     Ok(())
 }
 
-/// Returns the settings for computing a request.
+/// Returns the settings that answer a request.
 fn wider(settings: &TranslationSettings, asked: Request) -> TranslationSettings {
     let mut settings = settings.clone();
     match asked {

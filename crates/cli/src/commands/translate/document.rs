@@ -1,4 +1,4 @@
-//! `taper translate --file`: a document in, the same document in another language out.
+//! `taper translate --file`: translates a whole document and writes it in the same format.
 
 use std::io::Write;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::text::{is_standard_stream, name_of, say};
 /// Largest document, in bytes.
 const LARGEST: u64 = 1 << 28;
 
-/// Translates the document `file` to `--output`, which appears whole or not at all.
+/// Translates the document `file` to `--output`, which appears as a whole or not at all.
 ///
 /// # Errors
 /// When the document or the output is refused, the run cannot be loaded, or a line has no translation.
@@ -28,7 +28,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     };
     require_new(output)?;
     let source = read(file)?;
-    // What is wrong with the document is found before the model is loaded.
+    // Errors in the document are found before the model is loaded.
     source.document("").with_context(|| file.display().to_string())?;
     let run = load(arguments)?;
     let settings = arguments.settings(&run)?;
@@ -44,7 +44,8 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     bar.finish_and_clear();
     let mut faults = Faults::new(arguments.items.strict);
     for (number, error) in found.faults {
-        faults.note(error.context(format!("{name}, sentence {number}, which stays as it is")))?;
+        faults
+            .note(error.context(format!("{name}, sentence {number}, which is not translated")))?;
     }
     if found.truncated > 0 {
         say(&format!("warning: {}", truncated_translations(found.truncated, found.lines, "")));
@@ -60,7 +61,7 @@ pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     faults.end(found.lines)
 }
 
-/// Refuses an output that exists, or is no place for a document.
+/// Refuses an output that exists, or that cannot be a document.
 fn require_new(output: &Path) -> Result<()> {
     let shown = output.display();
     if is_standard_stream(output) {
@@ -76,7 +77,7 @@ fn require_new(output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads a document; its name is looked at first.
+/// Reads a document, after checking its name.
 fn read(file: &Path) -> Result<DocumentFile> {
     let shown = || format!("--file {}", file.display());
     if let Err(error) = DocumentFormat::by_name(file) {

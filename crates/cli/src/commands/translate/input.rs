@@ -1,5 +1,5 @@
-//! The text to translate, a window of lines at a time, each line with its prefix if there are
-//! prefixes.
+//! The text to translate, one window of lines at a time; each line comes with its prefix, if there
+//! are prefixes.
 
 use std::path::Path;
 
@@ -11,16 +11,17 @@ use super::is_stream;
 use crate::arguments::TextArguments;
 use crate::text::{is_standard_stream, standard_input};
 
-/// Number of lines translated and written together unless `--window` changes it. Batches have lines
-/// of similar lengths: a window has dozens of batches, so that incomplete last ones cost little,
-/// and takes seconds or minutes, the most that an interruption can cost.
+/// Number of lines that are translated and written together unless `--window` changes it. Batches
+/// have lines of similar lengths: a window has dozens of batches, so that incomplete last ones cost
+/// little. It takes seconds or minutes, which is the largest loss at an interruption.
 const WINDOW: usize = 4096;
 
 /// Number of lines of the first window. Each following window has twice as many, up to [`WINDOW`],
-/// so that there are soon translations to see and to keep.
+/// so that the first translations are soon visible and safe.
 const FIRST_WINDOW: usize = 128;
 
-/// Bytes after which a window ends earlier: lines may be long, and a window is held in memory.
+/// Number of bytes after which a window ends early: lines may be long, and a window is held in
+/// memory.
 const WINDOW_BYTES: usize = 1 << 24;
 
 /// Consecutive lines of the text.
@@ -30,11 +31,11 @@ pub(super) struct Window {
     pub(super) first: usize,
     /// Lines, at least one.
     pub(super) lines: Vec<String>,
-    /// Beginning that each translation must have; empty if no prefixes were given.
+    /// Beginning of each translation; empty if no prefixes were given.
     pub(super) prefixes: Vec<String>,
 }
 
-/// The text, and the file of prefixes with it.
+/// The text, together with the file of prefixes.
 pub(super) struct Input {
     text: Source,
     prefixes: Option<Source>,
@@ -106,8 +107,8 @@ impl Input {
     /// Returns the next lines; `None` after the last.
     ///
     /// # Errors
-    /// When a line is not UTF-8, there is not one prefix for each line, or a file was changed after
-    /// it was opened.
+    /// When a line is not UTF-8, the number of prefixes differs from the number of lines, or a file
+    /// was changed after it was opened.
     pub(super) fn next_window(&mut self) -> Result<Option<Window>> {
         let lines = &mut self.text.lines;
         let mut window =
@@ -147,7 +148,7 @@ impl Input {
     }
 }
 
-/// Makes the error of one file that ends before the other.
+/// Makes the error for two files if one ends before the other.
 fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
     let (shorter, end, path, line) =
         (ended.path().display(), ended.line(), longer.path().display(), longer.line());
@@ -167,7 +168,7 @@ struct Source {
 
 impl Source {
     fn open(path: &Path) -> Result<Self> {
-        // A pipe can be read only once; its errors are found while it is read.
+        // A pipe can be read only once, so its errors are found while it is read.
         let (total, hash) = if is_stream(path) {
             (None, String::new())
         } else {
@@ -177,7 +178,7 @@ impl Source {
         Ok(Self { lines: LineReader::open(path)?, total, hash })
     }
 
-    /// Checks, at the end of the text, that it has the lines that were counted.
+    /// Checks, at the end of the text, that it has the number of lines that was counted.
     fn unchanged(&self) -> Result<()> {
         let (path, found) = (self.lines.path().display(), self.lines.line());
         match self.total {

@@ -31,7 +31,7 @@ struct Record<'a> {
     translated: &'a TranslatedLine,
 }
 
-/// Output line of `--json` for a text line without a translation.
+/// Output line of `--json` for a line of text without a translation.
 #[derive(Debug, Serialize)]
 struct FaultRecord<'a> {
     line: usize,
@@ -68,7 +68,7 @@ fn load(arguments: &Translate) -> Result<LoadedRun> {
     Ok(run)
 }
 
-/// Refuses options that apply to a text and not to a conversation.
+/// Refuses options that apply to a text but not to a conversation.
 fn refuse_files(text: &TextArguments) -> Result<()> {
     let given = [
         ("--prefix", text.prefix.is_some()),
@@ -82,8 +82,8 @@ fn refuse_files(text: &TextArguments) -> Result<()> {
     Ok(())
 }
 
-/// Loads the models and translates the text, from the point where an earlier command was stopped.
-/// Returns the lines without a translation, and the number of lines.
+/// Loads the models and translates the text, from the point at which an earlier command was
+/// stopped. Returns the number of lines without a translation, and the number of all lines.
 fn translate(
     arguments: &Translate,
     form: Form,
@@ -100,7 +100,7 @@ fn translate(
 }
 
 /// Whether `path` is neither a file nor a folder but, for example, a pipe or a device, whose bytes
-/// can be read once.
+/// can be read only once.
 fn is_stream(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
@@ -123,7 +123,7 @@ fn stream(
             }
         });
         let (before, count) = (window.first - 1, window.lines.len());
-        // Parts of long lines are counted along the way, and are more than the lines.
+        // Parts of long lines are counted as they come; there are more parts than lines.
         let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
         let found =
             translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
@@ -143,7 +143,7 @@ fn stream(
                     truncated += 1;
                     first.get_or_insert(line);
                 }
-                // Line by line, because a line with weights may take megabytes.
+                // Prints line by line, because a line with weights may take megabytes.
                 output.write(&render(form, line, source, &translated)?)?;
             }
             Ok(())
@@ -157,7 +157,7 @@ fn stream(
     Ok((faults, lines))
 }
 
-/// Reports on standard error that a line was too long, and its treatment, and terms that its
+/// Reports on standard error lines that were too long, with their treatment, and terms that the
 /// translation lacks.
 fn report(line: usize, translated: &TranslatedLine) {
     if let Some(overlong) = &translated.overlong {
@@ -193,7 +193,7 @@ fn render(form: Form, line: usize, source: &str, translated: &TranslatedLine) ->
     })
 }
 
-/// Formats the output in place of the translations of a line without any.
+/// Formats the output for a line that has no translations.
 fn render_fault(form: Form, line: usize, source: &str, error: &str) -> Result<String> {
     Ok(match form {
         Form::Json => serde_json::to_string(&FaultRecord { line, source, error })? + "\n",
@@ -202,7 +202,7 @@ fn render_fault(form: Form, line: usize, source: &str, error: &str) -> Result<St
     })
 }
 
-/// Formats a tab and the pairs of the alignment, source first, if there is one.
+/// Formats a tab and the pairs of the alignment, source first; empty without an alignment.
 fn pharaoh(translation: &Translation) -> String {
     let Some(alignment) = &translation.alignment else {
         return String::new();

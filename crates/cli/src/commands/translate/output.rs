@@ -21,7 +21,7 @@ use taper_run::translation::Order;
 pub(super) struct Output(Target);
 
 enum Target {
-    /// A stream that takes translations at once, and its name.
+    /// A stream that takes translations at once, with its name.
     Stream(RefCell<Box<dyn Write>>, String),
     /// A file, which the signal handler shares.
     File(Arc<Mutex<Partial>>),
@@ -39,7 +39,7 @@ impl Output {
         let stream = |to: Box<dyn Write>, name| Ok(Self(Target::Stream(RefCell::new(to), name)));
         let Some(path) = path.filter(|path| !is_standard_stream(path)) else {
             if continued.is_some() {
-                bail!("--continue goes with --output FILE, of which FILE.part is there");
+                bail!("--continue needs --output FILE with an existing FILE.part");
             }
             return stream(Box::new(standard_output()?), "standard output".to_owned());
         };
@@ -71,7 +71,7 @@ impl Output {
         Ok(Self(Target::File(file)))
     }
 
-    /// Returns the number of lines of the text whose translations it already has.
+    /// Returns the number of lines of the text that are translated already.
     pub(super) fn lines(&self) -> usize {
         match &self.0 {
             Target::File(file) => lock(file).lines,
@@ -90,7 +90,8 @@ impl Output {
         }
     }
 
-    /// Writes the translations of the next line of the text, so that they outlive the process.
+    /// Writes the translations of the next line of the text, so that they survive the end of the
+    /// process.
     ///
     /// # Errors
     /// When the disk or the stream refuses.
@@ -117,7 +118,7 @@ impl Output {
         }
     }
 
-    /// Reports the existing part of a translation that failed.
+    /// Reports the part that exists if a translation failed.
     pub(super) fn give_up(&self) {
         if let Target::File(file) = &self.0 {
             lock(file).give_up();
@@ -125,15 +126,15 @@ impl Output {
     }
 }
 
-/// Locks the file. A panic of the other thread leaves the guarded value unchanged: each change
-/// comes after the steps that may fail.
+/// Locks the file. If the other thread panicked, the value is still intact: each change follows the
+/// steps that may fail.
 fn lock(file: &Mutex<Partial>) -> MutexGuard<'_, Partial> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks the file; refuses one that another process writes to.
 fn own(file: &File, path: &Path) -> Result<()> {
-    // A file system without locks gives no answer.
+    // A file system without locks cannot answer.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         bail!("{}: another process is writing to it; wait for it", path.display());
     }
@@ -158,8 +159,8 @@ struct Partial {
 }
 
 impl Partial {
-    /// Returns the final path for `path`, where nothing exists yet, and the path until the file is
-    /// complete.
+    /// Returns the final path for `path`, where nothing must exist yet, and the path until the file
+    /// is complete.
     fn names(path: &Path) -> Result<(PathBuf, PathBuf)> {
         let shown = path.display();
         let Some(name) = path.file_name() else {
@@ -171,8 +172,8 @@ impl Partial {
         );
         // `name/` is the file `name`.
         let path = path.with_file_name(name);
-        // Not the suffix of a run's own temporary files, which `taper resume` removes if they are
-        // incomplete.
+        // Differs from the suffix of a run's own temporary files, which `taper resume` removes if
+        // they are incomplete.
         let partial = with_suffix(&path, ".part");
         Ok((path, partial))
     }
@@ -228,7 +229,7 @@ impl Partial {
         Ok(Self { path, partial, file, continued: false, lines: 0, bytes: 0, whole: false })
     }
 
-    /// Path of the record of the conditions under which it was begun.
+    /// Path of the record of the conditions under which the translation began.
     fn order(&self) -> PathBuf {
         with_suffix(&self.partial, ".json")
     }
@@ -242,7 +243,8 @@ impl Partial {
 
     fn append(&mut self, text: &str) -> Result<()> {
         if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // A full disk may write a part: only complete lines stay, as many as will be reported.
+            // A full disk may write only a part: complete lines are kept, as many as will be
+            // reported.
             let _ = self.file.set_len(self.bytes);
             return Err(error).with_context(|| format!("cannot write {}", self.partial.display()));
         }
@@ -261,7 +263,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Reports the existing part; an empty file is removed.
+    /// Reports the part that exists; an empty file is removed.
     fn give_up(&self) {
         let (path, partial, lines) = (self.path.display(), self.partial.display(), self.lines);
         if self.whole {
@@ -273,7 +275,7 @@ impl Partial {
                 lines + 1
             ));
         } else {
-            // If the file stays, the next attempt reports it.
+            // If the file cannot be removed, the next attempt reports it.
             let _ = fs::remove_file(&self.partial);
             let _ = fs::remove_file(self.order());
         }

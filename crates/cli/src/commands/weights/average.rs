@@ -1,4 +1,5 @@
-//! `taper average`: the mean of a run's last checkpoints, and of these and its parent.
+//! `taper average`: the mean of a run's last checkpoints, optionally mixed with the weights of its
+//! parent.
 
 use std::path::PathBuf;
 

@@ -93,7 +93,7 @@ pub(crate) fn export(arguments: &Export) -> Result<()> {
     Ok(())
 }
 
-/// Tells on standard error what of a translation model's search other engines do not have.
+/// Reports on standard error which search settings of a translation model other engines lack.
 fn tell_unexpressed(config: &RunConfig) {
     let decoding = &config.decoding;
     let settings = [

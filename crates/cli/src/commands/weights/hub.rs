@@ -11,8 +11,8 @@ mod without_hub {
 
     use crate::arguments::{Pull, Push};
 
-    /// Refuses: this program was built without the feature. The error says how to get one that has
-    /// it.
+    /// Refuses, because this program was built without the feature. The error says how to get a
+    /// program that has it.
     fn refuse() -> Result<()> {
         bail!(
             "this program was built without access to the hub; build it with the cargo feature \
@@ -74,7 +74,7 @@ mod of_hub {
         ))
     }
 
-    /// Tells on standard error which file is transferred.
+    /// Reports on standard error which file is transferred.
     fn tell(event: HubEvent<'_>) {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         match event {

@@ -1,4 +1,4 @@
-//! `taper merge`: adapters added to the weights that they change.
+//! `taper merge`: adds adapters to the weights that they change.
 
 use anyhow::Result;
 use taper_run::merge_adapters;

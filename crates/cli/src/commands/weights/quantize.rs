@@ -11,7 +11,7 @@ pub(crate) fn run(arguments: &Quantize) -> Result<()> {
     let (name, to) = (arguments.from.checkpoint.as_deref(), arguments.output.as_deref());
     let Quantized { folder, checkpoint, step, before, after } = quantize(&arguments.run, name, to)?;
     print_line(&format!(
-        "rounded the weights of step {step}, {}, to int8: {}, {:.2} MB where they had {:.2} MB",
+        "rounded the weights of step {step}, {}, to int8: {}, {:.2} MB instead of {:.2} MB",
         checkpoint.display(),
         folder.display(),
         after as f64 / 1e6,

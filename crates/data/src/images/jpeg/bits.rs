@@ -8,16 +8,16 @@ const QUICK: u32 = 9;
 pub(super) struct HuffmanTable {
     /// Length and symbol of the code at the beginning of the next bits; length 0 for longer codes.
     quick: Vec<(u8, u8)>,
-    /// One more than the largest code of each length, extended to 16 bits.
+    /// Largest code of each length plus one, extended to 16 bits.
     ends: [u32; 17],
-    /// Offset from a code of each length to its place among the symbols.
+    /// Offset between a code of each length and its index among the symbols.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
 
 impl HuffmanTable {
-    /// Table of these numbers of codes of each length from 1 on, with their symbols; `None` if
-    /// there are more codes than fit, or a symbol is not valid for a DC coefficient.
+    /// Table for the given numbers of codes of each length from 1 on, with their symbols. `None` if
+    /// there are too many codes, or a symbol is not valid for a DC coefficient.
     pub(super) fn of(counts: &[u8; 16], symbols: &[u8], is_dc: bool) -> Option<Self> {
         if symbols.len() > 256 || is_dc && symbols.iter().any(|&symbol| symbol > 15) {
             return None;
@@ -50,7 +50,7 @@ impl HuffmanTable {
     }
 }
 
-/// Reader of bits up to the next marker; after it they are 0.
+/// Reader of bits up to the next marker; all bits after it are 0.
 pub(super) struct Bits<'a> {
     data: &'a [u8],
     /// Number of bytes taken.
@@ -136,7 +136,7 @@ impl<'a> Bits<'a> {
         bits as i32
     }
 
-    /// Takes `count` bits as a signed number: those that begin with 0 are negative.
+    /// Takes `count` bits as a signed number; a first bit of 0 means a negative number.
     pub(super) fn take_signed(&mut self, count: u32) -> i32 {
         let bits = self.take(count);
         if count > 0 && bits < 1 << (count - 1) { bits - (1 << count) + 1 } else { bits }
@@ -160,7 +160,7 @@ impl<'a> Bits<'a> {
         usize::try_from(place).ok().and_then(|place| table.symbols.get(place)).copied().unwrap_or(0)
     }
 
-    /// Continues after the next marker if it is a restart; otherwise there are no more bits.
+    /// Continues after the next marker if it is a restart marker; otherwise there are no more bits.
     pub(super) fn restart(&mut self) -> bool {
         (self.held, self.count) = (0, 0);
         let Some((0xD0..=0xD7, behind)) = super::next_marker(self.data, self.at) else {

@@ -1,10 +1,10 @@
-//! JPEG decoding equal to libjpeg's, to the bit: image models are trained on its output, and a
-//! different rounding in each pixel is visible in their answers.
+//! JPEG decoding equal to libjpeg's, to the bit: image models are trained on its output, and
+//! different rounding of pixels would change their predictions.
 //!
 //! Baseline, extended and progressive files with Huffman codes and 8 bits are read, in one to four
-//! components; other files are refused by name. Damaged entropy-coded data give zeros, like in
-//! libjpeg, up to the next restart marker. Where a progressive file lacks scans, libjpeg smooths the
-//! blocks, which is not done here. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`, `jdphuff.c`,
+//! components; other files are refused by name. Damaged entropy-coded data give zeros up to the
+//! next restart marker, as in libjpeg. If a progressive file lacks scans, libjpeg smooths the
+//! blocks; this decoder does not. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`, `jdphuff.c`,
 //! `jdmarker.c`.)
 
 mod bits;
@@ -18,7 +18,7 @@ use self::bits::HuffmanTable;
 use self::scan::Scan;
 
 /// Coefficients of a block in the order of a zigzag, as rows of eight; places beyond the end count
-/// as the last, so that damaged data stay within the block.
+/// as the last one, so that damaged data stay within the block.
 const ZIGZAG: [u8; 80] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,
@@ -26,7 +26,8 @@ const ZIGZAG: [u8; 80] = [
     63, 63, 63, 63, 63, 63,
 ];
 
-/// Largest number of scans: a small file may have any number, each of which goes over the picture.
+/// Largest number of scans: even a small file may have any number of scans, and each passes over
+/// the whole picture.
 const MOST_SCANS: usize = 500;
 
 /// Coefficients of a block, as rows of eight.
@@ -35,21 +36,21 @@ type Block = [i16; 64];
 /// Component of the picture: grey, or one of its colours.
 struct Component {
     id: u8,
-    /// Sampling factors across and down, relative to the others.
+    /// Horizontal and vertical sampling factors, relative to the other components.
     across: usize,
     down: usize,
     quantization: usize,
     /// Size in samples of the picture, without the padding of the last blocks.
     width: usize,
     height: usize,
-    /// Number of blocks, with those that pad the last unit of all components.
+    /// Number of blocks, including padding to a whole unit of all components.
     blocks_across: usize,
     blocks_down: usize,
-    /// Quantization table of its first scan; the file may redefine it later.
+    /// Quantization table at the component's first scan; the file may redefine it later.
     table: Option<[u16; 64]>,
-    /// Coefficients of a progressive file, whose scans add to them.
+    /// Coefficients of a progressive file; scans add to them.
     coefficients: Vec<Block>,
-    /// Rows of eight times `blocks_across` samples.
+    /// Rows of samples, eight times `blocks_across` in each.
     samples: Vec<u8>,
 }
 
@@ -85,11 +86,12 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])))
 }
 
-/// Decodes a complete JPEG of at most `most_side` samples on a side, and `most_bytes` in all.
+/// Decodes a complete JPEG with at most `most_side` samples on a side and at most `most_bytes` in
+/// total.
 ///
 /// # Errors
 ///
-/// In words, if it is damaged or of an unsupported kind.
+/// A description, if the file is damaged or of an unsupported kind.
 pub(super) fn decoded(
     bytes: &[u8],
     most_side: usize,
@@ -194,7 +196,7 @@ impl Decoder {
         }
         let [precision, .., count] = *segment.first_chunk::<6>().ok_or(DAMAGED)?;
         if precision != 8 {
-            return Err(format!("it has {precision} bits a sample, and 8 are read"));
+            return Err(format!("it has {precision} bits per sample: only 8 can be read"));
         }
         self.height = word(segment, 1).ok_or(DAMAGED)?;
         self.width = word(segment, 3).ok_or(DAMAGED)?;
@@ -267,7 +269,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Meaning of the components as colours, by libjpeg's guess.
+    /// Meaning of the components as colours, guessed as in libjpeg.
     fn colours(&self) -> Colours {
         let ids: Vec<u8> = self.components.iter().map(|one| one.id).collect();
         match (ids.len(), self.adobe_transform) {
@@ -296,7 +298,7 @@ impl Decoder {
 }
 
 impl Component {
-    /// Stores the quantization table in force at its first scan.
+    /// Stores the quantization table that is in force at the component's first scan.
     fn keep_table(&mut self, tables: &[Option<[u16; 64]>; 4]) -> Result<(), String> {
         if self.table.is_none() {
             let table = tables[self.quantization].ok_or("a quantization table is missing")?;

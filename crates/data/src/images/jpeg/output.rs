@@ -28,7 +28,7 @@ pub(super) fn pixels(decoder: &Decoder, colours: Colours) -> Vec<u8> {
     pixels
 }
 
-/// Fixed-point numbers with 16 fractional bits, like in libjpeg.
+/// Fixed-point numbers with 16 fractional bits, as in libjpeg.
 fn from_y_cb_cr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     let [y, cb, cr] = [i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128];
     const HALF: i32 = 1 << 15;
@@ -38,7 +38,7 @@ fn from_y_cb_cr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     [red, green, blue].map(|value| value.clamp(0, 255) as u8)
 }
 
-/// Colours of inks, which Adobe's programs store inverted, as Pillow converts them.
+/// Colours of inks, which Adobe's programs store inverted, converted as in Pillow.
 fn from_inks(inks: [u8; 3], black: u8) -> [u8; 3] {
     inks.map(|ink| {
         let product = u32::from(255 - ink) * u32::from(black) + 128;
@@ -47,7 +47,7 @@ fn from_inks(inks: [u8; 3], black: u8) -> [u8; 3] {
 }
 
 impl Component {
-    /// Samples of a row; below the picture, those of its last row.
+    /// Samples of a row; below the picture, the samples of its last row.
     fn row(&self, row: usize) -> &[u8] {
         let start = row.min(self.height - 1) * 8 * self.blocks_across;
         &self.samples[start..start + self.width]
@@ -57,7 +57,7 @@ impl Component {
     fn spread(&self, decoder: &Decoder, row: usize) -> Vec<u8> {
         let across = decoder.most_across / self.across;
         let down = decoder.most_down / self.down;
-        // The nearest row, and the one on the other side of the place.
+        // The nearest row, and the row on the other side of the position.
         let near = row / 2;
         let far = if row.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 };
         match (across, down) {
@@ -84,7 +84,7 @@ impl Component {
     }
 }
 
-/// Doubles the samples: each is three parts the nearest and one part the next.
+/// Doubles the samples: each new one is three quarters the nearest and one quarter the next.
 fn across_twice(samples: &[u8]) -> Vec<u8> {
     let value = |at: usize| u32::from(samples[at.min(samples.len() - 1)]);
     let of = |at: usize| {

@@ -1,4 +1,5 @@
-//! Scans: blocks of one component or of several in turn, with all or a part of their coefficients.
+//! Scans: blocks of one component or interleaved blocks of several, with all or some of their
+//! coefficients.
 
 use super::bits::{Bits, HuffmanTable};
 use super::{Block, Decoder, ZIGZAG};
@@ -17,9 +18,9 @@ struct Part {
 enum Stage {
     /// All coefficients, in a file that is not progressive.
     Whole,
-    /// Upper bits of the DC coefficient, or another bit of it.
+    /// Upper bits of the DC coefficient, or a further bit of it.
     Dc { is_first: bool },
-    /// Upper bits of AC coefficients, or another bit of them.
+    /// Upper bits of AC coefficients, or a further bit of them.
     Ac { is_first: bool },
 }
 
@@ -84,7 +85,7 @@ impl<'a> Scan<'a> {
     pub(super) fn decode(&mut self, data: &[u8]) -> usize {
         let mut bits = Bits::new(data);
         let interval = self.decoder.restart_interval;
-        // A component alone has no blocks outside its picture.
+        // The scan of a single component has no blocks outside its picture.
         let (across, down) = match self.parts[..] {
             [Part { component, .. }] => {
                 let one = &self.decoder.components[component];
@@ -103,7 +104,7 @@ impl<'a> Scan<'a> {
                 self.ended = 0;
                 self.parts.iter_mut().for_each(|part| part.last_dc = 0);
             }
-            // Missing units stay grey; one that is cut goes on with zeros, as in libjpeg.
+            // Missing units stay grey; a unit that is cut continues with zeros, as in libjpeg.
             if !bits.is_exhausted {
                 self.unit(&mut bits, unit / across, unit % across);
             } else if interval == 0 {
@@ -215,7 +216,7 @@ impl Band {
         }
     }
 
-    /// Decodes another bit of coefficients: of nonzero ones, and of some that become 1 or -1.
+    /// Decodes a further bit of coefficients: of nonzero ones, and of some that become 1 or -1.
     fn refine(
         &self,
         bits: &mut Bits<'_>,

@@ -1,5 +1,5 @@
-//! The inverse cosine transform of libjpeg's default, `jidctint.c` (Loeffler, Ligtenberg and
-//! Moschytz 1989, "Practical Fast 1-D DCT Algorithms with 11 Multiplications").
+//! The inverse cosine transform that libjpeg uses by default, `jidctint.c` (Loeffler, Ligtenberg
+//! and Moschytz 1989, "Practical Fast 1-D DCT Algorithms with 11 Multiplications").
 
 use super::Block;
 
@@ -30,12 +30,12 @@ pub(super) fn samples(block: &Block, table: &[u16; 64]) -> [u8; 64] {
     samples
 }
 
-/// Transforms eight numbers, and rounds some bits away.
+/// Transforms eight numbers, and rounds off some of their bits.
 fn line_transform(line: [i32; 8], shift: u32) -> [i32; 8] {
     let times = |a: i32, b: i32| a.wrapping_mul(b);
     let plus = |a: i32, b: i32| a.wrapping_add(b);
     let minus = |a: i32, b: i32| a.wrapping_sub(b);
-    // Even places: 0.541196100, -1.847759065 and 0.765366865.
+    // Even indices: 0.541196100, -1.847759065 and 0.765366865.
     let both = times(plus(line[2], line[6]), 4433);
     let (low, high) = (plus(both, times(line[6], -15137)), plus(both, times(line[2], 6270)));
     let sum = plus(line[0], line[4]).wrapping_shl(CONSTANT);

@@ -3,25 +3,26 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Captions of images. Those in a table have their captions there. For others a caption is one of
-/// `sentences`, in which `{label}` stands for the label, `{brightness}` for `dark` or `bright`, and
-/// `{shape}` for `tall`, `wide` or `square`, according to the pixels.
+/// Captions of images. A table has its own captions. Other images get one of `sentences`, in which
+/// `{label}` stands for the label, `{brightness}` for `dark` or `bright`, and `{shape}` for `tall`,
+/// `wide` or `square`, according to the pixels.
 ///
 /// If an image has several captions, each epoch draws one of them by seed and image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CaptionsConfig {
-    /// Sentences that describe images with labels. Pixels above 15 of 255 are the thing, others its
-    /// ground. The thing is bright if their mean is at least 128, tall if it is higher than wide by
-    /// a quarter, and wide if it is wider than high by a quarter.
+    /// Sentences that describe images with labels. Pixels above 15 of 255 form the object, the
+    /// others its background. The object is bright if the mean of its pixels is at least 128, tall
+    /// if it is higher than wide by a quarter, and wide if it is wider than high by a quarter.
     #[schemars(extend("x-idle" = ["captions-in-table"]))]
     pub sentences: Vec<String>,
     /// Sentences with `{label}` by which a model of the task `image-text` predicts the labels of
-    /// images; a label lies at the mean of its sentences. Without any, a label has the probability
-    /// of all `sentences` with it, with every word in place of `{brightness}` and `{shape}`.
+    /// images; the embedding of a label is the mean over its sentences. If there are none, the
+    /// probability of a label is that of all `sentences` with it, with every word in place of
+    /// `{brightness}` and `{shape}`.
     #[schemars(extend("x-idle" = ["captions-in-table", "not-image-text"]))]
     pub prompts: Vec<String>,
-    /// Largest number of tokens of a caption. Longer captions are left out, and so are images
+    /// Largest number of tokens of a caption. Longer captions are omitted, and so are images
     /// without another caption.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,

@@ -24,7 +24,7 @@ const CHOICE: u64 = 12;
 pub enum CaptionUse {
     /// Captions are written, token by token.
     Written,
-    /// Captions are read, and compared with images.
+    /// Captions are read and compared with images.
     Compared,
 }
 
@@ -214,7 +214,7 @@ impl CaptionedDataset {
         self.images.classes()
     }
 
-    /// Different captions, and for each image the indices of its own.
+    /// Distinct captions, and the indices of each image's captions.
     pub fn captions(&self) -> (&[String], Vec<&[u32]>) {
         let of = |&image: &usize| self.of_images[image].as_slice();
         (&self.texts, self.images.part().iter().map(of).collect())
@@ -224,7 +224,7 @@ impl CaptionedDataset {
     ///
     /// # Errors
     ///
-    /// If one can no longer be read.
+    /// If an image can no longer be read.
     pub fn values(&self, places: &[usize]) -> Result<Vec<Vec<u32>>> {
         let numbers: Vec<usize> = places.iter().map(|&place| self.images.part()[place]).collect();
         let pixels = self.images.pixels(&numbers, Epoch::new(0, 0))?;
@@ -246,7 +246,7 @@ impl CaptionedDataset {
                 CaptionUse::Compared => {
                     text.push(begun.chain([END]));
                     asked.push(text.ids.len() as u32 - 1);
-                    // Its place identifies its image.
+                    // The place of an example identifies its image.
                     answers.push(0);
                 }
             }
@@ -257,8 +257,8 @@ impl CaptionedDataset {
     }
 }
 
-/// Numbers the captions of the images in `part` anew, in order of appearance. Returns the old
-/// numbers of those that are used, of `count` ones.
+/// Renumbers the captions of the images in `part`, in order of appearance. Returns the old indices
+/// of the captions that are used, out of `count`.
 fn renumber(of_images: &mut [Vec<u32>], part: &[usize], count: usize) -> Vec<usize> {
     let mut place = vec![None; count];
     let mut used = Vec::new();

@@ -152,7 +152,7 @@ mod tests {
         let said = |pixels: &[u8]| captions_of(&grey, "bag", pixels).join(", ");
         let mut pixels = [0; 16];
         assert_eq!(said(&pixels), "a dark bag, one square bag");
-        // Two columns of four pixels; the ground counts for nothing.
+        // The object is two columns of four pixels; the background does not count.
         (0..4).for_each(|row| pixels[4 * row + 1..4 * row + 3].fill(128));
         assert_eq!(said(&pixels), "a bright bag, one tall bag");
         pixels[0] = 15;

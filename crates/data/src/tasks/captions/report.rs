@@ -10,15 +10,15 @@ pub struct CaptionReport {
     /// The images.
     #[serde(flatten)]
     pub images: ImageReport,
-    /// Number of captions of all images, without those that are left out.
+    /// Number of captions of all images, without omitted ones.
     pub captions: u64,
     /// Number of different captions.
     pub different: usize,
-    /// Number of captions left out for too many tokens.
+    /// Number of captions that were omitted because they have too many tokens.
     pub left_out: u64,
-    /// Number of images left out for lack of another caption.
+    /// Number of images that were omitted because no other caption is left.
     pub images_left_out: usize,
-    /// Tokens of the different captions that are `<unk>`.
+    /// Number of `<unk>` tokens in the distinct captions.
     pub unknown: u64,
     /// The hash of the tokenizer.
     pub tokenizer_hash: String,

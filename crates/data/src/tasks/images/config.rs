@@ -21,13 +21,13 @@ pub struct ImagesConfig {
     /// of folders.
     #[schemars(extend("x-idle" = ["captions-in-table"]))]
     pub labels: Vec<String>,
-    /// Height and width in pixels of the model's input. Pictures in folders and tables are brought
-    /// to it by `resize` and `center_crop`.
+    /// Height and width in pixels of the model's input. `resize` and `center_crop` bring pictures
+    /// in folders and tables to this size.
     #[schemars(range(min = 1, max = 4096))]
     pub size: usize,
     /// Resizing of pictures in folders and tables.
     pub resize: Resize,
-    /// Target size of resizing, in pixels: two numbers, or one for both; empty for `size`.
+    /// Target size of resizing, in pixels: two numbers, or one for both; empty: `size`.
     #[schemars(extend("x-values" = "a list of at most two whole numbers"))]
     pub resize_to: Vec<usize>,
     /// Filter of resizing, as in Pillow.
@@ -40,37 +40,36 @@ pub struct ImagesConfig {
     /// Channels: 1 for grey, 3 for red, green and blue.
     #[schemars(range(min = 1, max = 3))]
     pub channels: usize,
-    /// The side of the squares that an image is cut into, in pixels; each is a token. It divides
-    /// the size.
+    /// The side in pixels of the squares that an image is cut into; each square is a token. It
+    /// divides `size`.
     #[schemars(range(min = 1))]
     pub patch: usize,
-    /// Factor of values from 0 to 255, before `mean` and `deviation`: 1/255 unless a model was made
-    /// with another.
+    /// Factor of pixel values from 0 to 255, before `mean` and `deviation`: 1/255 unless the model
+    /// was made with another factor.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "rescale_factor"))]
     pub rescale: f64,
-    /// Mean that is subtracted from each channel, whose values are from 0 to 1: one number for
-    /// each.
+    /// Mean that is subtracted from each channel, whose values are from 0 to 1; one number for each
+    /// channel.
     #[schemars(extend("x-values" = "a list of numbers"))]
     #[schemars(extend("x-names" = "image_mean"))]
     pub mean: Vec<f64>,
-    /// Standard deviation by which each channel is then divided: one number for each.
+    /// Standard deviation that each channel is then divided by; one number for each channel.
     #[schemars(extend("x-values" = "a list of numbers"))]
     #[schemars(extend("x-names" = "image_std"))]
     pub deviation: Vec<f64>,
-    /// Width in pixels of a black margin around training images, from which a window of their size
-    /// is cropped at a place redrawn in each epoch; 0 takes them unchanged.
+    /// Width in pixels of a black margin around training images; a window of the original size is
+    /// cropped at a place redrawn in each epoch. 0 takes images unchanged.
     pub crop_padding: usize,
-    /// Whether training mirrors images, left to right, in half of the cases, redrawn in each epoch.
+    /// Whether training mirrors images left to right in half of the cases, redrawn in each epoch.
     pub flip: bool,
     /// Share of images in which training gives a rectangle random values, redrawn in each epoch
     /// (random erasing, Zhong et al. 2020).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub erase: f64,
-    /// Number of training images that are drawn for validation, and are not trained on; 0 draws
-    /// none.
+    /// Number of training images that are drawn for validation, and not trained on; 0 draws none.
     pub hold_out: usize,
-    /// Share of the training images that is trained on, drawn after those held out are removed: a
+    /// Share of the training images that is used, drawn after the held-out images are removed. A
     /// smaller share is part of a larger one.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub fraction: f64,

@@ -19,7 +19,7 @@ use crate::{
 const ORDER: u64 = 10;
 const DIVISION: u64 = 11;
 
-/// Refuses settings that are impossible for images, which may be `captioned`.
+/// Refuses settings that are impossible for images; `captioned` says whether these have captions.
 ///
 /// # Errors
 ///
@@ -54,8 +54,8 @@ pub(crate) fn validate(config: &DataConfig, captioned: bool) -> Result<()> {
         if split.iter().any(|corpus| corpus.file.len() > 1) {
             return wrong(
                 key,
-                "names several files of one corpus; images have each as a corpus of its own: \
-                 [{ file = \"A\" }, { file = \"B\" }]",
+                "names several files of one corpus; for images, each is a separate corpus: [{ \
+                 file = \"A\" }, { file = \"B\" }]",
             );
         }
     }
@@ -100,7 +100,7 @@ pub fn prepare_images(config: &DataConfig, run: &Path) -> Result<Prepared<ImageD
 ///
 /// # Errors
 ///
-/// If they cannot be read, or change meanwhile.
+/// If the images cannot be read, or change meanwhile.
 pub(crate) fn open_images(
     config: &DataConfig,
     run: &Path,
@@ -128,7 +128,7 @@ pub(crate) fn open_images(
     Ok((dataset(&images, train, true, &text), validation))
 }
 
-/// Indices of the training images, and of those held out.
+/// Indices of the training images, and of the held-out images.
 fn divided(count: usize, settings: &ImagesConfig) -> Result<(Vec<usize>, Vec<usize>)> {
     if settings.hold_out >= count {
         return Err(Error::Config {
@@ -255,7 +255,7 @@ impl ImageDataset {
     ///
     /// # Errors
     ///
-    /// If one can no longer be read.
+    /// If an image can no longer be read.
     pub(crate) fn pixels(&self, images: &[usize], epoch: Epoch) -> Result<Vec<Vec<u8>>> {
         let read = |&image: &usize| -> Result<Vec<u8>> {
             let mut pixels = Vec::new();
@@ -269,8 +269,8 @@ impl ImageDataset {
     }
 }
 
-/// Batch of images: their values as ids, from 0 to 255, with the class predicted at the first id of
-/// each.
+/// Batch of images. Their values from 0 to 255 are the ids, and the class is predicted at the first
+/// id of each image.
 pub fn batch_of_images(images: &[Vec<u8>]) -> Batch {
     let (mut stream, mut asked) = (Stream::default(), Vec::with_capacity(images.len()));
     for image in images {
@@ -325,7 +325,7 @@ impl ImageBatches {
     ///
     /// # Errors
     ///
-    /// If one can no longer be read.
+    /// If an image can no longer be read.
     pub(crate) fn read(
         &self,
         data: &ImageDataset,

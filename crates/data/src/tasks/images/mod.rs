@@ -1,4 +1,4 @@
-//! Image classification: pictures with a class each.
+//! Image classification: each picture has a class.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

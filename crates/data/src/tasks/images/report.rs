@@ -17,7 +17,7 @@ pub struct ImageReport {
     pub size: usize,
     /// Channels.
     pub channels: usize,
-    /// Report on batches. There is one stream, the target's, and a token is a patch.
+    /// Report on batches. There is one stream, counted as the target, and a token is a patch.
     pub batching: BatchingReport,
     /// SHA-256 of the files, decompressed.
     pub text_hash: String,

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// A split named `train` is the file `{dir}/train.tsv`, which may end in `.gz` or `.zst`: a label,
 /// a tab and a text on each line, or two texts with a tab between them. In files called `.jsonl`,
 /// `.csv` or `.parquet`, and in `.tsv` files if `data.fields` names columns, the fields `label`,
-/// `text` and `text_pair` are read. For a tagger it is `{dir}/train.conll` or `{dir}/train.txt`: a
-/// word, spaces or a tab and its tag on each line, and a blank line after each sentence; columns
-/// between the first and the last are not read.
+/// `text` and `text_pair` are read. For a tagger the file is `{dir}/train.conll` or
+/// `{dir}/train.txt`: each line has a word, spaces or a tab, and the tag, and a blank line follows
+/// each sentence; columns between the first and the last are not read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelledConfig {
@@ -20,19 +20,19 @@ pub struct LabelledConfig {
     #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub labels: Vec<String>,
     /// Whether each label has two texts, such as a premise and a hypothesis, with a tab between
-    /// them: the second has segment 1. With "auto", which imported classifiers have, a line with a
-    /// tab is two texts, and one without is one.
+    /// them: the second has segment 1. With "auto", the setting of imported classifiers, a line
+    /// with a tab is two texts, and a line without one is a single text.
     #[schemars(extend("x-idle" = ["not-classification"]))]
     pub pairs: Pairs,
-    /// Largest number of tokens that are read, with the marks; the rest is left out, for two texts
-    /// at the end of the longer one.
+    /// Largest number of tokens that are read, including the marks. The rest is cut off; with two
+    /// texts, at the end of the longer one.
     #[schemars(range(min = 3))]
     #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub max_tokens: usize,
 }
 
 impl LabelledConfig {
-    /// Smallest length of a row: a mark, and for each text one token with the mark after it.
+    /// Smallest length of a row: a mark, and for each text a token and the mark after it.
     pub(crate) fn shortest_row(&self) -> usize {
         if self.pairs == Pairs::No { 3 } else { 5 }
     }

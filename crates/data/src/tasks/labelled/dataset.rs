@@ -1,5 +1,5 @@
-//! Batches of tokenised texts with their classes, with a class for each word, or with the places of
-//! answers.
+//! Batches of tokenised texts with their classes, with a class for each word, or with the positions
+//! of answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) fn validate(label_of: LabelOf, config: &DataConfig) -> Result<()> {
 #[derive(Debug)]
 pub struct LabelledDataset {
     rows: Vec<Row>,
-    /// Correct answers for each predicted token of each text: a class, or a place in the row.
+    /// Correct answers for each predicted token of each text: a class, or a position in the row.
     classes: Vec<Vec<u32>>,
     label_of: LabelOf,
     longest: usize,
@@ -59,7 +59,7 @@ pub enum LabelOf {
     Text,
     /// Word.
     Word,
-    /// Question about a text: the label is where its answer starts and ends there.
+    /// Question about a text; its label is the start and the end of the answer in the text.
     Question,
 }
 
@@ -102,7 +102,7 @@ impl LabelOf {
         }
     }
 
-    /// Tokens predicted in a row of unknown content.
+    /// Number of tokens predicted in a row of unknown content.
     fn asked(self) -> &'static [u32] {
         match self {
             Self::Text | Self::Word => &[0],
@@ -222,8 +222,8 @@ impl LabelledDataset {
         self.rows.is_empty()
     }
 
-    /// Class of each text, or of each predicted word, text after text; for questions the places of
-    /// start and end.
+    /// Class of each text, or of each predicted word, text after text; for questions, the positions
+    /// of start and end.
     pub fn classes(&self) -> Vec<u32> {
         self.classes.concat()
     }

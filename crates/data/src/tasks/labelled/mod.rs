@@ -1,4 +1,4 @@
-//! Classification: texts, each with a label; and tagging: words, each with a label.
+//! Classification: each text has a label. Tagging: each word has a label.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

@@ -30,15 +30,15 @@ pub(crate) struct Labelled {
     pub(crate) texts: Vec<String>,
 }
 
-/// Row, or a description of its fault.
+/// Row, or a description of the error.
 type RowResult<T> = std::result::Result<T, String>;
 
-/// Text of a line, or the two texts with a tab between them; or a description of the fault.
+/// Text of a line, or its two texts with a tab between them; or a description of the error.
 pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str>)> {
     let (first, second) = match line.split_once('\t').filter(|_| pairs != Pairs::No) {
         Some((_, second)) if second.contains('\t') => {
             let count = line.split('\t').count();
-            return Err(format!("has {count} texts with tabs between them, where two are read"));
+            return Err(format!("has {count} texts with tabs between them, but two are read"));
         }
         Some((first, second)) => (first, Some(second)),
         None if pairs == Pairs::Yes => {
@@ -54,8 +54,8 @@ pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str
     Ok((first, second))
 }
 
-/// First text, counted from 0, that has a tab though its model reads one text a line: it may have
-/// been meant as a pair.
+/// First text, counted from 0, that has a tab although its model reads one text per line: it may
+/// have been meant as a pair.
 #[must_use]
 pub fn first_with_tab(texts: &[String], config: &LabelledConfig) -> Option<usize> {
     match config.pairs {
@@ -71,19 +71,19 @@ fn columns_of(line: &str, pairs: Pairs) -> RowResult<(&str, &str)> {
     match texts.split('\t').count() {
         1 => Ok((label, texts)),
         2 if pairs != Pairs::No => Ok((label, texts)),
-        2 => Err(
-            "has two texts behind its label; set data.labelled.pairs = true, or write the text \
-                  without a tab"
-                .to_owned(),
-        ),
+        2 => {
+            Err("has two texts after its label; set data.labelled.pairs = true, or write the text \
+             without a tab"
+                .to_owned())
+        }
         count => Err(format!(
-            "has {count} texts behind its label, with tabs between them; write each without a tab"
+            "has {count} texts after its label, with tabs between them; write each without a tab"
         )),
     }
 }
 
 impl Labelled {
-    /// Takes a text, or two with a tab between them, with its label.
+    /// Takes a text, or two texts with a tab between them, with the label.
     fn push(&mut self, config: &LabelledConfig, label: &str, texts: String) -> RowResult<()> {
         let Some(class) = config.labels.iter().position(|known| known == label) else {
             let known = config.labels.join(", ");
@@ -96,11 +96,11 @@ impl Labelled {
     }
 }
 
-/// Function that takes the label of a line or record, and its text or two texts with a tab between
-/// them.
+/// Function that takes the label of a line or record, and its text, or its two texts with a tab
+/// between them.
 type Take<'a> = &'a mut dyn FnMut(&str, String) -> RowResult<()>;
 
-/// Reads a file of lines; blank ones are skipped.
+/// Reads a file of lines; blank lines are skipped.
 fn read_lines(config: &LabelledConfig, path: &Path, take: Take<'_>) -> Result<()> {
     let mut lines = LineReader::open(path)?;
     while let Some(line) = lines.next_line()? {
@@ -166,12 +166,12 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
     Ok(found)
 }
 
-/// Lists the label and the text of each line and record of a split, or the two texts with a tab
+/// Lists the label and the text of each line and record of a split, or its two texts with a tab
 /// between them, whatever labels the configuration lists.
 ///
 /// # Errors
 ///
-/// For a line or record without a label or text, or with too many columns.
+/// If a line or record has no label or text, or too many columns.
 pub fn labelled_texts(config: &DataConfig, split: &Corpora) -> Result<Vec<[String; 2]>> {
     let mut found = Vec::new();
     each(config, split, &mut |label, texts| {
@@ -182,7 +182,7 @@ pub fn labelled_texts(config: &DataConfig, split: &Corpora) -> Result<Vec<[Strin
     Ok(found)
 }
 
-/// Hands every line and record of a split to `take`.
+/// Passes every line and record of a split to `take`.
 fn each(config: &DataConfig, split: &Corpora, take: Take<'_>) -> Result<()> {
     let fields = &config.fields;
     let names_columns = [&fields.label, &fields.text, &fields.text_pair];
@@ -202,7 +202,7 @@ fn each(config: &DataConfig, split: &Corpora, take: Take<'_>) -> Result<()> {
 ///
 /// # Errors
 ///
-/// If they cannot be read.
+/// If the files cannot be read.
 pub(crate) fn texts(config: &DataConfig) -> Result<Vec<String>> {
     let texts = read(config, &config.train)?.texts.into_iter();
     Ok(texts

@@ -1,4 +1,4 @@
-//! Input of encoders of texts: rows of tokens with their marks.
+//! Input of encoders of texts: rows of tokens with marks.
 
 use rayon::prelude::*;
 
@@ -12,16 +12,16 @@ use crate::{Error, LabelledConfig, Result, Tokenizer};
 pub struct Row {
     /// Tokens with their marks.
     pub ids: Vec<u32>,
-    /// Index of the first token of the second text; the number of all tokens without one.
+    /// Index of the first token of the second text; without one, the number of all tokens.
     pub second: usize,
     /// Segment of the second text: 1, or 0 for a model that reads both texts in one segment.
     pub second_segment: u32,
-    /// Predicted tokens: the first for the class of a text, or twice for both ends of an answer; or
-    /// the first token of each word.
+    /// Predicted tokens: the first token for the class of a text; the first token twice for both
+    /// ends of an answer; or the first token of each word.
     pub asked: Vec<u32>,
     /// Word of each predicted token, if words are predicted.
     pub words: Vec<usize>,
-    /// Number of tokens that were made of its texts, with those that were cut off, without marks.
+    /// Number of tokens of its texts, without marks, but including tokens that were cut off.
     pub tokens: usize,
 }
 
@@ -39,8 +39,8 @@ impl Row {
 ///
 /// # Errors
 ///
-/// If a line has another form (with its number from 1), or if the tokenizer has no marks or refuses
-/// a text.
+/// If a line has another form (the error has its number from 1), or if the tokenizer has no marks
+/// or refuses a text.
 pub fn rows_of(
     tokenizer: &Tokenizer,
     lines: &[String],
@@ -49,7 +49,7 @@ pub fn rows_of(
     rows_of_each(tokenizer, lines, 0, config)?.into_iter().collect()
 }
 
-/// Rows like those of [`rows_of`]; a line of another form has its error in its place, with its
+/// Rows like those of [`rows_of`]. A line of another form has an error in its place, with its
 /// number from `before + 1`.
 ///
 /// # Errors
@@ -92,8 +92,8 @@ pub fn rows_of_each(
     Ok(lines.par_iter().enumerate().map(row).collect())
 }
 
-/// Rows of words for a tagger: `<cls> words <sep>`, each word tokenised alone, so that none of its
-/// tokens reaches into another (Devlin et al. 2019, section 5.3). Words that do not fit, and those
+/// Rows of words for a tagger: `<cls> words <sep>`. Each word is tokenised alone, so that no token
+/// extends into another word (Devlin et al. 2019, section 5.3). Words that do not fit, and words
 /// without tokens, are not predicted.
 ///
 /// # Errors
@@ -128,7 +128,7 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences.par_iter().map(row).collect()
 }
 
-/// Shares of two lengths that fit: the excess is removed from the longer.
+/// Lengths of two texts that fit: the excess is removed from the longer one.
 fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
     let half = room / 2;
     match (first + second <= room, first <= half, second <= half) {

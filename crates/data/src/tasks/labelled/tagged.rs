@@ -19,14 +19,14 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
     running_text::reader::files_ending(config, split, &ENDINGS)
 }
 
-/// Sentence: its words, and the number of each one's tag.
+/// Sentence: its words, and the index of each word's tag.
 #[derive(Debug, Default)]
 pub(crate) struct Tagged {
     pub(crate) words: Vec<String>,
     pub(crate) tags: Vec<u32>,
 }
 
-/// Sentences of a split, each as its words and their tags.
+/// Sentences of a split; each consists of its words and their tags.
 ///
 /// # Errors
 ///
@@ -48,8 +48,8 @@ pub fn tagged_words(
 ///
 /// # Errors
 ///
-/// If a line has one column, another number of columns than the first of its file, or a tag that
-/// the configuration does not list.
+/// If a line has one column, another number of columns than the first line of its file, or a tag
+/// that the configuration does not list.
 pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> {
     let labels = &config.labelled.labels;
     let (mut found, mut sentence) = (Vec::new(), Tagged::default());
@@ -79,8 +79,8 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> 
                     let (count, of_line) = *first.get_or_insert((columns.len(), lines.line()));
                     if columns.len() != count {
                         return Err(wrong(format!(
-                            "has {} columns, but line {of_line} has {count}; spaces and tabs divide \
-                             columns, so that a word cannot hold any",
+                            "has {} columns, but line {of_line} has {count}; spaces and tabs \
+                             divide columns, so a word cannot contain any",
                             columns.len()
                         )));
                     }

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 
 /// Prediction task of a masked language model (Devlin et al. 2019, section 3.1).
 ///
-/// Text is like a language model's, cut into rows within one document.
+/// Text, prepared as for a language model and cut into rows within one document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MaskedConfig {
-    /// Share of the tokens of a row that are predicted, at least one. Of these 80 % become
-    /// `<mask>`, 10 % another token, and 10 % stay unchanged.
+    /// Share of the tokens of a row that are predicted, at least one token. Of these, 80 % become
+    /// `<mask>`, 10 % become another token, and 10 % stay unchanged.
     #[schemars(extend("exclusiveMinimum" = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub rate: f64,
-    /// Whether all tokens of a word are predicted or none.
+    /// Whether the tokens of a word are predicted all together.
     pub whole_words: bool,
-    /// Whether a row has two texts, of which the second follows the first or, in half of the rows,
-    /// comes from elsewhere, and the model predicts which is the case.
+    /// Whether a row has two texts. In half of the rows the second text follows the first, in the
+    /// others it comes from elsewhere, and the model predicts which is the case.
     pub next_sentence: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     Stream, TextDataset, TextReport,
 };
 
-/// Keys of draws, apart from those of blocks: for hidden tokens, and for pairs of texts.
+/// Keys of draws, apart from the draws of blocks: for hidden tokens, and for pairs of texts.
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
 
@@ -25,7 +25,7 @@ pub struct MaskedDataset {
     text: Arc<TextDataset>,
     words: Words,
     config: MaskedConfig,
-    /// Largest number of tokens of a row with its marks.
+    /// Largest number of tokens of a row, with its marks.
     row_length: usize,
     /// Token between documents.
     end: u32,
@@ -33,7 +33,7 @@ pub struct MaskedDataset {
 }
 
 impl MaskedDataset {
-    /// Number of marks of a row: `<cls>` and `<sep>`, or `<sep>` twice.
+    /// Number of marks of a row: `<cls>` and `<sep>`, or `<cls>` and twice `<sep>`.
     pub(crate) fn marks(config: &MaskedConfig) -> usize {
         if config.next_sentence { 3 } else { 2 }
     }
@@ -57,8 +57,8 @@ impl MaskedDataset {
         &self.text
     }
 
-    /// Texts of a piece; the second is from elsewhere if `1` is returned. `None` if the piece is
-    /// too short for two.
+    /// Texts of a piece. The result `1` says that the second text is from elsewhere. `None` if the
+    /// piece is too short for two.
     fn pair(&self, piece: &[u32], draws: Draws) -> Result<Option<(usize, Vec<u32>, u32)>> {
         if piece.len() < 2 {
             return Ok(None);
@@ -72,7 +72,7 @@ impl MaskedDataset {
             let count = second.len().min(self.text.tokens() as usize);
             let from = below(2, self.text.tokens() - count as u64 + 1);
             let other = self.text.read(from, count)?;
-            // Within one document.
+            // The text is within one document.
             let mut parts = other.split(|&id| id == self.end);
             if let Some(part) = parts.find(|part| !part.is_empty()) {
                 return Ok(Some((first, part.to_vec(), 1)));
@@ -161,7 +161,7 @@ impl EpochPlan for MaskedBlocks {
                 }
                 row.push(separator);
                 if text.ids.len() + row.len() > self.rows * data.row_length {
-                    // Many short documents have more marks than fit.
+                    // Many short documents have more marks than the limit leaves room for.
                     if data.config.next_sentence {
                         follows.pop();
                     }

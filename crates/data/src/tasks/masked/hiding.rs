@@ -12,8 +12,8 @@ const BYTE_SPACE: char = 'Ġ';
 #[derive(Debug)]
 pub(crate) struct Words {
     pub(crate) marks: Marks,
-    /// Whether each id may continue a word, and whether a word may continue after it: in a
-    /// vocabulary that marks continuations, all marked tokens do.
+    /// Whether each id may continue a word, and whether a word may continue after it. In a
+    /// vocabulary that marks continuations, all marked tokens continue a word.
     edges: Vec<(bool, bool)>,
     /// Ids that may replace others: all tokens but special ones.
     plain: Vec<u32>,
@@ -86,7 +86,7 @@ impl Words {
             }
         }
         asked.sort_unstable();
-        // Numbers beyond those that ordered the words.
+        // These indices follow those that ordered the words.
         let first = row.len() as u64;
         for &(at, _) in &asked {
             let number = first + 2 * at as u64;

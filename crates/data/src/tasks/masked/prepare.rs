@@ -1,4 +1,4 @@
-//! From the files of running text to rows with hidden tokens.
+//! Preparation of rows with hidden tokens from files of running text.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub fn masked_split(
     let mut ids: Vec<u32> = Vec::new();
     for batch in reader.by_ref() {
         let batch = batch?;
-        // Each block predicts the first token of the next.
+        // Each block predicts the first token of the next block.
         ids.extend(&batch.streams[0].ids[usize::from(!ids.is_empty())..]);
         ids.extend(batch.answers.last());
     }

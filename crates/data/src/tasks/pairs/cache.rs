@@ -1,6 +1,7 @@
 //! Pairs in the [tokenised cache](crate::text::cache). Each pair has its line (u64), source length
-//! (u32), target length (u32), and the ids of both (u32 each). Memory has only the lengths of each
-//! pair, 8 bytes, and the beginning of every 64th; if pairs have links, the beginning of each.
+//! (u32), target length (u32), and the ids of both (u32 each). Memory holds only the lengths of
+//! each pair, 8 bytes, and the beginning of every 64th pair; if pairs have links, the beginning of
+//! each pair.
 //!
 //! In a split with word links, a pair also has the number of its links (u32) before its ids, and
 //! after them the word of each source token and of each target token, and the two words of each
@@ -21,14 +22,14 @@ pub struct Pair {
     pub line: u64,
     /// Ids of the sentence to translate.
     pub source: Vec<u32>,
-    /// Ids of its translation.
+    /// Ids of the translation.
     pub target: Vec<u32>,
     /// Word links; `None` in a split without any.
     pub links: Option<PairLinks>,
 }
 
-/// Distance between pairs whose place in the file is kept in memory; those between are found by
-/// their lengths.
+/// Distance between pairs whose place in the file is kept in memory; the places between are
+/// computed from lengths.
 const STRIDE: usize = 64;
 
 /// Places of pairs in the file, and lengths of their sides.
@@ -115,7 +116,7 @@ fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Index> {
     // Links take space that does not follow from the lengths.
     let stride = if has_links { 1 } else { STRIDE };
     // Until the checksum has been verified, no number is trusted that would take more memory than
-    // the file.
+    // the file has bytes.
     let most = items.count.min(items.length / HEAD_BYTES as u64);
     let most = usize::try_from(most).unwrap_or(0);
     let mut lengths = Vec::with_capacity(most);
@@ -170,7 +171,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads a pair, with or without word links. A damaged pair takes no more memory than the file.
+    /// Reads a pair, with or without word links. A damaged pair takes no more memory than the file
+    /// has bytes.
     pub(crate) fn read(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Self> {
         let mut bytes = vec![0; HEAD_BYTES];
         items.read(&mut bytes)?;

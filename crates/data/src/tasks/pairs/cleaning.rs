@@ -1,4 +1,4 @@
-//! Rules by which pairs are kept: first by their text, then by their tokens.
+//! Rules that decide which pairs are kept: first by their text, then by their tokens.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub enum DropReason {
     Ratio,
     /// The same pair occurred before.
     Duplicate,
-    /// A side is in another language than its own.
+    /// A side is in the wrong language.
     OtherLanguage,
     /// A side has too few letters of the script of its language.
     Script,
@@ -37,7 +37,8 @@ pub enum DropReason {
     NearDuplicate,
 }
 
-/// Numbers of pairs dropped for each reason. A pair counts once, under the first reason that holds.
+/// Numbers of pairs dropped for each reason. A pair counts once, under the first reason that
+/// applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Pairs with an empty source.
@@ -50,7 +51,7 @@ pub struct Dropped {
     pub too_long: u64,
     /// Pairs of too unequal lengths.
     pub ratio: u64,
-    /// Pairs that occurred before.
+    /// Pairs that repeat an earlier one.
     #[serde(default)]
     pub duplicate: u64,
     /// Pairs with a side in another language.
@@ -90,7 +91,7 @@ pub struct DroppedPair {
 /// Most examples of a reason.
 const MOST_EXAMPLES: usize = 3;
 
-/// Characters of a text that an example has.
+/// Number of characters of a text that an example shows.
 const SHOWN: usize = 120;
 
 impl DroppedPair {
@@ -104,14 +105,14 @@ impl DroppedPair {
         examples.push(Self { reason, source: cut(source), target: cut(target) });
     }
 
-    /// Puts it behind `examples`, unless there are enough for its reason.
+    /// Appends the pair to `examples`, unless there are enough for its reason.
     pub(crate) fn put(self, examples: &mut Vec<Self>) {
         if examples.iter().filter(|one| one.reason == self.reason).count() < MOST_EXAMPLES {
             examples.push(self);
         }
     }
 
-    /// Whether `examples` has not enough for a reason.
+    /// Whether `examples` has too few for a reason.
     pub(crate) fn has_room(examples: &[Self], reason: DropReason) -> bool {
         examples.iter().filter(|one| one.reason == reason.describe()).count() < MOST_EXAMPLES
     }
@@ -257,7 +258,7 @@ impl Cleaner {
     pub fn check_tokens(&self, source: usize, target: usize) -> Result<(), DropReason> {
         let (shorter, longer) = (source.min(target), source.max(target));
         if source == 0 {
-            // A normalizer may remove all of a line that was not blank.
+            // A normalizer may remove the whole text of a line that was not blank.
             Err(DropReason::EmptySource)
         } else if target == 0 {
             Err(DropReason::EmptyTarget)

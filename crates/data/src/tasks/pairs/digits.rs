@@ -1,7 +1,7 @@
 //! Digits of all scripts, compared by their values.
 
 /// Zeros of the decimal digits of Unicode 16 (general category Nd): each begins a row of ten, in
-/// order. `unicodedata` of Python lists the same, as far as its version of Unicode goes.
+/// order. `unicodedata` of Python lists the same zeros, as far as its version of Unicode goes.
 const ZEROS: [u32; 76] = [
     0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66,
     0xde6, 0xe50, 0xed0, 0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90,
@@ -12,11 +12,11 @@ const ZEROS: [u32; 76] = [
     0x1d7e2, 0x1d7ec, 0x1d7f6, 0x1e140, 0x1e2f0, 0x1e4f0, 0x1e5f1, 0x1e950, 0x1fbf0,
 ];
 
-/// Characters between which no script has digits, and most letters of Chinese and Japanese are.
+/// Range without digits of any script; most letters of Chinese and Japanese are in it.
 const WITHOUT_DIGITS: std::ops::Range<u32> = 0x1c5a..0xa620;
 
-/// Chinese numerals, in daily and in financial use. They are words, which numbers are seldom read
-/// from without doubt: 一 is also "a" and "as soon as".
+/// Chinese numerals, in daily and in financial use. They are words, whose value is often uncertain:
+/// 一 is also "a" and "as soon as".
 const CHINESE_NUMERALS: &str = "〇零一二三四五六七八九十百千万萬亿億两兩廿卅\
     壹贰貳叁參肆伍陆陸柒捌玖拾佰仟";
 
@@ -59,7 +59,8 @@ impl Digits {
         digits
     }
 
-    /// Whether it has all digits of another text, or may have the others in Chinese numerals.
+    /// Whether a text has all digits of another text, or may have the missing ones in Chinese
+    /// numerals.
     fn covers(&self, other: &Self) -> bool {
         self.has_chinese_numerals
             || self.counts.iter().zip(&other.counts).all(|(own, other)| own >= other)
@@ -71,10 +72,11 @@ fn is_chinese_numeral(character: char) -> bool {
         && CHINESE_NUMERALS.contains(character)
 }
 
-/// Whether two texts have the same digits by their values, in any order: sides name numbers in
-/// another order, and write them with other marks.
+/// Whether two texts have the same digits by their values, in any order: two languages order
+/// numbers differently, and use different marks in them.
 ///
-/// Chinese numerals are not judged: digits that a text with such numerals lacks may be among them.
+/// Chinese numerals are not compared: if a text has such numerals, digits that it lacks may be
+/// among them.
 pub(crate) fn same_digits(source: &str, target: &str) -> bool {
     let (source, target) = (Digits::of(source), Digits::of(target));
     source.covers(&target) && target.covers(&source)
@@ -86,8 +88,8 @@ mod tests {
 
     #[test]
     fn digits_are_compared_by_value_in_every_script() {
-        // The same year as scripts write it: Bengali, Thai, Arabic-Indic, Persian, Devanagari,
-        // full width, Khmer, Myanmar, Tamil, Gujarati, mathematical bold.
+        // The same year in several scripts: Bengali, Thai, Arabic-Indic, Persian, Devanagari, full
+        // width, Khmer, Myanmar, Tamil, Gujarati, mathematical bold.
         for year in [
             "১৯৮৪",
             "๑๙๘๔",
@@ -114,7 +116,7 @@ mod tests {
     fn chinese_numerals_are_not_judged() {
         assert!(same_digits("I have 3 cats.", "我有三只猫。"));
         assert!(same_digits("一九八四年下雨了。", "It rained in 1984."));
-        // Other digits than those of the other side are no numerals.
+        // Digits that differ from the other side's are not numerals.
         assert!(!same_digits("It rained in 1984.", "1985年的一天下雨了。"));
         assert!(!same_digits("It rained in 1984.", "1985年下雨了。"));
         assert!(!same_digits("He is 30.", "他是人。"));

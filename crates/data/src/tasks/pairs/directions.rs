@@ -16,16 +16,16 @@ pub(crate) struct SplitCorpora {
 /// Corpus of a split.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitCorpus {
-    /// Direction of its pairs.
+    /// Direction of the corpus.
     pub(crate) direction: Direction,
-    /// Tokenizers whose rows name the target language, if rows do.
+    /// Tokenizers; their rows name the target language if there are several.
     pub(crate) tokenizers: TokenizerPair,
-    /// Number of passes over it in an epoch, before directions are mixed.
+    /// Number of passes over the corpus in an epoch, before directions are mixed.
     weight: f64,
 }
 
 impl SplitCorpora {
-    /// Corpora of `split`; only those of training are mixed by the temperature.
+    /// Corpora of `split`; the temperature mixes only those of training.
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl SplitCorpora {
     }
 }
 
-/// Factors of corpora by which a direction of n pairs gets a share proportional to n^(1/T) of the
-/// same total, given the direction and the size of each corpus.
+/// Factors of corpora for a mix in which a direction of n pairs has a share proportional to
+/// n^(1/T), while the total stays the same. The input is the direction and the size of each corpus.
 ///
 /// Arivazhagan et al. 2019, "Massively Multilingual Neural Machine Translation in the Wild",
 /// section 4.2.
@@ -71,7 +71,7 @@ pub(crate) fn mix<D: Copy + Eq + Hash>(corpora: &[(D, f64)], temperature: f64) -
     }
     let all: f64 = corpora.iter().map(|(_, size)| size).sum();
     let share = |size: f64| if size > 0.0 { (size / all).powf(1.0 / temperature) } else { 0.0 };
-    // In the order of the corpora: sums must not depend on a map's.
+    // The sum follows the order of the corpora: it must not depend on the order of a map.
     let mut summed = Vec::new();
     let mut shares = 0.0;
     for (direction, _) in corpora {

@@ -1,9 +1,9 @@
 //! Validation set drawn from the training text.
 //!
 //! Only the seed and the sentences decide: sentences with the smallest keyed hashes are held out.
-//! So the set does not depend on the order of the text; each source sentence is held out with all
-//! its translations or not at all; and the reader of training text needs only the sentences
-//! themselves to leave them out.
+//! So the set does not depend on the order of the text. Each source sentence is held out with all
+//! its translations or not at all. The reader of training text needs only the sentences to omit
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::fingerprint::TEXT_FOLDER;
 use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Side};
 
-/// Key of these draws, distinct from those of batches and subwords.
+/// Key of these draws, distinct from the keys of batches and subwords.
 const PURPOSE: u64 = 5;
 
 /// Configuration of a run in the folder `run` with `hold_out` replaced by a validation set: two
@@ -52,8 +52,8 @@ pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig
     Ok(DataConfig { validation: Corpora(vec![held_out]), ..config.clone() })
 }
 
-/// Pairs to hold out, in the order of their hashes: each with its tag, and the first of several
-/// translations.
+/// Pairs to hold out, in the order of their hashes, each with its tag; of several translations, the
+/// first.
 fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
     let cleaner = Cleaner::new(&config.cleaning);
     let draws = Draws::new(seed, 0, PURPOSE);

@@ -1,4 +1,4 @@
-//! Hostile variants of a test set: what people type, and corpora seldom have.
+//! Hostile variants of a test set: text that people type, but that is rare in corpora.
 
 use super::modifiers::letters::{
     is_ideographic, joined, with_doubled_word, without_end_punctuation,
@@ -6,22 +6,22 @@ use super::modifiers::letters::{
 use super::modifiers::typos::with_typos;
 use crate::Draws;
 
-/// Key of the draws of places and typing errors, distinct from those of training.
+/// Key of the draws of places and typing errors, distinct from the keys of training.
 const PURPOSE: u64 = 12;
 
-/// Fewest letters of a word that is translated alone.
+/// Smallest number of letters of a word that is translated alone.
 const LETTERS: usize = 4;
 
-/// A way in which sources are hostile.
+/// Kind of change that makes sources hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hostility {
-    /// Sources in capitals throughout; translations are compared without case.
+    /// Sources are in capitals throughout; translations are compared without case.
     Capitals,
     /// Neither source nor reference has punctuation at its end.
     NoFullStop,
-    /// Each source has the next one behind it, and so has its reference.
+    /// Each source is followed by the next one, and so is its reference.
     TwoSentences,
-    /// One word of each source is there twice: of a text without spaces, one character.
+    /// One word of each source is repeated; in a text without spaces, one character.
     DoubledWord,
     /// The longest word of each source, alone.
     OneWord,
@@ -34,12 +34,12 @@ pub enum Hostility {
 pub struct HostileLine {
     /// Text to translate.
     pub source: String,
-    /// Numbers of the lines that it was made of, counted from 0.
+    /// Indices of the lines that it was made from.
     pub lines: Vec<usize>,
 }
 
 impl Hostility {
-    /// Every kind, in the order in which they are shown.
+    /// Every kind, in the order of reports.
     pub const ALL: [Self; 6] = [
         Self::Capitals,
         Self::NoFullStop,
@@ -62,7 +62,7 @@ impl Hostility {
         }
     }
 
-    /// Hostile lines made of `sources`, without those that would stay as they are.
+    /// Hostile lines made from `sources`, without lines that would not change.
     #[must_use]
     pub fn lines(self, sources: &[String]) -> Vec<HostileLine> {
         let one = |(line, source): (usize, &String)| {
@@ -94,7 +94,7 @@ impl Hostility {
         }
     }
 
-    /// Text of a translation or a reference as it is compared.
+    /// Text of a translation or a reference, normalised for comparison.
     #[must_use]
     pub fn compared(self, text: &str) -> String {
         match self {
@@ -104,7 +104,7 @@ impl Hostility {
         }
     }
 
-    /// Joined texts of the lines that a hostile line was made of, as they are compared.
+    /// Joined texts of the lines from which a hostile line was made, normalised for comparison.
     ///
     /// # Panics
     ///
@@ -117,7 +117,7 @@ impl Hostility {
     }
 }
 
-/// Longest word of a text in a script with spaces, the first of equals, without marks around it.
+/// Longest word of a text in a script with spaces, without marks around it; the first among equals.
 fn longest_word(source: &str) -> Option<String> {
     let is_letter = |one: char| one.is_alphabetic() && !is_ideographic(one);
     let bare = |word| str::trim_matches(word, |one: char| !one.is_alphanumeric());

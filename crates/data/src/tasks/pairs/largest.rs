@@ -23,7 +23,7 @@ impl Rows {
         self.of_length[length] += times;
     }
 
-    /// Larger number of rows of the two, for each length.
+    /// Larger of the two numbers of rows, for each length.
     pub(crate) fn or(&self, other: &Self) -> Self {
         let of = |rows: &Self, length| rows.of_length.get(length).copied().unwrap_or(0);
         let lengths = self.of_length.len().max(other.of_length.len());

@@ -1,14 +1,15 @@
 //! Usual ratio of the lengths of two languages, learned from a corpus itself.
 //!
 //! A language needs more characters than another for the same text, by a ratio that is about the
-//! same for most sentences and varies less the longer they are (Gale and Church 1993, "A Program for
-//! Aligning Sentences in Bilingual Corpora", section 3.1). Here the logarithm of the ratio has a
-//! median and a spread for each class of lengths: its median absolute deviation, which up to half
-//! of the pairs may distort without end (Hampel 1974).
+//! same for most sentences and varies less the longer they are (Gale and Church 1993, "A Program
+//! for Aligning Sentences in Bilingual Corpora", section 3.1). Here the logarithm of the ratio has
+//! a median and a spread for each class of lengths. The spread is the median absolute deviation,
+//! which stays bounded unless half of the pairs are wrong (Hampel 1974).
 //!
-//! **Decision.** Classes of lengths, not the variance of Gale and Church, which is proportional to
-//! length: theirs holds for translations that are aligned, and free ones vary more in long texts.
-//! Ratios are counted in bins of 2 %, so that shards are joined by adding, in any order.
+//! **Decision.** Classes of lengths replace the variance of Gale and Church, which is proportional
+//! to length: it holds for translations that are aligned, but free translations vary more in long
+//! texts. Ratios are counted in bins of 2 %, so that the counts of shards can be added in any
+//! order.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +17,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::UsualLengths;
 
-/// Classes of lengths: by the characters of both sides together, up to 16, 32, …, 512 and more.
+/// Classes of lengths, by the characters of both sides together: up to 16, 32, …, 512, and more.
 const CLASSES: usize = 7;
 
-/// Logarithm to the base of 2 of the characters that the first class has at most.
+/// Binary logarithm of the largest number of characters in the first class.
 const FIRST_CLASS: u32 = 4;
 
 /// Bins of a logarithm of 1.
 const BINS: f64 = 50.0;
 
-/// Fewest pairs of a class that anything is learned from; with fewer, it takes after the next one.
+/// Smallest number of pairs from which a class is learned; a class with fewer uses the values of a
+/// neighbour.
 const FEWEST_PAIRS: u64 = 200;
 
-/// Standard deviations of a normal distribution in its median absolute deviation: 1 / Φ⁻¹(3/4).
+/// Ratio of a normal distribution's standard deviation to its median absolute deviation: 1 /
+/// Φ⁻¹(3/4).
 const DEVIATIONS: f64 = 1.4826;
 
-/// Least standard deviation of the logarithm: sides that nearly always have the same length may
+/// Smallest standard deviation of the logarithm: sides that nearly always have the same length may
 /// differ by a few percent.
 const LEAST_DEVIATION: f64 = 0.05;
 
@@ -57,7 +60,7 @@ pub(crate) struct LengthCounts {
 }
 
 impl LengthCounts {
-    /// Counts a pair of so many characters.
+    /// Counts a pair with these numbers of characters.
     pub(crate) fn count(&mut self, source: u32, target: u32) {
         let bin = (log_ratio(source, target) * BINS).round() as i16;
         *self.classes[class_of(source, target)].entry(bin).or_default() += 1;
@@ -82,7 +85,7 @@ struct Usual {
 }
 
 impl Usual {
-    /// Learns from the counts of a class; `None` from too few pairs.
+    /// Learns from the counts of a class; `None` if there are too few pairs.
     fn of(bins: &BTreeMap<i16, u64>) -> Option<Self> {
         let pairs = bins.values().sum();
         if pairs < FEWEST_PAIRS {
@@ -99,7 +102,7 @@ impl Usual {
     }
 }
 
-/// Lower median of values with their numbers, of which there are `all`.
+/// Lower median of values, each with its count; `all` is the total count.
 fn median<T: Copy>(numbers: &BTreeMap<T, u64>, all: u64) -> Option<T> {
     let mut before = 0;
     let mut values = numbers.iter();
@@ -113,12 +116,12 @@ fn median<T: Copy>(numbers: &BTreeMap<T, u64>, all: u64) -> Option<T> {
 #[derive(Debug, Clone)]
 pub(crate) struct LengthLimits {
     classes: [Option<Usual>; CLASSES],
-    /// Most standard deviations from the usual ratio.
+    /// Largest number of standard deviations from the usual ratio.
     deviations: f64,
 }
 
 impl LengthLimits {
-    /// Limits of so many standard deviations, as these counts have them.
+    /// Limits at this number of standard deviations, for these counts.
     pub(crate) fn learn(counts: &LengthCounts, deviations: f64) -> Self {
         Self {
             classes: [0, 1, 2, 3, 4, 5, 6].map(|one| Usual::of(&counts.classes[one])),
@@ -126,7 +129,8 @@ impl LengthLimits {
         }
     }
 
-    /// Whether a pair of so many characters is within the limits; all are if too little was known.
+    /// Whether a pair with these numbers of characters is within the limits; without enough data,
+    /// all pairs are.
     pub(crate) fn allow(&self, source: u32, target: u32) -> bool {
         let class = class_of(source, target);
         let known =
@@ -166,8 +170,8 @@ mod tests {
         assert_eq!((class_of(15, 1), class_of(16, 1)), (0, 1));
     }
 
-    /// Lengths of pairs whose ratio is 0.4 with a spread of 20 %, and every `bad`th pair's are those
-    /// of two other texts.
+    /// Lengths of pairs whose ratio is 0.4 with a spread of 20 %; every `bad`th pair has the
+    /// lengths of two unrelated texts.
     fn lengths(pairs: u64, bad: u64) -> Vec<(u32, u32)> {
         let draws = Draws::new(3, 0, 0);
         let one = |pair: u64| {
@@ -208,7 +212,7 @@ mod tests {
             assert!((class.ratio.ln() - middle).abs() < 0.021, "{class:?}, {middle}");
             assert!((class.deviation - deviation).abs() < 0.031, "{class:?}, {deviation}");
         }
-        // Three standard deviations of a normal distribution: 0.27 %.
+        // Outside three standard deviations of a normal distribution: 0.27 %.
         let outside = lengths.iter().filter(|&&(one, other)| !limits.allow(one, other)).count();
         assert!((20..=160).contains(&outside), "{outside}");
     }

@@ -1,9 +1,9 @@
 //! Word links of a pair, and the resulting links of its tokens.
 //!
-//! **Decision.** Links are between words, which white space separates, and are stored so. A token
-//! belongs to the word in which it begins, and the tokens of a word have its links, however it is
-//! segmented. So links hold for any tokenizer, and if words are segmented differently in each
-//! epoch.
+//! **Decision.** Links are between words, which white space separates, and are stored in this form.
+//! A token belongs to the word in which it begins, and the tokens of a word have the links of the
+//! word, however it is segmented. So links hold for any tokenizer, even if each epoch segments
+//! words differently.
 
 use crate::text::links::NO_WORD;
 

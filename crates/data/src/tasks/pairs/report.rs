@@ -11,17 +11,18 @@ pub struct DataReport {
     pub split: String,
     /// Pairs in the files.
     pub pairs_read: u64,
-    /// Pairs that remain after cleaning.
+    /// Number of pairs that remain after cleaning.
     pub pairs_kept: u64,
     /// Numbers of dropped pairs, by reason.
     pub dropped: Dropped,
-    /// Examples of dropped pairs, a few for each reason that their text has.
+    /// Examples of dropped pairs, a few for each reason that their text gives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped_pairs: Vec<DroppedPair>,
-    /// Usual ratios of lengths, if pairs with others are dropped.
+    /// Usual ratios of lengths, if pairs of unusual lengths are dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usual_lengths: Vec<UsualLengths>,
-    /// Pairs that were not read as training text because their source is held out for validation.
+    /// Number of pairs that were excluded from the training text because their source is held out
+    /// for validation.
     #[serde(default)]
     pub held_out: u64,
     /// Corpora of the split, in order.
@@ -31,7 +32,7 @@ pub struct DataReport {
     pub source: SideReport,
     /// Target side of the kept pairs.
     pub target: SideReport,
-    /// Batches of the pairs, in an epoch drawn as an example.
+    /// Batches of the pairs, in an arbitrary epoch.
     pub batching: BatchingReport,
     /// SHA-256 of the text, decompressed.
     pub text_hash: String,
@@ -39,21 +40,20 @@ pub struct DataReport {
     pub tokenizer_hash: String,
 }
 
-/// Ratio of lengths that is usual for pairs of about the same length in a direction, as it was
-/// learned from them.
+/// Usual ratio of lengths in a direction, learned from pairs of about the same length.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsualLengths {
     /// The direction, as in "en-de".
     pub direction: String,
     /// Largest number of characters of both sides together; `None` for no limit. The smallest is
-    /// above half of it, but in the first class.
+    /// above half of it, except in the first class.
     pub most_characters: Option<u64>,
-    /// Pairs that it was learned from, repetitions included.
+    /// Number of pairs that it was learned from, repetitions included.
     pub pairs: u64,
     /// Median of the number of target characters for each source character.
     pub ratio: f64,
-    /// Standard deviation of the natural logarithm of the ratio, which is estimated by 1.4826 times
-    /// its median absolute deviation.
+    /// Standard deviation of the natural logarithm of the ratio, estimated as 1.4826 times the
+    /// median absolute deviation.
     pub deviation: f64,
 }
 
@@ -62,26 +62,26 @@ pub struct UsualLengths {
 pub struct CorpusReport {
     /// Name of the corpus.
     pub name: String,
-    /// Pairs in its files.
+    /// Number of pairs in its files.
     pub pairs_read: u64,
-    /// Pairs that remain after cleaning.
+    /// Number of pairs that remain after cleaning.
     pub pairs_kept: u64,
-    /// Number of passes over them in an epoch.
+    /// Number of passes over these pairs in an epoch.
     pub weight: f64,
     /// Tag before each source sentence; empty: none.
     pub tag: String,
 }
 
-/// One side of the kept pairs. Tokens do not include end marks.
+/// One side of the kept pairs. Numbers of tokens exclude end marks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideReport {
     /// The language.
     pub language: String,
     /// Tokens.
     pub tokens: u64,
-    /// Tokens that are `<unk>`.
+    /// Number of `<unk>` tokens.
     pub unknown: u64,
-    /// Tokens that spell a byte of a character without a token of its own.
+    /// Number of tokens that spell a byte of a character without its own token.
     pub bytes: u64,
     /// `unknown` as a share of `tokens`.
     pub unknown_rate: f64,
@@ -89,12 +89,11 @@ pub struct SideReport {
     pub longest: usize,
     /// Tokens of a sentence on average.
     pub mean_length: f64,
-    /// Number of sentences for each range of token counts; without bins after the last that is not
-    /// empty.
+    /// Number of sentences for each range of token counts, up to the last range that is not empty.
     pub histogram: Vec<LengthBin>,
 }
 
-/// Sentences with `from` to `to` tokens, both included.
+/// Number of sentences with `from` to `to` tokens, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthBin {
     /// Smallest number of tokens.
@@ -105,13 +104,13 @@ pub struct LengthBin {
     pub pairs: u64,
 }
 
-/// Sizes of batches; if some epochs go in both directions, the larger of the two kinds. Tokens
+/// Sizes of batches; if some epochs are bidirectional, the larger of both kinds. Numbers of tokens
 /// include end marks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
-    /// Batches in an epoch in one direction.
+    /// Number of batches in a one-directional epoch.
     pub batches: usize,
-    /// Number of first epochs that go in both directions.
+    /// Number of bidirectional epochs at the beginning.
     #[serde(default)]
     pub bidirectional_epochs: u64,
     /// Batches in such an epoch.
@@ -132,7 +131,7 @@ pub struct BatchingReport {
 }
 
 impl BatchingReport {
-    /// The report of so many batches, the largest of `rows` rows of `length` tokens each.
+    /// Report of this number of batches; the largest has `rows` rows of `length` tokens each.
     pub(crate) fn of_rows(batches: usize, rows: usize, length: usize) -> Self {
         Self {
             batches,
@@ -143,8 +142,8 @@ impl BatchingReport {
         }
     }
 
-    /// Report of a data set whose first `epochs` epochs go in both directions, with batches like
-    /// `first`, before those of `self`.
+    /// Report of a data set whose first `epochs` epochs are bidirectional, with batches like
+    /// `first`, before the batches of `self`.
     pub(crate) fn after_bidirectional_epochs(self, epochs: u64, first: &Self) -> Self {
         Self {
             bidirectional_epochs: epochs,
@@ -168,7 +167,7 @@ impl BatchingReport {
     }
 }
 
-/// Counts one side while it is tokenised.
+/// Counts for one side while it is tokenised.
 #[derive(Debug, Default)]
 pub(crate) struct SideCounter {
     sentences: u64,
@@ -204,8 +203,8 @@ impl SideCounter {
     }
 }
 
-/// Bins of ten up to 100 tokens, then doubling: a corpus of sentences and one of documents both fit
-/// a page.
+/// Bins are ten wide up to 100 tokens, then double: both a corpus of sentences and one of documents
+/// fit a page.
 fn bin_of(length: usize) -> usize {
     match length {
         0..=100 => length.saturating_sub(1) / 10,

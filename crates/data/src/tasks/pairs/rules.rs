@@ -1,12 +1,12 @@
-//! Rules by which pairs are dropped for what their text says: language, script, copies, digits and
-//! case.
+//! Rules by which pairs are dropped because of the content of their text: language, script, copies,
+//! digits and case.
 
 use super::digits::same_digits;
 use super::modifiers::letters::is_ideographic;
 use crate::identification::OwnLetters;
 use crate::{CleaningConfig, Direction, DropReason, Error, LanguageIdentifier, Result};
 
-/// Fewest letters with a case of a text that is said to be in capitals.
+/// Smallest number of letters with a case in a text that counts as being in capitals.
 const SHOUTED: usize = 4;
 
 /// Rules for the pairs of a corpus.
@@ -15,18 +15,19 @@ pub struct TextRules {
     config: CleaningConfig,
     /// Letters of both languages.
     letters: [OwnLetters; 2],
-    /// Numbers of both languages for the identifier, if it is asked.
+    /// Indices of both languages in the identifier, if it is used.
     languages: Option<[usize; 2]>,
-    /// Text before each source that is no part of it.
+    /// Text before each source that does not belong to it.
     tag: String,
 }
 
 impl TextRules {
-    /// Rules for pairs in `direction`, whose sources begin with `tag`; `None` if there are none.
+    /// Rules for pairs in `direction`; their sources begin with `tag`. `None` if there are no
+    /// rules.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if a language shall be identified that no model knows.
+    /// [`Error::Config`] if a language is to be identified that the model does not know.
     pub fn new(config: &CleaningConfig, direction: Direction, tag: &str) -> Result<Option<Self>> {
         if !config.has_text_rules() {
             return Ok(None);
@@ -158,7 +159,7 @@ mod tests {
             assert_eq!(reason(change, pair), Some(expected), "{pair:?}");
             assert_eq!(reason(change, good), None, "{expected:?}");
         }
-        // Numbers are themselves in every script and order; a pair of them alone is no copy.
+        // Numbers are the same in every script and order, so a pair of numbers alone is not a copy.
         assert_eq!(reason(digits, ["1 and 23", "２３ und 1"]), None);
         assert_eq!(reason(copies, ["12:30", "12:30"]), None);
         assert_eq!(reason(case, ["OK", "in Ordnung"]), None);

@@ -9,7 +9,7 @@ pub(crate) struct PairSampler {
     source: SubwordSampler,
     /// `None` if both sides share a tokenizer.
     target: Option<SubwordSampler>,
-    /// Largest number of tokens of a side; a side that would get more keeps the tokenizer's
+    /// Largest number of tokens of a side; a side that would exceed it keeps the tokenizer's
     /// segmentation.
     pub(crate) max_tokens: usize,
 }
@@ -18,7 +18,7 @@ impl PairSampler {
     /// Makes the configured sampler; `None` without sampling.
     ///
     /// # Errors
-    /// If the tokenizer is not of the kind that the settings are for, or its file cannot be parsed.
+    /// If the kind of the tokenizer does not suit the settings, or its file cannot be parsed.
     pub(crate) fn new(
         tokenizers: &TokenizerPair,
         config: &TokenizerConfig,
@@ -48,14 +48,14 @@ impl PairSampler {
             if strength > 0.0 && !found {
                 return Err(Error::Config {
                     key,
-                    message: format!("needs a {needed} tokenizer, and there is none: set it to 0"),
+                    message: format!("needs a {needed} tokenizer, but there is none: set it to 0"),
                 });
             }
         }
         Ok(Some(Self { source, target, max_tokens }))
     }
 
-    /// Pair as segmented in this epoch.
+    /// Pair with its segmentation in this epoch.
     pub(crate) fn segment(&self, mut pair: Pair, epoch: Epoch) -> Pair {
         let (mut none, mut neither) = (Vec::new(), Vec::new());
         let (source_words, target_words) = match &mut pair.links {

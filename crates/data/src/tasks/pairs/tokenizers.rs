@@ -10,9 +10,9 @@ use crate::{
     TokenizerConfig, TokenizerPair,
 };
 
-/// Key of the draws of the pairs that train a vocabulary of several directions.
+/// Key of the draws that choose the pairs for a vocabulary of several directions.
 const PURPOSE: u64 = 11;
-/// Key of the draws of the pairs whose capitals train a vocabulary.
+/// Key of the draws that choose the pairs whose capitals train a vocabulary.
 const CASE: u64 = 15;
 
 /// Texts of both sides of a pair.
@@ -25,8 +25,8 @@ impl TokenizerPair {
     ///
     /// Errors of [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
     pub fn train(config: &DataConfig) -> Result<Self> {
-        // Each tag takes a place in the vocabulary of its texts, and so does a language in that of
-        // the side that names it.
+        // Each tag takes a place in the vocabulary of its texts, and each language takes one in the
+        // vocabulary of the side that names it.
         let (tags, languages) = (config.tags(), config.language_marks());
         let settings = &config.tokenizer;
         let (of_source, of_target) = match config.languages.tag {
@@ -75,7 +75,7 @@ impl TokenizerPair {
         }
     }
 
-    /// Tokenizers of a run: the existing ones, or else new ones, which are saved there.
+    /// Tokenizers of a run: the existing ones, or else new ones, which are saved in the run.
     ///
     /// # Errors
     ///
@@ -84,7 +84,8 @@ impl TokenizerPair {
         Self::load_or_train(directory, || Self::train(config))
     }
 
-    /// The tokenizers of a run, or those that `train` gives, which are saved there.
+    /// Tokenizers of a run: the existing ones, or else the result of `train`, which is saved in the
+    /// run.
     ///
     /// # Errors
     ///
@@ -102,9 +103,9 @@ impl TokenizerPair {
     }
 }
 
-/// Texts of the training pairs that cleaning keeps before tokens are known: the first of them, or
-/// of several directions a sample by their temperature. As many as have capitals in training come
-/// in capitals, too: such words would else be spelled by letters.
+/// Texts of the training pairs that cleaning keeps before tokens are known: the first ones or, with
+/// several directions, a sample by their temperature. As many as in training are added in capitals;
+/// otherwise words in capitals would be spelled by letters.
 fn training_pairs(config: &DataConfig) -> Result<Box<dyn Iterator<Item = PairTexts>>> {
     let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
     let pairs: Box<dyn Iterator<Item = PairTexts>> = match config.is_multilingual() {
@@ -133,7 +134,7 @@ fn clean_pairs(
     Ok(pairs.filter(is_clean).map(|pair| pair.map(|pair| (pair.source, pair.target))))
 }
 
-/// Texts of about `limit` pairs at most, of each direction as many as its share of an epoch.
+/// Texts of about `limit` pairs at most; each direction has its share of an epoch.
 fn mixed_pairs(
     config: &DataConfig,
     limit: usize,

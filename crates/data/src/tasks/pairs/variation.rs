@@ -6,7 +6,7 @@ use crate::tasks::pairs::modifiers::word_pairs::WordPairs;
 use crate::tasks::pairs::subwords::PairSampler;
 use crate::{DataConfig, Epoch, Pair, PairReader, Result, TokenizerPair};
 
-/// Number of pairs, the first of the training text, from which words and their translations are
+/// Number of pairs at the start of the training text from which words and their translations are
 /// learned.
 const WORDS_FROM: usize = 50_000;
 
@@ -24,8 +24,8 @@ impl PairVariation {
     ///
     /// # Errors
     ///
-    /// If the tokenizers do not fit the settings of sampling, or words are to be learned from text
-    /// that cannot be read.
+    /// If the tokenizers do not suit the settings of sampling, or the text for learning words
+    /// cannot be read.
     pub(crate) fn new(config: &DataConfig, tokenizers: &TokenizerPair) -> Result<Option<Self>> {
         let max_tokens = config.cleaning.max_tokens;
         let sampler = PairSampler::new(tokenizers, &config.tokenizer, max_tokens)?;
@@ -38,8 +38,8 @@ impl PairVariation {
         Ok(varies.then_some(Self { modifiers, sampler, max_tokens }))
     }
 
-    /// The pair as it is in an epoch: with changed text, then segmented. `next` gives the pair that
-    /// may be put behind it; `tag` stays before its source.
+    /// The pair in its form for an epoch: with changed text, then segmented. `next` returns the
+    /// pair that may be appended; `tag` stays before the source.
     ///
     /// # Errors
     ///
@@ -61,8 +61,8 @@ impl PairVariation {
     }
 }
 
-/// Words with a certain translation, by the training text alone: the same in every process and
-/// after every start.
+/// Words with a certain translation. They depend only on the training text: they are the same in
+/// every process and after every start.
 fn word_pairs(config: &DataConfig) -> Result<WordPairs> {
     let reader = PairReader::open(config, &config.train)?.without_tags();
     let texts = reader.take(WORDS_FROM).map(|pair| pair.map(|pair| (pair.source, pair.target)));

@@ -12,7 +12,8 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuestionsConfig {
-    /// Whether a question may have no answer in its text, as in SQuAD 2.0; `<cls>` represents that.
+    /// Whether a question may have no answer in its text, as in SQuAD 2.0; `<cls>` represents this
+    /// case.
     pub unanswerable: bool,
     /// Number of tokens of a row: question, context and three marks. A longer context is read in
     /// several windows.
@@ -22,7 +23,7 @@ pub struct QuestionsConfig {
     /// read twice.
     #[schemars(range(min = 1))]
     pub document_stride: usize,
-    /// Largest number of tokens of a question that are read; the rest is left out.
+    /// Largest number of tokens of a question that are read; the rest is cut off.
     #[schemars(range(min = 1))]
     pub max_question_tokens: usize,
     /// Largest number of tokens of an answer.

@@ -1,6 +1,6 @@
-//! SQuAD's JSON, versions 1.1 and 2.0 (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine
-//! Comprehension of Text"; 2018, "Know What You Don't Know"), read paragraph by paragraph: a file is
-//! never in memory as a whole.
+//! SQuAD's JSON, versions 1.1 and 2.0 (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for
+//! Machine Comprehension of Text"; 2018, "Know What You Don't Know"), read paragraph by paragraph,
+//! so that a file is never in memory as a whole.
 
 use std::fmt;
 use std::ops::Range;
@@ -49,10 +49,10 @@ pub struct Question {
     /// Text of the question.
     #[serde(rename = "question")]
     pub text: String,
-    /// Answers, any of which is right; empty if the text has none.
+    /// Answers, any of which is correct; empty if the text has none.
     #[serde(default)]
     pub answers: Vec<Answer>,
-    /// Whether the file says that it has no answer.
+    /// Whether the file says that the question has no answer.
     #[serde(default)]
     is_impossible: bool,
 }
@@ -75,14 +75,14 @@ impl Answer {
     }
 }
 
-/// Byte at which the character of this number, counted from 0, begins.
+/// Byte at which the character with this index begins.
 fn byte_of_character(text: &str, number: usize) -> Option<usize> {
     let starts = text.char_indices().map(|(at, _)| at);
     starts.chain([text.len()]).nth(number)
 }
 
 impl Paragraph {
-    /// Refuses a question that is useless for training; `Err` has the fault.
+    /// Refuses a question that is useless for training; `Err` describes why.
     fn check(&self, unanswerable: bool) -> std::result::Result<(), String> {
         if self.context.trim().is_empty() {
             return Err("has an empty context".to_owned());
@@ -125,9 +125,9 @@ impl Paragraph {
 ///
 /// # Errors
 ///
-/// If a file is missing or not in SQuAD's format, an answer is not at its stated place, or a
-/// question has none and [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set: with
-/// the numbers of article and paragraph, counted from 1. If the split has no question. And the
+/// If a file is missing or not in SQuAD's format; if an answer is not at its stated place, or a
+/// question has none although [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set,
+/// with the numbers of article and paragraph, counted from 1; if the split has no question; and
 /// errors of `visit`.
 pub fn read_questions(
     config: &DataConfig,
@@ -178,11 +178,11 @@ struct File<'a> {
     path: &'a Path,
     unanswerable: bool,
     visit: &'a mut dyn FnMut(Paragraph) -> Result<()>,
-    /// Counted from 1; 0 before the first and after the last.
+    /// Counted from 1; 0 before the first one and after the last.
     article: usize,
     /// Paragraph of the article, counted likewise.
     paragraph: usize,
-    /// Error that ended the reading, unless it is one of JSON.
+    /// Error that ended the reading, unless it is a JSON error.
     failed: Option<Error>,
 }
 
@@ -196,16 +196,16 @@ impl File<'_> {
     }
 }
 
-/// The file: an object, of which only the key `data` is read.
+/// The file: an object; only its key `data` is read.
 struct Whole<'a, 'f>(&'a mut File<'f>);
 /// The list of articles.
 struct Articles<'a, 'f>(&'a mut File<'f>);
-/// An article: an object, of which only the key `paragraphs` is read.
+/// An article: an object; only its key `paragraphs` is read.
 struct Article<'a, 'f>(&'a mut File<'f>);
 /// The list of the paragraphs of an article.
 struct Paragraphs<'a, 'f>(&'a mut File<'f>);
 
-/// Reads an object, with `seed` for its key `wanted`.
+/// Reads an object; `seed` reads its key `wanted`.
 fn object<'de, A: MapAccess<'de>, S: DeserializeSeed<'de, Value = ()>>(
     mut map: A,
     wanted: &'static str,

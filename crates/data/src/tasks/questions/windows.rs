@@ -20,7 +20,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// If the tokenizer refuses it.
+    /// If the tokenizer refuses the text.
     pub fn new(tokenizer: &Tokenizer, text: &str) -> Result<Self> {
         Ok(Self(tokenizer.encode_text(text)?))
     }
@@ -30,20 +30,20 @@ impl Context {
         self.0.text()
     }
 
-    /// Number of its tokens.
+    /// Number of tokens of the context.
     pub fn tokens(&self) -> usize {
         self.0.len()
     }
 
-    /// First and last token, counted from 0, of these bytes of the text; `None` if no token covers
-    /// them.
+    /// First and last token, counted from 0, of a range of bytes of the text; `None` if no token
+    /// covers them.
     pub fn tokens_of(&self, bytes: &Range<usize>) -> Option<(usize, usize)> {
         let is_of = |one: &Range<usize>| one.start < bytes.end && one.end > bytes.start;
         let tokens = self.0.bytes();
         Some((tokens.iter().position(is_of)?, tokens.iter().rposition(is_of)?))
     }
 
-    /// Bytes of `text`, which is this context, from one token to another, without white space at
+    /// Bytes of `text`, the text of this context, from one token to another, without white space at
     /// both ends.
     pub fn bytes_of(&self, text: &str, (first, last): (usize, usize)) -> Range<usize> {
         let tokens = self.0.bytes();
@@ -57,9 +57,9 @@ impl Context {
 /// A question and a part of its context: `<cls> question <sep> context <sep>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionWindow {
-    /// Tokens that the model reads.
+    /// Tokens of the row that the model reads.
     pub row: Row,
-    /// Tokens of the context that it has, counted from 0.
+    /// Tokens of the context in this window, counted from 0.
     pub tokens: Range<usize>,
 }
 
@@ -68,22 +68,22 @@ impl QuestionWindow {
     ///
     /// # Panics
     ///
-    /// If the window does not have it.
+    /// If the window does not contain the token.
     pub fn place(&self, token: usize) -> usize {
         assert!(self.tokens.contains(&token), "token {token} is not in {:?}", self.tokens);
         self.row.second + token - self.tokens.start
     }
 
-    /// Amount of context around a token: the smaller number of both sides, and the length of the
-    /// window to decide between equal ones.
+    /// Amount of context around a token: the smaller number of both sides, then the length of the
+    /// window, which decides between equal ones.
     fn context_around(&self, token: usize) -> (usize, usize) {
         let (before, after) = (token - self.tokens.start, self.tokens.end - 1 - token);
         (before.min(after), self.tokens.len())
     }
 }
 
-/// Windows of a context, one after the other, so that each token is in at least one: as many tokens
-/// as fit beside the question, each window [`document_stride`] further.
+/// Windows of a context, which together contain each token. Each has as many tokens as fit after
+/// the question, and begins [`document_stride`] after the one before.
 ///
 /// [`document_stride`]: QuestionsConfig::document_stride
 ///
@@ -99,7 +99,7 @@ pub fn windows(
     windows_of(tokenizer, &tokenizer.encode(question)?, context, config)
 }
 
-/// Windows of a context, like [`windows`], for a question of these tokens.
+/// Windows of a context, like [`windows`], for a tokenised question.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ pub fn windows_of(
     config: &QuestionsConfig,
 ) -> Result<Vec<QuestionWindow>> {
     let marks = tokenizer.row_marks()?;
-    // One token of the context must fit too.
+    // At least one token of the context must fit.
     let room = config.max_tokens.saturating_sub(marks.in_pair() + 1);
     let asked = &question[..question.len().min(config.max_question_tokens.min(room))];
     let begin = marks.before_second(asked);
@@ -120,7 +120,7 @@ pub fn windows_of(
     loop {
         let tokens = first..all.min(first + room);
         let ids = [&begin, &context.0.ids()[tokens.clone()], &[marks.separator]].concat();
-        // Predicted twice: the start of an answer, and its end.
+        // The row is predicted twice: the start of an answer, and its end.
         let count = question.len() + tokens.len();
         let (second, asked) = (begin.len(), vec![0, 0]);
         let (second_segment, words) = (marks.second_segment, Vec::new());
@@ -134,8 +134,8 @@ pub fn windows_of(
     }
 }
 
-/// For each token of a context, the window with the most context around it, the first of equal
-/// ones, as in BERT's program: that window predicts whether an answer starts there.
+/// For each token of a context, the window with the most context around it, or the first among
+/// equals. As in BERT's program, only this window predicts whether an answer starts at the token.
 pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     let all = windows.last().map_or(0, |window| window.tokens.end);
     let mut best: Vec<Option<(usize, (usize, usize))>> = vec![None; all];
@@ -150,8 +150,8 @@ pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     best.into_iter().map(|one| one.map_or(0, |(number, _)| number)).collect()
 }
 
-/// Rows of a split and their answers: the places of the first and of the last token of the first
-/// answer, or twice that of `<cls>` if a window does not contain all of it.
+/// Rows of a split with their answers: the places of the first and the last token of the first
+/// answer, or twice the place of `<cls>` if a window does not contain the whole answer.
 ///
 /// # Errors
 ///
@@ -218,7 +218,7 @@ fn rows_of_paragraph(
     Ok(rows)
 }
 
-/// The texts of a split, each by itself.
+/// Texts of a split, each tokenised separately.
 ///
 /// # Errors
 ///

@@ -9,21 +9,22 @@ use crate::{Error, Result};
 /// and each x of independent standard normal numbers (Garg et al. 2022, "What Can Transformers
 /// Learn In-Context?", section 3).
 ///
-/// Nothing is stored. Training functions are drawn from (`training.seed`, epoch, number); functions
-/// for measuring from the name of the split and their number, so that any name is a split.
+/// Nothing is stored. Training functions are drawn from (`training.seed`, epoch, number). Functions
+/// for measuring are drawn from the name of the split and their number, so that any name is a
+/// split.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RegressionConfig {
     /// Number of dimensions of an x.
     #[schemars(range(min = 1, max = 4096))]
     pub dimensions: usize,
-    /// Number of points of a function: the last is predicted from the examples before it.
+    /// Number of points of a function; the last one is predicted from the examples before it.
     #[schemars(range(min = 1, max = 65_536))]
     pub points: usize,
-    /// Standard deviation of the normal noise on each y; 0 for none.
+    /// Standard deviation of the normal noise on each y; 0 means no noise.
     #[schemars(range(min = 0.0))]
     pub noise: f64,
-    /// Number of functions of an epoch of training; no other epoch has any of them.
+    /// Number of functions of an epoch of training; no function occurs in two epochs.
     #[schemars(range(min = 1))]
     pub functions: usize,
     /// Number of functions of a split for measuring.
@@ -41,11 +42,12 @@ impl Default for RegressionConfig {
 const MOST_DIMENSIONS: usize = 4096;
 /// Largest number of points of a function.
 const MOST_POINTS: usize = 65_536;
-/// Largest standard deviation of the noise; above it, squares of answers exceed f32.
+/// Largest standard deviation of the noise; above it, squared answers would exceed f32.
 const LOUDEST: f64 = 1e12;
 
 impl RegressionConfig {
-    /// Number of tokens of a function: each x, and each y but the last, which nothing follows.
+    /// Number of tokens of a function: one for each x, and for each y but the last, which nothing
+    /// follows.
     #[must_use]
     pub fn tokens(&self) -> usize {
         (2 * self.points).saturating_sub(1)

@@ -40,7 +40,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Linear functions: in training, others in each epoch; otherwise the same each time.
+/// Linear functions: different in each epoch of training, otherwise always the same.
 #[derive(Debug)]
 pub struct RegressionDataset {
     settings: RegressionConfig,
@@ -68,7 +68,7 @@ pub(crate) fn prepare_regression(config: &DataConfig) -> Result<Prepared<Regress
 }
 
 impl RegressionDataset {
-    /// Functions to measure a model on under this name.
+    /// Functions for measuring a model, which this name determines.
     #[must_use]
     pub fn of_split(config: &DataConfig, name: &str) -> Self {
         let functions = Some(Functions::of_split(name));
@@ -108,13 +108,13 @@ impl RegressionDataset {
         self.report.functions
     }
 
-    /// Whether there are none.
+    /// Whether there are no functions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.report.functions == 0
     }
 
-    /// Function of a split for measuring, counted from 0; for training, of its first epoch under
+    /// Function with this index: of a split for measuring, or of the first epoch of training under
     /// the seed 0.
     #[must_use]
     pub fn function(&self, number: usize) -> LinearFunction {
@@ -122,8 +122,8 @@ impl RegressionDataset {
     }
 }
 
-/// Functions as input of a model: the numbers of x₁, y₁, x₂ … up to the last x, as the bits of f32;
-/// at the first number of each x its y is predicted.
+/// Functions as input of a model: the numbers x₁, y₁, x₂ … up to the last x, as the bits of f32.
+/// Each y is predicted at the first number of its x.
 #[must_use]
 pub fn batch_of_functions(functions: &[LinearFunction]) -> Batch {
     let (mut stream, mut asked, mut answers) = (Stream::default(), Vec::new(), Vec::new());

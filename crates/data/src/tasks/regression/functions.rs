@@ -3,7 +3,7 @@
 use super::config::RegressionConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Keys of the draws of training, and of splits for measuring.
+/// Keys of the draws: for training, and for splits for measuring.
 const TRAINING: u64 = 12;
 const MEASURED: u64 = 13;
 
@@ -12,7 +12,7 @@ const MEASURED: u64 = 13;
 pub struct LinearFunction {
     /// Weights, w.
     pub weights: Vec<f64>,
-    /// Points, each of as many numbers as there are weights.
+    /// Points; each has as many numbers as there are weights.
     pub inputs: Vec<Vec<f32>>,
     /// Value at each point: `w·x` and noise.
     pub answers: Vec<f32>,
@@ -45,7 +45,7 @@ impl Functions {
         Self { draws }
     }
 
-    /// Draws one of them. Its first points do not depend on their number.
+    /// Draws one function. Its first points do not depend on the number of points.
     pub(crate) fn draw(self, number: usize, settings: &RegressionConfig) -> LinearFunction {
         let draws = self.draws.within(number as u64, 0);
         let dimensions = settings.dimensions;
@@ -102,7 +102,7 @@ mod tests {
         assert!(clean.answers.iter().zip(&few.answers).all(|(one, other)| one != other));
     }
 
-    /// Checks the means and variances of many draws, each within five standard errors.
+    /// Checks the means and variances of many draws; each must be within five standard errors.
     #[test]
     fn weights_points_and_noise_are_normal() {
         let settings = RegressionConfig { dimensions: 2, points: 5, ..settings() };

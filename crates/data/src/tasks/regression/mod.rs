@@ -1,4 +1,4 @@
-//! In-context regression: linear functions, each known by some of its points.
+//! In-context regression: each linear function is known by some of its points.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

@@ -11,7 +11,7 @@ pub struct RegressionReport {
     pub split: String,
     /// Whether each epoch has other functions.
     pub drawn_anew: bool,
-    /// Number of functions; in training, of an epoch.
+    /// Number of functions; for training, in an epoch.
     pub functions: usize,
     /// Number of dimensions of an x.
     pub dimensions: usize,
@@ -19,6 +19,6 @@ pub struct RegressionReport {
     pub points: usize,
     /// Standard deviation of the noise on each y.
     pub noise: f64,
-    /// Sizes of batches. There is one stream, the target's; a token is an x or a y.
+    /// Sizes of batches. There is one stream, counted as the target; a token is an x or a y.
     pub batching: BatchingReport,
 }

@@ -1,17 +1,17 @@
-//! Blocks of a text, one after another as it is read: to measure a model on it.
+//! Consecutive blocks of a text, for measuring a model on it.
 
 use crate::tasks::running_text::dataset::push_rows;
 use crate::tasks::running_text::prepare::Portions;
 use crate::tasks::running_text::reader::{Portion, TextReader, files};
 use crate::{Batch, DataConfig, Error, Result, Stream, TextReport, Tokenizer};
 
-/// Batches of a text whose blocks follow one another, as in validation: every token but the first
-/// is predicted once.
+/// Batches of a text whose blocks follow each other, as in validation: every token but the first is
+/// predicted once.
 pub struct TextBlocks<'a> {
     config: &'a DataConfig,
     tokenizer: &'a Tokenizer,
     passages: TextReader,
-    /// Tokens that are not in a block yet, and the number of the first.
+    /// Tokens that are not in a block yet, and the index of the first of them.
     pending: Vec<u32>,
     start: u64,
     report: TextReport,
@@ -19,7 +19,7 @@ pub struct TextBlocks<'a> {
 }
 
 impl<'a> TextBlocks<'a> {
-    /// Opens a split; if it is `None`, the part of the training text that `data.text.hold_out`
+    /// Opens a split; `None` means the part of the training text that `data.text.hold_out`
     /// reserves.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl<'a> TextBlocks<'a> {
         Ok(Self { config, tokenizer, passages, pending, start: 0, report, failed: false })
     }
 
-    /// Report on the text read so far, which is all of it after the last batch.
+    /// Report on the text read so far; after the last batch this is the whole text.
     pub fn report(&self) -> &TextReport {
         &self.report
     }
@@ -55,7 +55,7 @@ impl<'a> TextBlocks<'a> {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
         let length = self.config.text.block_length;
         let rows = self.config.batching.rows_of(length);
-        // One more, since it is predicted from the last token of a block.
+        // A block needs one token after it, which its last token predicts.
         while self.pending.len() <= rows * length
             && let Some(passage) = self.passages.next().transpose()?
         {

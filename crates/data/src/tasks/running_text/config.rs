@@ -16,16 +16,17 @@ pub struct RunningTextConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub block_length: usize,
-    /// Share of the training text, at its end, that is validated on instead of trained on if
-    /// `data.validation` is empty; 0 for none.
+    /// Share of the training text, at its end, that is used for validation instead of training if
+    /// `data.validation` is empty; 0: none.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub hold_out: f64,
     /// Definition of a document. `</s>` separates documents.
     #[schemars(extend("x-idle" = ["no-running-text"]))]
     pub documents: Documents,
-    /// Whether no prediction sees tokens before the beginning of its document: a block with several
-    /// documents becomes a row for each, which begins with `</s>` and has positions of its own.
+    /// Whether predictions never see tokens before the beginning of their document. A block with
+    /// several documents then becomes a row for each; each row begins with `</s>` and has its own
+    /// positions.
     #[schemars(extend("x-idle" = ["not-language-model"]))]
     pub barrier: bool,
 }
@@ -42,6 +43,6 @@ impl Default for RunningTextConfig {
 pub enum Documents {
     /// A file.
     Files,
-    /// A line that is not blank, without its end.
+    /// Non-blank line, without its end.
     Lines,
 }

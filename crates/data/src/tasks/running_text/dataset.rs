@@ -10,7 +10,7 @@ use crate::{
     RunningTextConfig, Stream, TextReport,
 };
 
-/// Key of the draws of blocks, distinct from those that order pairs.
+/// Key of the draws of blocks, distinct from the keys that order pairs.
 const PURPOSE: u64 = 5;
 
 /// Storage of ids.
@@ -33,8 +33,8 @@ pub struct TextDataset {
 }
 
 impl TextDataset {
-    /// Opens the cache at `path`, if it is complete and has this key, for blocks by `config` of
-    /// text with `end` between documents.
+    /// Opens the cache at `path`, if it is complete and has this key, for blocks by `config`. `end`
+    /// is the token between documents.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -81,7 +81,7 @@ impl TextDataset {
     ///
     /// # Errors
     ///
-    /// If the file can no longer be read, or ends before.
+    /// If the file can no longer be read, or ends too early.
     pub fn read(&self, from: u64, count: usize) -> Result<Vec<u32>> {
         match &self.ids {
             Ids::OnDisk(cache) => {
@@ -117,8 +117,8 @@ impl Dataset for TextDataset {
     }
 }
 
-/// Adds a block as one row, or as one for each document in it if `barrier` is the token that begins
-/// them.
+/// Adds a block as one row or, if `barrier` is the token that begins documents, as one row for each
+/// document.
 pub(crate) fn push_rows(
     block: &[u32],
     start: usize,
@@ -135,12 +135,11 @@ pub(crate) fn push_rows(
     }
 }
 
-/// Blocks of one epoch. Each predicts the token after each of its own.
+/// Blocks of one epoch. Each block predicts the token after each of its own tokens.
 ///
-/// If batches are shuffled, every block begins at its own place drawn from (seed, epoch, its
-/// number), and an epoch has as many blocks as fit into the text; nanoGPT draws them likewise,
-/// without epochs. Otherwise they follow one another, and every token but the first is predicted
-/// once.
+/// If batches are shuffled, the place of each block is drawn from (seed, epoch, its number), and an
+/// epoch has as many blocks as fit into the text. nanoGPT draws blocks in the same way, without
+/// epochs. Otherwise blocks follow each other, and every token but the first is predicted once.
 pub(crate) struct Blocks {
     text: Arc<TextDataset>,
     rows: usize,
@@ -148,8 +147,8 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks in batches of `rows`, at random places of an epoch or, without one, one after the
-    /// other.
+    /// Batches of `rows` blocks: at random places of an epoch or, without an epoch, one block after
+    /// another.
     pub(crate) fn new(text: Arc<TextDataset>, rows: usize, drawn: Option<Epoch>) -> Self {
         Self { text, rows, drawn: drawn.map(|epoch| epoch.draws(PURPOSE)) }
     }
@@ -171,7 +170,7 @@ impl Blocks {
         match self.drawn {
             Some(draws) => {
                 // The high half of the product is uniform below the number of places, with a bias
-                // below 2^-32 at these sizes. After the last token of a block comes one more.
+                // below 2^-32 at these sizes. The last token of a block is followed by one more.
                 let wide =
                     u128::from(draws.bits(block)) * u128::from(tokens.saturating_sub(length));
                 ((wide >> 64) as u64, self.text.block_length)

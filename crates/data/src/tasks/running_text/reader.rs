@@ -19,14 +19,14 @@ pub(crate) const ENDINGS: [&str; 2] = ["", ".txt"];
 /// Approximate number of bytes of a passage.
 const PASSAGE: usize = 1 << 16;
 
-/// Stretch of text that is tokenised by itself.
+/// Stretch of text that is tokenised separately.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
     pub(crate) text: String,
     pub(crate) begins_document: bool,
 }
 
-/// Portion of a split: its characters from the first to the second number.
+/// Portion of a split: its characters from the first to the second index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Portion(pub(crate) u64, pub(crate) u64);
 
@@ -72,7 +72,7 @@ pub(crate) fn corpus_files(
     Ok(files)
 }
 
-/// The file at `path`, or those in the folder there.
+/// The file at `path`, or the files in the folder at `path`.
 fn files_at(
     config: &DataConfig,
     corpus: &Corpus,
@@ -120,24 +120,24 @@ fn files_at(
     })
 }
 
-/// Refuses a file that is one JSON value or bilingual by its name: its syntax would be taken for
-/// text.
+/// Refuses a file whose name indicates a single JSON value or a bilingual format: its syntax would
+/// be read as text.
 ///
 /// # Errors
 ///
-/// [`Error::Malformed`] with what to do.
+/// [`Error::Malformed`], with advice.
 pub(crate) fn refuse_json(path: &Path) -> Result<()> {
     if Format::by_name(path).is_some_and(Format::is_bilingual) {
-        let message = "has texts in two languages by its name, where texts of one are expected; \
-                       write them into a file of lines, and call it .txt";
+        let message = "has texts in two languages, by its name, but texts in one language are \
+                       expected; write them into a file of lines, and call it .txt";
         return Err(Error::Malformed { path: path.to_owned(), message: message.to_owned() });
     }
     if !is_json(path) {
         return Ok(());
     }
-    let message = "is JSON, and would be learned with its braces and names; write an object a line \
-                   and call it .jsonl, of which data.fields.text is read, or call it .txt if its \
-                   letters are meant as they are";
+    let message = "is JSON, and its braces and names would be learned as text; write one object \
+                   per line and call it .jsonl, so that data.fields.text is read, or call it .txt \
+                   if it should be learned as it is";
     Err(Error::Malformed { path: path.to_owned(), message: message.to_owned() })
 }
 
@@ -217,7 +217,7 @@ impl TextReader {
                         self.current = None;
                     }
                 },
-                // A record is a document, regardless of its lines.
+                // A record is a document, even if it has several lines.
                 Some(Current::Table(table)) => match table.next_record()?.map(|of| of.concat()) {
                     Some(text) if text.trim().is_empty() => {}
                     Some(text) => return Ok(Some(Passage { text, begins_document: true })),
@@ -280,13 +280,13 @@ impl Iterator for TextReader {
     }
 }
 
-/// File in pieces of about [`PASSAGE`] bytes, for lines of any length.
+/// Pieces of about [`PASSAGE`] bytes of a file, for lines of any length.
 struct Chunks {
     path: PathBuf,
     stream: Box<dyn BufRead + Send>,
     /// Bytes read of the file.
     count: Arc<AtomicU64>,
-    /// Bytes that have been read and are in no piece yet.
+    /// Bytes that have been read but are not in a piece yet.
     pending: Vec<u8>,
     /// Number of line ends so far.
     lines: u64,
@@ -344,9 +344,9 @@ fn line_ends(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
-/// Place at which to cut bytes that are followed by more: before the last line end that a line
-/// beginning with a word follows, since tokenizers cut there as well; otherwise between two
-/// characters.
+/// Place at which to cut bytes that are followed by more. It is before the last line end that is
+/// followed by a line starting with a word, because tokenizers cut there as well; otherwise between
+/// two characters.
 fn cut(bytes: &[u8]) -> usize {
     let line_end = (1..bytes.len() - 1)
         .rev()
@@ -354,7 +354,7 @@ fn cut(bytes: &[u8]) -> usize {
         .map(|at| if bytes[at - 1] == b'\r' { at - 1 } else { at })
         .filter(|&at| at > 0);
     let character = || {
-        // At a byte that continues no character, and not before a `\n` that may follow `\r`.
+        // The cut is at a byte that begins a character, and not before a `\n` that may follow `\r`.
         (1..bytes.len()).rev().find(|&at| bytes[at] & 0xC0 != 0x80 && bytes[at] != b'\n')
     };
     line_end.or_else(character).unwrap_or(bytes.len())
@@ -390,7 +390,7 @@ mod tests {
             assert_eq!(passage.begins_document, index == 0);
             assert!(index == 0 || passage.text.starts_with("\na"), "{:?}", &passage.text[..9]);
         }
-        // One line without an end, of characters of three bytes.
+        // One line without an end, made of characters of three bytes.
         let endless = "€".repeat(100_000);
         assert_eq!(
             texts(&read(folder.path(), &[&endless], Documents::Files, Portion::WHOLE)),

@@ -12,17 +12,17 @@ pub struct TextReport {
     pub split: String,
     /// Number of documents, including those that are only partly in the split.
     pub documents: u64,
-    /// Number of words, which white space separates.
+    /// Number of words, divided by white space.
     pub words: u64,
     /// Characters.
     pub characters: u64,
-    /// Bytes of these characters in UTF-8.
+    /// Number of bytes of these characters in UTF-8.
     pub bytes: u64,
     /// Number of tokens, including the `</s>` between documents.
     pub tokens: u64,
-    /// Tokens that are `<unk>`.
+    /// Number of `<unk>` tokens.
     pub unknown: u64,
-    /// Batches of blocks. There is one stream, the target's.
+    /// Batches of blocks. There is one stream, counted as the target.
     pub batching: BatchingReport,
     /// SHA-256 of the files on disk.
     pub text_hash: String,

@@ -14,8 +14,8 @@ use crate::{Error, Result};
 pub(crate) struct Merges {
     /// Rank of the merge of two neighbouring tokens (lower ranks first), and the resulting token.
     by_pair: HashMap<(u32, u32), (u32, u32)>,
-    /// Characters of each token, or the token itself if one of them has no id, or if it spells no
-    /// text.
+    /// Characters of each token. If one of them has no id, or the token spells no text, the token
+    /// itself.
     characters: Vec<Vec<u32>>,
 }
 
@@ -23,8 +23,8 @@ impl Merges {
     /// Reads the `model` of a `tokenizer.json`.
     ///
     /// # Errors
-    /// If it has no merges, or if it marks parts of words by prefixes or suffixes, on which merges
-    /// would depend.
+    /// If it has no merges, or marks parts of words by prefixes or suffixes, on which merges would
+    /// depend.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
             if model[key].as_str().is_some_and(|mark| !mark.is_empty()) {
@@ -68,9 +68,9 @@ impl Merges {
         Ok(Self { by_pair, characters })
     }
 
-    /// Segments the word that `ids` spell: from characters up, it applies the first merge of those
-    /// that remain after each has been dropped with probability `dropout`, until none remains.
-    /// Without dropout this is BPE.
+    /// Segments the word that `ids` spell. Starting from characters, each step drops every possible
+    /// merge with probability `dropout` and applies the first of the remaining ones, until none
+    /// remains. Without dropout this is BPE.
     pub(crate) fn segment(
         &self,
         ids: &[u32],
@@ -85,7 +85,7 @@ impl Merges {
                 None => word.push(*id),
             }
         }
-        // Merge of each neighbouring pair, updated so that a step looks up two pairs at most.
+        // Merge of each neighbouring pair, updated so that a step looks up at most two pairs.
         let merge = |left: u32, right: u32| self.by_pair.get(&(left, right)).copied();
         let mut merges: Vec<Option<(u32, u32)>> =
             word.windows(2).map(|pair| merge(pair[0], pair[1])).collect();

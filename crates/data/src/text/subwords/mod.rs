@@ -1,14 +1,14 @@
 //! Segmentation of training text that differs in each epoch: subword regularisation.
 //!
 //! A model that sees several segmentations of a word learns the meaning of its parts, and is more
-//! robust to rare and misspelt words. BPE leaves out merges at random ([`bpe_dropout`]); a unigram
-//! model draws from its own distribution over segmentations ([`unigram_sampling`]).
+//! robust to rare and misspelt words. BPE skips merges at random ([`bpe_dropout`]); a unigram model
+//! samples from its own distribution over segmentations ([`unigram_sampling`]).
 //!
 //! **Decision.** Sentences are segmented from the ids of the tokenised cache, which spell the text,
-//! and the merges or scores in the `tokenizer.json`. So the cache is unchanged, and text is
-//! normalised and cleaned once. The library's own dropout was rejected: it draws from a generator
-//! of the thread, and a resumed run would see other text. Here a draw is a function of (seed,
-//! epoch, line, side) and its place.
+//! with the merges or scores in the `tokenizer.json`. So the cache is unchanged, and text is
+//! normalised and cleaned once. The library's own dropout was rejected: it uses a generator of the
+//! thread, so a resumed run would see other text. Here a draw is a function of (seed, epoch, line,
+//! side) and its place.
 
 mod bpe_dropout;
 mod unigram_sampling;
@@ -18,10 +18,10 @@ use crate::text::subwords::bpe_dropout::Merges;
 use crate::text::subwords::unigram_sampling::Pieces;
 use crate::{Error, Result, Tokenizer, TokenizerConfig};
 
-/// Key of these draws, distinct from those that order batches.
+/// Key of these draws, distinct from the keys that order batches.
 const PURPOSE: u64 = 4;
 
-/// Marks before the first character of a word: of SentencePiece, and of byte-level tokenizers.
+/// Marks before the first character of a word: SentencePiece's, and that of byte-level tokenizers.
 const WORD_MARKS: [char; 2] = ['▁', 'Ġ'];
 
 /// Numbers in `[0, 1)`, one after the other.
@@ -99,14 +99,14 @@ impl SubwordSampler {
         Ok(Self { algorithm, begins, added })
     }
 
-    /// Whether it leaves out merges of BPE; otherwise it draws from a unigram model.
+    /// Whether the sampler skips merges of BPE; otherwise it samples from a unigram model.
     pub(crate) fn is_bpe(&self) -> bool {
         matches!(self.algorithm, Algorithm::Bpe { .. })
     }
 
     /// Segments the same text into other tokens, and returns the word of each, given the `words` of
-    /// the tokens in `ids`; no words if `words` is empty. Tokens that span several words stay
-    /// unchanged.
+    /// the tokens in `ids`. If `words` is empty, so is the result's list of words. Tokens that span
+    /// several words stay unchanged.
     pub(crate) fn segment_words(
         &self,
         ids: &[u32],

@@ -47,8 +47,8 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// Segments the word that `ids` spell: draws a segmentation with probability proportional to
-    /// its probability in the model, to the power `alpha`. Ids that spell no text stay, and no
+    /// Segments the word that `ids` spell. A segmentation is drawn with a probability proportional
+    /// to its probability in the model, to the power `alpha`. Ids that spell no text stay, and no
     /// piece spans them.
     pub(crate) fn segment(&self, ids: &[u32], alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) {
         let text = |id: u32| self.texts.get(id as usize).and_then(Option::as_deref);
@@ -100,7 +100,7 @@ impl Pieces {
                     break;
                 }
             }
-            // Every place that is reached backwards was reached forwards.
+            // Every place that is reached backwards was also reached forwards.
             let Some((start, id)) = chosen else {
                 out.truncate(first);
                 return false;

@@ -1,4 +1,4 @@
-//! Tokens that a tokenizer gets beside those of its vocabulary, and the file that has them.
+//! Tokens that a tokenizer gets in addition to its vocabulary, and the file that contains them.
 
 use std::path::Path;
 
@@ -10,27 +10,27 @@ use crate::text::tokenizer::special::MARKS;
 use crate::text::tokenizer::{FILE, Tokenizer, fault};
 
 impl Tokenizer {
-    /// Adds a token for each of `tags`, wherever text spells it.
+    /// Adds a token for each of `tags`, which is recognised wherever text spells it.
     ///
     /// # Errors
     ///
-    /// If the library refuses one.
+    /// If the library refuses a token.
     pub(crate) fn with_tags(self, tags: &[String]) -> Result<Self> {
         if tags.is_empty() {
             return Ok(self);
         }
         let mut inner = (*self.inner).clone();
-        // Without normalisation, which is applied to other text.
+        // Tokens are not normalised, but other text is.
         let added = tags.iter().map(|tag| AddedToken::from(tag.as_str(), false).normalized(false));
         inner.add_tokens(added.collect::<Vec<_>>()).map_err(fault("add tags"))?;
         self.replaced(&inner)
     }
 
-    /// Adds a token for each of [`MARKS`], which no text spells, unless it has them.
+    /// Adds a token for each of [`MARKS`] that is missing; no text spells them.
     ///
     /// # Errors
     ///
-    /// If the library refuses one.
+    /// If the library refuses a token.
     pub(crate) fn with_marks(self) -> Result<Self> {
         if self.marks().is_ok() {
             return Ok(self);
@@ -41,11 +41,11 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// Adds a token for each of `marks` of languages, which no text spells, unless it has them.
+    /// Adds a token for each of the languages' `marks` that is missing; no text spells them.
     ///
     /// # Errors
     ///
-    /// If the library refuses one.
+    /// If the library refuses a token.
     pub(crate) fn with_language_marks(self, marks: &[String]) -> Result<Self> {
         if marks.iter().all(|mark| self.id(mark).is_some()) {
             return Ok(self);
@@ -63,7 +63,7 @@ impl Tokenizer {
         Self::from_json(&json, folder, Path::new(FILE))
     }
 
-    /// Content of the file of `inner`, which was made of the library's tokenizer.
+    /// Content of the file of `inner`, which was made from the library's tokenizer.
     pub(super) fn written(&self, inner: &tokenizers::Tokenizer) -> Result<String> {
         let fault = fault("write its file");
         let json = inner.to_string(true).map_err(&fault)?;

@@ -1,9 +1,9 @@
-//! Encoding word by word: text is divided in one pass, and the ids of a word are found once.
+//! Encoding word by word: text is divided in one pass, and the ids of a word are computed once.
 //!
 //! The library divides text step by step, each time with the place of every byte in the original,
-//! and makes a string of every token. Where only ids are wanted, and the steps are those of the
-//! tokenizers [trained here](super::training), the same words are found here directly. The library
-//! still spells each new word.
+//! and makes a string of every token. If only ids are needed, and the steps are those of the
+//! tokenizers [trained here](super::training), this module finds the same words directly. The
+//! library still spells each new word.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -27,19 +27,19 @@ const LONGEST_WORD: usize = 64;
 /// Number of encoders whose words a thread keeps.
 const MOST_ENCODERS: usize = 4;
 
-/// Division of text into words, where it is one that is known here.
+/// Division of text into words, for the kinds of division known here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WordDivision {
-    /// Whether a mark of a space comes before a text that begins with none.
+    /// Whether a mark for a space is put before a text that begins with none.
     is_marked: bool,
     isolates_lines: bool,
     isolates_punctuation: bool,
     isolates_digits: bool,
-    /// Effect of the normalizer on ASCII, where it is known.
+    /// Effect of the normalizer on ASCII, if it is known.
     ascii: Option<AsciiForm>,
 }
 
-/// Effect of a normalizer on text that is ASCII alone.
+/// Effect of a normalizer on text that is pure ASCII.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AsciiForm {
     Same,
@@ -47,7 +47,7 @@ enum AsciiForm {
 }
 
 impl WordDivision {
-    /// Division by this normalizer and this pre-tokenizer; `None` where only the library knows it.
+    /// Division by this normalizer and this pre-tokenizer; `None` if only the library knows it.
     pub(super) fn of(
         normalizer: Option<&NormalizerWrapper>,
         pre_tokenizer: &PreTokenizerWrapper,
@@ -97,7 +97,7 @@ impl WordDivision {
         Some(division)
     }
 
-    /// Text after this normalizer, by which the division was made.
+    /// Text after the normalizer for which the division was made.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl WordDivision {
     }
 }
 
-/// Effect of a normalizer on ASCII, where it is known.
+/// Effect of a normalizer on ASCII, if it is known.
 fn ascii_form(normalizer: Option<&NormalizerWrapper>) -> Option<AsciiForm> {
     match normalizer? {
         NormalizerWrapper::NFKC(_) => Some(AsciiForm::Same),
@@ -186,7 +186,7 @@ pub(super) struct WordEncoder {
     division: WordDivision,
 }
 
-/// Ids of words that were met.
+/// Ids of the words met so far.
 #[derive(Default)]
 struct KnownWords {
     /// Place of the ids of each word.
@@ -200,10 +200,10 @@ thread_local! {
 }
 
 impl WordEncoder {
-    /// Encoder of the texts of `inner`; `None` where only the library knows their division.
+    /// Encoder of the texts of `inner`; `None` if only the library knows their division.
     pub(super) fn of(inner: &Tokenizer) -> Option<Self> {
         static ENCODERS: AtomicU64 = AtomicU64::new(0);
-        // Tokens that text spells would have to be found first.
+        // Tokens that text may spell would have to be found first.
         if inner.get_added_tokens_decoder().values().any(|token| !token.special) {
             return None;
         }
@@ -211,7 +211,7 @@ impl WordEncoder {
         Some(Self { id: ENCODERS.fetch_add(1, Ordering::Relaxed), division })
     }
 
-    /// Ids that `inner`, whose encoder this is, gives to a text.
+    /// Ids that `inner`, the tokenizer of this encoder, gives a text.
     ///
     /// # Errors
     ///
@@ -236,7 +236,7 @@ impl WordEncoder {
         Ok(ids)
     }
 
-    /// Words of this encoder among those of a thread.
+    /// Words of this encoder in the store of a thread.
     fn known<'a>(&self, encoders: &'a mut Vec<(u64, KnownWords)>) -> &'a mut KnownWords {
         let place = encoders.iter().position(|(id, _)| *id == self.id);
         let place = place.unwrap_or_else(|| {

@@ -1,9 +1,10 @@
-//! Normal forms of characters as SentencePiece has them (Kudo and Richardson 2018, section 3.3):
-//! from left to right, the longest beginning of the rest that its compiled map knows is replaced,
-//! and any other character stays.
+//! Normal forms of characters as in SentencePiece (Kudo and Richardson 2018, section 3.3). From
+//! left to right, the longest known beginning of the rest of the text is replaced by its normal
+//! form, and any other character stays.
 //!
-//! The library `tokenizers` reads the same map grapheme by grapheme, and replaces a whole grapheme by
-//! the shortest beginning of it: a full-width letter with an accent loses its accent there.
+//! The library `tokenizers` reads the same map grapheme by grapheme, and replaces a whole grapheme
+//! by the normal form of its shortest known beginning: a full-width letter with an accent loses its
+//! accent there.
 
 use std::ops::Range;
 
@@ -19,7 +20,7 @@ pub(super) struct CharacterMap {
     units: Vec<u32>,
     /// Normal forms, each ended by a zero.
     forms: String,
-    /// Texts that stay as they are, the longest first.
+    /// Texts that are not normalised, longest first.
     kept: Vec<String>,
 }
 
@@ -27,13 +28,13 @@ pub(super) struct CharacterMap {
 #[derive(Debug, Default)]
 pub(super) struct Normalized {
     text: String,
-    /// Ends of each part, in the normalised text and in the original one, both ascending.
+    /// End of each part in the normalised text and in the original one; both ascend.
     ends: Vec<(usize, usize)>,
 }
 
 impl CharacterMap {
-    /// Takes the map from the normalizer of `inner`, which is left with its other steps; `None` if
-    /// it has none. The tokens that it adds to its vocabulary stay as text spells them.
+    /// Takes the map from the normalizer of `inner`, which keeps its other steps; `None` if it has
+    /// no map. Added tokens are not normalised.
     ///
     /// # Errors
     ///
@@ -62,7 +63,7 @@ impl CharacterMap {
     }
 
     /// Reads a compiled map: the number of bytes of the double array, the array, and the normal
-    /// forms, all in little endian.
+    /// forms. All are little-endian.
     fn read(bytes: &[u8], mut kept: Vec<String>) -> Result<Self, String> {
         let damaged = || "the map of characters is damaged".to_owned();
         let (size, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
@@ -81,7 +82,7 @@ impl CharacterMap {
         Ok(Self { units, forms, kept })
     }
 
-    /// Longest beginning of `text` that the map replaces, by its length, and its normal form.
+    /// Length of the longest beginning of `text` that the map replaces, and its normal form.
     fn longest(&self, text: &str) -> Option<(usize, &str)> {
         let mut found = None;
         let mut place = offset(*self.units.first()?);
@@ -103,8 +104,8 @@ impl CharacterMap {
         Some((length, &form[..form.find('\0')?])).filter(|_| text.is_char_boundary(length))
     }
 
-    /// Replaces the characters of `text`. Calls `part` after each part with the length of the
-    /// normalised text and that of the original text up to there.
+    /// Replaces the characters of `text`. After each part, calls `part` with the lengths of the
+    /// normalised and the original text so far.
     fn replace(&self, text: &str, mut part: impl FnMut(usize, usize)) -> String {
         let mut normal = String::with_capacity(text.len());
         let mut at = 0;
@@ -144,10 +145,10 @@ impl Normalized {
         &self.text
     }
 
-    /// Bytes of the original text from which the `bytes` of the normalised one come, and those
-    /// behind them that were left out.
+    /// Bytes of the original text from which `bytes` of the normalised text were made, including
+    /// omitted bytes that follow them.
     pub(super) fn original(&self, bytes: Range<usize>) -> Range<usize> {
-        // Parts that end at or before a place of the normalised text.
+        // Number of parts that end at or before a place in the normalised text.
         let parts = |place: usize| self.ends.partition_point(|&(normal, _)| normal <= place);
         let end_of = |parts: usize| parts.checked_sub(1).map_or(0, |last| self.ends[last].1);
         let start = end_of(parts(bytes.start));
@@ -159,17 +160,17 @@ impl Normalized {
     }
 }
 
-/// Whether a node ends a string, whose value is in a unit of its own.
+/// Whether a node ends a string; its value is then in a separate unit.
 const fn has_leaf(unit: u32) -> bool {
     unit >> 8 & 1 == 1
 }
 
-/// Byte that leads to a node; no byte for a value.
+/// Byte that leads to a node; a value has none.
 const fn label(unit: u32) -> u32 {
     unit & (1 << 31 | 0xFF)
 }
 
-/// Distance to the children of a node, by exclusive or.
+/// Distance to the children of a node, combined by exclusive or.
 const fn offset(unit: u32) -> usize {
     ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
 }
@@ -178,7 +179,7 @@ const fn offset(unit: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// Map and normal forms by the package `sentencepiece`.
+    /// Map and normal forms of the package `sentencepiece`.
     const GOLDEN: &str = include_str!("../../../tests/golden/character_map.json");
 
     fn golden(kept: &[&str]) -> (CharacterMap, Vec<(String, String)>) {
@@ -235,7 +236,7 @@ mod tests {
         for end in [0, 3, 4, 40, bytes.len() - 1] {
             assert!(CharacterMap::read(&bytes[..end], Vec::new()).is_err(), "{end}");
         }
-        // No text finds its way out of a wrong array.
+        // No text can lead outside a damaged array.
         for place in (4..1028).step_by(3) {
             let mut wrong = bytes.clone();
             wrong[place] ^= 0xFF;

@@ -1,4 +1,4 @@
-//! Texts with their tokens, which are read once and carry on where in the text they stand.
+//! Texts with their tokens, tokenised once, and the place of each token in the text.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -10,8 +10,8 @@ use crate::text::links::words_of_tokens;
 use crate::text::panics::of_text;
 use crate::{Result, Tokenizer};
 
-/// Bytes of a text that are tokenised at once where it may have any length: a tokenizer needs
-/// hundreds of bytes for each byte of its text.
+/// Number of bytes of a text of any length that are tokenised at once: a tokenizer needs hundreds
+/// of bytes for each byte of its text.
 const PIECE: usize = 1 << 16;
 
 /// Text with the ids of its tokens, and the bytes that each token covers.
@@ -28,19 +28,20 @@ impl EncodedText {
         &self.text
     }
 
-    /// Ids of its tokens, as [`Tokenizer::encode`] has them.
+    /// Ids of its tokens, as from [`Tokenizer::encode`].
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
 
-    /// Bytes of the text that each token covers: whole characters, also where a token has a part of
-    /// one, and with them what the normalizer joined to them or left out, as it does with accents.
+    /// Bytes of the text that each token covers. These are whole characters, even if a token has a
+    /// part of one, and include characters that the normalizer joined to them or omitted, such as
+    /// accents.
     pub fn bytes(&self) -> &[Range<usize>] {
         &self.bytes
     }
 
-    /// Word that each token belongs to: words are counted from 0 and divided by white space, as word
-    /// aligners count them. A token belongs to the word that it begins in, a blank to the next;
+    /// Word that each token belongs to. Words are counted from 0 and divided by white space, as in
+    /// word aligners. A token belongs to the word in which it begins, and a blank to the next word;
     /// white space at the end belongs to [no word](crate::NO_WORD).
     pub fn words(&self) -> Vec<u32> {
         words_of_tokens(&self.text, &self.bytes)
@@ -56,20 +57,20 @@ impl EncodedText {
         self.ids.is_empty()
     }
 
-    /// Whether it has nothing but white space.
+    /// Whether it consists only of white space.
     pub fn is_blank(&self) -> bool {
         self.text.trim().is_empty()
     }
 
-    /// Tokens of the bytes `part`, if no token crosses their end, nor, where words `stand_alone`,
-    /// their beginning after a blank.
+    /// Tokens of the bytes `part`, if no token crosses its end. Nor may a token cross its
+    /// beginning, unless a blank is there and words `stand_alone`.
     fn tokens_of(&self, part: &Range<usize>, stand_alone: bool) -> Option<Range<usize>> {
         if part.is_empty() {
             return None;
         }
         let first = match part.start {
             0 => 0,
-            // The mark of a word covers the blank before it.
+            // The mark of a word covers the blank before the word.
             start if stand_alone && self.text[..start].ends_with(' ') => {
                 self.bytes.partition_point(|token| token.start < start - 1)
             }
@@ -85,7 +86,7 @@ impl EncodedText {
         (is_whole && first < behind).then_some(first..behind)
     }
 
-    /// Adds a text that follows.
+    /// Appends a text.
     fn push(&mut self, next: Self) {
         let before = self.text.len();
         self.text.push_str(&next.text);
@@ -123,7 +124,7 @@ impl Tokenizer {
         Ok(EncodedText { text: text.to_owned(), ids: self.plain(encoding.get_ids()), bytes })
     }
 
-    /// Tokens of a text of any length, which is read piece by piece.
+    /// Tokens of a text of any length, which is tokenised piece by piece.
     ///
     /// # Errors
     ///
@@ -139,12 +140,12 @@ impl Tokenizer {
         Ok(whole)
     }
 
-    /// Tokens of a part of an encoded text, as of a text by itself: those of the whole where they
-    /// are the same, or else read anew.
+    /// Tokens of a part of an encoded text, as if it stood alone: taken from the whole if they are
+    /// the same, otherwise tokenised again.
     ///
-    /// The beginning of a text has the tokens that it has in the whole if none of them crosses its
-    /// end: words are merged, searched and spelled from left to right. What follows a blank has them
-    /// if the tokenizer marks every word.
+    /// The beginning of a text has the same tokens as in the whole if no token crosses its end:
+    /// words are merged, searched and spelled from left to right. The text after a blank has the
+    /// same tokens if the tokenizer marks every word.
     ///
     /// # Errors
     ///
@@ -168,13 +169,13 @@ impl Tokenizer {
         })
     }
 
-    /// Number of texts that this tokenizer, and those that were made of it, have encoded.
+    /// Number of texts that were encoded by this tokenizer and by those derived from it.
     pub fn encodings(&self) -> u64 {
         self.encodings.load(Ordering::Relaxed)
     }
 
-    /// Whether a word after a blank has the tokens that it has at the beginning of a text: it is
-    /// marked at both places, and no token crosses the blank.
+    /// Whether a word after a blank has the same tokens as at the beginning of a text: it is marked
+    /// at both places, and no token crosses the blank.
     fn words_stand_alone(&self) -> bool {
         let first = match self.inner.get_pre_tokenizer() {
             Some(PreTokenizerWrapper::Sequence(steps)) => steps.as_ref().first(),
@@ -189,8 +190,9 @@ impl Tokenizer {
     }
 }
 
-/// Divides a text into pieces of at most [`PIECE`] bytes, before a space if there is one, which no
-/// token crosses. Without a space for long, tokens at a cut may not be those of the whole.
+/// Divides a text into pieces of at most [`PIECE`] bytes, before a space if possible, because no
+/// token crosses it. In a long text without spaces, tokens at a cut may differ from those of the
+/// whole.
 fn pieces_of_text(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

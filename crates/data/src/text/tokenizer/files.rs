@@ -10,12 +10,12 @@ use crate::text::tokenizer::special::{FolderTokens, SpecialTokens, unknown_of};
 use crate::text::tokenizer::{FILE, Folder, SPECIAL_TOKENS, Tokenizer, fault};
 use crate::{Error, Result};
 
-/// Upper bound of the bytes of a tokenizer's file: those of millions of tokens have some hundred
+/// Upper bound of the bytes of a tokenizer's file: files with millions of tokens have some hundred
 /// MB.
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Tokenizer {
-    /// Loads a `tokenizer.json`, and the facts of an imported folder beside it.
+    /// Loads a `tokenizer.json`, and the facts of an imported folder next to it.
     ///
     /// # Errors
     ///
@@ -29,9 +29,9 @@ impl Tokenizer {
         Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
     }
 
-    /// Loads a `tokenizer.json` like [`Self::load`]. If it is that of `other`, as of the two
-    /// languages of a model with one vocabulary, both share it: one of 256,000 pieces takes some
-    /// 200 MB.
+    /// Loads a `tokenizer.json` like [`Self::load`]. If it equals that of `other`, as for two
+    /// languages with one vocabulary, both share it: a tokenizer of 256,000 pieces takes some 200
+    /// MB.
     ///
     /// # Errors
     ///
@@ -47,9 +47,8 @@ impl Tokenizer {
         }
     }
 
-    /// Makes a tokenizer for an import from the content `json` of the file `path`, which need not
-    /// have the special tokens of this project: their roles are [added](Tokenizer::with_folder)
-    /// later.
+    /// Makes a tokenizer for an import from the content `json` of the file `path`, which may lack
+    /// the special tokens of this project: their roles are [added](Tokenizer::with_folder) later.
     ///
     /// # Errors
     ///
@@ -64,13 +63,13 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// If they name tokens beyond the vocabulary, or no token that ends a text.
+    /// If they name tokens beyond the vocabulary, or no end token.
     pub fn with_folder(&self, tokens: &FolderTokens) -> Result<Self> {
         self.with_facts(tokens.to_json()?, Path::new(FILE))
     }
 
-    /// The same tokens with the content `folder` of the file of facts beside `path`; the library's
-    /// tokenizer is shared.
+    /// Tokenizer with the same tokens, and with the content `folder` of the file of facts next to
+    /// `path`; the library's tokenizer is shared.
     fn with_facts(&self, folder: String, path: &Path) -> Result<Self> {
         let tokens = FolderTokens::from_json(&folder, &FolderTokens::path(path))?;
         if tokens.sentence_piece_forms != self.forms.is_some() {
@@ -82,7 +81,8 @@ impl Tokenizer {
         Ok(Self::of_parts(inner, forms, self.json.clone(), self.ids, special, folder))
     }
 
-    /// Reads the content `json` of the file `path`, and that of the file of facts beside it.
+    /// Reads the content `json` of the file `path`, and the content of the file of facts next to
+    /// it.
     pub(super) fn from_json(json: &str, folder: Option<String>, path: &Path) -> Result<Self> {
         let inner = parsed(json, path)?;
         if let Some(folder) = folder {
@@ -110,8 +110,8 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and beside it the facts of
-    /// an imported folder.
+    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and next to it the facts
+    /// of an imported folder.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl Tokenizer {
         self.save_file(path)
     }
 
-    /// Writes the `tokenizer.json` alone, exactly as it was loaded or trained.
+    /// Writes only the `tokenizer.json`, exactly as it was loaded or trained.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Tokenizer {
     }
 
     /// Content of the `tokenizer.json` with the post-processor `json`, which puts special tokens
-    /// around texts; `None` if it has one already.
+    /// around texts; `None` if it has a post-processor already.
     ///
     /// # Errors
     ///
@@ -171,8 +171,8 @@ fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
         path: path.to_owned(),
         message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
     };
-    // The library panics if its decoder's part is not JSON, and perhaps elsewhere, instead of
-    // refusing the file.
+    // The library panics if the part for its decoder is not JSON, and perhaps on other files,
+    // instead of refusing them.
     serde_json::from_str::<serde::de::IgnoredAny>(json)
         .map_err(|error| malformed(error.to_string()))?;
     caught(|| json.parse())

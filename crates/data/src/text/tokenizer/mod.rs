@@ -1,9 +1,9 @@
 //! Text to ids and back, by the `tokenizers` library and its `tokenizer.json`.
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
-//! `<s>` 2, `</s>` 3. None of them is made from text, even from text that spells one, unless
-//! [requested](crate::SpelledSpecial). Imported models have tokenizers with [special tokens of
-//! their own](special), which are for tasks other than translation.
+//! `<s>` 2, `</s>` 3. Text never becomes one of them, even if it spells one, unless this is
+//! [requested](crate::SpelledSpecial). Tokenizers of imported models have [their own special
+//! tokens](special), for tasks other than translation.
 
 mod added;
 mod by_words;
@@ -56,13 +56,13 @@ pub(crate) const FILE: &str = "tokenizer.json";
 #[derive(Clone)]
 pub struct Tokenizer {
     pub(super) inner: Arc<tokenizers::Tokenizer>,
-    /// Normal forms of characters that text gets before the library's tokenizer sees it.
+    /// Normal forms of characters, which text gets before the library's tokenizer.
     forms: Option<Arc<CharacterMap>>,
-    /// Encoder word by word, where the division into words is known without the library.
+    /// Encoder word by word, if the division into words is known without the library.
     words: Option<Arc<WordEncoder>>,
     json: Arc<str>,
     hash: Arc<str>,
-    /// One more than the largest id of the library's tokenizer.
+    /// Largest id of the library's tokenizer, plus one.
     ids: usize,
     vocabulary_size: usize,
     pub(super) special: Arc<SpecialTokens>,
@@ -84,7 +84,7 @@ pub struct Tokenizer {
 #[derive(Debug)]
 struct Folder {
     tokens: FolderTokens,
-    /// Content of the file with them.
+    /// Content of the file with these facts.
     json: String,
 }
 
@@ -108,7 +108,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// If a text cannot be read, if there is none, or if the vocabulary is too small to hold the
+    /// If a text cannot be read, if there is no text, or if the vocabulary is too small for the
     /// special tokens, the bytes and the characters that `character_coverage` requires.
     pub fn train(
         config: &TokenizerConfig,
@@ -119,8 +119,8 @@ impl Tokenizer {
         Self::train_for(Layout::Sentences, config, nfkc, lowercase, texts)
     }
 
-    /// Makes a tokenizer of words between blanks, by their ids. The vocabulary begins with the
-    /// special tokens of this project; its words between `<` and `>` are special too.
+    /// Makes a tokenizer of words divided by blanks, in the order of their ids. The vocabulary
+    /// begins with the special tokens of this project; words between `<` and `>` are special too.
     ///
     /// # Errors
     ///
@@ -179,15 +179,15 @@ impl Tokenizer {
     pub(crate) fn marks(&self) -> Result<Marks> {
         self.special.marks().or_else(|| Marks::of(&self.inner, MARKS)).ok_or_else(|| {
             let message = format!(
-                "the vocabulary has not all of {}, or what another model has in their place",
+                "the vocabulary lacks some of {}, and has no counterparts of another model",
                 MARKS.join(", ")
             );
             Error::Tokenizer { action: "mark a text", message }
         })
     }
 
-    /// Marks of the rows of an encoder. A model that hides nothing may have no placeholder for a
-    /// hidden token.
+    /// Marks of the rows of an encoder. A model without hidden tokens need not have a placeholder
+    /// for them.
     ///
     /// # Errors
     ///
@@ -203,8 +203,8 @@ impl Tokenizer {
         Ok(RowMarks { class, separator, between, second_segment })
     }
 
-    /// Ids of the first token of a row of an encoder, of the token behind each of its texts, and of the
-    /// placeholder for a hidden token; `None` for a token that the vocabulary lacks.
+    /// Ids of the first token of a row of an encoder, of the token after each of its texts, and of
+    /// the placeholder for a hidden token; `None` for a token that the vocabulary lacks.
     pub fn mark_ids(&self) -> [Option<u32>; 3] {
         match self.marks() {
             Ok(Marks { class, separator, mask }) => [Some(class), Some(separator), Some(mask)],
@@ -218,10 +218,10 @@ impl Tokenizer {
         special: SpecialTokens,
         folder: Option<Folder>,
     ) -> Result<Self> {
-        // Text that spells a special token is text. The library does not store this switch.
+        // Text that spells a special token stays text. The library does not store this switch.
         inner.set_encode_special_tokens(true);
         // An imported file may configure dropout, which would segment the same text differently
-        // each time, in translation too. The recipe has its own, for training alone.
+        // each time, even in translation. The recipe has a separate dropout, for training alone.
         if let ModelWrapper::BPE(bpe) = inner.get_model()
             && bpe.dropout.is_some()
         {
@@ -242,8 +242,8 @@ impl Tokenizer {
         Ok(Self::of_parts(Arc::new(inner), forms, json.into(), ids, special, folder))
     }
 
-    /// Makes a tokenizer from the library's, with the content `json` of its file and the number of
-    /// its `ids`.
+    /// Makes a tokenizer from the library's; `json` is the content of its file, and `ids` the
+    /// number of its ids.
     fn of_parts(
         inner: Arc<tokenizers::Tokenizer>,
         forms: Option<Arc<CharacterMap>>,
@@ -293,7 +293,7 @@ impl Tokenizer {
         self.folder.as_deref().map(|folder| &folder.tokens)
     }
 
-    /// Ids of a text, without special tokens, except those that it spells if [the
+    /// Ids of a text, without special tokens, except spelled ones if [the
     /// rule](crate::SpelledSpecial) reads them.
     ///
     /// # Errors
@@ -318,10 +318,9 @@ impl Tokenizer {
         }
     }
 
-    /// Ids that the library made of text.
+    /// Ids made from text by the library.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
-        // In an imported model the special tokens may be pieces like any other, which text may
-        // spell.
+        // In an imported model, the special tokens may be ordinary pieces, which text may spell.
         let is_other = |id: u32| {
             id as usize >= self.vocabulary_size
                 || (self.special.contains(id) && !self.reads_special())
@@ -339,13 +338,13 @@ impl Tokenizer {
         texts.par_iter().map(|text| self.encode(text.as_ref())).collect()
     }
 
-    /// Decodes ids to text; special tokens are left out, and ids beyond the vocabulary ignored.
+    /// Decodes ids to text; special tokens are omitted, and ids beyond the vocabulary ignored.
     ///
     /// # Errors
     ///
     /// If the library refuses the ids.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        // Without special tokens, even those that an imported file does not mark as special.
+        // Special tokens are omitted even if an imported file does not mark them as special.
         let plain: Vec<u32> = ids
             .iter()
             .copied()
@@ -414,7 +413,8 @@ impl Tokenizer {
 
     /// Id of the token that ends a document: `</s>`, or its counterpart in an imported model.
     pub fn end(&self) -> u32 {
-        // There is always one: in our tokenizers, implied by a file, or required of a folder.
+        // There is always such a token: in our tokenizers, implied by a file, or required of a
+        // folder.
         self.special.ends.first().copied().unwrap_or(END)
     }
 
@@ -455,8 +455,8 @@ impl Tokenizer {
         self.special.unknown == Some(id)
     }
 
-    /// Number of ids, including special tokens and ids [without a token](Self::ids_without_token):
-    /// the rows of an embedding matrix.
+    /// Number of ids, including special tokens and ids [without a token](Self::ids_without_token);
+    /// this is the number of rows of an embedding matrix.
     pub fn vocabulary_size(&self) -> usize {
         self.vocabulary_size
     }

@@ -1,4 +1,4 @@
-//! Tokenizers of a run: one, one for each side of pairs, or none without text.
+//! Tokenizers of a run: one for all text, one for each side of pairs, or none without text.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ pub struct TokenizerPair {
     target: Option<Tokenizer>,
 }
 
-/// Hash in place of a tokenizer's if there is none.
+/// Hash that stands for a missing tokenizer.
 const NONE: &str = "none";
 
 impl TokenizerPair {
-    /// Tokenizers of a task without text: none.
+    /// No tokenizers, for a task without text.
     pub fn none() -> Self {
         Self { source: None, target: None }
     }
@@ -53,7 +53,7 @@ impl TokenizerPair {
     ///
     /// # Errors
     ///
-    /// If the vocabulary lacks its token.
+    /// If the vocabulary lacks the language's token.
     pub fn toward(&self, config: &DataConfig, direction: &Direction) -> Result<Self> {
         if !config.is_multilingual() {
             return Ok(self.clone());
@@ -62,7 +62,7 @@ impl TokenizerPair {
         let marked = |tokenizer: &Tokenizer| tokenizer.with_target_language(&direction.to, tag);
         let (source, target) = (self.source.as_ref(), self.target.as_ref());
         Ok(match (tag, target) {
-            // The other side of two vocabularies has no such token.
+            // With two vocabularies, the other side has no such token.
             (LanguageTag::Source, Some(_)) | (_, None) => {
                 Self { source: source.map(marked).transpose()?, target: self.target.clone() }
             }
@@ -72,7 +72,7 @@ impl TokenizerPair {
         })
     }
 
-    /// Whether rows name a target language: those of a run of several directions in one of them.
+    /// Whether rows name a target language: they do for one direction of a run of several.
     pub fn names_language(&self) -> bool {
         [&self.source, &self.target].into_iter().flatten().any(Tokenizer::names_language)
     }
@@ -87,7 +87,7 @@ impl TokenizerPair {
 
     /// Whether a folder holds tokenizers.
     pub fn exists(directory: &Path) -> bool {
-        // A path that exists and is not a file is for `load` to report.
+        // A path that exists but is not a file is an error for `load` to report.
         directory.join(FILE).exists()
             || (directory.join(SOURCE_FILE).exists() && directory.join(TARGET_FILE).exists())
     }
@@ -108,7 +108,7 @@ impl TokenizerPair {
         Tokenizer::load(&directory.join(FILE)).map(Self::joint)
     }
 
-    /// Writes the files that [`TokenizerPair::load`] reads; the folder is made if needed.
+    /// Writes the files that [`TokenizerPair::load`] reads; makes the folder if needed.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl TokenizerPair {
     ///
     /// If the task reads no text.
     pub fn source(&self) -> &Tokenizer {
-        // Only tasks that read text request it: their code decides that, not a file.
+        // Only tasks that read text call this: their code decides that, not a file.
         self.source.as_ref().expect("a task that reads text")
     }
 

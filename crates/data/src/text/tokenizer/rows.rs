@@ -1,4 +1,4 @@
-//! Rows of translation models: the tokens of a text with those around them.
+//! Rows of translation models: the tokens of a text, with the tokens around them.
 
 use crate::config::language_mark;
 use crate::text::tokenizer::Tokenizer;
@@ -21,12 +21,13 @@ impl Tokenizer {
         Ok(Self { source_prefix, ..self.clone() })
     }
 
-    /// Puts the token of a target language, `<2de>` of `de`, before every source, or before every
-    /// target, in place of another language's. It is not part of the tokenizer's identity.
+    /// Puts the token of a target language, such as `<2de>` for `de`, before every source or before
+    /// every target, in place of another language's token. It is not part of the tokenizer's
+    /// identity.
     ///
     /// # Errors
     ///
-    /// If the vocabulary lacks it.
+    /// If the vocabulary lacks the token.
     pub(in crate::text) fn with_target_language(
         &self,
         language: &str,
@@ -56,7 +57,7 @@ impl Tokenizer {
         self.names_language
     }
 
-    /// Tokens before the text of every target of a translation, behind the start.
+    /// Tokens before the text of every target of a translation, after the start token.
     pub fn before_target(&self) -> Vec<u32> {
         [&self.special.before, &*self.target_prefix].concat()
     }
@@ -66,8 +67,8 @@ impl Tokenizer {
         self.special.before.len() + self.source_prefix.len()
     }
 
-    /// Source row of a translation encoder for the ids of a text: the tokens before every text,
-    /// those of the text, the end, and the tokens after it.
+    /// Source row of a translation encoder for the ids of a text: the tokens before every text, the
+    /// text's tokens, the end, and the tokens after it.
     pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let SpecialTokens { before, after, .. } = &*self.special;
         let before = before.iter().chain(&*self.source_prefix).copied();
@@ -85,7 +86,7 @@ impl Tokenizer {
     }
 
     /// Row of answers of a translation decoder for the ids of a text: the tokens before every text,
-    /// those of the text, and the end.
+    /// the text's tokens, and the end.
     pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         self.before_target().into_iter().chain(ids).chain([self.end()]).collect()
     }

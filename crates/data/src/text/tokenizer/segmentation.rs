@@ -1,4 +1,4 @@
-//! Segmentation of text into pieces before tokens are made of them, and joining of tokens to text.
+//! Segmentation of text into pieces before tokenisation, and joining of tokens to text.
 
 use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
@@ -14,16 +14,16 @@ use tokenizers::{DecoderWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
 use crate::text::tokenizer::fault;
 use crate::{Result, TokenizerKind};
 
-/// Mark in place of a space; each word begins with it.
+/// Mark that replaces a space; each word begins with it.
 pub(crate) const SPACE_MARK: char = '▁';
 
 /// Layout of a tokenizer's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// One sentence at a time. Its first word is marked like every other, as if a space came before
-    /// it.
+    /// One sentence at a time. Its first word is marked like every other word, as if a space came
+    /// before it.
     Sentences,
-    /// Many lines. Nothing is added and each line end is a piece of its own, so that pieces of a
+    /// Many lines. Nothing is added, and each line end is a separate piece, so that pieces of a
     /// text decode to the text.
     RunningText,
 }
@@ -55,9 +55,9 @@ pub(crate) fn decoder(kind: TokenizerKind, layout: Layout) -> DecoderWrapper {
     match kind {
         TokenizerKind::Char => Fuse::new().into(),
         TokenizerKind::Bytes => byte_level().into(),
-        // Marks turn to spaces before bytes turn to text, so that a mark spelled in bytes stays
-        // one, and each stage sees whole tokens; fusing first would make the first token of
-        // everything.
+        // Marks become spaces before bytes become text, so that a mark spelled in bytes stays a
+        // mark, and each stage sees whole tokens; fusing earlier would join everything to the first
+        // token.
         TokenizerKind::Bpe | TokenizerKind::Unigram => DecoderSequence::new(vec![
             metaspace(layout).into(),
             DecoderWrapper::ByteFallback(ByteFallback::new()),

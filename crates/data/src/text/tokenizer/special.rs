@@ -1,5 +1,5 @@
-//! Special tokens of a vocabulary: those of this project, or those of an imported model, implied by
-//! the file of its tokenizer or named by its folder.
+//! Special tokens of a vocabulary: the tokens of this project, or those of an imported model, which
+//! are implied by the file of its tokenizer or named by its folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ pub struct SpecialTokens {
     /// Placeholder for text that the vocabulary cannot spell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<u32>,
-    /// Beginning of a text; `None` if a text begins after the end of another.
+    /// Beginning of a text; `None` if a text begins with the end of another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u32>,
     /// Whether prompts begin with `start` too.
@@ -102,24 +102,24 @@ pub struct SpecialTokens {
     /// Whether two separators stand between two texts, as in RoBERTa.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubled_separator: bool,
-    /// Flag of an encoder whose rows have both texts in segment 0, though its model knows two.
+    /// Whether both texts of a row are in segment 0 although the model has two segments.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared_segment: bool,
     /// Placeholder for a hidden token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<u32>,
-    /// Tokens that no translation or generated text contains, according to an imported model.
+    /// Tokens that the model never writes, according to an imported folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub never_written: Vec<u32>,
-    /// All tokens that represent no text, ascending. An end may be missing here: any token can be
-    /// one.
+    /// All tokens that represent no text, ascending. The end may be missing here, because any token
+    /// can be the end.
     #[serde(default)]
     pub no_text: Vec<u32>,
 }
 
 impl SpecialTokens {
     /// Special tokens implied by the spellings in a tokenizer, and whether they are those of this
-    /// project, which must then be [required](Error::SpecialToken).
+    /// project, which are then [required](Error::SpecialToken).
     pub(crate) fn implied(inner: &tokenizers::Tokenizer) -> (Self, bool) {
         let ours = || Self {
             pad: Some(PAD),
@@ -194,29 +194,29 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
     }
 }
 
-/// Facts about tokens that the folder of an imported model has and `tokenizer.json` lacks. They are
-/// kept in a file beside it, and are part of the identity of the tokenizer.
+/// Facts about tokens that the folder of an imported model has but `tokenizer.json` lacks. They are
+/// kept in a file next to it, and are part of the identity of the tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderTokens {
     /// Rows of the model's embedding, which may exceed the number of tokens.
     pub vocabulary_size: usize,
-    /// Number of the tokenizer's pieces beyond these rows: their text is unknown to the model.
+    /// Number of the tokenizer's pieces beyond these rows; the model does not know their text.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub without_row: usize,
-    /// Whether characters have the normal forms that SentencePiece gives them, where the library
-    /// `tokenizers` would give others by the same map.
+    /// Whether characters have the normal forms of SentencePiece, in cases where the library
+    /// `tokenizers` makes others from the same map.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sentence_piece_forms: bool,
     /// Special tokens.
     pub special: SpecialTokens,
-    /// Keys of the model's configuration that hold ids of tokens.
+    /// Keys of the model's configuration that contain ids of tokens.
     #[serde(default)]
     pub ids: BTreeMap<String, serde_json::Value>,
     /// Contents of files about tokens, by name, for a later export.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Contents of files that are not text, likewise, in Base64.
+    /// Contents of files that are not text, by name, in Base64.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub binary_files: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! Text that spells a special token: it is ordinary text, the token, or refused.
+//! Text that spells a special token: it stays ordinary text, becomes the token, or is refused.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +33,7 @@ pub(super) struct Spelling {
 struct Known {
     /// Spellings of the special tokens.
     names: OnceLock<Vec<String>>,
-    /// Tokenizer that reads them.
+    /// Tokenizer that recognises special tokens.
     reader: OnceLock<tokenizers::Tokenizer>,
 }
 
@@ -56,7 +56,7 @@ impl Tokenizer {
         let names = self.spelling.known.names.get_or_init(|| self.special_names());
         let place = |name: &String| text.find(name.as_str());
         let found = names.iter().filter_map(|name| Some((place(name)?, name)));
-        // The longer of two at one place, as in the library.
+        // The longer of two at the same place comes first, as in the library.
         let first = found.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())));
         first.map(|(_, name)| name.as_str())
     }
@@ -84,7 +84,7 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// If the rule refuses the text, or the library a token.
+    /// If the rule refuses the text, or the library refuses a token.
     pub(super) fn reader_of(&self, text: &str) -> Result<&tokenizers::Tokenizer> {
         match self.spelling.rule {
             SpelledSpecial::Text => Ok(&self.inner),

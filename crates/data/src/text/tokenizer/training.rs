@@ -1,14 +1,14 @@
-//! Training of BPE and Unigram vocabularies, the same from run to run.
+//! Training of BPE and Unigram vocabularies with the same result in every run.
 //!
-//! Text is split before each space, around each punctuation mark and around each digit, or as GPT-2
-//! splits it before BPE on bytes. The split at punctuation has a second use: no piece contains both
+//! Text is split before each space, around each punctuation mark and around each digit. For BPE on
+//! bytes it is split as in GPT-2. The split at punctuation has a second use: no piece contains both
 //! `<` and a letter. So no text can spell a special token or the name of a byte such as `<0x41>`,
 //! and decoding gives the encoded text.
 //!
 //! The library's Unigram trainer gives another vocabulary in each run: it sums in the order of a
 //! hash map and of its threads, and ranks characters without a score in the order of a hash set.
-//! Here its words are sorted, it runs on one thread, and those characters are ranked by code point
-//! afterwards.
+//! Here its words are sorted, it runs on one thread, and afterwards these characters are ranked by
+//! code point.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
@@ -31,17 +31,17 @@ use crate::text::tokenizer::segmentation::{Layout, SPACE_MARK, decoder, pre_toke
 use crate::text::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
 use crate::{Error, Result, TokenizerConfig, TokenizerKind};
 
-/// Character after a copy of each word while a Unigram vocabulary is trained, which is removed
+/// Character after a copy of each word during the training of a Unigram vocabulary, removed
 /// afterwards: a noncharacter, which no text should contain.
 const SENTINEL: char = '\u{FFFF}';
 
-/// Bytes of the texts that are divided at once.
+/// Number of bytes of text that are divided at once.
 const BYTES_AT_ONCE: usize = 1 << 25;
 
 /// Number of times that each word occurs.
 type Counts = AHashMap<CompactString, u64>;
 
-/// Tokens that are fixed before training: the special ones and, with fallback, the bytes.
+/// Tokens that are fixed before training: the special tokens and, with fallback, the bytes.
 fn fixed_tokens(byte_fallback: bool) -> Vec<String> {
     let special = SPECIAL_TOKENS.into_iter().map(str::to_owned);
     let bytes = (0..=u8::MAX).filter(|_| byte_fallback).map(byte_token);
@@ -85,7 +85,8 @@ fn require_text(is_missing: bool) -> Result<()> {
     if is_missing { Err(Error::Tokenizer { action: "train", message }) } else { Ok(()) }
 }
 
-/// Refuses a vocabulary that is not larger than its mandatory tokens, which the error names.
+/// Refuses a vocabulary that is not larger than the number of its mandatory tokens, which the error
+/// names.
 fn require_size(size: usize, needed: usize, parts: &str) -> Result<()> {
     if size > needed {
         return Ok(());
@@ -94,8 +95,8 @@ fn require_size(size: usize, needed: usize, parts: &str) -> Result<()> {
     Err(Error::Config { key: "data.tokenizer.vocabulary_size", message })
 }
 
-/// Trains a vocabulary of characters: each character of the texts, in the order of code points, is
-/// a token. It is byte-pair encoding without merges.
+/// Trains a vocabulary of characters: each character of the texts is a token, in the order of code
+/// points. It is byte-pair encoding without merges.
 fn train_characters(
     texts: impl Iterator<Item = Result<String>>,
     normalizer: Option<&NormalizerWrapper>,
@@ -237,13 +238,13 @@ fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
             *counts.entry(character).or_default() += count;
         }
     }
-    // The Unigram trainer puts NUL between words and the sentinel is ours, so neither can be
+    // The Unigram trainer puts NUL between words, and the sentinel is ours, so neither can be
     // learned; bytes spell them.
     counts.remove(&'\0');
     counts.remove(&SENTINEL);
     let total: u64 = counts.values().sum();
     let mut ranked: Vec<(char, u64)> = counts.into_iter().collect();
-    // Stable, so that equal counts stay in the order of code points.
+    // The sort is stable, so that equal counts stay in the order of code points.
     ranked.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let enough = coverage * total as f64;
     let mut covered = 0;
@@ -274,7 +275,7 @@ fn split_at_rare_characters(
             *split.entry(part.to_owned()).or_default() += count;
         }
     }
-    // At least the mark has to be known, or a lone rare character would be the first token.
+    // At least the mark has to be known; otherwise a lone rare character would be the first token.
     split.entry(SPACE_MARK.to_string()).or_insert(1);
     split
 }
@@ -333,11 +334,13 @@ fn train_unigram(
     Unigram::from(vocabulary, Some(UNKNOWN as usize), config.byte_fallback).map_err(fault(action))
 }
 
-/// A word with its count, and once more followed by the sentinel if it occurs more than once.
+/// Each word with its count; a word that occurs more than once is repeated with the sentinel after
+/// it.
 ///
-/// The trainer's candidates are the substrings of its distinct words that two different characters
-/// follow. A whole word that begins no other is followed only by the separator, so without the
-/// sentinel such words, however frequent, would never be candidates.
+/// The trainer's candidates are the substrings of its distinct words that are followed by at least
+/// two different characters. A whole word that begins no other word is followed only by the
+/// separator. So without the sentinel such words would never be candidates, however frequent they
+/// are.
 fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, u32)> {
     let marked = (count > 1).then(|| (format!("{word}{SENTINEL}"), 1));
     let rest = count - u64::from(marked.is_some());
@@ -346,13 +349,14 @@ fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, 
 }
 
 /// Ranks characters without a learned score by code point. The trainer gives them scores just above
-/// the lowest, in random order; the same scores are assigned again in the order of code points.
+/// the lowest score, in random order; the same scores are assigned again in the order of code
+/// points.
 fn rank_unscored_characters(pieces: &mut [(String, f64)]) {
     const STEP: f64 = 0.0001; // the trainer's distance between two of them
     let lowest = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
     let mut scores = Vec::new();
     let mut penalty = 0.0;
-    // Summed like in the trainer, so that the bits agree.
+    // The sum has the order of the trainer, so that the bits agree.
     for _ in 0..pieces.len() {
         scores.push(lowest + penalty);
         penalty += STEP;

@@ -102,8 +102,8 @@ fn shifted_scores(
         let query = query.narrow(1, rotation * shape.query_width(), shape.query_width())?;
         let q = (heads(&query, &spec.query_lengths, shape.heads)? * shape.scale)?;
         let queries = q.dim(2)?;
-        // Queries of a group are one matrix, (B, K, G·Tq, Dh): its product with the keys that they
-        // share.
+        // Queries of a group form one matrix, (B, K, G·Tq, Dh), for its product with their shared
+        // keys.
         let group = shape.group() * queries;
         let q = q.reshape((batch, shape.key_value_heads, group, shape.head_width))?;
         wide(&q.times(&k)?)?.reshape((batch, shape.heads, queries, keys))
@@ -125,8 +125,8 @@ fn shifted_scores(
     scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)
 }
 
-/// Selects the score of each pair by its rotation, from the scores of the first rotation and those
-/// of the others, which `products` computes.
+/// Selects the score of each pair by its rotation. The first argument has the scores of the first
+/// rotation; `products` computes those of the others.
 ///
 /// # Shapes
 /// `scores (B, H, Tq, Tk)`, `rotations` of `shape`, which broadcasts to it → `(B, H, Tq, Tk)`.
@@ -151,7 +151,7 @@ pub(super) fn by_rotation(
     Ok(sum)
 }
 
-/// Lengths of the longest queries and keys, checked to have no more scores than a device can count.
+/// Lengths of the longest queries and keys; refuses more scores than a device can count.
 pub(crate) fn longest(spec: &AttentionSpec, device: &Device) -> Result<[usize; 2]> {
     let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
     let [queries, keys] = [longest(&spec.query_lengths), longest(&spec.key_lengths)];
@@ -201,7 +201,7 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
             return out?.reshape(shape);
         }
     }
-    // Padding reads one row of zeros after the last token.
+    // Padding reads a row of zeros that follows the last token.
     let zero = Tensor::zeros((1, width), x.dtype(), x.device())?;
     let with_zero = Tensor::cat(&[&x.contiguous()?, &zero], 0)?;
     let index = padded(lengths, longest, rows as u32, x.device())?;
@@ -214,7 +214,7 @@ pub fn pad(x: &Tensor, lengths: &[usize]) -> Result<Tensor> {
 /// `(B·T, D)` → `(N, D)`.
 ///
 /// # Errors
-/// If there are not `longest` rows for each length.
+/// If the number of rows is not `longest` for each length.
 pub fn unpad(x: &Tensor, lengths: &[usize], longest: usize) -> Result<Tensor> {
     let index = packed(lengths, longest, x.device())?;
     if !x.device().is_cpu() {
@@ -269,8 +269,8 @@ struct MaskKey {
     dtype: DType,
 }
 
-/// Mask `(B, H or 1, Tq, Tk)`: [`HIDDEN`] where a key may not be seen, and ALiBi's distances. Made
-/// once for all layers of a pass.
+/// Mask `(B, H or 1, Tq, Tk)`: [`HIDDEN`] for keys that may not be seen, plus ALiBi's distances.
+/// Made once for all layers of a pass.
 pub(crate) fn mask(
     spec: &AttentionSpec,
     queries: usize,

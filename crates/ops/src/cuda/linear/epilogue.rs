@@ -12,7 +12,7 @@ pub(in crate::cuda) struct Epilogue {
 }
 
 impl Epilogue {
-    /// Whether it changes nothing but for a bias and a residual.
+    /// Whether the epilogue adds at most a bias and a residual.
     pub(in crate::cuda) fn is_identity(&self) -> bool {
         self.activation == Activation::Identity && !self.dropout.is_active()
     }
@@ -26,7 +26,7 @@ impl Epilogue {
     /// Computes `residual + dropout(activation(product + bias))`, for nonlinearities with a kernel.
     ///
     /// # Shapes
-    /// `product (N, D)`, `bias (D,)` in f32, `residual` as `product` → as `product`.
+    /// `product (N, D)`, `bias (D,)` in f32, `residual` like `product` → the shape of `product`.
     pub(in crate::cuda) fn forward(
         &self,
         product: &Tensor,
@@ -65,9 +65,9 @@ impl Epilogue {
         Ok(out)
     }
 
-    /// Computes the gradient of the product, and sums of blocks of rows, which add up to that of
-    /// the bias. Without an activation the product is not read: any tensor of its shape and type
-    /// will do.
+    /// Computes the gradient of the product, and sums over blocks of rows, which add up to the
+    /// gradient of the bias. Without an activation the product is not read: any tensor of its shape
+    /// and type will do.
     pub(in crate::cuda) fn back(
         &self,
         product: &Tensor,

@@ -1,4 +1,4 @@
-//! Linear layer: its product, and what follows.
+//! Linear layer: its product, and the epilogue.
 
 mod epilogue;
 mod weight_gradient;
@@ -64,7 +64,7 @@ fn forward(
             multiplied,
             bias: bias.map(Slot::from).zip(wide),
             residual: residual.map(Slot::from),
-            // The product, where the activation is differentiated there.
+            // The product, if the activation is differentiated at it.
             before: (spec.activation != Activation::Identity).then_some(product),
             epilogue,
         };
@@ -92,7 +92,7 @@ impl Back {
     fn run(&self, gradient: &Tensor, adjoints: &mut Adjoints<'_>) -> Result<()> {
         let of_product = {
             let bias = self.bias.as_ref().map(|(_, bias)| bias);
-            // Without an activation, the product has no part in its gradient.
+            // Without an activation, the gradient does not depend on the product.
             let before = self.before.as_ref().unwrap_or(gradient);
             let (of_product, sums) = self.epilogue.back(before, bias, gradient)?;
             if let (Some((slot, _)), Some(sums)) = (&self.bias, sums) {

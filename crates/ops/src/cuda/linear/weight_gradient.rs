@@ -1,7 +1,7 @@
 //! Gradient of a weight, summed in f32 for any type of the activations.
 //!
-//! The library writes sums of bf16 or f16 products in f32, and adds to existing values: no
-//! conversion and no addition follow.
+//! The library writes sums of bf16 or f16 products in f32, and adds to existing values: neither a
+//! conversion nor an addition follows.
 
 use crate::cuda::launch::{address_of, empty};
 use candle_core::cuda_backend::WrapErr;

@@ -3,16 +3,16 @@
 //!
 //! **Decision.** Our own kernels read rows from several tensors, so that on the host the rows of
 //! each step stay in their own tensor. Candle's primitives need a single tensor. Joining all steps
-//! anew for each token would copy the whole past each time. So there, rows are appended to a tensor
-//! with spare room, which is replaced by one of twice the size when it is full: a row is copied at
-//! most twice on average, for any length.
+//! for each token would copy the whole past each time. So for these primitives, rows are appended
+//! to a tensor with spare room, which is replaced by one of twice the size when it is full: a row
+//! is copied at most twice on average, whatever the length.
 
 use crate::spec::CachedRows;
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Rows of a layer: of texts that were read as a whole, and of each step.
+/// Rows of a layer: rows of texts that were read as a whole, and rows of each step.
 #[derive(Debug, Clone, Default)]
 pub struct Cache(Parts);
 
@@ -47,7 +47,7 @@ struct Joined {
 const LEAST: usize = 16;
 
 impl Cache {
-    /// Makes a cache that has all rows in one tensor from the beginning, as on a GPU, on any
+    /// Makes a cache with all rows in one tensor from the beginning, as on a GPU, but on any
     /// device.
     #[must_use]
     pub fn joined() -> Self {
@@ -123,7 +123,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The rows; `None` before the first one.
+    /// The rows; `None` before the first row.
     #[must_use]
     pub fn kept(&self) -> Option<CachedRows<'_>> {
         match &self.0 {
@@ -135,7 +135,8 @@ impl Cache {
         }
     }
 
-    /// The storage of rows; the first call chooses it by whether there are kernels for such rows.
+    /// Storage of rows; the first call chooses it, depending on whether there are kernels for such
+    /// rows.
     fn parts(&mut self, rows: &Tensor) -> Result<&mut Parts> {
         let is_new = matches!(&self.0, Parts::Apart { text: None, steps } if steps.is_empty());
         if is_new && !is_fused(None, &[rows])? {
@@ -146,7 +147,7 @@ impl Cache {
 }
 
 impl Joined {
-    /// Appends rows; returns the place of the first one, and their number.
+    /// Appends rows; returns the index of the first one, and their number.
     fn append(&mut self, new: &Tensor) -> Result<(u32, u32)> {
         let (count, width) = new.dims2()?;
         let new = new.contiguous()?;
@@ -163,8 +164,8 @@ impl Joined {
         Ok((first as u32, count as u32))
     }
 
-    /// Allocates a tensor with room for `count` more rows, and moves the rows there that are still
-    /// kept.
+    /// Allocates a tensor with room for `count` more rows, and moves the rows that are still kept
+    /// there.
     fn replace(&mut self, count: usize, width: usize, like: &Tensor) -> Result<Tensor> {
         let steps = self.steps.iter().flat_map(|&(first, count)| first..first + count);
         let wanted: Vec<u32> = self.text.iter().copied().chain(steps).collect();
@@ -210,7 +211,7 @@ mod tests {
                 (text.len(), steps.iter().map(|step| step.1 as usize).collect())
             }
         };
-        // Reads every row of a step by a query of its own.
+        // Reads every row of a step with a separate query.
         let all = kept.joined().expect("memory");
         let mut index: Vec<u32> =
             all.visible_to(0, std::slice::from_ref(&(0..text)), &[]).collect();

@@ -210,11 +210,11 @@ pub(super) struct Chosen {
     keys: usize,
     /// Ranges of keys that some head sees, ascending.
     ranges: Vec<Range<usize>>,
-    /// Positions of these keys, unless they are all.
+    /// Positions of these keys, unless all keys are seen.
     positions: Vec<usize>,
     /// Keys that a head does not see, `(H, positions)`, if heads differ.
     hidden: Vec<bool>,
-    /// Chunks by which the query is rotated.
+    /// Chunks that determine the rotations of the query.
     dual_chunk: Option<DualChunk>,
 }
 
@@ -250,13 +250,13 @@ impl Chosen {
         }
     }
 
-    /// Position of the key that is gathered as number `index`.
+    /// Position of the `index`th gathered key.
     #[inline(always)]
     fn position(&self, index: usize) -> usize {
         self.positions.get(index).copied().unwrap_or(index)
     }
 
-    /// Rotation of the query for the key that is gathered as number `index`.
+    /// Rotation of the query for the `index`th gathered key.
     #[inline(always)]
     fn rotation(&self, index: usize) -> usize {
         self.dual_chunk.map_or(0, |chunks| chunks.rotation(self.keys - 1, self.position(index)))
@@ -371,7 +371,7 @@ fn scores<T: Float>(
     }
 }
 
-/// Adds to the scores of a head what depends on positions; keys that it does not see get −∞.
+/// Adds terms that depend on positions to the scores of a head; keys that it does not see get −∞.
 #[inline(always)]
 fn add_biases<T: Float>(
     (weights, keys): (&mut [T], usize),
@@ -407,7 +407,7 @@ fn add_biases<T: Float>(
     }
 }
 
-/// Adds up the weighted values of a head, which are in the columns of `pairs` from `first` on.
+/// Adds up the weighted values of a head; `first` is their first column in `pairs`.
 #[inline(always)]
 fn sum_values<T: Float>(weights: &[T], pairs: &[&[T]], first: usize, out: &mut [T]) {
     let (blocks, rest) = out.as_chunks_mut::<LANES>();

@@ -7,10 +7,11 @@ use crate::spec::{AttentionShape, AttentionSpec};
 
 /// Number of pairs of a query and a key from which a sequence is computed in tiles. With kept
 /// weights, there are six products instead of seven and no whole panels, so that attention within
-/// sentences is five times as fast; but tiles skip masked pairs, and are faster from here on.
+/// sentences is five times as fast. But tiles skip masked pairs, and are faster from this number
+/// on.
 const LONG_MASKED: usize = 256 * 256;
-/// Number of pairs from which a sequence is computed in tiles if each query sees every key. Here
-/// tiles take a fifth more work; without them a step takes several times the memory.
+/// Number of pairs from which a sequence is computed in tiles if each query sees every key. Tiles
+/// then do a fifth more work; without them a step takes several times the memory.
 const LONG: usize = 512 * 512;
 /// Number of queries from which a sequence is computed in tiles: fewer leave a panel empty.
 const LONG_QUERIES: usize = 32;
@@ -22,9 +23,9 @@ pub(super) struct Span {
     pub(super) queries: usize,
     pub(super) key: usize,
     pub(super) keys: usize,
-    /// Start of this sequence's `(H, queries, keys)` weights; unused for a long one.
+    /// Start of this sequence's `(H, queries, keys)` weights; not used for a long sequence.
     pub(super) weights: usize,
-    /// Whether a query may see fewer than all keys.
+    /// Whether some query may see fewer than all keys.
     is_masked: bool,
     /// Largest number of keys for which queries have one rotation.
     chunk: usize,
@@ -39,8 +40,8 @@ pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
 }
 
 impl Span {
-    /// Whether it is computed in tiles: long sequences, and those of several chunks, whose queries
-    /// are rotated for each.
+    /// Whether attention is computed in tiles: for long sequences, and for those of several chunks,
+    /// because each chunk needs a rotation of the queries.
     pub(super) fn is_long(&self) -> bool {
         self.keys > self.chunk || !keeps_scores(self.queries, self.keys, self.is_masked)
     }
@@ -115,7 +116,7 @@ impl Layout {
         self.shape().query_width()
     }
 
-    /// Head of query, key or value that a head of queries reads.
+    /// Head of query, key or value that a given head of queries reads.
     pub(super) fn head_of(&self, part: usize, head: usize) -> usize {
         if part == QUERY { head } else { self.shape().key_value_head(head) }
     }

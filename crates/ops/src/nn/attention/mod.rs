@@ -1,11 +1,11 @@
 //! Scaled dot-product attention over packed sequences (Vaswani et al. 2017, section 3.2).
 //!
 //! Sequences are packed: row `n` of a tensor is a real token, and lengths say where each sequence
-//! ends. There is no padding to mask; a query sees the keys of its own sequence alone, and under a
-//! causal mask those up to its own position. A sparse pattern may leave fewer
+//! ends. There is no padding to mask; a query sees only the keys of its own sequence, and under a
+//! causal mask only those up to its own position. A sparse pattern may leave fewer
 //! ([`Sparse`](crate::Sparse)): keys that no query of a tile sees are not computed.
 //!
-//! Each head of a short sequence is a small product that fits in cache: its weights are kept for
+//! Each head of a short sequence is a small product that fits in cache: the weights are kept for
 //! the backward pass ([`stored`]), and sequences run in parallel. Long sequences are computed in
 //! tiles ([`tiled`]), in memory that grows linearly with the length. The choice between the two
 //! depends on the sequence and not on the batch ([`layout`]).
@@ -82,8 +82,8 @@ pub fn self_attention(
     for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
-/// Scalars that [`self_attention`] keeps for the backward pass beside its input: the result, the
-/// weights of short sequences, and a number for each query and head of long ones.
+/// Scalars that [`self_attention`] keeps for the backward pass in addition to its input: the
+/// result, the weights of short sequences, and a number for each query and head of long sequences.
 #[must_use]
 pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
     let layout = Layout::new(spec);
@@ -93,8 +93,8 @@ pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
 }
 
 /// Pairs of a query and a key that attention computes on a host, over all sequences and heads.
-/// These are the visible pairs, and the hidden ones of short sequences and of partly visible tiles
-/// of long ones. Each takes one product of the width of a head for its score, and one to weight the
+/// These are the visible pairs, and the hidden pairs of short sequences and of partly visible
+/// tiles. Each pair takes a product of the width of a head for its score, and another to weight the
 /// value.
 #[must_use]
 pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
@@ -264,7 +264,7 @@ fn go_back<T: Float>(
         let is_wider = at[0].stride > layout.width();
         of_bias = give_apart(inputs, is_wider, back, adjoints)?;
     } else if adjoints.is_first(query) || !adjoints.wants(query) {
-        // If only the gradient of the bias is needed, this one is still computed beside it.
+        // If only the gradient of the bias is needed, this gradient is still computed with it.
         //
         // SAFETY: query, key and value are a whole row, and the rows of every sequence are written.
         let (gradient, result) =
@@ -285,9 +285,9 @@ fn go_back<T: Float>(
     }
 }
 
-/// Gives the gradients of a query and of keys and values that are a tensor of their own, which
-/// `back` computes, and returns that of the bias. If the query's rows are wider than the heads, the
-/// columns beside these get zeros.
+/// Passes on the gradients of a query and of separate keys and values, which `back` computes, and
+/// returns the gradient of the bias. If the query's rows are wider than the heads, the other
+/// columns get zeros.
 fn give_apart<T: Float>(
     Inputs { query, key_value, .. }: &Inputs,
     is_wider: bool,
@@ -348,7 +348,7 @@ fn check(
             candle_core::bail!("dual chunk attention: {fault}, and this is {chunks:?}");
         }
         if !spec.causal {
-            candle_core::bail!("dual chunk attention: a token sees those before it alone");
+            candle_core::bail!("dual chunk attention: a token may see only the tokens before it");
         }
     }
     if let Some(slopes) = spec.slopes.as_ref().filter(|slopes| slopes.len() != spec.shape.heads) {

@@ -52,7 +52,7 @@ impl<T: Float> Gradients<T> {
     /// Writes the gradient of one head of a row.
     ///
     /// # Safety
-    /// Nobody else reads or writes it meanwhile; if it is added to, it is initialised.
+    /// Nobody else reads or writes it meanwhile. It is initialised if it is added to.
     pub(super) unsafe fn put(
         &self,
         part: usize,

@@ -22,7 +22,7 @@ const SOME: usize = 4;
 
 impl Layout {
     /// Computes `softmax(scale · Q Kᵀ + biases) V` for each sequence and head, and the weights
-    /// before dropout: `(H, queries, keys)` for each sequence in turn.
+    /// before dropout, `(H, queries, keys)` for one sequence after the other.
     ///
     /// # Safety
     /// Nobody else reads or writes the results of the short sequences meanwhile; afterwards they
@@ -138,8 +138,8 @@ impl Layout {
     /// projections, and returns their contribution to the adjoint of the bias.
     ///
     /// # Safety
-    /// Nobody else reads or writes them meanwhile; if they are replaced, they need not be
-    /// initialised.
+    /// Nobody else reads or writes the adjoints meanwhile. They need not be initialised if they are
+    /// replaced.
     pub(super) unsafe fn backward<T: Float>(
         &self,
         operands: &Operands<'_, T>,
@@ -148,7 +148,7 @@ impl Layout {
         gradients: &Gradients<T>,
     ) -> Option<Vec<T>> {
         let bias_size = operands.bias.map(|(bias, ..)| bias.len());
-        // Each group has its own sum for the bias.
+        // Each group has a separate sum for the bias.
         let group = self.spans.len().div_ceil(if bias_size.is_some() { 16 } else { 64 }).max(1);
         let of_group = |spans: &[Span]| {
             let mut bias_sum = vec![T::default(); bias_size.unwrap_or(0)];
@@ -187,7 +187,7 @@ struct Backward<'a, T> {
 }
 
 impl<T: Float> Backward<'_, T> {
-    /// Writes the adjoints of the sequence, and adds to that of the bias.
+    /// Writes the adjoints of the sequence, and adds to the adjoint of the bias.
     ///
     /// # Safety
     /// The requirements of [`Layout::backward`], for this sequence.
@@ -262,8 +262,8 @@ impl<T: Float> Backward<'_, T> {
         unsafe { raw_product(shape, left, operand(QUERY), to(KEY), shared_write, how, None) };
     }
 
-    /// Turns the adjoint of a head's weights into that of its products, and adds the adjoint of the
-    /// biased scores, without the factor `scale`, to that of the bias.
+    /// Turns the adjoint of a head's weights into the adjoint of its products, and adds the adjoint
+    /// of the biased scores, without the factor `scale`, to the adjoint of the bias.
     fn adjoint_of_products(
         &self,
         head: usize,
@@ -297,7 +297,7 @@ fn hide<T: Float>(scores: &mut [T], keys: usize, sight: &Sight, query_start: usi
     }
 }
 
-/// Lends the first `count` elements of a scratch vector, which never shrinks.
+/// Returns the first `count` elements of a scratch vector, which never shrinks.
 fn room<T: Float>(scratch: &mut Vec<T>, count: usize) -> &mut [T] {
     if scratch.len() < count {
         scratch.resize(count, T::default());

@@ -1,6 +1,6 @@
 //! Additive attention of one state (Bahdanau et al. 2015, appendix A.1.2), forward and backward.
 //!
-//! The hyperbolic tangents, one for each pair and column, are recomputed, not kept.
+//! The hyperbolic tangents, one for each pair and column, are not kept but recomputed.
 
 use crate::float::vectorised;
 use crate::sums::{blocked_max, blocked_sum};
@@ -42,8 +42,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients by the query (replaced), and by energy, keys and values (added to),
-    /// from the gradient by a context. `by_scores (n,)` is scratch.
+    /// Computes the gradient by the query, which it replaces, and the gradients by energy, keys and
+    /// values, which it adds to, from the gradient by a context. `by_scores (n,)` is scratch.
     fn attend_backward<T>(
         query: &[T],
         energy: &[T],

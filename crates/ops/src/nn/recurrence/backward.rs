@@ -26,7 +26,7 @@ pub(super) fn record<T: Float>(
 ) -> Result<()> {
     if given.attention.is_some() && !are_apart(&spec.attended) {
         candle_core::bail!(
-            "recurrence: sequences attend to the same rows, through which there is no way back"
+            "recurrence: sequences attend to the same rows, which has no backward pass"
         );
     }
     let back = Back {
@@ -90,9 +90,10 @@ struct Back {
 struct StepGradients<T> {
     /// Gradient by the gates' inputs from the layer's inputs: `(N, G·H)`.
     by_inputs: Vec<T>,
-    /// Gradient by the gates' inputs from the product; empty for LSTMs, where it is the same.
+    /// Gradient by the gates' inputs from the product; empty for LSTMs, where both gradients are
+    /// the same.
     by_product: Vec<T>,
-    /// Gradients by the states by place, of h and of c: `(B, H)`.
+    /// Gradients by the states of h and of c, by place: `(B, H)`.
     carried: Vec<T>,
     carried_cells: Vec<T>,
     /// Gradients by queries, `(N, A)`, energies per sequence, `(B, A)`, keys, `(M, A)`, and values,
@@ -184,7 +185,7 @@ impl Back {
         }
     }
 
-    /// Adds the gradients by the states before a step: through the gates, and through the queries.
+    /// Adds the gradients by the states before a step: through the gates and through the queries.
     fn carry<T: Float>(
         &self,
         of_step: Range<usize>,
@@ -200,7 +201,7 @@ impl Back {
         };
         let carried = Shared::new(&mut gradients.carried);
         let onto_carried = |row: usize, sums: &mut [T]| {
-            // SAFETY: each row is finished once.
+            // SAFETY: each row is written by a single task.
             add(unsafe { carried.range(row * width..row * width + sums.len()) }, sums);
         };
         let left = &by_product[of_step.start * across..of_step.end * across];

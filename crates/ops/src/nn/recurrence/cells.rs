@@ -4,8 +4,8 @@ use crate::float::vectorised;
 use crate::spec::sigmoid;
 
 vectorised! {
-    /// Computes a GRU's gates; `gates` holds `U h` of r, z and n before, and r, z and n themselves
-    /// afterwards; `fresh` gets `U_n h + b_n`.
+    /// Computes a GRU's gates. `gates` holds `U h` of r, z and n at first, and r, z and n
+    /// themselves afterwards; `fresh` gets `U_n h + b_n`.
     fn gru_forward<T>(
         gates: &mut [T],
         inputs: &[T],
@@ -61,7 +61,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes an LSTM's gates; `gates` holds `U h` of i, f, g and o before, and i, f, g and o
+    /// Computes an LSTM's gates. `gates` holds `U h` of i, f, g and o at first, and i, f, g and o
     /// themselves afterwards; `before` and `cell` belong to c, `state` to h.
     fn lstm_forward<T>(
         gates: &mut [T],
@@ -91,8 +91,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients of an LSTM, like [`gru_backward`]; `carried` belongs to h, of which
-    /// nothing passes directly to the state before, and `carried_cell` to c.
+    /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` belongs to h, which
+    /// passes nothing directly to the state before; `carried_cell` belongs to c.
     fn lstm_backward<T>(
         gates: &[T],
         cell: &[T],

@@ -186,7 +186,7 @@ impl<T: Float> Layer<'_, T> {
             from_context,
         };
         let gates = Shared::new(&mut saved.gates[first * across..]);
-        // SAFETY: within a step, states of the previous step are read, and those of this one
+        // SAFETY: within a step, states of the previous step are read, and states of this step are
         // written, each row by one task.
         let previous: &[T] = unsafe { to.states.range(before * width..(before + active) * width) };
         let finish = |row: usize, gates: &mut [T]| {

@@ -1,10 +1,10 @@
 //! Recurrent layers over packed sequences: GRUs and LSTMs, with or without additive attention in
 //! each step.
 //!
-//! The inputs' contribution to the gates is one product for all rows, computed by a linear layer.
-//! The rest runs over time steps: in each, one product for the states of all sequences that still
-//! have a row, and the gates on its rows while they are in cache. In the backward pass the
-//! gradients of the matrices are again one product over all rows.
+//! The inputs' contribution to the gates is a single product for all rows, computed by a linear
+//! layer. The rest runs over time steps: each step takes one product for the states of all
+//! sequences that still have a row, and computes the gates on its rows while they are in cache. In
+//! the backward pass the gradients of the matrices are again one product over all rows.
 //!
 //! A step of decoding is the same operation on sequences of one row each.
 
@@ -138,7 +138,7 @@ fn check(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<()> {
     Ok(())
 }
 
-/// A weight that is multiplied at each step; packed once, if the kernel packs.
+/// A weight that each step multiplies by; packed once, if the kernel packs.
 struct Repeated<'a, T> {
     values: &'a [T],
     at: Matrix,
@@ -195,7 +195,7 @@ struct Saved<T> {
     /// With attention: `W s`, `(N, A)`, and the contexts, `(N, V)`.
     queries: Vec<T>,
     contexts: Vec<T>,
-    /// Weights of attention: for each row as many as it attends to.
+    /// Weights of attention: for each row, one for each place that it attends to.
     weights: Vec<T>,
     /// Index of the first weight of each row, followed by the number of all weights.
     first_weight: Vec<usize>,
@@ -251,7 +251,7 @@ impl<'a> AttentionHosts<'a> {
     }
 }
 
-/// Attention that is multiplied at each step, in the layout of a pass.
+/// Attention, with the matrices that each step multiplies by in the layout of a pass.
 struct Attended<'a, T> {
     context: Repeated<'a, T>,
     query: Repeated<'a, T>,

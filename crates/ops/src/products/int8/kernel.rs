@@ -4,12 +4,12 @@ use super::loops;
 use super::parts::Parts;
 use crate::products::Kernel;
 
-/// A kernel for int8, by its instructions.
+/// A kernel for int8, named by its instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Int8Kernel {
     /// `vpdpbusd` of AVX-512 VNNI: four products per lane.
     Vnni512,
-    /// `vpdpbusd` of AVX-VNNI, on registers half as wide.
+    /// `vpdpbusd` of AVX-VNNI, on registers of half the width.
     Vnni256,
     /// `vpmaddwd` of AVX-512BW: values are widened to 16 bits, two products per lane.
     Words512,
@@ -19,7 +19,7 @@ pub enum Int8Kernel {
     NeonDot,
     /// `smull` and `sadalp` of NEON.
     Neon,
-    /// A loop in plain Rust, for every processor, and the oracle of the others.
+    /// A loop in plain Rust, for every processor, and the oracle of the other kernels.
     Plain,
 }
 
@@ -80,7 +80,7 @@ impl Int8Kernel {
         }
     }
 
-    /// Whether this processor supports it.
+    /// Whether this processor supports the kernel.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {
@@ -112,7 +112,7 @@ impl Int8Kernel {
         }
     }
 
-    /// Functions of the kernel; call them only if [`Self::is_here`].
+    /// Functions of the kernel; to be called only if [`Self::is_here`].
     pub(super) fn parts(self) -> Parts {
         match self {
             #[cfg(target_arch = "x86_64")]

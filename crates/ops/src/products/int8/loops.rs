@@ -21,7 +21,7 @@ pub(super) unsafe fn quantise<T: Copy>(row: &[f32], to: *mut u8, stored: impl Fn
     scale
 }
 
-/// Multiplies all rows, as many at once as fit in registers, and then fewer. Writes [`SCALED`]
+/// Multiplies all rows: as many at once as fit in registers, and then fewer. Writes [`SCALED`]
 /// results or, in tests, the sums in i32.
 ///
 /// # Safety
@@ -39,7 +39,7 @@ pub(super) unsafe fn all_rows<
     let mut row = 0;
     while row < all.rows {
         let rest = all.rows - row;
-        // SAFETY: as many rows are left.
+        // SAFETY: at least that many rows are left.
         row += unsafe {
             match rest {
                 _ if rest >= ROWS => some_rows::<V, VECTORS, ROWS, RESULTS>(all, row),
@@ -57,8 +57,8 @@ pub(super) const SCALED: bool = true;
 #[cfg(test)]
 pub(super) const SUMS: bool = false;
 
-/// Multiplies `ROWS` rows from `first` on; returns their number. Closures use no registers, since
-/// they would be compiled without the instructions.
+/// Multiplies `ROWS` rows from `first` on; returns their number. It has no closures: they would be
+/// compiled without the instructions.
 ///
 /// # Safety
 /// The requirements of [`all_rows`], and the rows exist.
@@ -175,7 +175,7 @@ kernel!(neon_dot, "neon,dotprod", registers::NeonDot, 6 by 4);
 #[cfg(target_arch = "aarch64")]
 kernel!(neon, "neon", registers::Neon, 4 by 4);
 
-/// A plain loop, with which the others are compared.
+/// A plain loop, as a reference for the other kernels.
 pub(super) mod plain {
     use super::*;
 

@@ -1,13 +1,14 @@
-//! Products of int8 weights and activations that are rounded to int8 as they are multiplied.
+//! Products of int8 weights and activations; activations are rounded to int8 as they are
+//! multiplied.
 //!
-//! Each row of a matrix is rounded to integers from -127 to 127 times a scale of its own: the
-//! weights of each output when they are packed, the activations of each token when they are
-//! multiplied (Dettmers et al. 2022, "LLM.int8()", section 2.1, vector-wise quantization). Sums of
-//! products are exact in i32, so that they are the same with every kernel, and the result of a row
-//! depends on that row alone. A result is `sum · scale of the weights · scale of the row` in f32.
+//! Each row of a matrix is rounded to integers from -127 to 127 times its own scale: the weights of
+//! each output when they are packed, the activations of each token when they are multiplied
+//! (Dettmers et al. 2022, "LLM.int8()", section 2.1, vector-wise quantization). Sums of products
+//! are exact in i32, so that they are the same with every kernel, and the result of a row depends
+//! on that row alone. A result is `sum · scale of the weights · scale of the row` in f32.
 //!
 //! [`Int8Kernel`]s differ in their instructions and in how they store activations. Saturating
-//! instructions (`vpmaddubsw`) are not used, since two products of 8 bits do not fit into 16.
+//! instructions (`vpmaddubsw`) are not used, because two products of 8 bits do not fit into 16.
 
 mod kernel;
 mod loops;
@@ -24,7 +25,8 @@ pub use quantised::Int8Matrix;
 
 /// Number of values of the summed dimension that are side by side for each column.
 const QUAD: usize = 4;
-/// Largest number of values that are summed: that many products of 127 by 127 fit into an i32.
+/// Largest number of values that are summed: an i32 holds the sum of this many products of 127 by
+/// 127.
 const MOST_DEPTH: usize = 1 << 17;
 
 #[cfg(test)]

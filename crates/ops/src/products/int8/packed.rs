@@ -5,8 +5,8 @@ use super::{Int8Kernel, Int8Matrix, MOST_DEPTH, QUAD};
 use crate::products::operand::Line;
 use rayon::prelude::*;
 
-/// Weights of a linear layer for one kernel: panels of columns, one after the other; within each,
-/// every four values of the summed dimension stand side by side for each column.
+/// Weights of a linear layer for one kernel: panels of columns, one after the other. Within a
+/// panel, every four values of the summed dimension stand side by side for each column.
 #[derive(Debug)]
 pub(crate) struct PackedInt8 {
     parts: Parts,
@@ -27,7 +27,8 @@ impl PackedInt8 {
         Self::for_parts(weights, kernel.parts())
     }
 
-    /// Packs the weights for a kernel with these parts, whose instructions this processor has.
+    /// Packs the weights for a kernel with these parts; this processor must have the kernel's
+    /// instructions.
     pub(super) fn for_parts(weights: &Int8Matrix, parts: Parts) -> Option<Self> {
         let (outputs, inputs) = (weights.rows(), weights.width());
         if inputs > MOST_DEPTH {
@@ -88,7 +89,7 @@ impl PackedInt8 {
 }
 
 fn bytes(lines: &[Line]) -> &[i8] {
-    // SAFETY: a line is plain numbers, of which any bits are valid.
+    // SAFETY: a line is plain numbers, for which any bits are valid.
     unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines)) }
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Parts {
     pub(super) activation_bytes: usize,
     /// Number added to each stored activation, for instructions that need unsigned values.
     pub(super) shift: i32,
-    /// Rounds a row, stores it to memory for as many activations, and returns its scale.
+    /// Rounds a row, stores it to memory that has room for it, and returns its scale.
     pub(super) quantise: unsafe fn(row: &[f32], to: *mut u8) -> f32,
     /// Computes the scaled sums of some rows for the columns of one panel.
     pub(super) products: unsafe fn(&Block),
@@ -28,7 +28,7 @@ pub(super) struct Block {
     /// Bytes from one row to the next.
     pub(super) stride: usize,
     pub(super) rows: usize,
-    /// One panel: for each quad of the summed dimension, four values of every column.
+    /// One panel: four values of every column for each quad of the summed dimension.
     pub(super) right: *const i8,
     pub(super) quads: usize,
     /// Initial value of each column's sum, which compensates the shift of activations.
@@ -37,7 +37,7 @@ pub(super) struct Block {
     pub(super) row_scales: *const f32,
     /// Scale of each column.
     pub(super) scales: *const f32,
-    /// Destination of results: `rows` rows with as many values as the panel has columns.
+    /// Destination of results: `rows` rows, each with as many values as the panel has columns.
     pub(super) to: *mut f32,
     /// Number of results from one row to the next.
     pub(super) to_stride: usize,

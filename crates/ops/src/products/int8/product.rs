@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Largest number of rows in a piece: they stay in the second-level cache for all panels.
+/// Largest number of rows in a piece: they stay in the second-level cache while all panels pass.
 const ROWS: usize = 64;
 /// Number of products below which a second thread costs more than it saves.
 const WORTH_A_THREAD: usize = 1 << 21;
@@ -55,8 +55,8 @@ pub(crate) unsafe fn product(
         whole_rows(0..rows);
         return true;
     }
-    // Enough pieces for all threads to end at about the same time: of rows or, if these are few, of
-    // columns.
+    // There are enough pieces for all threads to end at about the same time: pieces of rows or, if
+    // these are few, of columns.
     let pieces = 4 * rayon::current_num_threads();
     if outputs < WIDE * rows && rows >= 2 * pieces {
         let blocks = rows.div_ceil(ROWS).max(pieces);
@@ -90,7 +90,7 @@ struct Activations {
 impl Activations {
     fn round(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
         let &Parts { activation_bytes, quantise, .. } = weights.parts();
-        // Rows begin at cache lines; padding up to a whole quad meets weights that are zero.
+        // Rows begin at cache lines; padding up to a whole quad is multiplied by zero weights.
         let (inputs, line) = (weights.inputs(), size_of::<Line>());
         let stride_lines = (weights.quads() * QUAD * activation_bytes).div_ceil(line);
         let mut lines = vec![Line::ZERO; rows * stride_lines];

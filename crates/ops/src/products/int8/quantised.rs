@@ -1,14 +1,15 @@
-//! A matrix of int8 values, with a scale for each row.
+//! A matrix of int8 values with a scale for each row.
 
-/// Number whose addition rounds to an integer, which the low bits of the sum then hold, in two's
-/// complement if negative: 1.5 · 2²³.
+/// Number whose addition rounds to an integer: 1.5 · 2²³. The low bits of the sum then hold the
+/// integer, in two's complement if it is negative.
 const ROUND: f32 = 12_582_912.0;
 /// Largest quantised value.
 const LARGEST: f32 = 127.0;
-/// Bound below which the largest value of a row counts as zero: its scale would have no inverse.
+/// Bound below which the largest value of a row counts as zero, because its scale would have no
+/// inverse.
 const SMALLEST: f32 = 1e-30;
-/// Low bits that scales do not use: 17 of the 24 significant ones are left. So a value of 7 bits
-/// times a scale is exact, and rounding that product again gives the same value and scale.
+/// Low bits that scales do not use; 17 of the 24 significant bits are left. So a value of 7 bits
+/// times a scale is exact, and rounding the product again gives the same value and scale.
 const SCALE_BITS: u32 = 0x7f;
 
 /// Scale of a row: the divisor by which its largest value becomes 127; NaN if a value is not
@@ -29,7 +30,7 @@ pub(super) fn scale_of(values: &[f32]) -> f32 {
     }
 }
 
-/// Factor of values before they are rounded.
+/// Factor that values are multiplied by before they are rounded.
 #[inline(always)]
 pub(super) fn inverse_of(scale: f32) -> f32 {
     if scale > 0.0 { 1.0 / scale } else { 0.0 }
@@ -51,9 +52,9 @@ pub struct Int8Matrix {
 }
 
 impl Int8Matrix {
-    /// Whether a model in int8 has the parameter with this name and shape in int8: the weights of
-    /// linear layers and token embeddings, which are most of a model. Norms, biases and position
-    /// tables stay in f32.
+    /// Whether a model in int8 has the parameter with this name and shape in int8. This holds for
+    /// the weights of linear layers and token embeddings, which are most of a model; norms, biases
+    /// and position tables stay in f32.
     #[must_use]
     pub fn holds(name: &str, shape: &[usize]) -> bool {
         let is_table = ["positions", "relative_bias"].into_iter().any(|table| name.contains(table));
@@ -78,7 +79,7 @@ impl Int8Matrix {
     }
 
     /// Makes a matrix from its parts; `None` if they do not match, or if [`Self::round`] could not
-    /// make such a scale or value.
+    /// have made such a scale or value.
     #[must_use]
     pub fn from_parts(values: Vec<i8>, scales: Vec<f32>, width: usize) -> Option<Self> {
         let fits = width > 0 && scales.len().checked_mul(width) == Some(values.len());
@@ -113,7 +114,7 @@ impl Int8Matrix {
         &self.scales
     }
 
-    /// Computes the values that it represents, exactly.
+    /// Computes the values that the matrix represents, exactly.
     #[must_use]
     pub fn to_f32(&self) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.width).zip(&self.scales);

@@ -11,8 +11,8 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-/// `vpdpbusd` emulated from its definition, on any processor: so loops, layout and shifted
-/// activations are tested even without the instruction.
+/// `vpdpbusd` emulated from its definition, on any processor, to test loops, layout and shifted
+/// activations even without the instruction.
 #[derive(Clone, Copy)]
 struct Emulated([i32; 16]);
 
@@ -108,7 +108,7 @@ fn sums_are_exact() {
     }
 }
 
-/// Compares the sums of a kernel with those of the rounded rows, one value at a time.
+/// Compares the sums of a kernel with sums over the rounded rows, one value at a time.
 fn compare_sums(
     kernel: &str,
     parts: Parts,
@@ -179,7 +179,7 @@ fn every_kernel_gives_what_the_plain_loop_does() {
     }
 }
 
-/// Compares with f64: the error is that of rounding both operands. For normally distributed values
+/// Compares with f64; the error comes from rounding both operands. For normally distributed values
 /// a scale is about 3.5 / 127, and the error of a rounded value 0.29 scales.
 #[test]
 fn products_are_close_to_those_of_f64() {

@@ -45,7 +45,7 @@ fn has_instructions() -> bool {
     leaves >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILES) == BF16 | TILES
 }
 
-/// Requests from Linux the 8 KiB of tile state, which it grants a process on request
+/// Requests the 8 KiB of tile state from Linux, which grants it to a process on request
 /// (Documentation/arch/x86/xstate.rst).
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
@@ -67,8 +67,8 @@ fn permitted() -> bool {
     false
 }
 
-/// Guard for this thread's tiles, configured as long as it lives. Contents of tiles are not
-/// preserved after it is dropped.
+/// Guard for this thread's tiles, which are configured as long as it lives. Contents of tiles are
+/// not preserved after it is dropped.
 pub(in crate::products) struct Tiles(std::marker::PhantomData<*const ()>);
 
 impl Tiles {
@@ -132,9 +132,9 @@ impl Tiles {
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _, options(nostack, readonly),
                 );
             } else if steps > 0 {
-                // Parts 0, 1, 2 of the operands. Pairs whose products are below 2⁻²⁴ (1·2, 2·1,
-                // 2·2) are left out, and neighbours in the order share an operand: (0,2) (0,1)
-                // (1,1) (1,0) (0,0) (2,0).
+                // The operands have parts 0, 1 and 2. Pairs whose products are below 2⁻²⁴ (1·2,
+                // 2·1, 2·2) are omitted. In this order, neighbouring pairs share an operand: (0,2)
+                // (0,1) (1,1) (1,0) (0,0) (2,0).
                 asm!(
                     "2:",
                     "tileloadd tmm4, [{a} + {s}]",

@@ -5,8 +5,8 @@
 //! multiplies each row's value in a line of the left operand by the columns in the same line of the
 //! right one (Goto and van de Geijn 2008, section 4).
 //!
-//! On processors without bf16 instructions, bf16 products are the same, with values that are
-//! rounded when they are packed: a product of two bf16 values is exact in f32.
+//! On processors without bf16 instructions, bf16 products use these kernels too, with values that
+//! are rounded when they are packed: a product of two bf16 values is exact in f32.
 
 use super::vector::Vector;
 use crate::products::operand::{AHEAD, DEPTH, Line, Operand, PANEL, Results, fetch_once};
@@ -46,7 +46,7 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
                     fetch_once(b.cast::<Line>().wrapping_add(AHEAD + line).cast());
                 }
             }
-            // The smaller number of values stays in registers while the others are loaded.
+            // The smaller number of values stays in registers while the other values are loaded.
             if ROWS < VECTORS {
                 let values: [V; ROWS] = std::array::from_fn(|row| V::splat(*a.add(row)));
                 for i in 0..VECTORS {
@@ -128,7 +128,7 @@ unsafe fn pack_step<V: Vector>(
         }
     }
     if round {
-        // A loop, since closures are compiled without the caller's instructions.
+        // This is a loop, because closures are compiled without the caller's instructions.
         for value in packed {
             *value = rounded(*value);
         }
@@ -136,8 +136,9 @@ unsafe fn pack_step<V: Vector>(
 }
 
 /// Rounds to the nearest bf16 value, ties to even, like `half::bf16::from_f32`; without a branch,
-/// so that loops over it vectorise. A NaN becomes a quiet NaN, as there: if it were unchanged,
-/// loops in place would compile to masked stores, which take ten times as long on some processors.
+/// so that loops over it vectorise. A NaN becomes a quiet NaN, as in that function: if it were
+/// unchanged, loops in place would compile to masked stores, which take ten times as long on some
+/// processors.
 #[inline(always)]
 fn rounded(value: f32) -> f32 {
     let bits = value.to_bits();
@@ -172,8 +173,9 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
 }
 
 /// Defines the kernel for one width of register, with blocks of at most `$rows` rows by `$vectors`
-/// registers of columns: as many sums as fit in registers beside the operands. Blocks as wide as a
-/// panel leave the fewest rows over, which have too few sums to keep both multipliers busy.
+/// registers of columns: as many sums as fit in registers with the operands. Blocks as wide as a
+/// panel leave the fewest rows over; rows left over have too few sums to keep both multipliers
+/// busy.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(in crate::products) mod $name {

@@ -29,7 +29,7 @@ pub enum Kernel {
     Gemm,
 }
 
-/// Environment variable by which the user chooses.
+/// Environment variable with the user's choice.
 const VARIABLE: &str = "TAPER_KERNEL";
 
 /// A choice of kernel that is not possible.
@@ -93,8 +93,8 @@ impl Kernel {
         all.into_iter().find(|kernel| kernel.serves(products)).unwrap_or(Self::Gemm)
     }
 
-    /// Kernel that the environment variable `TAPER_KERNEL` chooses: for comparisons, or if a
-    /// virtual machine announces instructions that it does not support. The variable is read once.
+    /// Kernel that the environment variable `TAPER_KERNEL` chooses: for comparisons, or for virtual
+    /// machines that announce instructions without supporting them. The variable is read once.
     ///
     /// # Errors
     /// If no kernel has that name, or the processor does not support it.
@@ -124,7 +124,7 @@ impl Kernel {
         }
     }
 
-    /// Whether this processor supports it.
+    /// Whether this processor supports the kernel.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {
@@ -150,7 +150,8 @@ impl Kernel {
     /// Whether this kernel can compute such products on this processor.
     #[must_use]
     pub fn serves(self, products: Products) -> bool {
-        // Six products at twice the rate of f32 multiply-adds would be slower than one in f32.
+        // Six bf16 products, at twice the rate of f32 multiply-adds, would be slower than one f32
+        // product.
         let splits_in_vain = self == Self::Dots && products == Products::F32;
         self.is_here() && !splits_in_vain
     }

@@ -6,14 +6,14 @@
 //! tiles make a panel of 32 rows or columns.
 //!
 //! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (8 + 8 + 8 bits
-//! of its 24), whose products of significance 2⁻¹⁶ and above reproduce an f32 product to f32's own
-//! rounding.
+//! of its 24). Products of parts with significance 2⁻¹⁶ and above reproduce an f32 product to f32's
+//! own rounding.
 
 use super::vector::transpose_16;
 use crate::products::operand::{DEPTH, Line, Operand, PANEL, Side};
 use std::arch::x86_64::*;
 
-/// Number of rows or columns of a tile, and of its lines.
+/// Number of rows or columns of a tile, and number of its lines.
 pub(in crate::products) const TILE: usize = PANEL / 2;
 /// Number of lines of one panel at one step, for each part of the values.
 pub(in crate::products) const STEP_LINES: usize = 2 * TILE;
@@ -103,8 +103,8 @@ unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
         }
     } else {
         let (columns, start) = (mask(count), if count > 0 { first } else { 0 });
-        // The conversion puts the sixteen values of the first line before those of the second: they
-        // are interleaved here.
+        // The conversion puts the sixteen values of the first line before the values of the second:
+        // here they are interleaved.
         let pairs = pair_up();
         #[allow(clippy::needless_range_loop, reason = "one index for three arrays")]
         for pair in 0..TILE {
@@ -145,8 +145,8 @@ fn mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
 }
 
-/// Rounds 32 values to bf16; with several parts, each further one rounds the remainder of the
-/// previous.
+/// Rounds 32 values to bf16; with several parts, each further part rounds the remainder of the part
+/// before.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PARTS] {
@@ -163,7 +163,7 @@ fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PART
     })
 }
 
-/// Index of 16-bit values for `(a₀ … a₁₅ b₀ … b₁₅)` → `(a₀ b₀ a₁ b₁ …)`.
+/// Indices of 16-bit values for `(a₀ … a₁₅ b₀ … b₁₅)` → `(a₀ b₀ a₁ b₁ …)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pair_up() -> __m512i {

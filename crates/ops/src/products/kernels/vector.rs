@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 /// # Safety
 /// Every method needs the instructions of its implementation, and is compiled for them when it is
 /// inlined into a function that enables them. Pointers point to as many values as are read or
-/// written, and are aligned for `f32` only.
+/// written, and need only the alignment of `f32`.
 pub(in crate::products) trait Vector: Copy {
     /// Number of values of a register.
     const LANES: usize;
@@ -19,14 +19,14 @@ pub(in crate::products) trait Vector: Copy {
     /// Sets every lane to `value`.
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
-    /// Loads the first `count` lanes, but not all; the others are arbitrary.
+    /// Loads the first `count` lanes, which must not be all; the others are arbitrary.
     unsafe fn load_some(from: *const f32, count: usize) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// Stores the first `count` lanes, but not all.
+    /// Stores the first `count` lanes, which must not be all.
     unsafe fn store_some(self, to: *mut f32, count: usize);
     /// Computes `self + a · b`, rounded once.
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
-    /// Transposes `LANES` rows of as many values, at the addresses that `from` gives, into rows
+    /// Transposes `LANES` rows of as many values, from the addresses that `from` returns into rows
     /// `to_stride` apart.
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize);
 }
@@ -159,7 +159,7 @@ impl Vector for __m256 {
         unsafe { _mm256_storeu_ps(to, self) }
     }
 
-    /// Stores halves: some processors take ten times as long for a masked store.
+    /// Stores halves, because some processors take ten times as long for a masked store.
     #[inline(always)]
     unsafe fn store_some(self, mut to: *mut f32, count: usize) {
         // SAFETY: as above.
@@ -185,8 +185,8 @@ impl Vector for __m256 {
         unsafe { _mm256_fmadd_ps(a, b, self) }
     }
 
-    /// Transposes four rows of half a register each in place; the rest is done by choosing the half
-    /// into which each row is loaded.
+    /// Transposes four rows of half a register each in place; the rest of the transposition is the
+    /// choice of the half into which each row is loaded.
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above.

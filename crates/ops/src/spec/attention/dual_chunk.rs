@@ -1,10 +1,10 @@
 //! Positions of dual chunk attention (An et al. 2024, "Training-Free Long-Context Scaling of Large
-//! Language Models", section 3): no distance is larger than those of training.
+//! Language Models", section 3): no distance exceeds the distances of training.
 
 use std::ops::Range;
 
-/// Chunks of dual chunk attention: rotary positions of keys and queries in texts longer than those
-/// of training.
+/// Chunks of dual chunk attention: rotary positions of keys and queries in texts longer than in
+/// training.
 ///
 /// Keys count from the beginning of their chunk, `j mod s`. A query is rotated three times, once
 /// for each kind of chunk that it sees ([`queries`](Self::queries)), so that its distance from a
@@ -18,9 +18,9 @@ use std::ops::Range;
 /// | an earlier one | `c − 1 − j mod s` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DualChunk {
-    /// Tokens of a chunk, `s`: at least 1 and at most `trained`.
+    /// Number of tokens of a chunk, `s`: at least 1 and at most `trained`.
     pub chunk: usize,
-    /// Queries of a chunk that see the chunk before it at true distances, `w`: at most
+    /// Number of queries of a chunk that see the chunk before it at true distances, `w`: at most
     /// `trained − chunk`.
     pub window: usize,
     /// Longest sequence of training, `c`.
@@ -48,7 +48,7 @@ impl DualChunk {
     }
 
     /// Positions of the query of a token for keys of the same chunk (section 3.1), of the chunk
-    /// before (section 3.3), and of earlier ones (section 3.2).
+    /// before (section 3.3), and of earlier chunks (section 3.2).
     #[must_use]
     pub fn queries(self, token: usize) -> [usize; Self::ROTATIONS] {
         let (within, farthest) = (token % self.chunk, self.trained - 1);
@@ -56,14 +56,15 @@ impl DualChunk {
         [within, successive, farthest]
     }
 
-    /// Rotation of a query for a key, both as numbers of tokens, the key not after the query.
+    /// Rotation of a query for a key. Both are given as numbers of tokens, and the key is not after
+    /// the query.
     #[must_use]
     pub fn rotation(self, query: usize, key: usize) -> usize {
         let chunks = (query / self.chunk).saturating_sub(key / self.chunk);
         chunks.min(Self::ROTATIONS - 1)
     }
 
-    /// Queries that have a rotation for a key.
+    /// Queries that use a rotation for a key.
     pub(crate) fn queries_of(self, key: usize, rotation: usize) -> Range<usize> {
         let start = (key / self.chunk).saturating_add(rotation).saturating_mul(self.chunk);
         match rotation {
@@ -108,7 +109,7 @@ mod tests {
                 assert_eq!(has, chunks.rotation(query, key) == rotation, "{query} {key}");
             }
         }
-        // A third chunk sees the first from the farthest position of training.
+        // A third chunk sees the first one from the farthest position of training.
         assert_eq!([12, 13, 17].map(|query| chunks.rotation(query, 5)), [2; 3]);
         assert_eq!(chunks.queries(13), [1, 7, 9]);
     }

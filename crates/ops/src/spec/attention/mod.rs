@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Settings of an attention layer, beside its inputs.
+/// Settings of an attention layer, apart from its inputs.
 #[derive(Debug, Clone)]
 pub struct AttentionSpec {
     /// Heads of the layer.
@@ -30,7 +30,7 @@ pub struct AttentionSpec {
     pub sparse: Option<Sparse>,
     /// Chunks by which queries are rotated; `None`: a query has one rotation. For causal
     /// self-attention, whose queries then have [`DualChunk::ROTATIONS`] times as many columns: all
-    /// heads in the first rotation, then in the next.
+    /// heads in the first rotation, then all heads in the next.
     pub dual_chunk: Option<DualChunk>,
     /// Position of the first query of each sequence among its keys: 0 except for decoding with a
     /// cache.
@@ -75,8 +75,8 @@ impl AttentionSpec {
         self.shape.query_width().saturating_mul(self.rotations())
     }
 
-    /// Number of visible pairs of a query and a key, over all sequences and heads: each takes one
-    /// product of the width of a head for its score, and one to weight the value.
+    /// Number of visible pairs of a query and a key, over all sequences and heads. Each takes a
+    /// product of the width of a head for its score, and another to weight the value.
     #[must_use]
     pub fn pairs(&self) -> u64 {
         let of_head = |head: usize| -> u64 {
@@ -128,16 +128,16 @@ pub const ABSENT: u32 = u32::MAX;
 /// Keys and values that each query sees.
 #[derive(Debug, Clone, Copy)]
 pub enum VisibleKeys<'a> {
-    /// Tokens of a source: for each query a range of the rows of one tensor `(M, 2·K)`, key and
-    /// value side by side.
+    /// Tokens of a source: each query has a range of the rows of one tensor `(M, 2·K)`, with key
+    /// and value side by side.
     Source {
         /// `(M, 2·K)`.
         key_value: &'a Tensor,
         /// Range of rows for each query.
         rows: &'a [Range<usize>],
     },
-    /// Past tokens: first the rows of a text that was read as a whole, if there is one; then token
-    /// `j` of query `r` is row `history[j][r]` of step `j`.
+    /// Past tokens. The rows of a text that was read as a whole come first, if there is one; then
+    /// token `j` of query `r` is row `history[j][r]` of step `j`.
     Past {
         /// Key and value of each token side by side, `2·K`.
         kept: CachedRows<'a>,
@@ -153,8 +153,8 @@ pub enum VisibleKeys<'a> {
         slopes: Option<&'a Arc<[f64]>>,
         /// Keys among these that the last token sees; `None`: all.
         sparse: Option<Sparse>,
-        /// Chunks by which queries are rotated: then the query has [`DualChunk::ROTATIONS`] times
-        /// as many columns, as in [`AttentionSpec::dual_chunk`].
+        /// Chunks by which queries are rotated. With them, the query has [`DualChunk::ROTATIONS`]
+        /// times as many columns, as in [`AttentionSpec::dual_chunk`].
         dual_chunk: Option<DualChunk>,
     },
 }
@@ -162,14 +162,14 @@ pub enum VisibleKeys<'a> {
 /// Rows of past tokens in a [`Cache`](crate::Cache).
 #[derive(Debug, Clone, Copy)]
 pub enum CachedRows<'a> {
-    /// In separate tensors, as they were added.
+    /// Rows in separate tensors, as they were added.
     Apart {
-        /// `(M, W)`, of texts that were read as a whole.
+        /// `(M, W)`: rows of texts that were read as a whole.
         text: Option<&'a Tensor>,
         /// `(R_j, W)` for each step.
         steps: &'a [Tensor],
     },
-    /// All in one tensor, some of whose rows may be unused.
+    /// Rows in a single tensor, some of which may be unused.
     Joined {
         /// `(M, W)`.
         rows: &'a Tensor,
@@ -181,7 +181,7 @@ pub enum CachedRows<'a> {
 }
 
 impl CachedRows<'_> {
-    /// Number of steps that are kept.
+    /// Number of steps to keep.
     #[must_use]
     pub fn steps(&self) -> usize {
         match self {
@@ -193,7 +193,7 @@ impl CachedRows<'_> {
     /// All rows in one tensor, joined if necessary.
     ///
     /// # Errors
-    /// If there are none, or their widths differ.
+    /// If there are no rows, or their widths differ.
     pub fn joined(&self) -> Result<JoinedRows<'_>> {
         match *self {
             Self::Joined { rows, text, steps } => {
@@ -225,7 +225,7 @@ pub struct JoinedRows<'a> {
 }
 
 impl JoinedRows<'_> {
-    /// Rows of the tokens that a query sees, in order: see [`VisibleKeys::Past`].
+    /// Rows of the tokens that a query sees, in order; see [`VisibleKeys::Past`].
     pub fn visible_to<'b>(
         &'b self,
         query: usize,

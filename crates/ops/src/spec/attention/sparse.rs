@@ -10,17 +10,17 @@ use std::ops::Range;
 /// Positions are counted in blocks: position `p` is in block `I = p / block`. A query in block `I`
 /// sees a key in block `J` of `n` if one of these holds:
 ///
-/// - `|I − J| = k · dilation` for a `k < window`: with blocks of one token the sliding window of
-///   Beltagy et al. 2020 ("Longformer", section 3.1), dilated or not;
-/// - `I` or `J` is one of the `first` blocks, or of the `last` ones: global tokens (the same
+/// - `|I − J| = k · dilation` for a `k < window`. With blocks of one token, this is the sliding
+///   window of Beltagy et al. 2020 ("Longformer", section 3.1), dilated or not;
+/// - `I` or `J` is one of the `first` blocks, or of the `last` blocks: global tokens (the same
 ///   section, but with the same projections as other tokens);
 /// - `J` is one of the `random` blocks that are drawn for `I` and the head (Zaheer et al. 2020,
-///   "Big Bird", section 2 and appendix D), among blocks that the above do not include.
+///   "Big Bird", section 2 and appendix D), among blocks that the first two rules do not include.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sparse {
     /// Number of tokens of a block.
     pub block: usize,
-    /// Blocks at less than this distance are seen; the query's own is at 0.
+    /// Blocks at less than this distance are seen; the query's own block is at distance 0.
     pub window: usize,
     /// Distance from one block of a window to the next.
     pub dilation: usize,
@@ -36,8 +36,8 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// Makes a window of `tokens` tokens, including the query's own: to both sides, or under a
-    /// causal mask to the past.
+    /// Makes a window of `tokens` tokens, including the query's own token. It extends to both
+    /// sides, or under a causal mask to the past only.
     #[must_use]
     pub const fn window(tokens: usize) -> Self {
         Self { block: 1, window: tokens, dilation: 1, first: 0, last: 0, random: 0, seed: 0 }
@@ -134,7 +134,7 @@ impl Sight {
     }
 
     /// Keys from `within` that at least one of some queries sees, as ascending ranges that do not
-    /// touch. For one query they are exact, for several they may include a few more.
+    /// touch. The ranges are exact for one query; for several they may include a few more keys.
     pub(crate) fn keys_of(
         &self,
         queries: Range<usize>,
@@ -157,8 +157,8 @@ impl Sight {
     }
 
     /// Finds the positions in `within` that see `from`, or are seen from there. Window and global
-    /// blocks are symmetric in queries and keys; `side` selects the one of the two for which random
-    /// blocks are needed.
+    /// blocks are symmetric in queries and keys; `side` selects the direction for the random
+    /// blocks.
     fn seen_across(
         &self,
         from: Range<usize>,
@@ -190,7 +190,7 @@ impl Sight {
             let reach = (window - 1).saturating_mul(dilation);
             add(least.saturating_sub(reach)..most.saturating_add(reach).saturating_add(1));
         } else {
-            // Copies of the interval that do not touch, if they may be within.
+            // Copies of the interval that do not touch, if they may lie in `within`.
             let (low, high) = (within.start / block, (within.end - 1) / block);
             let before = (window - 1).min(most.saturating_sub(low) / dilation);
             let least_before = least.saturating_sub(high).div_ceil(dilation);
@@ -209,7 +209,7 @@ impl Sight {
             for i in least..=most {
                 match self.drawn[side].get(i) {
                     Some(drawn) => drawn.iter().for_each(|&j| add(j..j + 1)),
-                    // Only queries are processed one at a time.
+                    // Only the blocks of queries are drawn on demand, one query at a time.
                     None => {
                         let drawn = self.rule.drawn(self.head, i, self.blocks, self.causal);
                         drawn.iter().for_each(|&j| add(j..j + 1));
@@ -220,7 +220,8 @@ impl Sight {
         merge(ranges);
     }
 
-    /// Whether each of some queries sees each of some keys. It may return false even if they do.
+    /// Whether each of some queries sees each of some keys. The result may be false even if this is
+    /// so.
     pub(crate) fn sees_all(&self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
         let Sparse { block, window, dilation, .. } = self.rule;
         let farthest =
@@ -251,7 +252,7 @@ impl Sight {
     }
 }
 
-/// Sorts ranges and unites those that touch.
+/// Sorts ranges and merges ranges that touch.
 pub(crate) fn merge(ranges: &mut Vec<Range<usize>>) {
     if ranges.is_sorted_by(|left, right| left.end < right.start) {
         return;
@@ -314,7 +315,7 @@ mod tests {
                     let seeing: Vec<usize> = (0..keys).filter(|&j| all.sees(j, i)).collect();
                     all.queries_of(i..i + 1, 0..keys, &mut visible);
                     let ranges: Vec<usize> = visible.iter().cloned().flatten().collect();
-                    // With a block of keys and a causal mask, the query may be before the key.
+                    // With whole blocks of keys and a causal mask, the query may be before the key.
                     assert!(seeing.iter().all(|query| ranges.contains(query)), "{name}: key {i}");
                 }
                 for from in (0..keys).step_by(5) {
@@ -349,7 +350,8 @@ mod tests {
         }
         assert!([0, 19, 20, 21].iter().all(|&seen| counts[seen] == 0));
         let far = counts.iter().filter(|&&count| count > 0);
-        // 6,000 draws of 36 blocks: 167 of each, with a standard deviation of 13.
+        // 6,000 draws of 36 blocks: each block is drawn about 167 times, with a standard deviation
+        // of 13.
         assert!(far.clone().count() == 36 && far.clone().all(|count| (100..240).contains(count)));
         assert_eq!(rule.drawn(3, 20, 21, true), rule.drawn(3, 20, 900, true));
         assert_ne!(rule.drawn(3, 20, 40, false), rule.drawn(4, 20, 40, false));

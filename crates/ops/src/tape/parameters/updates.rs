@@ -1,5 +1,5 @@
-//! Ranges of the flat layout as an update sees them: frozen parameters, weight decay and factors of
-//! the learning rate.
+//! Ranges of the flat layout during an update: frozen parameters, weight decay and factors of the
+//! learning rate.
 
 use std::ops::Range;
 use std::sync::PoisonError;

@@ -68,7 +68,7 @@ pub enum Answer {
     Label,
     /// Tag of each word of a text.
     Tags,
-    /// Token in place of each hidden one.
+    /// Token for each hidden one.
     Hidden,
 }
 
@@ -102,9 +102,10 @@ pub struct Journey {
     pub beam: Vec<Branch>,
     /// Translations of the search, best first; empty without a search.
     pub found: Vec<Found>,
-    /// Choices: of the tokens of the best translation, `</s>` last; of each next token of a text,
-    /// the one after its end last; of the tag of each word; of each hidden token; or of the label.
+    /// Choices of the model: the tokens of the best translation, ending with `</s>`; the next token
+    /// at each place of a text, up to the one after its end; the tag of each word; each hidden
+    /// token; or the label.
     pub choices: Vec<Choice>,
-    /// Evidence of each word of a text for its label; empty without a label of a text.
+    /// Evidence that each word of a text gives for its label; empty if no text is labelled.
     pub evidence: Vec<WordEvidence>,
 }

@@ -70,7 +70,7 @@ fn stack(stack: &StackVectors) -> Value {
     let norm = |row: &[f32]| rounded(f64::from(row.iter().map(|x| x * x).sum::<f32>().sqrt()));
     let mut before: Option<&Vec<Vec<f32>>> = None;
     let steps = stack.steps.iter().map(|step| {
-        // Distance from the state before; vectors of tokens and positions are no states.
+        // Distance from the state before; vectors of tokens and positions do not count as states.
         let is_state = !matches!(step.point, "token" | "position");
         let moved = before.filter(|_| is_state).map(|before| {
             let distance = |(before, after): (&Vec<f32>, &Vec<f32>)| {

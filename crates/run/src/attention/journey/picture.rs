@@ -22,14 +22,14 @@ pub struct Picture {
     pub patch: usize,
     /// Number of channels: 1 or 3.
     pub channels: usize,
-    /// Number of tokens before those of the patches.
+    /// Number of tokens before the tokens of the patches.
     pub before: usize,
     /// Pixels, channel by channel, row by row.
     pub pixels: Vec<u8>,
 }
 
 impl Picture {
-    /// Image whose encoder has this number of tokens, those of the patches last.
+    /// Image for an encoder with this number of tokens; the patches come last.
     pub(super) fn new(settings: &ImagesConfig, pixels: Vec<u8>, tokens: usize) -> Self {
         let ImagesConfig { size, patch, channels, .. } = *settings;
         let before = tokens.saturating_sub((size / patch).pow(2));

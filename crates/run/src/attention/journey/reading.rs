@@ -101,7 +101,7 @@ pub(super) fn pieces(tokens: &[String], ids: &[u32]) -> Vec<Piece> {
     tokens.iter().zip(ids).map(|(token, id)| Piece { token: token.clone(), id: *id }).collect()
 }
 
-/// Journey with what the layers of any model record; `stacks` has the tokens of each.
+/// Journey made of the records of a model's layers; `stacks` has the tokens of each stack.
 pub(super) fn journey_of(
     (config, text): (&RunConfig, &str),
     records: &Records,

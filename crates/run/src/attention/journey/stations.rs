@@ -14,7 +14,7 @@ use crate::finite::require_finite;
 const ALTERNATIVES: usize = 5;
 /// Temperatures of a choice: a tenth, two tenths and so on.
 const TEMPERATURES: usize = 20;
-/// Largest difference of a weight from the softmax that it should be.
+/// Largest difference between a recorded weight and the softmax of the products.
 const TOLERANCE: f64 = 2e-3;
 
 /// Piece of a text.
@@ -29,7 +29,7 @@ pub struct Piece {
 /// Vectors of a stack's tokens at one point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VectorStep {
-    /// Number of layers that they have passed.
+    /// Number of layers that the vectors have passed.
     pub layers: usize,
     /// Point: `token` and `position`, whose sum enters the first layer, `self-attention` and
     /// `cross-attention` within the next layer, or `layer` after a whole one.
@@ -114,7 +114,7 @@ pub struct HeadInputs {
 }
 
 impl HeadInputs {
-    /// Inputs of the layers whose recorded weights they explain.
+    /// Inputs of the layers whose recorded weights follow from them.
     ///
     /// # Errors
     /// When a tensor cannot be read.
@@ -140,8 +140,8 @@ impl HeadInputs {
         Ok(found)
     }
 
-    /// Compares the softmax of the products with what the layer recorded. Other kinds of attention,
-    /// biases and caps of scores make others of them.
+    /// Compares the softmax of the products with the recorded weights. They differ in other kinds
+    /// of attention, and with biases or caps of scores.
     fn explain(&self, layer: &AttentionLayer) -> bool {
         let (heads, width) = (layer.heads.len(), self.width);
         let shared = self.keys.first().map_or(0, Vec::len) / width;
@@ -190,8 +190,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Choices of `answers` by the softmax of each row of `logits (N, V)`; an answer of `None` is
-    /// the likeliest one. The row of a choice is its place.
+    /// Choices of `answers`, with the softmax of each row of `logits (N, V)`. An answer of `None`
+    /// stands for the likeliest token. The index of a row is the place of its choice.
     ///
     /// # Errors
     /// When a logit is not finite.

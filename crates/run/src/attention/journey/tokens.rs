@@ -56,7 +56,7 @@ impl Journey {
     }
 
     /// Traces the journey of `text` through a masked language model, to the tokens in place of its
-    /// masks. If it has none, each of its tokens is hidden in turn.
+    /// masks. If the text has none, each of its tokens is hidden in turn.
     ///
     /// # Errors
     /// When the text is empty, or the model cannot be run on it.

@@ -57,7 +57,7 @@ impl Journey {
         let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
         let model = run.model.translation();
         let inference = model.inference();
-        // To a search, an image is its number.
+        // A search identifies an image by its number.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
         let search = beam_tree(&numbered, &[0, END], deterministic(&search)?)
@@ -83,10 +83,10 @@ impl Journey {
 /// Settings of a search whose beam can be shown.
 ///
 /// # Errors
-/// When it draws at random.
+/// When the search samples.
 fn deterministic(decoding: &DecodingConfig) -> Result<&DecodingConfig> {
     if decoding.sampling.is_active() {
-        bail!("the run draws what it writes (decoding.sampling): there is no beam to show");
+        bail!("the run samples its output (decoding.sampling): there is no beam to show");
     }
     Ok(decoding)
 }
@@ -101,8 +101,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Journey into the best of the hypotheses that a search found, without the pieces of the
-    /// source.
+    /// Journey to the best hypothesis of a search, without the pieces of the source.
     fn written(
         &self,
         model: &Transformer,

@@ -42,8 +42,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Budget of one of `processes`, `here` of which share the memory of this machine; `given` is
-    /// for all of those. A GPU belongs to one process.
+    /// Budget of one of `processes` processes. `here` processes share the memory of this machine,
+    /// and `given` is for all of these. A GPU belongs to one process.
     ///
     /// # Errors
     /// When the device does not report its memory.
@@ -151,7 +151,7 @@ fn require<M: TaskModel>(
 /// Refuses a model if even its weights, gradients and moments do not fit, before memory is taken.
 ///
 /// # Errors
-/// With its size and the available memory.
+/// When they do not fit; the message has the size of the model and the available memory.
 pub fn require_state(
     config: &RunConfig,
     tokenizers: &TokenizerPair,
@@ -175,7 +175,7 @@ pub fn require_state(
 /// Refuses a model if even its weights do not fit, before memory is taken.
 ///
 /// # Errors
-/// With its size and the available memory.
+/// When they do not fit; the message has the size of the model and the available memory.
 pub fn require_weights(
     config: &RunConfig,
     vocabularies: Vocabularies,

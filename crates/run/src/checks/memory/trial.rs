@@ -42,13 +42,13 @@ pub(super) struct Trial<'a, M> {
     state_bytes: u64,
     /// Bytes of the gradients.
     gradient_bytes: u64,
-    /// Bytes beside the gradients that a training needs for a time between its passes.
+    /// Bytes beside the gradients that a training needs temporarily between its passes.
     passing_bytes: u64,
     trains_classifier: bool,
 }
 
-/// Bytes that frozen weights take as soon as they are read from a checkpoint: on the CPU, a system
-/// gives memory that was only cleared no pages.
+/// Bytes that frozen weights take as soon as they are read from a checkpoint: on the CPU, memory
+/// that was only cleared has no pages yet.
 pub(crate) fn unread_bytes(device: &Device, cost: &Cost) -> u64 {
     if device.is_cpu() { cost.frozen_bytes } else { 0 }
 }
@@ -182,9 +182,9 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let (before, at_before) = fitting.replace((tokens, needed)).unwrap_or((0, 0));
                 let grown = needed.saturating_sub(at_before) as f64;
                 let slope = (grown / (tokens - before) as f64).max(1.0);
-                // The cost per token of the last step predicts the limit. Early steps, for which
-                // the process had memory anyway, predict too much; and nearly all memory of the
-                // first one exists without any batch.
+                // The cost per token of the last step predicts the limit. Early steps predict too
+                // much: the process already had memory for them, and nearly all memory of the first
+                // step exists without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
                 predicted.min(4 * tokens)
@@ -192,7 +192,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
             let Some((largest, _)) = fitting else { return Ok(None) };
             let between = too_large.map_or(most, |too_large| (largest + too_large) / 2);
             let next = next.min(between);
-            // To a multiple of 64, and no closer to the limit than a sixteenth.
+            // The result is a multiple of 64, within a sixteenth of the limit.
             let next = if next == most { next } else { next / 64 * 64 };
             if largest == most || next < most.min(largest + largest / 16) {
                 return Ok(Some(largest));

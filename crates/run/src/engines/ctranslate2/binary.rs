@@ -1,5 +1,5 @@
 //! `model.bin` in version 6 of its format, little-endian: names, shapes, types and values of
-//! variables, and other names of some of them.
+//! variables, and aliases of some of them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -70,7 +70,7 @@ pub(super) struct Variables<'a> {
     /// Name and revision of the specification of names.
     specification: (&'static str, u32),
     all: BTreeMap<String, Variable<'a>>,
-    /// Other names, with the names of the variables.
+    /// Aliases, with the names of their variables.
     aliases: BTreeMap<String, String>,
 }
 

@@ -112,7 +112,7 @@ pub(super) fn variables<'a>(
     Ok(variables)
 }
 
-/// Bias of the output layer, in which tokens that are never written are ruled out, and its length.
+/// Bias of the output layer, which rules out tokens that are never written, and its length.
 fn output_bias(
     parameters: &ParameterStore,
     bias: Option<&Parameter>,
@@ -131,7 +131,8 @@ fn output_bias(
     Ok((rows, values))
 }
 
-/// Names of a parameter in CTranslate2, with its rows in equal parts; `None` if it has none.
+/// Names of a parameter in CTranslate2, one for each of the equal parts of its rows; `None` if it
+/// has none.
 fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
     let (module, kind) = name.rsplit_once('.')?;
     let place = match module {

@@ -16,7 +16,7 @@ pub(super) fn refused(config: &RunConfig) -> Option<&'static str> {
     let has_no_positions = match model.positions {
         // The engine adds no such biases in encoders.
         Positions::Alibi => translates,
-        // It counts the distances of a prompt from the wrong end.
+        // CTranslate2 counts the distances of a prompt from the wrong end.
         Positions::T5 => !translates,
         _ => false,
     };

@@ -1,6 +1,6 @@
 //! A graph of ONNX: nodes, which may use the values of earlier ones, and tensors of weights. The
-//! file is a message `ModelProto`; weights are written one after the other, none of them a second
-//! time in memory.
+//! file is a message `ModelProto`; weights are written one after the other, without a second copy
+//! in memory.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub(super) const MOST_BYTES: u64 = 2_000_000_000;
 const DATA: &str = "_data";
 /// Weights in the second file begin at multiples of this, so that they can be mapped.
 const PAGE: u64 = 4096;
-/// Tensors of at most so many bytes are always in the first file, as shapes have to be.
+/// Largest number of bytes of a tensor that is always in the first file, where shapes have to be.
 const SMALL: u64 = 1024;
 
 /// Type of the values of a tensor, by its number in ONNX.
@@ -52,11 +52,11 @@ pub(super) enum Attribute {
     Integers(Vec<i64>),
 }
 
-/// Values of a tensor that the file has.
+/// Values of a tensor in the file.
 enum Values<'a> {
     Integers(Vec<i64>),
     Floats(Vec<f32>),
-    /// Values of a parameter from an index on, with rows and columns exchanged if so asked.
+    /// Values of a parameter from an index on, transposed on request.
     Part {
         parameter: &'a Parameter,
         start: usize,
@@ -70,7 +70,7 @@ struct Tensor<'a> {
     values: Values<'a>,
 }
 
-/// Graph that is being made.
+/// Graph under construction.
 #[derive(Default)]
 pub(super) struct Graph<'a> {
     /// Fields of nodes, inputs and outputs.
@@ -82,7 +82,7 @@ pub(super) struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Adds a node with one result; gives its name.
+    /// Adds a node with one result; returns the name of the result.
     pub(super) fn node(&mut self, operator: &str, inputs: &[&str]) -> String {
         self.node_with(operator, inputs, &[])
     }
@@ -179,7 +179,7 @@ impl<'a> Graph<'a> {
         self.tensor(name.to_owned(), shape, Values::Floats(values))
     }
 
-    /// A parameter without its first `skipped` rows.
+    /// Parameter without its first `skipped` rows.
     pub(super) fn parameter(&mut self, parameter: &'a Parameter, skipped: usize) -> String {
         let mut shape = parameter.shape().to_vec();
         shape[0] -= skipped;
@@ -188,14 +188,14 @@ impl<'a> Graph<'a> {
         self.tensor(parameter.name().to_owned(), shape, values)
     }
 
-    /// A parameter, a matrix, with rows and columns exchanged.
+    /// Transpose of a parameter that is a matrix.
     pub(super) fn transposed(&mut self, parameter: &'a Parameter) -> String {
         let shape = parameter.shape().iter().rev().copied().collect();
         let values = Values::Part { parameter, start: 0, is_transposed: true };
         self.tensor(format!("{}.transposed", parameter.name()), shape, values)
     }
 
-    /// Adds a tensor, unless there is one of the name already.
+    /// Adds a tensor, unless one of this name exists.
     fn tensor(&mut self, name: String, shape: Vec<usize>, values: Values<'a>) -> String {
         if self.names.insert(name.clone()) {
             self.tensors.push(Tensor { name: name.clone(), shape, values });
@@ -203,7 +203,8 @@ impl<'a> Graph<'a> {
         name
     }
 
-    /// Writes the file `path`, and a second one for the weights if it had more than `most` bytes.
+    /// Writes the file `path`, and a second one for the weights if the first would have more than
+    /// `most` bytes.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -275,7 +276,7 @@ impl Tensor<'_> {
         self.shape.iter().product::<usize>() as u64 * width
     }
 
-    /// Message `TensorProto`, up to the values, or with the name of their file and their place.
+    /// Message `TensorProto` up to the values, or with their file and their place in it.
     fn head(&self, outside: Option<(&str, u64)>) -> Message {
         let kind = match self.values {
             Values::Integers(_) => Type::Integer,

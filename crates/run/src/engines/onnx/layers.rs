@@ -1,5 +1,5 @@
-//! Layers as nodes. The parameters of the run decide what there is: a bias where one is stored, a
-//! norm of queries where it has weights.
+//! Layers as nodes. The parameters of the run decide which nodes there are: a bias if one is
+//! stored, a norm of queries if it has weights.
 
 use anyhow::{Context, Result};
 use taper_model::{
@@ -213,8 +213,8 @@ impl<'a> Writer<'a> {
         self.norm_if_any(x, &format!("{stack}.embedding_norm"))
     }
 
-    /// Logits `(B, T, D)` → `(B, T, V)`; `embedding` is the parameter that an output without a
-    /// matrix of its own shares.
+    /// Logits `(B, T, D)` → `(B, T, V)`; `embedding` is the parameter that the output shares if it
+    /// has no matrix of its own.
     pub(super) fn logits(&mut self, x: String, embedding: &str) -> Result<String> {
         let x = self.scaled(x, self.model.output_scale.unwrap_or(1.0));
         let weight = match self.parameters.get("output.weight") {

@@ -32,8 +32,8 @@ const EXPRESSED: &[&str] = &["query_key_norm", "output_scale"];
 /// ONNX, with weights in f32.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Onnx {
-    /// Whether weights are always in a file beside their graph, as those of a graph of more than
-    /// 2 GB have to be. Such a file is mapped, so that several processes share its memory.
+    /// Whether weights always have a file beside their graph. A graph of more than 2 GB needs one.
+    /// Such a file is mapped, so that several processes share its memory.
     pub external_data: bool,
 }
 
@@ -86,8 +86,8 @@ fn refused(config: &RunConfig) -> Option<&'static str> {
     is_other(true, model.decoder_layers).then_some("decoder_attention")
 }
 
-/// Keys of `config.json` of a model that no family of Transformers has. They tell Optimum the sizes
-/// under names that it knows; what is computed is in the graphs.
+/// Keys of `config.json` for a model outside the families of Transformers. They give Optimum the
+/// sizes under names that it knows; the graphs contain the computation.
 fn usual(model: &ModelConfig, translates: bool) -> Map<String, Value> {
     let shape = model.attention_shape();
     let keys = match translates {

@@ -142,7 +142,7 @@ fn embedding(parameters: &ParameterStore, name: &'static str) -> &'static str {
 }
 
 impl<'a> Writer<'a> {
-    /// Shape of keys and values of so many tokens.
+    /// Shape of the keys and values of a given number of tokens.
     fn shape_of_keys(&self, length: Length) -> [Length; 4] {
         let shape = self.model.attention_shape();
         let (heads, width) =
@@ -166,7 +166,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Numbers of the queries and of all keys, those of the past first.
+    /// Indices of the queries and of all keys; past keys come first.
     fn places(&mut self, ids: &str, past: Option<&str>) -> (String, String) {
         let (zero, new) = (self.graph.integer(0), self.length(ids, 1));
         let Some(past) = past else {

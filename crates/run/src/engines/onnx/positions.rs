@@ -20,13 +20,13 @@ pub(super) struct Angles {
 }
 
 impl Writer<'_> {
-    /// Numbers from `start` to `end`, without `end`, each a number without dimensions.
+    /// Integers from `start` up to `end`, without `end`; both are scalars.
     pub(super) fn range(&mut self, start: &str, end: &str) -> String {
         let one = self.graph.integer(1);
         self.graph.node("Range", &[start, end, &one])
     }
 
-    /// Length of a value along a dimension, without dimensions.
+    /// Length of a value along a dimension, as a scalar.
     pub(super) fn length(&mut self, value: &str, dimension: i64) -> String {
         let attributes =
             [("start", Attribute::Integer(dimension)), ("end", Attribute::Integer(dimension + 1))];
@@ -150,8 +150,8 @@ impl Writer<'_> {
         self.unsqueezed(&scores, &[1, 2])
     }
 
-    /// Biases of scores in each layer of a stack, which broadcast to `(B, H, Tq, Tk)`: those by
-    /// position, of queries and keys with these numbers, and those of `padding`.
+    /// Biases of scores in each layer of a stack, which broadcast to `(B, H, Tq, Tk)`: biases by
+    /// position, of queries and keys with these indices, and the biases of `padding`.
     pub(super) fn biases(
         &mut self,
         (stack, layers): (&str, usize),
@@ -176,8 +176,8 @@ impl Writer<'_> {
         Ok(all)
     }
 
-    /// Biases by position: what a causal stack hides, T5's biases, ALiBi's distances. T5's table is
-    /// that of `owner`, a stack or a layer.
+    /// Biases by position: the mask of a causal stack, T5's biases, ALiBi's distances. T5's table
+    /// belongs to `owner`, a stack or a layer.
     fn biases_by_position(
         &mut self,
         owner: &str,

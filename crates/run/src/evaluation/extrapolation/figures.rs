@@ -26,10 +26,10 @@ pub fn extrapolation_figure(found: &[Extrapolation]) -> Figure {
          the blocks that they read.",
         trained.join(" or ")
     );
-    Figure::new("Texts longer than those of training", described, chart)
+    Figure::new("Texts longer than in training", described, chart)
 }
 
-/// Share of the keys that a model found, by depth and length; `None` if it was asked for none.
+/// Share of the keys that a model found, by depth and length; `None` if it was asked for no keys.
 #[must_use]
 pub fn passkey_figure(one: &Extrapolation) -> Option<Figure> {
     let asked = || one.points.iter().filter_map(|point| Some((point, point.passkey.as_ref()?)));

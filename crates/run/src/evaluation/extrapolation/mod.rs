@@ -44,7 +44,7 @@ pub struct AtLength {
     pub loss: Option<f64>,
     /// Perplexity, `exp(loss)`; `None` like `loss`.
     pub perplexity: Option<f64>,
-    /// Reason why the model cannot read them, or cannot be asked for keys; `None` if it can.
+    /// Reason why the model cannot read such blocks, or cannot be asked for keys; `None` if it can.
     pub refused: Option<String>,
     /// Keys found in texts of this length, by depth; `None` if none were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,7 @@ pub fn extrapolate(
 ) -> Result<Vec<Extrapolation>> {
     let config = RunFolder::open(root)?.load_config(&load.overrides)?;
     if !entry(config.task).generates {
-        bail!("{}: it is no language model, of which blocks have a length", root.display());
+        bail!("{}: it is not a language model, whose blocks have a length", root.display());
     }
     settings.validate()?;
     let trained = RunFolder::open(root)?.load_config(&[])?.data.text.block_length;
@@ -134,7 +134,7 @@ pub fn extrapolate(
     Ok(found)
 }
 
-/// Refuses measurements of which none succeeded.
+/// Refuses measurements if none of them succeeded.
 fn require_measured(
     root: &Path,
     found: &[Extrapolation],
@@ -151,7 +151,7 @@ fn require_measured(
     Ok(())
 }
 
-/// Scalings that are compared, of a model without one.
+/// Scalings to compare, for a model without a scaling.
 const COMPARED: [RotaryScaling; 5] = [
     RotaryScaling::None,
     RotaryScaling::Interpolation,

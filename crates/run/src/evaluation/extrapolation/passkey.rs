@@ -2,9 +2,9 @@
 //! Random-Access Infinite Context Length for Transformers", section 4.2): filler text, within it a
 //! sentence with a key, and at the end the question for it.
 //!
-//! The filler is of words that the run's test text has, without those of the sentence and the
-//! question; keys and words are functions of a seed, so that every model and every way beyond the
-//! lengths of training is asked for the same keys in the same texts.
+//! The filler consists of words of the run's test text, except those of the sentence and the
+//! question. Keys and words are functions of a seed, so that every model, and every method of
+//! reading beyond the lengths of training, is asked for the same keys in the same texts.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ use crate::tasks::first_test_text;
 /// Place of the key in a statement.
 const KEY: &str = "{key}";
 
-/// Number of batches of text of which the words are taken.
+/// Number of batches of text from which the words are taken.
 const BATCHES: usize = 64;
 
 /// Questions to ask for keys.
@@ -32,13 +32,13 @@ pub struct Passkey {
     pub depths: usize,
     /// Number of keys for each length and depth.
     pub keys: usize,
-    /// Characters of which keys are made.
+    /// Characters that keys are made of.
     pub characters: String,
     /// Number of characters of a key.
     pub key_length: usize,
     /// Sentence that states the key, with `{key}` in its place.
     pub statement: String,
-    /// Question at the end, which the key and nothing else continues.
+    /// Question at the end; only the key continues it.
     pub question: String,
     /// Seed of keys and filler.
     pub seed: u64,
@@ -129,7 +129,7 @@ impl Passkey {
         (0..self.depths).map(at_depth).collect()
     }
 
-    /// Largest number of tokens of an answer: a space, the key, and what shows that it ends.
+    /// Largest number of tokens of an answer: a space, the key, and a sign of its end.
     fn answer(&self) -> usize {
         self.key_length + 2
     }
@@ -190,7 +190,7 @@ impl Passkey {
                 rest = others;
                 let text = tokenizer.decode(block)?;
                 let all: Vec<&str> = text.split_whitespace().collect();
-                // The first and the last may be parts of words.
+                // The first and the last word may be cut off.
                 let whole = all.get(1..all.len().saturating_sub(1)).unwrap_or_default();
                 words.extend(whole.iter().copied().filter(is_spoken).map(str::to_owned));
             }

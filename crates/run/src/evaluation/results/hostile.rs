@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-/// A score of hostile lines, with that of the lines that they were made of.
+/// Score of hostile lines, with the score of the lines that they were made from.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HostileScore {
     /// Score of the hostile lines.
     pub score: f64,
     /// Score of the unchanged lines.
     pub clean: f64,
-    /// Percentage of the second that the first is; `None` if that is 0.
+    /// First score as a percentage of the second; `None` if the second is 0.
     pub share: Option<f64>,
 }
 
@@ -20,8 +20,8 @@ pub struct HostileScores {
     pub variant: &'static str,
     /// Number of lines that could be made.
     pub lines: usize,
-    /// BLEU; of single words the percentage of words in the translation that the reference of
-    /// their line has.
+    /// BLEU; for single words, the percentage of translated words that the reference of their line
+    /// contains.
     pub bleu: HostileScore,
     /// chrF2; `None` for single words, which have no references of their own.
     pub chrf: Option<HostileScore>,

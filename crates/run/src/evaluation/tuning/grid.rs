@@ -4,9 +4,9 @@ use taper_decoding::{DecodingConfig, LengthSettings};
 
 use super::Trial;
 
-/// Number of times that a list is extended at most.
+/// Largest number of times that a list is extended.
 const MOST_EXTENSIONS: usize = 6;
-/// Largest beam that is tried without being named.
+/// Largest beam that is tried unless the user names a larger one.
 const WIDEST_BEAM: usize = 32;
 
 /// Values of one setting.
@@ -14,7 +14,7 @@ const WIDEST_BEAM: usize = 32;
 pub struct Values<T> {
     /// Values to try.
     pub list: Vec<T>,
-    /// Whether larger ones are tried if the largest is the best.
+    /// Whether larger values are tried if the largest is the best.
     pub extends: bool,
 }
 
@@ -39,8 +39,8 @@ impl Values<f64> {
         Self { list, ..*self }
     }
 
-    /// Value after the largest, if that is `best` and the list goes on: as far from it as that is
-    /// from the one before.
+    /// Value beyond the largest, if the largest is `best` and the list is open: the distance
+    /// between the last two values is repeated.
     fn beyond(&self, best: f64) -> Option<f64> {
         let [.., before, last] = self.list[..] else { return None };
         // In whole thousandths, so that 1.4 is followed by 1.6.
@@ -50,8 +50,8 @@ impl Values<f64> {
 }
 
 /// Grid of settings to try, in addition to the settings of the run: every beam with every penalty,
-/// and these with every reward and with every shortfall penalty. The two do the
-/// same work, and are not tried together.
+/// and each of these pairs with every reward and with every shortfall penalty. A reward and a
+/// shortfall penalty do the same work, and are not tried together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuningGrid {
     /// Values of `decoding.beam_size`.
@@ -89,13 +89,14 @@ impl TuningGrid {
         }
     }
 
-    /// Whether anything is to be tried that needs to know how long translations are.
+    /// Whether a setting to try needs the expected length of translations.
     pub(super) fn expects_lengths(&self) -> bool {
         self.shortfall_penalties.list.iter().any(|&value| value > 0.0)
     }
 
-    /// Settings of each search, the least first: among equally good ones, a smaller reward or
-    /// shortfall penalty is preferred. `own` are the run's, which are there even if they have both.
+    /// Settings of each search, smallest first: among equally good ones, a smaller reward or
+    /// shortfall penalty is preferred. The settings of the run, `own`, are included even if they
+    /// have both.
     pub(super) fn lengths(&self, own: LengthSettings) -> Vec<LengthSettings> {
         let mut all = Vec::new();
         for &shortfall_penalty in &self.shortfall_penalties.list {
@@ -124,8 +125,8 @@ impl Extensions {
         Self { grid, made: 0 }
     }
 
-    /// Beams and grid of what is to be tried next, because `best` is at an end of the grid; `None` if
-    /// it is not, or enough has been tried.
+    /// Beams and grid to try next, because `best` is at an end of the grid; `None` if it is not, or
+    /// enough has been tried.
     pub(super) fn next(&mut self, best: &Trial) -> Option<(usize, TuningGrid)> {
         if self.made == MOST_EXTENSIONS {
             return None;
@@ -217,7 +218,7 @@ mod tests {
         // Enough has been tried.
         assert_eq!(extensions.next(&best(16, (1.0, 0.0, 8.0))).map(|next| next.0), Some(16));
         assert_eq!(extensions.next(&best(16, (1.0, 0.0, 12.0))), None);
-        // What a user names is tried, and no more.
+        // Only the values that a user names are tried.
         let grid =
             TuningGrid { length_penalties: Values::only(vec![0.0, 1.0]), ..TuningGrid::default() };
         assert_eq!(Extensions::of(grid).next(&best(4, (1.0, 0.0, 0.0))), None);

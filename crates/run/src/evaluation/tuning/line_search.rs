@@ -21,7 +21,8 @@ pub(super) fn total(scores: &[f64; 4], weights: &[f64; 4]) -> f64 {
     scores.iter().zip(weights).map(|(score, weight)| score * weight).sum()
 }
 
-/// A text's line becomes the highest at `at`: the counts change from those of one row to another's.
+/// At `at`, another line of a text becomes the highest: the counts of one row are replaced by those
+/// of another.
 struct Corner {
     at: f64,
     from: usize,
@@ -29,8 +30,8 @@ struct Corner {
 }
 
 impl CountedCandidates {
-    /// Value of weight `axis`, at least 0, with which the chosen candidates score best, while the other
-    /// `weights` stay; with its score.
+    /// Best value of the weight `axis`, at least 0, while the other `weights` stay, with the score
+    /// of the candidates that it chooses.
     pub(super) fn best_value(
         &self,
         metric: &dyn Metric,
@@ -62,7 +63,7 @@ impl CountedCandidates {
             rest = &rest[together..];
             let score = metric.value(&sums);
             if score > best.1 {
-                // Between two corners, or beyond the last, as far from both as may be.
+                // Midway between two corners, or beyond the last one.
                 let value = rest.first().map_or(2.0 * at + 1.0, |next| f64::midpoint(at, next.at));
                 best = (value, score);
             }
@@ -81,7 +82,7 @@ impl CountedCandidates {
     }
 }
 
-/// Number of the highest of values, the first of equals.
+/// Index of the highest value; the first among equals.
 pub(super) fn highest(values: impl Iterator<Item = f64>) -> usize {
     let mut best = (0, f64::NEG_INFINITY);
     for (number, value) in values.enumerate() {
@@ -92,8 +93,7 @@ pub(super) fn highest(values: impl Iterator<Item = f64>) -> usize {
     best.0
 }
 
-/// Lines `a + b·x`, as (a, b), that are the highest for some x ≥ 0, each with the x from which on it
-/// is.
+/// Lines `a + b·x`, as (a, b), that are the highest for some x ≥ 0, each with the smallest such x.
 fn envelope(lines: &[(f64, f64)]) -> Vec<(usize, f64)> {
     let mut current = 0;
     for (number, line) in lines.iter().enumerate() {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use taper_metrics::{Bleu, Segment, Statistics};
 
-    /// Candidates that score by chance, and as many words of their reference as they happen to have.
+    /// Candidates with random scores, and with random numbers of the words of their references.
     fn candidates(metric: &Bleu) -> CountedCandidates {
         let reference = "a b c d e f g h";
         let mut state = 7u64;
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn an_envelope_has_the_lines_that_are_highest_somewhere() {
-        // The third is never the highest, the last only before 0.
+        // The third line is never the highest, and the last one only for negative x.
         let lines = [(1.0, 0.0), (0.0, 1.0), (0.4, 0.5), (-3.0, 2.0), (0.5, -5.0)];
         assert_eq!(envelope(&lines), [(0, 0.0), (1, 1.0), (3, 3.0)]);
-        // The steepest of the lines that meet in one point goes on.
+        // Where several lines meet in one point, the steepest continues.
         assert_eq!(envelope(&[(1.0, 0.0), (0.5, 0.5), (0.0, 1.0)]), [(0, 0.0), (2, 1.0)]);
         assert_eq!(envelope(&[(1.0, 1.0), (1.0, 1.0)]), [(0, 0.0)]);
     }

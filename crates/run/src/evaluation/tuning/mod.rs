@@ -40,7 +40,7 @@ pub struct Trial {
     /// Values of the settings of lengths.
     #[serde(flatten)]
     pub lengths: LengthSettings,
-    /// Scores with them.
+    /// Scores with these settings.
     #[serde(flatten)]
     pub scores: TrialScores,
 }
@@ -95,7 +95,7 @@ pub struct Tuning {
     pub best: Trial,
     /// All trials, beam by beam.
     pub trials: Vec<Trial>,
-    /// Length that was expected of translations.
+    /// Expected length of translations.
     pub expected_length: ExpectedLength,
 }
 
@@ -191,7 +191,7 @@ fn check(grid: &TuningGrid, config: &DecodingConfig) -> Result<()> {
     Ok(())
 }
 
-/// Length of translations for a run that has not measured it: that of the references.
+/// Length of translations for a run that has not measured it: the length of the references.
 fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLength> {
     let sources = encode_sources(&run.tokenizers, &text.sources)?;
     let targets = run.tokenizers.target().encode_batch(&text.references)?;
@@ -201,7 +201,7 @@ fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLengt
     ))
 }
 
-/// Trial with the highest score: `before` if none is higher, else the first of equals, which has
+/// Trial with the highest score: `before` if none is higher, else the first among equals, which has
 /// the smallest beam.
 fn best_of(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
     trials.iter().fold(before, |best, trial| {

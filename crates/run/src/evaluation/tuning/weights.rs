@@ -1,9 +1,8 @@
-//! Weights of the choice among candidates with which the chosen ones score best: minimum error rate
-//! training (Och 2003).
+//! Weights that choose the candidates with the best score: minimum error rate training (Och 2003).
 //!
 //! Candidates are found and scored once. One weight after the other takes its best value until none
-//! improves the score, from several beginnings, since such a search ends where each weight alone
-//! cannot gain.
+//! improves the score. Such a search ends where no single weight can improve, so it starts from
+//! several points.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -18,15 +17,15 @@ use crate::translation::{Detail, LineTranslator, TranslationSettings};
 
 /// Rounds over all weights at most.
 const MOST_ROUNDS: usize = 20;
-/// Least gain of a round that is followed by another.
+/// Smallest gain of a round for which another round follows.
 const LEAST_GAIN: f64 = 1e-9;
 
-/// Weights, with the scores of what they choose.
+/// Weights, with the scores of the candidates that they choose.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct WeightTrial {
     /// The weights.
     pub weights: Criteria,
-    /// Scores with them.
+    /// Scores with these weights.
     #[serde(flatten)]
     pub scores: TrialScores,
 }
@@ -34,7 +33,8 @@ pub struct WeightTrial {
 /// Results of a search for weights.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TunedWeights {
-    /// Number of sentences scored for each. Those that are translated in parts are left out.
+    /// Number of sentences scored for each trial. Sentences that are translated in parts are left
+    /// out.
     pub sentences: usize,
     /// Number of their candidates.
     pub candidates: usize,
@@ -46,9 +46,9 @@ pub struct TunedWeights {
     pub trials: Vec<WeightTrial>,
 }
 
-/// Finds the weights of `decoding.reranking` with which `run` translates the split `split` best, on at
-/// most `sentences` sentences. `progress` gets the number of sentences translated so far, and that of
-/// all.
+/// Finds the weights of `decoding.reranking` with which `run` translates the split `split` best, on
+/// at most `sentences` sentences. `progress` receives the number of sentences translated so far,
+/// and the total.
 ///
 /// # Errors
 /// When the split cannot be read or decoded, or a model that `decoding.reranking` names cannot be

@@ -69,7 +69,7 @@ fn read(path: &Path) -> Result<Tensors> {
     let all = candle_core::safetensors::load(path, &Device::Cpu)?;
     let named = |(name, tensor): (String, Tensor)| {
         let Some(name) = name.strip_prefix(PREFIX) else {
-            bail!("a tensor is called {name}, and not {PREFIX}…: no adapters of PEFT");
+            bail!("not adapters of PEFT: the tensor {name} does not begin with {PREFIX}");
         };
         // An older spelling.
         let name = name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector");
@@ -132,7 +132,7 @@ fn choose(
     config.validate()
 }
 
-/// Names of layers, of which one that all numbers have is a pattern.
+/// Names of layers; a name that all numbers have in common becomes a pattern.
 fn patterns(layers: &BTreeSet<String>, plain: &ParameterStore) -> BTreeSet<String> {
     let pattern = |name: &str| {
         let parts = name.split('.').map(|part| match part.parse::<usize>() {
@@ -210,7 +210,7 @@ fn fill_part(
     (part, modules): (&Part, &[Module]),
 ) -> Result<()> {
     let Some(module) = modules.iter().find(|module| is_within(&part.rows, &module.rows)) else {
-        bail!("the adapters of {} are of parts of a matrix of the run", modules[0].name);
+        bail!("the adapters of {} belong to only parts of a matrix of the run", modules[0].name);
     };
     let [a, b, _] = names(&module.name);
     let (down, up) = match (tensors.get(&a), tensors.get(&b)) {
@@ -252,7 +252,7 @@ fn fill_part(
 /// Sets a parameter.
 ///
 /// # Errors
-/// When the values do not fill it, or are not finite.
+/// When the values do not fill the parameter, or are not finite.
 fn set(parameter: &Parameter, values: Vec<f32>) -> Result<()> {
     if values.len() != parameter.len() {
         bail!("{} values for {} of {:?}", values.len(), parameter.name(), parameter.shape());
@@ -292,7 +292,7 @@ fn save<M: TaskModel>(
         parent.path = parent.path.canonicalize().unwrap_or(parent.path);
         let training = config.training.clone();
         Trainer::new(model, training, identity, &folder.checkpoints())?.save_beginning(parent)?;
-        // Only this makes it a run.
+        // Only this file makes the folder a run.
         folder.save_config(config)
     })?;
     Ok(Imported { config: config.clone(), parameters, vocabulary })

@@ -3,8 +3,8 @@
 //!
 //! Names are those of the family's table, after [`PREFIX`]. If a layer here fuses several matrices,
 //! such as `qkv` of `q_proj`, `k_proj` and `v_proj`, each matrix has its own adapters, here and in
-//! the folder. If the library fuses them too, like GPT-2 in `c_attn`, its factor A has the factors
-//! A of the parts stacked, and its factor B has theirs on the diagonal.
+//! the folder. If the library fuses them too, like GPT-2 in `c_attn`, its factor A stacks the
+//! factors A of the parts, and its factor B has their factors B on the diagonal.
 
 mod export;
 mod import;

@@ -1,5 +1,5 @@
 //! Folders of CTranslate2: `model.bin`, lists of tokens, and the files of a tokenizer, which
-//! converters copy if they are asked to.
+//! converters copy on request.
 
 mod names;
 mod shape;
@@ -44,8 +44,8 @@ pub(super) fn is_in(source: &Path) -> bool {
     source.join(MODEL_BIN).exists() && !Weights::are_in(source)
 }
 
-/// Reads the folder `source` but for the values of tensors; `asked` are languages of a translation
-/// model. Notes go to `notices`.
+/// Reads the folder `source`, except the values of tensors; `asked` has the requested languages of
+/// a translation model. Notes go to `notices`.
 ///
 /// # Errors
 /// When a file is missing or damaged, or the model has a part that has no counterpart here.
@@ -131,8 +131,8 @@ fn never_written(weights: &Weights) -> Result<Vec<usize>> {
     Ok(never.map(|(id, _)| id).collect())
 }
 
-/// Adds a token whose embedding is zero, after which such a decoder begins, and which it never
-/// writes: Marian's padding.
+/// Adds Marian's padding, a token whose embedding is zero: such a decoder begins after it, and
+/// never writes it.
 fn add_start(weights: &mut Weights, rows: usize) {
     for name in [EMBEDDING, OF_SOURCE, OUTPUT] {
         weights.append_row(name, 0.0);
@@ -147,7 +147,7 @@ fn add_start(weights: &mut Weights, rows: usize) {
     }
 }
 
-/// Sets the search that the engine makes if it is not told another.
+/// Sets the search that the engine makes by default.
 fn search(decoding: &mut DecodingConfig) {
     *decoding = DecodingConfig {
         beam_size: 2,

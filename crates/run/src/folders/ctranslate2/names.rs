@@ -1,5 +1,5 @@
-//! Names of variables of CTranslate2 beside those of parameters; `engines/ctranslate2/layers.rs`
-//! writes the same, with slashes.
+//! Names of variables of CTranslate2 with the names of parameters here;
+//! `engines/ctranslate2/layers.rs` writes the same, with slashes.
 
 use taper_data::Task;
 use taper_model::FeedForwardKind;
@@ -7,7 +7,7 @@ use taper_model::FeedForwardKind;
 use crate::folders::family::{Architecture, Family, Module};
 use crate::folders::tokens::TokenizerFiles;
 
-/// Models of CTranslate2, which are only read here.
+/// Family for reading models of CTranslate2; `engines` writes them.
 pub(in crate::folders) static FAMILY: Family = Family {
     name: "model of CTranslate2",
     model_type: "ctranslate2",
@@ -27,7 +27,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
     unused: &["*.position_encodings.encodings", "*.relative_attention_bias"],
 };
 
-/// Names of the specifications, of an encoder with a decoder and of a decoder.
+/// Names of the specifications: of an encoder with a decoder, and of a decoder alone.
 pub(super) const TRANSLATION: Architecture =
     Architecture::new("TransformerSpec", Task::Translation, &[]);
 pub(super) const LANGUAGE_MODEL: Architecture =

@@ -17,11 +17,11 @@ pub(super) const OUTPUT: &str = "decoder.projection.weight";
 pub(super) const OUTPUT_BIAS: &str = "decoder.projection.bias";
 const POSITIONS: &str = "decoder.position_encodings.encodings";
 
-/// Longest sequences of models without a table of positions, in training: of a translation model
-/// and of a language model.
+/// Longest training sequences of models without a table of positions: of a translation model and of
+/// a language model.
 const LONGEST: [usize; 2] = [512, 2048];
 
-/// Attributes that play no part in what a model computes: how alignments are read from a decoder,
+/// Attributes without an effect on the results of a model: how alignments are read from a decoder,
 /// how several embeddings of a source would be merged, a repetition of `num_heads_kv`, and a
 /// constant that softmax removes.
 const WITHOUT_PART: [&str; 5] = [
@@ -78,7 +78,7 @@ impl Attributes {
         self.number(name).is_some_and(|number| number != 0.0)
     }
 
-    /// Refuses what has not been asked for, unless it is switched off.
+    /// Refuses attributes that were not read, unless they are switched off.
     ///
     /// # Errors
     /// With the name of the attribute.
@@ -95,10 +95,10 @@ impl Attributes {
     }
 }
 
-/// Sets the shape of a model with an encoder, if `translates`, and a decoder.
+/// Sets the shape of a model with a decoder and, if `translates`, an encoder.
 ///
 /// # Errors
-/// With the attribute or tensor that is missing, or has no counterpart here.
+/// When an attribute or a tensor is missing, or has no counterpart here; the message names it.
 pub(super) fn describe(
     attributes: &mut Attributes,
     weights: &Weights,
@@ -160,7 +160,7 @@ pub(super) fn describe(
 /// Sets the heads of attention, after the width of the model.
 fn heads(attributes: &mut Attributes, weights: &Weights, model: &mut ModelConfig) -> Result<()> {
     model.heads = attributes.count("num_heads")?.context("has no attribute num_heads")?;
-    // Converters leave out a width that the engine reads off the tensors.
+    // Converters leave out a width that the engine can read from the tensors.
     let of_tensors = weights.shape("decoder.layer_0.self_attention.linear_1.weight");
     let of_tensors = of_tensors.and_then(|shape| shape.get(1)).map(|columns| columns / model.heads);
     let width = attributes.count("head_dim")?.or(of_tensors);
@@ -263,7 +263,7 @@ fn added(weights: &Weights, translates: bool, model: &mut ModelConfig) -> Result
     let values = weights.values(POSITIONS)?;
     let of_source = POSITIONS.replace("decoder", "encoder");
     let is_one = !translates || weights.are_equal(POSITIONS, &of_source)?;
-    // Half a step of the type, as values are at most 1.
+    // Half a step of the type, because values are at most 1.
     let close = match weights.dtype(POSITIONS) {
         Some("F16") => 5e-4,
         Some("BF16") => 4e-3,

@@ -1,4 +1,4 @@
-//! Lists of tokens of a folder, with the tokenizers whose tokens they are.
+//! Lists of tokens of a folder, with the tokenizers that have these tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::folders::weights::Weights;
 
 /// Tokenizers of a run with two vocabularies, as an export names them.
 const OF_SIDES: [&str; 2] = ["tokenizer.source.json", "tokenizer.target.json"];
-/// Files of which one has to be there, for errors.
+/// Names of files, one of which must exist, for errors.
 const TOKENIZERS: &str =
     "tokenizer.json, source.spm with target.spm, spiece.model or sentencepiece.bpe.model";
 
@@ -24,8 +24,8 @@ const TOKENIZERS: &str =
 const ROW: &str = "<row ";
 const GAP: &str = " gap ";
 
-/// Spelling of a token; `None` for a row without one. The tokenizer of a language has a space before
-/// tokens that the other language alone has.
+/// Spelling of a token; `None` for a row without one. The tokenizer of a language has a space
+/// before tokens that only the other language has.
 fn bare(token: &str) -> Option<&str> {
     let is_token = !token.starts_with(ROW) && !token.starts_with(GAP);
     is_token.then(|| token.strip_prefix(' ').filter(|rest| !rest.is_empty()).unwrap_or(token))
@@ -42,7 +42,7 @@ impl Vocabulary {
     /// Reads the lists of the folder `source`.
     ///
     /// # Errors
-    /// When there is none, or it is damaged.
+    /// When there is no list, or it is damaged.
     pub(super) fn read(source: &Path, translates: bool) -> Result<Self> {
         let shared = if translates { "shared_vocabulary" } else { "vocabulary" };
         if let Some(list) = list(source, shared)? {
@@ -121,10 +121,10 @@ impl Vocabulary {
             let id = target.iter().position(|one| one == token);
             match (id, keys[key].is_null()) {
                 (Some(id), _) => Ok(json!(id)),
-                // Converters name the usual one, whether the model has it or not.
+                // Converters name the usual token even if the model does not have it.
                 (None, _) if token.is_empty() || key == "bos_token" => Ok(Value::Null),
                 (None, true) => Ok(Value::Null),
-                (None, false) => bail!("config.json: {key} is {token:?}, which is no token"),
+                (None, false) => bail!("config.json: {key} is {token:?}, which is not a token"),
             }
         };
         let size = target.len();
@@ -148,10 +148,10 @@ impl Vocabulary {
         Ok(config)
     }
 
-    /// Reads the tokenizers of the folder, and says of which kind they are.
+    /// Reads the tokenizers of the folder, and returns their kind.
     ///
     /// # Errors
-    /// When there is none, or it has other tokens than the lists.
+    /// When there is none, or its tokens differ from the lists.
     pub(super) fn tokenizers(
         &self,
         source: &Path,
@@ -204,7 +204,7 @@ fn ids(list: &[String]) -> Result<String> {
     Ok(serde_json::to_string(&ids)?)
 }
 
-/// Refuses a tokenizer that has another token of an id than the list.
+/// Refuses a tokenizer that has another token than the list for an id.
 fn require_same(tokenizer: &Tokenizer, list: &[String]) -> Result<()> {
     for (id, token) in list.iter().enumerate() {
         let own = tokenizer.token(id as u32).unwrap_or_default();
@@ -218,7 +218,7 @@ fn require_same(tokenizer: &Tokenizer, list: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Reads a list of tokens: of JSON, or a token a line.
+/// Reads a list of tokens, as JSON or with one token on each line.
 fn list(source: &Path, name: &str) -> Result<Option<Vec<String>>> {
     for ending in ["json", "txt"] {
         let path = source.join(format!("{name}.{ending}"));

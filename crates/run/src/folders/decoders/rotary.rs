@@ -14,7 +14,7 @@ pub(super) const BASE: Key =
     Key::number("rope_theta", 10_000.0, &[|recipe| &mut recipe.model.rotary.base])
         .spelled(&["/rope_parameters/rope_theta", "/rope_scaling/rope_theta"]);
 
-/// Scaling; by default none.
+/// Scaling; no scaling by default.
 pub(super) const SCALING: Key =
     Key::own("rope_scaling", read, write).spelled(&["/rope_parameters"]);
 

@@ -49,7 +49,7 @@ fn has_windows(recipe: &RunConfig) -> bool {
     kinds(recipe).into_iter().any(is_window)
 }
 
-/// Sets which layers have windows of so many tokens.
+/// Sets the layers with windows, and the number of tokens in a window.
 fn set(recipe: &mut RunConfig, window: usize, has: impl Fn(usize) -> bool) {
     let kind = |layer| if has(layer) { AttentionKind::Sparse } else { AttentionKind::Full };
     let kinds: Vec<AttentionKind> = (0..recipe.model.decoder_layers).map(kind).collect();

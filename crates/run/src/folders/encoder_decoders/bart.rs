@@ -32,7 +32,7 @@ const DROPOUT: Numbers =
 const ATTENTION: Numbers = &[|recipe| &mut recipe.model.attention_dropout];
 const INNER: Numbers = &[|recipe| &mut recipe.model.feed_forward_dropout];
 
-/// Keys of a family with these defaults: that of its matrices, and one of its own.
+/// Keys of a family with these defaults: the key of its tied matrices, and one of its own.
 pub(super) const fn keys(
     activation: &'static str,
     attention_dropout: f64,

@@ -30,7 +30,7 @@ const TIED: Key = Key::switch(
     |recipe| recipe.model.tied.ties_output(),
 );
 
-/// Key that tells whether both languages have one vocabulary; it comes after [`TIED`].
+/// Key for whether both languages share a vocabulary; it comes after [`TIED`].
 const SHARED: Key = Key::own("share_encoder_decoder_embeddings", read_shared, |recipe| {
     Some(json!(recipe.model.tied.ties_embeddings()))
 });

@@ -1,5 +1,5 @@
-//! Pegasus (Zhang et al. 2020): an encoder-decoder that was trained to write the sentences that a
-//! text lacks, for summaries.
+//! Pegasus (Zhang et al. 2020): an encoder-decoder for summaries, trained to write sentences that
+//! were removed from a text.
 
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions};

@@ -52,8 +52,8 @@ pub(super) const TIED: Key = Key::switch(
     |recipe, is_tied| recipe.model.tied = if is_tied { Tied::All } else { Tied::Embeddings },
     |recipe| recipe.model.tied.ties_output(),
 );
-/// Key that tells whether states are multiplied by 1/√d_model before the output projection. Up to
-/// version 4 of Transformers the key of the tied embedding determines it.
+/// Key for whether states are multiplied by 1/√d_model before the output projection. Up to version
+/// 4 of Transformers the key of the tied embedding determines it.
 pub(super) const SCALE: Key = Key::switch(
     "scale_decoder_outputs",
     true,

@@ -1,6 +1,6 @@
 //! BERT (Devlin et al. 2019): masked language models, with or without the head for the next
 //! sentence, classifiers of texts, taggers of words, and models that answer questions by spans. A
-//! model without a head begins as a masked language model with a drawn head.
+//! model without a head begins as a masked language model with a randomly initialised head.
 
 use taper_data::Task;
 use taper_model::{NormPlacement, Positions};
@@ -13,7 +13,7 @@ use crate::folders::tokens::TokenizerFiles;
 /// Keys for pooling, which only a classifier has.
 pub(super) const POOLING: &[&str] = &["pooling"];
 
-/// Modules of an encoder of texts whose tensors have this prefix, and the given ones of heads.
+/// Modules of an encoder of texts whose tensors have this prefix, with the given modules of heads.
 macro_rules! modules {
     ($prefix:literal, $($head:expr),+ $(,)?) => {
         &[
@@ -107,7 +107,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Module::same("span", &["qa_outputs"]),
     ],
     copies: &[("embedding.weight", "cls.predictions.decoder.weight")],
-    // The bias, if there is a second one; the pooler, if the head does not read from it.
+    // The second bias, if there is one; the pooler, if the head does not read from it.
     zeros: &[],
     unused: &["bert.pooler.*", "cls.predictions.bias"],
 };

@@ -39,7 +39,7 @@ pub(in crate::folders) static XLM_ROBERTA: Family = Family {
     ..SHARED
 };
 
-/// Models that both families have, by their names there.
+/// Models that both families have, with their names in Transformers.
 const fn architectures(names: [&'static str; 5]) -> [Architecture; 5] {
     let [masked, classes, tags, span, body] = names;
     let filling = Task::MaskedLanguageModel;
@@ -66,8 +66,8 @@ const SHARED: Family = Family {
         bert::ACTIVATION,
         bert::HIDDEN_DROPOUT,
         bert::ATTENTION_DROPOUT,
-        // Positions count from the id after the padding's, and the table has rows for the ids up to
-        // there.
+        // Positions count from the id after the padding, so the table also has rows for the ids
+        // before.
         Key::own("pad_token_id", read_padding, |recipe| {
             recipe.model.position_offset.checked_sub(1).map(|id| json!(id))
         }),

@@ -1,9 +1,9 @@
-//! Tokenizers of models from fairseq: XLM-R, mBART and NLLB, of whose tokenizer a folder may have
-//! the model of SentencePiece alone.
+//! Tokenizers of models from fairseq: XLM-R, mBART and NLLB. Their folders may have only the model
+//! of SentencePiece.
 //!
 //! Fairseq puts `<s>`, `<pad>`, `</s>` and `<unk>` before the pieces. The first three pieces of the
-//! model are `<unk>`, `<s>` and `</s>`; the id of every other one is its number there plus one.
-//! Languages and `<mask>` follow.
+//! model are `<unk>`, `<s>` and `</s>`; the id of every other piece is its index in the model plus
+//! one. Languages and `<mask>` follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use super::{ADDED_TOKENS, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, pieces};
 
 /// Tokens before the pieces.
 const FIRST: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
-/// Number of pieces of the model that have no place of their own.
+/// Number of pieces of the model that [`FIRST`] replaces.
 const REPLACED: usize = 3;
 /// Token in place of hidden words.
 const MASK: &str = "<mask>";
@@ -55,11 +55,11 @@ const NLLB: &str = "\
 
 /// Makes the content of a `tokenizer.json` from the bytes of a model of SentencePiece.
 ///
-/// Ids that the folder gives to added tokens hold. Without any, languages and `<mask>` have the ids
-/// of the published models, in this order.
+/// Added tokens keep the ids that the folder gives them. If it gives none, languages and `<mask>`
+/// have the ids of the published models, in this order.
 ///
 /// # Errors
-/// If it is no such model, or the folder does not say whose tokenizer it is.
+/// If the bytes are no such model, or the folder does not say which published tokenizer it has.
 pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     let model = SentencePieceModel::read(bytes)?;
     let is_first =
@@ -72,7 +72,7 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     let named = languages(files)?;
     let described = described(files);
     let known: BTreeSet<&str> = tokens.iter().copied().collect();
-    // The others are added with the ids that the folder says.
+    // The other tokens are added with the ids that the folder gives.
     if described.iter().all(|token| known.contains(token)) {
         let more = named.iter().map(String::as_str).chain([MASK]);
         tokens.extend(more.filter(|token| !known.contains(token)));
@@ -88,7 +88,7 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     let mut file: Value = serde_json::from_str(&made.json)?;
     let added = file["added_tokens"].as_array_mut().into_iter().flatten();
     for mask in added.filter(|token| token["content"] == MASK) {
-        // It takes the space before it.
+        // The token includes the space before it.
         mask["lstrip"] = json!(true);
     }
     if named.is_empty() {
@@ -108,7 +108,7 @@ fn described(files: &Files) -> Vec<&str> {
 /// Tokens of languages: those that the folder lists, or those of the published model.
 ///
 /// # Errors
-/// When neither the class of the tokenizer nor the model's type says which.
+/// When neither the class of the tokenizer nor the model's type names the family.
 fn languages(files: &Files) -> Result<Vec<String>> {
     let usual = if files.is_of("XLMRoberta", "xlm-roberta") {
         return Ok(Vec::new());
@@ -159,8 +159,8 @@ mod tests {
     use super::*;
     use taper_data::{Task, Tokenizer};
 
-    /// Tokenizer of a folder with the model of SentencePiece alone and, if `described`, with what
-    /// Transformers saves beside it.
+    /// Tokenizer of a folder that has only the model of SentencePiece and, if `described`, the
+    /// files that Transformers saves beside it.
     fn read(class: &str, described: bool) -> (Tokenizer, Value) {
         let golden = Path::new("tests/golden/fairseq").join(class);
         let folder = tempfile::tempdir().expect("a folder");
@@ -197,7 +197,7 @@ mod tests {
                     assert_eq!(json!(ids), case["ids"], "{class}: {text:?}");
                 }
                 // Without a description, Transformers 4 gives NLLB's <mask> the id of its first
-                // language, with which no published model agrees.
+                // language, unlike any published model.
                 if class == "NllbTokenizer" && !described {
                     let pieces = expected["pieces"].as_u64().expect("a number");
                     let id = |token: &str| tokenizer.id(token).map(u64::from);

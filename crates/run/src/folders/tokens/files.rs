@@ -32,7 +32,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Reads the files of the folder `source`, whose `config.json` says `config` in the terms of
+    /// Reads the files of the folder `source`; `config` is its `config.json` with the keys of
     /// Transformers.
     pub(super) fn read(source: &Path, config: &Value) -> Result<Self> {
         let (mut texts, mut keys) = (BTreeMap::new(), BTreeMap::new());

@@ -35,10 +35,9 @@ pub(super) fn of_m2m100(files: &Files) -> Result<Vec<String>> {
     Ok(codes.split(' ').map(|code| format!("__{code}__")).collect())
 }
 
-/// Adds to the tokenizers of the folder `source`, whose `config.json` says `config`, the tokens
-/// around texts, and returns the names of
-/// the languages: those in `asked`, or those of the folder, or `source` and `target` if the folder
-/// has no names that can be part of a file name.
+/// Adds the tokens around texts to the tokenizers of the folder `source`, whose `config.json` is
+/// `config`. Returns the names of the languages: those in `asked`, or those of the folder, or
+/// `source` and `target` if the folder has no names that can be part of a file name.
 ///
 /// # Errors
 /// When a file is damaged, or a model of several languages has no such language.
@@ -145,7 +144,7 @@ impl Spoken {
         Self(special.chain(named).filter_map(code).collect())
     }
 
-    /// Language with which every text begins by the folder's settings, if any.
+    /// Language that the folder's settings put before every text, if any.
     fn written(&self, files: &Files) -> Option<String> {
         let keys = [files.keys(GENERATION_CONFIG), files.keys(CONFIG)];
         let ids = ["forced_bos_token_id", "decoder_start_token_id"]
@@ -167,7 +166,7 @@ impl Spoken {
         if self.0.is_empty() {
             bail!("{wanted}, and no special token of the vocabulary names any");
         }
-        // Languages with the same beginning come first.
+        // Languages with the same first letters come first.
         let begins = |known: &&String| {
             let first = |name: &str| name.chars().next();
             name.is_some_and(|name| first(name) == first(known))

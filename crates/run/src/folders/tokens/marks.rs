@@ -1,5 +1,5 @@
-//! Marks that an encoder has around texts: their usual spellings, and the rows that the
-//! post-processor of a `tokenizer.json` makes with them.
+//! Marks around texts for an encoder: their usual spellings, and the rows that the post-processor
+//! of a `tokenizer.json` makes with them.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -14,8 +14,7 @@ pub(super) const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
 pub(super) const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
 pub(super) const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
 
-/// Refuses a vocabulary without a token that an encoder needs around texts, or in place of hidden
-/// tokens.
+/// Refuses a vocabulary without a token that an encoder needs around texts or for hidden tokens.
 pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     let (class, separator, mask) = (special.class, special.separator, special.mask);
     for (role, usual, is_missing) in [
@@ -43,8 +42,8 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     post_processor(file)["type"] == "RobertaProcessing" || separators == 2
 }
 
-/// Rows that Transformers makes of texts for an encoder, beside Taper's, which are those of BERT and
-/// RoBERTa.
+/// Rows that Transformers makes of texts for an encoder, compared with Taper's, which are those of
+/// BERT and RoBERTa.
 pub(super) struct Rows {
     /// Equality of the tokens of a row of one text.
     is_single: bool,
@@ -69,7 +68,7 @@ impl Rows {
                 template(file, "single") == [class, None, separator],
                 template(file, "pair") == [&*first, &[None, separator]].concat(),
             ],
-            // BERT's tokenizer class adds its own marks, and so did folders without a class.
+            // BERT's tokenizer class adds its own marks, and so do folders that name no class.
             _ => [files.class().is_empty() || files.class().starts_with("Bert"); 2],
         };
         let pieces = processor["pair"].as_array().into_iter().flatten();
@@ -104,11 +103,12 @@ impl Rows {
     }
 }
 
-/// Tells a folder whose tokenizer gives the model the segments of tokens; else all are 0.
+/// Identifies a folder whose tokenizer gives the model the segments of tokens; in others, all
+/// segments are 0.
 fn reads_segments(files: &Files) -> bool {
     match files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array() {
         Some(inputs) => inputs.iter().any(|input| input == "token_type_ids"),
-        // The class that version 5 names by default makes none.
+        // The default class of version 5 makes no segments.
         None => files.class() != "TokenizersBackend",
     }
 }

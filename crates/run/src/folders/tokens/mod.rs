@@ -43,7 +43,7 @@ pub(super) enum TokenizerFiles {
     Begun,
     /// `tokenizer.json`, or a model of SentencePiece.
     Pieces,
-    /// A model of SentencePiece for each language, and the ids of all pieces, or those of each
+    /// A model of SentencePiece for each language, with the ids of all pieces or the ids of each
     /// language; or `tokenizer.json`.
     Sides,
     /// One model of SentencePiece for all languages, and the ids of all pieces; or
@@ -52,8 +52,8 @@ pub(super) enum TokenizerFiles {
 }
 
 impl TokenizerFiles {
-    /// Names of the models of SentencePiece, which are also written of tokenizers that were trained
-    /// here.
+    /// Names of the models of SentencePiece, which are also written for tokenizers that were
+    /// trained here.
     pub(super) const fn pieces(self) -> &'static [&'static str] {
         match self {
             Self::Pieces => &["spiece.model"],
@@ -67,7 +67,7 @@ impl TokenizerFiles {
 const TOKENIZER: &str = "tokenizer.json";
 /// File of the class and the arguments of a tokenizer.
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-/// File of the names of special tokens; in older folders the only place of them.
+/// File of the names of special tokens; in older folders, their only place.
 const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
 /// File of the settings of generation.
 pub(super) const GENERATION_CONFIG: &str = "generation_config.json";

@@ -20,7 +20,7 @@ const ENDS: &str = r"\A +| +\z";
 pub(super) struct Made {
     /// Content of its `tokenizer.json`.
     pub(super) json: String,
-    /// Number of pieces without an id in the vocabulary, which get the ids after it.
+    /// Number of pieces without an id in the vocabulary; their ids follow its ids.
     pub(super) without_row: usize,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn tokenizer(
     let scores = scores(model);
     let (names, without_row) = names(model, &scores, vocabulary, size, special, codes)?;
     let Some(&unknown_id) = vocabulary.get(unknown) else {
-        bail!("the vocabulary has no {unknown}, for what it cannot spell");
+        bail!("the vocabulary lacks {unknown}, the token for unknown text");
     };
     let within_words = scores.keys().all(|piece| {
         let rest = piece.strip_prefix(SPACE).unwrap_or(piece);
@@ -92,7 +92,7 @@ fn scores(model: &SentencePieceModel) -> HashMap<&str, f32> {
     of_text.map(|piece| (piece.text.as_str(), piece.score)).collect()
 }
 
-/// Names and scores by id, and the number of them that stand after the `size` rows of the model.
+/// Names and scores by id, and the number of names after the `size` rows of the model.
 ///
 /// # Errors
 /// When a token has no row.
@@ -190,7 +190,7 @@ fn normalizer(model: &SentencePieceModel) -> Value {
     }
 }
 
-/// BPE whose merges make the pieces of a model, likeliest first.
+/// BPE with merges that make the pieces of a model, likeliest first.
 fn byte_pairs(model: &SentencePieceModel, names: &[(String, f32)], unknown: &str) -> Value {
     let vocabulary: BTreeMap<&str, usize> =
         names.iter().zip(0..).map(|((name, _), id)| (name.as_str(), id)).collect();

@@ -20,9 +20,9 @@ use crate::tasks::entry;
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 
-/// Reads the tokenizer of the folder `source` for a model with `size` rows in its embedding, at
-/// least as many as tokens, and with `segments` segments; `config` is what its `config.json` says.
-/// Notes go to `notices`.
+/// Reads the tokenizer of the folder `source`, whose `config.json` is `config`, for a model with
+/// `segments` segments and `size` rows in its embedding: at least one for each token. Notes go to
+/// `notices`.
 ///
 /// # Errors
 /// When it is missing or damaged, has more tokens than the model has rows, or lacks a token that
@@ -37,7 +37,8 @@ pub(in super::super) fn read(
     Ok(TokenizerPair::joint(tokenizer))
 }
 
-/// Reads a tokenizer like [`read`], from the file `name`, or else from the vocabulary of a slow one.
+/// Reads a tokenizer like [`read`], from the file `name`, or else from the vocabulary of a slow
+/// tokenizer.
 ///
 /// # Errors
 /// Errors of [`read`].
@@ -146,7 +147,7 @@ impl Names<'_> {
             pad: pad.or_else(|| self.spelled(&PADS)),
             unknown,
             start,
-            // A template that also has a last token is an encoder's; some GPT-2s have one.
+            // A template that also has a last token belongs to an encoder; some GPT-2s have one.
             starts_prompts: start.is_some() && template(file, "single") == [start, None],
             ends,
             class,
@@ -166,13 +167,13 @@ impl Names<'_> {
         })
     }
 
-    /// Ids of all tokens that are no text, with those of `roles`, ascending.
+    /// Ids of all tokens that do not stand for text, including those of `roles`, ascending.
     fn no_text(&self, file: &Value, roles: &[Option<u32>]) -> Vec<u32> {
         let marked = file["added_tokens"].as_array().into_iter().flatten();
         let marked = marked.filter(|token| token["special"] == true);
         let named = marked.filter_map(spelling).chain(self.files.all_named());
-        // Bytes in place of characters that the vocabulary lacks are text, whatever the file marks
-        // them as.
+        // Byte tokens, for characters that the vocabulary lacks, stand for text, even if the file
+        // marks them otherwise.
         let spells_bytes = file["model"]["byte_fallback"] == true;
         let named = named.filter(|token| !(spells_bytes && is_byte(token)));
         let mut no_text: Vec<u32> = named.filter_map(|token| self.tokenizer.id(token)).collect();
@@ -198,8 +199,8 @@ impl Names<'_> {
         known.into_iter().collect()
     }
 
-    /// Finds the first token of a row of an encoder, and the token after each of its texts: those
-    /// of the post-processor, else the named ones, else those with a usual spelling.
+    /// Finds the first token of a row of an encoder, and the token after each of its texts. The
+    /// post-processor decides first, then named tokens, then tokens with a usual spelling.
     fn marks(&self, file: &Value) -> (Option<u32>, Option<u32>) {
         let pair = |value: &Value| value[1].as_u64().and_then(|id| u32::try_from(id).ok());
         let processor = post_processor(file);

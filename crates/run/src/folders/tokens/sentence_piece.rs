@@ -1,6 +1,6 @@
 //! Models of SentencePiece (Kudo and Richardson 2018), read from their `.spm` and `.model` files,
-//! and written. These are messages `ModelProto` of Protocol Buffers, of which only the few fields
-//! that divide text are needed.
+//! and written. These are messages `ModelProto` of Protocol Buffers, and only the few fields that
+//! divide text are needed.
 
 use anyhow::{Context, Result, bail};
 
@@ -21,7 +21,7 @@ pub(super) struct SentencePieceModel {
     pub(super) characters: Vec<u8>,
     /// Whether a space is put before a text.
     pub(super) adds_space: bool,
-    /// Whether spaces at both ends and repeated ones are left out.
+    /// Whether spaces at both ends and repeated spaces are removed.
     pub(super) joins_spaces: bool,
 }
 
@@ -39,11 +39,11 @@ pub(super) enum PieceKind {
     Normal,
     /// Placeholder for text without a piece.
     Unknown,
-    /// Special token, which no text has.
+    /// Special token, which does not occur in texts.
     Control,
     /// Text that is always one piece.
     UserDefined,
-    /// Piece that is left out.
+    /// Piece that is removed.
     Unused,
     /// Byte of a character without a piece.
     Byte,
@@ -107,7 +107,7 @@ impl SentencePieceModel {
         let special = [(40, 45, "<unk>"), (41, 46, "<s>"), (42, 47, "</s>"), (43, 48, "<pad>")];
         for (id, name, spelling) in special {
             let place = self.pieces.iter().position(|piece| piece.text == spelling);
-            // A negative number, which means none, has the bits of one of 64 bits.
+            // -1 in 64 bits means that there is none.
             training.number(id, place.map_or(u64::MAX, |place| place as u64));
             training.bytes(name, spelling.as_bytes());
         }
@@ -164,7 +164,7 @@ impl Piece {
             Ok(())
         })?;
         if piece.text.is_empty() || !piece.score.is_finite() {
-            bail!("a piece has no text, or a score that is no number");
+            bail!("a piece has no text, or a score that is not a number");
         }
         Ok(piece)
     }

@@ -20,7 +20,7 @@ use super::sentence_piece::SentencePieceModel;
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
-/// Ids of the pieces of both languages, or of the source, and those of the target.
+/// Ids of the pieces of both languages or of the source, and the ids of the target's pieces.
 const VOCABULARIES: [&str; 2] = ["vocab.json", "target_vocab.json"];
 /// Model of each language of a MarianMT.
 pub(super) const SIDES: [&str; 2] = ["source.spm", "target.spm"];
@@ -30,8 +30,8 @@ const OF_ALL: &str = "sentencepiece.bpe.model";
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Whether the folder `source` has models of SentencePiece. Where they come without ids of their
-/// pieces, as those of runs that were trained here, a fast tokenizer takes precedence.
+/// Whether the folder `source` has models of SentencePiece. If they have no ids of their pieces, as
+/// in exports of runs that were trained here, a fast tokenizer takes precedence.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     let is_fast = has(TOKENIZER) && !has(VOCABULARIES[0]);
@@ -44,9 +44,9 @@ fn has_one(source: &Path) -> bool {
     has(OF_ALL) && has(VOCABULARIES[0]) && !has(TOKENIZER)
 }
 
-/// Reads the tokenizers of the folder `source`, with models of SentencePiece, for a model with these
-/// numbers of rows: those of one embedding for both languages, or those of each. `config` is what
-/// its `config.json` says, and `given` the contents of the vocabularies, if they do not come from
+/// Reads the tokenizers of the folder `source`, with models of SentencePiece, for a model with
+/// these numbers of rows: one number for a shared embedding, or one for each language. `config` is
+/// the `config.json`, and `given` has the contents of the vocabularies if they do not come from
 /// files.
 ///
 /// # Errors
@@ -89,7 +89,7 @@ struct Vocabulary {
     /// File, and its content.
     name: &'static str,
     text: String,
-    /// Rows of its embedding.
+    /// Number of rows of its embedding.
     size: usize,
     ids: BTreeMap<String, u32>,
     /// Spellings of the token for unknown text, and of all special tokens.
@@ -99,8 +99,8 @@ struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Reads the content `text` of the file `name`. If `is_one`, tokens of languages come behind;
-    /// if `reads_only`, settings of the texts that are written do not concern it.
+    /// Reads the content `text` of the file `name`. If `is_one`, tokens of languages follow; if
+    /// `reads_only`, it ignores settings for the texts that are written.
     fn read(
         name: &'static str,
         text: String,
@@ -160,16 +160,16 @@ impl Vocabulary {
     }
 }
 
-/// Keys of a configuration that have ids.
+/// Keys of a configuration that contain ids.
 fn ids(keys: &Value) -> BTreeMap<String, Value> {
     let keys = keys.as_object().into_iter().flatten();
     let of_ids = keys.filter(|(key, _)| key.ends_with(ID_KEY) || *key == "bad_words_ids");
     of_ids.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Roles of tokens: of those named for end, unknown and padding, of those that the configuration
-/// has instead, and of those that are no text. If `reads_only`, the tokens are those of sources
-/// alone, which the configuration does not name.
+/// Roles of tokens: the named tokens for end, unknown and padding, the ones that the configuration
+/// has instead, and the tokens that do not stand for text. If `reads_only`, the tokens belong only
+/// to sources, and the configuration does not name them.
 fn roles(
     files: &Files,
     [end, unknown, pad]: [u32; 3],
@@ -189,7 +189,7 @@ fn roles(
             set => set.as_u64().and_then(|id| u32::try_from(id).ok()),
         };
         id.filter(|&id| (id as usize) < size)
-            .with_context(|| format!("{CONFIG}: {name} is {}, which is no token", key(name)))
+            .with_context(|| format!("{CONFIG}: {name} is {}, which is not a token", key(name)))
     };
     no_text.sort_unstable();
     no_text.dedup();
@@ -204,7 +204,7 @@ fn roles(
     })
 }
 
-/// Whether a token names the language to translate into, as in `>>fra<<`.
+/// Whether a token names the target language, as in `>>fra<<`.
 fn is_code(token: &str) -> bool {
     token
         .strip_prefix(">>")

@@ -1,4 +1,5 @@
-//! Tokenizers of T5, Pegasus and ByT5, whose files are a model of SentencePiece alone, or none.
+//! Tokenizers of T5, Pegasus and ByT5: their only file is a model of SentencePiece, and ByT5 has
+//! none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +17,13 @@ const SENTINELS: u64 = 100;
 /// Number of sentinels of ByT5's tokenizer.
 const BYTE_SENTINELS: u64 = 125;
 
-/// Number of ids that Pegasus has before its third piece, beyond the piece's number.
+/// Difference between the id and the number of a piece of Pegasus, from its third piece on.
 const OFFSET: u64 = 103;
 
 /// Makes T5's tokenizer (Raffel et al. 2020) from a model of SentencePiece, or Pegasus's (Zhang et
-/// al. 2020). T5 has its pieces at their places as ids, and sentinels behind them, the last one
-/// first. Pegasus has marks of its training between the first two pieces and the others. An end
-/// token comes after each text.
+/// al. 2020). The ids of T5's pieces are their numbers; sentinels follow, in descending order.
+/// Pegasus has marks of its training between the first two pieces and the others. An end token
+/// comes after each text.
 pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     let model = SentencePieceModel::read(bytes)?;
     let is_pegasus = files.is_of("Pegasus", "pegasus");
@@ -61,10 +62,11 @@ pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Makes ByT5's tokenizer (Xue et al. 2022), which has no file: a byte is a token, after three
-/// special ones and before sentinels.
+/// Makes ByT5's tokenizer (Xue et al. 2022), which has no file: special tokens come first, then one
+/// token for each byte, then sentinels.
 pub(super) fn bytes(files: &Files) -> Result<String> {
-    // Bytes as GPT-2 spells them: printable ones as they are, the others from 256 on.
+    // Bytes in GPT-2's spelling: printable ones are unchanged, the others become characters from
+    // 256 on.
     let is_printable = |byte: u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     let mut others = 256..;
     let spelled = (0..=u8::MAX).map(|byte| match is_printable(byte) {
@@ -73,7 +75,7 @@ pub(super) fn bytes(files: &Files) -> Result<String> {
     });
     let mut tokens: Vec<String> = ["<pad>", "</s>", "<unk>"].map(str::to_owned).into();
     tokens.extend(spelled.map(String::from));
-    // The others are added with the ids that the folder says.
+    // The other tokens are added with the ids that the folder gives.
     if !files.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].is_object() {
         let count = files.keys(TOKENIZER_CONFIG)["extra_ids"].as_u64().unwrap_or(BYTE_SENTINELS);
         let count = count.min(u64::from(u16::MAX));

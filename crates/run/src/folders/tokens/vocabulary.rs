@@ -13,11 +13,11 @@ use super::files::{Files, read_text};
 use super::parts::{added, template};
 use super::{TOKENIZER, TOKENIZER_CONFIG, fairseq, t5};
 
-/// Vocabulary of WordPiece: a token on each line.
+/// Vocabulary of WordPiece, with one token on each line.
 const WORD_PIECES: &str = "vocab.txt";
 /// Vocabulary of BPE on bytes, and its merges.
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
-/// Model of SentencePiece whose pieces have their positions as ids, as in T5.
+/// Model of SentencePiece whose pieces have their numbers as ids, as in T5.
 const PIECES: &str = "spiece.model";
 /// Model of SentencePiece of XLM-R, mBART and NLLB.
 const OF_FAIRSEQ: &str = "sentencepiece.bpe.model";

@@ -30,8 +30,8 @@ pub(in super::super) enum Exported<'a> {
 }
 
 impl Exported<'_> {
-    /// Keys of `config.json` with ids of tokens: those of the folder that was imported, or those of
-    /// the tokenizer.
+    /// Keys of `config.json` with ids of tokens, from the folder that was imported or from the
+    /// tokenizer.
     pub(in super::super) fn ids(self, tokenizer: &Tokenizer) -> Map<String, Value> {
         if let Some(folder) = tokenizer.folder() {
             return folder.ids.iter().map(|(key, id)| (key.clone(), id.clone())).collect();
@@ -92,8 +92,7 @@ pub(in super::super) fn write(
         config.insert("target_lang".to_owned(), json!(target));
     }
     if came_with.is_none() {
-        // A text that spells a special token stays text here, except that hidden tokens are
-        // spelled.
+        // A text that spells a special token stays text here; only hidden tokens are recognised.
         let is_text = !matches!(exported, Exported::Reads { hidden: true });
         config.insert("split_special_tokens".to_owned(), json!(is_text));
         write_json(&folder.join(SPECIAL_TOKENS_MAP), &names)?;
@@ -188,7 +187,8 @@ fn searches(
     keys.insert("length_penalty".to_owned(), json!(decoding.length_penalty));
     let stops_early = decoding.rules != SearchRules::Exact && decoding.patience > 0.0;
     keys.insert("early_stopping".to_owned(), json!(stops_early));
-    // Lengths in Transformers count the first input of the decoder, and the largest the end, too.
+    // In Transformers, lengths count the first input of the decoder, and the largest length also
+    // counts the end.
     let most = decoding.max_length.saturating_add(2).min(longest);
     keys.insert("max_length".to_owned(), json!(most));
     let least = if decoding.min_length > 0 { decoding.min_length.saturating_add(1) } else { 0 };
@@ -206,8 +206,8 @@ fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
     of_ours.chain(tokenizer.ids_without_token()).collect()
 }
 
-/// Settings of a language model's generation in `generation_config.json`. The penalty on repetition
-/// is also on the tokens of the prompt there.
+/// Settings of a language model's generation in `generation_config.json`. There, the penalty on
+/// repetition also applies to the tokens of the prompt.
 fn draws(decoding: &DecodingConfig) -> Map<String, Value> {
     let sampling = &decoding.sampling;
     let mut keys = Map::new();

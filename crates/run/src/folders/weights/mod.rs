@@ -1,5 +1,5 @@
-//! Weights of a folder: one file, or several with an index. Headers of files are read when it is
-//! opened, values tensor by tensor on demand, so that only one tensor is in memory.
+//! Weights of a folder: one file, or several with an index. Opening reads the headers of the files.
+//! Values are read on demand, tensor by tensor, so that only one tensor is in memory.
 
 mod model_bin;
 mod pickle;
@@ -49,8 +49,8 @@ impl Weights {
     /// Opens the files of the folder `source`, and reads their headers.
     ///
     /// # Errors
-    /// When there is none, one is missing or damaged, or a tensor is not in the file that the index
-    /// names, or in two.
+    /// When no file exists, one is missing or damaged, or a tensor is in two files or not in the
+    /// file that the index names.
     pub(super) fn open(source: &Path) -> Result<Self> {
         let Some(path) = FILES.map(|name| source.join(name)).into_iter().find(|path| path.exists())
         else {
@@ -100,7 +100,7 @@ impl Weights {
     pub(super) fn open_model_bin(source: &Path) -> Result<(Self, ModelBin)> {
         let path = source.join(MODEL_BIN);
         if let Some(what) = not_a_file(&path) {
-            bail!("{}: {what}, where a file of weights is expected", path.display());
+            bail!("{}: {what}, but a file of weights is expected", path.display());
         }
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let read = model_bin::read(&file).with_context(|| path.display().to_string())?;
@@ -141,7 +141,7 @@ impl Weights {
     fn add(&mut self, path: PathBuf) -> Result<()> {
         let shown = || path.display().to_string();
         if let Some(what) = not_a_file(&path) {
-            bail!("{}: {what}, where a file of weights is expected", path.display());
+            bail!("{}: {what}, but a file of weights is expected", path.display());
         }
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let stored = match path.to_string_lossy().ends_with(PICKLED) {
@@ -279,7 +279,7 @@ impl Weights {
     pub(super) fn sha256(&self) -> Result<String> {
         let mut list = String::new();
         for (path, _) in &self.files {
-            // A handle of its own: tensors may be read meanwhile.
+            // Opens a separate handle, because other tensors may be read at the same time.
             let hash = File::open(path).and_then(sha256_of);
             let hash = hash.with_context(|| format!("cannot read {}", path.display()))?;
             if self.files.len() == 1 {
@@ -325,8 +325,8 @@ fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
     Ok(map)
 }
 
-/// Path of a file that an index in `folder` names, never outside of the folder. The hub's own cache
-/// has links to `blobs` next to its snapshots.
+/// Path of a file that an index in `folder` names. It is never outside the folder, except that the
+/// hub's own cache links to `blobs` next to its snapshots.
 fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));

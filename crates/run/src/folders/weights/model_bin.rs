@@ -1,5 +1,5 @@
 //! `model.bin` of CTranslate2 in version 6 of its format, little-endian: the name and revision of a
-//! specification, then variables with names, shapes, types and values, then other names of some of
+//! specification, then variables with names, shapes, types and values, then aliases of some of
 //! them. `engines/ctranslate2/binary.rs` writes the same.
 
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub(super) fn read(file: &File) -> Result<(ModelBin, BTreeMap<String, Stored>)> 
     scale(&mut tensors, &mut attributes)?;
     for _ in 0..reader.number(4)? {
         let (alias, name) = (reader.name()?, reader.name()?);
-        // Scales have moved to the tensor that they belong to.
+        // Scales have moved to the tensors that they belong to.
         if name.ends_with(SCALES) && !tensors.contains_key(&name) {
             continue;
         }
@@ -168,7 +168,7 @@ impl Reader<'_> {
         Ok(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Name with its length before it, which counts a final zero.
+    /// Name, preceded by its length, which counts a final zero.
     fn name(&mut self) -> Result<String> {
         let length = self.number(2)? as usize;
         let mut name = self.take(length)?;
@@ -179,7 +179,7 @@ impl Reader<'_> {
         Ok(name.replace('/', "."))
     }
 
-    /// Shape, type and place of a variable, which is passed over.
+    /// Shape, type and place of a variable; its values are skipped.
     fn variable(&mut self) -> Result<Variable> {
         let dimensions = self.number(1)?;
         if dimensions > MOST_DIMENSIONS {

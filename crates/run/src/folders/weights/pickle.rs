@@ -19,7 +19,7 @@ use super::stored::{Stored, width};
 const MOST_BYTES: u64 = 1 << 26;
 /// Number of objects to visit in all; each is visited again when its container changes.
 const MOST_OBJECTS: usize = 100_000_000;
-/// Largest size, in objects, of an object that is memoised: each use is a copy.
+/// Largest number of objects in an object that is memoised, because each use copies them.
 const MOST_COPIED: usize = 1000;
 /// Largest depth of nested objects.
 const DEEPEST: usize = 100;
@@ -83,7 +83,7 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
 /// Place of a tensor whose storage has `length` bytes from `start` on.
 ///
 /// # Errors
-/// When its values are not in order, or not all there.
+/// When its values are not in order, or incomplete.
 fn stored(name: &str, tensor: Tensor<'_>, start: u64, length: u64) -> Result<Stored> {
     let Tensor { dtype, offset, shape, strides, .. } = tensor;
     let mut stored = Stored::new(dtype.to_owned(), shape, start);
@@ -115,7 +115,7 @@ struct Tensor<'a> {
     /// Name of the type in safetensors.
     dtype: &'a str,
     storage: &'a str,
-    /// Index of its first element there.
+    /// Index of its first element in the storage.
     offset: usize,
     shape: Vec<usize>,
     strides: Vec<usize>,
@@ -172,7 +172,7 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
     let mut looked = 0;
     loop {
         let operation = reader.fill_buf()?.first().copied();
-        // The length of a text comes first: no more memory is taken than there are bytes.
+        // The length of a text comes first: memory is limited to the bytes that exist.
         if operation == Some(b'X') {
             let at = reader.position() as usize;
             let length = bytes.get(at + 1..at + 5).and_then(|four| four.try_into().ok());

@@ -28,7 +28,7 @@ impl<'a> Pieces<'a> {
     /// Values of a tensor in `file`.
     ///
     /// # Errors
-    /// When its scales cannot be read, or its type is no type of weights.
+    /// When its scales cannot be read, or weights cannot have its type.
     pub(super) fn new(file: &'a File, stored: &'a Stored) -> Result<Self> {
         let width = stored.width().context("no type of weights")?;
         let (scales, run) = match stored.scales {
@@ -51,7 +51,7 @@ impl<'a> Pieces<'a> {
         Ok(Self { file, stored, width, scales, run, next: 0, bytes: Vec::new() })
     }
 
-    /// Number of values that are left.
+    /// Number of values still to read.
     pub(super) fn remaining(&self) -> usize {
         self.stored.count() + self.stored.appended.len() - self.next
     }
@@ -67,7 +67,7 @@ impl<'a> Pieces<'a> {
             return Ok(!rest.is_empty());
         }
         self.bytes.resize(count * self.width, 0);
-        // Another tensor of the same file may be read in between.
+        // Another tensor of the same file may be read between two calls.
         let start = self.stored.start + (self.next * self.width) as u64;
         self.file.seek(SeekFrom::Start(start))?;
         self.file.read_exact(&mut self.bytes)?;

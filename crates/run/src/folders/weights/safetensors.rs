@@ -69,7 +69,7 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
         places.push((start, end));
         tensors.push((name, Stored::new(dtype, shape, first + start)));
     }
-    // The format has neither holes nor values that two tensors share.
+    // The format has neither gaps nor values that two tensors share.
     places.sort_unstable();
     let mut last = 0;
     for (start, end) in places {

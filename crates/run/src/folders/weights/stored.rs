@@ -10,16 +10,16 @@ pub(super) struct Stored {
     pub(super) start: u64,
     /// Scales of integers; `None` for floating-point values.
     pub(super) scales: Option<Scales>,
-    /// Values after those of the file, which `shape` counts.
+    /// Values to append to the file's, which `shape` already counts.
     pub(super) appended: Vec<f32>,
 }
 
-/// Scales by which integers of a tensor are divided.
+/// Scales that divide the integers of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scales {
-    /// One in f32 for each row, from this byte on.
+    /// One f32 for each row, from this byte on.
     Rows(u64),
-    /// One for all rows.
+    /// One scale for all rows.
     All(f32),
 }
 

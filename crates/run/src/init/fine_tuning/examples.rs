@@ -1,4 +1,4 @@
-//! Examples to learn from: what they are, how many, and the part of a recipe that reads them.
+//! Training examples: their kind, their number, and the part of a recipe that reads them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,11 +26,11 @@ const HELD_OUT: f64 = 0.05;
 /// Facts about examples.
 #[derive(Debug, Clone, Default)]
 pub struct ExampleCounts {
-    /// Number of sentences or texts to learn from; of running text 0.
+    /// Number of sentences or texts to learn from; 0 for running text.
     pub examples: u64,
-    /// Number of tokens to learn from in one epoch, about; of pairs on the longer side.
+    /// Approximate number of tokens to learn from in one epoch; for pairs, of the longer side.
     pub tokens: u64,
-    /// Number of examples of home that an epoch has beside them.
+    /// Number of the parent's examples in an epoch, beside the new ones.
     pub home: u64,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn name(files: &[PathBuf]) -> String {
     name.or(folder).unwrap_or_else(|| "examples".to_owned())
 }
 
-/// Part of a recipe that is the parent's, with other corpora to come.
+/// Part of the parent's recipe that applies to other corpora.
 fn of_parent(parent: &Parent, task: Task) -> DataConfig {
     let theirs = &parent.config.data;
     let tokenizer = TokenizerConfig { path: None, target_path: None, ..theirs.tokenizer.clone() };
@@ -91,7 +91,7 @@ fn folder_of(recipe: &Path) -> &Path {
     recipe.parent().unwrap_or(Path::new(""))
 }
 
-/// Files as a recipe at `recipe` names them.
+/// Paths of files, as the recipe at `recipe` names them.
 fn named(files: &[PathBuf], recipe: &Path) -> Vec<PathBuf> {
     files.iter().map(|file| seen_from(folder_of(recipe), file)).collect()
 }
@@ -99,12 +99,16 @@ fn named(files: &[PathBuf], recipe: &Path) -> Vec<PathBuf> {
 /// Columns of a table, by their number.
 ///
 /// # Errors
-/// When it is another number, with the names of the columns.
+/// When the number of columns is another one; the message names the columns.
 fn columns<'a>(given: &'a [String], wanted: &[&str], fewest: usize) -> Result<&'a [String]> {
     if given.is_empty() || (fewest..=wanted.len()).contains(&given.len()) {
         return Ok(given);
     }
-    bail!("--columns {}: give those of {}, with commas between", given.join(","), wanted.join(", "))
+    bail!(
+        "--columns {}: name the columns {}, separated by commas",
+        given.join(","),
+        wanted.join(", ")
+    )
 }
 
 /// Reads sentences with their translations.
@@ -157,8 +161,8 @@ pub(super) fn pairs(
     Ok(ReadExamples { data, counts, divided })
 }
 
-/// Corpus of home, of which an epoch has as many pairs as there are examples, and its number of
-/// pairs.
+/// Corpus of the parent's text, with its number of pairs. An epoch has as many of them as there are
+/// examples.
 fn home(
     settings: &FineTuneSettings,
     languages: &[String; 2],
@@ -217,7 +221,7 @@ pub(super) fn texts(
     })
 }
 
-/// Corpora whose files are named from the current folder.
+/// Corpora with paths relative to the current folder.
 fn absolute(corpora: &Corpora, folder: &Path) -> Corpora {
     let mut corpora = corpora.clone();
     corpora.paths_mut().for_each(|path| *path = folder.join(&path));
@@ -250,7 +254,7 @@ pub(super) fn labelled_texts(
     if task != parent.config.task || !found.iter().all(|label| known.iter().any(|one| one == label))
     {
         if found.len() < 2 {
-            bail!("all {} texts have the same label: there is nothing to tell apart", rows.len());
+            bail!("all {} texts have the same label: there is nothing to distinguish", rows.len());
         }
         data.labelled.labels = found.into_iter().map(str::to_owned).collect();
     }
@@ -262,7 +266,7 @@ pub(super) fn labelled_texts(
         _ => Pairs::Auto,
     };
     let folder = divided(settings, recipe);
-    // A record may contain what ends a column or a line of the files that are written.
+    // A record may contain the separators of columns or lines of the files that are written.
     let ends: &[char] = if is_single { &['\n', '\r', '\t'] } else { &['\n', '\r'] };
     let line = |[label, text]: &[String; 2]| {
         format!("{}\t{}\n", label.replace(['\n', '\r', '\t'], " "), text.replace(ends, " "))

@@ -1,4 +1,4 @@
-//! Recipe that trains a finished model on: `taper finetune`.
+//! Recipe for the further training of a finished model: `taper finetune`.
 
 mod examples;
 mod parent;
@@ -19,19 +19,19 @@ use crate::tasks::{Examples, entry};
 pub use examples::ExampleCounts;
 pub use parent::run_of;
 
-/// Settings of a recipe that trains a model on.
+/// Settings of a recipe for the further training of a model.
 #[derive(Debug, Clone)]
 pub struct FineTuneSettings {
-    /// Run, or folder of a checkpoint, with whose weights the new run begins.
+    /// Run or checkpoint folder that gives the new run its initial weights.
     pub parent: PathBuf,
-    /// Task of the new run; `None`: that of the parent.
+    /// Task of the new run; `None`: the task of the parent.
     pub task: Option<Task>,
-    /// Files of examples: for pairs two files of text or a table, else one or several files.
+    /// Files of examples: two files of text or a table for pairs, else one or several files.
     pub files: Vec<PathBuf>,
     /// Columns or fields of tables, in order: source and target, or label, text and perhaps a
     /// second text, or text. Empty: the usual ones.
     pub columns: Vec<String>,
-    /// Files of examples like those that the parent was trained on, to be mixed in. Empty: none.
+    /// Files of examples like the parent's training text, to be mixed in. Empty: none.
     pub home: Vec<PathBuf>,
     /// File of the recipe, which must not exist. `None`: named like the parent and the examples.
     pub recipe: Option<PathBuf>,
@@ -56,9 +56,9 @@ pub struct FineTuning {
     pub divided: Option<PathBuf>,
 }
 
-/// Reads the examples and writes a recipe that trains the parent on with them, with comments and
-/// ready for `machine`: rates and updates by the size of the model and of the text, all weights or
-/// adapters by the memory.
+/// Reads the examples and writes a recipe for the further training of the parent, with comments and
+/// ready for `machine`. Rates and updates follow from the size of the model and of the text; the
+/// memory decides between all weights and adapters.
 ///
 /// If there is no validation set beside the examples, one is divided from them, the same each time.
 ///

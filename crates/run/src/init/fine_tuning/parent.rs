@@ -1,4 +1,4 @@
-//! Model that is trained on.
+//! Model whose training continues.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ use crate::folders::{self, ImportSettings};
 /// File of a folder of the library Transformers.
 const SHAPE: &str = "config.json";
 
-/// Model that is trained on.
+/// Model whose training continues.
 pub(super) struct Parent {
-    /// Run, or folder of a checkpoint, as it was named.
+    /// Run or checkpoint folder, as the user named it.
     pub(super) path: PathBuf,
-    /// Configuration of its run, with the model whose weights it has.
+    /// Configuration of its run, with the model that has its weights.
     pub(super) config: RunConfig,
     pub(super) tokenizers: TokenizerPair,
 }
@@ -39,8 +39,8 @@ impl Parent {
     }
 }
 
-/// Run of `path`: `path` itself if it is a run or a checkpoint, and for a folder of the library
-/// Transformers the run that it was imported as, at `target`, or now is.
+/// Run of `path`: `path` itself if it is a run or a checkpoint. For a folder of the library
+/// Transformers, the run at `target`, which is imported from it unless it exists.
 ///
 /// # Errors
 /// When it is neither, it cannot be imported, or `target` is another run.
@@ -54,7 +54,7 @@ pub fn run_of(
         return Ok(path.to_owned());
     }
     if !path.join(SHAPE).is_file() {
-        // With the reason why it is no run.
+        // The error says why it is no run.
         RunFolder::of_weights(path).with_context(|| {
             format!("{}: neither a run nor a folder with {SHAPE}", path.display())
         })?;
@@ -74,8 +74,8 @@ pub fn run_of(
         || !speaks(&settings.target_language, &data.target_language)
     {
         bail!(
-            "{} exists already, and is not {} as it is asked for: import that with `taper import \
-             {} RUN`, and fine-tune the run",
+            "{} exists already, and is not an import of {} with these settings: import that with \
+             `taper import {} RUN`, and fine-tune the run",
             target.display(),
             path.display(),
             path.display()

@@ -1,9 +1,9 @@
 //! Settings that suit the model, the examples and the machine.
 //!
-//! Rates: fine-tuning takes a small part of the rate of training, 5e-5 for a model 1024 wide as the
-//! Transformers library has it by default, and more the narrower the model is, in proportion (Yang
-//! et al. 2022, "Tensor Programs V", table 3). Adapters take about ten times as much (Hu et al.
-//! 2021, table 11).
+//! Rates: fine-tuning takes a small part of the rate of training. A model of width 1024 takes 5e-5,
+//! the default of the library Transformers; narrower models take more, in proportion (Yang et al.
+//! 2022, "Tensor Programs V", table 3). Adapters take about ten times as much (Hu et al. 2021,
+//! table 11).
 
 use candle_core::Device;
 use taper_data::Task;
@@ -28,25 +28,25 @@ const RANK: usize = 16;
 const TOKENS: (usize, usize) = (512, 4096);
 /// Smallest number of tokens of a batch for which smaller weights are not preferred.
 const FEW_TOKENS: usize = 1024;
-/// Updates of an epoch that are wished for, with updates as small as they have to be.
+/// Desired number of updates in an epoch, within the smallest size of an update.
 const UPDATES_OF_AN_EPOCH: u64 = 50;
-/// Tokens that are learned from at most, beyond the first epoch.
+/// Largest number of tokens to learn from, beyond the first epoch.
 const MOST_TOKENS: u64 = 40_000_000;
 /// Largest number of epochs.
 const MOST_EPOCHS: u64 = 10;
 /// Validations of a training.
 const VALIDATIONS: u64 = 12;
-/// Sentences that are translated in a validation.
+/// Number of sentences that a validation translates.
 const TRANSLATED: usize = 200;
 
 /// Recipe with the facts behind its choices.
 pub(super) struct Proposal {
     pub(super) config: RunConfig,
-    /// Number of epochs that the updates come to.
+    /// Number of epochs that the updates make up.
     pub(super) epochs: u64,
-    /// Bytes of training all weights; `None` if all are trained.
+    /// Bytes of training with all weights; `None` if all are trained.
     pub(super) too_large: Option<u64>,
-    /// Bytes of training as proposed, by formula.
+    /// Bytes of the proposed training, by formula.
     pub(super) bytes: u64,
 }
 
@@ -67,9 +67,9 @@ pub(super) fn propose(
         evaluation: parent.config.evaluation.clone(),
         ..RunConfig::default()
     };
-    // The parent's was that of other text.
+    // The parent's setting was for other text.
     config.decoding.expected_length = ExpectedLength::default();
-    // Both are for the first weights of a run, which are the parent's.
+    // Both keys concern the first weights of a run, which come from the parent.
     config.model.lora = LoraConfig::default();
     config.model.embeddings = EmbeddingsConfig::default();
     let tokens = tokens_of_update(&read.counts);
@@ -102,7 +102,7 @@ pub(super) fn propose(
             batch /= 2;
         }
     }
-    // Nothing fits by formula: the check of memory before training has the last word.
+    // Nothing fits by formula: the check of memory before training decides.
     last.unwrap_or(Proposal { config, epochs, too_large: None, bytes: 0 })
 }
 
@@ -135,12 +135,12 @@ fn training(kind: Examples, updates: u64) -> TrainingConfig {
 fn tokens_of_update(counts: &ExampleCounts) -> usize {
     let (fewest, most) = TOKENS;
     let wished = usize::try_from(counts.tokens / UPDATES_OF_AN_EPOCH).unwrap_or(most);
-    // A power of two, which several batches of an update divide.
+    // A power of two, so that an update divides into several batches.
     (wished.clamp(fewest, most) + 1).next_power_of_two() / 2
 }
 
-/// The recipe with adapters on a base of this type or without, and with updates of `tokens` tokens
-/// in batches of `batch`.
+/// Recipe with updates of `tokens` tokens in batches of `batch`, and with adapters on weights of
+/// the given type, or without adapters.
 fn with(
     config: &RunConfig,
     parent: &Parent,
@@ -155,7 +155,7 @@ fn with(
         let (rank, alpha) = (RANK, 2.0 * RANK as f64);
         config.model.lora = LoraConfig { rank, alpha, base_dtype, ..LoraConfig::default() };
         if config.task != parent.config.task {
-            // Its head is not the parent's.
+            // The head is new.
             config.model.lora.train = vec!["classes.*".to_owned()];
         }
     }
@@ -165,7 +165,7 @@ fn with(
     config
 }
 
-/// A number in one digit.
+/// Number rounded to one digit.
 fn rounded(number: f64) -> f64 {
     format!("{number:.0e}").parse().unwrap_or(number)
 }

@@ -13,8 +13,8 @@ use super::proposal::Proposal;
 use crate::config::RunConfig;
 use crate::numbers::{bytes, grouped};
 
-/// Text of the recipe. Keys that are absent have their defaults, and those of the model are the
-/// parent's.
+/// Text of the recipe. Keys that are absent have their defaults, and the keys of the model come
+/// from the parent.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -32,7 +32,7 @@ pub(super) fn text(
     of_parent.model.lora = LoraConfig::default();
     of_parent.model.embeddings = EmbeddingsConfig::default();
     let mut own = different(table(config)?, &table(&of_parent)?);
-    // What the reasons are of stands in any case.
+    // The settings that the comments explain are always written.
     for (key, value) in shown(config) {
         set(&mut own, key, value);
     }
@@ -89,7 +89,7 @@ fn set(table: &mut Table, key: &str, value: Value) {
     }
 }
 
-/// The keys of `table` whose values are not those of `usual`.
+/// Keys of `table` whose values differ from those of `usual`.
 fn different(table: Table, usual: &Table) -> Table {
     let is_other = |(key, value): (String, Value)| match (value, usual.get(&key)) {
         (Value::Table(own), Some(Value::Table(usual))) => {
@@ -144,7 +144,7 @@ fn reasons(proposal: &Proposal, read: &ReadExamples) -> Vec<(&'static str, Strin
         all.push(("model.lora.rank", why));
     }
     if read.data.train.iter().any(|one: &Corpus| one.name == "home") {
-        let why = "New text, and as much that the model was trained on, so that it forgets less.";
+        let why = "New text, and as much of the model's training text, so that it forgets less.";
         all.push(("data.train", why.into()));
     }
     all

@@ -65,8 +65,8 @@ const LANGUAGE_MODEL: TaskEntry = TaskEntry {
     hub_name: Some("text-generation"),
     peft_name: Some("CAUSAL_LM"),
     learns_from: Some(Examples::Texts),
-    uses: "`taper generate` goes on with text, `taper evaluate` measures it, `taper score \
-           --text` scores texts",
+    uses: "`taper generate` continues text, `taper evaluate` measures it, `taper score --text` \
+           scores texts",
     next: ("taper generate {run} --prompt TEXT", "go on with a text"),
     ..USUAL
 };
@@ -162,7 +162,7 @@ const IMAGE_TEXT: TaskEntry = TaskEntry {
     }),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
     hub_name: Some("zero-shot-image-classification"),
-    uses: "`taper predict --prompt TEXT` tells which text belongs to an image, `taper evaluate` \
+    uses: "`taper predict --prompt TEXT` finds the text that matches an image, `taper evaluate` \
            measures it",
     next: ("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT", "which fits"),
     ..USUAL

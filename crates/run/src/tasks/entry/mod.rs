@@ -15,38 +15,38 @@ pub use entries::entry;
 pub struct TaskEntry {
     /// Stacks of layers of its models.
     pub stacks: Stacks,
-    /// Whether its models read one language and write another, each with its own vocabulary.
+    /// Whether its models read one language and write another, with a vocabulary for each.
     pub translates: bool,
     /// Whether its models continue a text, token by token.
     pub generates: bool,
     /// Whether its models' answers are written by a beam search.
     pub writes: bool,
-    /// Whether its models are trained so that others can begin with their weights.
+    /// Whether its models are pretrained for other models to begin with their weights.
     pub pretrains: bool,
     /// Whether its models predict tokens that are hidden from them.
     pub hides_tokens: bool,
     /// Whether a row may have two texts.
     pub reads_pairs: bool,
-    /// Whether an answer is one of several classes, so that it is right or wrong.
+    /// Whether an answer is one of several classes, and thus right or wrong.
     pub predicts_classes: bool,
-    /// Whether a text has a vector by its models.
+    /// Whether its models give a text a vector.
     pub embeds: bool,
-    /// Tasks whose models contain, trained, all parts that a model of this task shares with them.
+    /// Tasks whose trained models contain all parts that a model of this task shares with them.
     pub begins_with: &'static [Task],
     /// Sections and keys of recipes that only this task and perhaps a few others read.
     pub reads: &'static [&'static str],
-    /// Examples from which models of the task can be fine-tuned by one command; `None`: by a recipe
-    /// alone.
+    /// Examples from which models of the task can be fine-tuned by one command; `None`: only a
+    /// recipe can fine-tune them.
     pub learns_from: Option<Examples>,
     /// Prediction for texts or images; `None` if the models predict nothing for a single one.
     pub predicts: Option<Predicts>,
-    /// Reason why attention is not shown over the words of a text; `None`: it is.
+    /// Reason why attention is not shown over the words of a text; `None` if it is shown.
     pub hides_attention: Option<&'static str>,
-    /// Reason why runs are not served; `None`: they are.
+    /// Reason why runs are not served; `None` if they are served.
     pub not_served: Option<&'static str>,
-    /// Name of the task on hubs of models; `None`: they have none.
+    /// Name of the task on hubs of models; `None` if hubs have none.
     pub hub_name: Option<&'static str>,
-    /// Name of the task in PEFT; `None`: with one, PEFT would want a head in the folder.
+    /// Name of the task in PEFT; `None` if a name would make PEFT expect a head in the folder.
     pub peft_name: Option<&'static str>,
     /// Commands for a run of the task, each with its effect.
     pub uses: &'static str,
@@ -55,14 +55,14 @@ pub struct TaskEntry {
 }
 
 impl TaskEntry {
-    /// Whether marks stand around each text of a row, as encoders of texts have them.
+    /// Whether marks surround each text of a row, as in encoders of texts.
     #[must_use]
     pub const fn marks_texts(&self) -> bool {
         !self.translates && !self.generates
     }
 }
 
-/// Examples of a task, as files have them.
+/// Kind of files in which the examples of a task are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Examples {
     /// Sentences with their translations.
@@ -76,7 +76,7 @@ pub enum Examples {
 /// Stacks of layers of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stacks {
-    /// Encoder, in which every token attends to all.
+    /// Encoder, in which every token attends to all tokens.
     Encoder,
     /// Decoder, in which a token attends to itself and its predecessors.
     Decoder,
@@ -97,11 +97,11 @@ impl Stacks {
 /// Properties of predictions for texts or images.
 #[derive(Debug)]
 pub struct Predicts {
-    /// Verb phrase for the model, in the third person.
+    /// Verb phrase that describes the prediction, in the third person.
     pub does: &'static str,
-    /// Participle for the model, for a progress bar.
+    /// Participle that describes the prediction, for a progress bar.
     pub doing: &'static str,
-    /// Items that it reads.
+    /// Items that the model reads.
     pub reads: Reads,
     /// Whether prompts may be given with the items.
     pub takes_prompts: bool,
@@ -132,9 +132,9 @@ pub struct Items<'i> {
     pub lines: &'i [String],
     /// PNG and JPEG files.
     pub images: &'i [PathBuf],
-    /// Texts that may belong to an image.
+    /// Texts that may describe an image.
     pub prompts: &'i [String],
-    /// Number of lines before these, for messages that number them.
+    /// Number of lines before these, for the numbers in messages.
     pub before: usize,
 }
 

@@ -43,7 +43,7 @@ pub trait AnyRun: Any + Send + Sync {
     /// See [`TaskModel::draw_attention`].
     ///
     /// # Errors
-    /// When it cannot be drawn.
+    /// When the attention cannot be drawn.
     fn draw_attention(&self, image: &Path, to: &Path) -> Result<()>;
 
     /// See [`AttentionMap::of`].
@@ -67,7 +67,7 @@ impl dyn AnyRun {
     pub fn with_model<M: TaskModel>(&self) -> Result<&LoadedRun<M>> {
         require_task(self.config(), M::TASK)?;
         let run: &dyn Any = self;
-        run.downcast_ref().context("the run's model is not that of its task")
+        run.downcast_ref().context("the run's model does not belong to its task")
     }
 }
 

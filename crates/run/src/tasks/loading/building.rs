@@ -10,8 +10,8 @@ use crate::config::RunConfig;
 use crate::tasks::{TaskModel, vocabularies};
 use crate::{parameter_groups, word_vectors};
 
-/// Builds a model of `config` on `device`, with parameters drawn from `seed`; without a seed, they
-/// are to be loaded.
+/// Builds a model of `config` on `device`, with random parameters by `seed`; without a seed,
+/// parameters must be loaded.
 ///
 /// # Errors
 /// When the device cannot compute in the type that `config` names, or the model cannot be built.
@@ -42,7 +42,7 @@ pub fn build_model<M: TaskModel>(
 pub fn without_adapters(config: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if std::mem::take(&mut config.model.lora).is_on() {
-        // Frozen parameters and rates are for training, and may belong to adapters.
+        // Frozen parameters and rates concern training only, and may belong to adapters.
         config.training.freeze.clear();
     }
     config

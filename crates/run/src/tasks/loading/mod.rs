@@ -36,7 +36,7 @@ impl<M: TaskModel> LoadedRun<M> {
         let mut config = folder.load_config(&settings.overrides)?;
         require_task(&config, M::TASK).with_context(|| root.display().to_string())?;
         if settings.weights == Some(WeightType::Int8) {
-            let instead = "--weights int8: leave it out, or give f32 or bf16";
+            let instead = "leave --weights int8 out, or give f32 or bf16";
             require_decoding(M::TASK).context(instead)?;
         }
         use_threads(config.threads)?;
@@ -104,10 +104,11 @@ impl<M: TaskModel> LoadedRun<M> {
     }
 }
 
-/// Direction that `settings` choose; `None` if the run has one direction or none, or keeps all.
+/// Direction that `settings` choose; `None` if the run has one direction or none, or all directions
+/// stay available.
 ///
 /// # Errors
-/// When the run has no such direction, or has to have one chosen.
+/// When the run has no such direction, or needs a choice of direction.
 fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Option<Direction>> {
     let (from, to) = (settings.from.as_deref(), settings.to.as_deref());
     let is_asked = from.is_some() || to.is_some();
@@ -149,8 +150,7 @@ fn choose_weights(
     let is_set = overrides.iter().any(|one| one.key() == "dtype");
     let chosen = match (settings.weights, &state.int8_of) {
         (Some(weights), _) if is_set => bail!(
-            "--weights {} and --set dtype=… both say what matrices are multiplied in: leave one \
-             out",
+            "--weights {} and --set dtype=… both set the type of matrix products: leave one out",
             weights.name()
         ),
         (Some(weights), _) => Some(weights),
@@ -159,7 +159,7 @@ fn choose_weights(
     };
     match chosen {
         Some(WeightType::Int8) if !device.is_cpu() => {
-            bail!("--weights int8 is for the CPU: add --device cpu, or leave it out")
+            bail!("--weights int8 is only for the CPU: add --device cpu, or leave it out")
         }
         // Everything but products of weights stays in f32.
         Some(WeightType::Int8) => WeightType::F32.name().clone_into(&mut config.dtype),
@@ -169,8 +169,8 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
-/// Shape of the model for the weights of `checkpoint`, for a command that loads them under
-/// `config`: the run's shape, with the overrides of the command.
+/// Shape of the model for the weights of `checkpoint`, which a command loads under `config`: the
+/// run's shape, with the overrides of the command.
 ///
 /// # Errors
 /// When config.toml differs from the configuration of the training, or an override changes the
@@ -196,8 +196,8 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
     with_changeable(&trained.unwrap_or(written), config)
 }
 
-/// Shape of the model of `trained`, in which keys that do not affect weights have their values in
-/// `config`: the reach of its positions, its memory, and its number of hashes.
+/// Shape of the model of `trained`; keys that do not affect weights take their values from
+/// `config`: the range of positions, the memory, and the number of hashes.
 fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfig> {
     let mut model = serde_json::json!({ "model": trained.model });
     let given = serde_json::json!({ "model": config.model });
@@ -216,12 +216,12 @@ fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfi
     serde_json::from_value(model["model"].take()).context("the configuration is not JSON")
 }
 
-/// Refuses a config.toml, `written`, with an edited key that shapes the weights, which belong to a
-/// checkpoint `trained` with another value.
+/// Refuses an edited config.toml, `written`, if the edited key shapes the weights and the
+/// checkpoint was trained with another value, in `trained`.
 ///
 /// # Errors
-/// When they differ, with the difference, unless the run has since been trained with the change:
-/// the change then holds for earlier weights too.
+/// When the two differ; the message has the difference. A change with which the run has since been
+/// trained is accepted for earlier weights too.
 pub fn require_unedited(
     folder: &RunFolder,
     written: &RunConfig,

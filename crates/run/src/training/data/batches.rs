@@ -7,8 +7,8 @@ use taper_data::{BatchingConfig, Dataset, Epoch, Epochs, Positions, Prefetcher};
 use taper_model::{Batch, Sequences};
 use taper_trainer::{BoxError, Position, Source, balanced};
 
-/// Training batches, made on a thread ahead of requests while updates have one size; batches of an
-/// update of another size are made on request.
+/// Training batches. A thread makes them ahead of requests while updates keep their size; when the
+/// size changes, a request makes its own.
 pub(crate) struct TrainingBatches {
     epochs: Arc<Epochs>,
     /// Start of the update arranged last, its micro-batches, and the requested range.
@@ -64,7 +64,7 @@ impl Source for TrainingBatches {
         };
         match ahead.next().transpose()? {
             Some(item) if item.position == wanted => Ok(packed(item.batch)),
-            // For example in the last update, which may be smaller.
+            // This happens in the last update, which may be smaller.
             _ => {
                 self.ahead = None;
                 Ok(packed(self.epochs.batch(wanted)?))
@@ -80,7 +80,7 @@ fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
 
 /// Sorts the micro-batches of an update into the order of its leaves.
 fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
-    // Two micro-batches have one each, in any order.
+    // Two micro-batches have one leaf each, in any order.
     if places.len() > 2 {
         let cost = |place: &taper_data::Position| epochs.plan(place.epoch).cost(place.batch);
         let order = balanced(&places.iter().map(cost).collect::<Vec<_>>());
@@ -234,7 +234,7 @@ mod tests {
                     sorted.sort_unstable();
                     assert_eq!(places, sorted, "the same micro-batches");
                 }
-                // The thread may have requested batches after the last.
+                // The thread may already have requested batches beyond the last.
                 drop(source);
                 let planned = data.planned.lock().unwrap();
                 let mut once = planned.clone();

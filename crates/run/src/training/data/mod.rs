@@ -1,4 +1,4 @@
-//! Data of a training: batches, and what is reported of them.
+//! Data of a training: batches, and a report about them.
 
 pub(super) mod batches;
 pub(super) mod report;

@@ -102,7 +102,7 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
                 ),
             };
             vec![format!(
-                "{}; {captions} captions, of which {different} differ{left_out}",
+                "{}; {captions} captions, {different} of them different{left_out}",
                 images_line(images)
             )]
         }
@@ -145,7 +145,7 @@ fn pair_lines(report: &DataReport) -> Vec<String> {
     );
     let held_out = (report.held_out > 0).then(|| {
         format!(
-            "  {} more are left out, since their source is held out for validation",
+            "  {} more are omitted, because their source is held out for validation",
             report.held_out
         )
     });
@@ -158,7 +158,7 @@ fn pair_lines(report: &DataReport) -> Vec<String> {
     lines
 }
 
-/// A line for each direction of which usual lengths were learned.
+/// One line for each direction with learned usual lengths.
 fn usual_lengths(all: &[UsualLengths]) -> Vec<String> {
     let class = |usual: &UsualLengths| {
         let up_to = match usual.most_characters {

@@ -1,4 +1,4 @@
-//! Arithmetic of training steps, as a share of what the processor can do.
+//! Arithmetic of training steps, as a share of the processor's peak.
 
 use candle_core::{DType, Device};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use taper_ops::products::{peak_rate, products_in_one};
 use taper_ops::profile::Profile;
 use taper_ops::{Kernel, Products};
 
-/// Iterations of the loop that measures the peak: a few milliseconds.
+/// Iterations of the loop that measures the peak, which takes a few milliseconds.
 const ROUNDS: usize = 1_000_000;
 
 /// Arithmetic of steps in matrix products and scans.
@@ -14,19 +14,19 @@ const ROUNDS: usize = 1_000_000;
 pub struct Arithmetic {
     /// Billions of multiplications and additions a second.
     pub gflops: f64,
-    /// Rate of multiply-adds on registers alone, measured in turn with the steps on as many
-    /// threads, in the instructions of the kernel; `None` if there is no such kernel.
+    /// Rate of multiply-adds on registers alone, in the instructions of the kernel, on as many
+    /// threads as the steps and measured in turn with them; `None` if there is no such kernel.
     pub peak_gflops: Option<f64>,
-    /// Share of this peak; `None` without one.
+    /// Share of this peak; `None` without a peak.
     pub share_of_peak: Option<f64>,
-    /// Every operation, forward and backward together, and the time between operations.
+    /// Every operation, forward and backward together, followed by the time between operations.
     pub operations: Vec<OperationShare>,
 }
 
 /// One operation's part of the steps.
 #[derive(Debug, Clone, Serialize)]
 pub struct OperationShare {
-    /// Name of the operation; `other` is what lies between operations.
+    /// Name of the operation; `other` stands for the time between operations.
     pub name: &'static str,
     /// Share of the time.
     pub share: f64,
@@ -35,7 +35,7 @@ pub struct OperationShare {
 }
 
 impl OperationShare {
-    /// Share of the time of all steps that this operation would not take at the peak.
+    /// Share of the time of all steps that would be saved if this operation ran at the peak.
     #[must_use]
     pub fn lost(&self) -> Option<f64> {
         Some(self.share * (1.0 - self.of_peak?))
@@ -46,7 +46,7 @@ impl OperationShare {
 #[derive(Debug)]
 pub struct Peak {
     kernel: Option<Kernel>,
-    /// Products of the kernel for each product of the model.
+    /// Number of the kernel's products for each product of the model.
     parts: f64,
     rates: Vec<f64>,
 }
@@ -77,7 +77,7 @@ impl Peak {
 }
 
 impl Arithmetic {
-    /// Arithmetic of steps that took `seconds` together.
+    /// Arithmetic of steps that took `seconds` seconds in total.
     #[must_use]
     pub fn of(profile: &Profile, seconds: f64, peak: Option<&Peak>) -> Self {
         let rate = |flops: u64, seconds: f64| 1e-9 * flops as f64 / seconds;

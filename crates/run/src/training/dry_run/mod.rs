@@ -27,7 +27,7 @@ use crate::tasks::{TaskModel, vocabularies, with_model};
 pub use arithmetic::{Arithmetic, OperationShare, Peak};
 pub use timed_updates::TimedUpdates;
 
-/// Number of updates before the measurement, in which threads start and memory is taken.
+/// Number of updates before the measurement, while threads start and memory is allocated.
 const WARM_UP: u64 = 2;
 /// Largest and smallest number of measured updates.
 const MOST_UPDATES: u64 = 20;
@@ -46,12 +46,13 @@ pub struct DryRun {
     pub tokens_per_second: f64,
     /// Arithmetic of the updates.
     pub arithmetic: Arithmetic,
-    /// Token budget of a batch on either side, also if the recipe leaves it open.
+    /// Token budget of a batch on either side, even if the recipe leaves it open.
     pub max_tokens: usize,
     /// Limits of the training.
     #[serde(flatten)]
     pub limits: TrainingLimits,
-    /// Seconds until its end, without validations and checkpoints; `None` without a limit.
+    /// Seconds until the end of the training, without validations and checkpoints; `None` without a
+    /// limit.
     pub estimated_seconds: Option<f64>,
     /// Largest memory of the process, in bytes; `None` if the system does not report it.
     pub peak_memory: Option<u64>,
@@ -60,7 +61,7 @@ pub struct DryRun {
 }
 
 /// Does everything that [`start`](super::start) does before the first update, makes a few updates
-/// to measure their time, and removes everything again. `folder`, where the run would be, stays
+/// to measure their time, and removes everything again. `folder`, the place of the run, stays
 /// untouched.
 ///
 /// # Errors
@@ -96,7 +97,7 @@ fn dry_run_with<M: TaskModel>(
         ReadyRun::<M>::new(&RunFolder::new(&place.0), folder, config, settings, true, observer)?;
     let (config, device) = (&ready.config, ready.model.parameters().device());
     let cost = Cost::of(config, vocabularies(&ready.prepared.tokenizers), device);
-    // Those of the parent are not read.
+    // The parent's weights are not read.
     let unread = memory::unread_bytes(device, &cost);
     let data = DataSummary::of(config, &ready.prepared, device);
     observer.observe(&RunEvent::Prepared { data, cost })?;
@@ -124,7 +125,7 @@ fn dry_run_with<M: TaskModel>(
     })
 }
 
-/// Updates that were made to measure them.
+/// Updates made for the measurement.
 struct Measurement {
     updates: u64,
     tokens: u64,

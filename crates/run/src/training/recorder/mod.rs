@@ -37,8 +37,8 @@ impl<'a> Recorder<'a> {
         state: &State,
         observer: &'a mut dyn RunObserver,
     ) -> Result<Self> {
-        // Only now, because a configuration that does not fit the checkpoint must not replace the
-        // one that does.
+        // The recipe is saved only now, because a configuration that does not fit the checkpoint
+        // must not replace one that does.
         folder.save_config(config)?;
         if let Some(command) = &settings.command {
             folder.note_command(command)?;
@@ -49,7 +49,7 @@ impl<'a> Recorder<'a> {
         Ok(Self { log, files, events, observer })
     }
 
-    /// Whether it is the recorder of process 0.
+    /// Whether this is the recorder of process 0.
     pub(crate) fn is_of_first(&self) -> bool {
         self.log.is_some()
     }

@@ -155,7 +155,7 @@ impl TensorBoard {
             Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
         };
         let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {
-            // A training does not end because fonts are missing.
+            // Missing fonts do not end a training.
             Err(error @ PlotError::NoFonts) => {
                 vec![Value::text("attention/none", &error.to_string())]
             }
@@ -238,7 +238,7 @@ pub(crate) struct Watched<M> {
 }
 
 impl<M: TaskModel> Watched<M> {
-    /// Wraps `inner`, so that after it the weights are recorded in `events`, if there are any.
+    /// Wraps `inner`, which then also records the weights in `events`, if there are any.
     pub(crate) fn boxed(
         inner: Box<dyn Validate<M>>,
         events: Option<&TensorBoard>,

@@ -6,11 +6,11 @@ use anyhow::Result;
 use taper_data::text_of;
 use taper_documents::{Document, DocumentFormat, Docx};
 
-/// File of a document, in the format that its name tells.
+/// File of a document, in the format that its name indicates.
 #[derive(Debug, Clone)]
 pub struct DocumentFile {
     format: DocumentFormat,
-    /// Archive that the text is in, if it is in one.
+    /// Archive that contains the text, if any.
     container: Option<Docx>,
     /// Text, with its byte-order mark if it has one.
     text: String,
@@ -21,7 +21,7 @@ impl DocumentFile {
     /// to any size.
     ///
     /// # Errors
-    /// When the name does not tell a format, the bytes are not text in UTF-8, or an archive is damaged
+    /// When the name indicates no format, the bytes are not text in UTF-8, or an archive is damaged
     /// or has more text.
     pub fn read(name: &Path, bytes: Vec<u8>, most: u64) -> Result<Self> {
         let format = DocumentFormat::by_name(name)?;
@@ -46,10 +46,10 @@ impl DocumentFile {
         self.format.media_type()
     }
 
-    /// The document, in a language by whose rules sentences are told apart.
+    /// Document whose sentences are divided by the rules of the given language.
     ///
     /// # Errors
-    /// When the text does not have its format, with the line.
+    /// When the text does not have its format; the message names the line.
     pub fn document(&self, language: &str) -> Result<Document> {
         Ok(Document::parse(self.text.clone(), self.format, language)?)
     }

@@ -1,4 +1,5 @@
-//! Translation of whole documents: their sentences as lines are, and markup where its words went.
+//! Translation of whole documents: their sentences are translated like lines, and markup follows
+//! the words that it belongs to.
 
 mod file;
 mod sentences;
@@ -22,15 +23,16 @@ const WINDOW: usize = 1024;
 pub struct TranslatedDocument {
     /// The translated document.
     pub text: String,
-    /// Number of its lines.
+    /// Number of lines of the document.
     pub lines: usize,
-    /// Reasons why a line stays as it is, each with the line's number, counted from 1.
+    /// Reasons why lines were not translated, each with the line's number, counted from 1.
     pub faults: Vec<(usize, anyhow::Error)>,
-    /// Lines whose placeholders were put back, since the model would have changed them.
+    /// Number of lines whose placeholders were set from the source, because the model would have
+    /// changed them.
     pub repaired: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub truncated: usize,
-    /// Numbers of lines, from 1, each with a term whose translation it lacks.
+    /// Numbers of lines, from 1, each with a term whose translation is missing.
     pub missing_terms: Vec<(usize, String)>,
 }
 
@@ -71,37 +73,37 @@ pub struct SentenceWindow {
 }
 
 impl SentenceWindow {
-    /// The sentences, which are numbered from 1 on in each window.
+    /// Sentences of the window, numbered from 1 in each window.
     #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.texts
     }
 
-    /// Whether their translations must be aligned, under [`sentence_settings`] that say so.
+    /// Whether their translations must be aligned, by [`sentence_settings`] that request it.
     #[must_use]
     pub fn is_aligned(&self) -> bool {
         self.is_aligned
     }
 }
 
-/// Translation of a document in progress: it gives windows of sentences, in whatever way they are
-/// translated, takes their translations, and ends with the translated document.
+/// Translation of a document in progress: it gives windows of sentences to the caller, who
+/// translates them, takes the translations, and ends with the translated document.
 ///
-/// Only lines with markup are aligned. A line whose translation has another set of placeholders is
-/// translated again without them, and they are put where their neighbours went: each stands there
-/// exactly as often as in the source.
+/// Only lines with markup are aligned. If a translation has other placeholders than its line, the
+/// line is translated again without them, and each placeholder is put next to the translation of
+/// its neighbours, exactly as often as in the source.
 #[derive(Debug)]
 pub struct DocumentTranslation {
     document: Document,
     translations: Vec<Option<Translated>>,
     faults: Vec<(usize, anyhow::Error)>,
     truncated: Vec<bool>,
-    /// Terms that lines lack, by the indices of these.
+    /// Terms whose translations are missing, by the indices of their lines.
     missing_terms: BTreeMap<usize, Vec<String>>,
     /// Indices of the lines of each further window, and whether they are aligned.
     waiting: VecDeque<(Vec<usize>, bool)>,
     done: usize,
-    /// Number of lines that are translated without placeholders, once it is known.
+    /// Number of lines that are translated without placeholders, as soon as it is known.
     repaired: Option<usize>,
 }
 
@@ -139,14 +141,14 @@ impl DocumentTranslation {
         self.translations.len()
     }
 
-    /// Number of lines that have been translated; those that are translated again do not count twice.
+    /// Number of lines that have been translated; a line that is translated again counts once.
     #[must_use]
     pub fn done(&self) -> usize {
         self.done.min(self.lines())
     }
 
-    /// Next sentences to translate, after the translations of all windows before were added; `None`
-    /// once there are no more.
+    /// Next sentences to translate, once the translations of all earlier windows were added; `None`
+    /// if there are no more.
     pub fn next_window(&mut self) -> Option<SentenceWindow> {
         if self.waiting.is_empty() && self.repaired.is_none() {
             let changed = self.changed();
@@ -163,7 +165,7 @@ impl DocumentTranslation {
         Some(SentenceWindow { numbers, texts, is_aligned })
     }
 
-    /// Indices of the lines whose translation has other placeholders than they have.
+    /// Indices of the lines whose translation has placeholders that differ from their own.
     fn changed(&self) -> Vec<usize> {
         let is_changed = |number: &usize| {
             let to = self.translations[*number].as_ref();
@@ -191,7 +193,7 @@ impl DocumentTranslation {
         }
     }
 
-    /// The document with the translations that were added; a line without one stays as it is.
+    /// Document with the translations that were added; a line without one is not changed.
     #[must_use]
     pub fn finish(mut self) -> TranslatedDocument {
         self.faults.sort_by_key(|(number, _)| *number);

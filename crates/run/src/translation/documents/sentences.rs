@@ -1,4 +1,4 @@
-//! Sentences of documents, translated as lines are and linked to their translations.
+//! Sentences of documents, translated like lines and linked to their translations.
 
 use anyhow::Result;
 use taper_documents::Translated;
@@ -13,22 +13,22 @@ pub struct TranslatedSentence {
     /// Best translation, with links if it was aligned; `None` for a sentence whose search was
     /// cancelled.
     pub translation: Option<Translated>,
-    /// Whether it ends only because it reached the maximum length.
+    /// Whether the translation ends only because it reached the maximum length.
     pub is_truncated: bool,
-    /// Translations of terms that it lacks.
+    /// Translations of terms that the translation lacks.
     pub missing_terms: Vec<String>,
 }
 
-/// Settings under which sentences are translated: the best translation alone, aligned if `is_aligned`.
+/// Settings for translating sentences: the best translation alone, aligned if `is_aligned`.
 #[must_use]
 pub fn sentence_settings(settings: &TranslationSettings, is_aligned: bool) -> TranslationSettings {
     let detail = Detail { all: false, alignments: is_aligned, weights: is_aligned };
     TranslationSettings { detail, ..settings.clone() }
 }
 
-/// Translations of the sentences `texts` made of those of the same lines, which were `translated` under
-/// [`sentence_settings`]. The model saw `source_prefix` before each. A sentence that cannot be
-/// translated has the reason in its place.
+/// Translations of the sentences `texts`, converted from the results for the same lines,
+/// `translated` under [`sentence_settings`]. The model saw `source_prefix` before each. A sentence
+/// that cannot be translated has the reason in its place.
 ///
 /// # Errors
 /// When the search, the tokenizer or an alignment has failed.

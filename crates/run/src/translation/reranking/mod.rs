@@ -19,7 +19,7 @@ pub(super) struct Reranker {
     settings: RerankingConfig,
     /// Tokenizer of BLEU.
     tokenizer: Tokenizer,
-    /// Whether candidates are drawn, so that each stands for as much of the probability.
+    /// Whether candidates are sampled, so that each represents an equal share of the probability.
     are_drawn: bool,
     models: Arc<RerankingModels>,
 }
@@ -39,13 +39,13 @@ impl Reranker {
         Ok(Self { models, ..Self::alone(config, tokenizer) })
     }
 
-    /// Chooser without models beside the one that translates.
+    /// Chooser that uses only the translating model.
     fn alone(config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
         let are_drawn = config.sampling.is_active();
         Self { settings: config.reranking.clone(), tokenizer, are_drawn, models: Arc::default() }
     }
 
-    /// Chooser for another search with the same models.
+    /// Chooser for other search settings with the same models.
     pub(super) fn under(&self, config: &DecodingConfig, tokenizer: Tokenizer) -> Self {
         Self { models: Arc::clone(&self.models), ..Self::alone(config, tokenizer) }
     }
@@ -71,7 +71,7 @@ impl Reranker {
         Ok(())
     }
 
-    /// Scores of the candidates of each text by every criterion that there is a model for.
+    /// Scores of the candidates of each text by every criterion with a model.
     ///
     /// # Errors
     /// When a candidate cannot be scored.
@@ -83,7 +83,7 @@ impl Reranker {
         self.scores(&Criteria::from([1.0; 4]), texts, found)
     }
 
-    /// Scores of the candidates of each text, 0 by criteria without a weight or a model.
+    /// Scores of the candidates of each text; a criterion without a weight or a model gives 0.
     fn scores(
         &self,
         weights: &Criteria,
@@ -115,8 +115,7 @@ impl Reranker {
         Ok(scores.collect())
     }
 
-    /// Scores of all candidates, text by text, by the model that translates back and by the language
-    /// model.
+    /// Scores of all candidates, text by text, by the reverse model and by the language model.
     fn by_models(
         &self,
         weights: &Criteria,
@@ -145,7 +144,7 @@ impl Reranker {
     /// Utility of each candidate, from 0 to 1.
     fn utilities(&self, candidates: &[Translation]) -> Result<Vec<f64>> {
         let weights = self.weights(candidates);
-        // Samples repeat each other: each text is compared once.
+        // Samples repeat each other, so each text is compared once.
         let mut references: Vec<WeightedReference<'_>> = Vec::new();
         let mut places = Vec::with_capacity(candidates.len());
         for (candidate, weight) in candidates.iter().zip(weights) {
@@ -172,8 +171,8 @@ impl Reranker {
         Ok(places.into_iter().map(|place| utilities[place] / 100.0).collect())
     }
 
-    /// Weight of each candidate: equal if they are drawn, else its probability over that of the
-    /// likeliest, since a beam holds each once.
+    /// Weight of each candidate: equal if they are sampled. Otherwise a beam has each once, and the
+    /// weight is its probability relative to the likeliest.
     fn weights(&self, candidates: &[Translation]) -> Vec<f64> {
         if self.are_drawn {
             return vec![1.0; candidates.len()];
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn probabilities_of_a_beam_are_weights() {
-        // 0.5 of the probability, where the others have 0.18, 0.11 and 0.07.
+        // The first text has 0.5 of the probability, and the others have 0.18, 0.11 and 0.07.
         let reranking = RerankingConfig { candidates: 4, ..Default::default() };
         assert_eq!(ranked(&settings(reranking, 0.0), &CANDIDATES)[0], CANDIDATES[0].0);
     }

@@ -1,4 +1,5 @@
-//! Models beside the one that translates: one that translates back, and one of the target language.
+//! Models in addition to the translating one: one that translates back, and one of the target
+//! language.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ pub(super) struct RerankingModels {
 }
 
 impl RerankingModels {
-    /// Loads the models that `settings` name, if candidates are chosen among, for translations from
-    /// and into `languages`.
+    /// Loads the models that `settings` name, if there is a choice among candidates, for
+    /// translations from and into `languages`.
     ///
     /// # Errors
     /// When one cannot be loaded, or translates other languages.
@@ -42,8 +43,7 @@ impl RerankingModels {
         self.reverse.is_some() || self.language_model.is_some()
     }
 
-    /// Logarithm of the probability of each source given its candidate, a token; `None` without such
-    /// a model.
+    /// Log-probability per token of each source given its candidate; `None` without such a model.
     pub(super) fn back(
         &self,
         sources: &[String],
@@ -60,8 +60,7 @@ impl RerankingModels {
         Ok(Some(or_worst(scores.into_iter().map(|score| score.ok().map(by_token)))))
     }
 
-    /// Logarithm of the probability of each candidate in its language, a token; `None` without such
-    /// a model.
+    /// Log-probability per token of each candidate in its language; `None` without such a model.
     pub(super) fn fluency(&self, candidates: &[String]) -> Result<Option<Vec<f64>>> {
         let Some(run) = &self.language_model else { return Ok(None) };
         let scores = TextScorer::new(run)?.texts(candidates, |_| {})?;
@@ -72,7 +71,7 @@ impl RerankingModels {
     }
 }
 
-/// Loads the run at `path`, which must translate back what is translated from and into `languages`.
+/// Loads the run at `path`, which must translate in the opposite direction of `languages`.
 fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
     let key = || format!("decoding.reranking.reverse {}", path.display());
     let run: LoadedRun = LoadedRun::open(path, &LoadSettings::default()).with_context(key)?;
@@ -88,7 +87,7 @@ fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
     Ok(run)
 }
 
-/// Scores with those that are missing as the worst: texts that a model cannot read.
+/// Scores in which missing ones, of texts that a model cannot read, become the lowest.
 fn or_worst(scores: impl Iterator<Item = Option<f64>>) -> Vec<f64> {
     let scores: Vec<Option<f64>> = scores.collect();
     let worst = scores.iter().flatten().copied().fold(0.0, f64::min);

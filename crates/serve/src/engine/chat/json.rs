@@ -1,4 +1,4 @@
-//! JSON as Python writes it, in the templates' `tojson`.
+//! JSON in Python's format, for the templates' `tojson`.
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
@@ -37,7 +37,8 @@ pub(super) fn require_bounded(value: &Value) -> Result<(), Error> {
     walk(value, 0, &mut left)
 }
 
-/// JSON in the form of Python, which models have been trained on, with `indent` if given.
+/// JSON in Python's format, which models have been trained on; `indent` sets the indentation, if
+/// given.
 pub(super) fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let is_ascii: Option<bool> = options.get("ensure_ascii")?;

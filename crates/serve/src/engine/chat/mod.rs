@@ -2,8 +2,8 @@
 //!
 //! Templates are those of the library Transformers: Jinja with its loop controls, blocks without
 //! their line ends, Python's methods of strings, lists and dictionaries, `raise_exception`,
-//! `strftime_now`, `tojson` and `{% generation %}`. A template may come with a foreign model, so
-//! its resources are bounded.
+//! `strftime_now`, `tojson` and `{% generation %}`. A template may come with somebody else's model,
+//! so its resources are bounded.
 
 mod json;
 mod time;
@@ -34,10 +34,11 @@ const SETTINGS: &str = "tokenizer_config.json";
 const MOST_BYTES: u64 = 1 << 24;
 /// Approximate number of instructions that a template may execute.
 const FUEL: u64 = 2_000_000;
-/// Longest time for which a client waits for a template.
+/// Longest time that a client waits for a template.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Stack of the thread of a template, whose memory is taken only when it is used. It is as deep as
-/// a template's instructions can nest values, so that they can be dropped.
+/// Size of the stack of a template's thread, whose memory is allocated only when it is used. It
+/// suffices for values as deeply nested as a template's instructions can make them, so that they
+/// can be dropped.
 const STACK: usize = 512 << 20;
 /// Name of the template in messages.
 const NAME: &str = "chat template";
@@ -148,7 +149,7 @@ impl ChatTemplate {
         }
     }
 
-    /// Writes a conversation in the form that the model reads, up to the beginning of its answer.
+    /// Converts a conversation to the form that the model reads, up to the beginning of the answer.
     ///
     /// # Errors
     /// When the template refuses the conversation.
@@ -178,7 +179,7 @@ fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
             let default = several.iter().find(named).and_then(|one| one["template"].as_str());
             Some(default.with_context(|| format!("{SETTINGS}: no default chat_template"))?.into())
         }
-        _ => bail!("{SETTINGS}: chat_template is no text"),
+        _ => bail!("{SETTINGS}: chat_template is not a text"),
     })
 }
 
@@ -196,7 +197,8 @@ fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     settings.iter().filter_map(token).collect()
 }
 
-/// Message that a template itself raises about a conversation, inside an error of the library.
+/// Message that a template itself raises about a conversation, extracted from an error of the
+/// library.
 struct Raised;
 
 impl Raised {
@@ -245,7 +247,7 @@ mod tests {
     use serde::Deserialize;
     use serde_json::json;
 
-    /// Message in the order of keys that clients send.
+    /// Message whose keys are in the order that clients send.
     #[derive(Debug, Serialize, Deserialize)]
     struct Message {
         role: String,

@@ -1,4 +1,4 @@
-//! Times as `strftime` writes them.
+//! Times in the format of `strftime`.
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -15,12 +15,12 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Days of the week, from that of the first day of 1970 on.
+/// Days of the week, beginning with that of the first day of 1970.
 const DAYS: [&str; 7] =
     ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// Time in seconds since 1970, UTC, in the format of `strftime`; unknown specifiers stay as they
-/// are.
+/// Time in seconds since 1970, UTC, in the format of `strftime`; unknown specifiers are not
+/// changed.
 pub(super) fn written_time(format: &str, seconds: u64) -> String {
     let time = Time::new(seconds);
     let mut written = String::new();

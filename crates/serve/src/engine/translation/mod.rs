@@ -39,7 +39,7 @@ pub(crate) struct TranslateOptions {
     pub(crate) length_penalty: Option<f64>,
     /// Whether to align tokens.
     pub(crate) alignment: bool,
-    /// Beginning of the translation of the only line; empty for none.
+    /// Beginning of the translation if there is only one line; empty: none.
     pub(crate) prefix: String,
     /// Terms with their translations: lines of a term, a tab and its translation.
     pub(crate) terms: String,
@@ -90,7 +90,7 @@ pub(crate) struct AlignedText {
     /// Weight of each source token for each token of the translation; the remainder up to 1 belongs
     /// to the end of the line.
     pub(crate) weights: Vec<Vec<f64>>,
-    /// Probability of each token of the translation, given those before it.
+    /// Probability of each token of the translation, given its predecessors.
     pub(crate) probabilities: Vec<f64>,
 }
 
@@ -111,7 +111,7 @@ impl Verb for Translate {
 
     fn weight(&self, beam: usize) -> usize {
         let hypotheses = self.options.beam.unwrap_or(beam).max(self.options.alternatives);
-        // Lines that lack a term are searched again.
+        // Lines whose translations lack a term are searched again.
         let searches = if self.options.terms.is_empty() { 1 } else { 2 };
         weight_of_all(&self.lines) * hypotheses.div_ceil(beam.max(1)) * searches
     }
@@ -218,8 +218,8 @@ impl<'a> Translates<'a> {
                 };
                 let asked = asked.map_or("no direction".to_owned(), Direction::to_string);
                 Err(Refusal::Unfit(format!(
-                    "the run translates {}, and the request names {asked}: name one by \"from\" and \
-                     \"to\"",
+                    "the run translates {}, but the request names {asked}: choose one with \
+                     \"from\" and \"to\"",
                     known.join(", ")
                 )))
             }
@@ -363,7 +363,7 @@ impl Answers<AttendPair> for Translates<'_> {
 impl Translates<'_> {
     /// Tokens of a text whose attention is requested.
     fn attended(&self, tokenizer: &Tokenizer, text: &str) -> Result<EncodedText, Refusal> {
-        // Tokens of a text that names no language would show another computation.
+        // Tokens without the name of a language would show another computation.
         self.tokenizers(None)?;
         encoded_text(tokenizer, text, self.limits.attention_tokens)
     }
@@ -446,7 +446,7 @@ fn aligned(
     Ok(AlignedText { source, target, weights, probabilities })
 }
 
-/// Weight to three decimals, as shown on pages.
+/// Weight rounded to three decimals, as shown on pages.
 pub(crate) fn rounded(weight: f32) -> f64 {
     (f64::from(weight) * 1e3).round() / 1e3
 }

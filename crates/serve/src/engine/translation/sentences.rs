@@ -20,13 +20,13 @@ use crate::error::{Refusal, refusal};
 #[derive(Debug)]
 pub(crate) struct TranslateSentences {
     pub(crate) texts: Vec<String>,
-    /// Number of the first one in its window, from 1.
+    /// Number of the first sentence in its window, from 1.
     pub(crate) first: usize,
     /// Direction, for a run of several.
     pub(crate) direction: Option<Direction>,
     /// Terms with their translations: lines of a term, a tab and its translation.
     pub(crate) terms: String,
-    /// Whether to align the translations, so that markup can follow its words.
+    /// Whether to align the translations, so that markup can follow the words.
     pub(crate) is_aligned: bool,
 }
 
@@ -52,7 +52,7 @@ impl Answers<TranslateSentences> for Translates<'_> {
     fn check(&self, request: &TranslateSentences) -> Result<Vec<EncodedText>, Refusal> {
         if request.is_aligned && !self.aligns {
             return Err(Refusal::Unfit(
-                "the model has no attention to the source, so that tags and placeholders within a \
+                "the model has no attention to the source, so tags and placeholders within a \
                  sentence cannot be placed"
                     .to_owned(),
             ));

@@ -29,8 +29,8 @@ use crate::settings::Limits;
 /// Interval at which a gathering worker checks its queue.
 const BREATH: Duration = Duration::from_micros(200);
 
-/// Number of successive computations that panic before the run is loaded again, since its memory
-/// may be damaged.
+/// Number of successive computations with a panic after which the run is loaded again, because its
+/// memory may be damaged.
 pub(super) const MOST_PANICS: usize = 3;
 
 /// Pause before a run that has failed twice is loaded again; each further pause is twice as long.
@@ -39,7 +39,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Time after which an answering run counts as sound, so that its next failure is a first one.
+/// Time after which a run that answers counts as sound, so that its next failure counts as the
+/// first.
 const SOUND: Duration = Duration::from_secs(60);
 
 /// Everything that a worker needs in addition to its run.
@@ -106,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Informs the observer; its own failure does not keep the run down.
+    /// Informs the observer; a failure of the observer does not keep the run from loading.
     fn tell(&self, event: &ServeEvent<'_>) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.observer)(event)));
     }
@@ -137,7 +138,7 @@ impl Worker {
     /// Records that the run is loaded, with its description.
     ///
     /// # Errors
-    /// When the run on disk is another one.
+    /// When the run on disk is a different one.
     fn enter<'k>(
         &self,
         first: &mut Option<Sender<Result<RunInfo>>>,
@@ -145,7 +146,7 @@ impl Worker {
         info: RunInfo,
         seconds: f64,
     ) -> Result<&'k RunInfo> {
-        // Clients have its labels and languages already.
+        // Clients already know its labels and languages.
         if known.as_ref().is_some_and(|known| !known.is_same(&info)) {
             bail!("{}: the folder has another run now: start the server again", self.name);
         }
@@ -161,8 +162,8 @@ impl Worker {
         Ok(info)
     }
 
-    /// Pool of the run's own threads, if other runs compute on the common ones: a thread that waits
-    /// there for a part of a step might meanwhile take up the whole search of another run.
+    /// Pool of the run's own threads, if other runs use the common ones: a thread that waits there
+    /// for a part of a step might meanwhile start the whole search of another run.
     fn pool(&self, info: &RunInfo) -> Result<Option<ThreadPool>> {
         if !self.has_others || !info.is_on_cpu {
             return Ok(None);
@@ -244,7 +245,7 @@ impl Worker {
     }
 
     fn answer_group(&self, handlers: &Handlers<'_>, pauses: &Pauses<'_>, group: Vec<Job>) {
-        // Some may have left while others were answered.
+        // Some clients may have left while others were answered.
         let group = self.wanted(group);
         if group.is_empty() {
             return;
@@ -272,7 +273,7 @@ impl Worker {
                     if dropped { self.abandoned(&job, true) } else { reply(job, Ok(answer)) }
                 }
             }
-            // An error in one of them must not affect the others.
+            // An error in one job must not affect the others.
             _ if group.len() > 1 => {
                 for job in group {
                     self.answer_group(handlers, pauses, vec![job]);

@@ -14,11 +14,11 @@ use crate::engine::queue::LANES;
 use crate::engine::work::Job;
 
 /// Divisor that turns the time of lighter work into the pause before the next work of its lane, so
-/// that heavy work progresses under any amount of light work.
+/// that heavy work progresses whatever the amount of light work.
 const REST: u32 = 4;
 
-/// Pauses that let work of lighter lanes go first. In a pause the pausing thread answers that work
-/// at once, while its own search waits on its stack.
+/// Pauses that let work of lighter lanes go first. In a pause, the thread answers that work at
+/// once, while its own search waits on the stack.
 pub(super) struct Pauses<'w> {
     worker: &'w Worker,
     handlers: &'w Handlers<'w>,

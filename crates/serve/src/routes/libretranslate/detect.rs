@@ -1,16 +1,17 @@
 //! `POST /detect`: the language of a text, among the source languages of the runs.
 //!
-//! The identifier that is part of the program ([`LanguageIdentifier`]) gives each of its languages a
-//! probability, which is the confidence: it is low for a text in a language that no run reads.
+//! The identifier inside the program ([`LanguageIdentifier`]) gives each of its languages a
+//! probability, which is the confidence. It is low for a text in a language that no run reads.
 //!
-//! Languages that are one to the identifier, such as `pt` and `pb` or `zh` and `zt`, share its
-//! probability, and those that it does not know share what its likeliest one leaves. They share by the
-//! vocabularies of the runs. If all tokens of a vocabulary are equally likely, a text of `k` tokens
-//! has the probability `|V|^-k`, so the vocabulary that spells it in the fewest bits fits it best;
-//! each unknown character costs as much as one of Unicode's. Bayes' rule, with the share of the
-//! language's own letters as prior, gives each its part. Where nothing else is known of a language,
-//! the shares of own letters and of known characters count too. Languages whose runs share one
-//! vocabulary cannot be distinguished, and have equal confidences.
+//! Languages that the identifier does not distinguish, such as `pt` and `pb` or `zh` and `zt`,
+//! share a probability; languages that it does not know share the probability that its likeliest
+//! language leaves. These are divided by the vocabularies of the runs. If all tokens of a
+//! vocabulary are equally likely, a text of `k` tokens has the probability `|V|^-k`, so the
+//! vocabulary that spells it in the fewest bits fits it best; each unknown character costs as much
+//! as one out of Unicode. Bayes' rule, with the share of the language's own letters as prior,
+//! determines each part. If nothing else is known of a language, the shares of own letters and of
+//! known characters also count. Languages whose runs share one vocabulary cannot be distinguished,
+//! and have equal confidences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,14 +28,14 @@ use crate::error::Refusal;
 use crate::http::{form_or_json_of, json};
 use crate::routes::translation::Texts;
 
-/// Number of characters of a text that are examined: all of a short one, and passages from throughout
-/// a longer one.
+/// Number of characters of a text that are examined: a whole short text, or passages from all of a
+/// longer one.
 const LOOKED_AT: usize = 4000;
 
 /// Number of these passages.
 const PASSAGES: usize = 8;
 
-/// Lowest confidence with which a language is named.
+/// Smallest confidence with which a language is named.
 const NAMED: f64 = 0.1;
 
 /// Possible language of a text.
@@ -51,12 +52,12 @@ pub(super) struct Detected {
 struct DetectRequest {
     q: Texts,
     api_key: Option<String>,
-    /// Whether to name languages that no run reads, which LibreTranslate does not.
+    /// Whether to name languages that no run reads; LibreTranslate does not.
     #[serde(default)]
     all_languages: bool,
 }
 
-/// Request as a form.
+/// Request in the form of an HTML form.
 #[derive(Debug, Deserialize)]
 struct DetectForm {
     q: String,
@@ -72,7 +73,7 @@ impl From<DetectForm> for DetectRequest {
     }
 }
 
-/// Detects the language of a text, the likeliest first.
+/// Detects the language of a text; likeliest first.
 pub(in crate::routes) async fn detect(
     State(app): State<Arc<App>>,
     request: Request,
@@ -91,8 +92,8 @@ pub(in crate::routes) async fn detect(
     }
 }
 
-/// Possible languages of some texts together, among all that the identifier knows, the likeliest first;
-/// none for texts without letters.
+/// Possible languages of several texts together, out of all that the identifier knows, likeliest
+/// first; empty for texts without letters.
 fn all_languages_of(texts: &[String]) -> Vec<Detected> {
     let identifier = LanguageIdentifier::bundled();
     let probabilities = probabilities(identifier, &passages(texts));
@@ -100,11 +101,11 @@ fn all_languages_of(texts: &[String]) -> Vec<Detected> {
     named(all.zip(probabilities.into_iter().map(f64::from)).collect(), 0)
 }
 
-/// Possible languages of some texts together, among those that `runs` read, the likeliest first; at
-/// least one, which has the confidence 0 if none fits.
+/// Possible languages of several texts together, out of those that `runs` read, likeliest first. At
+/// least one is returned, with the confidence 0 if none fits.
 ///
 /// # Errors
-/// When there is no run, and for the errors of [`App::ask`].
+/// When there is no run, and errors of [`App::ask`].
 pub(super) async fn languages_of<'a>(
     app: &App,
     texts: &[String],
@@ -112,7 +113,7 @@ pub(super) async fn languages_of<'a>(
 ) -> Result<Vec<Detected>, Refusal> {
     let (identifier, passages) = (LanguageIdentifier::bundled(), passages(texts));
     let text = passages.join("\n");
-    // Languages by what the identifier takes them for, each with the runs that read it.
+    // Languages grouped by their equivalents in the identifier, each with the runs that read it.
     let mut groups: BTreeMap<Option<usize>, BTreeMap<String, Vec<&Engine>>> = BTreeMap::new();
     for (engine, Direction { from, .. }) in runs {
         let group = groups.entry(identifier.number_of(&from)).or_default();
@@ -143,7 +144,7 @@ pub(super) async fn languages_of<'a>(
     Ok(named(found, 1))
 }
 
-/// Passages that are examined of some texts.
+/// Passages of several texts that are examined.
 fn passages(texts: &[String]) -> Vec<String> {
     let text = texts.join("\n");
     let characters = text.chars().count();
@@ -157,8 +158,8 @@ fn passages(texts: &[String]) -> Vec<String> {
     (0..PASSAGES).map(passage).collect()
 }
 
-/// Probability of each language of the identifier: the mean over the passages, so that one that
-/// quotes another language does not decide; none if no passage has letters.
+/// Probability of each language of the identifier: the mean over the passages, so that a passage
+/// that quotes another language does not decide. Empty if no passage has letters.
 fn probabilities(identifier: &LanguageIdentifier, passages: &[String]) -> Vec<f32> {
     let of_passages: Vec<Vec<f32>> =
         passages.iter().filter_map(|passage| identifier.probabilities(passage)).collect();
@@ -169,7 +170,7 @@ fn probabilities(identifier: &LanguageIdentifier, passages: &[String]) -> Vec<f3
     (0..languages).map(mean).collect()
 }
 
-/// Fit of a text to the best vocabulary of each of some languages. Each run is asked once.
+/// Fit of a text to the best vocabulary of each of several languages. Each run is asked once.
 ///
 /// # Errors
 /// See [`App::ask`].
@@ -196,7 +197,7 @@ async fn fits(
     Ok(fits)
 }
 
-/// Languages with their confidences, the likeliest first, of which at least `least` are named.
+/// Languages with their confidences, likeliest first; at least `least` are named.
 fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found.sort_by(|(one, confidence), (other, its)| {
         its.total_cmp(confidence).then_with(|| one.cmp(other))
@@ -212,8 +213,8 @@ fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found
 }
 
-/// Part of each language in a text that is in one of them, and the share of the text that it can
-/// spell in its own letters.
+/// Part of each language in a text that is in one of them, and the share of the text that consists
+/// of its own letters.
 fn shares(text: &str, fits: &BTreeMap<String, Fit>) -> Vec<(String, f64, f64)> {
     let letters = |language: &str| own_letters(language, text);
     let costs = fits.iter().filter(|(language, _)| letters(language) > 0.0);
@@ -249,17 +250,17 @@ mod tests {
         let text = "Ich liebe dich";
         let fits = [("de", fit(4.0, 8000.0, 1.0)), ("en", fit(9.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("de", 100.0)]);
-        // One vocabulary for both: nothing distinguishes them.
+        // Both have the same vocabulary, so nothing distinguishes them.
         let fits = [("de", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("de", 50.0), of("en", 50.0)]);
-        // But scripts do.
+        // Scripts do distinguish them.
         let fits = [("zh", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("en", 100.0)]);
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // Even if the spelling in another vocabulary is short.
+        // This holds even if the spelling in another vocabulary is short.
         let fits = [("zh", fit(900.0, 8000.0, 1.0)), ("en", fit(1.0, 2.0, 1.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // A language in which the text cannot be is not claimed.
+        // A language that the text cannot be in is not named.
         assert_eq!(told("我爱你", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         assert_eq!(told("1 + 1", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         assert_eq!(told("ab", &[("xx", fit(9.0, 80.0, 0.25))]), [of("xx", 25.0)]);

@@ -1,5 +1,4 @@
-//! `POST /translate_file` and `GET /download_file/{name}`: a document in, the same document in another
-//! language out.
+//! `POST /translate_file` and `GET /download_file/{name}`: translation of whole documents.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ pub(in crate::routes) async fn translate_file(
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
     let limits = app.limits();
-    // A key may be within the form, but strangers send no large ones.
+    // The form may contain a key, but a stranger may not send a large form.
     let is_known = is_key(&app, &headers, None);
     let most = limits.body_bytes + if is_known { limits.document_bytes } else { 0 };
     let mut form = match multipart_of(request, most, limits).await {
@@ -51,10 +50,11 @@ pub(in crate::routes) async fn translate_file(
     Ok(json(200, &answer))
 }
 
-/// Address by which the client calls the server.
+/// Address with which the client calls the server.
 fn base(headers: &HeaderMap) -> String {
     let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // From a proxy before the server. A false header affects only the answer to its own sender.
+    // These headers come from a proxy in front of the server. A false header affects only the
+    // answer to its own sender.
     let scheme = if told("x-forwarded-proto") == Some("https") { "https" } else { "http" };
     format!("{scheme}://{}", told(HOST.as_str()).unwrap_or_default())
 }
@@ -65,7 +65,7 @@ pub(in crate::routes) async fn download_file(
     Path(name): Path<String>,
 ) -> Result<Response, Refusal> {
     let KeptFile { name, media_type, content } = app.files.find(&name).ok_or_else(|| {
-        Refusal::Missing("there is no such file, or there is no longer".to_owned())
+        Refusal::Missing("there is no such file, or it no longer exists".to_owned())
     })?;
     let mut response = text(200, media_type, content);
     if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {

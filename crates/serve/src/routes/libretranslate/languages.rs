@@ -30,7 +30,7 @@ const NAMES: [(&str, &str); 26] = [
     ("zt", "Chinese (traditional)"),
 ];
 
-/// Codes of BCP 47 for languages with two letters in LibreTranslate, and other codes for the same.
+/// BCP 47 codes for languages that LibreTranslate names with two letters, and synonyms.
 const ALIASES: [(&str, &[&str]); 4] = [
     ("zh", &["zh-hans", "zh-cn", "zh-sg", "zh-hans-cn", "zh-hans-sg", "cmn", "cmn-hans"]),
     ("zt", &["zh-hant", "zh-tw", "zh-hk", "zh-mo", "zh-hant-tw", "zh-hant-hk", "cmn-hant"]),
@@ -45,9 +45,9 @@ fn canonical(code: &str) -> String {
     alias.map_or(code, |(own, _)| (*own).to_owned())
 }
 
-/// Rank of a run's language code for a requested one, 0 is best; `None` if it means another
-/// language. A region may be omitted unless it makes a separate language (`en-US` has such a
-/// region, `pt-BR` and `zh-TW` do not).
+/// Rank of a run's language code for a requested one; 0 is best. `None` if it means another
+/// language. A region may be omitted, as in `en-US`, unless it makes a separate language, as in
+/// `pt-BR` and `zh-TW`.
 pub(super) fn answers_to(own: &str, asked: &str) -> Option<usize> {
     if own == asked {
         return Some(0);

@@ -35,12 +35,12 @@ struct TranslateRequest {
     #[serde(default)]
     alternatives: usize,
     api_key: Option<String>,
-    /// Terms with their translations, which LibreTranslate does not know.
+    /// Terms with their translations, an extension of LibreTranslate's API.
     #[serde(default)]
     terms: BTreeMap<String, String>,
 }
 
-/// Request as a form, in which a number is text and there is one `q`.
+/// Request in the form of an HTML form, in which numbers are text and there is a single `q`.
 #[derive(Debug, Deserialize)]
 struct TranslateForm {
     q: String,
@@ -107,7 +107,7 @@ pub(super) async fn translate(
     request: Request,
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
-    // Without a key, only a body that may contain it is read.
+    // Without a key, a body is read only if it may contain one.
     let asked: TranslateRequest =
         form_or_json_of::<TranslateRequest, TranslateForm>(request, app.limits()).await?;
     allowed(&app, &headers, asked.api_key.as_deref())?;
@@ -121,7 +121,7 @@ pub(super) async fn translate(
         Some(_) => return Err(Refusal::Malformed("format must be text or html".to_owned())),
     }
     let choice = chosen(&app, &asked.source, &asked.target, texts).await?;
-    // Each line is a sentence; line breaks return to their places, all as `\n`.
+    // Each line is a sentence; line breaks are restored at their places, all as `\n`.
     let lines_of =
         |text: &String| split_lines(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = texts.iter().map(lines_of).collect();
@@ -145,7 +145,7 @@ pub(super) async fn translate(
     Ok(json(200, &answer(&asked, &best, &others, choice.detected.as_ref())))
 }
 
-/// Translates texts in HTML, whose markup stays: each as a document, which has one translation.
+/// Translates texts in HTML, keeping their markup. Each is a document, which has one translation.
 async fn translate_html(
     app: &App,
     asked: &TranslateRequest,
@@ -175,7 +175,7 @@ async fn translate_html(
     Ok(json(200, &answer))
 }
 
-/// Content of an answer: for a list of texts lists, for one text the first.
+/// Content of an answer: lists if the request was a list of texts, otherwise the first element.
 fn answer(
     asked: &TranslateRequest,
     best: &[String],
@@ -205,11 +205,11 @@ struct Choice<'a> {
     detected: Option<Detected>,
 }
 
-/// Run whose languages match the requested ones best, the first of equals; for `auto`, the run that
-/// reads the detected language of the texts.
+/// Run whose languages match the requested ones best, the first among equals. For `auto`, the run
+/// that reads the detected language of the texts.
 ///
 /// # Errors
-/// When there is none, and for the errors of [`App::ask`].
+/// When there is none, and errors of [`App::ask`].
 async fn chosen<'a>(
     app: &'a App,
     source: &str,

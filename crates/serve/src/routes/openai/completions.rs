@@ -106,7 +106,7 @@ async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal>
     Ok(json(200, &head.with(OBJECT, choices.collect(), Some(usage(&found)))))
 }
 
-/// Texts of a prompt, after the prompt itself if it is to be repeated.
+/// Texts of a prompt, preceded by the prompt itself if the request asks for it.
 fn choices(one: &Continued, echo: bool) -> impl Iterator<Item = Value> {
     let before = if echo { one.prompt.as_str() } else { "" };
     one.texts.iter().enumerate().map(move |(index, text)| {
@@ -133,7 +133,7 @@ fn logprobs(scores: &[TokenScore], from: usize, length: usize) -> Value {
         likeliest.push(score.log_probability.map(|log_probability| {
             let mut told: Map<String, Value> = Map::new();
             for (text, log_probability) in &score.likeliest {
-                // The likeliest of tokens with the same spelling counts.
+                // Among tokens with the same spelling, the likeliest counts.
                 told.entry(text.clone()).or_insert_with(|| finite(*log_probability).into());
             }
             told.entry(score.text.clone()).or_insert_with(|| finite(log_probability).into());

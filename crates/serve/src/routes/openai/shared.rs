@@ -108,7 +108,7 @@ pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses to stream data that only a complete text has.
+/// Refuses to stream data that is only known for a complete text.
 pub(super) fn no_stream(of: &str) -> Refusal {
     Refusal::Malformed(format!("a stream has no {of}: leave out {of} or stream"))
 }
@@ -160,7 +160,7 @@ pub(super) fn usage(found: &[Continued]) -> Value {
     })
 }
 
-/// Log-probability in OpenAI's form; its lowest value also means that there is none.
+/// Log-probability in OpenAI's form, in which the lowest value also stands for a missing one.
 pub(super) fn finite(log_probability: f64) -> f64 {
     log_probability.max(-9999.0)
 }

@@ -81,14 +81,15 @@ impl Meeting {
                 Err(error) if Instant::now() > deadline => {
                     return Err(ExchangeError::lost(rank, self.rank, &error));
                 }
-                // It had too many callers, or this process was too slow.
+                // Process 0 had too many callers, or this process was too slow.
                 Err(_) => std::thread::sleep(RETRY),
             }
         }
     }
 
-    /// Greets process `to` over `stream`, and returns the stream once both have proved the key. The
-    /// inner error is a failure of the connection, after which a retry is possible.
+    /// Greets process `to` over `stream`, and returns the stream once both have proved that they
+    /// know the key. The inner error is a failure of the connection, after which a retry is
+    /// possible.
     fn introduced(
         &self,
         stream: TcpStream,

@@ -1,5 +1,6 @@
-//! The port of a process, at which anybody may call. All callers are served concurrently, none for
-//! longer than the time of a greeting; a caller without a proof of the key is turned away.
+//! Port of a process, at which anybody may call. All callers are served concurrently, none for
+//! longer than the time of a greeting; a caller that cannot prove that it knows the key is turned
+//! away.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::frame::{Patience, is_timeout};
 use super::greeting::{Challenge, HELLO, Hello, MAGIC, PROOF, Role, Verdict, answer, is_proof};
 
-/// Time limit of a complete greeting: anybody may connect, and send nothing.
+/// Time limit of a complete greeting: anybody may connect and send nothing.
 const GREETING_TIME: Duration = Duration::from_secs(5);
 /// Largest number of simultaneous callers; above it the oldest are dropped. A dropped process of
 /// the training calls again.
@@ -74,7 +75,7 @@ impl Door {
     pub(super) fn listen(&mut self, rank: usize, key: &str) -> Vec<Guest> {
         for _ in 0..MOST_CALLERS {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            // A process of the training that has ended meanwhile calls again.
+            // A process of the training that was disconnected meanwhile calls again.
             self.callers.extend(Caller::new(stream).ok());
         }
         let mut guests = Vec::new();
@@ -125,7 +126,7 @@ impl Caller {
         }
     }
 
-    /// Reads until there are `awaited` bytes, and returns whether there were new ones.
+    /// Reads until there are `awaited` bytes, and returns whether new ones have come.
     fn read(&mut self, awaited: usize) -> Result<bool, Fault> {
         let mut bytes = [0; HELLO];
         let room = bytes.len().min(awaited - self.heard.len());
@@ -165,7 +166,7 @@ impl Guest {
     /// Accepts the process, and returns its connection.
     ///
     /// # Errors
-    /// It is gone.
+    /// The caller is gone.
     pub(super) fn admit(self, key: &str) -> io::Result<TcpStream> {
         Patience::USUAL.apply(&self.stream)?;
         let answer = answer(Verdict::Accepted, key, &self.hello, &self.challenge);

@@ -1,4 +1,4 @@
-//! Frames of a connection: a kind, a length and so many bytes.
+//! Frames of a connection: a kind, a length and as many bytes.
 //!
 //! ```text
 //! kind (1 byte), length (u64), content
@@ -19,17 +19,18 @@ pub(super) enum Kind {
     Fact,
     /// Empty: the process is alive.
     Alive,
-    /// Empty: the process ends, and reports any fault itself.
+    /// Empty: the process ends, and reports any error itself.
     Leave,
     /// Empty: everything up to `Leave` has been read.
     Heard,
     /// Addresses of all processes, from the first process to each.
     Addresses,
-    /// Empty: the process is connected to all others; from the first process: all of them are.
+    /// Empty: the process is connected to all others; from the first process, it means that all of
+    /// them are.
     Ready,
-    /// Address for a neighbour's connection without TCP; empty if it has none.
+    /// Address for a neighbour's connection without TCP; empty if there is none.
     Offer,
-    /// Whether the neighbour has connected there: a byte.
+    /// Whether the neighbour has connected to this address: one byte.
     Taken,
 }
 
@@ -48,13 +49,14 @@ const KINDS: [Kind; 9] = [
 /// Number of bytes before the content.
 const HEADER: usize = 9;
 
-/// Number of values that are read at a time, so that a false length allocates no memory in vain.
+/// Number of values that are read at a time, so that a false length does not allocate memory for
+/// nothing.
 const VALUES_AT_ONCE: usize = 1 << 22;
 /// Upper bound of the bytes of a message.
 const MOST_BYTES: u64 = 1 << 32;
 
-/// Longest silence of a process, counted in reads that wait for one beat each. A clock would also
-/// count the time for which the whole machine was asleep.
+/// Longest silence of a process, counted in reads that each wait for one beat. A clock would also
+/// count time during which the whole machine was asleep.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     /// Time between two signs of life.
@@ -117,7 +119,7 @@ impl Patience {
         let mut header = [0; HEADER];
         header[0] = KINDS.iter().position(|&one| one == kind).unwrap_or(0) as u8;
         header[1..].copy_from_slice(&(content.len() as u64).to_le_bytes());
-        // Both in one write: each write wakes the reader up.
+        // Both parts are in one write, because each write wakes the reader up.
         let mut written = 0;
         self.repeat(HEADER, |done| {
             let both = [IoSlice::new(&header[done..]), IoSlice::new(content)];
@@ -128,7 +130,7 @@ impl Patience {
         self.write(stream, &content[written - HEADER..])
     }
 
-    /// Reads the beginning of a frame: its kind, and the bytes that follow.
+    /// Reads the beginning of a frame: its kind, and the number of bytes that follow.
     pub(super) fn read_header(self, stream: impl Read) -> io::Result<(Kind, u64)> {
         let mut header = [0; HEADER];
         self.read(stream, &mut header)?;

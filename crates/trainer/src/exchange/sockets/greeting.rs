@@ -7,9 +7,9 @@
 //! who listens:   answer     verdict, HMAC(key, "listens" and all of the above)  33 bytes
 //! ```
 //!
-//! The key itself is never sent. A proof covers both nonces, so that it is valid once; the ranks;
-//! and one of the two roles, so that it cannot be sent back to its sender. The process that
-//! connects proves first: a stranger who calls receives nothing to guess a key from. All lengths
+//! The key itself is never sent. A proof covers both nonces, so that it is valid once, the ranks,
+//! and the role, so that it cannot be sent back to its sender. The process that connects proves
+//! first, so that a stranger who calls receives nothing from which to guess the key. All lengths
 //! are fixed, so that no sender decides how much is read.
 
 use std::io::{self, ErrorKind, Read};
@@ -68,7 +68,7 @@ pub(super) enum Verdict {
 pub(super) enum Answer {
     /// Both processes know the key.
     Accepted,
-    /// Both know the key; the one that listens reports why it refuses.
+    /// Both know the key; the listening process reports why it refuses.
     Refused,
     /// The two do not have the same key.
     OtherKey,
@@ -137,7 +137,7 @@ pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge)
     hmac(key.as_bytes(), &[role, &hello.0, &challenge.0])
 }
 
-/// Whether `said` is the right proof, compared in constant time.
+/// Whether `said` is the correct proof, compared in constant time.
 pub(super) fn is_proof(
     said: &[u8],
     key: &str,
@@ -267,7 +267,7 @@ fn joined<const LENGTH: usize>(parts: &[&[u8]]) -> io::Result<[u8; LENGTH]> {
     parts.concat().try_into().map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// HMAC-SHA-256 (RFC 2104) of `parts` one after the other.
+/// HMAC-SHA-256 (RFC 2104) of the concatenation of `parts`.
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; PROOF] {
     const BLOCK: usize = 64;
     let mut block = [0_u8; BLOCK];

@@ -1,8 +1,9 @@
-//! Connections of a process while it trains: threads that read them, and that send signs of life.
+//! Connections of a process while it trains: threads that read them, and threads that send signs of
+//! life.
 //!
-//! For each other process, one thread reads everything that arrives, so that two processes that
-//! send to each other never wait for each other to read; one sends messages, in their order, while
-//! the process computes; and one sends a sign of life every second.
+//! Each other process has three threads. One reads everything that arrives, so that two processes
+//! that send to each other never wait for each other to read. One sends messages, in their order,
+//! while the process computes. One sends a sign of life every second.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use candle_core::{Storage, Tensor};
 use super::frame::{Kind, Patience, as_bytes};
 use super::stream::Stream;
 
-/// Time for which a process that ends waits until the others have read that.
+/// Time for which a process that ends waits until the others have read its notice.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Message from another process.
@@ -23,17 +24,17 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(super) enum Incoming {
     Part(Vec<f32>),
     Fact(Vec<u8>),
-    /// The process ends in order, and reports any fault itself; or it ends because it has lost
-    /// another one.
+    /// The process ends in order, and reports any error itself; or it ends because it has lost
+    /// another process.
     Left(Option<Loss>),
     /// The process is gone, or cannot be reached any more, for this reason.
     Lost(String),
 }
 
-/// Number of a process that is gone, and the reason.
+/// Rank of a process that is gone, and the reason.
 pub(super) type Loss = (usize, String);
 
-/// Function that is called with the number of a process that is gone, and the reason.
+/// Function that is called with the rank of a process that is gone, and the reason.
 pub type OnLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
 
 /// Message to another process.
@@ -60,18 +61,18 @@ pub(super) struct Lines {
     patience: Patience,
     /// Number of messages that wait to be written.
     unsent: AtomicUsize,
-    /// Processes that know that this process ends, or have ended themselves, by rank. A process may
-    /// do both, and counts once: the others still have to receive it.
+    /// Processes that know that this process ends, or have ended themselves, by rank. A process
+    /// that does both counts once, because the others still have to receive the notice.
     quiet: Mutex<Vec<bool>>,
     changed: Condvar,
     closing: AtomicBool,
-    /// Reason for which this process ends.
+    /// Reason why this process ends.
     loss: Mutex<Option<Loss>>,
     on_loss: OnLoss,
 }
 
 impl Lines {
-    /// Starts to use `streams`, and hands everything received to `incoming`.
+    /// Starts to use `streams`, and passes everything received to `incoming`.
     pub(super) fn open(
         streams: Vec<Option<Stream>>,
         patience: Patience,
@@ -115,7 +116,7 @@ impl Lines {
     }
 
     /// Sends a message to a process, after all earlier ones, without waiting. A process that cannot
-    /// receive has ended: those that wait for it will notice.
+    /// receive has ended, which the processes that wait for it will notice.
     pub(super) fn send(&self, rank: usize, what: Outgoing) {
         if let Some(line) = self.lines.get(rank).and_then(Option::as_ref) {
             self.unsent.fetch_add(1, Ordering::AcqRel);
@@ -127,7 +128,7 @@ impl Lines {
     fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
         let mut is_open = true;
         for what in queue {
-            // A message that cannot be sent: those that wait for that process will notice.
+            // If a message cannot be sent, the processes that wait for that process will notice.
             is_open = is_open && self.write_whole(rank, &what).is_ok();
             self.unsent.fetch_sub(1, Ordering::AcqRel);
             if matches!(what, Outgoing::Leave(_)) {
@@ -189,7 +190,7 @@ impl Lines {
                         has_left = true;
                         let _ = self.write_frame(rank, Kind::Heard, &[]);
                     }
-                    // When this process ends, nobody receives any more.
+                    // When this process ends, nobody receives messages any more.
                     let _ = incoming.send((rank, message));
                 }
                 Ok(None) => {}
@@ -215,7 +216,9 @@ impl Lines {
                 "nothing was heard of it for {} s",
                 (self.patience.beat * self.patience.beats).as_secs()
             ),
-            ErrorKind::InvalidData => "it sent what this program does not understand".to_owned(),
+            ErrorKind::InvalidData => {
+                "it sent data that this program does not understand".to_owned()
+            }
             _ => error.to_string(),
         }
     }
@@ -224,7 +227,7 @@ impl Lines {
     fn beat(&self, rank: usize) {
         let Some(line) = &self.lines[rank] else { return };
         while !self.closing.load(Ordering::Acquire) {
-            // A frame that is being written is a sign of life.
+            // A frame that is being written counts as a sign of life.
             if let Ok(_writing) = line.writing.try_lock()
                 && self.patience.write_frame(&line.stream, Kind::Alive, &[]).is_err()
             {
@@ -245,7 +248,7 @@ impl Lines {
         lock(&self.loss).get_or_insert(loss);
     }
 
-    /// Tells all others that this process ends, and waits until its messages have been read.
+    /// Tells all other processes that this one ends, and waits until its messages have been read.
     pub(super) fn leave(&self) {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;

@@ -1,4 +1,4 @@
-//! Meeting of processes: all of them connect to the first, which sends them the addresses of the
+//! Meeting of processes: all connect to the first process, which sends them the addresses of the
 //! others.
 
 use std::io;
@@ -27,8 +27,8 @@ pub struct Meeting {
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Secret of the processes of this training, which is proved and never sent. It may be empty if
-    /// they meet at a loopback address, which other machines cannot reach.
+    /// Secret of the processes of this training, whose knowledge is proved; it is never sent. It
+    /// may be empty if they meet at a loopback address, which other machines cannot reach.
     pub key: String,
     /// Time to wait for the others.
     pub patience: Duration,
@@ -41,8 +41,8 @@ impl Meeting {
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Refuses to meet beyond this machine without a key, since anybody who reaches the port could
-    /// take part.
+    /// Refuses to meet beyond this machine without a key, because anybody who reaches the port
+    /// could take part.
     fn require_key(&self) -> Result<(), ExchangeError> {
         if !self.key.is_empty() || self.is_local() {
             return Ok(());
@@ -81,11 +81,12 @@ impl Meeting {
         })
     }
 
-    /// Connections to all others, by rank; `None` for this process itself. `watch` is called
-    /// repeatedly to decide whether to continue waiting.
+    /// Connections to all other processes, by rank; `None` for this process itself. `watch` is
+    /// called repeatedly to decide whether to continue waiting.
     ///
     /// # Errors
-    /// A required key is missing; a process does not connect in time, or is another program.
+    /// When a required key is missing, or a process does not connect in time or runs another
+    /// program.
     pub(super) fn connections(
         &self,
         listener: Option<TcpListener>,
@@ -135,7 +136,7 @@ impl Meeting {
         let addresses = all.iter().zip(&ports).map(address).collect::<io::Result<Vec<_>>>();
         let addresses = addresses.map_err(|error| self.error(error))?.join("\n");
         self.tell_all(all, Kind::Addresses, addresses.as_bytes())?;
-        // Each of them connects to each other now.
+        // Now each of the others connects to each other.
         let mut waiting: Vec<usize> = (1..self.size).collect();
         while !waiting.is_empty() {
             watch()?;
@@ -180,7 +181,7 @@ impl Meeting {
     }
 
     /// Makes connections without TCP to processes on the same machine, if possible. Each process
-    /// offers one to those after it.
+    /// offers one to the processes after it.
     fn neighbours(
         &self,
         all: &[Option<TcpStream>],
@@ -213,7 +214,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// Content of the next frame of process `rank`, which is of this kind.
+    /// Content of the next frame of process `rank`, which must have this kind.
     fn content(
         &self,
         all: &[Option<TcpStream>],
@@ -284,8 +285,8 @@ impl Meeting {
         }
     }
 
-    /// Waits a moment for processes that are `absent`; after the deadline, the error ends with
-    /// `more`.
+    /// Waits a moment for the processes that are `absent`; after the deadline, returns an error
+    /// that ends with `more`.
     fn pause(
         &self,
         deadline: Instant,
@@ -344,7 +345,7 @@ impl Meeting {
                     let what = format_args!("two processes were started as number {rank}");
                     return Err(self.error(what));
                 }
-                // A process that is gone calls again.
+                // A process that was disconnected calls again.
                 if let Ok(stream) = guest.admit(&self.key) {
                     (all[rank], ports[rank]) = (Some(stream), port);
                 }
@@ -352,8 +353,8 @@ impl Meeting {
         }
     }
 
-    /// Checks that connected processes, which wait for this one, have sent nothing: they send only
-    /// if something is wrong.
+    /// Checks that connected processes, which wait for this one, have sent nothing: they would send
+    /// only an error.
     pub(super) fn require_silence(&self, all: &[Option<TcpStream>]) -> Result<(), ExchangeError> {
         for rank in (0..self.size).filter(|&rank| rank == 0 || self.rank == 0) {
             if self.heard_of(all, rank)?.is_some() {
@@ -363,7 +364,7 @@ impl Meeting {
         Ok(())
     }
 
-    /// Addresses of the others from process 0, once all of them have connected.
+    /// Addresses of the other processes, sent by process 0 once all of them have connected.
     fn addresses(
         &self,
         all: &[Option<TcpStream>],

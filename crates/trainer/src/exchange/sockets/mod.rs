@@ -1,10 +1,10 @@
-//! Processes on one machine or several, each connected to each other: by TCP, or within a machine
+//! Processes on one machine or several, each connected to every other: by TCP, or within a machine
 //! by a cheaper socket.
 //!
 //! Data are read at once by a thread of the receiver, so that no process waits for another one to
-//! read. A killed process closes its connections, and a lost machine falls silent: all others
-//! notice either within seconds. A process that ends in order announces it, and its earlier
-//! messages are read.
+//! read. A killed process closes its connections, and a lost machine falls silent; the others
+//! notice both within seconds. A process that ends in order announces it, and its earlier messages
+//! are read.
 
 mod calling;
 mod door;
@@ -37,7 +37,7 @@ pub struct Sockets {
     incoming: Receiver<(usize, Incoming)>,
     /// Messages of each process that were not requested yet.
     waiting: Vec<VecDeque<Incoming>>,
-    /// Parts for itself of each exchange that was begun.
+    /// Parts of each exchange in progress that this process sends to itself.
     own: VecDeque<Tensor>,
 }
 
@@ -55,12 +55,13 @@ impl Farewell {
 impl Sockets {
     /// Connects to the other processes. The first may have begun to listen before it started the
     /// others. `watch` is called repeatedly to decide whether to continue waiting. `on_loss` is
-    /// called on a thread of its own if a process is lost later, for a process that is busy with
+    /// called on a separate thread if a process is lost later, even if this process is busy with
     /// something else.
     ///
     /// # Errors
-    /// There is no key and other machines can reach the place; a process does not connect in time,
-    /// is another version of this program, or was started as one of another number of processes.
+    /// When there is no key although other machines can reach the place, or a process does not
+    /// connect in time, runs another version of this program, or was started with another number of
+    /// processes.
     pub fn meet(
         meeting: &Meeting,
         listener: Option<TcpListener>,
@@ -82,7 +83,8 @@ impl Sockets {
         Farewell(Arc::clone(&self.lines))
     }
 
-    /// The other processes, beginning with the next one, so that not all send to the same.
+    /// The other processes, beginning with the next one, so that not all of them send to the same
+    /// process.
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |distance| (rank + distance) % size)

@@ -1,8 +1,10 @@
-//! Connections of processes on one machine without TCP, which they make once they are connected by
-//! TCP: one listens at a random name, and sends the other that name and a secret.
+//! Connections between processes on one machine without TCP, which they make once they are
+//! connected by TCP: one process listens at a random name, and sends the other this name and a
+//! secret.
 //!
 //! The names are Linux's "abstract" ones, which are not files (unix(7)): a killed process leaves
-//! nothing behind. Elsewhere, and between containers that do not share them, TCP remains.
+//! nothing behind. On other systems, and between containers that do not share these names, TCP
+//! stays in use.
 
 use std::net::TcpStream;
 
@@ -26,7 +28,7 @@ mod linux {
 
     /// Number of bytes of the name, and of the secret.
     const LENGTH: usize = 16;
-    /// Bytes of the receive buffer: the less often the reader is woken up for them, the better.
+    /// Size of the receive buffer in bytes: a larger one wakes the reader up less often.
     const WAITING: usize = 2 << 20;
 
     /// Address to which another process may connect.
@@ -53,8 +55,8 @@ mod linux {
             &self.secret
         }
 
-        /// Connection of the other process, which has reported that it has connected and has sent
-        /// the secret: nothing is waited for. Other callers are turned away.
+        /// Connection of the other process, which has reported that it has connected and sent the
+        /// secret, so that no waiting is necessary. Other callers are turned away.
         ///
         /// # Errors
         /// The listener fails.
@@ -73,7 +75,7 @@ mod linux {
         }
     }
 
-    /// Connection to a process that offers one; `None` if it cannot be reached so.
+    /// Connection to a process that offers one; `None` if it cannot be reached in this way.
     pub(in super::super) fn take(secret: &[u8]) -> Option<Stream> {
         let secret: &[u8; 2 * LENGTH] = secret.try_into().ok()?;
         // Does not wait if strangers have filled the queue.
@@ -114,8 +116,8 @@ mod linux {
             let offer = Offer::to(&far).expect("the same machine");
             let mut secret: [u8; 2 * LENGTH] = offer.secret().try_into().unwrap();
             let near = take(&secret).expect("there");
-            // Before it come a caller with another secret, one that is gone and one that sends
-            // nothing.
+            // Before it come a caller with another secret, a caller that is gone, and one that
+            // sends nothing.
             let other = Offer::to(&far).expect("the same machine");
             let mut wrong: [u8; 2 * LENGTH] = other.secret().try_into().unwrap();
             wrong[LENGTH] ^= 1;

@@ -43,7 +43,7 @@ impl View {
 /// A curve with its name.
 type Curve = (&'static str, Vec<(f64, f64)>);
 
-/// Draws the runs, and the curves, samples and checkpoints of the chosen one.
+/// Draws the runs, and the curves, samples and checkpoints of the selected one.
 pub(super) fn draw(frame: &mut Frame<'_>, runs: &[WatchedRun], view: &View) {
     let table_height = (runs.len() as u16 + 3).min(frame.area().height / 3).max(4);
     let [table, charts, below, keys] = Layout::vertical([
@@ -196,7 +196,7 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[Curve]) 
         _ => format!("{value:.2}"),
     };
     let labels = |[low, high]: [f64; 2]| [low, f64::midpoint(low, high), high].map(number);
-    // Without colours the second curve is of larger dots.
+    // Without colours, the second curve has larger dots.
     let looks = match has_colours() {
         true => [(Color::Cyan, Marker::Braille), (Color::Yellow, Marker::Braille)],
         false => [(Color::Reset, Marker::Braille), (Color::Reset, Marker::Dot)],
@@ -216,7 +216,7 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[Curve]) 
     frame.render_widget(chart, area);
 }
 
-/// Tells whether the user wants colours: `NO_COLOR` (no-color.org) and `CLICOLOR=0` switch them off.
+/// Whether the user wants colours: `NO_COLOR` (no-color.org) and `CLICOLOR=0` switch them off.
 fn has_colours() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     !is_set("NO_COLOR") && std::env::var_os("CLICOLOR").is_none_or(|value| value != "0")

@@ -19,7 +19,7 @@ pub(super) struct WatchedRun {
     read: u64,
     /// Checkpoints, the newest last.
     pub(super) checkpoints: Vec<String>,
-    /// Memory of its process, in bytes.
+    /// Memory of the run's process, in bytes.
     pub(super) memory: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ impl WatchedRun {
         };
     }
 
-    /// Remaining seconds at the pace of the last entries, if the end is known.
+    /// Remaining seconds at the speed of the last entries, if the end is known.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         if !matches!(self.summary.state, RunState::Training { .. }) {
             return None;

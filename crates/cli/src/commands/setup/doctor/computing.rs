@@ -11,12 +11,12 @@ use taper_run::numbers::bytes;
 
 use super::finding::Finding;
 
-/// Memory with which only small models train.
+/// Memory that suffices only for small models.
 const LITTLE: u64 = 1 << 30;
 /// Number of open files that a training of many shards, or a server, may need.
 const FILES: u64 = 256;
 
-/// Name of the processor, and those of its features that kernels use.
+/// Name of the processor, and the features that kernels use.
 pub(super) fn processor() -> Vec<Finding> {
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = information
@@ -37,7 +37,7 @@ pub(super) fn processor() -> Vec<Finding> {
     }]
 }
 
-/// Features that kernels use, of those that this processor has.
+/// Features of this processor that kernels use.
 fn features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let all = [
@@ -60,13 +60,13 @@ fn features() -> Vec<&'static str> {
     all.into_iter().filter_map(|(name, is_here)| is_here.then_some(name)).collect()
 }
 
-/// Fastest kernel of this processor, whatever the user has chosen.
+/// Fastest kernel of this processor, regardless of the user's choice.
 fn fastest(products: Products) -> Kernel {
     let mut all = Kernel::ALL.into_iter();
     all.find(|kernel| kernel.serves(products)).unwrap_or(Kernel::Gemm)
 }
 
-/// Kernels that matrix products use, and whether the user has chosen them.
+/// Kernels of matrix products, and whether the user has chosen them.
 pub(super) fn kernels() -> Vec<Finding> {
     let chosen = match Kernel::chosen() {
         Ok(chosen) => chosen,
@@ -92,7 +92,7 @@ pub(super) fn kernels() -> Vec<Finding> {
     }]
 }
 
-/// Cores that this process may use, and how busy they are.
+/// Cores that this process may use, and their load.
 pub(super) fn cores() -> Vec<Finding> {
     let usable = std::thread::available_parallelism().map_or(1, NonZero::get);
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -126,7 +126,7 @@ pub(super) fn cores() -> Vec<Finding> {
     }]
 }
 
-/// Memory of the machine, and what is left of it to this process.
+/// Memory of the machine, and the part available to this process.
 pub(super) fn memory() -> Vec<Finding> {
     let Some(free) = memory::available() else {
         return vec![Finding::ok("memory", "not reported by this system")];
@@ -168,7 +168,7 @@ pub(super) fn limits() -> Vec<Finding> {
     }]
 }
 
-/// Devices for which this build has code, and those of the machine.
+/// Devices that this build supports, and the devices of the machine.
 pub(super) fn devices() -> Vec<Finding> {
     let mut findings = Vec::new();
     let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();
@@ -206,10 +206,10 @@ pub(super) fn devices() -> Vec<Finding> {
     findings
 }
 
-/// Advice where CUDA's driver is not installed.
+/// Advice if CUDA's driver is not installed.
 const NO_DRIVER: &str = "install NVIDIA's driver, which /proc/driver/nvidia would tell of; ";
 
-/// Opens the first device of this kind, and says how much memory it has.
+/// Opens the first device of this kind, and reports its memory.
 fn opened(name: &str, advice: &str) -> Finding {
     let memory = device::open(name).and_then(|one| Ok(taper_ops::device::memory(&one)?));
     match memory {

@@ -1,4 +1,4 @@
-//! A finding: what was looked at, what was found, and what to do about it.
+//! A finding: its subject, the result, and advice.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// As it should be.
+    /// Everything is right.
     Ok,
-    /// Works, but slower or less than it could.
+    /// It works, but slower or with less than possible.
     Warn,
     /// Training or translating will not work.
     Fail,

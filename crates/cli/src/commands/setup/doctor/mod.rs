@@ -1,5 +1,5 @@
-//! `taper doctor`: what this machine has, what is amiss and what to do about it, and a check that
-//! it computes correctly.
+//! `taper doctor`: describes this machine and its problems, with advice, and checks that it
+//! computes correctly.
 
 mod computing;
 mod finding;
@@ -14,7 +14,7 @@ use crate::error::Unfit;
 use crate::text::print_line;
 use finding::{Finding, Verdict};
 
-/// Examinations, in the order in which they are shown.
+/// Examinations, in the order of their output.
 const EXAMINATIONS: [fn() -> Vec<Finding>; 12] = [
     program,
     computing::processor,

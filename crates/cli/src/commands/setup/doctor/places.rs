@@ -11,10 +11,11 @@ use taper_run::numbers::bytes;
 use super::finding::Finding;
 use crate::progress::terminal_width;
 
-/// Room that a small run needs.
+/// Room on the disk that a small run needs.
 const LITTLE: u64 = 1 << 30;
 
-/// Programs of MPI and CUDA on the path, which processes and builds with these features need.
+/// Programs of MPI and CUDA on the path, which builds with these features, and their processes,
+/// need.
 pub(super) fn libraries() -> Vec<Finding> {
     let of_kind = |name: &str, is_built: bool, program: &str, advice: &str| {
         let built = if is_built { "" } else { " (not used by this build)" };
@@ -33,7 +34,7 @@ pub(super) fn libraries() -> Vec<Finding> {
             "mpirun",
             "trainings of many processes by MPI need it: install openmpi-bin",
         ),
-        // A program that was built needs the driver alone, which is looked for among the devices.
+        // A finished program needs only the driver, which is examined with the devices.
         of_kind("CUDA's toolkit", false, "nvcc", ""),
     ]
 }
@@ -46,31 +47,31 @@ fn on_path(program: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// Folders that are written to: the current one, the one for temporary files, and that of
-/// downloaded models.
+/// Folders that are written to: the current folder, the folder for temporary files, and the folder
+/// of downloaded models.
 pub(super) fn folders() -> Vec<Finding> {
     let current = env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let mut findings = vec![
         folder(
             "current folder",
             &current,
-            "runs go to `runs` there: change to a folder of your own, or give --run",
+            "runs go to `runs` there: change to one of your own folders, or give --run",
         ),
-        folder("temporary files", &env::temp_dir(), "set TMPDIR to a folder of your own"),
+        folder("temporary files", &env::temp_dir(), "set TMPDIR to one of your own folders"),
     ];
     if cfg!(feature = "hub") {
         let home = env::var_os("HF_HOME").map(PathBuf::from).or_else(|| {
             env::var_os("HOME").map(|home| Path::new(&home).join(".cache/huggingface"))
         });
         if let Some(home) = home {
-            let advice = "set HF_HOME to a folder of your own";
+            let advice = "set HF_HOME to one of your own folders";
             findings.push(folder("downloaded models", &home, advice));
         }
     }
     findings
 }
 
-/// Writes a file into a folder, or into the nearest one above it that exists, and removes it.
+/// Writes a file into a folder, or into its nearest existing ancestor, and removes it.
 fn folder(name: &str, path: &Path, advice: &str) -> Finding {
     let at = path.ancestors().find(|path| path.exists()).unwrap_or(path);
     let probe = at.join(format!(".taper-doctor-{}", std::process::id()));
@@ -92,7 +93,7 @@ fn folder(name: &str, path: &Path, advice: &str) -> Finding {
     }
 }
 
-/// Finds what a terminal can show, if output goes to one.
+/// Examines the abilities of the terminal, if output goes to one.
 pub(super) fn terminal() -> Vec<Finding> {
     if !std::io::stdout().is_terminal() {
         return vec![Finding::ok("terminal", "output goes to a file or a program")];
@@ -114,7 +115,7 @@ pub(super) fn terminal() -> Vec<Finding> {
         Finding::warn(
             "terminal",
             format!("{found}, the locale is {locale}"),
-            "set LC_ALL to a locale of UTF-8, such as C.UTF-8, so that all letters are shown",
+            "set LC_ALL to a UTF-8 locale, such as C.UTF-8, so that all letters are shown",
         )
     }]
 }

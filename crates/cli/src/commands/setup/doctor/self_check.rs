@@ -1,5 +1,5 @@
-//! Computations whose results are known: products of whole numbers, a Turing machine on a decoder,
-//! and a short training.
+//! Computations with known results: products of integers, a Turing machine on a decoder, and a
+//! short training.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -15,12 +15,12 @@ use super::super::quickstart::{FILES, unpack};
 use super::finding::Finding;
 
 /// Loss of the reduced quickstart after its last update, by type. Kernels add in different orders,
-/// so the loss differs between them in its last digits.
+/// so their losses differ in the last digits.
 const LOSSES: [(&str, f64); 2] = [("f32", 6.4177), ("bf16", 6.4177)];
 /// Largest difference from these losses.
 const MOST: f64 = 0.01;
 
-/// Changes of the quickstart that reduce it to seconds.
+/// Changes that reduce the quickstart to a few seconds.
 const SMALL: [&str; 8] = [
     "device=cpu",
     "model.d_model=64",
@@ -32,10 +32,11 @@ const SMALL: [&str; 8] = [
     "evaluation.test_after_training=false",
 ];
 
-/// Rows, summed dimension and columns of the products: whole blocks of each kernel, and parts.
+/// Rows, summed dimension and columns of the products: whole blocks of each kernel, and parts of
+/// blocks.
 const SHAPE: (usize, usize, usize) = (97, 211, 131);
 
-/// A machine that adds one to a binary number, as its last state is told by its tape.
+/// A machine that adds one to a binary number; the tape at its end is checked.
 const COUNTER: &str = "blank _\nstart right\nhalt done
 right 0 -> right 0 R\nright 1 -> right 1 R\nright _ -> carry _ L
 carry 1 -> carry 0 L\ncarry 0 -> done 1 S\ncarry _ -> done 1 S\n";
@@ -48,8 +49,8 @@ const COUNTED: &str = "1011100000";
 const REPORT: &str = "another kernel may compute correctly (TAPER_KERNEL=gemm taper doctor); \
                       report it, with all of these lines";
 
-/// Multiplies matrices of small whole numbers by each kernel of this processor, which is exact in
-/// f32 and in bf16.
+/// Multiplies matrices of small integers by each kernel of this processor; the products are exact
+/// in f32 and in bf16.
 pub(super) fn products() -> Vec<Finding> {
     let (m, k, n) = SHAPE;
     let whole = |count: usize, step: usize| -> Vec<i32> {
@@ -101,7 +102,7 @@ pub(super) fn models() -> Vec<Finding> {
     findings
 }
 
-/// Runs a check, and says how long it took.
+/// Runs a check, and reports how long it took.
 fn timed(topic: &'static str, check: impl FnOnce() -> Result<String>) -> Finding {
     let began = Instant::now();
     match check() {

@@ -16,12 +16,12 @@ use crate::{
     PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches from which the growth by variation is estimated; since draws differ, the growth
-/// is assumed to be slightly larger.
+/// Number of batches from which the growth by variation is estimated. Because draws differ, the
+/// growth is assumed to be slightly larger.
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
-/// Key of the draws of the pairs that an epoch takes from a corpus.
+/// Key of the draws that choose an epoch's pairs from a corpus.
 const WEIGHTS: u64 = 6;
 
 /// Seed of the example epochs in the report.
@@ -36,20 +36,20 @@ pub struct PairDataset {
     report: DataReport,
     /// Direction of each corpus, with the tokenizers whose special tokens surround its texts.
     directions: Arc<[SplitCorpus]>,
-    /// Pairs that the data set has, if they are those of one direction alone.
+    /// Pairs of the data set, if all are of one direction.
     part: Option<Arc<[u32]>>,
-    /// Variation of pairs between epochs; `None`: all epochs have the same.
+    /// Variation of pairs between epochs; `None` if all epochs have the same pairs.
     variation: Option<Arc<PairVariation>>,
-    /// Number of first epochs that go in both directions.
+    /// Number of epochs at the beginning that train both directions.
     bidirectional_epochs: u64,
-    /// The corpora in order: the end of each among the pairs, and the number of its passes in an
+    /// Corpora in order: the end of each among the pairs, and the number of passes over it in an
     /// epoch.
     corpora: Vec<(usize, f64)>,
 }
 
 impl PairDataset {
-    /// Opens the cache at `path`, if it is complete and has this key, with these corpora and this
-    /// number of bidirectional first epochs, and with or without word links.
+    /// Opens the cache at `path`, if it is complete and has this key, with these corpora, this
+    /// number of bidirectional epochs, and with or without word links.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -80,8 +80,8 @@ impl PairDataset {
                 bidirectional_epochs,
                 corpora,
             };
-            // Batching settings are no part of the cache, so that changing them costs no
-            // tokenising.
+            // Batching settings are not part of the cache, so that they can be changed without
+            // tokenising again.
             let of = |number| {
                 let epoch = Epoch::new(EXAMPLE, number);
                 PairPlan::new(&dataset, batching, epoch).report(&dataset)
@@ -95,7 +95,7 @@ impl PairDataset {
         }))
     }
 
-    /// Varies the same pairs in the batches of an epoch.
+    /// Sets a variation of the pairs in the batches of an epoch.
     pub(crate) fn with_variation(self, variation: Option<PairVariation>) -> Self {
         Self { variation: variation.map(Arc::new), ..self }
     }
@@ -115,9 +115,9 @@ impl PairDataset {
         &self.report
     }
 
-    /// Pairs of an epoch, in their order: those of the data set, each as often as the weight of its
-    /// corpus says, and in a bidirectional epoch each of them also with its sides exchanged.
-    /// `None`: those of the data set, each once.
+    /// Pairs of an epoch, in their order: each pair of the data set as often as the weight of its
+    /// corpus says, and in a bidirectional epoch also with its sides exchanged. `None`: each pair
+    /// of the data set once.
     pub(crate) fn pairs_in(&self, epoch: Epoch) -> Option<Vec<u32>> {
         if let Some(part) = &self.part {
             return Some(part.to_vec());
@@ -126,7 +126,7 @@ impl PairDataset {
         if is_once && epoch.number >= self.bidirectional_epochs {
             return None;
         }
-        // The number fits, which is checked when a split is prepared.
+        // The number fits: this was checked when the split was prepared.
         let all = self.len() as u32;
         let draws = epoch.draws(WEIGHTS);
         let mut corpora = self.corpora.iter().peekable();
@@ -146,7 +146,7 @@ impl PairDataset {
         Some(pairs)
     }
 
-    /// Reads a pair. From [`PairDataset::len`] on the pairs are repeated with their sides
+    /// Reads a pair. Indices from [`PairDataset::len`] on mean the same pairs with their sides
     /// exchanged: translated from the target language into the source language.
     ///
     /// # Errors
@@ -155,7 +155,8 @@ impl PairDataset {
     ///
     /// # Panics
     ///
-    /// If `pair` is not below twice [`PairDataset::len`]; so do all methods that take one.
+    /// If `pair` is not below twice [`PairDataset::len`]; this applies to all methods that take a
+    /// pair.
     pub fn pair(&self, pair: usize) -> Result<Pair> {
         let (pair, turned) = self.locate(pair);
         let read = self.cache.read(pair)?;
@@ -199,8 +200,8 @@ impl PairDataset {
             .tokenizers
     }
 
-    /// Numbers of tokens around the text in a row of the source, and in one of the target: the same
-    /// in all directions.
+    /// Numbers of tokens around the text in a row of the source, and in a row of the target: the
+    /// same in all directions.
     fn around(&self) -> (usize, usize) {
         let tokenizers = &self.directions[0].tokenizers;
         let (source, target) = (tokenizers.source(), tokenizers.target());
@@ -220,7 +221,8 @@ impl PairDataset {
         self.variation.is_some()
     }
 
-    /// Pair behind another in its corpus, in the same direction; after the last, the first.
+    /// Pair after another in its corpus, in the same direction; the last pair is followed by the
+    /// first.
     fn next_pair(&self, pair: usize) -> Result<Option<Pair>> {
         let (place, turned) = self.locate(pair);
         let corpus = self.corpus_of(place);
@@ -231,12 +233,12 @@ impl PairDataset {
         if next == place { Ok(None) } else { self.pair(next + turn).map(Some) }
     }
 
-    /// Number of the corpus of a pair that is not turned.
+    /// Index of the corpus of a pair whose sides are not exchanged.
     fn corpus_of(&self, pair: usize) -> usize {
         self.corpora.partition_point(|(end, _)| *end <= pair)
     }
 
-    /// Lengths of the longest rows of a source and of a target, end marks included, for any
+    /// Lengths of the longest rows of a source and of a target, end marks included, under any
     /// variation.
     fn longest_rows(&self) -> (usize, usize) {
         let BatchingReport { longest_source, longest_target, .. } = self.report.batching;
@@ -249,10 +251,10 @@ impl PairDataset {
         }
     }
 
-    /// Rows of the source and target sides of an epoch of either kind; if `longest` is given, all
-    /// have that many ids.
+    /// Rows of the source and target sides of an epoch, bidirectional or not; if `longest` is
+    /// given, all have that many ids.
     fn rows(&self, longest: Option<usize>) -> [Rows; 2] {
-        // An epoch may have a pair as often as the weight of its corpus, rounded up.
+        // An epoch may contain a pair as often as the weight of its corpus, rounded up.
         let (mut first, mut corpora) = (0, Vec::with_capacity(self.corpora.len()));
         for &(end, weight) in &self.corpora {
             corpora.push((first..end, weight.ceil() as usize));
@@ -272,7 +274,7 @@ impl PairDataset {
             }
         }
         if self.bidirectional_epochs > 0 {
-            // Each side may have either language, though not within one batch.
+            // Each side may have either language, but not within one batch.
             let either = source.or(&target);
             return [either.clone(), either];
         }
@@ -280,8 +282,8 @@ impl PairDataset {
     }
 
     /// Batch of these pairs, in this order: the sources, each with `</s>`, and the targets, each
-    /// after `<s>`; the rest of the target and `</s>` are predicted. They are varied as in
-    /// `epoch`, or not if it is `None`.
+    /// after `<s>`; the rest of the target and `</s>` are predicted. `epoch` determines their
+    /// variation; `None`: no variation.
     ///
     /// # Errors
     ///
@@ -304,7 +306,7 @@ impl PairDataset {
                 pair = variation.vary(pair, next, (tokenizers, tag), epoch)?;
             }
             let Pair { line, source, target, links: of_pair } = pair;
-            // The row before a token predicts it: `<s>` compensates for that.
+            // A token is predicted by the row before it; `<s>` provides the row before the first.
             let before =
                 (before[0] + targets.ids.len() as u32, before[1] + sources.ids.len() as u32);
             let own = of_pair.iter().flat_map(PairLinks::tokens);
@@ -333,7 +335,7 @@ impl Dataset for PairDataset {
             return Ok(1.0);
         }
         let mut most: f64 = 1.0;
-        // An epoch of either kind: with both directions, each side has both languages.
+        // Both kinds of epochs: in the bidirectional one, each side has both languages.
         for number in BTreeSet::from([0, self.bidirectional_epochs]) {
             let plan = PairPlan::new(&self, batching, Epoch::new(seed, number));
             for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
@@ -350,7 +352,7 @@ impl Dataset for PairDataset {
         Ok(most * SAMPLING_MARGIN)
     }
 
-    /// Has one part for each direction, of which none varies.
+    /// Makes one part for each direction, without variation.
     fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
         let mut parts: Vec<(Direction, Vec<u32>)> = Vec::new();
         let mut first = 0;
@@ -390,8 +392,8 @@ impl Dataset for PairDataset {
         source.tokens().max(target.tokens())
     }
 
-    /// Takes the longest rows of each side, as many as the budget holds and as there are: a pair
-    /// may be long on one side and short on the other, so both sides are filled.
+    /// Takes the longest rows of each side, up to the budget and the number of rows. A pair may be
+    /// long on one side and short on the other, so both sides are filled.
     fn largest_batch(&self, tokens: usize) -> Batch {
         let longest = self.variation.as_ref().map(|_| self.longest_row());
         let lengths = self.rows(longest).map(|rows| rows.longest(tokens));
@@ -426,7 +428,7 @@ impl EpochPlan for PlannedPairs {
         self.plan.len()
     }
 
-    /// The tokens of both sides, and the answers, which are as many as the target tokens.
+    /// The tokens of both sides, and the answers; there is an answer for each target token.
     fn cost(&self, batch: usize) -> u64 {
         let (source, target) = self.plan.tokens(&self.dataset, batch);
         (source + 2 * target) as u64

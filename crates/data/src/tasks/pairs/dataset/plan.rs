@@ -3,10 +3,10 @@
 use crate::{Batch, BatchingConfig, BatchingReport, Epoch, PairDataset, Result};
 
 /// Batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that
-/// any batch can be requested without those before it.
+/// any batch can be requested without the batches before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairPlan {
-    /// Epoch for which pairs are varied; `None` if all epochs have the same.
+    /// Epoch for which pairs are varied; `None` if all epochs have the same pairs.
     epoch: Option<Epoch>,
     /// Pairs of the epoch, batch after batch.
     order: Vec<u32>,
@@ -24,14 +24,14 @@ mod purpose {
 impl PairPlan {
     /// Plans an epoch.
     ///
-    /// Pairs are shuffled, then ordered by length times a random factor within
-    /// `1 ± length_noise / 2`, then divided into batches as full as the budget allows, which are
-    /// shuffled. So pairs of one length are combined with others in each epoch. A pair beyond the
-    /// budget is a batch by itself.
+    /// Pairs are shuffled, then ordered by length times a random factor within `1 ± length_noise /
+    /// 2`, then divided into batches as full as the budget allows, and the batches are shuffled. So
+    /// pairs of one length are combined differently in each epoch. A pair beyond the budget is a
+    /// batch by itself.
     pub fn new(dataset: &PairDataset, config: &BatchingConfig, epoch: Epoch) -> Self {
         let pairs = dataset.pairs_in(epoch);
         let pair_at = |place: u32| pairs.as_ref().map_or(place, |pairs| pairs[place as usize]);
-        // Places among the pairs, not pairs: a pair that occurs twice has two draws.
+        // These are places in the epoch, not pairs: a pair that occurs twice has two draws.
         let count = pairs.as_ref().map_or(dataset.len(), Vec::len);
         let mut order: Vec<u32> = (0..count as u32).collect();
         if config.shuffle {
@@ -41,8 +41,8 @@ impl PairPlan {
                 order.sort_by_cached_key(|&place| {
                     let (source, target) = lengths(dataset, pair_at(place));
                     let factor = 1.0 + config.length_noise * (noise.unit(u64::from(place)) - 0.5);
-                    // In 1/16 tokens: fine enough for sorting, and an integer to compare. The
-                    // target comes first, since the decoder and the output layer cost most.
+                    // Lengths in 1/16 tokens: fine enough for sorting, and integers to compare. The
+                    // target comes first, because the decoder and the output layer cost most.
                     let scale = |length: usize| (length as f64 * factor * 16.0) as u32;
                     (scale(target), scale(source))
                 });
@@ -61,7 +61,7 @@ impl PairPlan {
         self.batches.len()
     }
 
-    /// Whether there is no batch, which is true only for a data set without pairs.
+    /// Whether there is no batch, which happens only for a data set without pairs.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }

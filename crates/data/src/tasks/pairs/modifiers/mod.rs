@@ -1,14 +1,14 @@
 //! Changes to training pairs that make a model robust: capitals, typing errors, lost punctuation,
 //! two sentences in one, one word alone, text that is copied.
 //!
-//! Case, merged sentences and copied emoji follow OpusTrainer (Bogoychev et al. 2023,
-//! "OpusCleaner and OpusTrainer", section 4), typing errors Belinkov and Bisk 2018, "Synthetic and
+//! Case, merged sentences and copied emoji follow OpusTrainer (Bogoychev et al. 2023, "OpusCleaner
+//! and OpusTrainer", section 4), typing errors follow Belinkov and Bisk 2018, "Synthetic and
 //! Natural Noise Both Break Neural Machine Translation".
 //!
 //! **Decision.** A pair is changed when a batch is made: its ids are decoded, the text is changed
-//! and tokenised again. So the tokenised cache stays as it is, whatever is drawn, and a draw is a
-//! function of (seed, epoch, line), so that resuming is exact. Texts with a token for unknown
-//! characters are not changed, since they could not be decoded.
+//! and tokenised again. So the tokenised cache does not depend on draws. A draw is a function of
+//! (seed, epoch, line), so that resuming is exact. Texts with a token for unknown characters are
+//! not changed, because they cannot be decoded.
 
 pub(crate) mod letters;
 mod spans;
@@ -22,11 +22,11 @@ use self::word_pairs::WordPairs;
 use crate::draws::Draws;
 use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 
-/// Key of these draws, distinct from those that order batches or segment text.
+/// Key of these draws, distinct from the keys that order batches or segment text.
 const PURPOSE: u64 = 10;
 
-/// Changes; the number of each is part of the key of its draws, so that the probability of
-/// one does not alter the others.
+/// Changes. The number of each is part of the key of its draws, so that the probability of one does
+/// not affect the others.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Merged = 0,
@@ -49,7 +49,7 @@ pub(crate) struct PairModifiers {
     config: ModifiersConfig,
     /// Words that may stand alone, if any do.
     words: Option<WordPairs>,
-    /// Largest number of tokens of a side; a pair that would get more stays as it is.
+    /// Largest number of tokens of a side; a pair that would exceed it is not changed.
     max_tokens: usize,
 }
 
@@ -69,7 +69,7 @@ impl PairDraws {
         self.draws.within(self.line, change as u64)
     }
 
-    /// Draw that decides about a change.
+    /// Random number that decides about a change.
     fn decides(self, change: Change) -> f64 {
         self.of(change).unit(0)
     }
@@ -81,8 +81,8 @@ impl PairDraws {
 }
 
 impl PairModifiers {
-    /// Modifiers of this configuration, with the words that may stand alone; `None` if it changes
-    /// nothing.
+    /// Modifiers of this configuration, with the words that may stand alone; `None` if there are no
+    /// changes.
     pub(crate) fn new(
         config: &ModifiersConfig,
         words: Option<WordPairs>,
@@ -91,8 +91,8 @@ impl PairModifiers {
         config.is_active().then(|| Self { config: config.clone(), words, max_tokens })
     }
 
-    /// The pair as it is in an epoch. `next` gives the pair that may be put behind it; `tag` stays
-    /// before its source.
+    /// The pair in its form for an epoch. `next` returns the pair that may be appended; `tag` stays
+    /// before the source.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl PairModifiers {
         Ok(if fits(&source) && fits(&target) { Pair { source, target, ..pair } } else { pair })
     }
 
-    /// Word of a pair that stands for it, with its translation, if one is drawn.
+    /// A word that represents the pair, with its translation, if a draw decides so.
     fn word_of(&self, source: &str, target: &str, draws: PairDraws) -> Option<(&str, &str)> {
         if draws.decides(Change::SingleWord) >= self.config.single_words {
             return None;
@@ -139,7 +139,7 @@ impl PairModifiers {
         self.words.as_ref()?.within(source, target, drawn)
     }
 
-    /// Whether anything is drawn for a pair: most pairs have not to be decoded.
+    /// Whether any change is drawn for a pair: most pairs need no decoding.
     fn changes(&self, draws: PairDraws) -> bool {
         let config = &self.config;
         let probabilities = [
@@ -195,8 +195,8 @@ impl PairModifiers {
     }
 }
 
-/// Texts in the drawn case; `None` if they stay as they are. So does a target whose source has no
-/// case: nothing would tell the model when to write capitals.
+/// Texts in the drawn case; `None` if they are not changed. A target whose source has no case is
+/// not changed: nothing would show the model when to write capitals.
 pub(crate) fn in_case(
     config: &ModifiersConfig,
     (source, target): &Texts,
@@ -212,7 +212,7 @@ pub(crate) fn in_case(
     (changed != *source).then(|| (changed, change(target)))
 }
 
-/// Texts of a pair; `None` if they cannot be known from its ids.
+/// Texts of a pair; `None` if its ids do not determine them.
 fn texts(pair: &Pair, tokenizers: &TokenizerPair) -> Result<Option<Texts>> {
     let text =
         |tokenizer: &Tokenizer, ids: &[u32]| match ids.iter().any(|&id| tokenizer.is_unknown(id)) {
@@ -224,7 +224,7 @@ fn texts(pair: &Pair, tokenizers: &TokenizerPair) -> Result<Option<Texts>> {
     Ok(source.zip(target))
 }
 
-/// Removes `tag` from the beginning of a source; returns whether it was there.
+/// Removes `tag` from the beginning of a source; returns whether it was present.
 fn strip_tag(source: &mut String, tag: &str) -> bool {
     if tag.is_empty() {
         return false;

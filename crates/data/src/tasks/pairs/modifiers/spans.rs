@@ -60,18 +60,18 @@ const ALPHABETS: [&str; 8] = [
     "가나다라마바사아자차카타파하거너더러머버서어저처커터퍼허",
 ];
 
-/// The item of a list that a draw from [0, 1) takes.
+/// Item of a list that is chosen by a random number from [0, 1).
 fn one_of<T: Copy>(items: &[T], drawn: f64) -> T {
     items[(drawn * items.len() as f64) as usize]
 }
 
-/// Random letters of an alphabet, drawn from index `first` on.
+/// Random letters of an alphabet; `first` is the index of the first draw.
 fn letters(alphabet: &str, count: usize, draws: Draws, first: u64) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
     (first..).take(count).map(|index| one_of(&alphabet, draws.unit(index))).collect()
 }
 
-/// Both sides with the same emoji before or behind them.
+/// Adds the same emoji before or after both sides.
 pub(super) fn with_emoji(source: &str, target: &str, draws: Draws) -> (String, String) {
     let count = 1 + (draws.unit(1) * draws.unit(2) * 3.0) as u64;
     let emoji: String = (3..3 + count).map(|index| one_of(&EMOJI, draws.unit(index))).collect();
@@ -95,8 +95,8 @@ fn unknown_span(draws: Draws) -> String {
     }
 }
 
-/// Both sides with the same unknown text before them, or behind them and before the punctuation at
-/// their ends.
+/// Adds the same unknown text to both sides: before them, or after them but before the punctuation
+/// at their ends.
 pub(super) fn with_unknown_span(source: &str, target: &str, draws: Draws) -> (String, String) {
     let span = unknown_span(draws);
     if draws.unit(0) < 0.3 {
@@ -112,12 +112,12 @@ pub(super) fn with_unknown_span(source: &str, target: &str, draws: Draws) -> (St
 /// Share of the places between ideographs that get a space.
 const SPACED: f64 = 0.3;
 
-/// Text without the spaces beside its ideographs, or with some between them if it has none; `None`
-/// if it has no two of them.
+/// Text without the spaces next to its ideographs, or with some added if it has none; `None` if it
+/// has no two adjacent ideographs.
 pub(super) fn with_other_spaces(text: &str, draws: Draws) -> Option<String> {
     let characters: Vec<char> = text.trim().chars().collect();
     let is_ideograph = |place: usize| characters.get(place).copied().is_some_and(is_ideographic);
-    // True if one of two neighbours, neither of them a space, is an ideograph.
+    // Whether one of two neighbours is an ideograph, and neither is a space.
     let is_lost = |place: usize| {
         let before = (0..place).rev().find(|&before| characters[before] != ' ');
         let after = (place..characters.len()).find(|&after| characters[after] != ' ');

@@ -10,7 +10,7 @@ const LETTERS_PER_ERROR: f64 = 25.0;
 /// Draws for each error: its place, its kind, and the choice of a letter.
 const DRAWS_PER_ERROR: u64 = 3;
 
-/// Keys beside each key of a keyboard with the layout QWERTY.
+/// Neighbours of each key on a QWERTY keyboard.
 const NEIGHBOURS: [(char, &str); 26] = [
     ('a', "qwsz"),
     ('b', "vghn"),
@@ -47,13 +47,13 @@ const LOOK_ALIKES: [&str; 22] = [
     "EЕΕ", "HНΗ", "KКΚ", "MМΜ", "OОΟ", "PРΡ", "TТΤ", "XХΧ",
 ];
 
-/// Letter beside or alike another one, by a draw from [0, 1).
+/// Letter next to another on the keyboard, or similar to it, chosen by a random number from [0, 1).
 fn one_of(choices: &str, other_than: char, drawn: f64) -> Option<char> {
     let count = choices.chars().filter(|&one| one != other_than).count();
     choices.chars().filter(|&one| one != other_than).nth((drawn * count as f64) as usize)
 }
 
-/// Letter of a key beside that of `letter`, with its case.
+/// Letter of a key next to that of `letter`, in the same case.
 fn neighbour(letter: char, drawn: f64) -> Option<char> {
     let lower = letter.to_ascii_lowercase();
     let (_, keys) = NEIGHBOURS.iter().find(|(key, _)| *key == lower)?;
@@ -67,7 +67,7 @@ fn look_alike(letter: char, drawn: f64) -> Option<char> {
     one_of(letters, letter, drawn)
 }
 
-/// Text with typing errors; `None` if it has no letters in which people make them.
+/// Text with typing errors; `None` if it has no letters for them.
 pub(crate) fn with_typos(text: &str, draws: Draws) -> Option<String> {
     let mut characters: Vec<char> = text.chars().collect();
     let can_err = |letter: &char| letter.is_alphabetic() && !is_ideographic(*letter);
@@ -96,7 +96,8 @@ fn err(characters: &mut Vec<char>, place: usize, kind: f64, choice: f64) {
     };
     match (other, kind) {
         (Some(other), _) => characters[place] = other,
-        // The first two kinds turn to this one in letters without a key or a double.
+        // Letters without a neighbouring or similar letter get this kind of error instead of the
+        // first two.
         (None, ..0.7) if next.is_some_and(|next| next.is_alphabetic() && next != letter) => {
             characters.swap(place, place + 1);
         }

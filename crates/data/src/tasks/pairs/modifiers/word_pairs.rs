@@ -1,14 +1,15 @@
-//! Words and their translations, as far as a corpus of sentences makes them certain.
+//! Words and their translations, as far as they can be learned with certainty from a corpus of
+//! sentences.
 //!
-//! A word and a piece of text are taken for translations of each other if the piece is in nearly
-//! every target whose source has the word, and seldom elsewhere, by the coefficient of Dice (1945).
-//! Melamed (2000, "Models of Translational Equivalence among Words") measures association so, too;
-//! he lets words compete for links within a sentence, where here only words that win in all of them
-//! count. Where a translation depends on its context, none is known.
+//! A word and a piece of text count as translations of each other if the piece is in nearly every
+//! target whose source has the word, and seldom elsewhere, by the coefficient of Dice (1945).
+//! Melamed (2000, "Models of Translational Equivalence among Words") measures association in the
+//! same way. In his method words compete for links within a sentence; here a word counts only if it
+//! wins in all sentences. If a translation depends on the context, none is known.
 //!
-//! Words are found without a dictionary. In scripts with spaces they stand between these; of others,
-//! such as Chinese, every piece of up to four ideographs may be one. What is in many sentences is
-//! grammar, and no piece begins or ends with it: "的邻居" is "邻居" with a particle.
+//! Words are found without a dictionary. In scripts with spaces they stand between spaces; in other
+//! scripts, such as Chinese, every piece of up to four ideographs may be a word. Pieces that are in
+//! many sentences are grammar, and no word begins or ends with them: "的邻居" is "邻居" with a particle.
 
 use std::collections::HashMap;
 
@@ -20,13 +21,14 @@ const IDEOGRAPHS: usize = 4;
 /// Words and ideographs in more than this share of all pairs are grammar.
 const GRAMMAR: f64 = 0.04;
 
-/// Fewest pairs that a word must be in.
+/// Smallest number of pairs that contain a word.
 const FEWEST_PAIRS: usize = 5;
 
-/// Least share of the pairs with a word that have its translation.
+/// Smallest share of the pairs with a word that contain its translation.
 const LEAST_SHARE: f64 = 0.9;
 
-/// Least coefficient of Dice: twice the pairs with both by the sum of those with each.
+/// Smallest coefficient of Dice: twice the number of pairs with both, divided by the sum of the
+/// numbers of pairs with each.
 const LEAST_DICE: f64 = 0.5;
 
 /// Translation of each word that has a certain one.
@@ -38,14 +40,14 @@ pub(crate) struct WordPairs {
 /// Words of one side of a corpus that may have a translation.
 struct Vocabulary<'a> {
     words: Vec<&'a str>,
-    /// Pairs that have each.
+    /// Pairs that contain each word.
     counts: Vec<usize>,
     /// Numbers of the words in each text.
     texts: Vec<Vec<usize>>,
 }
 
 impl WordPairs {
-    /// Learns from pairs of sentences. The same pairs give the same words.
+    /// Learns from pairs of sentences. The same pairs always give the same words.
     pub(crate) fn learn(pairs: &[(String, String)]) -> Self {
         let sources = Vocabulary::of(pairs.iter().map(|pair| pair.0.as_str()));
         let targets = Vocabulary::of(pairs.iter().map(|pair| pair.1.as_str()));
@@ -64,7 +66,8 @@ impl WordPairs {
             let dice = |piece: usize| {
                 2.0 * both[piece] as f64 / (pairs.len() + targets.counts[piece]) as f64
             };
-            // The longest of equals, since its parts are never alone; then the first in order.
+            // The longest among equals, because its parts never occur alone; then the first in
+            // order.
             let rank = |&one: &usize, &other: &usize| {
                 let length = |piece: usize| targets.words[piece].chars().count();
                 let (first, second) = (dice(one), dice(other));
@@ -83,8 +86,8 @@ impl WordPairs {
         Self { translations }
     }
 
-    /// A word of a source whose translation its target has, with the translation; `drawn` from
-    /// [0, 1) chooses it. `None` if there is none.
+    /// Word of a source whose known translation is in the target, with this translation; `drawn`
+    /// from [0, 1) chooses it. `None` if there is none.
     pub(crate) fn within(&self, source: &str, target: &str, drawn: f64) -> Option<(&str, &str)> {
         let there = pieces(target);
         let known = |word: &str| {
@@ -137,7 +140,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Whether a text without spaces is a word of a script that has them: no number, no address.
+/// Whether a text without spaces is a word of a script with spaces, not a number or an address.
 fn is_word(text: &str) -> bool {
     let is_other = |one: char| {
         is_ideographic(one)
@@ -147,7 +150,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && !text.contains(is_other)
 }
 
-/// Pieces of up to [`IDEOGRAPHS`] ideographs without anything between.
+/// Pieces of up to [`IDEOGRAPHS`] consecutive ideographs.
 fn ideographs(text: &str) -> impl Iterator<Item = &str> {
     let is_letter = |one: char| is_ideographic(one) && one.is_alphabetic();
     let runs = text.split(move |one: char| !is_letter(one)).filter(|run| !run.is_empty());
@@ -159,7 +162,7 @@ fn ideographs(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// First ideograph of a piece of these, or else the word.
+/// First ideograph of such a piece, or else the word.
 fn first_unit(piece: &str) -> &str {
     match piece.chars().next() {
         Some(first) if is_ideographic(first) => &piece[..first.len_utf8()],
@@ -167,7 +170,7 @@ fn first_unit(piece: &str) -> &str {
     }
 }
 
-/// Last ideograph of a piece of these, or else the word.
+/// Last ideograph of such a piece, or else the word.
 fn last_unit(piece: &str) -> &str {
     match piece.chars().next_back() {
         Some(last) if is_ideographic(last) => &piece[piece.len() - last.len_utf8()..],
@@ -213,7 +216,7 @@ mod tests {
                 format!("w{} x{}", number % 37, number % 41).replace(char::is_numeric, "q");
             let (english, german) = match number % 40 {
                 one @ 0..4 => nouns[one],
-                // One word, two translations.
+                // The word has two translations.
                 10 => ("bank", "Bank"),
                 11 => ("bank", "Ufer"),
                 _ => ("thing", "Ding"),
@@ -223,7 +226,7 @@ mod tests {
         let known = WordPairs::learn(&lines).translations;
         let expected: HashMap<String, String> =
             nouns.iter().map(|(one, other)| ((*one).to_owned(), (*other).to_owned())).collect();
-        // "thing" is in most pairs, and so is grammar here.
+        // "thing" is in most pairs, so it counts as grammar here.
         assert_eq!(known, expected);
         assert!(WordPairs::learn(&[]).translations.is_empty());
         let few = pairs(&[("a dog", "ein Hund"); 4]);
@@ -251,7 +254,7 @@ mod tests {
         }
         assert!(words.translations.len() > 250, "{}", words.translations.len());
         assert!(!words.translations.contains_key("the"));
-        // A word is taken from a pair only with what the pair has for it.
+        // A word is taken from a pair only if the pair contains its translation.
         let (mut found, mut texts) = (0, 0);
         for (line, (source, target)) in lines.iter().enumerate().step_by(10) {
             let drawn = crate::Draws::new(1, 1, 1).unit(line as u64);

@@ -1,23 +1,23 @@
-//! Bands of MinHash signatures, and the table in which pairs meet that share one.
+//! Bands of MinHash signatures, and the table that finds pairs with a common band.
 //!
-//! Two sets have the same least hash with a probability that is their Jaccard index J. A band is a
-//! group of r least hashes by different functions, so that all of them agree with probability J^r,
-//! and at least one of b bands with probability 1 - (1 - J^r)^b: an S-shaped curve (Leskovec,
-//! Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
+//! The smallest hashes of two sets are equal with a probability equal to their Jaccard index J. A
+//! band is a group of r smallest hashes by different functions. All of them agree with probability
+//! J^r, and at least one of b bands agrees with probability 1 - (1 - J^r)^b: an S-shaped curve
+//! (Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
 
 use super::shingles::mixed;
 use crate::Draws;
 
-/// Key of the functions, distinct from those of all draws.
+/// Key of the functions, distinct from the keys of all draws.
 const PURPOSE: u64 = 14;
 
-/// Probability with which pairs at the threshold share a band; those above it do with a larger one.
+/// Probability that two pairs at the threshold share a band; for more similar pairs it is higher.
 const RECALL: f64 = 0.95;
 
-/// Most functions, if the bands may have more than `FEWEST_ROWS` rows.
+/// Largest number of functions, if bands may have more than `FEWEST_ROWS` rows.
 const MOST_FUNCTIONS: usize = 48;
 
-/// Rows of a band: with fewer, pairs meet that have little in common.
+/// Smallest number of rows of a band: with fewer, pairs with little in common would be compared.
 const FEWEST_ROWS: usize = 3;
 const MOST_ROWS: usize = 16;
 
@@ -30,11 +30,11 @@ pub(crate) struct Bands {
 }
 
 impl Bands {
-    /// Bands by which pairs at a Jaccard index from 0.5 to 1 meet with probability 0.95.
+    /// Bands that find pairs with a Jaccard index from 0.5 to 1 with probability 0.95.
     pub(crate) fn new(threshold: f64) -> Self {
         let bands = |rows: usize| {
             let apart = 1.0 - threshold.clamp(0.5, 1.0).powi(rows as i32);
-            // At 1 no bands are needed but one.
+            // At 1, a single band suffices.
             ((1.0 - RECALL).ln() / apart.ln()).ceil().max(1.0) as usize
         };
         let is_affordable = |&rows: &usize| rows * bands(rows) <= MOST_FUNCTIONS;
@@ -54,9 +54,9 @@ impl Bands {
         self.count() + 1
     }
 
-    /// A key for each band of a set of hashes, and as the last one a key for all of them: equal texts
-    /// meet there even where bands are those of many others, as in lists that are made from a
-    /// template.
+    /// A key for each band of a set of hashes, and a last key for all hashes together. The last key
+    /// finds equal texts even if their bands are common to many others, as in lists that are made
+    /// from a template.
     pub(crate) fn keys(&self, hashes: &[u64]) -> Vec<u32> {
         let mut least = vec![u64::MAX; self.factors.len()];
         for hash in hashes {
@@ -75,7 +75,7 @@ impl Bands {
     }
 }
 
-/// Place of a pair under the key of one of its bands.
+/// Stores a pair under the key of one of its bands.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     key: u32,
@@ -85,15 +85,15 @@ struct Slot {
 
 const EMPTY: u32 = u32::MAX;
 
-/// Most pairs under a key: where more meet they are likely made from a template, and comparing each
-/// with all would take time that grows with their square.
+/// Largest number of pairs under a key. If there are more, they were probably made from a template,
+/// and comparing each with all others would take quadratic time.
 const MOST_UNDER_KEY: usize = 16;
 
 /// Fewest slots.
 const FEWEST_SLOTS: usize = 1 << 10;
 
-/// Pairs by the keys of their bands: a table of 8 bytes for each key of a pair, which is filled to
-/// three quarters at most, and doubled then.
+/// Pairs by the keys of their bands: a table with 8 bytes for each key of a pair. When it is three
+/// quarters full, its size is doubled.
 #[derive(Debug)]
 pub(crate) struct BandTable {
     slots: Vec<Slot>,
@@ -105,14 +105,14 @@ impl BandTable {
         Self { slots: vec![Slot { key: 0, pair: EMPTY }; FEWEST_SLOTS], filled: 0 }
     }
 
-    /// Pairs under a key, in the order in which they were put there.
+    /// Pairs under a key, in the order in which they were added.
     pub(crate) fn pairs(&self, key: u32) -> impl Iterator<Item = u32> {
         let taken = self.places(key).map(|place| self.slots[place]);
         let taken = taken.take_while(|slot| slot.pair != EMPTY);
         taken.filter(move |slot| slot.key == key).map(|slot| slot.pair)
     }
 
-    /// Puts a pair under a key, unless enough are there.
+    /// Adds a pair under a key, unless there are enough.
     pub(crate) fn insert(&mut self, key: u32, pair: u32) {
         if self.pairs(key).count() >= MOST_UNDER_KEY {
             return;
@@ -131,7 +131,7 @@ impl BandTable {
         }
     }
 
-    /// Places in which a key may be, from the one where it belongs.
+    /// Slots in which a key may be, from its own slot on.
     fn places(&self, key: u32) -> impl Iterator<Item = usize> + use<> {
         let count = self.slots.len();
         let first = ((u64::from(key) * count as u64) >> 32) as usize;
@@ -142,7 +142,8 @@ impl BandTable {
         let larger = vec![Slot { key: 0, pair: EMPTY }; 2 * self.slots.len()];
         let mut slots = std::mem::replace(&mut self.slots, larger);
         self.filled = 0;
-        // Pairs under a key stay in their order, also where a run goes on at the beginning.
+        // Pairs under a key keep their order, even if a run of slots continues at the beginning of
+        // the table.
         let begin = slots.iter().position(|slot| slot.pair == EMPTY).unwrap_or(0);
         slots.rotate_left(begin);
         slots.into_iter().filter(|slot| slot.pair != EMPTY).for_each(|slot| self.put(slot));
@@ -197,7 +198,8 @@ mod tests {
         let (mut table, mut lists) = (BandTable::new(), std::collections::HashMap::new());
         let draws = Draws::new(1, 1, 1);
         for pair in 0..20_000_u32 {
-            // Keys in one corner of the table too, where runs are long, and many under some.
+            // Includes keys in a single corner of the table, where runs are long and some keys have
+            // many pairs.
             let key = match pair % 3 {
                 0 => u32::MAX - draws.bits(u64::from(pair)) as u32 % 2000,
                 1 => draws.bits(u64::from(pair)) as u32,

@@ -1,9 +1,10 @@
 //! Pairs that nearly repeat an earlier one, found by MinHash and confirmed by their shingles.
 //!
-//! **Decision.** Candidates share a band of least hashes; each is then compared by the Jaccard index
-//! of the two texts itself, which is computed again from the text on disk. So no pair is dropped
-//! that is less alike than the threshold, and memory has the keys of bands and no text. Trusting
-//! the share of equal least hashes was rejected: with 40 of them it is off by 0.06 at 0.8.
+//! **Decision.** Candidates share a band of smallest hashes. Each candidate is then checked by the
+//! exact Jaccard index of the two texts, computed from the text on disk. So no pair is dropped that
+//! is less similar than the threshold, and memory holds only the keys of bands, and no text.
+//! Trusting the share of equal smallest hashes was rejected: with 40 hashes it is off by 0.06 at
+//! 0.8.
 
 mod bands;
 mod shingles;
@@ -17,13 +18,13 @@ use self::shingles::{are_near, shingle_set, shingles};
 use self::texts::StoredTexts;
 use crate::Result;
 
-/// Most earlier pairs that a pair is compared with: those that share the most keys. Where there are
-/// more, a list is made from a template.
+/// Largest number of earlier pairs that a pair is compared with: those that share the most keys. If
+/// there are more, a list is made from a template.
 const MOST_COMPARED: usize = 24;
 
-/// Keys by which a pair is compared with those that it may be near to.
+/// Keys that find the earlier pairs to which a pair may be similar.
 ///
-/// They depend on the text and the threshold alone.
+/// The keys depend only on the text and the threshold.
 #[derive(Debug, Clone)]
 pub struct NearKeys {
     bands: Bands,
@@ -46,7 +47,7 @@ impl NearKeys {
     }
 }
 
-/// Pairs that are unlike each other, which others may nearly repeat.
+/// Pairs that are not similar to each other, with which later pairs are compared.
 ///
 /// Memory for a million pairs at a threshold of 0.8, with nine keys each: 104 to 208 MB, and half
 /// as much again while the table is doubled. The texts themselves are on disk.
@@ -58,7 +59,7 @@ pub struct NearDuplicates {
 }
 
 impl NearDuplicates {
-    /// No pairs yet; their texts are kept in a file beside `path` until it is dropped.
+    /// Makes an empty collection; the texts are kept in a file next to `path` until it is dropped.
     ///
     /// # Errors
     ///
@@ -67,12 +68,13 @@ impl NearDuplicates {
         Ok(Self { threshold, table: BandTable::new(), texts: StoredTexts::beside(path)? })
     }
 
-    /// Takes a pair unless it is near to one that was taken; returns whether it was taken. `keys`
-    /// are those of [`NearKeys`] for the same threshold.
+    /// Takes a pair unless it is similar to one that was taken; returns whether it was taken.
+    /// `keys` are those of [`NearKeys`] for the same threshold.
     ///
-    /// A pair that is turned down has a Jaccard index of at least the threshold with one that was
-    /// taken. Two pairs at the threshold itself meet with probability 0.95, those above it with a
-    /// larger one, equal ones always; fewer in lists of hundreds that are made from a template.
+    /// A rejected pair has a Jaccard index of at least the threshold with a pair that was taken.
+    /// Two pairs exactly at the threshold are found with probability 0.95, more similar pairs with
+    /// a higher probability, and equal pairs always. In lists of hundreds of pairs that are made
+    /// from a template, fewer are found.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Shingles of a pair: the overlapping pieces of its text, whose sets tell how much two pairs have
+//! Shingles of a pair: the overlapping pieces of its text. Their sets show how much two pairs have
 //! in common (Broder 1997, "On the resemblance and containment of documents").
 
 use crate::Draws;
@@ -7,16 +7,17 @@ use crate::tasks::pairs::modifiers::letters::is_ideographic;
 /// Characters of a shingle.
 const CHARACTERS: usize = 5;
 
-/// Characters of a shingle of ideographs, each of which says as much as several letters.
+/// Number of characters of a shingle of ideographs; each carries as much information as several
+/// letters.
 const IDEOGRAPHS: usize = 2;
 
-/// Key of the hashes, distinct from those of all draws.
+/// Key of the hashes, distinct from the keys of all draws.
 const PURPOSE: u64 = 13;
 
-/// Hashes of all shingles of a pair; a shingle that occurs twice may be there twice.
+/// Hashes of all shingles of a pair; a repeated shingle may be repeated here.
 ///
-/// Case does not count, and of punctuation and white space only that there is some: pairs that
-/// differ in no other way have the same shingles.
+/// Case does not count, and any punctuation and white space counts alike: pairs that differ in no
+/// other way have the same shingles.
 pub(crate) fn shingles(source: &str, target: &str) -> Vec<u64> {
     let mut hashes = Vec::with_capacity(source.len() + target.len() + 4);
     let mut characters = Vec::with_capacity(source.len().max(target.len()) + 2);
@@ -35,11 +36,11 @@ pub(crate) fn shingle_set(source: &str, target: &str) -> Vec<u64> {
     set
 }
 
-/// Whether the Jaccard index of two sets is at least `threshold`: the share of what either has that
-/// both have.
+/// Whether the Jaccard index of two sets is at least `threshold`: the size of the intersection
+/// divided by the size of the union.
 pub(crate) fn are_near(one: &[u64], other: &[u64], threshold: f64) -> bool {
     let (shorter, longer) = (one.len().min(other.len()), one.len().max(other.len()));
-    // No more can be in common than the smaller set has.
+    // The intersection is no larger than the smaller set.
     if (shorter as f64) < threshold * longer as f64 {
         return false;
     }
@@ -53,8 +54,8 @@ pub(crate) fn are_near(one: &[u64], other: &[u64], threshold: f64) -> bool {
     common as f64 >= threshold * (one.len() + other.len() - common) as f64
 }
 
-/// Letters and digits in lower case, with one space for all that is between and around them; of a
-/// text without any, its characters.
+/// Letters and digits in lower case, with one space between words and at both ends. If a text has
+/// none, its characters.
 fn normalise(text: &str, characters: &mut Vec<char>) {
     characters.clear();
     characters.push(' ');
@@ -78,7 +79,7 @@ fn normalise(text: &str, characters: &mut Vec<char>) {
     }
 }
 
-/// Hash of what `hash` is of, and of a word behind it.
+/// Hash of the text that `hash` belongs to, extended by a word.
 pub(super) fn mixed(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(23) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }

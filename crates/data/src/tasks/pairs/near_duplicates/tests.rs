@@ -1,4 +1,4 @@
-//! Near duplicates against all pairs of pairs by the definition of the Jaccard index.
+//! Near duplicates, compared with the Jaccard index of all pairs of pairs by its definition.
 
 use super::*;
 use crate::Draws;
@@ -20,8 +20,8 @@ fn jaccard(one: &[u64], other: &[u64]) -> f64 {
     common as f64 / (one.len() + other.len() - common) as f64
 }
 
-/// Random sentences, of which each is followed by itself, and by copies in which more and more words
-/// differ.
+/// Random sentences; each is followed by a copy of itself, and by copies in which more and more
+/// words differ.
 fn sentences(originals: u64, words: &[&str], between: &str) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for original in 0..originals {
@@ -81,14 +81,14 @@ fn what_is_dropped_and_kept_agrees_with_all_jaccard_indices() {
         let sets: Vec<_> = pairs.iter().map(|(one, other)| shingle_set(one, other)).collect();
         for threshold in [0.5, 0.6, 0.7, 0.8, 0.9, 1.0] {
             let kept = kept(&pairs, threshold);
-            // Precision is complete: each dropped pair has an earlier one that is kept.
+            // Precision is complete: each dropped pair has an earlier one that was kept.
             let mut dropped = 0;
             for pair in (0..pairs.len()).filter(|pair| !kept.contains(pair)) {
                 let near = |&earlier: &usize| jaccard(&sets[earlier], &sets[pair]) >= threshold;
                 assert!(kept.iter().take_while(|&&one| one < pair).any(near), "{threshold} {pair}");
                 dropped += 1;
             }
-            // Recall by the indices: of the pairs that should have gone, nearly all did.
+            // Recall: of the pairs that should be dropped, nearly all were.
             let should_go = |&&pair: &&usize| {
                 let earlier = kept.iter().take_while(|&&earlier| earlier < pair);
                 earlier.into_iter().any(|&one| jaccard(&sets[one], &sets[pair]) >= threshold)
@@ -106,9 +106,9 @@ fn what_is_alike_is_known_to_a_reader() {
     let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
     let pairs = [
         pair("The house stands near the river, and it is old.", "房子在河边，而且很老，很漂亮。"),
-        // The same, but for marks and case.
+        // Same text except for marks and case.
         pair("the house stands near the river and it is old", "房子在河边 而且很老 很漂亮！"),
-        // One letter more.
+        // One additional letter.
         pair("The houses stands near the river, and it is old.", "房子在河边，而且很老，很漂亮。"),
         // Another translation, and another sentence.
         pair("The house stands near the river, and it is old.", "那座老屋临水而立。"),
@@ -121,7 +121,8 @@ fn what_is_alike_is_known_to_a_reader() {
 
 #[test]
 fn groups_of_copies_leave_one_in_any_order() {
-    // Copies of an original have the index 1, so that a group leaves one whichever comes first.
+    // Copies of an original have the index 1, so that only one of each group is left, no matter
+    // which comes first.
     let mut pairs = Vec::new();
     for (source, target) in sentences(60, &WORDS, " ").into_iter().step_by(7) {
         pairs.push((source.to_uppercase(), target.clone()));
@@ -153,7 +154,7 @@ fn equal_pairs_are_found_in_lists_made_from_a_template() {
     };
     let list: Vec<_> = (0..3000).map(one).collect();
     let first = kept(&list, 0.9);
-    // Codes that are alike may be dropped; what is kept is not found twice.
+    // Similar codes may be dropped; kept codes are not found twice.
     assert!(first.len() > 100, "{}", first.len());
     let twice: Vec<_> = first.iter().chain(&first).map(|&number| list[number].clone()).collect();
     assert_eq!(kept(&twice, 0.9), (0..first.len()).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Texts in a file of their own, to be read again by their number.
+//! Texts in a separate file, which can be read again by their index.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
@@ -7,14 +7,14 @@ use std::path::Path;
 use crate::files::{Partial, read_at};
 use crate::{Error, Result};
 
-/// Bytes that are written together.
+/// Number of bytes that are written together.
 const BUFFER: usize = 1 << 20;
 
-/// Texts on disk; memory has the end of each, 8 bytes. The file is removed with it.
+/// Texts on disk; memory holds the end of each, 8 bytes. The file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StoredTexts {
     file: File,
-    /// Name of the file, which is closed first.
+    /// Name of the file, which is removed after the file is closed.
     partial: Partial,
     ends: Vec<u64>,
     written: u64,
@@ -27,7 +27,7 @@ impl StoredTexts {
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// If the file cannot be made.
     pub(crate) fn beside(path: &Path) -> Result<Self> {
         let partial = Partial::beside(&path.with_extension("texts"));
         let mut options = File::options();
@@ -41,7 +41,7 @@ impl StoredTexts {
         self.ends.len()
     }
 
-    /// Adds a text; its number is that of the texts before it.
+    /// Adds a text; its index is the number of texts before it.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl StoredTexts {
         self.buffer.extend(text.as_bytes());
         self.ends.push(self.written + self.buffer.len() as u64);
         if self.buffer.len() >= BUFFER {
-            // Reading moves the place of writing on Windows.
+            // On Windows, reading moves the place of writing.
             let end = self.file.seek(SeekFrom::Start(self.written));
             end.and_then(|_| self.file.write_all(&self.buffer))
                 .map_err(|error| Error::io(&self.partial.0, error))?;
@@ -90,7 +90,7 @@ mod tests {
         let text = |number: usize| format!("{number} 猫 ").repeat(number % 50);
         for number in 0..20_000 {
             texts.push(&text(number)).expect("room");
-            // A text just pushed, and one of long ago.
+            // One text was just pushed, the other long ago.
             for number in [number, number / 3] {
                 assert_eq!(texts.read(number).expect("readable"), text(number));
             }

@@ -64,7 +64,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
         );
     }
     for direction in config.directions() {
-        // Fails now rather than when text is tokenised.
+        // Fails now, not when text is tokenised.
         TextRules::new(&config.cleaning, direction, "")?;
     }
     Ok(())
@@ -90,7 +90,7 @@ pub(crate) fn prepare_observed(
     observe: &mut dyn FnMut(&TokenisingProgress),
 ) -> Result<Prepared<PairDataset>> {
     let ready = Ready::obtain(config, run)?;
-    // An unsuitable tokenizer for sampling is found before the text is tokenised.
+    // A tokenizer that does not suit sampling is found before the text is tokenised.
     let variation = PairVariation::new(config, &ready.tokenizers)?;
     let mut open = |part: &Part<'_>| prepare_split(config, &ready.tokenizers, part, run, observe);
     let train = open(&Part::of_training(config, &ready))?.with_variation(variation);
@@ -118,7 +118,7 @@ pub(crate) fn begin(config: &DataConfig, run: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Tokenises a process's share of the splits, after another one has called [`begin`].
+/// Tokenises a process's share of the splits, after another process has called [`begin`].
 ///
 /// # Errors
 ///
@@ -154,13 +154,14 @@ impl Ready {
         validate(config)?;
         split_files(config, &config.train)?;
         split_files(config, &config.validation)?;
-        // First of all: so the recorded text is the one that the tokenizer is trained on, and a
-        // change in the meantime is noticed.
+        // This comes first, so that the recorded text is the one that the tokenizer is trained on,
+        // and a later change is noticed.
         let text_of =
             |split: &Corpora| Fingerprint::obtain(&split_files(config, split)?, &split.name(), run);
         let train = text_of(&config.train)?;
         let tokenizers = TokenizerPair::obtain(config, run).map_err(|error| match error {
-            // A tokenizer cannot be trained without text; the error should say why there is none.
+            // A tokenizer cannot be trained without text; the error should say why there is no
+            // text.
             Error::Tokenizer { .. } => require_pairs(config).err().unwrap_or(error),
             other => other,
         })?;
@@ -189,7 +190,7 @@ fn parts<'a>(config: &'a DataConfig, ready: &'a Ready) -> Vec<Part<'a>> {
     [Part::of_training(config, ready)].into_iter().chain(validation).collect()
 }
 
-/// Refuses an empty training split, or one of which cleaning keeps nothing.
+/// Refuses a training split that is empty or becomes empty by cleaning.
 fn require_pairs(config: &DataConfig) -> Result<()> {
     let cleaner = Cleaner::new(&config.cleaning);
     let (mut read, mut dropped) = (0, Dropped::default());
@@ -215,7 +216,7 @@ pub(crate) struct Part<'a> {
     pub(crate) split: &'a Corpora,
     pub(crate) is_training: bool,
     pub(crate) text: &'a Fingerprint,
-    /// Hash of the sentences that are held out of it.
+    /// Hash of the sentences that are held out of the split.
     held_out: Option<&'a str>,
     bidirectional_epochs: u64,
 }

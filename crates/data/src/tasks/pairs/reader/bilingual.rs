@@ -10,7 +10,8 @@ use taper_documents::{Error as Fault, Tmx, po_pairs, utf8_of, xliff_pairs};
 use crate::text::lines::open_counted;
 use crate::{Error, Format, Result, text_of};
 
-/// Largest number of bytes of a file that is read whole; a memory of any size is streamed.
+/// Largest number of bytes of a file that is read as a whole; translation memories of any size are
+/// streamed.
 const LARGEST: u64 = 1 << 29;
 
 /// Reader of the pairs of one file.
@@ -30,7 +31,8 @@ impl Bilingual {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is not of the format; of a file that is read whole, at any line.
+    /// If it cannot be read or does not have the format; in a file that is read as a whole, at any
+    /// line.
     pub(crate) fn open(path: &Path, format: Format, languages: [&str; 2]) -> Result<Self> {
         let (mut stream, count) = open_counted(path)?;
         let failed = |error| fault(path, error);
@@ -57,7 +59,7 @@ impl Bilingual {
     ///
     /// # Errors
     ///
-    /// If the file is damaged, with its line.
+    /// If the file is damaged; the error has the line.
     pub(crate) fn next_pair(&mut self) -> Result<Option<(String, String)>> {
         let pair = match &mut self.pairs {
             Pairs::Memory(memory) => {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::tables::{Columns, Field, Table, Wanted};
 use crate::{Corpus, DataConfig, Error, Format, Result, Side};
 
-/// Names of columns of text; no sentence of a corpus is one of them alone in both columns.
+/// Usual column names. A sentence that equals one of them in both columns does not occur in a
+/// corpus.
 const HEADINGS: [&str; 24] = [
     "source",
     "target",
@@ -33,7 +34,7 @@ const HEADINGS: [&str; 24] = [
     "lang2",
 ];
 
-/// Languages whose names are names of columns.
+/// Languages whose names serve as column names.
 const LANGUAGES: [&str; 24] = [
     "english",
     "german",
@@ -61,7 +62,7 @@ const LANGUAGES: [&str; 24] = [
     "中文",
 ];
 
-/// Opens the table of a corpus, whose records have source and target.
+/// Opens the table of a corpus; its records have source and target.
 ///
 /// # Errors
 ///
@@ -79,8 +80,8 @@ pub(crate) fn open(
     Table::open(format, files, Wanted { fields, columns: &columns })
 }
 
-/// Places of a side in a record with named fields: the configured one; otherwise under the
-/// language, at the top or within `translation`, as in many published corpora.
+/// Places of a side in a record with named fields: the configured place; otherwise the field named
+/// like the language, at the top or within `translation`, as in many published corpora.
 fn field_paths(config: &DataConfig, corpus: &Corpus, side: Side) -> Vec<String> {
     let fields = corpus.fields(config);
     let chosen = match side {
@@ -132,7 +133,7 @@ fn columns(
             _ => Ok((Columns { places: vec![0, 1], count }, false)),
         };
     }
-    // Numbers need no header; a name requires one.
+    // Numbers need no header, but a name requires one.
     let mut has_header = false;
     let mut column = |field: &str, usual: usize| {
         if field.is_empty() {
@@ -155,7 +156,7 @@ fn columns(
     Ok((Columns { places, count }, has_header))
 }
 
-/// Whether the cells that would be text are names of columns.
+/// Whether the cells in the places of text are column names.
 fn looks_like_a_header(first: &[&str], config: &DataConfig) -> bool {
     let is_heading = |cell: &&str| {
         let cell = cell.trim().to_lowercase();

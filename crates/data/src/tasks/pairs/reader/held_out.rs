@@ -14,7 +14,7 @@ pub(crate) fn fingerprint(sentence: &str) -> u128 {
     u128::from_le_bytes(bits)
 }
 
-/// Source sentences that must not be trained on.
+/// Source sentences that are excluded from training.
 ///
 /// # Errors
 ///

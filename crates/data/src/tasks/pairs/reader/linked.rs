@@ -1,4 +1,4 @@
-//! Word links of a corpus, with a line for each of its pairs.
+//! Word links of a corpus, with one line for each of its pairs.
 
 use std::path::Path;
 
@@ -20,11 +20,11 @@ impl LinkReader {
         Ok(Self { lines: LineReader::open(path)?, corpus })
     }
 
-    /// Links of the next pair, which has this source and target.
+    /// Links of the next pair; its source and target are given.
     ///
     /// # Errors
     ///
-    /// If there is no line for it, or the line has anything but links between its words.
+    /// If there is no line for the pair, or the line has anything but links between its words.
     pub(crate) fn next_links(&mut self, source: &str, target: &str) -> Result<Vec<WordLink>> {
         let Some(line) = self.lines.next_line()? else {
             return Err(self.unequal("fewer"));
@@ -44,7 +44,7 @@ impl LinkReader {
     ///
     /// # Errors
     ///
-    /// If there is no line for it.
+    /// If there is no line for the pair.
     pub(crate) fn skip(&mut self) -> Result<()> {
         if self.lines.skip_line()? { Ok(()) } else { Err(self.unequal("fewer")) }
     }
@@ -53,7 +53,7 @@ impl LinkReader {
     ///
     /// # Errors
     ///
-    /// If there are any, or the file cannot be read.
+    /// If there are lines left, or the file cannot be read.
     pub(crate) fn require_end(&mut self) -> Result<()> {
         match self.lines.next_line()? {
             Some(_) => Err(self.unequal("more")),
@@ -64,7 +64,7 @@ impl LinkReader {
     fn unequal(&self, how: &str) -> Error {
         let message = format!(
             "has {how} lines than the corpus {:?} has pairs; line i has the links of pair i, and \
-             is empty where there are none",
+             is empty if there are none",
             self.corpus
         );
         Error::Malformed { path: self.lines.path().to_owned(), message }

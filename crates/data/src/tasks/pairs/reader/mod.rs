@@ -19,31 +19,31 @@ use crate::text::archive::open_sides;
 use crate::text::hub::hub_files;
 use crate::{Corpora, Corpus, DataConfig, Direction, Error, Format, LineReader, Result, WordLink};
 
-/// A pair as in the corpus: not cleaned, not normalised.
+/// A pair in its form in the corpus: not cleaned, not normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawPair {
-    /// Place in the split, counted from 1: the line, or the row among those with data.
+    /// Place in the split, counted from 1: the number of the line, or of the row with data.
     pub line: u64,
     /// The sentence to translate.
     pub source: String,
     /// Translation.
     pub target: String,
-    /// Links of their words, if the corpus has a file of them.
+    /// Links between the words, if the corpus has a file of them.
     pub links: Vec<WordLink>,
 }
 
 /// Files of a corpus that are read together: its two sides, or a table, and the word links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PairFiles {
-    /// Number of their corpus in the split, counted from 0.
+    /// Index of their corpus in the split.
     pub(crate) corpus: usize,
-    /// Source and target, or one table.
+    /// Source and target, or a single table.
     sides: Vec<PathBuf>,
     links: Option<PathBuf>,
 }
 
 impl PairFiles {
-    /// Paths of all of them.
+    /// Paths of all these files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.sides.iter().chain(&self.links)
     }
@@ -98,7 +98,7 @@ impl Sides {
         }
     }
 
-    /// Skips a pair; returns `false` if there is none. Lines are not examined.
+    /// Skips a pair; returns `false` if no pair is left. Lines are not examined.
     fn skip(&mut self) -> Result<bool> {
         match self {
             Self::Text { source, target } => match (source.skip_line()?, target.skip_line()?) {
@@ -116,7 +116,7 @@ impl FileReader {
     ///
     /// # Errors
     ///
-    /// If one cannot be opened, or lacks the columns that the configuration names.
+    /// If a file cannot be opened, or lacks the columns that the configuration names.
     pub(crate) fn open(config: &DataConfig, corpus: &Corpus, files: &PairFiles) -> Result<Self> {
         let links = files.links.as_deref();
         let config = &config.in_languages(&config.direction_of(corpus));
@@ -141,7 +141,7 @@ impl FileReader {
             Some(links) => links.next_links(&source, &target)?,
             None => Vec::new(),
         };
-        // A blank source stays blank, for cleaning to drop.
+        // A blank source stays blank, so that cleaning drops it.
         let is_tagged = !self.tag.is_empty() && !source.trim().is_empty();
         if !is_tagged {
             return Ok(Some(RawPair { line: self.line, source, target, links }));
@@ -152,7 +152,7 @@ impl FileReader {
         Ok(Some(RawPair { line: self.line, source, target, links }))
     }
 
-    /// Skips a pair; returns `false` if there is none.
+    /// Skips a pair; returns `false` if no pair is left.
     pub(crate) fn skip_pair(&mut self) -> Result<bool> {
         let is_one = self.sides.skip()?;
         self.line += u64::from(is_one);
@@ -164,7 +164,7 @@ impl FileReader {
         Ok(is_one)
     }
 
-    /// Bytes of the files that have been read so far, for formats of lines.
+    /// Number of bytes of the files that have been read so far, for formats of lines.
     pub(crate) fn bytes_read(&self) -> u64 {
         match &self.sides {
             Sides::Text { source, target } => source.bytes_read() + target.bytes_read(),
@@ -176,7 +176,7 @@ impl FileReader {
 
 /// Streams the pairs of a split, corpus after corpus; stops after the first error.
 ///
-/// Pairs held out for validation are left out of the training text.
+/// Pairs held out for validation are omitted from the training text.
 pub struct PairReader {
     config: DataConfig,
     split: Corpora,
@@ -186,7 +186,7 @@ pub struct PairReader {
     with_tags: bool,
     /// Number of the current files' corpus.
     corpus: usize,
-    /// Number of lines of the files that have been read.
+    /// Number of lines in the files that are finished.
     before: u64,
     held_out: HashSet<u128>,
     failed: bool,
@@ -271,7 +271,7 @@ impl Iterator for PairReader {
     }
 }
 
-/// One line of each file; `None` if both have ended.
+/// Reads one line of each file; returns `None` if both have ended.
 fn next_lines(
     source: &mut LineReader,
     target: &mut LineReader,
@@ -283,8 +283,8 @@ fn next_lines(
     }
 }
 
-/// Error for two sides of which one has ended. The remaining lines are counted, so that the message
-/// has both totals.
+/// Error for two sides with different numbers of lines. The remaining lines are counted, so that
+/// the message has both totals.
 fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Error> {
     Ok(Error::UnequalLines {
         source_path: source.path().to_owned(),
@@ -294,8 +294,8 @@ fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Err
     })
 }
 
-/// Reads a complete split into memory, without dropping pairs: for test sets, whose lines must all
-/// be scored.
+/// Reads a complete split into memory, without dropping pairs: every line of a test set must be
+/// scored.
 ///
 /// # Errors
 ///
@@ -316,8 +316,8 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
     Error::EmptyCorpus { split: split.name(), files: names.join(" and ") }
 }
 
-/// Existing files of a split: for each corpus the source and target in text format, one file or
-/// more in other formats, and the file of its word links if it has one. A hub data set is fetched
+/// Existing files of a split: for each corpus, the source and target in text format or one or more
+/// files in other formats, and the file of its word links if it has one. A hub data set is fetched
 /// into the local hub cache.
 ///
 /// # Errors
@@ -336,8 +336,8 @@ pub(crate) fn pair_files(config: &DataConfig, split: &Corpora) -> Result<Vec<Pai
         let sides = corpus_files(config, corpus)?;
         if !links.is_empty() && links.len() != sides.len() {
             let message = format!(
-                "is one of {} files of word links, but the corpus {:?} has {} of pairs: each \
-                 needs its own",
+                "is one of {} files of word links, but the corpus {:?} has {} files of pairs: the \
+                 numbers must be equal",
                 links.len(),
                 corpus.name(),
                 sides.len()
@@ -351,7 +351,7 @@ pub(crate) fn pair_files(config: &DataConfig, split: &Corpora) -> Result<Vec<Pai
     Ok(files)
 }
 
-/// Files of the word links of a corpus, if it names any.
+/// Files of word links that a corpus names.
 fn link_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
     let named = Corpus { stem: String::new(), ..corpus.clone() };
     corpus.links.iter().map(|path| find(config, &named, Format::Text, path)).collect()
@@ -385,9 +385,9 @@ fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>
     }
 }
 
-/// Path itself, or its compressed form if only that exists.
+/// The path itself, or its compressed form if only that exists.
 fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Result<PathBuf> {
-    // These compress inside the file.
+    // Parquet and ZIP compress inside the file.
     let is_compressed = matches!(format, Format::Parquet | Format::Zip);
     let names = if is_compressed { vec![path.to_owned()] } else { names_of(path, &[""]) };
     let mut other = None;
@@ -399,8 +399,8 @@ fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Re
     }
     if let Some((path, kind)) = other {
         let message = format!(
-            "{kind}, where text is expected; it is read more than once, so it has to be a \
-             regular file"
+            "{kind}, but text is expected; it is read more than once, so it has to be a regular \
+             file"
         );
         return Err(Error::Malformed { path, message });
     }

@@ -54,7 +54,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
         return wrong(key, "is for sentence pairs: running text is cut once; set it to 0");
     }
     if tokenizer.target_path.is_some() {
-        return wrong("data.tokenizer.target_path", "is for sentence pairs; leave it out");
+        return wrong("data.tokenizer.target_path", "is only for sentence pairs; leave it out");
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ pub(crate) fn prepare_with(
 ) -> Result<Prepared<TextDataset>> {
     let ready = Ready::obtain(config, run, train_tokenizer)?;
     let mut prepared: [Option<TextDataset>; 2] = [None, None];
-    // The smaller one first, so that its faults are found sooner.
+    // The smaller split comes first, so that its errors are found sooner.
     for text in ready.texts(config).iter().rev() {
         let place = usize::from(!text.is_trained_on);
         prepared[place] = Some(text.prepare(config, &ready.tokenizers, run, observe)?);
@@ -116,7 +116,7 @@ pub(crate) fn begin(
     Ok(false)
 }
 
-/// Tokenises a process's share of the text, after another one has called [`begin`].
+/// Tokenises a process's share of the text, after another process has called [`begin`].
 ///
 /// # Errors
 ///
@@ -209,8 +209,8 @@ enum Part {
     HeldOut,
 }
 
-/// Portions of the training text for training and for validation. They are counted on demand: a
-/// text that has been tokenised need not be read again.
+/// Portions of the training text for training and for validation. They are counted on demand, so
+/// that a tokenised text need not be read again.
 pub(crate) struct Portions<'a> {
     config: &'a DataConfig,
     files: &'a [PathBuf],

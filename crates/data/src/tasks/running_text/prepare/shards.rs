@@ -1,9 +1,9 @@
 //! Running text in [shards](crate::text::shards): a shard is a fixed number of bytes of the
 //! passages of a text, across its files.
 //!
-//! A shard stores for each passage whether it begins a document (a byte), the number of its ids
+//! A shard stores for each passage whether it begins a document (one byte), the number of its ids
 //! (u32) and the ids (u32 each). Whether `</s>` precedes them is known only when shards are joined,
-//! since none precedes the first document of a text.
+//! because the first document of a text has none.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ struct ShardReport {
     characters: u64,
     bytes: u64,
     unknown: u64,
-    /// Whether it is the last shard of the text.
+    /// Whether the shard is the last one of the text.
     is_last: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'a> TextShards<'a> {
             std::fs::metadata(path).map(|file| file.len()).map_err(|error| Error::io(path, error))
         };
         let all: u64 = self.split.files.iter().map(size).sum::<Result<u64>>()?;
-        // The beginning of a portion is known only after reading all text before it: so all
+        // The beginning of a portion is known only after reading all text before it, so all
         // processes share the files.
         let owners = share.owners(&[all]);
         let mut reader = TextReader::new(&self.split.files, self.config, (self.portion)()?);
@@ -177,7 +177,7 @@ impl<'a> TextShards<'a> {
             }
         }
         if let Err(error) = self.split.text.still_holds() {
-            // No later start may use shards made of another text.
+            // No later start may use shards made from another text.
             self.shards.remove()?;
             return Err(error);
         }
@@ -222,7 +222,8 @@ impl<'a> Builder<'a> {
         Self { tokenizer, writer, chunk: Vec::new(), chunk_bytes: 0, report }
     }
 
-    /// Takes a passage; returns the bytes of text that were tokenised, if there were enough.
+    /// Takes a passage; if there were enough to tokenise, returns the number of bytes of their
+    /// text.
     fn add(&mut self, passage: Passage) -> Result<Option<u64>> {
         self.chunk_bytes += passage.text.len();
         self.chunk.push(passage);

@@ -103,7 +103,7 @@ pub fn hierarchical_attention_weights(qkv: &Tensor, spec: &HierarchicalSpec) -> 
     weights.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous()
 }
 
-/// Attends from one query in each of B sequences, its last token.
+/// Attends from one query, the last token, in each of B sequences.
 ///
 /// # Shapes
 /// `query (B, D)`, `key_value (B, T, 2·D)`: key and value of all tokens side by side, zero after

@@ -2,7 +2,7 @@
 //!
 //! With a one appended to each value, `v' = (v, 1)`, the denominator is the last column of the
 //! numerator. Decoding keeps only the sums `S = Σ φ(k) v'ᵀ`, `(M, Dh + 1)` for a head of M
-//! features. Whole sequences are computed in chunks: within a chunk from the products φ(q)·φ(k),
+//! features. Whole sequences are computed in chunks: from the products φ(q)·φ(k) within a chunk,
 //! and from S for all tokens before it.
 
 use super::random_features::{key_features, query_features, together};
@@ -11,8 +11,8 @@ use crate::composed::{CountedProduct, wide};
 use crate::spec::attention::kinds::LinearAttentionSpec;
 use candle_core::{D, Result, Tensor};
 
-/// Smallest number of tokens of a chunk: about the width of a head, where both methods take equally
-/// long.
+/// Smallest number of tokens of a chunk. At about the width of a head, the products within a chunk
+/// and the sums S take equally long.
 const CHUNK: usize = 64;
 
 /// φ of queries and keys, `(B, H, T, M)`, and values with a one appended to each,
@@ -148,7 +148,7 @@ fn mapped(
 }
 
 impl Sums {
-    /// Sums in the form that a layer keeps for each row: `(R, …)`.
+    /// Sums as a layer keeps them for each row: `(R, …)`.
     fn kept(self) -> Result<Tensor> {
         let sums = self.0.flatten_from(1)?;
         match self.1 {
@@ -193,12 +193,12 @@ fn transposed(x: &Tensor) -> Result<Tensor> {
 
 /// Computes the causal sums of each query, and the sums after the last token.
 ///
-/// All chunks are computed at once, since Candle's backward pass of a slice writes the whole
+/// All chunks are computed at once, because Candle's backward pass of a slice writes the whole
 /// tensor.
 ///
 /// # Shapes
-/// `query` and `key (B, H, T, M)`, `value (B, H, T, Dh + 1)`, with T one chunk or several whole
-/// ones → `(B, H, T, Dh + 1)` and `(B, H, M, Dh + 1)`.
+/// `query` and `key (B, H, T, M)`, `value (B, H, T, Dh + 1)`, where T is one chunk or several whole
+/// chunks → `(B, H, T, Dh + 1)` and `(B, H, M, Dh + 1)`.
 fn in_chunks(
     query: &Tensor,
     key: &Tensor,
@@ -213,7 +213,8 @@ fn in_chunks(
     }
     let count = longest.min(chunk);
     let chunks = longest / count;
-    // Heads of all sequences form one dimension G, since Candle multiplies at most four.
+    // Heads of all sequences share one dimension G, because Candle multiplies tensors of at most
+    // four dimensions.
     let in_chunks = |x: &Tensor, width| x.reshape((batch * heads, chunks, count, width));
     let (query, key) = (in_chunks(query, features)?, in_chunks(key, features)?); // (G, K, C, M)
     let value = in_chunks(value, width)?; // (G, K, C, Dh + 1)
@@ -231,8 +232,8 @@ fn in_chunks(
     Ok((out, sums.reshape((batch, heads, features, width))?))
 }
 
-/// Sums over the chunks before each one: `(G, K, …)` → the same. Each round adds to every sum the
-/// sum over equally many chunks that ends where it begins.
+/// Sums over the chunks before each one: `(G, K, …)` → the same shape. In each round, every sum
+/// grows by the sum of as many chunks that ends just before it begins.
 fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     let chunks = of_chunks.dim(1)?;
     let later = |x: &Tensor, by: usize| {
@@ -248,7 +249,7 @@ fn sums_before(of_chunks: &Tensor) -> Result<Tensor> {
     Ok(sums)
 }
 
-/// Mask `(C, C)`: 1 where a token sees another of its chunk.
+/// Mask `(C, C)`: 1 if a token sees another token of its chunk.
 fn past(count: usize, like: &Tensor) -> Result<Tensor> {
     let ones = (0..count * count).map(|i| f32::from(i % count <= i / count));
     let mask = Tensor::from_vec(ones.collect::<Vec<f32>>(), (count, count), like.device())?;

@@ -12,7 +12,7 @@
 use crate::composed::CountedProduct;
 use candle_core::{D, Result, Tensor};
 
-/// Number added to exponents of absent keys: their `exp` is 0 beside any other.
+/// Number added to exponents of absent keys, whose `exp` is then 0 beside any other.
 const NOTHING: f64 = -1e30;
 
 /// Computes `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
@@ -54,16 +54,16 @@ pub(super) fn key_features(
     Ok((features, largest.squeeze(3)?.squeeze(2)?))
 }
 
-/// Adds sums over the past and over new tokens, each without a factor `exp(c)`; the result is
-/// without the larger one.
+/// Adds sums over the past and over new tokens, each without its factor `exp(c)`; the result is
+/// without the larger factor.
 ///
 /// # Shapes
-/// `(R, H, M, Dh + 1)` and `(R, H)` twice → the same once.
+/// `(R, H, M, Dh + 1)` and `(R, H)` for each of the two → the same shapes.
 pub(super) fn together(
     (past, at): (&Tensor, &Tensor),
     (new, new_at): (&Tensor, &Tensor),
 ) -> Result<(Tensor, Tensor)> {
-    // The largest feature of a past is 1, so that its sum is zero only if it has no tokens.
+    // The largest feature of a past is 1, so its sum is zero only without tokens.
     let last = past.dim(3)? - 1;
     let is_empty = past.narrow(3, last, 1)?.sum((2, 3))?.eq(0.0)?.to_dtype(at.dtype())?;
     let at = (at + (is_empty * NOTHING)?)?;

@@ -17,7 +17,7 @@ pub fn sequence_sums(qkv: &Tensor, weights: [&Tensor; 2], lengths: &[usize]) -> 
     let summed = |index: usize| -> Result<Tensor> {
         let rank = weights[index].dim(0)?;
         let weights = weights[index].to_dtype(qkv.dtype())?.narrow(1, 0, longest)?;
-        // All sequences side by side, so that one product suffices.
+        // All sequences are side by side, so that one product suffices.
         let rows = padded.narrow(2, (index + 1) * width, width)?.transpose(0, 1)?;
         let rows = rows.contiguous()?.reshape((longest, batch * width))?;
         let all = weights.contiguous()?.times(&rows)?; // (rank, B·D)

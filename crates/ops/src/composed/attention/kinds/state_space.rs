@@ -5,7 +5,7 @@ use crate::composed::wide;
 use crate::spec::attention::kinds::{ConvolutionSpec, ScanInputs, ScanSpec};
 use candle_core::{D, Result, Tensor};
 
-/// See [`crate::causal_convolution`]; `before` as in [`crate::causal_convolution_after`].
+/// See [`crate::causal_convolution`] and, for `before`, [`crate::causal_convolution_after`].
 ///
 /// # Shapes
 /// The shapes of [`crate::causal_convolution`].
@@ -41,8 +41,8 @@ pub fn causal_convolution(
 /// See [`crate::selective_scan`] and [`crate::selective_scan_after`].
 ///
 /// All times are computed at once by an associative scan. A step is a pair (a, b) that maps a state
-/// h to a·h + b, and two consecutive steps are the step (a₂a₁, a₂b₁ + b₂). Each round joins to
-/// every step the one that ends where it begins (Blelloch 1990, "Prefix Sums and Their
+/// h to a·h + b, and two consecutive steps are the step (a₂a₁, a₂b₁ + b₂). Each round joins every
+/// step with the one that ends where it begins (Blelloch 1990, "Prefix Sums and Their
 /// Applications", section 1.4; Hillis and Steele 1986). A sequence of n tokens takes ⌈log₂ n⌉
 /// rounds.
 ///

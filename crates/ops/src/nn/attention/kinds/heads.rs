@@ -46,8 +46,8 @@ pub(super) trait PackedLayout: Sync {
         Rows { values: qkv, at, count: rows.len(), width }
     }
 
-    /// Runs `each` for all heads of each sequence that has rows, by tasks of one sequence and some
-    /// of its heads, on memory that `worker` makes.
+    /// Runs `each` for all heads of each sequence that has rows, in tasks of one sequence and some
+    /// of its heads, with memory from `worker`.
     fn for_heads<W>(
         &self,
         worker: impl Fn() -> W + Sync + Send,
@@ -67,8 +67,8 @@ pub(super) trait PackedLayout: Sync {
     }
 }
 
-/// Groups of neighbouring heads of each sequence: enough tasks for all threads, but not more, since
-/// neighbouring heads read the same pages of memory. No result may depend on them.
+/// Groups of neighbouring heads of each sequence: enough tasks for all threads, but not more,
+/// because neighbouring heads read the same pages of memory. Results must not depend on the groups.
 fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usize>> {
     let groups = match rayon::current_num_threads() {
         1 => 1,

@@ -9,7 +9,7 @@ use crate::tape::{Adjoints, Tape, is_fused};
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Number of tokens that a product sums over at a time, or has as columns: small enough for the
+/// Number of tokens that a product sums over, or has as columns, at a time: small enough for the
 /// second-level cache.
 const TOKENS: usize = 256;
 

@@ -55,11 +55,11 @@ struct Block<'a, P: TileProducts> {
     value: P::Operand<'a>,
 }
 
-/// A task: some blocks of keys of one of their heads, in one sequence, or in all sequences if they
-/// add to the gradient of one bias.
+/// A task: some blocks of keys of one head of keys, in one sequence, or in all sequences if they
+/// add to the gradient of the same bias.
 struct Task {
     sequences: Range<usize>,
-    /// Heads of queries that share the keys.
+    /// Heads of queries that use these keys.
     heads: Range<usize>,
     chunk: usize,
 }
@@ -97,7 +97,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
     let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
     let groups = if to.bias.is_some() { 1 } else { spans.len() };
-    // Sequences that add to the gradient of one bias are divided alike: if a key belonged to
+    // Sequences that add to the gradient of the same bias are divided alike: if a key belonged to
     // several tasks, these would add to the same elements at once.
     let chunks_of = |span: &Span| if to.bias.is_some() { most } else { chunks(span.keys) };
     let tasks: Vec<Task> = (0..groups * key_value_heads * most)
@@ -119,7 +119,7 @@ pub(super) unsafe fn run<P: TileProducts>(
             value: sums(),
         }
     };
-    // Gradients of the queries, from each task, each of its sequences, and each of its heads.
+    // Gradients of the queries, by task, sequence and head.
     let mut parts: Vec<Vec<Vec<Vec<P::Value>>>> = Vec::new();
     let one_task = |worker: &mut Worker<P>, task: &Task| {
         let of_sequence = |sequence: usize| {
@@ -189,7 +189,7 @@ fn prepare<'a, P: TileProducts>(
     }
 }
 
-/// Backward pass of one head of keys of one sequence, and of the heads of queries that share it.
+/// Backward pass of one head of keys of one sequence, and of the heads of queries that use it.
 struct Pass<'a, 'b, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
@@ -207,8 +207,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// if the chunk has no block.
     ///
     /// # Safety
-    /// Nobody else reads or writes these gradients meanwhile, nor their part of the bias's
-    /// gradient.
+    /// Nobody else reads or writes these gradients meanwhile, nor their part of the gradient of the
+    /// bias.
     unsafe fn keys_of_chunk(
         &self,
         worker: &mut Worker<P>,
@@ -266,8 +266,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Adds the contributions of one head of queries, counted from the first that shares the keys,
-    /// to the gradients of a block of keys and values, and of the queries.
+    /// Adds the contributions of one head of queries, counted from the first that uses the keys, to
+    /// the gradients of a block of keys and values, and of the queries.
     ///
     /// # Safety
     /// The requirements of [`Self::keys_of_chunk`] hold here too.

@@ -23,7 +23,7 @@ struct Task<'a> {
     number: usize,
 }
 
-/// Keys and values of one of their heads, of one sequence.
+/// Keys and values of one head of keys, of one sequence.
 struct Ready<'a, P: TileProducts> {
     key: P::Operand<'a>,
     value: P::Operand<'a>,

@@ -1,4 +1,4 @@
-//! Attention in tiles, whose memory grows linearly with the length, not with its square (Dao et al.
+//! Attention in tiles; its memory grows linearly with the length, not with its square (Dao et al.
 //! 2022, "FlashAttention", algorithms 1 and 4; Dao 2023).
 //!
 //! The forward pass goes over the keys with a softmax that is corrected when a larger score occurs,
@@ -9,8 +9,9 @@
 //! Tiles without a visible pair are not computed ([`pieces`]).
 //!
 //! **Decision.** A task of the forward pass is a block of queries of one head. A task of the
-//! backward pass has some blocks of keys, whose gradients only it writes, and its own sum for the
-//! queries. So the backward pass takes five products; without these sums it would take seven.
+//! backward pass is some blocks of keys: only this task writes their gradients, and it has its own
+//! copy of the sum for the gradients of the queries. So the backward pass takes five products;
+//! without these copies it would take seven.
 
 mod backward;
 mod forward;
@@ -32,16 +33,17 @@ use std::ops::Range;
 pub(super) use backward::Adjoint;
 pub(super) use pieces::computed_pairs;
 
-/// Number of rows that a task holds while all others stream past: queries in the forward pass, keys
-/// in the backward pass. Their data stays in the second-level cache; a larger number reads the
-/// others less often.
+/// Number of rows that a task holds while all other rows stream past: queries in the forward pass,
+/// keys in the backward pass. The data of these rows stays in the second-level cache; with more of
+/// them, the others are read less often.
 const BLOCK: usize = 256;
 /// Number of rows that stream past at a time.
 const STEP: usize = 128;
 
 /// Number of tasks of the backward pass for each head of a sequence of `keys` keys: at most four,
-/// each with at least a block. If sequences share a bias, the shorter ones have as many as the
-/// longest. Tasks take blocks in turn, so that under a causal mask all have nearly the same work.
+/// each with at least one block. If sequences share a bias, short sequences have as many tasks as
+/// the longest. Tasks take blocks in turn, so that under a causal mask all have nearly the same
+/// work.
 fn chunks(keys: usize) -> usize {
     (keys / BLOCK).clamp(1, 4)
 }
@@ -74,7 +76,7 @@ pub(super) unsafe fn forward<T: Float>(
 /// the adjoint of the bias.
 ///
 /// # Safety
-/// The requirements of [`forward`], for the rows of the gradients.
+/// The requirements of [`forward`], but for the rows of the gradients.
 pub(super) unsafe fn backward<T: Float>(
     layout: &Layout,
     operands: &Operands<'_, T>,
@@ -94,7 +96,7 @@ pub(super) unsafe fn backward<T: Float>(
     }
 }
 
-/// Rows of query, key or value of a sequence that one head of queries reads.
+/// Rows of a sequence's queries, keys or values, in the head that one head of queries uses.
 fn rows<'a, T: Float>(
     operands: &Operands<'a, T>,
     part: usize,

@@ -4,7 +4,7 @@ use crate::float::{Float, vectorised};
 use crate::products::PANEL;
 use crate::spec::Dropout;
 
-/// Terms of the scores of one head of one sequence, beside the products.
+/// Terms of the scores of one head of one sequence, in addition to the products.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
@@ -16,7 +16,7 @@ pub(super) struct Terms<'a, T> {
     /// Position of the first query among the keys.
     pub(super) start: usize,
     pub(super) dropout: Dropout,
-    /// Number of the first weight in the mask, and the distance between two queries' weights.
+    /// Index of the first weight in the mask, and the distance between the weights of two queries.
     pub(super) mask: (usize, usize),
 }
 
@@ -53,15 +53,15 @@ pub(super) struct Online<T> {
 
 impl<T: Float> Online<T> {
     pub(super) fn new() -> Self {
-        // Below every score, but finite, so that the difference from a hidden score of -∞ is a
-        // number.
+        // Below every score, but finite, so that the difference between it and a hidden score of -∞
+        // is a number.
         Self { largest: [T::of(-1e30); PANEL], total: [T::default(); PANEL] }
     }
 }
 
 vectorised! {
-    /// Turns a tile, with a row for each key and a lane for each query, from products into weights
-    /// after dropout: `exp(score - largest)`, with the largest score so far.
+    /// Turns the products of a tile, which has a row for each key and a lane for each query, into
+    /// weights after dropout: `exp(score - largest)`, with the largest score so far.
     ///
     /// Returns the factors for the sums so far; `None` if they do not change.
     fn weigh<T>(
@@ -70,7 +70,8 @@ vectorised! {
         terms: &Terms<'_, T>,
         online: &mut Online<T>,
     ) -> Option<[T; PANEL]> {
-        // As one slice: over rows of arrays, this loop would compile to gathers and scatters.
+        // The rows are one slice: over rows of arrays, this loop would compile to gathers and
+        // scatters.
         for score in tile.as_flattened_mut() {
             *score *= terms.scale;
         }
@@ -91,7 +92,7 @@ vectorised! {
             }
         }
         if terms.causal {
-            // The first query sees the keys up to its own, each further query one more.
+            // The first query sees the keys up to its own, and each further query sees one more.
             for (row, key) in tile.iter_mut().zip(at.key..).skip((first + 1).saturating_sub(at.key)) {
                 row[..(key - first).min(PANEL)].fill(T::NEGATIVE_INFINITY);
             }
@@ -154,7 +155,7 @@ pub(super) struct Known<'a, T> {
 vectorised! {
     /// Updates two tiles, each with a row for each query and a lane for each key: the first from
     /// products to weights after dropout, the second from the adjoints of weights to the adjoints
-    /// of scores. Both are zero for hidden pairs.
+    /// of scores. In both, hidden pairs become zero.
     fn go_back<T>(
         tile: &mut [[T; PANEL]],
         adjoint: &mut [[T; PANEL]],

@@ -8,15 +8,15 @@ use crate::products::PANEL;
 use crate::spec::{AttentionSpec, DualChunk, Sight, merge};
 use std::ops::Range;
 
-/// A panel of rows, and rows that stream past and are seen by one of them, or see one.
+/// A panel of rows, with streaming rows that a row of the panel sees or is seen by.
 pub(super) struct Piece {
     pub(super) panel: usize,
     pub(super) passing: Range<usize>,
 }
 
 /// Pieces of `panels` panels, in the order that reads streaming rows least often: all panels of a
-/// step, then all panels of the next. `seen` gives the ranges that stream past a panel, ascending;
-/// the pieces begin at whole panels and end with a step.
+/// step, then all panels of the next step. `seen` returns the ranges that stream past a panel,
+/// ascending; the pieces begin at whole panels and end with a step.
 pub(super) fn pieces(
     panels: usize,
     mut seen: impl FnMut(usize, &mut Vec<Range<usize>>),
@@ -84,7 +84,7 @@ impl Region {
         self.key..self.key + self.keys
     }
 
-    /// Positions of the queries, if the first one of the sequence is at `start`.
+    /// Positions of the queries; `start` is the position of the sequence's first query.
     fn positions(&self, start: usize) -> Range<usize> {
         start + self.query..start + self.query + self.queries
     }

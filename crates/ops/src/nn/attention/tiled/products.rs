@@ -1,5 +1,5 @@
 //! Products of tiles with rows of a head: on packed operands if a kernel packs, otherwise, and in
-//! f64, on plain ones.
+//! f64, on plain operands.
 
 use crate::float::Float;
 use crate::products::{Matrix, PANEL, Packed, PackedProducts, Packing, Products, Threads, product};
@@ -53,7 +53,7 @@ pub(in super::super) trait TileProducts: Sync {
     );
 
     /// Computes `sums[i] ← [sums[i] +] Σ weights[i, j] · rows[from + j]` for weights `(m, k)`. A
-    /// row of sums has whole panels, and there is room for whole rows. `from` is at a whole panel.
+    /// row of sums has whole panels, and there is room for whole rows. `from` begins a panel.
     fn add_weighted(
         &self,
         worker: &mut Self::Worker,

@@ -8,8 +8,8 @@ sum! {
     start(_from) vdupq_n_s32(0);
     quad(from) vreinterpretq_s8_s32(vdupq_n_s32(from.cast::<i32>().read_unaligned()));
     weights(from) vld1q_s8(from);
-    // Written by name: Rust has no stable function for this instruction, which only uses the three
-    // registers.
+    // Written by name, because Rust has no stable function for this instruction. It uses only the
+    // three registers.
     plus(sums, quad, weights) {
         let mut sums = sums;
         std::arch::asm!(

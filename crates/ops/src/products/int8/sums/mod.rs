@@ -1,7 +1,8 @@
 //! Registers of i32 sums for each instruction set.
 
-/// Implements [`Sum`] for registers of a type. In front stand columns, type and shift of activations,
-/// and the types of four activations and of four weights; then the instructions of each method.
+/// Implements [`Sum`] for a type of registers. The first arguments are columns, type and shift of
+/// activations, and the types of four activations and of four weights; then come the instructions
+/// of each method.
 #[allow(unused_macros, reason = "some processors have none but the plain loop")]
 macro_rules! sum {
     (
@@ -90,7 +91,7 @@ pub(super) use x86_64::{Vnni256, Vnni512, Words256, Words512};
 /// # Safety
 /// Every method needs the instructions of its implementation, and is compiled for them when it is
 /// inlined into a function that enables them. Pointers point to as many values as are read or
-/// written; only those to written i32 need to be aligned.
+/// written; only pointers to written i32 must be aligned.
 pub(super) trait Sum: Copy {
     /// A stored activation.
     type Activation: Copy;

@@ -6,20 +6,19 @@ use candle_core::{Result, Tensor, bail};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Settings of a layer of hierarchical attention, beside its input.
+/// Settings of a layer of hierarchical attention, apart from its input.
 ///
 /// A chunk of the first level has `chunk` tokens, and a chunk of each further level has `chunk`
 /// chunks of the level below. The summary of a chunk is the mean of its keys and the mean of its
-/// values. A token sees the tokens of its own chunk; at each level but the last, the other chunks
-/// within its own chunk of the level above; and at the last level, all other chunks.
+/// values. A token sees the tokens of its own chunk. At each level but the last, it also sees the
+/// other chunks within its own chunk of the level above; at the last level, all other chunks.
 #[derive(Debug, Clone)]
 pub struct HierarchicalSpec {
     /// Number of heads; the width is divided among them.
     pub heads: usize,
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether a token sees only itself and tokens before it; of other chunks, those before its
-    /// own.
+    /// Whether a token sees only itself and tokens before it, and only chunks before its own.
     pub causal: bool,
     /// Number of tokens of a chunk.
     pub chunk: usize,
@@ -68,8 +67,8 @@ impl HierarchicalSpec {
 /// Levels of the sequences of a batch.
 ///
 /// A query has a place for each key that it may see: for the tokens of its own chunk; at each level
-/// but the last, for the chunks within its own chunk of the level above; and for all chunks of the
-/// last level.
+/// but the last, for the chunks within its own chunk of the level above; and at the last level, for
+/// all chunks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Hierarchy {
     pub(crate) chunk: usize,
@@ -95,15 +94,15 @@ impl Hierarchy {
         (0..self.levels).map(next).collect()
     }
 
-    /// Tokens of a chunk at a level, counted from 1, of a sequence of `length` tokens.
+    /// Tokens of a chunk in a sequence of `length` tokens; levels are counted from 1.
     pub(crate) fn tokens(&self, level: usize, index: usize, length: usize) -> usize {
         let size = u32::try_from(level).ok().and_then(|level| self.chunk.checked_pow(level));
         let size = size.unwrap_or(usize::MAX);
         length.saturating_sub(size.saturating_mul(index)).min(size)
     }
 
-    /// Range of chunks among which the tokens of a first-level chunk see summaries, and the chunk
-    /// that contains them, for each level, counted from 1.
+    /// For each level, counted from 1: range of chunks whose summaries the tokens of a first-level
+    /// chunk see, and the chunk that contains these tokens.
     fn siblings(
         &self,
         chunk: usize,

@@ -4,14 +4,14 @@ use crate::products::Products;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Settings of a layer of linear attention, beside its inputs.
+/// Settings of a layer of linear attention, apart from its inputs.
 #[derive(Debug, Clone)]
 pub struct LinearAttentionSpec {
     /// Number of heads; the width is divided among them.
     pub heads: usize,
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether tokens see only themselves and those before.
+    /// Whether tokens see only themselves and earlier tokens.
     pub causal: bool,
     /// Rounding of the operands of the products, forward and backward.
     pub products: Products,
@@ -54,9 +54,9 @@ impl LinearAttentionSpec {
         Ok(LinearAttentionShape { tokens, head, features })
     }
 
-    /// Number added to denominators, since features may underflow to 0. Without random features, it
-    /// is the number of the authors of linear attention. The largest random feature is 1, and the
-    /// square of this number does not underflow in f32.
+    /// Number added to denominators, because features may underflow to 0. Without random features,
+    /// it is the number that the authors of linear attention use. With them, the largest feature is
+    /// 1, and the square of this number does not underflow in f32.
     pub(crate) const fn epsilon(is_random: bool) -> f64 {
         if is_random { 1e-18 } else { 1e-6 }
     }

@@ -22,7 +22,7 @@ pub(super) struct Builder<'a> {
     pub(super) writer: CacheWriter,
     cleaner: Cleaner,
     rules: Option<TextRules>,
-    /// Text before each source that is no part of it.
+    /// Text before each source that does not belong to it.
     tag: &'a str,
     /// Pairs whose text is kept, to be tokenised together.
     chunk: Vec<RawPair>,
@@ -36,7 +36,7 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     ///
-    /// If its language cannot be identified, and shall be.
+    /// If the language is to be identified and cannot be.
     pub(super) fn new(
         of: &'a PairShards<'a>,
         writer: CacheWriter,
@@ -56,8 +56,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Takes a pair, unless its text is a reason to drop it; returns whether there are enough pairs
-    /// to tokenise.
+    /// Takes a pair, unless its text causes it to be dropped; returns whether there are enough
+    /// pairs to tokenise.
     pub(super) fn add(&mut self, pair: RawPair) -> Result<bool> {
         self.report.pairs += 1;
         if !self.of.held_out.is_empty() && self.of.held_out.contains(&fingerprint(&pair.source)) {
@@ -99,13 +99,13 @@ impl<'a> Builder<'a> {
             }
             self.writer.push(1, &bytes)?;
         }
-        // Its memory is used again.
+        // Its memory is reused.
         chunk.clear();
         self.chunk = chunk;
         Ok(bytes)
     }
 
-    /// Facts about each pair for the rules that need others, computed in parallel; none without
+    /// Facts about each pair for rules that need other pairs, computed in parallel; empty without
     /// such rules.
     fn prefaces(&self, chunk: &[RawPair]) -> Vec<Preface> {
         match &self.of.rules {

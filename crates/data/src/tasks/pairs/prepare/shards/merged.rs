@@ -1,4 +1,4 @@
-//! Joins shards into one cache, and what they counted into one report.
+//! Joins shards into one cache, and their counts into one report.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::{
     Error, Result, Tokenizer, UsualLengths,
 };
 
-/// The cache while it is joined.
+/// The cache under construction.
 pub(super) struct Merged<'a> {
     of: &'a PairShards<'a>,
     writer: CacheWriter,
@@ -28,9 +28,9 @@ pub(super) struct Merged<'a> {
     dropped_pairs: Vec<DroppedPair>,
     /// Fingerprints of earlier pairs, if duplicates are dropped.
     seen: HashSet<u128>,
-    /// Limits of lengths for each corpus; none if unusual ones are kept.
+    /// Limits of lengths for each corpus; empty if pairs of unusual lengths are kept.
     limits: Vec<LengthLimits>,
-    /// Earlier pairs, if those that nearly repeat one are dropped.
+    /// Earlier pairs, if near duplicates are dropped.
     near: Option<NearDuplicates>,
     corpora: Vec<CorpusReport>,
     sides: [SideCounter; 2],
@@ -39,11 +39,11 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    /// Cache at `path` without pairs, which will be held to these limits.
+    /// Cache at `path` without pairs; pairs that are added must be within these limits.
     ///
     /// # Errors
     ///
-    /// If a file beside it cannot be made.
+    /// If a file next to it cannot be made.
     pub(super) fn new(
         of: &'a PairShards<'a>,
         writer: CacheWriter,
@@ -75,7 +75,7 @@ impl<'a> Merged<'a> {
         })
     }
 
-    /// Takes the next pair of a shard, whose files begin after `lines` lines.
+    /// Takes the next pair of a shard; its files begin after `lines` lines.
     pub(super) fn take(
         &mut self,
         items: &mut Items<'_>,
@@ -103,7 +103,7 @@ impl<'a> Merged<'a> {
     /// Adds a dropped pair to the examples, unless there are enough for its reason.
     fn show_dropped(&mut self, reason: DropReason, pair: &Record) {
         if DroppedPair::has_room(&self.dropped_pairs, reason) {
-            // A damaged shard, which is found at its end, may have any ids.
+            // Ids are arbitrary if a shard is damaged, which is found only at its end.
             let text = |tokenizer: &Tokenizer, ids| tokenizer.decode(ids).unwrap_or_default();
             let source = text(self.of.tokenizers.source(), &pair.source);
             let target = text(self.of.tokenizers.target(), &pair.target);
@@ -111,7 +111,8 @@ impl<'a> Merged<'a> {
         }
     }
 
-    /// Reason to drop a pair of a corpus by the pairs before it, and by all of its direction.
+    /// Reason to drop a pair of a corpus because of the pairs before it, or of all pairs in its
+    /// direction.
     fn reason_to_drop(&mut self, preface: &Preface, corpus: usize) -> Result<Option<DropReason>> {
         let is_seen = |fingerprint| !self.seen.insert(fingerprint);
         if preface.fingerprint.is_some_and(is_seen) {
@@ -153,7 +154,7 @@ impl<'a> Merged<'a> {
             let reasons = self.dropped.to_string();
             return Err(Error::AllDropped { split, read, reasons });
         }
-        // Each may occur in both directions, and as often as the weight of its corpus.
+        // Each pair may occur in both directions, and as often as the weight of its corpus.
         let often = |corpus: &CorpusReport| corpus.pairs_kept as f64 * corpus.weight.max(1.0);
         let most: f64 = self.corpora.iter().map(often).sum();
         if most > f64::from(u32::MAX / 2) {
@@ -193,7 +194,7 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// Numbers learned about the lengths of each direction, once.
+/// Ratios of lengths in each direction, computed once.
 fn usual_lengths(of: &PairShards<'_>, limits: &[LengthLimits]) -> Vec<UsualLengths> {
     let mut directions = HashSet::new();
     let corpora = of.part.split.iter().zip(limits);

@@ -1,9 +1,9 @@
-//! Pairs in [shards](crate::text::shards): a shard is a fixed number of pairs of files that are
+//! Pairs in [shards](crate::text::shards): a shard is a fixed number of pairs from files that are
 //! read together, cleaned by their text and tokenised.
 //!
 //! A shard encodes pairs like their cache, except that lines are counted from the beginning of the
-//! files. Rules that need the other pairs of the split are applied when shards are joined, in the
-//! order of the text; for these each pair has a [`preface`].
+//! files. Rules that need other pairs of the split are applied when shards are joined, in the order
+//! of the text; for these rules each pair has a [`preface`].
 
 mod builder;
 mod merged;
@@ -41,15 +41,15 @@ struct ShardReport {
     pairs: u64,
     /// Pairs whose source is held out.
     held_out: u64,
-    /// Pairs that are dropped, and so not in the shard.
+    /// Number of dropped pairs, which the shard does not contain.
     dropped: Dropped,
-    /// Examples of pairs that are dropped for their text.
+    /// Examples of pairs that are dropped because of their text.
     #[serde(default)]
     dropped_pairs: Vec<DroppedPair>,
-    /// Lengths of the others, if pairs of unusual ones are dropped.
+    /// Lengths of the other pairs, if pairs of unusual lengths are dropped.
     #[serde(default)]
     lengths: LengthCounts,
-    /// Whether the files end with it.
+    /// Whether the files end with the shard.
     is_last: bool,
 }
 
@@ -118,7 +118,7 @@ impl<'a> PairShards<'a> {
         };
         for file in own {
             let mut reader = None;
-            // Pairs before the next shard that this process has not read.
+            // Number of pairs before the next shard that this process has not read.
             let mut unread = 0;
             for shard in 0.. {
                 if let Some(report) = self.shards.report::<ShardReport>(file, shard)? {
@@ -155,7 +155,7 @@ impl<'a> PairShards<'a> {
         FileReader::open(self.config, &self.part.split[files.corpus], files)
     }
 
-    /// Makes a shard of the next pairs; returns whether they are the last of their files.
+    /// Makes a shard of the next pairs; returns whether they are the last in their files.
     fn make_shard(
         &self,
         place: (usize, usize),
@@ -235,14 +235,14 @@ impl<'a> PairShards<'a> {
             }
         }
         if let Err(error) = self.part.text.still_holds() {
-            // No later start may use shards made of another text.
+            // No later start may use shards made from another text.
             self.shards.remove()?;
             return Err(error);
         }
         match merged.finish(key) {
             Ok(()) => Ok(true),
             Err(error) => {
-                // A fault of the text is the same for every start; a full disk is not.
+                // An error in the text is the same for every start; a full disk is not.
                 if !matches!(error, Error::Io { .. }) {
                     self.shards.remove()?;
                 }

@@ -1,5 +1,5 @@
-//! Facts before each pair of a shard, for rules that need the other pairs of the split: whether it
-//! occurs twice, how long pairs usually are, and what it nearly repeats.
+//! Facts before each pair of a shard, for rules that need other pairs of the split: its identity
+//! for finding repetitions, its lengths, and its keys for near duplicates.
 //!
 //! ```text
 //! fingerprint of both texts (16 bytes), reason to drop it by its tokens or 0 (1)   duplicates
@@ -7,7 +7,8 @@
 //! keys (u32 each), bytes of the text (u32), source, line break and target          near duplicates
 //! ```
 //!
-//! Each part is there if its rule is on. A pair with a reason to be dropped has the first alone.
+//! Each part is present if its rule is on. A pair that is dropped for another reason has only the
+//! first part.
 
 use std::io::{Error, ErrorKind};
 
@@ -18,7 +19,7 @@ use crate::tasks::pairs::rules::without_tag;
 use crate::text::cache::Items;
 use crate::{CleaningConfig, DropReason, RawPair};
 
-/// Reasons that are known from tokens; each one's place, from 1, is its byte in a shard.
+/// Reasons that depend on tokens. The place of each, from 1, is its byte in a shard.
 const REASONS: [DropReason; 5] = [
     DropReason::EmptySource,
     DropReason::EmptyTarget,
@@ -31,7 +32,7 @@ fn code(reason: DropReason) -> u8 {
     REASONS.iter().position(|&one| one == reason).map_or(0, |place| place as u8 + 1)
 }
 
-/// Rules that need the other pairs of a split.
+/// Rules that need other pairs of a split.
 #[derive(Debug, Default)]
 pub(super) struct SplitRules {
     pub(super) drops_duplicates: bool,
@@ -50,11 +51,11 @@ pub(super) struct Preface {
     pub(super) near: Option<NearText>,
 }
 
-/// Text of a pair, and keys by which it is found.
+/// Text of a pair, and the keys that find it.
 #[derive(Debug, Default)]
 pub(super) struct NearText {
     pub(super) keys: Vec<u32>,
-    /// Source and target with a line break between them; no text has one.
+    /// Source and target with a line break between them; neither contains one.
     text: String,
 }
 
@@ -104,7 +105,7 @@ impl SplitRules {
         }
     }
 
-    /// Reads what [`Preface::bytes`] wrote. A damaged one takes no more memory than the file.
+    /// Reads bytes that [`Preface::bytes`] wrote. Damaged bytes take no more memory than the file.
     pub(super) fn read(&self, items: &mut Items<'_>) -> std::io::Result<Preface> {
         let mut preface = Preface::default();
         if self.drops_duplicates {
@@ -139,7 +140,7 @@ impl SplitRules {
 }
 
 impl Preface {
-    /// Encoded facts of a pair that its tokens give this reason to drop, or none.
+    /// Encoded facts of a pair; its tokens give this reason to drop it, or none.
     pub(super) fn bytes(&self, reason: Option<DropReason>) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(fingerprint) = self.fingerprint {

@@ -101,7 +101,8 @@ fn however_many_processes_tokenise_the_cache_is_the_same() {
                 let share = Share { place, of };
                 tokenise_share(&config, &run, share, &mut |_| ()).expect("tokenised");
             }
-            // Shards of 53, 32, 0, 1 and 40 pairs: the last of exactly two is empty.
+            // Shards of 53, 32, 0, 1 and 40 pairs; the file of exactly two shards ends with an
+            // empty one.
             assert_eq!(shards_in(&run, &config).len(), 4 + 3 + 1 + 1 + 3);
             assert!(prepared(&config, &run) == one, "{of} processes");
             assert!(!begin(&config, &run).expect("text"), "nothing is left to tokenise");
@@ -131,7 +132,7 @@ fn what_was_tokenised_before_a_process_was_killed_is_used() {
         tokenise_share(&config, &run, share, &mut |_| ()).expect("tokenised");
     }
     assert_eq!(times(), before, "shards were made again");
-    // One of them is damaged, and one is missing.
+    // One shard is damaged, and one is missing.
     let mut bytes = fs::read(&made[1]).expect("there");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;

@@ -1,6 +1,7 @@
 //! Backward pass, which recomputes weights. The adjoints of summaries pass to their tokens once all
-//! chunks that see them are done: under a causal mask, which processes chunks from the last to the
-//! first, together with the adjoints of the tokens themselves, and otherwise at the end.
+//! chunks that see the summaries are done. Under a causal mask, which processes chunks from the
+//! last to the first, this happens together with the adjoints of the tokens themselves; otherwise
+//! at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
 use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
@@ -15,7 +16,7 @@ use crate::shared::{Shared, Write};
 use crate::sums::blocked_sum;
 use std::ops::Range;
 
-/// Inputs of the backward pass, beside those of the forward pass.
+/// Inputs of the backward pass, in addition to the inputs of the forward pass.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Adjoint of the result.
@@ -61,8 +62,8 @@ struct Pass<'a, P: TileProducts> {
 /// Computes the gradient of all sequences.
 ///
 /// # Safety
-/// Nobody else reads or writes the gradient meanwhile; if it is added to, it is initialised.
-/// Afterwards it is.
+/// Nobody else reads or writes the gradient meanwhile. It is initialised if it is added to, and
+/// always afterwards.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -238,7 +239,7 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Writes the gradient of one row.
     ///
     /// # Safety
-    /// The requirements of [`Self::sequence`]; memory that is added to is initialised.
+    /// The requirements of [`Self::sequence`]; memory is initialised if it is added to.
     unsafe fn put(
         &self,
         part: usize,

@@ -23,7 +23,7 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Inputs { qkv: T::as_f32(self.qkv)?, summaries: T::as_f32(self.summaries)? })
     }
 
-    /// Gathers keys (1) or values (2) of all seen tokens and summaries, one after the other:
+    /// Gathers keys (1) or values (2) of all visible tokens and summaries, one after the other:
     /// `(S, Dh)`.
     pub(super) fn gather(
         &self,
@@ -59,7 +59,7 @@ pub(super) fn across<T>(rows: Rows<'_, T>) -> Rows<'_, T> {
     Rows { at: rows.at.transposed(), count: rows.width, width: rows.count, ..rows }
 }
 
-/// Terms of the scores of some queries, the first of which is number `first` in its chunk.
+/// Terms of the scores of some queries; `first` is the index of the first one in its chunk.
 pub(super) fn terms<'a, T: Float>(
     layout: &Layout,
     (sequence, head): (&Sequence, usize),
@@ -92,7 +92,7 @@ struct Pass<'a, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
     inputs: Inputs<'a, P::Value>,
-    /// Result, and `ln Σ exp(score)` for each query and head, if it is kept.
+    /// Result, and `ln Σ exp(score)` for each query and head, if these are kept.
     to: (Shared<P::Value>, Option<Shared<P::Value>>),
 }
 

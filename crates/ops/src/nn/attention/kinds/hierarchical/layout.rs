@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Number of queries that are processed at a time.
 pub(super) const QUERIES: usize = 64;
 
-/// Position of a sequence in the packed rows, and of its summaries in theirs.
+/// Position of a sequence in the packed rows, and of its summaries among all summaries.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) number: usize,
@@ -18,7 +18,7 @@ pub(super) struct Sequence {
     pub(super) counts: Vec<usize>,
     /// Row of the first summary of each level, among those of the sequence.
     pub(super) levels: Vec<usize>,
-    /// Row of its first summary, among all.
+    /// Row of its first summary among all summaries.
     pub(super) summary: usize,
 }
 
@@ -41,8 +41,8 @@ pub(super) struct ChunkKeys<T> {
     pub(super) count: usize,
     /// Packed rows of the chunk's tokens.
     pub(super) tokens: Range<usize>,
-    /// Number added to each score: for summaries the logarithm of their number of tokens, for
-    /// tokens 0.
+    /// Number added to each score: the logarithm of the number of tokens for summaries, 0 for
+    /// tokens.
     pub(super) added: Vec<T>,
     /// Place of each key in the dropout mask.
     pub(super) places: Vec<u32>,
@@ -60,7 +60,7 @@ impl<T> ChunkKeys<T> {
         self.count + self.tokens.len()
     }
 
-    /// Blocks of queries: the number of the first one in the chunk, and their packed rows.
+    /// Blocks of queries: the index of the first query in the chunk, and their packed rows.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
         let tokens = self.tokens.clone();
         tokens
@@ -118,8 +118,8 @@ impl Layout {
         self.sequences.last().map_or(0, |last| last.summary + last.summaries())
     }
 
-    /// Offset of the key (1) or value (2) of a sequence's first summary in one head; the others
-    /// follow it.
+    /// Offset of the key (1) or value (2) of a sequence's first summary in one head; the other
+    /// summaries follow.
     pub(super) fn summaries_at(&self, sequence: &Sequence, head: usize, part: usize) -> usize {
         let of_head = 2 * head + part - 1;
         (sequence.summary * 2 * self.spec.heads + of_head * sequence.summaries()) * self.head
@@ -144,7 +144,7 @@ impl Layout {
         ChunkKeys { summaries, count, tokens, added, places }
     }
 
-    /// Index in the dropout mask of the first weight of a query of a chunk.
+    /// Index of a query's first weight in the dropout mask; the query is given by its chunk.
     pub(super) fn mask_start(
         &self,
         sequence: &Sequence,

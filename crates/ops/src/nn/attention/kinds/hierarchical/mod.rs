@@ -2,7 +2,7 @@
 //! chunks of summaries.
 //!
 //! The keys and values that a chunk's tokens see are gathered, summaries first, and scores with
-//! them stay in the cache, since rows of scores are shorter than a sequence. The backward pass
+//! them stay in the cache, because rows of scores are shorter than a sequence. The backward pass
 //! needs one number for each query and head, `L = ln Σ exp(score)`, and the summaries.
 
 mod backward;
@@ -33,10 +33,10 @@ use std::marker::PhantomData;
 /// O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i
 /// ```
 ///
-/// for each head, where C is the chunk of token i, and J are the other chunks that it sees, of
-/// `|J|` tokens with the mean key `k̄_J` and the mean value `v̄_J`: see [`HierarchicalSpec`]. It is
-/// the coarsening of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), without coarsened
-/// queries, and with any number of chunks in one of the next level.
+/// for each head, where C is the chunk of token i, and each J is another chunk that the token sees,
+/// with `|J|` tokens, the mean key `k̄_J` and the mean value `v̄_J`: see [`HierarchicalSpec`]. This
+/// is the coarsening of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), without coarsened
+/// queries, and with any number of chunks in a chunk of the next level.
 ///
 /// # Shapes
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)` → `(N, D)`.
@@ -60,16 +60,16 @@ pub fn hierarchical_attention(
     )
 }
 
-/// Scalars that [`hierarchical_attention`] keeps for the backward pass beside its input, for heads
-/// that together are `width` wide: the result, a number for each query and head, and summaries.
+/// Scalars that [`hierarchical_attention`] keeps for the backward pass, in addition to its input,
+/// for heads of total width `width`: the result, a number for each query and head, and summaries.
 #[must_use]
 pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> usize {
     let layout = Layout::new(spec, width);
     layout.tokens * (width + spec.heads) + layout.summaries() * 2 * width
 }
 
-/// Multiplications and additions of the products of [`hierarchical_attention`], forward: of each
-/// query with all keys that its chunk sees.
+/// Multiplications and additions of the forward products of [`hierarchical_attention`]: the
+/// products of each query with all keys that its chunk sees.
 #[must_use]
 pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) -> f64 {
     let layout = Layout::new(spec, width);

@@ -60,8 +60,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Turns scores and the adjoints of weights into weights, after dropout, and the adjoints of
-    /// scores; `products[i]` is `dO_i·O_i`.
+    /// Replaces scores by weights after dropout, and adjoints of weights by adjoints of scores;
+    /// `products[i]` is `dO_i·O_i`.
     fn go_back<T>(
         scores: &mut [T],
         adjoints: &mut [T],

@@ -7,8 +7,8 @@ use crate::profile::{even, region};
 use crate::shared::Shared;
 use rayon::prelude::*;
 
-/// Computes the summaries of each sequence, one head after the other: all keys, and then all
-/// values, level by level, `(B, H, 2, M, Dh)`.
+/// Computes the summaries of each sequence, one head after the other, `(B, H, 2, M, Dh)`: for each
+/// head all keys, then all values, level by level.
 pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     let (width, head_width, size) = (layout.width(), layout.head, layout.hierarchy.chunk);
     let mut all = vec![T::default(); layout.summaries() * 2 * width];

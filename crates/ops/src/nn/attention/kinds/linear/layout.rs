@@ -5,22 +5,22 @@ use crate::products::PANEL;
 use crate::spec::attention::kinds::{LinearAttentionShape, LinearAttentionSpec};
 use std::ops::Range;
 
-/// Number of tokens in a chunk: about the width of a head, where both methods take equally long,
-/// and small enough for the second-level cache.
+/// Number of tokens in a chunk: small enough for the second-level cache, and about the width of a
+/// head, so that the products within a chunk and the state take equally long.
 pub(super) const CHUNK: usize = 64;
 /// Number of tokens between two kept states: the features and states between them fit the
 /// second-level cache in the backward pass.
 pub(super) const GROUP: usize = 8 * CHUNK;
 
-/// Position of a sequence in the packed rows, and among the kept numbers.
+/// Position of a sequence in the packed rows, and of its numbers among the kept ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sequence {
     number: usize,
     pub(super) first: usize,
     pub(super) length: usize,
-    /// Number of its first kept state.
+    /// Index of its first kept state.
     state: usize,
-    /// Number of the first exponent that was factored out of its keys.
+    /// Index of its first exponent, which was factored out of its keys.
     exponent: usize,
 }
 
@@ -67,8 +67,7 @@ impl Layout {
         Self { spec: spec.clone(), shape, is_random, sequences }
     }
 
-    /// Makes the layout for heads that together are `width` wide, with this number of random
-    /// features.
+    /// Makes the layout for heads of total width `width`, with `features` random features.
     pub(super) fn for_width(
         spec: &LinearAttentionSpec,
         width: usize,
@@ -79,8 +78,8 @@ impl Layout {
         Self::new(spec, shape, features.is_some())
     }
 
-    /// Number of states that are kept for each head of a sequence: under a causal mask one before
-    /// each group but the first, otherwise the only one.
+    /// Number of states that are kept for each head of a sequence. Under a causal mask, a state is
+    /// kept before each group but the first; otherwise there is a single state.
     fn states_of(causal: bool, length: usize) -> usize {
         if causal { length.div_ceil(GROUP).saturating_sub(1) } else { length.min(1) }
     }
@@ -106,13 +105,15 @@ impl Layout {
         self.shape.features * (self.shape.head + 1)
     }
 
-    /// Place of a kept state: the one before a group, or the only one.
+    /// Place of a kept state: under a causal mask the state before a group, otherwise the single
+    /// one.
     pub(super) fn state_at(&self, sequence: &Sequence, group: usize, head: usize) -> usize {
         let number = sequence.state + if self.spec.causal { group - 1 } else { 0 };
         (number * self.spec.heads + head) * self.state_size()
     }
 
-    /// Place of the exponent of a chunk, or of the only one.
+    /// Place of the exponent: under a causal mask the exponent of a chunk, otherwise the single
+    /// one.
     pub(super) fn exponent_at(&self, sequence: &Sequence, chunk: usize, head: usize) -> usize {
         let number = sequence.exponent + if self.spec.causal { chunk } else { 0 };
         number * self.spec.heads + head
@@ -137,7 +138,7 @@ impl Layout {
 }
 
 impl Sequence {
-    /// Packed rows of its chunks, each with its number.
+    /// Packed rows of its chunks, each with the index of the chunk.
     pub(super) fn chunks(&self) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<> {
         let Self { first, length, .. } = *self;
         (0..length.div_ceil(CHUNK)).map(move |chunk| {
@@ -146,7 +147,7 @@ impl Sequence {
         })
     }
 
-    /// Numbers of the chunks of each of its groups.
+    /// Indices of the chunks of each of its groups.
     pub(super) fn groups(&self) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<> {
         let chunks = self.length.div_ceil(CHUNK);
         let of_group = GROUP / CHUNK;

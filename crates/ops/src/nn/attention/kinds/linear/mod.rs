@@ -2,12 +2,12 @@
 //! features, a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers").
 //!
 //! Within a chunk the products of features are computed directly; a state sums up all tokens before
-//! it. The features, the state and the products of a chunk are in cache, and none of them is ever
-//! as long as a sequence. Denominators are kept for the backward pass, and the state before every
-//! eighth chunk; the states between are recomputed.
+//! it. The features, the state and the products of a chunk are in cache; none of them is ever as
+//! long as a sequence. The backward pass needs denominators and states: denominators and the state
+//! before every eighth chunk are kept, and the states between are recomputed.
 //!
-//! The largest exponent so far is factored out of the random features of keys, chunk by chunk, like
-//! in decoding token by token; if a larger one occurs, earlier sums are scaled down.
+//! The largest exponent so far is factored out of the random features of keys, chunk by chunk, just
+//! as token by token in decoding; if a larger exponent occurs, earlier sums are scaled down.
 
 mod backward;
 mod features;
@@ -39,10 +39,9 @@ use crate::nn::attention::tiled::products::{PackedTiles, Plain};
 /// O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε)
 /// ```
 ///
-/// for each head, over all tokens j of the sequence, or the j ≤ i (Katharopoulos et al. 2020,
-/// equations 5 and 9), with `φ(x) = elu(x) + 1`, or with random features from `vectors` ω,
-/// `φ(x) = exp(ωx − ‖x‖² / 2)` of `x / d^¼` (Choromanski et al. 2021, lemma 1). The vectors are
-/// constants.
+/// for each head, over all tokens j of the sequence, or over j ≤ i (Katharopoulos et al. 2020,
+/// equations 5 and 9). Here `φ(x) = elu(x) + 1` or, with random features from `vectors` ω, `φ(x) =
+/// exp(ωx − ‖x‖² / 2)` of `x / d^¼` (Choromanski et al. 2021, lemma 1). The vectors are constants.
 ///
 /// # Shapes
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `vectors (M, Dh)` → `(N, D)`.
@@ -93,8 +92,9 @@ pub fn linear_attention_after(
     })
 }
 
-/// Scalars that [`linear_attention`] keeps for the backward pass beside its input, for heads that
-/// together are `width` wide: the result, denominators, states, and the vectors of random features.
+/// Scalars that [`linear_attention`] keeps for the backward pass, in addition to its input, for
+/// heads of total width `width`: the result, denominators, states, and the vectors of random
+/// features.
 #[must_use]
 pub fn kept_by_linear_attention(
     spec: &LinearAttentionSpec,
@@ -107,9 +107,9 @@ pub fn kept_by_linear_attention(
     tokens * (width + spec.heads) + layout.states() + layout.exponents() + vectors
 }
 
-/// Multiplications and additions of the products of [`linear_attention`], forward: adding each
-/// chunk to the state and reading from it, random features, and under a causal mask the products
-/// within chunks.
+/// Multiplications and additions of the forward products of [`linear_attention`]: adding each chunk
+/// to the state and reading from it, random features, and under a causal mask the products within
+/// chunks.
 #[must_use]
 pub fn linear_attention_arithmetic(
     spec: &LinearAttentionSpec,

@@ -1,4 +1,4 @@
-//! Sums over tokens, and row operations on chunks beside products.
+//! Sums over tokens, and row operations on chunks in addition to products.
 
 use crate::float::{Float, vectorised};
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};

@@ -1,5 +1,4 @@
-//! Backward pass of the scan, which recomputes states from the kept ones, thirty-two tokens at a
-//! time.
+//! Backward pass of the scan; recomputes states from the kept ones, thirty-two tokens at a time.
 //!
 //! Let g_t be the adjoint of h_t, `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the
 //! inputs are sums of products of g_t with h_(t−1), Δ_t and u_t.
@@ -16,7 +15,7 @@ use crate::tape::{Adjoints, SavedTensor, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Smallest number of tokens of one task: each has its own sums for the parameters.
+/// Smallest number of tokens of one task, because each task has its own sums for the parameters.
 const TOKENS: usize = 256;
 
 /// Number of blocks of channels in one task; they share sums over channels.
@@ -100,7 +99,7 @@ pub(super) struct Sums<T> {
     /// Sums for A, `(S, LANES)`.
     decay: Vec<T>,
     skip: Vec<T>,
-    /// Sums for Δ, if each channel has its own.
+    /// Sums for Δ, if each channel has its own Δ.
     delta: Vec<T>,
     /// Sums for B and C, if each channel has its own: `(2·S, LANES)`.
     in_out: Vec<T>,
@@ -122,13 +121,13 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// Destinations of adjoints that each token has for itself.
+/// Destinations of the adjoints that each token has separately.
 #[derive(Clone, Copy)]
 pub(super) struct Outputs<T> {
     x: Shared<T>,
     delta: Shared<T>,
     gate: Shared<T>,
-    /// Adjoints of B and C, for each group of blocks by itself: `(groups, N, 2·S)`.
+    /// Adjoints of B and C, separately for each group of blocks: `(groups, N, 2·S)`.
     in_out: Shared<T>,
 }
 
@@ -340,9 +339,9 @@ fn back_step<T: Float>(
     }
 }
 
-/// Carries the adjoints of the states back over a step, from `given`, the adjoint of the sum over
-/// states, and the step's input. Returns the adjoints of Δ, through exp(Δ A) alone, and of Δ u.
-/// Adjoints of B and C go to `of_sides`, or else to `sums`.
+/// Carries the adjoints of the states back over a step. `given` is the adjoint of the sum over
+/// states; `input` is the input of the step. Returns the adjoint of Δ, through exp(Δ A) alone, and
+/// the adjoint of Δ u. Adjoints of B and C go to `of_sides`, or else to `sums`.
 #[inline(always)]
 fn back_states<T: Float>(
     operands: &Operands<'_, T>,

@@ -55,8 +55,8 @@ pub fn causal_convolution(
     })
 }
 
-/// Computes [`causal_convolution`] without gradients, with given inputs before the first token of
-/// each sequence in place of zeros.
+/// Computes [`causal_convolution`] without gradients; `before` replaces the zeros before the first
+/// token of each sequence.
 ///
 /// # Shapes
 /// `before (B, (K − 1)·E)` for B sequences → `(N, E)`.
@@ -285,7 +285,7 @@ fn backward<T: Float>(
     })
 }
 
-/// Adds the gradients of sums of `count` taps to those of the inputs in them.
+/// Adds the gradients of sums over `count` taps to the gradients of their inputs.
 fn add_to_input<T: Float>(
     total: &mut [T],
     write: Write,

@@ -65,7 +65,7 @@ impl Sequences {
         self.tokens[sequence]
     }
 
-    /// Number of its first kept state.
+    /// Index of its first kept state.
     pub(super) fn first_kept(&self, sequence: usize) -> usize {
         self.kept[sequence]
     }
@@ -94,7 +94,7 @@ impl Sequences {
 }
 
 impl<'a, T: Float> Operands<'a, T> {
-    /// Prepares the inputs; `hosts` are those of [`ScanInputs::all`](crate::spec::ScanInputs::all).
+    /// Prepares the inputs; `hosts` come from [`ScanInputs::all`](crate::spec::ScanInputs::all).
     pub(super) fn new(hosts: &'a [Host<'a>; 6], shape: ScanShape, spec: &ScanSpec) -> Result<Self> {
         let [x, delta, in_out, log_decay, skip, gated] = hosts;
         let (in_out, log_decay) = (in_out.elements::<T>()?, log_decay.elements::<T>()?);

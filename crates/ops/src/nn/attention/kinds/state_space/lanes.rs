@@ -1,4 +1,4 @@
-//! Sixteen channels side by side, as in one register of the widest processors.
+//! Sixteen channels side by side, as in a register of the widest processors.
 
 use crate::float::Float;
 

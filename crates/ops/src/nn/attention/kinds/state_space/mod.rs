@@ -22,14 +22,14 @@ use forward::{Operands, Ran};
 /// h_t = exp(Δ_t A) h_(t−1) + Δ_t B_t u_t,   y_t = (C_t h_t + D u_t) · silu(z_t)
 /// ```
 ///
-/// in each channel by itself, with h of S numbers (Gu and Dao 2023, equation 2a and algorithm 2; A
-/// is discretised exactly and B by Euler's rule, like in the authors' implementation). If Δ, B and
-/// C do not depend on the token, it is algorithm 1, a diagonal S4 (Gu et al. 2022, "On the
+/// in each channel by itself, with h of S numbers (Gu and Dao 2023, equation 2a and algorithm 2). A
+/// is discretised exactly and B by Euler's rule, as in the authors' implementation. If Δ, B and C
+/// do not depend on the token, this is algorithm 1, a diagonal S4 (Gu et al. 2022, "On the
 /// Parameterization and Initialization of Diagonal State Space Models").
 ///
 /// States pass through a whole sequence in registers, sixteen channels at a time; channels and
-/// sequences run in parallel. The states of every thirty-second token are kept for the backward
-/// pass, and those between are recomputed (section 3.3.2 of the paper).
+/// sequences run in parallel. For the backward pass, the states of every thirty-second token are
+/// kept, and the states between are recomputed (section 3.3.2 of the paper).
 ///
 /// # Shapes
 /// The inputs of [`ScanInputs`] → `(N, E)`.
@@ -85,7 +85,7 @@ pub fn selective_scan_after(
     let shape = inputs.shape(spec)?;
     let states = (spec.lengths.len(), shape.channels * shape.states);
     if let Some(state) = state.filter(|state| state.dims() != [states.0, states.1]) {
-        candle_core::bail!("scan: states {:?}, where {states:?} are wanted", state.shape());
+        candle_core::bail!("scan: states {:?}, but {states:?} are expected", state.shape());
     }
     if !is_fused(None, &inputs.all())? {
         return composed::selective_scan(inputs, spec, state);

@@ -36,8 +36,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Computes the features of a group's tokens, and the state before each of its chunks, with the
-    /// same exponent factored out as in the chunk's keys.
+    /// Computes the features of a group's tokens, and the state before each of its chunks. Each
+    /// state has the same exponent factored out as the chunk's keys.
     fn states_of_group(
         &self,
         worker: &mut Worker<P>,
@@ -91,7 +91,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (rows, index) = (sequence.rows_of(chunk), chunk - first);
         let (count, panel) = (rows.len(), CHUNK * stride(features));
         let is_last = rows.end == sequence.first + sequence.length;
-        // For later queries, a smaller exponent is factored out of the keys here than there.
+        // A smaller exponent is factored out of the keys here than for later queries.
         let exponent = self.exponent(sequence, chunk, head);
         if !is_last {
             behind.scale((exponent - behind.left_out).exp());
@@ -139,7 +139,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     }
 
     /// Computes the products of a chunk's features, which begin at `at`, and their adjoints, for
-    /// past tokens only.
+    /// pairs with past tokens only.
     fn scores(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>, at: usize) {
         let (products, features, count) = (self.products, self.features.count, rows.len());
         let Worker { products: own, query, key, scores, of_scores, adjoint, .. } = worker;

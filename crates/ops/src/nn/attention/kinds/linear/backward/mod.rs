@@ -8,9 +8,10 @@
 //! dv_j    = Σ_i (φ(q_i)·φ(k_j)) P_i
 //! ```
 //!
-//! over the j that i sees and the i that see j: within a chunk directly, otherwise through the
-//! state before the chunk, `Σ φ(k) (v, 1)ᵀ`, and the one after it, `Σ φ(q) (P, p)ᵀ`. Chunks go from
-//! the last to the first; the states before the chunks of a group are recomputed from the kept one.
+//! over the j that i sees and the i that see j. Pairs within a chunk are computed directly, others
+//! through the state before the chunk, `Σ φ(k) (v, 1)ᵀ`, and the state after it, `Σ φ(q) (P, p)ᵀ`.
+//! Chunks are processed from the last to the first; the states before the chunks of a group are
+//! recomputed from the kept state.
 
 mod both_ways;
 mod causal;
@@ -28,7 +29,7 @@ use crate::shared::{Shared, Write};
 use crate::sums::blocked_sum;
 use std::ops::Range;
 
-/// Inputs of the backward pass, beside queries, keys and values.
+/// Inputs of the backward pass, in addition to queries, keys and values.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Adjoint of the result.
@@ -89,8 +90,8 @@ struct Pass<'a, 'b, P: TileProducts> {
 /// Computes the gradient of all sequences.
 ///
 /// # Safety
-/// Nobody else reads or writes the gradient meanwhile; if it is added to, it is initialised.
-/// Afterwards it is.
+/// Nobody else reads or writes the gradient meanwhile. It is initialised if it is added to, and
+/// always afterwards.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -101,7 +102,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
-    // Chunks of a group under a causal mask, otherwise one chunk.
+    // Chunks of a group under a causal mask, otherwise a single chunk.
     let in_group = match layout.spec.causal {
         true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
         _ => rows,
@@ -179,8 +180,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         Rows { values: adjoint, at: Matrix::rows(stride(width)), count, width }
     }
 
-    /// Adds the adjoints of features through a state: those of queries from values and ones, those
-    /// of keys from the adjoints of numerators and denominators.
+    /// Adds the adjoints of features through a state: the adjoints of queries from values and ones,
+    /// the adjoints of keys from the adjoints of numerators and denominators.
     fn through_state(
         &self,
         worker: &mut Worker<P>,
@@ -279,8 +280,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 }
 
 vectorised! {
-    /// Computes `P = dO / Z` and `p = −dO·O / Z`; denominators are given with the distance between
-    /// two.
+    /// Computes `P = dO / Z` and `p = −dO·O / Z`; denominators come with the distance between two
+    /// of them.
     fn divide<T>(
         adjoint: Rows<'_, T>,
         out: Rows<'_, T>,
