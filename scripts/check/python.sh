@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cargo build --release -p taper -p taper-python "$@"
+cargo build --release -p taper-python "$@"
 python3 scripts/package/wheel.py --to "$folder/dist"
 python3 -m venv "$folder/venv"
 "$folder/venv/bin/pip" install --quiet "$folder"/dist/*.whl mypy pytest sacrebleu==2.6.0

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Makes a wheel of what Cargo has built: the package for Python, with the program beside it.
+"""Makes a wheel of what Cargo has built: the package for Python, which has the program too.
 
     scripts/package/wheel.py --built target/release --to dist
 
-The wheel holds `taper/` (the sources in crates/python/python and the extension) and the program,
-which pip puts into the environment's `bin`. It is for CPython 3.9 and later, and for Linux as old as
-the symbols allow that the two ask of the C library (PEP 600): printed, with the size.
+The wheel holds `taper/` (the sources in crates/python/python and the extension) and a script, which
+pip puts into the environment's `bin` as `taper`: it calls the program in the extension, so that the
+wheel has each function once. It is for CPython 3.9 and later, and for Linux as old as the symbols
+allow that the extension asks of the C library (PEP 600): printed, with the size.
 
-Maturin would build each of the two by itself, with features of its own, and so compile most
-dependencies twice; one call of Cargo builds both. Needs Python 3.9, and on Linux readelf.
+Needs Python 3.9, and on Linux readelf.
 """
 
 import argparse
@@ -101,10 +101,9 @@ def main():
     arguments.add_argument("--to", type=Path, default=ROOT / "dist")
     arguments.add_argument("--share", type=Path, help="a folder that is installed as share/")
     given = arguments.parse_args()
-    program = given.built / "taper"
     library = {"darwin": "lib_native.dylib"}.get(sys.platform, "lib_native.so")
     extension = given.built / library
-    version, tag = workspace_version(), f"cp39-abi3-{platform_tag([program, extension])}"
+    version, tag = workspace_version(), f"cp39-abi3-{platform_tag([extension])}"
     name = f"taper-{version}"
     given.to.mkdir(parents=True, exist_ok=True)
     path = given.to / f"{name}-{tag}.whl"
@@ -113,7 +112,8 @@ def main():
         if source.suffix in (".py", ".pyi") or source.name == "py.typed":
             wheel.add(f"taper/{source.name}", source.read_bytes())
     wheel.add("taper/_native.abi3.so", extension.read_bytes(), executable=True)
-    wheel.add(f"{name}.data/scripts/taper", program.read_bytes(), executable=True)
+    script = (PACKAGE / "python/program.py").read_bytes()
+    wheel.add(f"{name}.data/scripts/taper", script, executable=True)
     for source in sorted(given.share.rglob("*")) if given.share else []:
         if source.is_file():
             to = source.relative_to(given.share).as_posix()

@@ -36,7 +36,7 @@ fn second_is_bad(workspace: &Workspace, command: &str, lines: [&str; 3], fragmen
     let found = json_lines(&stdout(&output));
     assert_eq!((found.len(), &found[1]["line"]), (3, &json!(2)), "{found:?}");
     let error = found[1]["error"].as_str().expect("an error");
-    mentions(&error, &[fragments[0]]);
+    mentions(error, &[fragments[0]]);
     assert!(found[0].get("error").is_none() && found[2].get("error").is_none(), "{found:?}");
 
     let output = run("--strict", &input);

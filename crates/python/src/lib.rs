@@ -1,6 +1,6 @@
 //! The extension module of the package `taper` for Python: runs, training and metrics.
 //!
-//! It adds nothing to `taper-run`. Records are passed as JSON with the fields that the program's
+//! It adds nothing to `taper-run`, and has the program `taper` as a function ([`program()`]). Records are passed as JSON with the fields that the program's
 //! `--json` prints, and arrays of numbers as memory that NumPy views ([`array`]); the typed classes
 //! for users are written in Python, next to this crate (`python/taper`). Everything is computed on
 //! one thread ([`engine`]), while callers wait without Python's lock and obey Ctrl-C.
@@ -13,6 +13,7 @@ mod engine;
 mod error;
 mod metrics;
 mod prediction;
+mod program;
 mod run;
 mod stream;
 mod tokenizer;
@@ -36,6 +37,8 @@ mod _native {
     use super::error::TaperError;
     #[pymodule_export]
     use super::metrics::metric;
+    #[pymodule_export]
+    use super::program::program;
     #[pymodule_export]
     use super::run::{Run, choose_threads};
     #[pymodule_export]

@@ -21,6 +21,8 @@ use std::sync::LazyLock;
 
 use clap::{Parser, Subcommand};
 
+use crate::program;
+
 pub(crate) use attention::{
     Align, AlignCommand, AlignEvaluate, Attention, Explain, PositionsArguments, PruneHeads,
 };
@@ -70,7 +72,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Parses the arguments of this process; ends the process if they do not parse.
     pub(crate) fn of_process() -> Self {
-        Self::parse_from(bleu::spell_out(std::env::args_os()))
+        Self::parse_from(bleu::spell_out(program::words()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Child processes of this program.
 
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -9,6 +9,7 @@ use taper_run::processes::{KEY_VARIABLE, Place};
 use taper_trainer::ExchangeError;
 
 use crate::commands::pipeline::STEP_LOCK;
+use crate::program;
 
 /// Environment variable of child processes, set to the id of their parent.
 pub(super) const VARIABLE: &str = "TAPER_CHILD";
@@ -53,11 +54,10 @@ impl Children {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).map_err(|error| anyhow!("no random number: {error}"))?;
         let key = taper_data::hexadecimal(&secret);
-        let program = std::env::current_exe().context("the program's own file is not known")?;
         let mut children = Self::default();
         for rank in 1..size {
-            let child = Command::new(&program)
-                .args(std::env::args_os().skip(1))
+            let child = program::again()?
+                .args(&program::get().arguments)
                 .envs(Place::local(rank, size, port).variables())
                 .env(KEY_VARIABLE, &key)
                 .env(VARIABLE, std::process::id().to_string())

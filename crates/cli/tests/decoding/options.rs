@@ -243,7 +243,7 @@ pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
     workspace.write("sources", sources);
     workspace.write("candidates", candidates);
     let score = "score back --source candidates --target sources --json";
-    let scored = workspace.succeed(&score);
+    let scored = workspace.succeed(score);
     assert_eq!(scored.lines().count(), totals.len());
     for (line, (total, score)) in scored.lines().zip(totals) {
         let record: Value = serde_json::from_str(line).expect("JSON");

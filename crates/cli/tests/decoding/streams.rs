@@ -46,7 +46,7 @@ pub(super) fn endless(workspace: &Workspace, input: &str) {
     let said = stderr(&output);
     assert!(output.status.success(), "{said}");
     mentions(&said, &["warning: 3 of 4 translations (line 1 is the first) reached the maximum"]);
-    let records = records(workspace, &reward, input);
+    let records = records(workspace, reward, input);
     let truncated = |record: &Value| record["translations"][0]["truncated"] == true;
     assert_eq!(records.iter().map(truncated).collect::<Vec<_>>(), [true, true, false, true]);
     let output = workspace.run(format!("evaluate run --json {reward}"));

@@ -287,7 +287,7 @@ fn both_refused(outputs: &[Output; 2], speaker: usize, fragments: &[&str]) {
 #[test]
 fn processes_that_are_not_alike_are_told_so() {
     let workspace = Workspace::new();
-    let command = |arguments: &str| workspace.command(train("run", &arguments));
+    let command = |arguments: &str| workspace.command(train("run", arguments));
     let outputs = started(&workspace, [command(""), command("--set training.clip_norm=0.5")]);
     both_refused(&outputs, 0, &["process 1", "another recipe", "training.clip_norm is 0.5"]);
     // Another program.

@@ -9,8 +9,8 @@ use crate::common::{TestResult, golden, lengths, relative};
 use candle_core::{DType, Device, Tensor, Var};
 use taper_model::{
     AttentionConfig, AttentionKind, Batch, Builder, Guidance, LanguageModel, LayerKinds, Model,
-    ModelConfig, NormKind, Objective, Positions, QueryKeyNorm, Sequences, Tied, Transformer,
-    UnprojectedAttention,
+    ModelConfig, NormKind, NormPlacement, Objective, ParallelFeedForward, Positions, QueryKeyNorm,
+    RotaryConfig, RotaryPairs, Sequences, Tied, Transformer, UnprojectedAttention,
 };
 use taper_ops::{
     AttentionShape, AttentionSpec, LinearSpec, NormSpec, NormedColumns, Tape, Turns, composed,
@@ -311,7 +311,7 @@ fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
     let text: Vec<u32> = (0..40).map(|i| 4 + (i * i + 3 * i) % 15).collect();
     for (name, config) in shapes() {
         let model = LanguageModel::new(&config, 19, Builder::seeded(7, &Device::Cpu, DType::F32))?;
-        reads_as_it_steps(&model, &text, &[0, 1, 33], &name)?;
+        reads_as_it_steps(&model, &text, &[0, 1, 33], name)?;
     }
     Ok(())
 }
@@ -325,7 +325,7 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
         let batch = Batch { links, ..Batch::new(streams, (0..21).map(|i| i % 19).collect()) };
         let guidance = Some(Guidance { weight: 0.3, layer: None, head: 4 });
         let objective = Objective { guidance, ..Objective::smoothed(0.1) };
-        tape_differentiates_as_candle(&transformer(&config), &batch, &objective, &name)?;
+        tape_differentiates_as_candle(&transformer(&config), &batch, &objective, name)?;
     }
     Ok(())
 }

@@ -10,8 +10,9 @@ use taper_data::{Task, Tokenizer};
 use taper_ops::{Parameter, ParameterStore};
 use taper_trainer::{CheckpointError, write_tensors};
 
-use super::family::{Architecture, Counterpart, Family, Order, require_expressed};
+use super::family::{Architecture, Counterpart, Family, require_expressed};
 use super::json::write_json;
+use super::order::Order;
 use super::preprocessor::write_preprocessor;
 use super::{CONFIG, FAMILIES, WEIGHTS, keys, recipe as recipes, tokens};
 use crate::config::RunConfig;

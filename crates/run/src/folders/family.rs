@@ -7,7 +7,7 @@ use taper_data::Task;
 use taper_model::{FeedForwardKind, Tied};
 
 use super::keys::Key;
-use super::sources::transposed;
+use super::order::Order;
 use super::tokens::TokenizerFiles;
 use crate::config::RunConfig;
 use crate::parameter_groups::matches;
@@ -93,44 +93,6 @@ enum Layout {
     ByHead,
     /// Another shape with the same number of values.
     Shaped(fn(&RunConfig, &[usize]) -> Vec<usize>),
-}
-
-/// Order of the values in a tensor of a folder.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Order {
-    /// The same as here.
-    Same,
-    /// That of the transposed matrix.
-    Transposed,
-    /// Rows of query, key and value head by head; here all queries come first, then all keys.
-    ByHead { heads: usize },
-}
-
-impl Order {
-    /// Values in the order here, of a tensor with this shape in a folder.
-    pub(super) fn read(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
-        match (self, shape) {
-            (Self::Transposed, &[_, columns]) => transposed(&values, columns),
-            (Self::ByHead { heads }, &[rows, ..]) => exchanged(&values, rows, (heads, 3)),
-            _ => values,
-        }
-    }
-
-    /// Values in the order of a folder, of a tensor with this shape there.
-    pub(super) fn written(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
-        match (self, shape) {
-            (Self::Transposed, &[columns, _]) => transposed(&values, columns),
-            (Self::ByHead { heads }, &[rows, ..]) => exchanged(&values, rows, (3, heads)),
-            _ => values,
-        }
-    }
-}
-
-/// Exchanges the order of two divisions of `rows` rows, an outer and an inner one.
-fn exchanged(values: &[f32], rows: usize, (outer, inner): (usize, usize)) -> Vec<f32> {
-    let block = (values.len() / rows.max(1)) * (rows / (outer * inner).max(1));
-    let places = (0..inner).flat_map(|one| (0..outer).map(move |other| other * inner + one));
-    places.flat_map(|place| &values[place * block..][..block]).copied().collect()
 }
 
 impl Module {

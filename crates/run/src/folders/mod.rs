@@ -18,6 +18,7 @@ mod generation;
 mod import;
 mod json;
 mod keys;
+mod order;
 mod preprocessor;
 mod recipe;
 mod sources;
@@ -29,8 +30,8 @@ pub(crate) use export::described;
 pub use export::{Exported, export, export_run};
 pub use import::{ImportSettings, Imported, import, import_with};
 pub(crate) use json::write_json;
+pub(crate) use order::transposed;
 pub(crate) use recipe::without_data;
-pub(crate) use sources::transposed;
 pub use tokens::sentence_piece_model;
 pub(crate) use tokens::write_sentence_pieces;
 

@@ -9,7 +9,8 @@ use taper_data::TokenizerPair;
 use taper_model::Model;
 use taper_ops::ParameterStore;
 
-use super::family::{Architecture, Counterpart, Family, Order};
+use super::family::{Architecture, Counterpart, Family};
+use super::order::Order;
 use super::weights::Weights;
 use crate::config::RunConfig;
 use crate::event::{ImportNotice, Notice};
@@ -180,20 +181,4 @@ fn draw(
         Ok((name.clone(), values))
     };
     names.iter().map(values).collect()
-}
-
-/// Transposes a matrix with `columns` columns, some rows at a time, so that the output stays in the
-/// cache.
-pub(crate) fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
-    const ROWS: usize = 16;
-    let rows = values.len() / columns.max(1);
-    let mut turned = vec![0.0; values.len()];
-    for (block, some) in values.chunks(ROWS * columns.max(1)).enumerate() {
-        for column in 0..columns {
-            let to = &mut turned[column * rows + block * ROWS..];
-            let from = some.iter().skip(column).step_by(columns);
-            to.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
-        }
-    }
-    turned
 }

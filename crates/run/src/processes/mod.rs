@@ -5,6 +5,9 @@ mod cores;
 mod launcher;
 mod slurm;
 
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +22,20 @@ pub const KEY_VARIABLE: &str = "TAPER_KEY";
 const USUAL_PORT: u16 = 29_500;
 /// Time that processes wait for the others to start.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// File with the machine code of this process, if that is not the program's.
+static CODE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets the file with the machine code of this process: that of a library, if an interpreter has
+/// loaded it. Processes that train together must have the same.
+pub fn set_code(file: &Path) {
+    let _ = CODE.set(file.to_owned());
+}
+
+/// File with the machine code of this process.
+pub(crate) fn code() -> io::Result<PathBuf> {
+    CODE.get().cloned().map_or_else(std::env::current_exe, Ok)
+}
 
 /// Place of this process among several, given by its launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]

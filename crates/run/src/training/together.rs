@@ -15,6 +15,8 @@ use sha2::{Digest, Sha256};
 use taper_data::{Share, hold_out};
 use taper_trainer::{Exchange, everyone, machine, read_state, require_same};
 
+use crate::processes;
+
 use super::origin::Origin;
 use super::preparation::{ReadyRun, observed};
 use super::{Outcome, TrainSettings, train};
@@ -312,7 +314,7 @@ fn same_data<M: TaskModel>(exchange: &mut dyn Exchange, ready: &ReadyRun<M>) -> 
 
 /// Identity of this program: the hash of its file, or its version if the file cannot be read.
 fn program() -> String {
-    let file = std::env::current_exe().and_then(std::fs::read);
+    let file = processes::code().and_then(std::fs::read);
     file.map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |bytes| hash(&bytes))
 }
 

@@ -125,5 +125,5 @@ impl TrainOutput {
 
 /// Returns the command line of this process.
 fn typed() -> Vec<String> {
-    std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
+    crate::program::words().map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -4,7 +4,6 @@
 //! Each kind and length is measured in a separate process, because the peak memory of a process
 //! never falls.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,6 +17,7 @@ use taper_ops::rng::Counter;
 use taper_plots::{Axis, Chart, Figure, Series};
 
 use crate::arguments::BenchAttention;
+use crate::program;
 use crate::text::print_line;
 use taper_run::checks::memory;
 use taper_run::folder::files::write_atomically;
@@ -115,8 +115,7 @@ fn kind(name: &str) -> Result<AttentionKind> {
 
 /// Measures in a new process of this program, which prints its result.
 fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<Measurement> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut command = Command::new(program);
+    let mut command = program::again()?;
     command.args(["bench", "attention", "--json", "--kinds", name]);
     for (option, value) in [
         ("--lengths", length.to_string()),

@@ -5,12 +5,13 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
 use crate::error::Interrupted;
+use crate::program;
 use crate::signals::on_signal;
 
 /// Environment variable of a step's process, with the path of the file that it locks.
@@ -61,8 +62,7 @@ impl Child {
     /// # Errors
     /// When the step fails, or a signal ended it; it has reported the reason.
     pub(super) fn run(&self, name: &str, arguments: &[String]) -> Result<()> {
-        let program = std::env::current_exe().context("the program's own file is not known")?;
-        let mut process = Command::new(&program)
+        let mut process = program::again()?
             .args(arguments)
             .env(STEP_LOCK, &self.step_lock)
             .stdin(Stdio::piped())

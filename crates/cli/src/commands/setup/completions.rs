@@ -14,6 +14,7 @@ use clap_complete::env::Shells;
 use serde_json::Value;
 
 use crate::arguments::{Arguments, Completions};
+use crate::program;
 use crate::text::standard_output;
 
 /// Environment variable in which a shell that asks names itself.
@@ -30,7 +31,14 @@ pub(crate) fn run(arguments: &Completions) -> Result<()> {
 
 /// Answers a shell if one asks, and then ends the process.
 pub(crate) fn complete() {
-    CompleteEnv::with_factory(|| with_completers(Arguments::command())).var(VARIABLE).complete();
+    let completions =
+        CompleteEnv::with_factory(|| with_completers(Arguments::command())).var(VARIABLE);
+    let folder = std::env::current_dir().ok();
+    match completions.try_complete(program::words(), folder.as_deref()) {
+        Ok(false) => {}
+        Ok(true) => std::process::exit(0),
+        Err(error) => error.exit(),
+    }
 }
 
 /// Adds completers to the arguments of a command and of its subcommands.
@@ -46,7 +54,7 @@ fn with_completers(command: Command) -> Command {
 
 /// Names of the checkpoints of the run that the command line names.
 fn checkpoints(begun: &OsStr) -> Vec<CompletionCandidate> {
-    let folders = std::env::args_os()
+    let folders = program::words()
         .filter_map(|word| std::fs::read_dir(Path::new(&word).join("checkpoints")).ok());
     let entries = folders.flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = entries.filter(|name| name.starts_with("step-")).collect();

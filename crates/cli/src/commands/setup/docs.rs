@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::arguments::Docs;
+use crate::program;
 use crate::text::print_line;
 
 /// Folder of the manual, relative to the folder of the program.
@@ -18,9 +19,7 @@ const BOOK: &str = "../share/taper/book";
 /// # Errors
 /// If no manual is installed, or it has no such page.
 pub(crate) fn run(arguments: &Docs) -> Result<()> {
-    let program = env::current_exe().context("the program's own path is not known")?;
-    let program = program.canonicalize().unwrap_or(program);
-    let book = program.parent().unwrap_or(Path::new(".")).join(BOOK);
+    let book = program::get().folder.join(BOOK);
     let page = page(&book, arguments.page.as_deref())?;
     print_line(&format!("file://{}", page.display()))?;
     if std::io::stdout().is_terminal() {

@@ -15,7 +15,8 @@ use std::path::Path;
 
 use taper_ops::ParameterStore;
 
-use super::family::{Counterpart, Family, Order};
+use super::family::{Counterpart, Family};
+use super::order::Order;
 use crate::config::RunConfig;
 
 pub use export::export_adapters;

@@ -11,6 +11,9 @@ use crate::folders::family::{Architecture, Family, Module};
 use crate::folders::keys::Key;
 use crate::folders::tokens::TokenizerFiles;
 
+/// Number of elements of a head that are rotated if no key says it.
+const USUAL_WIDTH: usize = 64;
+
 pub(in crate::folders) static FAMILY: Family = Family {
     name: "GPT-J",
     model_type: "gptj",
@@ -74,17 +77,16 @@ fn base(recipe: &mut RunConfig) {
     model.feed_forward_dropout = 0.0;
 }
 
-/// Reads the number of elements of a head that are rotated: 64 without the key, and all if it is
-/// null.
+/// Reads the number of elements of a head that are rotated.
 fn read_width(given: &Value, recipe: &mut RunConfig) -> Result<()> {
-    let head = recipe.model.attention_shape().head_width;
     let width = match given {
-        Value::Null => head,
+        Value::Null => USUAL_WIDTH,
         given => {
             let count = given.as_u64().and_then(|count| usize::try_from(count).ok());
             count.with_context(|| format!("rotary_dim is {given}, expected a whole number"))?
         }
     };
+    let head = recipe.model.attention_shape().head_width;
     recipe.model.rotary.width = (width != head).then_some(width);
     Ok(())
 }

@@ -23,6 +23,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         ATTENTION_DROPOUT,
         EPSILON,
         rotary::BASE,
+        rotary::WHOLE,
         rotary::SCALING,
         Key::untied(),
         windows::OF_ALL,

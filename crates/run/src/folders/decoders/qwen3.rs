@@ -25,6 +25,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         ATTENTION_DROPOUT,
         EPSILON,
         rotary::BASE,
+        rotary::WHOLE,
         rotary::SCALING,
         Key::untied(),
         ATTENTION_BIASES,

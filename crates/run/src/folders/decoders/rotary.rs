@@ -36,6 +36,17 @@ pub(super) const HALF: Key =
     Key::own("partial_rotary_factor", |given, recipe| read_share(given, recipe, 0.5), write_share)
         .spelled(SHARES);
 
+/// Share of each head that is rotated, in models that rotate all of it.
+pub(super) const WHOLE: Key =
+    Key::own("partial_rotary_factor", read_whole, |_| None).spelled(SHARES);
+
+fn read_whole(given: &Value, _: &mut RunConfig) -> Result<()> {
+    if !given.is_null() && given.as_f64() != Some(1.0) {
+        bail!("partial_rotary_factor is {given}: the models that can be imported have 1.0");
+    }
+    Ok(())
+}
+
 fn read_share(given: &Value, recipe: &mut RunConfig, usual: f64) -> Result<()> {
     let wrong = || format!("the share of a head that is rotated is {given}, expected a number");
     let share = if given.is_null() { usual } else { given.as_f64().with_context(wrong)? };
@@ -107,12 +118,9 @@ fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
             number => number.as_f64().with_context(wrong).map(Some),
         }
     };
-    for (key, usual) in [("partial_rotary_factor", json!(1.0)), ("truncate", json!(true))] {
-        let given = &given[key];
-        let is_read = key == "partial_rotary_factor" && width.is_some();
-        if !given.is_null() && !is_read && *given != usual && given.as_f64() != usual.as_f64() {
-            bail!("{key} is {given}: the models that can be imported have {usual}");
-        }
+    let truncates = &given["truncate"];
+    if !truncates.is_null() && *truncates != true {
+        bail!("truncate is {truncates}: the models that can be imported have true");
     }
     if rotary.scaling == RotaryScaling::None {
         return Ok(());

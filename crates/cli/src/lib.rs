@@ -1,0 +1,58 @@
+//! `taper`: trains, resumes, translates with and evaluates Transformer translation models.
+//!
+//! The libraries return values, events and typed errors; only this crate prints. Arguments are
+//! parsed ([`arguments`]) and resolved once to the settings of `taper_run`; each command has one
+//! module ([`commands`]). Exit codes: 0 for success, 2 for a request that cannot be fulfilled as
+//! given, 1 for a failed computation, 130 for an interruption; the work so far is then on disk.
+#![forbid(unsafe_code)]
+// These macros end the process if the reader is gone; `text::say` and `text::print_line` do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod arguments;
+mod bars;
+mod commands;
+mod error;
+mod estimate;
+mod items;
+mod processes;
+mod program;
+mod progress;
+mod resident;
+mod signals;
+mod style;
+mod text;
+
+use std::io::Write;
+
+use error::Ending;
+
+pub use program::Program;
+
+/// Runs the command that `program` was called with, and returns the exit code. A process runs one.
+pub fn main(program: Program) -> u8 {
+    program::set(program);
+    taper_ops::threads::keep_candle_on_one_thread();
+    taper_ops::allocator::spare_addresses();
+    taper_ops::signals::survive_file_size_limit();
+    commands::pipeline::end_with_parent();
+    commands::complete();
+    let arguments = arguments::Arguments::of_process();
+    let code = match commands::run(&arguments) {
+        Ok(()) => 0,
+        Err(error) => match error::ending(&error) {
+            Ending::Silent => 0,
+            Ending::Interrupted(code) => code,
+            Ending::ToldElsewhere(code) => {
+                processes::let_another_speak();
+                code
+            }
+            Ending::Fail(code) => {
+                text::say(&format!("error: {}", taper_run::one_line(&error)));
+                code
+            }
+        },
+    };
+    // Only the runtime of a program in Rust does this at the end; a reader that is gone needs none.
+    let _ = std::io::stdout().flush();
+    code
+}

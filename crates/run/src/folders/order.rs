@@ -1,0 +1,55 @@
+//! Orders of the values in tensors of folders.
+
+/// Order of the values in a tensor of a folder.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Order {
+    /// The same as here.
+    Same,
+    /// That of the transposed matrix.
+    Transposed,
+    /// Rows of query, key and value head by head; here all queries come first, then all keys.
+    ByHead { heads: usize },
+}
+
+impl Order {
+    /// Values in the order here, of a tensor with this shape in a folder.
+    pub(super) fn read(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+        match (self, shape) {
+            (Self::Transposed, &[_, columns]) => transposed(&values, columns),
+            (Self::ByHead { heads }, &[rows, ..]) => exchanged(&values, rows, (heads, 3)),
+            _ => values,
+        }
+    }
+
+    /// Values in the order of a folder, of a tensor with this shape there.
+    pub(super) fn written(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+        match (self, shape) {
+            (Self::Transposed, &[columns, _]) => transposed(&values, columns),
+            (Self::ByHead { heads }, &[rows, ..]) => exchanged(&values, rows, (3, heads)),
+            _ => values,
+        }
+    }
+}
+
+/// Exchanges the order of two divisions of `rows` rows, an outer and an inner one.
+fn exchanged(values: &[f32], rows: usize, (outer, inner): (usize, usize)) -> Vec<f32> {
+    let block = (values.len() / rows.max(1)) * (rows / (outer * inner).max(1));
+    let places = (0..inner).flat_map(|one| (0..outer).map(move |other| other * inner + one));
+    places.flat_map(|place| &values[place * block..][..block]).copied().collect()
+}
+
+/// Transposes a matrix with `columns` columns, some rows at a time, so that the output stays in the
+/// cache.
+pub(crate) fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
+    const ROWS: usize = 16;
+    let rows = values.len() / columns.max(1);
+    let mut turned = vec![0.0; values.len()];
+    for (block, some) in values.chunks(ROWS * columns.max(1)).enumerate() {
+        for column in 0..columns {
+            let to = &mut turned[column * rows + block * ROWS..];
+            let from = some.iter().skip(column).step_by(columns);
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+        }
+    }
+    turned
+}
