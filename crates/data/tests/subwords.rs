@@ -332,7 +332,7 @@ fn a_drawn_segmentation_has_its_probability() {
 
     config.tokenizer.dropout = 0.1;
     let error = prepare_pairs(&config, &directory.path().join("run")).unwrap_err();
-    mentions(&error, &["data.tokenizer.dropout: needs a BPE tokenizer, and there is none"]);
+    mentions(&error, &["data.tokenizer.dropout: needs a BPE tokenizer, but there is none"]);
     config.tokenizer.sampling_alpha = 0.0;
     let error = prepare_pairs(&config, &directory.path().join("run")).unwrap_err();
     mentions(

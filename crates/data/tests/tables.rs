@@ -108,7 +108,7 @@ fn texts_with_labels_are_read_from_tables_by_their_fields() {
     assert_eq!(classes(&named).unwrap(), [1, 0]);
     let mut pairs = file(&plain, "pairs.tsv", "1\ta\tb\n0\tc\td\te\n");
     pairs.labelled.pairs = Pairs::Yes;
-    mentions(said(classes(&pairs)), &["pairs.tsv, line 2: has 3 texts behind its label"]);
+    mentions(said(classes(&pairs)), &["pairs.tsv, line 2: has 3 texts after its label"]);
 }
 
 #[test]

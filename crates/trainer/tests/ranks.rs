@@ -327,10 +327,9 @@ fn where_one_cannot_read_on_all_of_them_save_and_end() {
         let error = ended.as_ref().unwrap_err();
         match rank {
             3 => assert!(matches!(error, TrainError::Source { .. }), "{error}"),
-            _ => assert_eq!(
-                error.to_string(),
-                "process 3 of the training has ended: see what it says"
-            ),
+            _ => {
+                assert_eq!(error.to_string(), "process 3 of the training has ended: see its output")
+            }
         }
     }
     let saved = Checkpoints::new(parts.path()).resolve("last").unwrap();

@@ -147,7 +147,7 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     if asked > 0 {
         let share = |count: u32| 100.0 * f64::from(count) / f64::from(asked);
         say(&format!(
-            "correct: {right} of {asked} ({:.1} %), by log-probability per byte {right_per_byte} \
+            "right: {right} of {asked} ({:.1} %), by log-probability per byte {right_per_byte} \
              ({:.1} %)",
             share(right),
             share(right_per_byte)

@@ -202,10 +202,10 @@ fn pictures_in_folders_are_scaled_and_taken_channel_by_channel() {
     fs::write(path("b/one.png"), &whole).unwrap();
     says(&config).unwrap();
     fs::write(path("c/notes.txt"), "text").unwrap();
-    assert!(says(&config).unwrap_err().to_string().contains("notes.txt: is no image"));
+    assert!(says(&config).unwrap_err().to_string().contains("notes.txt: is not an image"));
     fs::remove_file(path("c/notes.txt")).unwrap();
     fs::create_dir(path("d")).unwrap();
-    assert!(says(&config).unwrap_err().to_string().contains("pictures/d: is no class"));
+    assert!(says(&config).unwrap_err().to_string().contains("pictures/d: is not a class"));
     fs::remove_dir(path("d")).unwrap();
     fs::remove_dir_all(path("c")).unwrap();
     assert!(says(&config).unwrap_err().to_string().contains("pictures/c: no such file"));

@@ -204,7 +204,7 @@ mod tests {
             (MEMORY.to_owned(), "no unit with both en and fr; its languages are EN-US, de, de-AT"),
             (MEMORY.replace("</tmx>", ""), "line 14: the file ends before"),
             (MEMORY.replace(" xml:lang=\"EN-US\"", ""), "line 6: a <tuv> without"),
-            ("\n<html/>".to_owned(), "line 2: begins with <html>, where <tmx>"),
+            ("\n<html/>".to_owned(), "line 2: begins with <html>, but <tmx>"),
             ("<tmx><body/></tmx>".to_owned(), "has no translation units"),
         ] {
             let error = pairs(&text, ["en", "fr"]).unwrap_err().to_string();

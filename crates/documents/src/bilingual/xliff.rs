@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn faults_say_what_there_is() {
         for (text, said) in [
-            (VERSION_1.to_owned(), "translates from en-US to de-DE, where en and fr"),
+            (VERSION_1.to_owned(), "translates from en-US to de-DE, but en and fr"),
             (VERSION_1.replace("</g>", ""), "line 3: not well-formed"),
             ("<tmx/>".to_owned(), "line 1: begins with <tmx>"),
             ("<xliff/>".to_owned(), "has no unit with a finished"),

@@ -202,7 +202,7 @@ fn what_is_no_image_of_the_model_is_refused() {
     let whole = batch(images(2, 1), vec![1, 2]);
     assert_eq!(refused(&whole), "");
     let short = batch_of_values(Sequences::pack(&[vec![0; 100], vec![0; 100]]), vec![1, 2], 100);
-    assert!(refused(&short).contains("100 values, where the model reads 432"));
+    assert!(refused(&short).contains("100 values, but the model reads 432"));
     let mut bright = whole.clone();
     bright.streams[0].ids[7] = 256;
     assert!(refused(&bright).contains("the value 256"));

@@ -115,7 +115,7 @@ mod tests {
             ]),
             ""
         );
-        assert!(said(&["decoding.sampling.top_k=5"]).contains("so that nothing is drawn"));
+        assert!(said(&["decoding.sampling.top_k=5"]).contains("so nothing is drawn"));
         // Training ends with a validation in any case.
         assert_eq!(said(&["training.validate_every=0", "training.early_stopping.metric=bleu"]), "");
         assert!(

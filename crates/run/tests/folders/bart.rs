@@ -96,7 +96,7 @@ fn folders_that_are_something_else_are_refused() {
     for (name, key, value, said) in [
         ("nllb", "tie_word_embeddings", json!(false), "tie_word_embeddings"),
         ("bart", "is_decoder", json!(true), "is_decoder"),
-        ("mbart", "decoder_ffn_dim", json!(20), "another key says 20"),
+        ("mbart", "decoder_ffn_dim", json!(20), "another key sets the same property to 20"),
         ("mbart", "max_position_embeddings", json!(39), "embed_positions"),
         ("nllb", "vocab_size", json!(20), "vocab_size is 20"),
     ] {

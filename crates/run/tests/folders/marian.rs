@@ -122,7 +122,7 @@ fn folders_that_are_something_else_are_refused() {
         (config("share_encoder_decoder_embeddings", json!(false)), "target_vocab.json: no such"),
         (config("share_encoder_decoder_embeddings", json!(0)), "expected true or false"),
         (config("tie_word_embeddings", json!(false)), "tie_word_embeddings is false"),
-        (config("decoder_ffn_dim", json!(20)), "another key says 20"),
+        (config("decoder_ffn_dim", json!(20)), "another key sets the same property to 20"),
         (config("activation_function", json!("tanh")), "\"tanh\""),
         (config("scale_embedding", json!("yes")), "scale_embedding is \"yes\""),
         (config("vocab_size", json!(20)), "decoder_start_token_id"),

@@ -43,7 +43,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Key::untied(),
         Key::only("attention_bias", Fixed::Flag(true)),
     ],
-    free: &["encoder_layers", "tied", "feed_forward_dropout"],
+    free: &["encoder_layers", "tied", "embedding_dropout", "feed_forward_dropout"],
     prefix: "gpt_neox.",
     modules: &[
         Module::same("embedding", &["gpt_neox.embed_in"]),
