@@ -6,7 +6,7 @@ pub(crate) mod farewell;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use taper_run::checks::choose_threads;
 use taper_run::processes::{KEY_VARIABLE, Place, take_share};
 use taper_run::training::Outcome;
@@ -119,7 +119,7 @@ impl Processes {
 
     #[cfg(not(feature = "nccl"))]
     fn over(self, transport: Transport) -> Result<Self> {
-        ensure!(
+        anyhow::ensure!(
             transport != Transport::Nccl,
             "--exchange nccl: this program was built without NCCL; build it with \
                  `cargo build --release --features nccl`, or leave the option out"
