@@ -115,7 +115,7 @@ mod tests {
             ]),
             ""
         );
-        assert!(said(&["decoding.sampling.top_k=5"]).contains("so nothing is drawn"));
+        assert!(said(&["decoding.sampling.top_k=5"]).contains("so nothing is sampled"));
         // Training ends with a validation in any case.
         assert_eq!(said(&["training.validate_every=0", "training.early_stopping.metric=bleu"]), "");
         assert!(

@@ -24,6 +24,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Key::count("num_hidden_layers", 24, |recipe| &mut recipe.model.decoder_layers),
         llama::HEADS,
         llama::key_value_heads(None),
+        llama::HEAD_WIDTH,
         Key::count("intermediate_size", 8192, |recipe| &mut recipe.model.d_ff),
         Key::count("max_position_embeddings", 2048, |recipe| &mut recipe.model.max_positions),
         Key::activation("hidden_act", "gelu_new"),
@@ -37,7 +38,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Key::untied(),
         Key::only("qk_layernorm", Fixed::Flag(false)),
     ],
-    free: &["encoder_layers", "tied", "key_value_heads", "feed_forward_dropout"],
+    free: &["encoder_layers", "tied", "key_value_heads", "head_width", "feed_forward_dropout"],
     prefix: "model.",
     modules: &[
         Module::same("embedding", &["model.embed_tokens"]),
