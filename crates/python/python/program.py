@@ -16,8 +16,10 @@ def main():
     spec = importlib.util.spec_from_file_location("taper._native", code)
     native = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(native)
-    # The program has its own way with signals; Python would only note them.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # The program handles Ctrl-C itself; Python would only note it. A process that was started to
+    # ignore it goes on ignoring it.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     script = os.path.abspath(__file__)
     return native.program(sys.argv[1:], sys.executable, script, code)
 
