@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let length = |pair: &RawPair| pair.source.chars().count() + pair.target.chars().count();
     together += show("characters", &pairs, || pairs.iter().filter(|one| length(one) > 1).count());
     let near = NearKeys::new(THRESHOLD);
-    let keys = |pair: &RawPair| near.of(&pair.source, &pair.target);
+    let keys = |pair: &RawPair| near.for_pair(&pair.source, &pair.target);
     let all_keys: Vec<Vec<u32>> = pairs.iter().map(keys).collect();
     together += show("near_duplicates, keys", &pairs, || {
         pairs.iter().filter(|pair| !keys(pair).is_empty()).count()

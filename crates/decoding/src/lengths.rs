@@ -53,7 +53,7 @@ impl ExpectedLength {
 
     /// Number of tokens, without `</s>`, expected for a source of `length` tokens.
     #[must_use]
-    pub fn of(&self, length: usize) -> f64 {
+    pub fn predict(&self, length: usize) -> f64 {
         (self.ratio * length as f64 + self.offset).max(0.0)
     }
 }

@@ -77,6 +77,7 @@
 #![forbid(unsafe_code)]
 
 mod alignment;
+mod batches;
 mod config;
 mod control;
 mod error;

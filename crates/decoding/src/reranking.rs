@@ -97,10 +97,10 @@ impl Criteria {
     /// Weighted sum of these scores.
     #[must_use]
     pub fn total(&self, weights: &Self) -> f64 {
-        let own = weights.utility * self.utility + weights.model * self.model;
+        let of_candidate = weights.utility * self.utility + weights.model * self.model;
         let of_others =
             weights.reverse * self.reverse + weights.language_model * self.language_model;
-        own + of_others
+        of_candidate + of_others
     }
 }
 

@@ -45,13 +45,13 @@ impl SpecialIds {
     #[must_use]
     pub fn ours(never: impl IntoIterator<Item = u32>) -> Self {
         let never = [PAD, START].into_iter().chain(never);
-        Self { unknown: Some(UNKNOWN), ..Self::of(END, &[], never) }
+        Self { unknown: Some(UNKNOWN), ..Self::new(END, &[], never) }
     }
 
     /// Ids of a vocabulary in which `end` and each of `other_ends` end an output, and none of
     /// `never` is produced.
     #[must_use]
-    pub fn of(end: u32, other_ends: &[u32], never: impl IntoIterator<Item = u32>) -> Self {
+    pub fn new(end: u32, other_ends: &[u32], never: impl IntoIterator<Item = u32>) -> Self {
         let mut never: Vec<u32> = never.into_iter().collect();
         never.sort_unstable();
         never.dedup();

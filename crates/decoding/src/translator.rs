@@ -1,10 +1,8 @@
 //! Translation of many sentences: batches by length, results in input order.
 
-use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
 
+use crate::batches::{Collector, batches, in_order, shared};
 use crate::forced::{check_counts, check_target, scores_of};
 use crate::search::beam::{beam, beam_under};
 use crate::search::greedy::greedy;
@@ -125,15 +123,15 @@ impl<'m, M: StepModel> Translator<'m, M> {
         let chunk = |chunk: &[Sentence<'_>], control: &dyn Control| -> Result<Vec<Vec<Vec<u32>>>> {
             if self.config.beam_size == 1 || self.config.sampling.is_active() {
                 // Neither greedy search nor sampling compares outputs of different lengths.
-                let found = self.translate_chunk(chunk, control)?.into_iter();
-                let best = found.map(|list| list.into_iter().next().map(|best| best.tokens));
+                let translations = self.translate_chunk(chunk, control)?.into_iter();
+                let best = translations.map(|list| list.into_iter().next().map(|best| best.tokens));
                 return Ok(best
                     .map(|tokens| vec![tokens.unwrap_or_default(); lengths.len()])
                     .collect());
             }
             let best = |list: Vec<Hypothesis>| list.into_iter().next().map(|best| best.tokens);
-            let found = beam_under(self.model, chunk, &settings, control)?.into_iter();
-            Ok(found
+            let translations = beam_under(self.model, chunk, &settings, control)?.into_iter();
+            Ok(translations
                 .map(|lists| lists.into_iter().map(|list| best(list).unwrap_or_default()).collect())
                 .collect())
         };
@@ -182,11 +180,11 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 })
                 .collect();
             let control = Renumbered::new(self.control, indices);
-            let found = || chunk_results(&chunk, &control);
+            let run = || chunk_results(&chunk, &control);
             // The rest runs within the pool, so that no operation has to be handed over to it.
-            let found =
-                if self.model.gains_from_workers() { rayon::scope(|_| found()) } else { found() };
-            found.map_err(|error| error.in_batch(indices))
+            let results =
+                if self.model.gains_from_workers() { rayon::scope(|_| run()) } else { run() };
+            results.map_err(|error| error.in_batch(indices))
         };
         in_order(&batches, workers, one_batch, |batch, results| {
             collector.finish(&order[batch.clone()], results);
@@ -282,122 +280,6 @@ impl<'m, M: StepModel> Translator<'m, M> {
 /// at a time.
 const LEAST_ROWS: usize = 32;
 
-/// Number of batches after which memory is tidied.
-const BATCHES_BETWEEN: usize = 8;
-
-/// Budgets of one of `workers` workers: in total they stay within the configuration's, and divide
-/// the work.
-fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
-    if workers == 1 {
-        return config.clone();
-    }
-    let rows = lengths.len().saturating_mul(config.rows_per_sentence());
-    DecodingConfig {
-        batch_tokens: (config.batch_tokens / workers).max(1),
-        batch_rows: (config.batch_rows / workers).min(rows.div_ceil(workers)).max(1),
-        ..config.clone()
-    }
-}
-
-/// Pools of the workers: equal parts of this thread's pool.
-fn divided_pool(workers: usize) -> Result<Vec<rayon::ThreadPool>> {
-    let threads = rayon::current_num_threads();
-    (0..workers)
-        .map(|worker| (worker + 1) * threads / workers - worker * threads / workers)
-        .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
-        .collect::<std::result::Result<_, _>>()
-        .map_err(|error| DecodingError::model("start threads", error))
-}
-
-/// Calls `work` for every batch, on `workers` threads with equal parts of the pool, and `finish` on
-/// this thread with the results, in the order of the batches.
-fn in_order<T: Send>(
-    batches: &[Range<usize>],
-    workers: usize,
-    work: impl Fn(&Range<usize>) -> Result<Vec<T>> + Sync,
-    mut finish: impl FnMut(&Range<usize>, Vec<T>),
-) -> Result<()> {
-    // Tidying after each batch would cost a small model a tenth of its time: pages of freed memory
-    // would be returned to the system, and faulted in again one by one.
-    let tidy = |number: usize| {
-        if number % BATCHES_BETWEEN == BATCHES_BETWEEN - 1 {
-            taper_ops::allocator::collect();
-        }
-    };
-    let workers = workers.min(batches.len());
-    if workers <= 1 {
-        for (number, batch) in batches.iter().enumerate() {
-            finish(batch, work(batch)?);
-            tidy(number);
-        }
-        taper_ops::allocator::collect();
-        return Ok(());
-    }
-    let pools = divided_pool(workers)?;
-    let next = AtomicUsize::new(0);
-    let take_batches = |found: Sender<(usize, Result<Vec<T>>)>| {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(batch) = batches.get(number) else { return };
-            let results = work(batch);
-            if results.is_err() {
-                // No thread takes another batch. Batches taken before are finished, so that the
-                // first of several errors is always reported.
-                next.store(batches.len(), Ordering::Relaxed);
-            }
-            tidy(number);
-            if found.send((number, results)).is_err() {
-                return;
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        let (sender, found) = channel();
-        for pool in &pools {
-            let (sender, take_batches) = (sender.clone(), &take_batches);
-            scope.spawn(move || pool.install(|| take_batches(sender)));
-        }
-        drop(sender);
-        let (mut early, mut turn) = (BTreeMap::new(), 0);
-        for (number, results) in found {
-            early.insert(number, results);
-            while let Some(results) = early.remove(&turn) {
-                finish(&batches[turn], results?);
-                turn += 1;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// Collects results in input order, and reports each batch to the caller.
-struct Collector<T, F> {
-    results: Vec<(usize, T)>,
-    total: usize,
-    on_chunk: F,
-}
-
-impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
-    fn new(total: usize, on_chunk: F) -> Self {
-        Self { results: Vec::with_capacity(total), total, on_chunk }
-    }
-
-    fn finish(&mut self, indices: &[usize], results: Vec<T>) {
-        (self.on_chunk)(FinishedChunk {
-            indices,
-            results: &results,
-            sentences_done: self.results.len() + results.len(),
-            sentences_total: self.total,
-        });
-        self.results.extend(indices.iter().copied().zip(results));
-    }
-
-    fn into_results(mut self) -> Vec<T> {
-        self.results.sort_by_key(|&(index, _)| index);
-        self.results.into_iter().map(|(_, result)| result).collect()
-    }
-}
-
 /// End of sources: `</s>`, or its counterpart in an imported vocabulary.
 #[derive(Clone, Copy)]
 struct Ends(u32);
@@ -434,30 +316,4 @@ fn check_length(sentence: usize, prefix: &[u32], longest: Option<usize>) -> Resu
         }
         _ => Ok(()),
     }
-}
-
-/// Cuts sentences of the given lengths, in order, into batches within the configured budgets.
-pub(crate) fn batches(
-    lengths: &[usize],
-    rows_per_sentence: usize,
-    config: &DecodingConfig,
-) -> Vec<Range<usize>> {
-    let mut batches = Vec::new();
-    let mut start = 0;
-    let mut tokens = 0_usize;
-    for (index, length) in lengths.iter().enumerate() {
-        let cost = length.saturating_mul(rows_per_sentence);
-        let rows = (index - start + 1).saturating_mul(rows_per_sentence);
-        let over = tokens.saturating_add(cost) > config.batch_tokens || rows > config.batch_rows;
-        if over && index > start {
-            batches.push(start..index);
-            start = index;
-            tokens = 0;
-        }
-        tokens = tokens.saturating_add(cost);
-    }
-    if start < lengths.len() {
-        batches.push(start..lengths.len());
-    }
-    batches
 }

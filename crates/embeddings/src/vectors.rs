@@ -185,15 +185,19 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
 mod tests {
     use super::*;
 
-    fn of(rows: &[(&str, [f32; 2])]) -> WordVectors {
+    fn vectors_of(rows: &[(&str, [f32; 2])]) -> WordVectors {
         let words = rows.iter().map(|(word, _)| (*word).to_owned()).collect();
         WordVectors::new(words, rows.iter().flat_map(|(_, row)| *row).collect(), 2).expect("rows")
     }
 
     #[test]
     fn neighbours_are_ordered_by_angle_and_leave_out_what_is_asked() {
-        let vectors =
-            of(&[("a", [2.0, 0.0]), ("b", [1.0, 1.0]), ("c", [0.0, 3.0]), ("zero", [0.0, 0.0])]);
+        let vectors = vectors_of(&[
+            ("a", [2.0, 0.0]),
+            ("b", [1.0, 1.0]),
+            ("c", [0.0, 3.0]),
+            ("zero", [0.0, 0.0]),
+        ]);
         let near = vectors.nearest(&["a"], 9).expect("known");
         assert_eq!(near.iter().map(|(word, _)| *word).collect::<Vec<_>>(), ["b", "c", "zero"]);
         assert!((near[0].1 - 0.5_f64.sqrt()).abs() < 1e-6 && near[2].1 == 0.0);
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn similarities_are_cosines_of_all_pairs() {
-        let vectors = of(&[("a", [2.0, 0.0]), ("b", [1.0, 1.0]), ("c", [0.0, 3.0])]);
+        let vectors = vectors_of(&[("a", [2.0, 0.0]), ("b", [1.0, 1.0]), ("c", [0.0, 3.0])]);
         let found = vectors.similarities(&["a", "b", "c"]).expect("known");
         let half = 0.5_f64.sqrt();
         let expected = [[1.0, half, 0.0], [half, 1.0, half], [0.0, half, 1.0]];
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn an_analogy_adds_the_difference() {
-        let vectors = of(&[
+        let vectors = vectors_of(&[
             ("man", [1.0, 0.1]),
             ("woman", [1.0, 0.9]),
             ("king", [5.0, 0.5]),

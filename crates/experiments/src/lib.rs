@@ -35,7 +35,7 @@ pub use receptive_field::{
 };
 pub use senses::{SenseReader, told_apart};
 pub use students::student;
-pub use warm_up::{Beginning, Measured, Warming, noise_scale};
+pub use warm_up::{Beginning, UpdateMetrics, Warming, noise_scale};
 pub use word_order::{Clause, ClauseTranslator, translated};
 
 use taper_theory::studies::Study;

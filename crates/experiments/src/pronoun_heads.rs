@@ -46,7 +46,7 @@ impl Ablation {
     ///
     /// # Errors
     /// If the memory is exhausted.
-    pub fn of(reader: &PronounReader, pairs: &[[Referred; 2]]) -> Result<Self, TheoryError> {
+    pub fn measure(reader: &PronounReader, pairs: &[[Referred; 2]]) -> Result<Self, TheoryError> {
         let heads = PronounReader::heads();
         let answers = |is_left_out: &dyn Fn(usize) -> bool| {
             let left_out = heads.iter().enumerate().filter(|(number, _)| is_left_out(*number));
@@ -114,7 +114,7 @@ fn run_heads() -> Result<Findings, TheoryError> {
         let reader = PronounReader::train(UPDATES, seed)?;
         let pairs = Referred::pairs(HeldOut::Final, PAIRS);
         let choosing = reader.understood(&Referred::pairs(HeldOut::Choosing, PAIRS), &[])?;
-        let ablation = Ablation::of(&reader, &pairs)?;
+        let ablation = Ablation::measure(&reader, &pairs)?;
         let whole = reader.understood(&pairs, &[])?;
         let head = ablation.decisive();
         let mut row = vec![
@@ -180,7 +180,7 @@ fn where_it_looks(reader: &PronounReader, shown: [usize; 2]) -> Result<Figure, T
 fn run() -> Result<Findings, TheoryError> {
     let reader = PronounReader::train(UPDATES, 1)?;
     let pairs = Referred::pairs(HeldOut::Final, PAIRS);
-    let ablation = Ablation::of(&reader, &pairs)?;
+    let ablation = Ablation::measure(&reader, &pairs)?;
     let whole = |name: &str, understood: Understood| {
         let blank = vec![String::new(); 5];
         let shares = [percent(understood.sentences), percent(understood.pairs)];

@@ -75,7 +75,7 @@ impl Beginning {
 
 /// State of a training after some updates.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct UpdateMetrics {
     /// Number of updates.
     pub updates: u64,
     /// Gradient noise scale, in documents.
@@ -196,7 +196,7 @@ impl Warming {
         beginning: Beginning,
         (updates, rate): (u64, f64),
         at: &[u64],
-    ) -> Result<(Vec<Measured>, f64), TheoryError> {
+    ) -> Result<(Vec<UpdateMetrics>, f64), TheoryError> {
         let config = OptimizerConfig::default();
         let (optimizer, size) = (config.build(), self.size());
         let zeros = |_| Tensor::zeros(size, DType::F32, &Device::Cpu);
@@ -221,7 +221,7 @@ impl Warming {
                 let moved = moved.to_scalar::<f64>()?.sqrt();
                 let (noise_scale, sharpness) = scales;
                 let step = moved / rate;
-                measured.push(Measured { updates: number - 1, noise_scale, sharpness, step });
+                measured.push(UpdateMetrics { updates: number - 1, noise_scale, sharpness, step });
             }
         }
         let held_out = self.batch(1 << 42, 4 * DOCUMENTS);
@@ -259,7 +259,7 @@ fn run() -> Result<Findings, TheoryError> {
         for (name, beginning) in beginnings {
             let mut training = Warming::new(norm, LAYERS, 1)?;
             let (measured, loss) = training.train(beginning, (200, 3e-3), &AT)?;
-            let all = |value: fn(&Measured) -> f64| {
+            let all = |value: fn(&UpdateMetrics) -> f64| {
                 let shown = measured.iter().map(|one| format!("{:.3}", value(one)));
                 shown.collect::<Vec<_>>().join(" / ")
             };

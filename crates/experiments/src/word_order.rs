@@ -75,7 +75,7 @@ impl Clause {
     /// # Panics
     /// If the grammar lacks a word.
     #[must_use]
-    pub fn of(subject: &str, verb: &str, object: &str) -> Self {
+    pub fn new(subject: &str, verb: &str, object: &str) -> Self {
         let person = |name: &str| place(&PEOPLE, |one| one.0 == name);
         let verb = place(&VERBS, |one| one.0 == verb);
         Self { subject: person(subject), verb, object: person(object), adverb: None }
@@ -106,7 +106,7 @@ impl Clause {
     #[must_use]
     pub fn is_held_out(self) -> bool {
         let plain = Self { adverb: None, ..self };
-        let named = [Self::of("我", "打", "他"), Self::of("我", "爱", "AI")];
+        let named = [Self::new("我", "打", "他"), Self::new("我", "爱", "AI")];
         let is_named = named.iter().any(|one| plain == *one || plain == one.exchanged());
         let [low, high] = [self.subject.min(self.object), self.subject.max(self.object)];
         is_named || mix(1, &[low as u64, high as u64, self.verb as u64]).is_multiple_of(6)
@@ -335,7 +335,7 @@ pub fn translated(translator: &ClauseTranslator) -> Result<(f64, f64), TheoryErr
 
 fn run() -> Result<Findings, TheoryError> {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    let hits = Clause::of("我", "打", "他");
+    let hits = Clause::new("我", "打", "他");
     let (mut rows, mut figures) = (Vec::new(), Vec::new());
     for (name, positions) in [("none", Positions::None), ("sinusoidal", Positions::Sinusoidal)] {
         let translator = ClauseTranslator::train(positions, 600, 1)?;
@@ -351,7 +351,7 @@ fn run() -> Result<Findings, TheoryError> {
         if positions == Positions::None {
             continue;
         }
-        let loves = Clause::of("我", "爱", "AI");
+        let loves = Clause::new("我", "爱", "AI");
         let heatmap = Heatmap {
             row_label: "word that is written".to_owned(),
             column_label: "word that is read".to_owned(),

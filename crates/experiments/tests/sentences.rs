@@ -45,7 +45,7 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     let by_chance = reads(&PronounReader::train(0, 1)?.gazes(&pairs)?);
     assert!(reads(&gazes) > 1.5 * by_chance, "{by_chance}: {gazes:?}");
     assert!(gazes[half..].iter().any(|gaze| gaze.noun > 0.5 + gaze.other), "{gazes:?}");
-    let ablation = Ablation::of(&reader, &pairs)?;
+    let ablation = Ablation::measure(&reader, &pairs)?;
     assert_eq!((ablation.without_two.len(), ablation.two_alone.len()), (28, 16));
     let missed = ablation.without[ablation.decisive()];
     assert!(missed.sentences < whole.sentences, "{missed:?} {whole:?}");
@@ -86,7 +86,7 @@ fn states_tell_the_senses_of_bank_apart() -> TestResult {
 /// so that no pair is right; with them each has its own. Words are linked with what they translate.
 #[test]
 fn only_positions_tell_who_hits_whom() -> TestResult {
-    let hits = Clause::of("我", "打", "他");
+    let hits = Clause::new("我", "打", "他");
     assert!(hits.is_held_out() && hits.exchanged().is_held_out());
     let bag = ClauseTranslator::train(Positions::None, 400, 1)?;
     assert!(bag.difference(hits, hits.exchanged())? < 1e-4);
@@ -101,7 +101,7 @@ fn only_positions_tell_who_hits_whom() -> TestResult {
     let (sentences, pairs) = translated(&ordered)?;
     assert!(sentences > 0.95 && pairs > 0.9, "{sentences} {pairs}");
 
-    let loves = Clause::of("我", "爱", "AI");
+    let loves = Clause::new("我", "爱", "AI");
     assert!(loves.is_held_out());
     assert_eq!(ordered.translate(loves)?, "I love AI");
     for (word, row) in ordered.attention(loves)?.iter().enumerate() {

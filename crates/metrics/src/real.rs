@@ -17,14 +17,14 @@ pub(crate) trait Real:
     + Div<Output = Self>
 {
     /// A constant of a formula.
-    fn of(value: f64) -> Self;
+    fn from_f64(value: f64) -> Self;
 
     /// The same number in double precision.
     fn wide(self) -> f64;
 }
 
 impl Real for f64 {
-    fn of(value: f64) -> Self {
+    fn from_f64(value: f64) -> Self {
         value
     }
 
@@ -34,7 +34,7 @@ impl Real for f64 {
 }
 
 impl Real for f32 {
-    fn of(value: f64) -> Self {
+    fn from_f64(value: f64) -> Self {
         value as f32
     }
 
@@ -75,7 +75,7 @@ impl ResampledScore {
 }
 
 impl Real for ResampledScore {
-    fn of(value: f64) -> Self {
+    fn from_f64(value: f64) -> Self {
         Self::Double(value)
     }
 

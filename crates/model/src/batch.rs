@@ -75,10 +75,10 @@ impl Batch {
             )));
         }
         let rows = streams.last().map_or(0, |stream| stream.ids.len());
-        let asked = self.asked.as_ref().map_or(rows, Vec::len);
-        if asked != self.answers.len() {
+        let predicted_rows = self.asked.as_ref().map_or(rows, Vec::len);
+        if predicted_rows != self.answers.len() {
             return Err(refuse(format!(
-                "a batch predicts at {asked} rows, but has {} answers",
+                "a batch predicts at {predicted_rows} rows, but has {} answers",
                 self.answers.len()
             )));
         }

@@ -76,7 +76,7 @@ pub use regression::InContextRegressor;
 pub use sequences::Sequences;
 pub use text_encoders::{MaskedLanguageModel, SpanExtractor, TextClassifier, TokenTagger};
 pub use text_inference::{TextInference, TextState};
-pub use translation::{DecodeState, Encoded, Inference, Transformer, TranslationModel};
+pub use translation::{DecodeState, EncoderOutput, Inference, Transformer, TranslationModel};
 pub use vision::{ContrastiveModel, ImageCaptioner, ImageClassifier, ImageShape};
 
 /// Errors of models.

@@ -143,8 +143,8 @@ impl InContextRegressor {
         let x = taper_ops::embedding(pass.tape(), &rows, positions.as_ref(), &spec)?;
         let x = converted(pass.tape(), &x, activations)?;
         let hidden = self.decoder.forward(x, &divided, None, pass)?; // (N, D)
-        let asked = picked(&hidden, inputs, Dropout::none(), pass)?; // (P, D)
-        converted(pass.tape(), &self.read_out.forward(&asked, pass)?, DType::F32)
+        let predicted_rows = picked(&hidden, inputs, Dropout::none(), pass)?; // (P, D)
+        converted(pass.tape(), &self.read_out.forward(&predicted_rows, pass)?, DType::F32)
     }
 
     /// Predicts y at each x of `functions`, one function after the other; a row has the bits of the
@@ -206,11 +206,11 @@ impl Model for InContextRegressor {
 impl InContextRegressor {
     /// Places of the first number of each x.
     fn first_numbers(&self, functions: &Sequences) -> Vec<u32> {
-        let (mut first, mut found) = (0, Vec::new());
+        let (mut first, mut rows) = (0, Vec::new());
         for &length in &functions.lengths {
-            found.extend((first..first + length).step_by(self.dimensions + 1).map(|at| at as u32));
+            rows.extend((first..first + length).step_by(self.dimensions + 1).map(|at| at as u32));
             first += length;
         }
-        found
+        rows
     }
 }

@@ -166,7 +166,7 @@ impl TextInference {
         let pass = Pass::infer(&self.packs);
         let at = text.positions();
         // Token `i` sees the tokens of its text up to itself.
-        let seen: Vec<Range<usize>> =
+        let visible: Vec<Range<usize>> =
             at.iter().enumerate().map(|(i, &position)| i - position as usize..i + 1).collect();
         let decoder = &self.model.decoder;
         let positions = decoder.relative.prepare_cached(&at, &pass)?;
@@ -176,10 +176,10 @@ impl TextInference {
         for (layer, (block, past)) in layers.enumerate() {
             let texts = Texts {
                 lengths: &text.lengths,
-                seen: &seen,
+                seen: &visible,
                 rows,
                 count,
-                positions: positions.of(layer),
+                positions: positions.for_layer(layer),
             };
             x = block.read(&x, (past, &texts), &pass)?;
         }
@@ -195,9 +195,9 @@ impl TextInference {
         let rows: Vec<u32> = ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
         // Drops steps that no row remembers any more.
         let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
-        let kept: Vec<bool> = history.iter().map(is_seen).collect();
+        let is_kept: Vec<bool> = history.iter().map(is_seen).collect();
         for layer in layers {
-            layer.cache.keep(&rows, &kept)?;
+            layer.cache.keep(&rows, &is_kept)?;
         }
         let mut first = 0;
         for range in ranges {
@@ -221,7 +221,7 @@ impl TextInference {
         }
         let DecodedRows { layers, history, ranges } = &mut state.rows;
         for (layer, (block, past)) in decoder.blocks.iter().zip(layers).enumerate() {
-            let rows = PastRows { read: ranges, history, positions: positions.of(layer) };
+            let rows = PastRows { read: ranges, history, positions: positions.for_layer(layer) };
             x = block.step(&x, (past, &rows), None, &pass)?;
         }
         Ok(decoder.finish(x, &pass)?) // (R, D)

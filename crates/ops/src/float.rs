@@ -35,7 +35,8 @@ pub(crate) trait Float:
     + std::ops::Neg<Output = Self>
 {
     const NEGATIVE_INFINITY: Self;
-    fn of(value: f64) -> Self;
+    /// The nearest number of this type, like `from_f64` of Candle, which is not inlined.
+    fn cast(value: f64) -> Self;
     /// The same number, exactly.
     fn widened(value: bf16) -> Self;
     fn wide(self) -> f64;
@@ -58,7 +59,7 @@ pub(crate) trait Float:
 impl Float for f32 {
     const NEGATIVE_INFINITY: Self = f32::NEG_INFINITY;
     #[inline(always)]
-    fn of(value: f64) -> Self {
+    fn cast(value: f64) -> Self {
         value as f32
     }
     #[inline(always)]
@@ -167,7 +168,7 @@ impl Float for f32 {
 impl Float for f64 {
     const NEGATIVE_INFINITY: Self = f64::NEG_INFINITY;
     #[inline(always)]
-    fn of(value: f64) -> Self {
+    fn cast(value: f64) -> Self {
         value
     }
     #[inline(always)]

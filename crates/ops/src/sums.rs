@@ -74,7 +74,7 @@ fn larger<T: Float>(a: T, b: T) -> T {
 fn total<T: Float>(lanes: [T; LANES]) -> T {
     #[cfg(target_arch = "x86_64")]
     if let Some(lanes) = T::as_f32(&lanes) {
-        return T::of(halves::total(lanes).into());
+        return T::cast(halves::total(lanes).into());
     }
     halved(lanes, |a, b| a + b)
 }
@@ -84,7 +84,7 @@ fn total<T: Float>(lanes: [T; LANES]) -> T {
 fn largest<T: Float>(lanes: [T; LANES]) -> T {
     #[cfg(target_arch = "x86_64")]
     if let Some(lanes) = T::as_f32(&lanes) {
-        return T::of(halves::largest(lanes).into());
+        return T::cast(halves::largest(lanes).into());
     }
     halved(lanes, larger)
 }

@@ -10,7 +10,7 @@ use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Sparse, Tape, 
 
 /// A setting of attention, with two heads.
 #[derive(Clone, Default)]
-struct Kind {
+struct AttentionCase {
     name: &'static str,
     queries: Vec<usize>,
     /// Lengths of the keys; `None` for those of the queries, in self-attention.
@@ -24,7 +24,7 @@ struct Kind {
     is_grouped: bool,
 }
 
-impl Kind {
+impl AttentionCase {
     fn new(name: &'static str, queries: &[usize]) -> Self {
         let queries = queries.to_vec();
         Self { name, queries, ..Self::default() }
@@ -37,32 +37,32 @@ impl Kind {
 
     /// Lengths on both sides of multiples of a panel and of a block, with short ones among them.
     fn all() -> Vec<Self> {
-        let of = Self::new;
+        let case = Self::new;
         vec![
-            of("full", &[530]),
-            Self { causal: true, ..of("causal", &[5, 289, 257]) },
-            Self { alibi: true, rate: 0.3, ..of("ALiBi, dropout", &[512, 3]) },
+            case("full", &[530]),
+            Self { causal: true, ..case("causal", &[5, 289, 257]) },
+            Self { alibi: true, rate: 0.3, ..case("ALiBi, dropout", &[512, 3]) },
             Self {
                 bias: true,
                 causal: true,
                 rate: 0.2,
-                ..of("causal, bias, dropout", &[7, 270, 258])
+                ..case("causal, bias, dropout", &[7, 270, 258])
             },
-            Self { keys: Some(vec![2050, 4, 800]), ..of("cross", &[130, 2, 380]) },
+            Self { keys: Some(vec![2050, 4, 800]), ..case("cross", &[130, 2, 380]) },
             Self {
                 is_grouped: true,
                 causal: true,
                 alibi: true,
                 rate: 0.1,
-                ..of("shared keys, causal", &[520, 6, 300])
+                ..case("shared keys, causal", &[520, 6, 300])
             },
             Self {
                 is_grouped: true,
                 bias: true,
                 keys: Some(vec![900, 1030]),
-                ..of("shared keys, cross, bias", &[300, 513])
+                ..case("shared keys, cross, bias", &[300, 513])
             },
-            Self { is_grouped: true, ..of("shared keys, random", &[600]) }.sparse(Sparse {
+            Self { is_grouped: true, ..case("shared keys, random", &[600]) }.sparse(Sparse {
                 block: 32,
                 random: 2,
                 seed: 5,
@@ -72,25 +72,25 @@ impl Kind {
                 keys: Some(vec![2700]),
                 bias: true,
                 rate: 0.4,
-                ..of("cross, bias, dropout", &[100])
+                ..case("cross, bias, dropout", &[100])
             },
-            Self { causal: true, rate: 0.2, ..of("causal window, dropout", &[5, 689, 257]) }
+            Self { causal: true, rate: 0.2, ..case("causal window, dropout", &[5, 689, 257]) }
                 .sparse(Sparse::window(70)),
-            Self { alibi: true, ..of("window, ALiBi", &[530]) }.sparse(Sparse::window(9)),
-            Self { causal: true, ..of("dilated, global", &[600]) }.sparse(Sparse {
+            Self { alibi: true, ..case("window, ALiBi", &[530]) }.sparse(Sparse::window(9)),
+            Self { causal: true, ..case("dilated, global", &[600]) }.sparse(Sparse {
                 dilation: 3,
                 first: 2,
                 ..Sparse::window(40)
             }),
-            of("far dilated, global", &[600]).sparse(Sparse {
+            case("far dilated, global", &[600]).sparse(Sparse {
                 dilation: 60,
                 first: 33,
                 last: 1,
                 ..Sparse::window(4)
             }),
-            Self { causal: true, alibi: true, rate: 0.1, ..of("random, causal", &[400, 900]) }
+            Self { causal: true, alibi: true, rate: 0.1, ..case("random, causal", &[400, 900]) }
                 .sparse(Sparse { block: 50, random: 3, seed: 7, first: 1, ..Sparse::window(2) }),
-            Self { bias: true, ..of("random, bias", &[700, 300]) }.sparse(Sparse {
+            Self { bias: true, ..case("random, bias", &[700, 300]) }.sparse(Sparse {
                 block: 32,
                 random: 2,
                 seed: 8,
@@ -181,10 +181,10 @@ fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
 }
 
 /// Distances of the result and of each gradient from the composed ones.
-fn distances(kind: &Kind, inputs: &[Var], products: Products) -> Vec<f64> {
+fn distances(case: &AttentionCase, inputs: &[Var], products: Products) -> Vec<f64> {
     let tape = Tape::new();
     let (ours, theirs) =
-        (kind.fused(Some(&tape), inputs, products).unwrap(), kind.composed(inputs).unwrap());
+        (case.fused(Some(&tape), inputs, products).unwrap(), case.composed(inputs).unwrap());
     let adjoint = adjoint(&ours).to_dtype(ours.dtype()).unwrap();
     let gradients = tape.differentiate(&ours, &adjoint).unwrap();
     let composed = theirs.mul(&adjoint).unwrap().sum_all().unwrap().backward().unwrap();
@@ -195,9 +195,9 @@ fn distances(kind: &Kind, inputs: &[Var], products: Products) -> Vec<f64> {
 
 #[test]
 fn in_f64_it_is_the_composed_attention() {
-    for kind in Kind::all() {
-        let distances = distances(&kind, &kind.inputs(6), Products::F32);
-        assert!(distances.iter().all(|x| *x < 1e-12), "{}: {distances:?}", kind.name);
+    for case in AttentionCase::all() {
+        let distances = distances(&case, &case.inputs(6), Products::F32);
+        assert!(distances.iter().all(|x| *x < 1e-12), "{}: {distances:?}", case.name);
     }
 }
 
@@ -206,11 +206,11 @@ fn in_f32_it_is_the_composed_attention_to_rounding() {
     let as_f32 = |x: &Var| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap();
     // Without fused multiply-adds every product is rounded before it is added.
     let rounding = if has_fused_multiply_adds() { 2e-6 } else { 4e-6 };
-    for kind in Kind::all() {
-        let inputs: Vec<Var> = kind.inputs(70).iter().map(as_f32).collect();
+    for case in AttentionCase::all() {
+        let inputs: Vec<Var> = case.inputs(70).iter().map(as_f32).collect();
         for (products, bound) in [(Products::F32, rounding), (Products::Bf16, 2e-2)] {
-            let distances = distances(&kind, &inputs, products);
-            let name = kind.name;
+            let distances = distances(&case, &inputs, products);
+            let name = case.name;
             assert!(distances.iter().all(|x| *x < bound), "{name} {products:?}: {distances:?}");
         }
     }
@@ -219,10 +219,10 @@ fn in_f32_it_is_the_composed_attention_to_rounding() {
 /// Compares `Σ gradient ⊙ direction` with the central difference along that direction.
 #[test]
 fn gradients_are_finite_differences() {
-    for kind in Kind::all() {
-        let inputs = kind.inputs(6);
+    for case in AttentionCase::all() {
+        let inputs = case.inputs(6);
         let tape = Tape::new();
-        let out = kind.fused(Some(&tape), &inputs, Products::F32).unwrap();
+        let out = case.fused(Some(&tape), &inputs, Products::F32).unwrap();
         let gradients = tape.differentiate(&out, &adjoint(&out)).unwrap();
         for (number, input) in inputs.iter().enumerate() {
             let gradient = gradients.get(input).unwrap().unwrap();
@@ -232,7 +232,7 @@ fn gradients_are_finite_differences() {
             let start = input.copy().unwrap();
             let at = |step: f64| {
                 input.set(&(&start + (direction.as_tensor() * step).unwrap()).unwrap()).unwrap();
-                let out = kind.fused(Some(&Tape::new()), &inputs, Products::F32).unwrap();
+                let out = case.fused(Some(&Tape::new()), &inputs, Products::F32).unwrap();
                 scalar(&out).unwrap().to_scalar::<f64>().unwrap()
             };
             let step = 1e-5;
@@ -241,20 +241,20 @@ fn gradients_are_finite_differences() {
             assert!(
                 (expected - difference).abs() < 1e-6 * (1.0 + difference.abs()),
                 "{}, input {number}: {expected}, finite difference {difference}",
-                kind.name
+                case.name
             );
         }
     }
 }
 
 /// Bits of the result and gradients, in f32.
-fn all_bits(kind: &Kind, inputs: &[Var], products: Products) -> Vec<Vec<u32>> {
+fn all_bits(case: &AttentionCase, inputs: &[Var], products: Products) -> Vec<Vec<u32>> {
     let bits = |x: &Tensor| {
         let values = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
         values.into_iter().map(f32::to_bits).collect()
     };
     let tape = Tape::new();
-    let out = kind.fused(Some(&tape), inputs, products).unwrap();
+    let out = case.fused(Some(&tape), inputs, products).unwrap();
     let adjoint = adjoint(&out).to_dtype(DType::F32).unwrap();
     let gradients = tape.differentiate(&out, &adjoint).unwrap();
     let of_inputs = inputs.iter().map(|x| bits(&gradients.get(x).unwrap().unwrap()));
@@ -263,20 +263,27 @@ fn all_bits(kind: &Kind, inputs: &[Var], products: Products) -> Vec<Vec<u32>> {
 
 #[test]
 fn results_do_not_depend_on_threads() {
-    let kinds = [
-        Kind { causal: true, rate: 0.1, ..Kind::new("causal", &[560, 20, 300]) },
-        Kind { bias: true, ..Kind::new("bias", &[530, 520]) },
-        Kind { is_grouped: true, bias: true, ..Kind::new("shared keys", &[700, 560]) },
+    let cases = [
+        AttentionCase { causal: true, rate: 0.1, ..AttentionCase::new("causal", &[560, 20, 300]) },
+        AttentionCase { bias: true, ..AttentionCase::new("bias", &[530, 520]) },
+        AttentionCase {
+            is_grouped: true,
+            bias: true,
+            ..AttentionCase::new("shared keys", &[700, 560])
+        },
         // Sequences of different lengths add to the gradient of one bias.
-        Kind { bias: true, ..Kind::new("unlike lengths, bias", &[1100, 700, 900, 1100]) },
-        Kind { bias: true, ..Kind::new("sparse", &[530, 820]) }.sparse(Sparse {
+        AttentionCase {
+            bias: true,
+            ..AttentionCase::new("unlike lengths, bias", &[1100, 700, 900, 1100])
+        },
+        AttentionCase { bias: true, ..AttentionCase::new("sparse", &[530, 820]) }.sparse(Sparse {
             block: 40,
             random: 2,
             ..Sparse::window(2)
         }),
     ];
-    for kind in kinds {
-        let inputs: Vec<Var> = kind
+    for case in cases {
+        let inputs: Vec<Var> = case
             .inputs(32)
             .iter()
             .map(|x| Var::from_tensor(&x.to_dtype(DType::F32).unwrap()).unwrap())
@@ -284,10 +291,10 @@ fn results_do_not_depend_on_threads() {
         for products in [Products::F32, Products::Bf16] {
             let run = |threads: usize| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                pool.install(|| all_bits(&kind, &inputs, products))
+                pool.install(|| all_bits(&case, &inputs, products))
             };
             let one = run(1);
-            assert!(one == run(2) && one == run(5), "{} {products:?}", kind.name);
+            assert!(one == run(2) && one == run(5), "{} {products:?}", case.name);
         }
     }
 }
@@ -298,20 +305,20 @@ fn a_batch_is_its_sequences() {
     let lengths = [300, 40, 560];
     let window = Sparse { block: 16, random: 1, ..Sparse::window(3) };
     for sparse in [None, Some(window)] {
-        let batch = Kind { causal: true, sparse, ..Kind::new("batch", &lengths) };
+        let batch = AttentionCase { causal: true, sparse, ..AttentionCase::new("batch", &lengths) };
         check_batch(&batch, &lengths);
     }
 }
 
-fn check_batch(batch: &Kind, lengths: &[usize]) {
+fn check_batch(batch: &AttentionCase, lengths: &[usize]) {
     let qkv = random(&[lengths.iter().sum(), 96], 1).to_dtype(DType::F32).unwrap();
     let weights = adjoint(&Tensor::zeros((900, 32), DType::F64, &Device::Cpu).unwrap())
         .to_dtype(DType::F32)
         .unwrap();
-    let run = |kind: &Kind, from: usize, count: usize| {
+    let run = |case: &AttentionCase, from: usize, count: usize| {
         let input = Var::from_tensor(&qkv.narrow(0, from, count).unwrap()).unwrap();
         let tape = Tape::new();
-        let out = kind.fused(Some(&tape), std::slice::from_ref(&input), Products::F32).unwrap();
+        let out = case.fused(Some(&tape), std::slice::from_ref(&input), Products::F32).unwrap();
         let adjoint = weights.narrow(0, from, count).unwrap().contiguous().unwrap();
         let gradient = tape.differentiate(&out, &adjoint).unwrap().get(&input).unwrap().unwrap();
         (out.to_vec2::<f32>().unwrap(), gradient.to_vec2::<f32>().unwrap())
@@ -319,7 +326,7 @@ fn check_batch(batch: &Kind, lengths: &[usize]) {
     let (all, all_gradients) = run(batch, 0, 900);
     let mut first = 0;
     for &length in lengths {
-        let alone = Kind { queries: vec![length], ..batch.clone() };
+        let alone = AttentionCase { queries: vec![length], ..batch.clone() };
         let (out, gradients) = run(&alone, first, length);
         assert!(out == all[first..first + length], "{length}");
         assert!(gradients == all_gradients[first..first + length], "{length}");
@@ -331,7 +338,7 @@ fn check_batch(batch: &Kind, lengths: &[usize]) {
 #[test]
 fn a_window_as_long_as_the_sequence_is_full_attention() {
     for (causal, block) in [(true, 1), (false, 1), (true, 7)] {
-        let full = Kind { causal, ..Kind::new("full", &[690, 40]) };
+        let full = AttentionCase { causal, ..AttentionCase::new("full", &[690, 40]) };
         let inputs: Vec<Var> = full
             .inputs(32)
             .iter()
@@ -350,9 +357,13 @@ fn a_window_as_long_as_the_sequence_is_full_attention() {
 /// Queries that begin later than their keys, as when a prompt is continued.
 #[test]
 fn queries_may_start_among_their_keys() {
-    let kind = Kind { keys: Some(vec![900]), causal: true, ..Kind::new("continued", &[200]) };
+    let case = AttentionCase {
+        keys: Some(vec![900]),
+        causal: true,
+        ..AttentionCase::new("continued", &[200])
+    };
     let inputs = [random(&[200, 6], 1), random(&[900, 12], 2)];
-    let spec = AttentionSpec { query_start: 700, ..kind.spec(&inputs, Products::F32) };
+    let spec = AttentionSpec { query_start: 700, ..case.spec(&inputs, Products::F32) };
     let [query, key_value] = inputs;
     let tape = Tape::new();
     let ours = taper_ops::cross_attention(Some(&tape), &query, &key_value, None, &spec).unwrap();

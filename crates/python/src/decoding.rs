@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use taper_decoding::DecodingConfig;
 use taper_model::LanguageModel;
 use taper_run::generation::{GenerationSettings, Generator, Prompt, PromptContent};
-use taper_run::translation::{Detail, OverlongRule, PackedModels};
+use taper_run::translation::{OverlongRule, PackedModels, TranslationDetail};
 use taper_run::{BadItem, LineTranslator, LoadedRun, TranslationSettings, answer_each, one_line};
 
 use crate::engine::Cancelled;
@@ -64,7 +64,7 @@ pub(crate) struct TranslateOptions {
 
 impl TranslateOptions {
     fn settings(&self, run: &LoadedRun) -> Result<TranslationSettings> {
-        let mut settings = TranslationSettings::of(&run.config);
+        let mut settings = TranslationSettings::from_config(&run.config);
         settings.decoding = changed(&settings.decoding, &self.decoding)?;
         self.widen(&mut settings.decoding)?;
         settings.overlong = match self.overlong.as_str() {
@@ -81,7 +81,7 @@ impl TranslateOptions {
         settings.ensemble.clone_from(&self.ensemble);
         let alignments = self.alignment;
         let all = self.n_best.is_some();
-        settings.detail = Detail { all, alignments, weights: alignments };
+        settings.detail = TranslationDetail { all, alignments, weights: alignments };
         Ok(settings)
     }
 
@@ -170,7 +170,7 @@ pub(crate) struct GenerateOptions {
 
 impl GenerateOptions {
     fn settings(&self, run: &LoadedRun<LanguageModel>) -> Result<GenerationSettings> {
-        let mut settings = GenerationSettings::of(&run.config);
+        let mut settings = GenerationSettings::from_config(&run.config);
         settings.decoding = changed(&settings.decoding, &self.decoding)?;
         let sampling = &mut settings.decoding.sampling;
         let is_wanted = self.top_k.is_some() || self.top_p.is_some();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use taper_run::generation::TextScorer;
 use taper_run::tasks::{
-    Answered, AnyRun, Items, Reads, entry, predictions_that, require_predictions,
+    AnyRun, InputKind, ItemPrediction, Items, entry, predictions_that, require_predictions,
 };
 use taper_run::translation::{Side, score_pairs};
 
@@ -35,13 +35,13 @@ pub(crate) fn predict(
         ensure!(!cancelled.is_cancelled(), "interrupted");
         let images: Vec<PathBuf> = window.iter().map(PathBuf::from).collect();
         let (lines, images) = match reads {
-            Reads::Lines(_) => (window, &[][..]),
-            Reads::Images => (&[][..], &*images),
+            InputKind::Lines(_) => (window, &[][..]),
+            InputKind::Images => (&[][..], &*images),
         };
         let items = Items { lines, images, prompts, before: predictions.len() };
         predictions.extend(run.predict_each(&items, &mut |_| {})?);
     }
-    list_of(predictions, |Answered { json, .. }| Ok(json))
+    list_of(predictions, |ItemPrediction { json, .. }| Ok(json))
 }
 
 /// Returns scores of texts by a language model, or of given translations by a translation model, as

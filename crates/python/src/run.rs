@@ -99,7 +99,7 @@ impl Run {
             return Err(exception(&anyhow!("a run of the task {task} has no tokenizer")));
         }
         let chosen = if of_targets { tokenizers.target() } else { tokenizers.source() };
-        Ok(Tokenizer::of(chosen))
+        Ok(Tokenizer::new(chosen))
     }
 
     fn translate(&self, py: Python<'_>, lines: Vec<String>, settings: &str) -> PyResult<String> {

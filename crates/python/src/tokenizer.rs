@@ -11,7 +11,7 @@ use crate::error::exception;
 pub(crate) struct Tokenizer(taper_data::Tokenizer);
 
 impl Tokenizer {
-    pub(crate) fn of(tokenizer: &taper_data::Tokenizer) -> Self {
+    pub(crate) fn new(tokenizer: &taper_data::Tokenizer) -> Self {
         Self(tokenizer.clone())
     }
 }

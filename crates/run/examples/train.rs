@@ -94,7 +94,8 @@ fn run(folder: &Path, lines: &[String]) -> Result<Vec<String>> {
     training::start(&run, &config, &TrainSettings::default(), &mut observer, &stop)?;
 
     let loaded = LoadedRun::open(run.root(), &LoadSettings::default())?;
-    let translator = LineTranslator::new(&loaded, &TranslationSettings::of(&loaded.config))?;
+    let translator =
+        LineTranslator::new(&loaded, &TranslationSettings::from_config(&loaded.config))?;
     let translated = translator.translate(lines, &[], 1, |_| {})?;
     translated.map(|line| Ok(line?.translations[0].text.clone())).collect()
 }

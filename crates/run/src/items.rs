@@ -11,7 +11,7 @@ pub struct BadItem(String);
 impl BadItem {
     /// Turns `error` into the error of one item.
     #[must_use]
-    pub fn of(error: &anyhow::Error) -> anyhow::Error {
+    pub fn from_error(error: &anyhow::Error) -> anyhow::Error {
         Self(crate::one_line(error)).into()
     }
 }
@@ -44,9 +44,9 @@ mod tests {
     #[test]
     fn answers_keep_the_places_of_their_items() {
         let items = || [Ok(1), Err(BadItem("item 2".to_owned()).into()), Ok(3)];
-        let found =
+        let answers =
             answer_each(items(), |fit| Ok(fit.iter().map(|one| 10 * one).collect())).unwrap();
-        let shown: Vec<String> = found
+        let shown: Vec<String> = answers
             .iter()
             .map(|one| one.as_ref().map_or_else(ToString::to_string, ToString::to_string))
             .collect();

@@ -19,7 +19,7 @@
 //!     training::start(&folder, &config, &TrainSettings::default(), &mut observer, &stop)?;
 //!
 //!     let run = LoadedRun::open(folder.root(), &LoadSettings::default())?;
-//!     let translator = LineTranslator::new(&run, &TranslationSettings::of(&run.config))?;
+//!     let translator = LineTranslator::new(&run, &TranslationSettings::from_config(&run.config))?;
 //!     for line in translator.translate(&["I love you.".to_owned()], &[], 1, |_| {})? {
 //!         println!("{}", line?.translations[0].text);
 //!     }

@@ -165,7 +165,7 @@ fn described_data(config: &RunConfig, report: &Value) -> String {
     if let Some(folder) = config.data.dir.file_name() {
         let _ = writeln!(text, "- Folder: `{}`", folder.display());
     }
-    for (what, corpora, part) in [
+    for (split, corpora, part) in [
         ("Training", &config.data.train, Some("/train")),
         ("Validation", &config.data.validation, Some("/validation")),
         ("Tests", &config.data.test, None),
@@ -181,7 +181,7 @@ fn described_data(config: &RunConfig, report: &Value) -> String {
                 let count = report.pointer(&format!("{}/{unit}", part?))?.as_u64()?;
                 Some(format!(", {count} {}", unit.trim_end_matches("_kept")))
             });
-        let _ = writeln!(text, "- {what}: {}{}", names.join(", "), counted.unwrap_or_default());
+        let _ = writeln!(text, "- {split}: {}{}", names.join(", "), counted.unwrap_or_default());
     }
     text
 }

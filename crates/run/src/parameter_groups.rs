@@ -133,7 +133,8 @@ fn layer_of(name: &str) -> Option<(&str, usize)> {
 /// before the layers, one more than in the first layer.
 fn depth_from_above(name: &str, names: &[&str]) -> usize {
     let layers = |stack: &str| {
-        let of_stack = names.iter().filter_map(|name| layer_of(name)).filter(|of| of.0 == stack);
+        let of_stack =
+            names.iter().filter_map(|name| layer_of(name)).filter(|layer| layer.0 == stack);
         of_stack.map(|(_, layer)| layer + 1).max().unwrap_or(0)
     };
     if let Some((stack, layer)) = layer_of(name) {
@@ -144,13 +145,14 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
         false => 0,
         true => {
             let stack = name.split(['.', '_']).next().unwrap_or_default();
-            let own = layers(match stack {
+            let own_layers = layers(match stack {
                 "target" => "decoder",
                 stack => stack,
             });
             // A parameter whose name is outside all stacks counts as before the first layer.
-            let first = names.iter().find_map(|name| layer_of(name)).map_or(0, |of| layers(of.0));
-            1 + if own > 0 { own } else { first }
+            let first =
+                names.iter().find_map(|name| layer_of(name)).map_or(0, |layer| layers(layer.0));
+            1 + if own_layers > 0 { own_layers } else { first }
         }
     }
 }
@@ -161,7 +163,7 @@ pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
     /// Selection by the words of `--only`; no words: everything.
-    pub(crate) fn of(only: &[String]) -> Self {
+    pub(crate) fn new(only: &[String]) -> Self {
         Self(only.to_vec())
     }
 
@@ -248,7 +250,7 @@ mod tests {
     fn parts_are_named_in_a_word() {
         let taken = |only: &[&str]| -> Vec<String> {
             let only: Vec<String> = only.iter().map(|one| (*one).to_owned()).collect();
-            let (selection, store) = (Selection::of(&only), store());
+            let (selection, store) = (Selection::new(&only), store());
             selection.require(&store).expect("something");
             let names = names(&store).into_iter().filter(|name| selection.has(name));
             names.map(str::to_owned).collect()
@@ -260,7 +262,7 @@ mod tests {
             taken(&["embeddings"]),
             ["source_embedding.weight", "target_embedding.weight", "encoder.positions.weight"]
         );
-        let error = Selection::of(&["encodr".to_owned()]).require(&store()).unwrap_err();
+        let error = Selection::new(&["encodr".to_owned()]).require(&store()).unwrap_err();
         assert!(error.to_string().contains("--only: \"encodr\" matches no parameter"), "{error}");
     }
 }

@@ -51,7 +51,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
         None => run.checkpoint(None)?,
     };
     let rounded = round_to_int8(&checkpoint)?;
-    let made =
+    let result =
         derived(root, &config, &target, rounded.step(), |weights| Ok(rounded.save(weights)?));
     let size = |folder: &Path| {
         let file = folder.join(MODEL_FILE);
@@ -59,7 +59,7 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
             fs::metadata(&file).with_context(|| file.display().to_string())?.len(),
         )
     };
-    let (before, after) = (size(&checkpoint)?, size(&made?)?);
+    let (before, after) = (size(&checkpoint)?, size(&result?)?);
     Ok(Quantized { folder: target, before, after, step: rounded.step(), checkpoint })
 }
 

@@ -182,9 +182,9 @@ fn from_file(table: &Parameter, tokenizer: &Tokenizer, file: &Path) -> Result<Ta
     let mut values = table.values()?;
     let squares = |values: &[f32]| values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
     let drawn = squares(&values) / values.len() as f64;
-    let found = rows.iter().map(|&row| squares(vectors.row(row))).sum::<f64>();
-    let found = found / (rows.len() * width) as f64;
-    let factor = if found > 0.0 { (drawn / found).sqrt() as f32 } else { 1.0 };
+    let mean_square = rows.iter().map(|&row| squares(vectors.row(row))).sum::<f64>();
+    let mean_square = mean_square / (rows.len() * width) as f64;
+    let factor = if mean_square > 0.0 { (drawn / mean_square).sqrt() as f32 } else { 1.0 };
     for (row, word) in values.chunks_exact_mut(width).zip(&of_token) {
         let Some(word) = word else { continue };
         for (value, number) in row.iter_mut().zip(vectors.row(*word)) {

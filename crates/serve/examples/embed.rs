@@ -15,7 +15,7 @@ use taper_serve::{ServeEvent, ServeSettings, Server};
 
 /// Serves the run in `folder` on any free port, asks it for a translation, and returns the answer.
 fn run(folder: PathBuf, text: &str) -> Result<String> {
-    let mut settings = ServeSettings::of(vec![folder]);
+    let mut settings = ServeSettings::new(vec![folder]);
     settings.address.set_port(0);
     let observer = Arc::new(|event: &ServeEvent<'_>| println!("{event:?}"));
     let server = Server::start(settings, observer)?;

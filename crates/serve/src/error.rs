@@ -24,7 +24,7 @@ pub(crate) enum Refusal {
     /// The request exceeds a limit of the server: 413.
     Large(String),
     /// The body has another media type: 415.
-    Kind(&'static str),
+    MediaType(&'static str),
     /// The request is understood and cannot be fulfilled: 422.
     Unfit(String),
     /// The server failed: 500.
@@ -49,7 +49,7 @@ impl Refusal {
             Self::Method => 405,
             Self::Slow => 408,
             Self::Large(_) => 413,
-            Self::Kind(_) => 415,
+            Self::MediaType(_) => 415,
             Self::Unfit(_) => 422,
             Self::Failed(_) => 500,
             Self::Busy(_) | Self::Down(..) => 503,
@@ -77,7 +77,7 @@ impl Refusal {
                 .to_owned(),
             Self::Method => "not with this method: see /openapi.json".to_owned(),
             Self::Slow => "the request did not arrive in time".to_owned(),
-            Self::Kind(wanted) => format!("the body must be {wanted}"),
+            Self::MediaType(wanted) => format!("the body must be {wanted}"),
             Self::Busy(_) => "too much is waiting: try again later".to_owned(),
             Self::Down(run, _) => {
                 format!("the run {run} has failed and is loaded again: try again later")

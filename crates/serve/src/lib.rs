@@ -6,7 +6,7 @@
 //! use taper_serve::{ServeSettings, Server};
 //!
 //! # fn main() -> anyhow::Result<()> {
-//! let settings = ServeSettings::of(vec!["runs/quickstart".into()]);
+//! let settings = ServeSettings::new(vec!["runs/quickstart".into()]);
 //! let server = Server::start(settings, Arc::new(|event| println!("{event:?}")))?;
 //! println!("http://{}/", server.address());
 //! server.serve() // until `server.stop()`, taken before, is told to

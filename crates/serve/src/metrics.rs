@@ -26,7 +26,7 @@ struct OfRoute {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OfRun {
+struct RunLabel {
     run: String,
 }
 
@@ -36,17 +36,17 @@ pub(crate) struct Metrics {
     registry: Mutex<Registry>,
     requests: Family<OfRequest, Counter>,
     seconds: Family<OfRoute, Histogram>,
-    lines: Family<OfRun, Counter>,
-    batches: Family<OfRun, Histogram>,
-    computing: Family<OfRun, Histogram>,
-    waits: Family<OfRun, Histogram>,
-    waiting: Family<OfRun, Gauge>,
-    refused: Family<OfRun, Counter>,
-    abandoned: Family<OfRun, Counter>,
-    cut_short: Family<OfRun, Counter>,
-    panics: Family<OfRun, Counter>,
-    restarts: Family<OfRun, Counter>,
-    up: Family<OfRun, Gauge>,
+    lines: Family<RunLabel, Counter>,
+    batches: Family<RunLabel, Histogram>,
+    computing: Family<RunLabel, Histogram>,
+    waits: Family<RunLabel, Histogram>,
+    waiting: Family<RunLabel, Gauge>,
+    refused: Family<RunLabel, Counter>,
+    abandoned: Family<RunLabel, Counter>,
+    cut_short: Family<RunLabel, Counter>,
+    panics: Family<RunLabel, Counter>,
+    restarts: Family<RunLabel, Counter>,
+    up: Family<RunLabel, Gauge>,
     connections: Gauge,
 }
 
@@ -116,33 +116,33 @@ impl Metrics {
     }
 
     pub(crate) fn waited(&self, run: &str, time: Duration) {
-        self.waits.get_or_create(&of(run)).observe(time.as_secs_f64());
+        self.waits.get_or_create(&run_label(run)).observe(time.as_secs_f64());
     }
 
     pub(crate) fn computed(&self, run: &str, lines: usize, time: Duration) {
-        self.lines.get_or_create(&of(run)).inc_by(lines as u64);
-        self.batches.get_or_create(&of(run)).observe(lines as f64);
-        self.computing.get_or_create(&of(run)).observe(time.as_secs_f64());
+        self.lines.get_or_create(&run_label(run)).inc_by(lines as u64);
+        self.batches.get_or_create(&run_label(run)).observe(lines as f64);
+        self.computing.get_or_create(&run_label(run)).observe(time.as_secs_f64());
     }
 
     pub(crate) fn refused(&self, run: &str) {
-        self.refused.get_or_create(&of(run)).inc();
+        self.refused.get_or_create(&run_label(run)).inc();
     }
 
     /// Counts a dropped request; `begun` says whether its computation had begun.
     pub(crate) fn abandoned(&self, run: &str, begun: bool) {
-        self.abandoned.get_or_create(&of(run)).inc();
-        self.cut_short.get_or_create(&of(run)).inc_by(u64::from(begun));
+        self.abandoned.get_or_create(&run_label(run)).inc();
+        self.cut_short.get_or_create(&run_label(run)).inc_by(u64::from(begun));
     }
 
     /// Records that a run starts or stops answering.
     pub(crate) fn is_up(&self, run: &str, is_up: bool) {
-        self.up.get_or_create(&of(run)).set(i64::from(is_up));
-        self.restarts.get_or_create(&of(run)).inc_by(u64::from(!is_up));
+        self.up.get_or_create(&run_label(run)).set(i64::from(is_up));
+        self.restarts.get_or_create(&run_label(run)).inc_by(u64::from(!is_up));
     }
 
     pub(crate) fn panicked(&self, run: &str) {
-        self.panics.get_or_create(&of(run)).inc();
+        self.panics.get_or_create(&run_label(run)).inc();
     }
 
     pub(crate) fn connected(&self) {
@@ -156,7 +156,7 @@ impl Metrics {
     /// All counters, with the number of waiting lines of each run.
     pub(crate) fn text<'r>(&self, waiting: impl Iterator<Item = (&'r str, usize)>) -> String {
         for (run, lines) in waiting {
-            self.waiting.get_or_create(&of(run)).set(lines as i64);
+            self.waiting.get_or_create(&run_label(run)).set(lines as i64);
         }
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -165,8 +165,8 @@ impl Metrics {
     }
 }
 
-fn of(run: &str) -> OfRun {
-    OfRun { run: run.to_owned() }
+fn run_label(run: &str) -> RunLabel {
+    RunLabel { run: run.to_owned() }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

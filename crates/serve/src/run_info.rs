@@ -79,7 +79,7 @@ impl TranslationInfo {
 
 impl RunInfo {
     /// Properties that every run has.
-    pub(crate) fn of<M: TaskModel>(run: &LoadedRun<M>, name: &str) -> Self {
+    pub(crate) fn from_run<M: TaskModel>(run: &LoadedRun<M>, name: &str) -> Self {
         let saved = run.checkpoint.metadata().and_then(|metadata| metadata.modified()).ok();
         let created = saved.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         Self {

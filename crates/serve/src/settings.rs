@@ -30,7 +30,7 @@ pub struct ServeSettings {
 impl ServeSettings {
     /// Settings that serve `runs` at a free port of the loopback address, to anybody.
     #[must_use]
-    pub fn of(runs: Vec<PathBuf>) -> Self {
+    pub fn new(runs: Vec<PathBuf>) -> Self {
         Self {
             runs,
             load: LoadSettings::default(),

@@ -146,10 +146,10 @@ impl TrainError {
 #[derive(Debug, Error)]
 pub enum CheckpointError {
     /// No checkpoint has this name.
-    #[error("no checkpoint '{which}' in {}: there is {available}", root.display())]
+    #[error("no checkpoint '{name}' in {}: there is {available}", root.display())]
     NotFound {
         /// Name of the requested checkpoint.
-        which: String,
+        name: String,
         /// Folder that was searched.
         root: PathBuf,
         /// Existing names.

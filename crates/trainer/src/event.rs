@@ -53,7 +53,7 @@ pub struct ExpertLoad {
 
 impl ExpertLoad {
     /// Load of experts; `None` if no tokens were routed.
-    pub(crate) fn of(routing: Routing) -> Option<Self> {
+    pub(crate) fn from_routing(routing: Routing) -> Option<Self> {
         let share = |count: u64| count as f64 / routing.routed as f64;
         (!routing.is_empty())
             .then(|| Self { dropped: share(routing.dropped), busiest: share(routing.busiest) })
@@ -165,7 +165,7 @@ pub enum Event {
         /// The directory of the average.
         path: PathBuf,
         /// The names of the checkpoints that were averaged.
-        of: Vec<String>,
+        checkpoints: Vec<String>,
     },
     /// Training ended.
     Stopped {

@@ -1,7 +1,7 @@
 //! Loss, schedules, optimizer, checkpoints, retention and the training loop.
 //!
 //! The loop trains any [`Model`](taper_model::Model) on the [batches](taper_model::Batch) that a
-//! [`Source`] yields by position, asks a [`Validate`] for scores and reports to an [`Observer`]. It
+//! [`Source`] yields by position, asks a [`Validator`] for scores and reports to an [`Observer`]. It
 //! names no model, knows no files of text, no tokenizer, no BLEU, and prints nothing.
 //!
 //! The central decision: the state of a run is weights, moments, counters and a data position, and
@@ -32,11 +32,12 @@ mod updates;
 mod validation;
 
 pub use checkpoints::{
-    ADAPTERS_FORMAT_VERSION, AVERAGED, Averaged, BASE_FILE, BEST, Base, Checkpoints,
-    FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, LAST, LEFT, MODEL_FILE, Merged,
-    NotTaken, OPTIMIZER_FILE, Parent, PartlyTaken, Rounded, STATE_FILE, Saved, SharedRows, State,
-    Taking, WarmStart, Window, average, checkpoint_name, load_model, merge, read_state,
-    round_to_int8, warm_start, write_tensors,
+    ADAPTERS_FORMAT_VERSION, AVERAGED, AveragedWeights, BASE_FILE, BEST, Base, Checkpoints,
+    FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity, LAST, LEFT, MODEL_FILE,
+    MergedWeights, OPTIMIZER_FILE, Parent, PartialTable, QuantizedWeights, STATE_FILE,
+    SavedCheckpoint, SharedRows, SkippedParameter, State, WarmStart, WarmStartSettings, Window,
+    average, checkpoint_name, load_model, merge, read_state, round_to_int8, warm_start,
+    write_tensors,
 };
 pub use config::{
     ConfigError, DistributedConfig, EarlyStoppingConfig, GuidedAlignmentConfig, TrainingConfig,
@@ -49,16 +50,16 @@ pub use exchange::Mpi;
 #[cfg(feature = "nccl")]
 pub use exchange::Nccl;
 pub use exchange::{
-    Alone, Exchange, ExchangeError, Farewell, InProcess, Meeting, Network, OnLoss, Sockets,
-    balanced, everyone, in_process, in_process_over, machine, require_same,
+    Exchange, ExchangeError, InProcess, LeaveHandle, Network, OnProcessLoss, Rendezvous,
+    SingleProcess, Sockets, balanced, everyone, in_process, in_process_over, machine, require_same,
 };
 pub use optimizers::{Optimizer, OptimizerConfig, OptimizerKind, Part, Step};
 pub use process_time::ProcessTime;
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use scores::{Metric, Scores};
 pub use source::{Position, Source};
-pub use trainer::{Astray, Trainer, Unsaved};
+pub use trainer::{DivergenceMonitor, Trainer, UnsavedState};
 pub use updates::{
-    DueUpdate, Fault, GradientNoise, Measured, NormsPerLayer, Outcome, Updater, rehearse,
+    DueUpdate, GradientNoise, NormsPerLayer, Outcome, SkipReason, UpdateMetrics, Updater, rehearse,
 };
-pub use validation::{NoValidation, TeacherForced, Validate, evaluate, evaluate_under};
+pub use validation::{NoValidation, TeacherForced, Validator, evaluate, evaluate_under};

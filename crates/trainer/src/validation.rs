@@ -7,7 +7,7 @@ use crate::{BoxError, Sample, Scores, TrainError};
 /// Measures the model on data that it is not trained on.
 ///
 /// If a moving average is configured, the model has the averaged weights.
-pub trait Validate<M: Model> {
+pub trait Validator<M: Model> {
     /// The scores of `model` after `step` updates.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ pub trait Validate<M: Model> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoValidation;
 
-impl<M: Model> Validate<M> for NoValidation {
+impl<M: Model> Validator<M> for NoValidation {
     fn validate(&mut self, _model: &M, _step: u64) -> Result<Scores, BoxError> {
         Ok(Scores::default())
     }

@@ -15,9 +15,9 @@ use common::{Generated, HeldOut, Task, contents, model, record, short_run, tiny}
 use taper_model::{Batch, Transformer};
 use taper_trainer::{
     BoxError, Checkpoints, DistributedConfig, Event, Exchange, ExchangeError, Identity, InProcess,
-    MODEL_FILE, Meeting, Network, OPTIMIZER_FILE, OptimizerKind, Position, Scores, Sockets, Source,
-    State, StopReason, TrainError, Trainer, TrainingConfig, Validate, in_process, in_process_over,
-    read_state,
+    MODEL_FILE, Network, OPTIMIZER_FILE, OptimizerKind, Position, Rendezvous, Scores, Sockets,
+    Source, State, StopReason, TrainError, Trainer, TrainingConfig, Validator, in_process,
+    in_process_over, read_state,
 };
 
 /// Sentences of which the process that fails cannot read any more from some position on.
@@ -42,7 +42,7 @@ impl Source for Failing {
 /// Measures in the first process, and must not be asked in the others.
 struct Measuring(usize);
 
-impl Validate<Transformer> for Measuring {
+impl Validator<Transformer> for Measuring {
     fn validate(&mut self, model: &Transformer, step: u64) -> Result<Scores, BoxError> {
         assert_eq!(self.0, 0, "one process validates");
         HeldOut(Generated::new(Task::Reverse)).validate(model, step)
@@ -63,7 +63,7 @@ fn connected(size: usize, by_sockets: bool) -> Vec<Box<dyn Exchange>> {
     let meet = |rank: usize, listener: Option<TcpListener>| {
         let (host, key) = ("127.0.0.1".to_owned(), "secret".to_owned());
         let patience = Duration::from_secs(60);
-        let meeting = Meeting { rank, size, host, port, key, patience };
+        let meeting = Rendezvous { rank, size, host, port, key, patience };
         let on_loss = Box::new(|rank, why: &str| panic!("{rank} is gone: {why}"));
         Box::new(Sockets::meet(&meeting, listener, &mut || Ok(()), on_loss).unwrap())
     };

@@ -13,14 +13,14 @@ use taper_model::{Batch, Builder, Model, ModelConfig, Tied, Transformer};
 use taper_ops::Parameter;
 use taper_trainer::{
     BoxError, Checkpoints, DueUpdate, Event, Identity, NoValidation, Outcome, Position, Scores,
-    Source, StopReason, TrainError, Trainer, TrainingConfig, Updater, Validate, load_model,
+    Source, StopReason, TrainError, Trainer, TrainingConfig, Updater, Validator, load_model,
     read_state,
 };
 
 fn train(
     trainer: &mut Trainer<Transformer>,
     source: &mut dyn Source,
-    validate: &mut dyn Validate<Transformer>,
+    validate: &mut dyn Validator<Transformer>,
 ) -> (Result<StopReason, TrainError>, Vec<Event>) {
     let mut events = Vec::new();
     let mut observer = |event: &Event| -> Result<(), BoxError> {
@@ -59,7 +59,7 @@ impl Source for Cut {
 #[derive(Default)]
 struct Seen(Vec<Vec<f32>>);
 
-impl Validate<Transformer> for Seen {
+impl Validator<Transformer> for Seen {
     fn validate(&mut self, model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
         self.0.push(model.parameters().flat()?.to_vec1()?);
         Ok(Scores::default())
@@ -175,7 +175,9 @@ fn training_ends_when_patience_runs_out_and_the_best_is_kept() {
     assert!(checkpoints.resolve("best").unwrap().ends_with("step-00000004"));
     assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000010"));
     assert!(
-        events.iter().any(|event| matches!(event, Event::Averaged { of, .. } if of.len() == 2)),
+        events.iter().any(
+            |event| matches!(event, Event::Averaged { checkpoints, .. } if checkpoints.len() == 2)
+        ),
         "{events:?}"
     );
     load_model(&checkpoints.resolve("averaged").unwrap(), trainer.model(), "").unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use taper_data::FieldsConfig;
-use taper_run::init::{Corpus, InitSettings, Machine, Written, init};
+use taper_run::init::{Corpus, InitSettings, Machine, WrittenRecipe, init};
 use taper_run::numbers::grouped;
 use taper_run::{RunFolder, TrainSettings};
 
@@ -32,7 +32,8 @@ fn settings(arguments: &Init) -> Result<InitSettings> {
     let mut questions = Questions { answers: standard_input() };
     let files = if arguments.files.is_empty() {
         let first = questions.ask("File of sentences, or table (.tsv, .csv, .jsonl, .parquet)")?;
-        let is_table = Corpus::of(&[PathBuf::from(&first)], FieldsConfig::default()).is_ok();
+        let is_table =
+            Corpus::from_files(&[PathBuf::from(&first)], FieldsConfig::default()).is_ok();
         let second =
             if is_table { None } else { Some(questions.ask("File of their translations")?) };
         std::iter::once(first).chain(second).map(PathBuf::from).collect()
@@ -52,7 +53,7 @@ fn settings(arguments: &Init) -> Result<InitSettings> {
         }
         None => FieldsConfig::default(),
     };
-    let corpus = Corpus::of(&files, columns)?;
+    let corpus = Corpus::from_files(&files, columns)?;
     let [source, target] = match corpus.languages() {
         Some(known) => known.map(Some),
         None => [None, None],
@@ -108,7 +109,7 @@ impl Questions {
 }
 
 /// Describes the text that was found and the files that were written.
-fn lines(written: &Written) -> Vec<String> {
+fn lines(written: &WrittenRecipe) -> Vec<String> {
     let (config, facts) = (&written.config, &written.facts);
     let [source, target] = facts.mean_characters();
     let blank = match facts.blank {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use indicatif::ProgressBar;
 use taper_run::made_text::{
-    self, BackTranslation, CacheProgress, Distillation, Diversification, Filtering, Made,
+    self, BackTranslation, CacheProgress, Distillation, Diversification, Filtering, MadePairs,
     ParallelCorpus,
 };
 use taper_run::numbers::grouped;
@@ -42,7 +42,7 @@ pub(crate) fn backtranslate(arguments: &Backtranslate) -> Result<()> {
     let Backtranslate { run: root, text, folders, .. } = arguments;
     let mut run: LoadedRun = arguments.loading.load(root)?;
     run.config.name = root.display().to_string();
-    let mut settings = TranslationSettings::of(&run.config);
+    let mut settings = TranslationSettings::from_config(&run.config);
     arguments.search.apply(&mut settings.decoding, None)?;
     if let Some(seed) = arguments.seed {
         settings.decoding.sampling.seed = seed;
@@ -60,10 +60,10 @@ pub(crate) fn distill(arguments: &Distill) -> Result<()> {
     let Distill { runs, folders, .. } = arguments;
     let [root, ensemble @ ..] = runs.as_slice() else { return Ok(()) };
     let mut run: LoadedRun = arguments.loading.load(root)?;
-    let corpus = ParallelCorpus::of(&run.config, &arguments.data)?;
+    let corpus = ParallelCorpus::for_split(&run.config, &arguments.data)?;
     run.config.name =
         runs.iter().map(|run| run.display().to_string()).collect::<Vec<_>>().join(" + ");
-    let mut settings = TranslationSettings::of(&run.config);
+    let mut settings = TranslationSettings::from_config(&run.config);
     settings.ensemble = ensemble.to_vec();
     arguments.search.apply(&mut settings.decoding, None)?;
     if arguments.interpolate {
@@ -85,7 +85,7 @@ pub(crate) fn diversify(arguments: &Diversify) -> Result<()> {
         (None, Some(run)) => RunFolder::open(run)?.load_config(&[])?,
         (None, None) => return Ok(()),
     };
-    let corpus = ParallelCorpus::of(&config, &arguments.data)?;
+    let corpus = ParallelCorpus::for_split(&config, &arguments.data)?;
     let job = Diversification {
         forward,
         backward,
@@ -107,7 +107,7 @@ pub(crate) fn filter(arguments: &Filter) -> Result<()> {
         Some(recipe) => RunConfig::load(recipe, &[])?,
         None => RunFolder::open(forward)?.load_config(&[])?,
     };
-    let corpus = ParallelCorpus::of(&config, &arguments.data)?;
+    let corpus = ParallelCorpus::for_split(&config, &arguments.data)?;
     let job = Filtering {
         forward,
         backward,
@@ -133,7 +133,7 @@ pub(crate) fn filter(arguments: &Filter) -> Result<()> {
 }
 
 /// Reports the files that were made, and how a recipe can read them.
-fn tell(made: &Made, output: &Path, tag: &str) -> Result<()> {
+fn tell(made: &MadePairs, output: &Path, tag: &str) -> Result<()> {
     for origin in &made.origins {
         let mut line = format!("{}: {} pairs", origin.origin, grouped(origin.pairs));
         for (count, why) in

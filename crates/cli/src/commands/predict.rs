@@ -9,7 +9,8 @@ use taper_plots::Language;
 use taper_run::folder::files::write_atomically;
 use taper_run::image_text::{Matches, matches_figure};
 use taper_run::tasks::{
-    self, Answered, AnyRun, Items, Predicts, Reads, predictions_that, require_predictions,
+    self, AnyRun, InputKind, ItemPrediction, Items, PredictionEntry, predictions_that,
+    require_predictions,
 };
 use taper_run::{RunConfig, RunFolder};
 
@@ -22,7 +23,7 @@ use crate::text::{name_of, print_line, read_lines, say, visible};
 pub(crate) fn run(arguments: &Predict) -> Result<()> {
     let config = RunFolder::open(&arguments.run)?.load_config(&arguments.overrides.set)?;
     let task = config.task;
-    let has = |property: fn(&Predicts) -> bool| {
+    let has = |property: fn(&PredictionEntry) -> bool| {
         tasks::entry(task).predicts.as_ref().is_some_and(property)
     };
     if let (Some(prompt), false) = (arguments.prompt.first(), has(|it| it.takes_prompts)) {
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
     }
     let entry = tasks::entry(task);
     if let (Some(file), true) =
-        (&arguments.svg, entry.writes || !has(|it| it.reads == Reads::Images))
+        (&arguments.svg, entry.writes || !has(|it| it.reads == InputKind::Images))
     {
         bail!(
             "--svg {} draws probabilities of labels for images; the task of this run is {task}",
@@ -48,13 +49,13 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
     let predicts =
         require_predictions(&config).with_context(|| arguments.run.display().to_string())?;
     match predicts.reads {
-        Reads::Lines(_) => lines(arguments, &config, predicts),
-        Reads::Images => images(arguments, &config, predicts),
+        InputKind::Lines(_) => lines(arguments, &config, predicts),
+        InputKind::Images => images(arguments, &config, predicts),
     }
 }
 
 /// Predicts for the lines of the input, and reports the special tokens that they spell.
-fn lines(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result<()> {
+fn lines(arguments: &Predict, config: &RunConfig, predicts: &PredictionEntry) -> Result<()> {
     let run = load(arguments, config)?;
     if let Some(file) = arguments.images.first() {
         let does = predicts.does;
@@ -75,7 +76,7 @@ fn lines(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result
 }
 
 /// Predicts for image files.
-fn images(arguments: &Predict, config: &RunConfig, predicts: &Predicts) -> Result<()> {
+fn images(arguments: &Predict, config: &RunConfig, predicts: &PredictionEntry) -> Result<()> {
     let files = &arguments.images;
     ensure!(!files.is_empty(), "the run {}: name PNG or JPEG files after it", predicts.does);
     let run = load(arguments, config)?;
@@ -104,7 +105,7 @@ fn draw(
     path: &Path,
     texts: Vec<String>,
     files: &[PathBuf],
-    answers: &[Result<Answered>],
+    answers: &[Result<ItemPrediction>],
 ) -> Result<()> {
     let (mut images, mut probabilities) = (Vec::new(), Vec::new());
     for (file, answer) in files.iter().zip(answers) {
@@ -139,11 +140,11 @@ fn pictures_of(files: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Prints one line for each answer: JSON, or text, preceded by the answer's file if there is one.
-fn print(answers: Vec<Result<Answered>>, arguments: &Predict) -> Result<()> {
+fn print(answers: Vec<Result<ItemPrediction>>, arguments: &Predict) -> Result<()> {
     let (mut faults, all) = (Faults::new(arguments.items.strict), answers.len());
     for (index, one) in answers.into_iter().enumerate() {
         let file = arguments.images.get(index);
-        let Answered { json: record, text } = match one {
+        let ItemPrediction { json: record, text } = match one {
             Ok(one) => one,
             Err(error) => {
                 let message = faults.note(error)?;
@@ -151,7 +152,7 @@ fn print(answers: Vec<Result<Answered>>, arguments: &Predict) -> Result<()> {
                     Some(file) => json!({ "image": file, "error": message }),
                     None => json!({ "line": index + 1, "error": message }),
                 };
-                Answered { json: record.to_string(), text: String::new() }
+                ItemPrediction { json: record.to_string(), text: String::new() }
             }
         };
         if arguments.json {

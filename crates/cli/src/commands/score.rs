@@ -102,7 +102,7 @@ struct Question {
 }
 
 impl Question {
-    fn of(line: &str) -> Result<Self> {
+    fn parse(line: &str) -> Result<Self> {
         let question: Self = serde_json::from_str(line)?;
         if question.answer.is_some_and(|answer| answer >= question.choices.len()) {
             bail!("`answer` is not the number of a choice, counted from 0");
@@ -120,7 +120,7 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     let scorer = TextScorer::new(&run)?;
     let (mut asked, mut right, mut right_per_byte) = (0_u32, 0_u32, 0_u32);
     let mut answered = |line: &String| -> Result<(ChoiceScore, String)> {
-        let question = Question::of(line).map_err(|error| BadItem::of(&error))?;
+        let question = Question::parse(line).map_err(|error| BadItem::from_error(&error))?;
         let score = scorer.choices(&question.prompt, &question.choices)?;
         if let Some(answer) = question.answer {
             asked += 1;

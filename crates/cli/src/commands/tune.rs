@@ -196,7 +196,9 @@ fn shown(
     is_own: impl Fn(&Trial) -> bool,
 ) -> impl Iterator<Item = &Trial> {
     let mut order: Vec<&Trial> = trials.iter().collect();
-    order.sort_by(|one, other| other.scores.of(metric).total_cmp(&one.scores.of(metric)));
+    order.sort_by(|one, other| {
+        other.scores.value_of(metric).total_cmp(&one.scores.value_of(metric))
+    });
     let places = order.into_iter().enumerate();
     places.filter(move |(place, trial)| *place < SHOWN || is_own(trial)).map(|(_, trial)| trial)
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Mutex;
 
-use taper_trainer::Farewell;
+use taper_trainer::LeaveHandle;
 
 /// Connection that notifies the other processes if a signal ends this process.
-pub(super) static FAREWELL: Mutex<Option<Farewell>> = Mutex::new(None);
+pub(super) static FAREWELL: Mutex<Option<LeaveHandle>> = Mutex::new(None);
 
 /// Notifies the other processes, if any, that this process ends and reports the reason itself.
 pub(crate) fn say_farewell() {

@@ -11,7 +11,7 @@ use taper_run::checks::choose_threads;
 use taper_run::processes::{KEY_VARIABLE, Place, take_share};
 use taper_run::training::Outcome;
 use taper_run::{RunObserver, TrainSettings};
-use taper_trainer::{Alone, Exchange, ExchangeError, Sockets};
+use taper_trainer::{Exchange, ExchangeError, SingleProcess, Sockets};
 
 use crate::arguments::{TrainOutput, Transport};
 use crate::error::EXIT_USER;
@@ -100,7 +100,8 @@ impl Processes {
                 if let Some(threads) = threads {
                     choose_threads(threads)?;
                 }
-                let (exchange, children) = (Box::new(Alone::default()), Children::default());
+                let (exchange, children) =
+                    (Box::new(SingleProcess::default()), Children::default());
                 Ok(Self { exchange, rank: 0, size: 1, local_size: 1, children })
             }
         }
@@ -150,16 +151,17 @@ impl Processes {
         listener: Option<std::net::TcpListener>,
         mut children: Children,
     ) -> Result<Self> {
-        let meeting = place.meeting(key)?;
+        let rendezvous = place.rendezvous(key)?;
         let rank = place.rank;
         let on_loss = Box::new(move |lost, why: &str| end_soon(rank, lost, why));
         let watch = &mut || children.watch().and_then(|()| watch_parent(rank));
-        let sockets = Sockets::meet(&meeting, listener, watch, on_loss).inspect_err(|error| {
-            // A process with its own error gets time to report it.
-            if !matches!(error, ExchangeError::Failed { .. }) {
-                children.kill();
-            }
-        })?;
+        let sockets =
+            Sockets::meet(&rendezvous, listener, watch, on_loss).inspect_err(|error| {
+                // A process with its own error gets time to report it.
+                if !matches!(error, ExchangeError::Failed { .. }) {
+                    children.kill();
+                }
+            })?;
         if let Ok(mut farewell) = FAREWELL.lock() {
             *farewell = Some(sockets.farewell());
         }

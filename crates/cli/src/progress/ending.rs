@@ -6,7 +6,7 @@ use std::path::Path;
 use taper_data::Task;
 use taper_run::evaluation::TestSetResult;
 use taper_run::tasks::entry;
-use taper_run::training::{Further, Seam};
+use taper_run::training::{Continuation, Seam};
 use taper_trainer::StopReason;
 
 use crate::text::report_line;
@@ -31,7 +31,12 @@ pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples
 
 /// Reports commands to run next. `scored` says whether test sets were scored; `None` without test
 /// sets.
-pub(crate) fn report_next(run: &str, task: Task, scored: Option<bool>, further: Option<Further>) {
+pub(crate) fn report_next(
+    run: &str,
+    task: Task,
+    scored: Option<bool>,
+    continuation: Option<Continuation>,
+) {
     let mut lines = vec![use_of(run, task)];
     lines.extend(scored.map(|scored| {
         let what = match scored {
@@ -41,8 +46,8 @@ pub(crate) fn report_next(run: &str, task: Task, scored: Option<bool>, further: 
         format!("taper evaluate {run}           {what}")
     }));
     lines.push(format!("taper inspect {run}            what the model is made of"));
-    lines.extend(further.map(|further| {
-        let (change, seam) = further_words(further);
+    lines.extend(continuation.map(|continuation| {
+        let (change, seam) = continuation_words(continuation);
         format!("taper resume {run} --set {change}   train on{seam}")
     }));
     report_line(&format!("\nnext:\n  {}", lines.join("\n  ")));
@@ -58,12 +63,12 @@ fn use_of(run: &str, task: Task) -> String {
 
 /// Returns the change of a recipe for continuing a finished training, and the jump of its learning
 /// rate, if any.
-fn further_words(further: Further) -> (String, String) {
-    match further {
-        Further::Epochs => ("training.max_epochs=N".to_owned(), String::new()),
-        Further::Minutes => ("training.max_minutes=N".to_owned(), String::new()),
-        Further::Patience => ("training.early_stopping.patience=N".to_owned(), String::new()),
-        Further::Updates { updates, seam } => {
+fn continuation_words(continuation: Continuation) -> (String, String) {
+    match continuation {
+        Continuation::Epochs => ("training.max_epochs=N".to_owned(), String::new()),
+        Continuation::Minutes => ("training.max_minutes=N".to_owned(), String::new()),
+        Continuation::Patience => ("training.early_stopping.patience=N".to_owned(), String::new()),
+        Continuation::Updates { updates, seam } => {
             let seam = seam.map_or_else(String::new, |Seam { before, after }| {
                 format!(
                     "; the learning rate jumps from {before:.2e} to {after:.2e} and falls again, \

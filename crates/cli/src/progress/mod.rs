@@ -17,7 +17,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use taper_data::Task;
 use taper_run::numbers::bytes;
-use taper_run::training::{Further, Outcome, TrainingLimits};
+use taper_run::training::{Continuation, Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
 use taper_trainer::{Event, ProcessTime};
 
@@ -79,7 +79,7 @@ pub(crate) struct Reporter<'a> {
     /// Unit in which speed is counted.
     answers: &'static str,
     /// Change that continues a training that has ended.
-    further: Option<Further>,
+    continuation: Option<Continuation>,
     tests: TestReporter,
     tokenising: TokenisingReporter,
 }
@@ -89,7 +89,7 @@ impl<'a> Reporter<'a> {
     pub(crate) fn new(style: Style, signals: &'a Signals) -> Self {
         let (bar, tests) = (ProgressBar::hidden(), TestReporter::default());
         let (latest, best) = (Vec::new(), String::new());
-        let (start, limits, further) = (None, None, None);
+        let (start, limits, continuation) = (None, None, None);
         let tokenising = TokenisingReporter::default();
         let answers = Task::default().answers();
         Self {
@@ -102,7 +102,7 @@ impl<'a> Reporter<'a> {
             start,
             limits,
             answers,
-            further,
+            continuation,
             tests,
             tokenising,
         }
@@ -278,9 +278,11 @@ impl<'a> Reporter<'a> {
                      {total} in all)"
                 ));
             }
-            Event::Averaged { path, of, .. } => {
-                self.say(&format!("averaged {} checkpoints into {}", of.len(), path.display()))
-            }
+            Event::Averaged { path, checkpoints, .. } => self.say(&format!(
+                "averaged {} checkpoints into {}",
+                checkpoints.len(),
+                path.display()
+            )),
             Event::Stopped { skipped, timing, .. } => {
                 if *skipped > 0 {
                     self.say(&format!(
@@ -357,8 +359,8 @@ impl RunObserver for Reporter<'_> {
                 self.finish();
                 say(&interrupted(folder, *step));
             }
-            RunEvent::Trained { reason, step, seconds, further } => {
-                self.further = Some(*further);
+            RunEvent::Trained { reason, step, seconds, continuation } => {
+                self.continuation = Some(*continuation);
                 self.end_training(&ended(*reason, *step, *seconds));
             }
             RunEvent::Tested {
@@ -366,7 +368,7 @@ impl RunObserver for Reporter<'_> {
             } => {
                 report_tests(checkpoint, results, *samples);
                 let scored = has_test_sets.then_some(!results.is_empty());
-                report_next(&quoted(folder), *task, scored, self.further);
+                report_next(&quoted(folder), *task, scored, self.continuation);
             }
             // The notice must not break the bar.
             RunEvent::Notice(notice) => self.bar.suspend(|| say(&notice.to_string())),

@@ -42,7 +42,7 @@ fn row_of(hash: u64, rows: usize) -> usize {
 
 impl Features {
     /// Features of the beginning of `text`.
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn extract(text: &str) -> Self {
         let mut words = vec![SEPARATOR];
         for character in text.chars() {
             if words.len() > EXAMINED {
@@ -92,17 +92,17 @@ mod tests {
 
     fn rows(text: &str) -> Vec<usize> {
         let mut rows = Vec::new();
-        Features::of(text).each(1 << 20, |row| rows.push(row));
+        Features::extract(text).each(1 << 20, |row| rows.push(row));
         rows
     }
 
     #[test]
     fn features_are_of_letters_alone() {
         assert_eq!(
-            Features::of("It's 5 °C, isn't it?").0.iter().collect::<String>(),
+            Features::extract("It's 5 °C, isn't it?").0.iter().collect::<String>(),
             " it s c isn t it "
         );
-        assert_eq!(Features::of("हिन्दी").0.len(), 7);
+        assert_eq!(Features::extract("हिन्दी").0.len(), 7);
         assert_eq!(rows("Two words!"), rows("TWO\twords."));
         assert!(rows("1 + 1").is_empty());
         // Three letters and two separators: three n-grams of length 1, four of length 2, three of

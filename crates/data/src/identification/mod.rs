@@ -105,7 +105,7 @@ impl LanguageIdentifier {
     pub fn probabilities(&self, text: &str) -> Option<Vec<f32>> {
         let mut sum = [0_i32; WIDTH];
         let mut count = 0;
-        Features::of(text).each(self.vectors.len(), |row| {
+        Features::extract(text).each(self.vectors.len(), |row| {
             self.vectors[row].add_to(&mut sum);
             count += 1;
         });

@@ -19,7 +19,7 @@ pub(super) struct Packed(pub(super) [u8; WIDTH / 2]);
 
 impl Packed {
     /// The vector of the [`nearest`] to these numbers.
-    pub(super) fn of(numbers: &[f32; WIDTH]) -> Self {
+    pub(super) fn pack(numbers: &[f32; WIDTH]) -> Self {
         let (pairs, _) = numbers.as_chunks::<2>();
         Self(std::array::from_fn(|place| {
             let [first, second] =
@@ -46,7 +46,7 @@ mod tests {
     fn numbers_survive_their_packing() {
         let numbers: [f32; WIDTH] = std::array::from_fn(|place| place as f32 - 11.4);
         let mut sum = [100; WIDTH];
-        Packed::of(&numbers).add_to(&mut sum);
+        Packed::pack(&numbers).add_to(&mut sum);
         let expected = numbers.map(|number| 100 + number.round().clamp(-7.0, 7.0) as i32);
         assert_eq!(sum, expected);
     }

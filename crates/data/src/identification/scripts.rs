@@ -84,7 +84,7 @@ pub(crate) struct OwnLetters {
 
 impl OwnLetters {
     /// Letters of the language with this code.
-    pub(crate) fn of(code: &str) -> Self {
+    pub(crate) fn for_language(code: &str) -> Self {
         Self { script: script_of(code) }
     }
 
@@ -107,7 +107,7 @@ impl OwnLetters {
 /// script is unknown, 0 without letters.
 #[must_use]
 pub fn own_letters(code: &str, text: &str) -> f64 {
-    OwnLetters::of(code).share(text).unwrap_or(0.0)
+    OwnLetters::for_language(code).share(text).unwrap_or(0.0)
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ impl Trainee {
     fn update(&mut self, piece: &str, language: usize, rate: f32) -> Option<f32> {
         let Self { vectors, weights, biases, scales, rows, probabilities } = self;
         rows.clear();
-        Features::of(piece).each(vectors.len(), |row| rows.push(row));
+        Features::extract(piece).each(vectors.len(), |row| rows.push(row));
         if rows.is_empty() {
             return None;
         }
@@ -187,7 +187,7 @@ impl Trainee {
             *weights = std::array::from_fn(|place| weights[place] * scales[place]);
         }
         let scaled = |vector: &[f32; WIDTH]| std::array::from_fn(|at| vector[at] / scales[at]);
-        let vectors = self.vectors.iter().map(|vector| Packed::of(&scaled(vector))).collect();
+        let vectors = self.vectors.iter().map(|vector| Packed::pack(&scaled(vector))).collect();
         LanguageIdentifier { languages, vectors, weights: self.weights, biases: self.biases }
     }
 }

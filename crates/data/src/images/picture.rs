@@ -46,7 +46,7 @@ impl Pixels {
     }
 
     fn read(bytes: &[u8], path: &Path, settings: &ImagesConfig) -> Result<Self> {
-        let raster = Raster::of(turned(bytes, path)?, settings.channels);
+        let raster = Raster::from_picture(turned(bytes, path)?, settings.channels);
         let prepared = prepared(raster, settings).map_err(|message| malformed(path, message))?;
         Ok(Self(prepared.planes()))
     }

@@ -17,7 +17,7 @@ impl Raster {
     ///
     /// Transparency is dropped, not blended. Of 16 bits, the upper 8 count, as in Pillow for
     /// colours. Pillow clips 16-bit grey at 255, which leaves most pictures white.
-    pub(super) fn of(picture: DynamicImage, channels: usize) -> Self {
+    pub(super) fn from_picture(picture: DynamicImage, channels: usize) -> Self {
         let (width, height, color) = (picture.width(), picture.height(), picture.color());
         let stored = usize::from(color.channel_count());
         let is_wide = color.bits_per_pixel() / u16::from(color.channel_count()) == 16;

@@ -76,7 +76,7 @@ fn pictures_are_turned_and_converted_as_pillow_does_it() {
     for Decoded { name, file, height, width, rgb, grey } in golden().decoded {
         let turned = |channels| {
             let picture = turned(&file.0, Path::new(&name)).expect("a picture");
-            Raster::of(picture, channels)
+            Raster::from_picture(picture, channels)
         };
         for (channels, expected) in [(3, rgb), (1, grey)] {
             let found = turned(channels);

@@ -55,7 +55,7 @@ impl CsvRecords {
             }
         }
         let cells: Vec<&str> = self.row.iter().collect();
-        self.columns.of(&cells, "comma").map(Some).map_err(|message| Error::Record {
+        self.columns.texts_in(&cells, "comma").map(Some).map_err(|message| Error::Record {
             path: self.path.clone(),
             unit: "line",
             line: self.row.position().map_or(1, csv::Position::line),

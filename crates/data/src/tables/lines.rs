@@ -51,7 +51,9 @@ impl LineRecords {
                 },
             };
             let texts = match &self.shape {
-                Shape::Tsv(columns) => columns.of(&line.split('\t').collect::<Vec<_>>(), "tab"),
+                Shape::Tsv(columns) => {
+                    columns.texts_in(&line.split('\t').collect::<Vec<_>>(), "tab")
+                }
                 Shape::Jsonl(_) if line.trim().is_empty() => continue,
                 Shape::Jsonl(fields) => json_texts(&line, fields),
             };

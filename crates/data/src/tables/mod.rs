@@ -67,7 +67,7 @@ impl Columns {
     /// # Errors
     ///
     /// A description, if the row is too short, or has more or fewer columns than the first line.
-    fn of(&self, row: &[&str], separator: &str) -> Result<Vec<String>, String> {
+    fn texts_in(&self, row: &[&str], separator: &str) -> Result<Vec<String>, String> {
         let last = self.places.iter().max().copied().unwrap_or(0);
         if last >= row.len() {
             return Err(format!(

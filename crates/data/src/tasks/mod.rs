@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,12 +12,11 @@ use serde::{Deserialize, Serialize};
 use crate::corpora::{expand_pairs, expand_texts};
 use crate::text::fingerprint;
 use crate::{
-    Batch, BatchingConfig, BatchingReport, CaptionReport, CaptionUse, Corpora, DataConfig,
-    DataReport, Direction, Epoch, ImageReport, LabelOf, RegressionReport, Result, Share,
-    TextReport, TokenisingProgress, TokenizerPair,
+    CaptionUse, Corpora, DataConfig, LabelOf, Result, Share, TokenisingProgress, TokenizerPair,
 };
 
 pub(crate) mod captions;
+mod dataset;
 pub(crate) mod images;
 pub(crate) mod labelled;
 pub(crate) mod masked;
@@ -26,6 +24,8 @@ pub(crate) mod pairs;
 pub(crate) mod questions;
 pub(crate) mod regression;
 pub(crate) mod running_text;
+
+pub use dataset::{Dataset, EpochPlan, Prepared, Report};
 
 /// Task for which a model is trained, named by the object of its predictions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -354,131 +354,4 @@ impl Task {
         }
         Ok(changes)
     }
-}
-
-/// Data for training.
-#[derive(Debug)]
-pub struct Prepared<D: ?Sized = dyn Dataset> {
-    /// The tokenizers of the run.
-    pub tokenizers: TokenizerPair,
-    /// The training split.
-    pub train: Arc<D>,
-    /// The validation split, if one is configured.
-    pub validation: Option<Arc<D>>,
-}
-
-impl Prepared {
-    /// Erases the type of the data sets.
-    fn of_any<D: Dataset + 'static>(prepared: Prepared<D>) -> Self {
-        Self {
-            tokenizers: prepared.tokenizers,
-            train: prepared.train,
-            validation: prepared.validation.map(|split| split as _),
-        }
-    }
-}
-
-/// Report on the content of a split and its processing, for inspection before training.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(untagged)]
-pub enum Report<'a> {
-    /// Sentence pairs.
-    Pairs(&'a DataReport),
-    /// Running text.
-    Text(&'a TextReport),
-    /// Images.
-    Images(&'a ImageReport),
-    /// Images with captions.
-    Captions(&'a CaptionReport),
-    /// Functions.
-    Functions(&'a RegressionReport),
-}
-
-impl<'a> Report<'a> {
-    /// Sizes of the batches of the split.
-    #[must_use]
-    pub fn batching(self) -> &'a BatchingReport {
-        match self {
-            Self::Pairs(report) => &report.batching,
-            Self::Text(report) => &report.batching,
-            Self::Images(report) => &report.batching,
-            Self::Captions(report) => &report.images.batching,
-            Self::Functions(report) => &report.batching,
-        }
-    }
-}
-
-/// A tokenised split, from which batches are made.
-pub trait Dataset: fmt::Debug + Send + Sync {
-    /// Plans an epoch.
-    fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan>;
-
-    /// Report on its batches.
-    fn batching(&self) -> &BatchingReport {
-        self.report().batching()
-    }
-
-    /// Report on its content and processing.
-    fn report(&self) -> Report<'_>;
-
-    /// Largest factor by which batches exceed their planned number of tokens, because text is
-    /// varied in each epoch; 1 without variation.
-    ///
-    /// # Errors
-    ///
-    /// If the data can no longer be read.
-    fn growth(self: Arc<Self>, _batching: &BatchingConfig, _seed: u64) -> Result<f64> {
-        Ok(1.0)
-    }
-
-    /// Largest number of ids of a row, end marks included, for any segmentation of the text.
-    fn longest_row(&self) -> usize;
-
-    /// Parts of the data that are measured separately, with their directions of translation; empty
-    /// if there is one direction or none.
-    fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
-        Vec::new()
-    }
-
-    /// Lengths of each example's source, as a model reads it, and of its target, without end marks;
-    /// `None` for data that is not translated.
-    fn pair_lengths(&self) -> Option<Box<dyn Iterator<Item = (usize, usize)> + '_>> {
-        None
-    }
-
-    /// Token budget above which batches do not grow, because they contain the whole text.
-    fn most_tokens(&self) -> usize {
-        usize::MAX
-    }
-
-    /// Batch as large as any with a budget of `tokens` tokens; its text is arbitrary.
-    fn largest_batch(&self, tokens: usize) -> Batch;
-}
-
-/// Batches of one epoch: a function of the data set, the settings, the seed and the epoch, so that
-/// any batch can be requested without the batches before it.
-pub trait EpochPlan: Send + Sync {
-    /// Number of batches.
-    fn batches(&self) -> usize;
-
-    /// Approximate cost of a batch relative to other batches of the same data: the number of rows
-    /// that a model computes for it. 0 if all batches cost the same.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such batch.
-    fn cost(&self, _batch: usize) -> u64 {
-        0
-    }
-
-    /// Assembles a batch.
-    ///
-    /// # Errors
-    ///
-    /// If the data can no longer be read.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such batch.
-    fn batch(&self, batch: usize) -> Result<Batch>;
 }

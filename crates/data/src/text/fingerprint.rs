@@ -118,7 +118,7 @@ impl Fingerprint {
 
     /// Takes a fingerprint like [`Fingerprint::obtain`], for a process that leaves the record to
     /// another process.
-    pub(crate) fn of(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
+    pub(crate) fn compute(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
         Self::take(files, Self::recorded(&run.join(TEXT_FOLDER).join(file_name(split))).as_ref())
     }
 

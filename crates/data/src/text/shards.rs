@@ -100,7 +100,7 @@ pub(crate) struct Shards {
 
 impl Shards {
     /// Shards of a split whose cache has the path `cache` and this key.
-    pub(crate) fn of(cache: &Path, key: &Key) -> Self {
+    pub(crate) fn new(cache: &Path, key: &Key) -> Self {
         Self { folder: cache.with_extension("shards"), key: *key }
     }
 
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_damaged_shard_is_not_there() {
         let folder = tempfile::tempdir().expect("folder");
-        let shards = Shards::of(&folder.path().join("train.bin"), &[7; 32]);
+        let shards = Shards::new(&folder.path().join("train.bin"), &[7; 32]);
         let write = || {
             let mut writer = shards.writer(2, 3).expect("a writer");
             writer.push(2, &[1, 2, 3, 4]).expect("room");

@@ -305,7 +305,7 @@ impl DecodingConfig {
         OutputLimits {
             min_length: self.min_length.min(max_length),
             max_length,
-            expected: self.expected_length.of(source_length),
+            expected: self.expected_length.predict(source_length),
         }
     }
 }
@@ -313,7 +313,7 @@ impl DecodingConfig {
 impl LengthSettings {
     /// Settings of `config`.
     #[must_use]
-    pub fn of(config: &DecodingConfig) -> Self {
+    pub fn from_config(config: &DecodingConfig) -> Self {
         let &DecodingConfig { length_penalty, length_reward, shortfall_penalty, .. } = config;
         Self { length_penalty, length_reward, shortfall_penalty }
     }

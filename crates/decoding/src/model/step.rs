@@ -199,15 +199,15 @@ pub(crate) fn drop_cancelled<M: StepModel, T>(
     place: impl Fn(&T) -> (usize, usize),
 ) -> Result<()> {
     control.between_steps();
-    let (mut all, mut kept) = (0, Vec::new());
+    let (mut all, mut kept_rows) = (0, Vec::new());
     active.retain(|entry| {
         let (sentence, rows) = place(entry);
         let is_wanted = !control.is_cancelled(sentence);
-        kept.extend((all..all + rows).filter(|_| is_wanted));
+        kept_rows.extend((all..all + rows).filter(|_| is_wanted));
         all += rows;
         is_wanted
     });
-    if active.is_empty() { Ok(()) } else { select_if_changed(model, state, all, &kept) }
+    if active.is_empty() { Ok(()) } else { select_if_changed(model, state, all, &kept_rows) }
 }
 
 /// Selects `rows`, unless the state of `old_rows` rows would stay the same.

@@ -111,27 +111,28 @@ fn nth_largest(values: &[f32], count: usize) -> f32 {
 /// Requested tokens that `constraints` admit, likeliest first. `None` if the row is not a
 /// distribution.
 pub(crate) fn admitted<'a>(
-    found: &'a Likeliest,
+    likeliest_of_row: &'a Likeliest,
     constraints: &'a Constraints<'_>,
 ) -> Option<impl Iterator<Item = (u32, f32)> + 'a> {
-    if !found.normalizer.is_finite() {
+    if !likeliest_of_row.normalizer.is_finite() {
         return None;
     }
-    let asked = constraints.asked();
-    let likeliest = found.tokens.iter().copied().filter(move |&(token, _)| token != asked);
+    let requested = constraints.asked();
+    let likeliest =
+        likeliest_of_row.tokens.iter().copied().filter(move |&(token, _)| token != requested);
     let before = move |&(token, logit): &(u32, f32)| {
-        logit > found.also || (logit == found.also && token < asked)
+        logit > likeliest_of_row.also || (logit == likeliest_of_row.also && token < requested)
     };
     // The additional token is inserted at its rank.
     let first = likeliest.clone().take_while(before);
     let rest = likeliest.skip_while(before);
-    let all = first.chain(std::iter::once((asked, found.also))).chain(rest);
+    let all = first.chain(std::iter::once((requested, likeliest_of_row.also))).chain(rest);
     Some(all.filter(|&(token, logit)| logit != f32::NEG_INFINITY && constraints.admits(token)))
 }
 
 /// Makes the candidate for a token of a row without further logits.
-pub(crate) fn candidate_of(found: &Likeliest, token: u32, logit: f32) -> Candidate {
-    let log_probability = (f64::from(logit) - found.normalizer).min(0.0);
+pub(crate) fn candidate_of(likeliest: &Likeliest, token: u32, logit: f32) -> Candidate {
+    let log_probability = (f64::from(logit) - likeliest.normalizer).min(0.0);
     Candidate { token, log_probability, rank: log_probability }
 }
 

@@ -204,7 +204,7 @@ mod tests {
     fn any_end_may_come_and_one_is_forced() {
         let config = DecodingConfig::default();
         let sentence = Sentence { source: &[5, END], prefix: &[], phrases: &[], number: 0 };
-        let special = SpecialIds::of(7, &[2, 7], [9, 8]);
+        let special = SpecialIds::new(7, &[2, 7], [9, 8]);
         let limits = OutputLimits { min_length: 1, max_length: 2, expected: 0.0 };
         let admitted = |length| -> Vec<u32> {
             let constraints = Constraints::after(&special, length, &[], &sentence, limits, &config);

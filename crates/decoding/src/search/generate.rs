@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use crate::batches::batches;
 use crate::search::greedy::greedy;
 use crate::search::sampling::sample;
 use crate::search::stepwise::Output;
-use crate::translator::batches;
 use crate::{
     Control, DecodingConfig, DecodingError, Hypothesis, NewToken, Renumbered, Result, Sentence,
     StepModel,
@@ -45,11 +45,11 @@ pub fn generate<M: StepModel>(
         let indices: Vec<usize> = batch.clone().collect();
         let control = Renumbered::new(control, &indices);
         let sentences = (&prompts[batch], Output::Continuation);
-        let found = match draws {
+        let generated = match draws {
             true => sample(model, sentences, config, &control, &mut observe),
             false => greedy(model, sentences, config, &control, &mut observe),
         };
-        outputs.extend(found.map_err(|error| error.in_batch(&indices))?);
+        outputs.extend(generated.map_err(|error| error.in_batch(&indices))?);
     }
     Ok(outputs)
 }

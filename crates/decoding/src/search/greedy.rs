@@ -30,8 +30,8 @@ pub fn greedy_search<M: StepModel>(
     let sentences = Sentence::plain(sources);
     let translated = (sentences.as_slice(), Output::Translation);
     let to_the_end = &mut |_| ControlFlow::Continue(());
-    let found = greedy(model, translated, config, &(), to_the_end)?;
-    Ok(found.into_iter().flatten().collect())
+    let translations = greedy(model, translated, config, &(), to_the_end)?;
+    Ok(translations.into_iter().flatten().collect())
 }
 
 pub(crate) fn greedy<M: StepModel>(

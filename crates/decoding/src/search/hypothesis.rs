@@ -53,7 +53,7 @@ impl Path {
 
 impl Hypothesis {
     /// Scores a path, with or without a closing `</s>`.
-    pub(crate) fn of(path: Path, limits: OutputLimits, config: &DecodingConfig) -> Self {
+    pub(crate) fn from_path(path: Path, limits: OutputLimits, config: &DecodingConfig) -> Self {
         let Path { tokens, token_log_probabilities, log_probability, rank } = path;
         let length = token_log_probabilities.len();
         let truncated = tokens.len() >= limits.max_length;

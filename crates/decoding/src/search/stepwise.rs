@@ -79,7 +79,7 @@ impl<'s> Growing<'s> {
     }
 
     fn finish(self, config: &DecodingConfig) -> Hypothesis {
-        Hypothesis::of(self.path.stopped(self.limits, config), self.limits, config)
+        Hypothesis::from_path(self.path.stopped(self.limits, config), self.limits, config)
     }
 }
 

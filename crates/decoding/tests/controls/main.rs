@@ -291,7 +291,7 @@ impl StepModel for Special {
 fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
     let ends = [5, 9];
     let never = [1, 11];
-    let special = Special(model(61), SpecialIds::of(5, &ends, never));
+    let special = Special(model(61), SpecialIds::new(5, &ends, never));
     let (sources, mut ended) = (random_sources(60, 61), [0, 0]);
     let sentences = Sentence::plain(&sources);
     for config in [greedy(), sampled(sampling(1.0, 5), 2)] {

@@ -112,7 +112,7 @@ impl Bleu {
 
     /// Smoothed precisions in percent, and the number of orders to average: 0 without any match.
     fn precisions<R: Real>(&self, matches: &[R], totals: &[R]) -> (Vec<R>, usize) {
-        let zero = R::of(0.0);
+        let zero = R::from_f64(0.0);
         let mut precisions = vec![zero; self.max_order];
         if matches.iter().all(|&count| count == zero) {
             return (precisions, 0);
@@ -121,7 +121,7 @@ impl Bleu {
         let mut halvings = 1.0;
         for (index, (&matches, &total)) in matches.iter().zip(totals).enumerate() {
             let added = match self.smoothing {
-                Smoothing::AddK(value) if index > 0 => R::of(value),
+                Smoothing::AddK(value) if index > 0 => R::from_f64(value),
                 _ => zero,
             };
             let (matches, total) = (matches + added, total + added);
@@ -132,14 +132,14 @@ impl Bleu {
                 order = index + 1;
             }
             precisions[index] = if matches > zero {
-                R::of(100.0) * matches / total
+                R::from_f64(100.0) * matches / total
             } else {
                 match self.smoothing {
                     Smoothing::Exp => {
                         halvings *= 2.0;
-                        R::of(100.0) / (R::of(halvings) * total)
+                        R::from_f64(100.0) / (R::from_f64(halvings) * total)
                     }
-                    Smoothing::Floor(value) => R::of(100.0 * value) / total,
+                    Smoothing::Floor(value) => R::from_f64(100.0 * value) / total,
                     Smoothing::None | Smoothing::AddK(_) => zero,
                 }
             };

@@ -98,9 +98,9 @@ impl Chrf {
     ///
     /// The order of the operations affects the last bits, which decide ties between references.
     pub(crate) fn f_score<R: Real>(&self, sums: &[R]) -> R {
-        let factor = R::of(f64::from(self.beta).powi(2));
-        let weight = R::of(1.0 + f64::from(self.beta).powi(2));
-        let (zero, epsilon) = (R::of(0.0), R::of(EPSILON));
+        let factor = R::from_f64(f64::from(self.beta).powi(2));
+        let weight = R::from_f64(1.0 + f64::from(self.beta).powi(2));
+        let (zero, epsilon) = (R::from_f64(0.0), R::from_f64(EPSILON));
         let ratio_or_epsilon =
             |matches: R, total: R| if total > zero { matches / total } else { epsilon };
         let (mut smoothed, mut precisions, mut recalls) = (zero, zero, zero);
@@ -121,14 +121,14 @@ impl Chrf {
                 effective += 1;
             }
         }
-        let percent = R::of(100.0);
+        let percent = R::from_f64(100.0);
         if self.eps_smoothing {
-            return percent * smoothed / R::of((self.char_order + self.word_order) as f64);
+            return percent * smoothed / R::from_f64((self.char_order + self.word_order) as f64);
         }
         if effective == 0 {
             return zero;
         }
-        let orders = R::of(f64::from(effective));
+        let orders = R::from_f64(f64::from(effective));
         let (precision, recall) = (precisions / orders, recalls / orders);
         if precision + recall == zero {
             return zero;

@@ -81,7 +81,7 @@ pub(crate) fn p_value<R: Real>(differences: &[R], actual: R) -> f64 {
 }
 
 fn absolute<R: Real>(value: R) -> R {
-    let zero = R::of(0.0);
+    let zero = R::from_f64(0.0);
     if value < zero { zero - value } else { value }
 }
 
@@ -100,12 +100,12 @@ fn interval<R: Real>(sorted: &[R]) -> Confidence {
 /// Half the length of the central 95 % of sorted scores.
 fn half_width<R: Real>(sorted: &[R]) -> f64 {
     let tail = sorted.len() / 40;
-    (R::of(0.5) * (sorted[sorted.len() - tail - 1] - sorted[tail])).wide()
+    (R::from_f64(0.5) * (sorted[sorted.len() - tail - 1] - sorted[tail])).wide()
 }
 
 /// Computes the mean as NumPy does: pairwise sums in the numbers' own precision.
 fn mean<R: Real>(values: &[R]) -> R {
-    R::of(pairwise_sum(values).wide() / values.len() as f64)
+    R::from_f64(pairwise_sum(values).wide() / values.len() as f64)
 }
 
 /// Sums as NumPy does: blocks of up to 128 in eight strands, longer runs halved.
@@ -114,14 +114,14 @@ fn pairwise_sum<R: Real>(values: &[R]) -> R {
     const BLOCK: usize = 128;
     let plain = |sum: R, rest: &[R]| rest.iter().fold(sum, |sum, &value| sum + value);
     if values.len() < STRANDS {
-        return plain(R::of(0.0), values);
+        return plain(R::from_f64(0.0), values);
     }
     if values.len() > BLOCK {
         let half = values.len() / 2;
         let (left, right) = values.split_at(half - half % STRANDS);
         return pairwise_sum(left) + pairwise_sum(right);
     }
-    let mut strands = [R::of(0.0); STRANDS];
+    let mut strands = [R::from_f64(0.0); STRANDS];
     let chunks = values.chunks_exact(STRANDS);
     let rest = chunks.remainder();
     for chunk in chunks {

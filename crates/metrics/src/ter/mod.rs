@@ -72,11 +72,11 @@ impl Ter {
 /// Edits per hundred words of reference. With empty references the rate is that of pure insertion,
 /// or 0 without edits.
 fn rate<R: Real>(edits: R, reference_length: R) -> R {
-    let zero = R::of(0.0);
+    let zero = R::from_f64(0.0);
     if reference_length > zero {
-        R::of(100.0) * (edits / reference_length)
+        R::from_f64(100.0) * (edits / reference_length)
     } else if edits > zero {
-        R::of(100.0)
+        R::from_f64(100.0)
     } else {
         zero
     }

@@ -145,9 +145,9 @@ impl Builder {
     ) -> Result<T> {
         let biases = self.biases;
         self.biases = has;
-        let made = make(self);
+        let layer = make(self);
         self.biases = biases;
-        made
+        layer
     }
 
     /// Runs `make`. If its parameters are frozen, they are held in the type of the adapters'
@@ -156,9 +156,9 @@ impl Builder {
     pub(crate) fn held<T>(&mut self, make: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let dtype = self.lora.as_ref().map_or(DType::F32, |lora| lora.base_dtype.dtype());
         let outside = std::mem::replace(&mut self.base_dtype, dtype);
-        let made = make(self);
+        let layer = make(self);
         self.base_dtype = outside;
-        made
+        layer
     }
 
     /// Device of the parameters.
@@ -185,9 +185,9 @@ impl Builder {
     /// Runs `make`; its parts are computed for the tokens of `stream`.
     pub(crate) fn in_stream<T>(&mut self, stream: Stream, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.tally.stream, stream);
-        let made = make(self);
+        let layer = make(self);
         self.tally.stream = before;
-        made
+        layer
     }
 
     /// Runs `make`, and counts its cost, converted by `changed`, in the stream that is being
@@ -199,9 +199,9 @@ impl Builder {
     ) -> T {
         let before = self.tally.current();
         self.tally.set_current(PartCost::default());
-        let made = make(self);
+        let layer = make(self);
         self.tally.set_current(before + changed(self.tally.current()));
-        made
+        layer
     }
 
     /// Makes layers by their indices. `groups` has the index of the first of several equal layers,
@@ -215,15 +215,15 @@ impl Builder {
             let layers = groups.iter().map(|(_, count)| count).sum();
             return (0..layers).map(|layer| make(self, layer)).collect();
         }
-        let mut made = Vec::with_capacity(groups.len());
+        let mut stack = Vec::with_capacity(groups.len());
         for &(layer, count) in groups {
             let nothing = Tally::new(self.tally.stream);
             let before = std::mem::replace(&mut self.tally, nothing);
-            made.push(make(self, layer)?);
+            stack.push(make(self, layer)?);
             let of_one = std::mem::replace(&mut self.tally, before);
             self.tally.add(&of_one, count);
         }
-        Ok(made)
+        Ok(stack)
     }
 
     /// Cost of the part that `make` makes, with or without biases; zero if it cannot be made.
@@ -232,8 +232,8 @@ impl Builder {
         make: impl FnOnce(&mut Self) -> Result<T>,
     ) -> LayerCost {
         let mut build = Self::counting(&Device::Cpu).with_biases(biases);
-        let made = make(&mut build);
-        LayerCost::from_part(made.map_or_else(|_| PartCost::default(), |_| build.tally.current()))
+        let layer = make(&mut build);
+        LayerCost::from_part(layer.map_or_else(|_| PartCost::default(), |_| build.tally.current()))
     }
 
     /// Finishes a model of `config` once all its layers are made; `streams` are the names of the

@@ -60,20 +60,20 @@ mod tests {
 
     #[test]
     fn figures_beyond_all_measure_are_refused_with_their_key() {
-        let said = |value: f64| number("model.a", value, EPSILONS).map_err(|e| e.to_string());
-        assert_eq!(said(1e-12), Ok(()));
-        assert_eq!(said(1e300).unwrap_err(), "model.a = 1e300: it must be at most 1");
-        assert_eq!(said(f64::INFINITY).unwrap_err(), "model.a = inf: it must be at most 1");
-        assert_eq!(said(f64::NAN).unwrap_err(), "model.a = NaN: it must be a number");
+        let message = |value: f64| number("model.a", value, EPSILONS).map_err(|e| e.to_string());
+        assert_eq!(message(1e-12), Ok(()));
+        assert_eq!(message(1e300).unwrap_err(), "model.a = 1e300: it must be at most 1");
+        assert_eq!(message(f64::INFINITY).unwrap_err(), "model.a = inf: it must be at most 1");
+        assert_eq!(message(f64::NAN).unwrap_err(), "model.a = NaN: it must be a number");
         for value in [-1e-5, 0.0, 1e-300] {
-            let said = said(value).unwrap_err();
-            assert_eq!(said, format!("model.a = {value:?}: it must be at least 1.2e-38"));
+            let refused = message(value).unwrap_err();
+            assert_eq!(refused, format!("model.a = {value:?}: it must be at least 1.2e-38"));
         }
-        let said = |value: usize| size("model.b", value, WIDTHS).map_err(|e| e.to_string());
-        assert_eq!((said(1), said(1 << 20)), (Ok(()), Ok(())));
-        assert_eq!(said(0).unwrap_err(), "model.b = 0: it must be at least 1");
+        let message = |value: usize| size("model.b", value, WIDTHS).map_err(|e| e.to_string());
+        assert_eq!((message(1), message(1 << 20)), (Ok(()), Ok(())));
+        assert_eq!(message(0).unwrap_err(), "model.b = 0: it must be at least 1");
         let most = usize::MAX >> 8;
         let refusal = format!("model.b = {}: it must be at most {most}", usize::MAX);
-        assert_eq!(said(usize::MAX).unwrap_err(), refusal);
+        assert_eq!(message(usize::MAX).unwrap_err(), refusal);
     }
 }

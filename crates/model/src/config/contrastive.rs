@@ -54,7 +54,7 @@ impl ContrastiveConfig {
 
     /// Configuration of the encoder of text, derived from the configuration of the model.
     pub(crate) fn text(&self, config: &ModelConfig) -> ModelConfig {
-        let or = |own: usize, other: usize| if own == 0 { other } else { own };
+        let or = |value: usize, other: usize| if value == 0 { other } else { value };
         ModelConfig {
             d_model: or(self.text_d_model, config.d_model),
             d_ff: or(self.text_d_ff, config.d_ff),

@@ -88,8 +88,8 @@ impl Head {
         batch: &Batch,
         spec: LossSpec<'_>,
     ) -> Result<LossOutput> {
-        let asked = asked_rows(hidden, batch, spec.pass)?; // (A, D)
-        self.loss_of_rows(&asked, &batch.answers, spec)
+        let predicted = asked_rows(hidden, batch, spec.pass)?; // (A, D)
+        self.loss_of_rows(&predicted, &batch.answers, spec)
     }
 
     /// Computes `scale · Σ` of the objective over all rows.

@@ -55,13 +55,13 @@ impl MaskedLanguageModel {
             Tied::Decoder | Tied::All => table.clone(),
         };
         let encoder = TextEncoder::new(build, table, config)?;
-        let asked = |own: PartCost| own.times_a_token(ASKED);
-        let transform = build.counted_as(asked, |build| {
+        let at_predicted = |part: PartCost| part.times_a_token(ASKED);
+        let transform = build.counted_as(at_predicted, |build| {
             build.count(PartCost::kept(width));
             Linear::new(build, "transform", width, width, 1)
         })?;
         let norm = Norm::new(build, "transform_norm", width, config)?;
-        let output = build.counted_as(asked, |build| {
+        let output = build.counted_as(at_predicted, |build| {
             Head::of_vocabulary(build, (output, vocabulary), config, true)
         })?;
         let next_sentence = if next_sentence {

@@ -5,7 +5,7 @@
 //! weights are not normalised; the gradients of the encoder are not scaled.
 
 use super::encoder_decoder::EncoderDecoder;
-use super::{DecodeState, Encoded};
+use super::{DecodeState, EncoderOutput};
 use crate::builder::tally::Stream;
 use crate::cost::{LayerCost, PartCost};
 use crate::layers::attention::{DecodedRows, LayerPast};
@@ -170,7 +170,7 @@ impl EncoderDecoder for ConvolutionalLayers {
         &self,
         target: Tensor,
         sequences: &Sequences,
-        encoded: &Encoded,
+        encoded: &EncoderOutput,
         _guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor> {
@@ -198,7 +198,11 @@ impl EncoderDecoder for ConvolutionalLayers {
         self.readout.forward(&x, pass)
     }
 
-    fn start(&self, encoded: &Encoded, _pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
+    fn start(
+        &self,
+        encoded: &EncoderOutput,
+        _pass: &Pass,
+    ) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let rows = encoded.lengths.len();
         let past = |layer: &DecoderLayer| {
             let running = Some(layer.convolution.no_past(&encoded.hidden, rows)?);
@@ -224,9 +228,9 @@ impl EncoderDecoder for ConvolutionalLayers {
             let (state, next) = layer.convolution.step(&x, running, pass)?;
             past.running = Some(next);
             let attend = |query: &Tensor| {
-                let seen = VisibleKeys::Source { key_value, rows: ranges };
+                let visible = VisibleKeys::Source { key_value, rows: ranges };
                 let shape = AttentionShape::with_heads(1, query.dim(1)?);
-                let contexts = taper_ops::decoding_attention(query, seen, shape)?;
+                let contexts = taper_ops::decoding_attention(query, visible, shape)?;
                 scaled_contexts(&contexts, ranges.iter().map(|range| (1, range.len())), pass)
             };
             x = Self::behind(layer, &state, (&x, &target), attend, pass)?;

@@ -1,7 +1,7 @@
 //! Interface of architectures of translation models: layers that read embedded sources, and layers
 //! that write targets as a whole or token by token.
 
-use super::{DecodeState, Encoded};
+use super::{DecodeState, EncoderOutput};
 use crate::layers::attention::LayerPast;
 use crate::layers::guidance::Guide;
 use crate::{Pass, Sequences};
@@ -25,14 +25,14 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         &self,
         x: Tensor,
         target: &Sequences,
-        encoded: &Encoded,
+        encoded: &EncoderOutput,
         guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor>;
 
     /// Prepares for the first token: tensors that are computed once from the sources, and the state
     /// of each layer.
-    fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)>;
+    fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)>;
 
     /// Writes one token for each row of `state`, at positions `at`.
     ///

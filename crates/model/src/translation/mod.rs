@@ -33,12 +33,12 @@ pub(crate) use inference::{in_blocks, packs};
 
 /// Output of an encoder, as a decoder attends to it.
 #[derive(Debug, Clone)]
-pub struct Encoded {
+pub struct EncoderOutput {
     pub(crate) hidden: Tensor,
     pub(crate) lengths: Arc<[usize]>,
 }
 
-impl Encoded {
+impl EncoderOutput {
     /// Packed rows `(M, E)`, one for each source token; a Transformer's are as wide as the model.
     #[must_use]
     pub fn hidden(&self) -> &Tensor {
@@ -238,7 +238,7 @@ impl TranslationModel {
     /// # Errors
     /// If an id is not in the vocabulary, an image is not of the model's shape, or a sequence is
     /// longer than learned positions reach.
-    pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<Encoded> {
+    pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<EncoderOutput> {
         source.check()?;
         let (x, divided) = match &self.source_embedding {
             SourceEmbedding::Tokens(tokens) => {
@@ -251,7 +251,7 @@ impl TranslationModel {
             }
         }; // (M, D)
         let hidden = self.layers.encode(x, &divided, pass)?; // (M, E)
-        Ok(Encoded { hidden, lengths: divided.lengths.as_slice().into() })
+        Ok(EncoderOutput { hidden, lengths: divided.lengths.as_slice().into() })
     }
 
     /// Runs the decoder over whole target sequences (teacher forcing).
@@ -261,7 +261,12 @@ impl TranslationModel {
     ///
     /// # Errors
     /// The errors of [`TranslationModel::encode`]; and if the numbers of sequences differ.
-    pub fn decode(&self, target: &Sequences, encoded: &Encoded, pass: &Pass) -> Result<Tensor> {
+    pub fn decode(
+        &self,
+        target: &Sequences,
+        encoded: &EncoderOutput,
+        pass: &Pass,
+    ) -> Result<Tensor> {
         self.decode_guided(target, encoded, None, pass)
     }
 
@@ -269,7 +274,7 @@ impl TranslationModel {
     fn decode_guided(
         &self,
         target: &Sequences,
-        encoded: &Encoded,
+        encoded: &EncoderOutput,
         guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor> {

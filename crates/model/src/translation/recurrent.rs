@@ -7,7 +7,7 @@
 //! and `tanh(W [s; c])` is projected to the vocabulary, as in Luong et al., with either attention.
 
 use super::encoder_decoder::EncoderDecoder;
-use super::{DecodeState, Encoded};
+use super::{DecodeState, EncoderOutput};
 use crate::builder::tally::Stream;
 use crate::config::{RecurrentAttention, RecurrentConfig};
 use crate::cost::{LayerCost, PartCost};
@@ -181,7 +181,7 @@ impl RecurrentLayers {
     }
 
     /// Computes the initial states of each layer of the decoder: `(B, S)`.
-    fn initial(&self, encoded: &Encoded, pass: &Pass) -> Result<Vec<Tensor>> {
+    fn initial(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<Vec<Tensor>> {
         let mut first = 0;
         let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
         for &length in encoded.lengths.iter() {
@@ -281,7 +281,7 @@ impl EncoderDecoder for RecurrentLayers {
         &self,
         x: Tensor,
         target: &Sequences,
-        encoded: &Encoded,
+        encoded: &EncoderOutput,
         _guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor> {
@@ -306,7 +306,7 @@ impl EncoderDecoder for RecurrentLayers {
         Ok(self.run(x, &lengths, &from, attend, pass)?.0)
     }
 
-    fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
+    fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let past = |state| LayerPast { running: Some(state), ..LayerPast::default() };
         let layers = self.initial(encoded, pass)?.into_iter().map(past).collect();
         Ok((self.keys_and_values(&encoded.hidden, pass)?, layers))
@@ -325,8 +325,12 @@ impl EncoderDecoder for RecurrentLayers {
         let ranges = state.rows.ranges.as_slice().into();
         let from = From { initial: &initial, of_sources: &state.of_sources, ranges: &ranges };
         let attend = |query: &Tensor, key_value: &Tensor| {
-            let seen = VisibleKeys::Source { key_value, rows: &ranges };
-            taper_ops::decoding_attention(query, seen, AttentionShape::with_heads(1, query.dim(1)?))
+            let visible = VisibleKeys::Source { key_value, rows: &ranges };
+            taper_ops::decoding_attention(
+                query,
+                visible,
+                AttentionShape::with_heads(1, query.dim(1)?),
+            )
         };
         let (hidden, states) = self.run(x, &lengths, &from, attend, pass)?;
         for (past, state) in state.rows.layers.iter_mut().zip(states) {

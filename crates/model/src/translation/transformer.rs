@@ -1,7 +1,7 @@
 //! The layers of the Transformer (Vaswani et al. 2017, figure 1).
 
 use super::encoder_decoder::EncoderDecoder;
-use super::{DecodeState, Encoded};
+use super::{DecodeState, EncoderOutput};
 use crate::builder::tally::Stream;
 use crate::cost::LayerCost;
 use crate::layers::attention::{DecodedRows, LayerPast, PastRows};
@@ -45,7 +45,7 @@ impl EncoderDecoder for TransformerLayers {
         &self,
         x: Tensor,
         target: &Sequences,
-        encoded: &Encoded,
+        encoded: &EncoderOutput,
         guide: Option<&Guide>,
         pass: &Pass,
     ) -> Result<Tensor> {
@@ -55,7 +55,7 @@ impl EncoderDecoder for TransformerLayers {
     }
 
     /// Computes the keys and values of the sources, `(M, 2·D)` for each layer.
-    fn start(&self, encoded: &Encoded, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
+    fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)> {
         let layers = &self.decoder.blocks;
         let mut key_values = Vec::with_capacity(layers.len());
         for layer in layers {
@@ -74,7 +74,7 @@ impl EncoderDecoder for TransformerLayers {
         let positions = self.decoder.relative.prepare_cached(at, pass)?;
         let DecodeState { of_sources, rows: DecodedRows { layers, history, ranges } } = state;
         for (layer, (block, past)) in self.decoder.blocks.iter().zip(layers).enumerate() {
-            let rows = PastRows { read: &[], history, positions: positions.of(layer) };
+            let rows = PastRows { read: &[], history, positions: positions.for_layer(layer) };
             let source = of_sources.get(layer).map(|key_value| (key_value, &**ranges));
             x = block.step(&x, (past, &rows), source, pass)?;
         }

@@ -43,7 +43,9 @@ impl ImageShape {
             && self.patch > 0
             && self.size > 0
             && self.size.is_multiple_of(self.patch)
-            && [&self.mean, &self.deviation].iter().all(|of| of.len() == self.channels);
+            && [&self.mean, &self.deviation]
+                .iter()
+                .all(|channel_values| channel_values.len() == self.channels);
         if is_shape {
             return Ok(());
         }

@@ -131,16 +131,16 @@ pub(super) fn address(storage: &CudaStorage, layout: &Layout) -> Result<u64> {
     let Some((start, _)) = layout.contiguous_offsets() else {
         bail!("a kernel was given a tensor that is not contiguous");
     };
-    fn of<T>(slice: &CudaSlice<T>, device: &CudaDevice, start: usize) -> u64 {
+    fn address_in<T>(slice: &CudaSlice<T>, device: &CudaDevice, start: usize) -> u64 {
         let stream = device.cuda_stream();
         let (address, _guard) = slice.device_ptr(&stream);
         address + (start * size_of::<T>()) as u64
     }
     Ok(match &storage.slice {
-        CudaStorageSlice::F32(slice) => of(slice, &storage.device, start),
-        CudaStorageSlice::F16(slice) => of(slice, &storage.device, start),
-        CudaStorageSlice::BF16(slice) => of(slice, &storage.device, start),
-        CudaStorageSlice::U32(slice) => of(slice, &storage.device, start),
+        CudaStorageSlice::F32(slice) => address_in(slice, &storage.device, start),
+        CudaStorageSlice::F16(slice) => address_in(slice, &storage.device, start),
+        CudaStorageSlice::BF16(slice) => address_in(slice, &storage.device, start),
+        CudaStorageSlice::U32(slice) => address_in(slice, &storage.device, start),
         _ => bail!("no kernel for CUDA computes in {:?}", storage.dtype()),
     })
 }

@@ -34,8 +34,8 @@ pub(super) fn cross_entropy<T: Float>(
     let hidden_values = hidden_host.elements::<T>()?;
     let classes = Classes {
         count: weight.dim(0)?,
-        transposed: Right::of(&weight_host, width, true)?,
-        weight: Right::of(&weight_host, width, false)?,
+        transposed: Right::from_row_major(&weight_host, width, true)?,
+        weight: Right::from_row_major(&weight_host, width, false)?,
         bias: bias_host.as_ref().map(Host::elements::<T>).transpose()?,
     };
     let needs = |input: Option<&Tensor>| tape.zip(input).is_some_and(|(tape, it)| tape.needs(it));
@@ -49,13 +49,13 @@ pub(super) fn cross_entropy<T: Float>(
         }
     };
     let (sums, mut gradients) = crate::profile::time("cross entropy", compute);
-    let loss = Tensor::from_vec(vec![T::of(spec.total(&sums))], (), hidden.device())?;
+    let loss = Tensor::from_vec(vec![T::cast(spec.total(&sums))], (), hidden.device())?;
     if let Some(tape) = tape {
         let inputs: Vec<&Tensor> = [hidden, weight].into_iter().chain(bias).collect();
         let (hidden, weight, bias) = (Slot::from(hidden), Slot::from(weight), bias.map(Slot::from));
         tape.record::<T>("cross entropy", &inputs, &loss, move |adjoint, adjoints| {
             // The loss, the usual root of the graph, has adjoint 1.
-            if adjoint[0] != T::of(1.0) {
+            if adjoint[0] != T::cast(1.0) {
                 gradients.values().for_each(|value| *value *= adjoint[0]);
             }
             adjoints.give(hidden, gradients.hidden)?;
@@ -193,7 +193,7 @@ fn sums_of_rows<T: Float>(
         };
         return blocks.flat_map_iter(of_block).collect();
     }
-    let scale = if differentiate { Some(T::of(spec.scale)) } else { None };
+    let scale = if differentiate { Some(T::cast(spec.scale)) } else { None };
     let rows = logits.par_chunks_mut(classes).zip(targets);
     rows.map(|(row, &target)| {
         add_bias(row);
@@ -246,11 +246,11 @@ vectorised! {
         let nll = log_total - true_logit.wide();
         let uniform = log_total - logit_sum.wide() / classes as f64;
         if let Some(scale) = scale {
-            let (factor, share) = (scale / total, scale * T::of(smoothing / classes as f64));
+            let (factor, share) = (scale / total, scale * T::cast(smoothing / classes as f64));
             for value in row.iter_mut() {
                 *value = *value * factor - share;
             }
-            row[target] -= scale * T::of(1.0 - smoothing);
+            row[target] -= scale * T::cast(1.0 - smoothing);
         }
         LossSums {
             smoothed: (1.0 - smoothing) * nll + smoothing * uniform,

@@ -59,9 +59,16 @@ pub(super) fn pair<T: Float>(
     if differentiate {
         let CrossEntropySpec { scale, smoothing, r_drop, .. } = *spec;
         let share = scale * (smoothing / classes as f64);
-        pair_gradients(first, second, softmaxes, T::of(scale), T::of(scale * r_drop), T::of(share));
+        pair_gradients(
+            first,
+            second,
+            softmaxes,
+            T::cast(scale),
+            T::cast(scale * r_drop),
+            T::cast(share),
+        );
         for (row, target) in [(first, target), (second, other_target)] {
-            row[target] -= T::of(scale * (1.0 - smoothing));
+            row[target] -= T::cast(scale * (1.0 - smoothing));
         }
     }
     sums
@@ -80,8 +87,8 @@ vectorised! {
         share: T,
     ) {
         let [of_first, of_second] = softmaxes;
-        let own_first = scale + weight * (T::of(1.0) - of_first.divergence);
-        let own_second = scale + weight * (T::of(1.0) - of_second.divergence);
+        let own_first = scale + weight * (T::cast(1.0) - of_first.divergence);
+        let own_second = scale + weight * (T::cast(1.0) - of_second.divergence);
         for (first, second) in first.iter_mut().zip(second) {
             let (log_p, log_q) = (*first - of_first.log_sum_exp, *second - of_second.log_sum_exp);
             let (p, q, apart) = (log_p.exp(), log_q.exp(), weight * (log_p - log_q));

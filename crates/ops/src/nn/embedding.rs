@@ -82,11 +82,11 @@ fn forward<T: Float>(
                 });
             }
             adjoints.add_with(table, |out: &mut [T], write| {
-                scatter(&spec.ids, &adjoint, T::of(spec.scale), width, out, write)
+                scatter(&spec.ids, &adjoint, T::cast(spec.scale), width, out, write)
             })?;
             match positions {
                 Some(positions) => adjoints.add_with(positions, |out: &mut [T], write| {
-                    scatter(&spec.positions, &adjoint, T::of(1.0), width, out, write)
+                    scatter(&spec.positions, &adjoint, T::cast(1.0), width, out, write)
                 }),
                 None => Ok(()),
             }
@@ -101,7 +101,7 @@ fn look_up<T: Float>(
     positions: Option<&[T]>,
     width: usize,
 ) -> Vec<T> {
-    let scale = T::of(spec.scale);
+    let scale = T::cast(spec.scale);
     let piece = (CHUNK / width.max(1)).max(1);
     let some_rows = |chunk: usize, to: Shared<T>| {
         let rows = chunk * piece..((chunk + 1) * piece).min(spec.ids.len());

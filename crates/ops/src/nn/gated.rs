@@ -133,7 +133,7 @@ vectorised! {
                     *by_a = *adjoint * gate;
                     *by_b = match ACTIVATION {
                         // This order keeps the rounding of earlier versions.
-                        Activation::Sigmoid => *adjoint * *a * gate * (T::of(1.0) - gate),
+                        Activation::Sigmoid => *adjoint * *a * gate * (T::cast(1.0) - gate),
                         _ => *adjoint * *a * slope,
                     };
                 }

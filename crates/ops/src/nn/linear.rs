@@ -87,7 +87,7 @@ fn forward<T: Float>(
     let Node { x, weight, bias, residual, spec } = &node;
     let ((rows, width), outputs) = (x.dims2()?, weight.dim(0)?);
     let (x_host, weight_host) = (Host::new(x)?, Host::new(weight)?);
-    let weight_values = Right::of(&weight_host, width, true)?;
+    let weight_values = Right::from_row_major(&weight_host, width, true)?;
     let (bias_host, residual_host) =
         (bias.as_ref().map(Host::new).transpose()?, residual.as_ref().map(Host::new).transpose()?);
     let bias_values = bias_host.as_ref().map(Host::elements::<T>).transpose()?;
@@ -257,7 +257,7 @@ impl Back {
         let grad_at = Matrix::rows(outputs);
         self.add_to_weight(grad, rows, adjoints)?;
         let weight_host = Host::new(&self.weight)?;
-        let weight = Right::of(&weight_host, inputs, false)?;
+        let weight = Right::from_row_major(&weight_host, inputs, false)?;
         if let (Some(bias), Some(sums)) = (self.bias, sums) {
             adjoints.give(bias, sums)?;
         }

@@ -87,7 +87,7 @@ fn forward<T: Float>(
     let ((rows, width), outputs) = (x.dims2()?, base.dim(1)?);
     let down = joined::<T>(factors)?;
     let rank = down.len() / width.max(1);
-    let scale = T::of(spec.scale);
+    let scale = T::cast(spec.scale);
     let scaled = |_: usize, inner: &mut [T]| inner.iter_mut().for_each(|value| *value *= scale);
     let inner = {
         let host = Host::new(x)?;
@@ -187,7 +187,7 @@ impl Back {
         let shape = (rows, rank, outputs);
         self.through_up(shape, inner, &dropped(&adjoint, dropout), &mut inner_grad, adjoints)?;
         adjoints.give(self.base, adjoint)?;
-        let scale = T::of(scale);
+        let scale = T::cast(scale);
         inner_grad.iter_mut().for_each(|value| *value *= scale);
         let host = Host::new(&x)?;
         let values = dropped(host.elements::<T>()?, input_dropout);

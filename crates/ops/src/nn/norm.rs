@@ -146,13 +146,13 @@ fn backward<T: Float>(
 /// centring, 0 and the reciprocal root mean square.
 #[inline(always)]
 fn moments<T: Float>(row: &[T], spec: NormSpec) -> (T, T) {
-    let count = T::of(row.len() as f64);
+    let count = T::cast(row.len() as f64);
     let mean = match spec.is_centred {
         true => blocked_sum([row], |[x]| x) / count,
         false => T::default(),
     };
     let variance = blocked_sum([row], |[x]| (x - mean) * (x - mean)) / count;
-    (mean, T::of(1.0) / (variance + T::of(spec.epsilon)).sqrt())
+    (mean, T::cast(1.0) / (variance + T::cast(spec.epsilon)).sqrt())
 }
 
 vectorised! {
@@ -197,7 +197,7 @@ vectorised! {
     ) {
         let width = weight.len();
         let (sum_weight, sum_bias) = sums.split_at_mut(width);
-        let count = T::of(width as f64);
+        let count = T::cast(width as f64);
         let rows = x.chunks_exact(width).zip(grad.chunks_exact(width));
         for (grad_x, (row, grad)) in grad_x.chunks_exact_mut(width).zip(rows) {
             let (mean, scale) = moments(row, spec);

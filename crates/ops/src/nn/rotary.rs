@@ -87,8 +87,8 @@ impl Rotary {
         let end = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
         let (cosines, sines) = self.turns.angles(first..end, self.head);
         let sign = if self.is_transposed { -1.0 } else { 1.0 };
-        let cosines: Vec<T> = cosines.into_iter().map(T::of).collect();
-        let sines: Vec<T> = sines.into_iter().map(|sine| T::of(sign * sine)).collect();
+        let cosines: Vec<T> = cosines.into_iter().map(T::cast).collect();
+        let sines: Vec<T> = sines.into_iter().map(|sine| T::cast(sign * sine)).collect();
         let half = self.turns.width(self.head) / 2;
         let mut out = vec![T::default(); x.len()];
         let one = |((out, x), &position): ((&mut [T], &[T]), &u32)| {

@@ -57,14 +57,14 @@ vectorised! {
         step: &AdamStep,
         decay: f64,
     ) {
-        let (beta1, beta2, one) = (T::of(step.beta1), T::of(step.beta2), T::of(1.0));
+        let (beta1, beta2, one) = (T::cast(step.beta1), T::cast(step.beta2), T::cast(1.0));
         let correction1 = 1.0 - step.beta1.powf(step.step as f64);
         let correction2 = 1.0 - step.beta2.powf(step.step as f64);
-        let rate = T::of(step.learning_rate / correction1);
-        let root = T::of(1.0 / correction2.sqrt());
-        let (epsilon, scale) = (T::of(step.epsilon), T::of(step.gradient_scale));
-        let added = T::of(if step.decoupled { 0.0 } else { decay });
-        let kept = T::of(if step.decoupled { 1.0 - step.learning_rate * decay } else { 1.0 });
+        let rate = T::cast(step.learning_rate / correction1);
+        let root = T::cast(1.0 / correction2.sqrt());
+        let (epsilon, scale) = (T::cast(step.epsilon), T::cast(step.gradient_scale));
+        let added = T::cast(if step.decoupled { 0.0 } else { decay });
+        let kept = T::cast(if step.decoupled { 1.0 - step.learning_rate * decay } else { 1.0 });
         for i in 0..weights.len() {
             let g = gradient[i] * scale + added * weights[i];
             first[i] = beta1 * first[i] + (one - beta1) * g;

@@ -40,7 +40,11 @@ impl<'a, T: Float> Right<'a, T> {
     ///
     /// # Errors
     /// When the elements are of another type.
-    pub(crate) fn of(host: &'a Host<'_>, width: usize, is_transposed: bool) -> Result<Self> {
+    pub(crate) fn from_row_major(
+        host: &'a Host<'_>,
+        width: usize,
+        is_transposed: bool,
+    ) -> Result<Self> {
         if host.dtype() == DType::BF16 {
             let values = host.elements::<bf16>()?;
             return Ok(Self::Held(Held { values, width, is_transposed }));

@@ -29,6 +29,7 @@ mod blocked;
 mod fallback;
 mod held;
 pub mod int8;
+mod job;
 mod kernels;
 mod operand;
 mod packed;

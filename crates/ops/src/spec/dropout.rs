@@ -45,7 +45,7 @@ impl Dropout {
     #[inline(always)]
     pub(crate) fn kernel<T: Float>(&self) -> impl Fn(u32) -> T + Copy + use<T> {
         let (key, threshold) = (self.key, self.threshold());
-        let (kept, dropped) = (T::of(1.0 / (1.0 - self.rate)), T::of(0.0));
+        let (kept, dropped) = (T::cast(1.0 / (1.0 - self.rate)), T::cast(0.0));
         move |index| if mask_bits(key, index) >= threshold { kept } else { dropped }
     }
 

@@ -31,7 +31,7 @@ pub enum Activation {
 impl Activation {
     #[inline(always)]
     pub(crate) fn value<T: Float>(self, x: T) -> T {
-        let (zero, one) = (T::of(0.0), T::of(1.0));
+        let (zero, one) = (T::cast(0.0), T::cast(1.0));
         match self {
             Self::Identity => x,
             // NaN stays NaN, so that it is noticed.
@@ -43,12 +43,12 @@ impl Activation {
                 }
             }
             Self::Gelu => {
-                x * T::of(0.5) * (one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf())
+                x * T::cast(0.5) * (one + (x * T::cast(std::f64::consts::FRAC_1_SQRT_2)).erf())
             }
             // (1 + tanh(u)) / 2 = σ(2u)
             Self::GeluTanh => x / (one + (-twice_inner(x)).exp()),
             Self::Swish => x / (one + (-x).exp()),
-            Self::QuickGelu => x / (one + (-(T::of(QUICK) * x)).exp()),
+            Self::QuickGelu => x / (one + (-(T::cast(QUICK) * x)).exp()),
             Self::Tanh => x.tanh(),
             Self::Sigmoid => sigmoid(x),
         }
@@ -62,19 +62,19 @@ impl Activation {
     /// Value and derivative, which share the expensive part of the computation.
     #[inline(always)]
     pub(crate) fn value_and_derivative<T: Float>(self, x: T) -> (T, T) {
-        let (zero, one, half) = (T::of(0.0), T::of(1.0), T::of(0.5));
+        let (zero, one, half) = (T::cast(0.0), T::cast(1.0), T::cast(0.5));
         match self {
             Self::Identity => (x, one),
             Self::Relu => (self.value(x), if x > zero { one } else { zero }),
             Self::Gelu => {
-                let twice = one + (x * T::of(std::f64::consts::FRAC_1_SQRT_2)).erf();
-                let density = (-half * x * x).exp() * T::of(0.398_942_280_401_432_7);
+                let twice = one + (x * T::cast(std::f64::consts::FRAC_1_SQRT_2)).erf();
+                let density = (-half * x * x).exp() * T::cast(0.398_942_280_401_432_7);
                 (x * half * twice, half * twice + x * density)
             }
             Self::GeluTanh => {
                 let below = one + (-twice_inner(x)).exp();
                 let sigmoid = one / below;
-                let slope = T::of(TWICE_ROOT) * (one + T::of(3.0 * CUBE) * x * x);
+                let slope = T::cast(TWICE_ROOT) * (one + T::cast(3.0 * CUBE) * x * x);
                 (x / below, sigmoid * (one + x * (one - sigmoid) * slope))
             }
             Self::Swish => {
@@ -83,7 +83,7 @@ impl Activation {
                 (x / below, sigmoid * (one + x * (one - sigmoid)))
             }
             Self::QuickGelu => {
-                let scaled = T::of(QUICK) * x;
+                let scaled = T::cast(QUICK) * x;
                 let below = one + (-scaled).exp();
                 let sigmoid = one / below;
                 (x / below, sigmoid * (one + scaled * (one - sigmoid)))
@@ -123,10 +123,10 @@ pub(crate) use for_activation;
 /// Computes `1 / (1 + e^-x)`.
 #[inline(always)]
 pub(crate) fn sigmoid<T: Float>(x: T) -> T {
-    let one = T::of(1.0);
+    let one = T::cast(1.0);
     // Beyond 88 the result is 0 in f32.
     let minus = -x;
-    one / (one + if minus > T::of(88.0) { T::of(88.0) } else { minus }.exp())
+    one / (one + if minus > T::cast(88.0) { T::cast(88.0) } else { minus }.exp())
 }
 
 /// Factor of the quick approximation of GELU.
@@ -139,7 +139,7 @@ pub(crate) const CUBE: f64 = 0.044_715;
 /// Twice the argument of the hyperbolic tangent in the approximation of GELU.
 #[inline(always)]
 fn twice_inner<T: Float>(x: T) -> T {
-    T::of(TWICE_ROOT) * (x + T::of(CUBE) * x * x * x)
+    T::cast(TWICE_ROOT) * (x + T::cast(CUBE) * x * x * x)
 }
 
 /// Settings of a linear layer, apart from its parameters.

@@ -24,14 +24,14 @@ pub(crate) enum Adjoint {
 }
 
 impl Adjoint {
-    fn of<T: Float>(elements: Vec<T>) -> Self {
+    fn from_elements<T: Float>(elements: Vec<T>) -> Self {
         Self::Elements(T::to_cpu_storage_owned(elements))
     }
 
     /// Elements on the host.
     pub(super) fn elements<T: Float>(self) -> Result<Vec<T>> {
         match self {
-            Self::One => Ok(vec![T::of(1.0)]),
+            Self::One => Ok(vec![T::cast(1.0)]),
             Self::Elements(storage) => T::cpu_storage_data(storage),
             Self::Tensor(tensor) => tensor.flatten_all()?.to_vec1(),
         }
@@ -131,7 +131,7 @@ impl Adjoints<'_> {
             return Ok(());
         }
         if self.is_first(slot) {
-            self.values.insert(slot.id, Adjoint::of(adjoint));
+            self.values.insert(slot.id, Adjoint::from_elements(adjoint));
             return Ok(());
         }
         self.add_with(slot, |total: &mut [T], write| {
@@ -192,7 +192,7 @@ impl Adjoints<'_> {
             }
         };
         add(&mut values, write)?;
-        self.values.insert(slot.id, Adjoint::of(values));
+        self.values.insert(slot.id, Adjoint::from_elements(values));
         Ok(())
     }
 

@@ -29,7 +29,7 @@ impl Check<'_> {
             let values = self.parameters(count, key).values();
             let values: Vec<f64> =
                 values.iter().map(|x| if key == 19 { x * x } else { *x }).collect();
-            Array::of(&values, DType::F32, self.shift)
+            Array::new(&values, DType::F32, self.shift)
         });
         let mut store = ParameterStore::new(&Device::Cpu);
         let (mut parts, mut end) = (Vec::new(), 0);
@@ -53,7 +53,7 @@ impl Check<'_> {
             parts.push(u32::from(!parameter.is_frozen()));
         }
         let parts: Vec<f64> = parts.into_iter().map(f64::from).collect();
-        let parts = Array::of(&parts, DType::U32, 0);
+        let parts = Array::new(&parts, DType::U32, 0);
         let on_host = |x: &Array| x.tensor(&[count]).to_dtype(DType::F32);
         let mut moments = [on_host(&first)?, on_host(&second)?];
         let of_gradient = on_host(&gradient)?;

@@ -105,7 +105,7 @@ impl Array {
         array
     }
 
-    pub(crate) fn of(values: &[f64], dtype: DType, shift: usize) -> Self {
+    pub(crate) fn new(values: &[f64], dtype: DType, shift: usize) -> Self {
         let array = Self::empty(values.len(), dtype, shift);
         array.fill(values);
         array

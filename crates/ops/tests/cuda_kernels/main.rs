@@ -40,12 +40,12 @@ impl Check<'_> {
     fn values(&self, count: usize, key: u64) -> Array {
         let counter = Counter::new(mix(9, &[key]));
         let values: Vec<f64> = (0..count as u64).map(|i| counter.normal_at(i)).collect();
-        Array::of(&values, self.dtype, self.shift)
+        Array::new(&values, self.dtype, self.shift)
     }
 
     fn parameters(&self, count: usize, key: u64) -> Array {
         let values: Vec<f64> = (0..count).map(|i| ((i as u64 + key) as f64 * 0.7).sin()).collect();
-        Array::of(&values, DType::F32, self.shift)
+        Array::new(&values, DType::F32, self.shift)
     }
 
     fn empty(&self, count: usize) -> Array {
@@ -94,7 +94,7 @@ impl Check<'_> {
                 (0..70).map(|i| if i % 9 == 4 { ABSENT } else { i * 7 % ROWS as u32 }).collect();
             let (x, out) = (self.values(ROWS * width, 2), self.empty(index.len() * width));
             let numbers: Vec<f64> = index.iter().map(|&row| f64::from(row)).collect();
-            let numbers = Array::of(&numbers, DType::U32, 0);
+            let numbers = Array::new(&numbers, DType::U32, 0);
             let arguments = [At(&x), At(&numbers), At(&out), Long(70 * width), Word(width)];
             self.launch("rows", (2, 1), &arguments);
             let with_zeros = Tensor::cat(
@@ -115,7 +115,7 @@ impl Check<'_> {
         let (x, out) = (self.values(6 * width, 3), self.values(5 * width, 33));
         let before = out.tensor(&[5, width]);
         let [ids, ends, order] = [vec![0., 2., 4.], vec![1., 3., 6.], vec![5., 0., 3., 1., 2., 4.]]
-            .map(|numbers| Array::of(&numbers, DType::U32, 0));
+            .map(|numbers| Array::new(&numbers, DType::U32, 0));
         let arguments = [At(&x), At(&ids), At(&ends), At(&order), At(&out), Word(width), Real(1.5)];
         self.launch("row_sums", (width.div_ceil(THREADS), 3), &arguments);
         let index = Tensor::new(&[2u32, 4, 4, 2, 4, 0], &Device::Cpu)?;
@@ -126,7 +126,7 @@ impl Check<'_> {
     /// Heads are taken apart, and put together to what they were, times the scales.
     fn heads(&self) -> Result<()> {
         let (lengths, longest) = ([5, 1, 9], 9);
-        let starts = Array::of(&[0.0, 5.0, 6.0, 15.0], DType::U32, 0);
+        let starts = Array::new(&[0.0, 5.0, 6.0, 15.0], DType::U32, 0);
         for (heads, width, behind) in [(3, 7, 5), (2, 8, 8), (4, 24, 0), (1, 16, 3)] {
             let row = heads * width + behind;
             let packed = self.values(15 * row, 4);
@@ -150,7 +150,7 @@ impl Check<'_> {
             let padded = composed::pad(&columns.contiguous()?, &lengths)?;
             let padded = padded.reshape((lengths.len(), longest, heads, width))?;
             self.same("heads apart", &apart, &(padded.transpose(1, 2)? * 0.5)?)?;
-            let merged = Array::of(&vec![7.0; 15 * row], self.dtype, self.shift);
+            let merged = Array::new(&vec![7.0; 15 * row], self.dtype, self.shift);
             self.launch("merge_heads", (2, 1), &numbers(&apart, &merged, 2.0));
             let rest = Tensor::full(7.0, (15, behind), &Device::Cpu)?;
             self.same("heads together", &merged, &Tensor::cat(&[columns, rest], 1)?)?;
@@ -258,7 +258,7 @@ impl Check<'_> {
     /// Weights of two sequences of queries, some of whose keys are masked.
     fn softmax(&self) -> Result<()> {
         let (batch, heads, queries, rate) = (2, 3, 4, 0.2);
-        let starts = Array::of(&[0.0, 4.0, 7.0], DType::U32, 0);
+        let starts = Array::new(&[0.0, 4.0, 7.0], DType::U32, 0);
         for (keys, mask_heads) in [(1, 1), (19, 3), (40, 1), (70, 3)] {
             let rows = batch * heads * queries;
             let (scores, gradient) = (self.values(rows * keys, 13), self.values(rows * keys, 14));
@@ -268,7 +268,7 @@ impl Check<'_> {
                         if i % keys != 0 && i % 5 == 2 { f64::NEG_INFINITY } else { i as f64 % 3.0 }
                     })
                     .collect();
-            let mask = Array::of(&mask, DType::F32, 0);
+            let mask = Array::new(&mask, DType::F32, 0);
             let (out, of_scores) = (self.empty(rows * keys), self.empty(rows * keys));
             let sizes = || {
                 [
@@ -313,7 +313,7 @@ impl Check<'_> {
             let (rows, scale) = (7, 0.25);
             let targets: Vec<u32> = (0..rows as u32).map(|row| row * 5 % classes as u32).collect();
             let numbers: Vec<f64> = targets.iter().map(|&target| f64::from(target)).collect();
-            let numbers = Array::of(&numbers, DType::U32, 0);
+            let numbers = Array::new(&numbers, DType::U32, 0);
             for smoothing in [0.0, 0.1] {
                 let logits = self.values(rows * classes, 15);
                 let vars = variables(&[(&logits, &[rows, classes])])?;
@@ -347,8 +347,8 @@ impl Check<'_> {
 
     /// A hit is the first of the largest logits, as on the host.
     fn ties(&self) -> Result<()> {
-        let logits = Array::of(&[1.0, 2.0, 2.0, 1.0, 2.0, 2.0], self.dtype, self.shift);
-        let targets = Array::of(&[1.0, 2.0], DType::U32, 0);
+        let logits = Array::new(&[1.0, 2.0, 2.0, 1.0, 2.0, 2.0], self.dtype, self.shift);
+        let targets = Array::new(&[1.0, 2.0], DType::U32, 0);
         let sums = Array::empty(8, DType::F32, 0);
         let arguments =
             [At(&logits), At(&targets), At(&sums), Word(3), Real(0.0), Real(1.0), Word(0)];
@@ -364,7 +364,7 @@ impl Check<'_> {
             let (x, out) = (self.parameters(7 * row, 20), self.parameters(width, 21));
             let exact = x.tensor(&[7, row]).narrow(1, first, width)?.sum(0)?;
             let exact = (exact + out.tensor(&[width]))?;
-            let columns = Array::of(&x.values()[first..], DType::F32, self.shift);
+            let columns = Array::new(&x.values()[first..], DType::F32, self.shift);
             let arguments = [At(&columns), At(&out), Word(7), Word(width), Word(row), Word(1)];
             self.library.launch("sum_rows", (2, 1), &arguments);
             self.same("sums added", &out, &exact)?;

@@ -80,7 +80,7 @@ impl RunData {
         let name = path.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
         let mut data = Self {
             name,
-            summary: RunSummary::of(&folder),
+            summary: RunSummary::read(&folder),
             record: Record::read(&folder.metrics())?,
             data: json(&folder.data_report())?,
             parent: None,
@@ -93,7 +93,7 @@ impl RunData {
             config,
             folder,
         };
-        match Parent::of(&data.commands) {
+        match Parent::find(&data.commands) {
             Ok(parent) => data.parent = parent,
             Err(error) => data.missing.push(format!("the run before: {}", one_line(&error))),
         }

@@ -25,7 +25,7 @@ impl Parent {
     ///
     /// # Errors
     /// When a file of the parent is damaged.
-    pub(super) fn of(commands: &[Command]) -> Result<Option<Self>> {
+    pub(super) fn find(commands: &[Command]) -> Result<Option<Self>> {
         let Some(path) = commands.first().and_then(origin) else { return Ok(None) };
         let Ok((folder, _)) = RunFolder::of_weights(&path) else { return Ok(None) };
         let scores = match json(&folder.scores())? {
@@ -34,7 +34,7 @@ impl Parent {
         };
         let name = folder.root().file_name().unwrap_or(folder.root().as_os_str());
         let name = name.to_string_lossy().into_owned();
-        Ok(Some(Self { name, summary: RunSummary::of(&folder), scores }))
+        Ok(Some(Self { name, summary: RunSummary::read(&folder), scores }))
     }
 
     /// A number of a test set, by its JSON pointer.

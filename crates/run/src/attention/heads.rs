@@ -168,11 +168,17 @@ mod tests {
         };
         let map =
             AttentionMap { text: String::new(), translation: String::new(), layers: vec![layer] };
-        let found = profiles(&[map.clone(), map]);
-        let does: Vec<&str> = found.iter().map(HeadProfile::does).collect();
+        let head_profiles = profiles(&[map.clone(), map]);
+        let does: Vec<&str> = head_profiles.iter().map(HeadProfile::does).collect();
         assert_eq!(does, ["previous token", "same token", "punctuation", ""]);
-        assert_eq!((found[0].previous, found[0].same, found[0].queries), (0.75, 0.25, 8));
-        assert_eq!((found[2].distance, found[2].entropy, found[3].entropy), (1.0, 0.0, 2.0));
+        assert_eq!(
+            (head_profiles[0].previous, head_profiles[0].same, head_profiles[0].queries),
+            (0.75, 0.25, 8)
+        );
+        assert_eq!(
+            (head_profiles[2].distance, head_profiles[2].entropy, head_profiles[3].entropy),
+            (1.0, 0.0, 2.0)
+        );
         assert!(!is_punctuation("</s>") && is_punctuation("▁。") && !is_punctuation("▁"));
     }
 }

@@ -113,13 +113,13 @@ fn measure<M: TaskModel>(
             break;
         }
     }
-    let of = |pass: &dyn Fn() -> Pass| -> Result<TeacherForced> {
+    let evaluated = |pass: &dyn Fn() -> Pass| -> Result<TeacherForced> {
         let batches = batches.iter().map(|batch| Ok(batch.clone()));
         let measured = evaluate_under(&run.model, batches, 0.0, pass)?;
         require_finite("the loss", [measured.nll])?;
         Ok(measured)
     };
-    let whole = of(&Pass::evaluate).with_context(|| format!("split {split:?}"))?;
+    let whole = evaluated(&Pass::evaluate).with_context(|| format!("split {split:?}"))?;
     let count = config.model.heads;
     let sites: Vec<(AttentionPart, usize, usize)> = parts(config)
         .into_iter()
@@ -129,7 +129,7 @@ fn measure<M: TaskModel>(
     let mut heads = Vec::with_capacity(sites.len());
     for &(part, layer, head) in &sites {
         let name = part.layer_name(layer);
-        let without = of(&|| Pass::evaluate().without_head(&name, head))?;
+        let without = evaluated(&|| Pass::evaluate().without_head(&name, head))?;
         heads.push(HeadLoss {
             part,
             layer: layer + 1,

@@ -127,17 +127,17 @@ impl AttentionMap {
     /// # Errors
     /// When there is no such layer; the message lists those that exist.
     pub fn layer(&self, part: AttentionPart, number: Option<usize>) -> Result<&AttentionLayer> {
-        let own: Vec<&AttentionLayer> =
+        let of_part: Vec<&AttentionLayer> =
             self.layers.iter().filter(|layer| layer.part == part).collect();
         let usual = match part {
-            AttentionPart::Cross => own.len().saturating_sub(1).max(1),
-            _ => own.len(),
+            AttentionPart::Cross => of_part.len().saturating_sub(1).max(1),
+            _ => of_part.len(),
         };
         let wanted = number.unwrap_or(usual);
-        let found = own.iter().find(|layer| layer.layer == wanted);
-        found.copied().with_context(|| {
+        let found_layer = of_part.iter().find(|layer| layer.layer == wanted);
+        found_layer.copied().with_context(|| {
             let parts: Vec<&str> = self.parts().into_iter().map(AttentionPart::name).collect();
-            match own.len() {
+            match of_part.len() {
                 0 => format!(
                     "the model has no attention {}: it has {}",
                     part.name(),
@@ -158,12 +158,12 @@ impl AttentionMap {
         if part == AttentionPart::Cross {
             bail!("attention is rolled out over layers of self-attention: encoder or decoder");
         }
-        let own = self.layers.iter().filter(|layer| layer.part == part);
+        let of_part = self.layers.iter().filter(|layer| layer.part == part);
         let wide = |layer: &AttentionLayer| -> Vec<Vec<f64>> {
             let mean = layer.mean();
             mean.into_iter().map(|row| row.into_iter().map(f64::from).collect()).collect()
         };
-        let flow = rollout(own.map(wide)).context("no layers")?;
+        let flow = rollout(of_part.map(wide)).context("no layers")?;
         let narrow = flow.into_iter().map(|row| row.into_iter().map(|x| x as f32).collect());
         Ok(AttentionLayer { heads: vec![narrow.collect()], ..last.clone() })
     }

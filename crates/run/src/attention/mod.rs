@@ -17,8 +17,8 @@ pub use figures::{attention_figure, attention_figures, rollout_figure};
 pub use heads::{HeadProfile, profiles};
 pub use importance::{HeadImportance, HeadLoss, head_importance};
 pub use journey::{
-    Answer, Branch, Choice, Found, HeadInputs, Journey, Picture, Piece, StackNorms, StackVectors,
-    VectorStep, journey_page,
+    Answer, Branch, Choice, FoundTranslation, HeadInputs, Journey, Picture, Piece, StackNorms,
+    StackVectors, VectorStep, journey_page,
 };
 pub use map::{AttentionLayer, AttentionMap, AttentionPart, Weights, shown_tokens};
 pub use picture::{draw_attention, rolled_out};

@@ -129,27 +129,27 @@ impl PositionFigures {
     pub fn by_distance(&self) -> Result<Vec<ByDistance>> {
         let table = self.table();
         let product = |row: &Vec<f64>| row.iter().zip(&table[0]).map(|(a, b)| a * b).sum::<f64>();
-        let own = product(&table[0]);
-        let mut found = vec![ByDistance {
+        let at_zero = product(&table[0]);
+        let mut effects = vec![ByDistance {
             name: "sinusoidal".to_owned(),
-            values: table.iter().map(|row| product(row) / own).collect(),
+            values: table.iter().map(|row| product(row) / at_zero).collect(),
         }];
-        found.push(ByDistance { name: "rotary".to_owned(), values: self.turned()? });
+        effects.push(ByDistance { name: "rotary".to_owned(), values: self.turned()? });
         let slopes = alibi_slopes(self.config.heads);
         let chosen = slopes.len().div_ceil(SLOPES);
         for (head, slope) in slopes.iter().enumerate().step_by(chosen) {
-            found.push(ByDistance {
+            effects.push(ByDistance {
                 name: format!("alibi, head {}", head + 1),
                 values: (0..self.count).map(|distance| -slope * distance as f64).collect(),
             });
         }
-        let of = self.config.relative();
-        let bucket = |distance| t5_bucket(distance, 0, true, of) as f64;
-        found.push(ByDistance {
+        let buckets = self.config.relative();
+        let bucket = |distance| t5_bucket(distance, 0, true, buckets) as f64;
+        effects.push(ByDistance {
             name: "t5, bucket".to_owned(),
             values: (0..self.count).map(bucket).collect(),
         });
-        Ok(found)
+        Ok(effects)
     }
 
     /// Dot products of a head's vector of ones, turned by each position, with the same vector at
@@ -172,11 +172,11 @@ impl PositionFigures {
     /// See [`PositionFigures::by_distance`].
     pub fn products(&self) -> Result<Figure> {
         let all = self.by_distance()?;
-        let own = all.into_iter().filter(|one| ["sinusoidal", "rotary"].contains(&&*one.name));
+        let shown = all.into_iter().filter(|one| ["sinusoidal", "rotary"].contains(&&*one.name));
         let chart = Chart::new(
             Axis::linear(self.distance()),
             Axis::linear(self.say("product, of that at distance 0", "乘积，相对于距离 0")),
-            own.map(series).collect(),
+            shown.map(series).collect(),
         );
         let description = self.say(
             "The product of two positions depends on their distance alone, and falls with it, in \
@@ -193,11 +193,11 @@ impl PositionFigures {
     /// See [`PositionFigures::by_distance`].
     pub fn biases(&self) -> Result<Figure> {
         let all = self.by_distance()?;
-        let own = all.into_iter().filter(|one| one.name.starts_with("alibi"));
+        let shown = all.into_iter().filter(|one| one.name.starts_with("alibi"));
         let chart = Chart::new(
             Axis::linear(self.distance()),
             Axis::linear(self.say("added to the score", "加到分数上的值")),
-            own.map(series).collect(),
+            shown.map(series).collect(),
         );
         let description = self.say(
             "ALiBi lowers scores by the distance; each head has its own slope.",
@@ -211,14 +211,14 @@ impl PositionFigures {
     /// T5's buckets by distance, of a decoder and of an encoder.
     #[must_use]
     pub fn buckets(&self) -> Figure {
-        let of = |causal: bool| {
+        let bucket_series = |causal: bool| {
             let bucket = |distance| t5_bucket(distance, 0, causal, self.config.relative()) as f64;
             let point = |distance| (distance as f64, bucket(distance));
             (0..self.count).map(point).collect()
         };
         let series = vec![
-            Series::line(self.say("decoder", "解码器"), of(true)),
-            Series::line(self.say("encoder, looking back", "编码器，向左看"), of(false)),
+            Series::line(self.say("decoder", "解码器"), bucket_series(true)),
+            Series::line(self.say("encoder, looking back", "编码器，向左看"), bucket_series(false)),
         ];
         let (distance, bucket) = (self.distance(), self.say("bucket", "桶"));
         let chart = Chart::new(Axis::linear(distance), Axis::linear(bucket), series);

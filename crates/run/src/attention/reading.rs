@@ -43,7 +43,12 @@ impl AttentionMap {
     /// # Errors
     /// When the run cannot be loaded or reads no text, the text is empty or too long, or no layer
     /// has attention weights.
-    pub fn of(root: &Path, load: &LoadSettings, text: &str, target: Option<&str>) -> Result<Self> {
+    pub fn of_run(
+        root: &Path,
+        load: &LoadSettings,
+        text: &str,
+        target: Option<&str>,
+    ) -> Result<Self> {
         let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
         require_words(task, target)?;
         with_model!(task, M => <M as TaskModel>::attention(
@@ -51,16 +56,16 @@ impl AttentionMap {
         ))
     }
 
-    /// Attention of a translation model, like [`AttentionMap::of`].
+    /// Attention of a translation model, like [`AttentionMap::of_run`].
     ///
     /// # Errors
-    /// See [`AttentionMap::of`].
+    /// See [`AttentionMap::of_run`].
     pub fn of_translation(run: &LoadedRun, text: &str, target: Option<&str>) -> Result<Self> {
         let source = run.tokenizers.source().encode_text(text)?;
         if let Some(target) = target {
             return Self::of_encoded(run, &source, &run.tokenizers.target().encode_text(target)?);
         }
-        let settings = TranslationSettings::of(&run.config);
+        let settings = TranslationSettings::from_config(&run.config);
         let translator = LineTranslator::new(run, &settings)?;
         let line = translator.translate_encoded(&[&source], &[], 1, |_| {})?.next();
         let line = line.context("no translation was found")??;
@@ -73,7 +78,7 @@ impl AttentionMap {
     /// encoded.
     ///
     /// # Errors
-    /// See [`AttentionMap::of`].
+    /// See [`AttentionMap::of_run`].
     pub fn of_encoded(run: &LoadedRun, source: &EncodedText, target: &EncodedText) -> Result<Self> {
         Self::of_pair(&run.model, &run.tokenizers, source, (target.text(), target.ids()))?
             .context(NO_WEIGHTS)
@@ -120,7 +125,7 @@ impl AttentionMap {
     ///
     /// # Errors
     /// When the pair cannot be read.
-    pub(crate) fn of_told(
+    pub(crate) fn of_reference(
         model: &TranslationModel,
         tokenizers: &TokenizerPair,
         source: &str,
@@ -132,10 +137,10 @@ impl AttentionMap {
     }
 
     /// Attention of a language model on a text that its tokenizer has encoded, like
-    /// [`AttentionMap::of`].
+    /// [`AttentionMap::of_run`].
     ///
     /// # Errors
-    /// See [`AttentionMap::of`].
+    /// See [`AttentionMap::of_run`].
     pub fn of_text(run: &LoadedRun<LanguageModel>, text: &EncodedText) -> Result<Self> {
         let ids = TextScorer::new(run)?.row(text.text(), text.ids())?;
         let sequences = Sequences::pack(&[&ids]);
@@ -145,13 +150,13 @@ impl AttentionMap {
             Ok::<_, ModelError>(pass.into_attention())
         })
         .context("the text cannot be read")?;
-        Self::of_one(text.text(), records, &shown_tokens(run.tokenizers.target(), &ids))
+        Self::of_stack(text.text(), records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    /// Attention of a masked language model, like [`AttentionMap::of`].
+    /// Attention of a masked language model, like [`AttentionMap::of_run`].
     ///
     /// # Errors
-    /// See [`AttentionMap::of`].
+    /// See [`AttentionMap::of_run`].
     pub(crate) fn of_masked(run: &LoadedRun<MaskedLanguageModel>, text: &str) -> Result<Self> {
         let max_tokens = run.config.data.text.block_length;
         let one = LabelledConfig { max_tokens, ..LabelledConfig::default() };
@@ -162,21 +167,21 @@ impl AttentionMap {
             Ok::<_, ModelError>(pass.into_attention())
         })
         .context("the text cannot be read")?;
-        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), &ids))
+        Self::of_stack(text, records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    /// Attention of a classifier of texts, like [`AttentionMap::of`].
+    /// Attention of a classifier of texts, like [`AttentionMap::of_run`].
     ///
     /// # Errors
-    /// See [`AttentionMap::of`].
+    /// See [`AttentionMap::of_run`].
     pub fn of_labelled(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Self> {
         Self::of_row(run, text, &labelled_row(run, text)?)
     }
 
-    /// Attention of a classifier on a text with this row, like [`AttentionMap::of`].
+    /// Attention of a classifier on a text with this row, like [`AttentionMap::of_run`].
     ///
     /// # Errors
-    /// See [`AttentionMap::of`].
+    /// See [`AttentionMap::of_run`].
     pub fn of_row(run: &LoadedRun<TextClassifier>, text: &str, row: &Row) -> Result<Self> {
         let segments: Vec<u32> = row.segments().collect();
         let ids = &row.ids;
@@ -188,10 +193,10 @@ impl AttentionMap {
             Ok::<_, ModelError>(pass.into_attention())
         })
         .context("the text cannot be read")?;
-        Self::of_one(text, records, &shown_tokens(run.tokenizers.target(), ids))
+        Self::of_stack(text, records, &shown_tokens(run.tokenizers.target(), ids))
     }
 
-    fn of_one(text: &str, records: Vec<AttentionRecord>, tokens: &[String]) -> Result<Self> {
+    fn of_stack(text: &str, records: Vec<AttentionRecord>, tokens: &[String]) -> Result<Self> {
         let layers = layers(records, |_| (tokens.to_vec(), tokens.to_vec()))?;
         Ok(Self { text: text.to_owned(), translation: String::new(), layers })
     }

@@ -16,8 +16,9 @@ pub const ATTENTION_SCRIPT: &str = include_str!("view.js");
 /// Weights as columns with thousandths, one after the other, for each row.
 fn sparse(weights: &Weights) -> Value {
     let row = |row: &Vec<f32>| {
-        let seen = row.iter().enumerate().filter(|(_, weight)| **weight >= SEEN);
-        let numbers = seen.flat_map(|(key, weight)| [key as u64, (weight * 1000.0).round() as u64]);
+        let visible = row.iter().enumerate().filter(|(_, weight)| **weight >= SEEN);
+        let numbers =
+            visible.flat_map(|(key, weight)| [key as u64, (weight * 1000.0).round() as u64]);
         numbers.collect::<Vec<u64>>()
     };
     json!(weights.iter().map(row).collect::<Vec<_>>())
@@ -36,15 +37,18 @@ fn layer(layer: &AttentionLayer, name: &str, roles: &[String]) -> Value {
 pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
     let heads = profiles(std::slice::from_ref(map));
     let roles = |one: &AttentionLayer| -> Vec<String> {
-        let own = heads.iter().filter(|head| head.part == one.part && head.layer == one.layer);
-        own.map(|head| language.choose(head.does(), in_chinese(head.does())).to_owned()).collect()
+        let heads_of_layer =
+            heads.iter().filter(|head| head.part == one.part && head.layer == one.layer);
+        heads_of_layer
+            .map(|head| language.choose(head.does(), in_chinese(head.does())).to_owned())
+            .collect()
     };
     let mut parts = map.parts();
     parts.sort_by_key(|part| *part != AttentionPart::Cross);
     let of_part = |part: &AttentionPart| {
-        let own = map.layers.iter().filter(|layer| layer.part == *part);
+        let of_part = map.layers.iter().filter(|layer| layer.part == *part);
         let mut layers: Vec<Value> =
-            own.map(|one| layer(one, &one.layer.to_string(), &roles(one))).collect();
+            of_part.map(|one| layer(one, &one.layer.to_string(), &roles(one))).collect();
         // Attention to an encoder has no rollout.
         if let Ok(rolled) = map.rollout(*part) {
             let all = language.choose("all, rolled out", "全部，累积");

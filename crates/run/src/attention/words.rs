@@ -48,7 +48,7 @@ impl<'a> WordAligner<'a> {
     /// # Errors
     /// When the model has no such layer or head.
     pub fn new(run: &'a LoadedRun, settings: &WordAlignerSettings) -> Result<Self> {
-        let mut attention = TranslationSettings::of(&run.config).aligned_by;
+        let mut attention = TranslationSettings::from_config(&run.config).aligned_by;
         for (name, number) in [("layer", settings.layer), ("head", settings.head)] {
             ensure!(number != Some(0), "--{name} 0: they are counted from 1");
         }
@@ -145,12 +145,12 @@ impl<'a> WordAligner<'a> {
 
 /// Compares the links of some sentences with human links, and returns the counts.
 #[must_use]
-pub fn count_links(found: &[Vec<Link>], reference: &[Vec<WordLink>]) -> AlignmentCounts {
+pub fn count_links(predicted: &[Vec<Link>], reference: &[Vec<WordLink>]) -> AlignmentCounts {
     let mut counts = AlignmentCounts::default();
-    for (found, reference) in found.iter().zip(reference) {
+    for (predicted, reference) in predicted.iter().zip(reference) {
         let known: Vec<(Link, bool)> =
             reference.iter().map(|link| ((link.source, link.target), link.is_sure)).collect();
-        counts += AlignmentCounts::count(found, &known);
+        counts += AlignmentCounts::count(predicted, &known);
     }
     counts
 }

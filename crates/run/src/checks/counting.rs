@@ -13,11 +13,11 @@ const F32: u64 = 4;
 
 impl Cost {
     /// Counts the model of `config` with vocabularies of these sizes, for training on `device`.
-    pub fn of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Self {
+    pub fn count(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Self {
         Self::among(config, vocabularies, device, 1)
     }
 
-    /// Counts like [`Cost::of`], for each of several processes that train together.
+    /// Counts like [`Cost::count`], for each of several processes that train together.
     pub fn among(
         config: &RunConfig,
         vocabularies: Vocabularies,

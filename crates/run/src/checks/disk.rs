@@ -22,13 +22,13 @@ pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u6
     let kept = (training.keep_last as u64).saturating_add(training.keep_best as u64);
     let times = |every: u64| training.max_updates.checked_div(every).unwrap_or(0);
     // Checkpoints of the schedule, of validations that improve, and the last.
-    let made = match training.max_updates {
+    let checkpoints = match training.max_updates {
         0 => u64::MAX,
         _ => times(training.checkpoint_every)
             .saturating_add(times(training.validate_every))
             .saturating_add(1),
     };
-    checkpoint.saturating_mul(kept.min(made).saturating_add(1)).saturating_add(average)
+    checkpoint.saturating_mul(kept.min(checkpoints).saturating_add(1)).saturating_add(average)
 }
 
 /// Refuses to begin if the checkpoints of the run in `folder` would not fit.

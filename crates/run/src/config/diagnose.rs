@@ -20,7 +20,7 @@ pub(crate) struct Diagnosis {
 pub(crate) fn diagnose(text: &str, error: &toml::de::Error) -> Diagnosis {
     let span = error.span();
     let line = span.as_ref().map(|span| line_of(text, span.start));
-    let place = span.as_ref().and_then(|span| Place::of(text, span));
+    let place = span.as_ref().and_then(|span| Place::locate(text, span));
     Diagnosis { line, message: explain(error.message(), place.as_ref()) }
 }
 
@@ -37,13 +37,13 @@ fn explain(message: &str, place: Option<&Place>) -> String {
     match kind {
         Unknown::Key => {
             let name = place.map_or(unknown.as_str(), |place| place.path.as_str());
-            let (what, meant) = match place.map(|place| &place.table) {
+            let (noun, meant) = match place.map(|place| &place.table) {
                 Some(Some(first)) => ("section", did_you_mean_section(name, first.as_deref())),
                 _ => ("key", did_you_mean(name)),
             };
             match meant {
-                Some(meant) => format!("unknown {what} `{name}`, did you mean {meant}?"),
-                None => format!("unknown {what} `{name}` (known there: {known_names})"),
+                Some(meant) => format!("unknown {noun} `{name}`, did you mean {meant}?"),
+                None => format!("unknown {noun} `{name}` (known there: {known_names})"),
             }
         }
         Unknown::Value => {
@@ -63,12 +63,12 @@ fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     let rest = message
         .strip_prefix("invalid type: ")
         .or_else(|| message.strip_prefix("invalid value: "))?;
-    let (found, expected) = rest.rsplit_once(", expected ")?;
+    let (given, expected) = rest.rsplit_once(", expected ")?;
     let values = match (key.map(|key| &key.values), expected) {
         (Some(Values::Section), _) => "a section of keys".to_owned(),
         // A value with several forms has its own message.
         (Some(Values::Other(_)), _) => expected.to_owned(),
-        (Some(values), "u32") if !found.contains('-') => format!("{values} to {}", u32::MAX),
+        (Some(values), "u32") if !given.contains('-') => format!("{values} to {}", u32::MAX),
         (Some(values), _) => values.to_string(),
         (None, "u32" | "u64" | "usize") => "a whole number from 0".to_owned(),
         (None, "f64") => "a number".to_owned(),
@@ -78,13 +78,13 @@ fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
         (None, expected) if expected.starts_with("struct ") => "a section of keys".to_owned(),
         (None, expected) => expected.to_owned(),
     };
-    Some(format!("expected {values}, found {}", in_toml(found)))
+    Some(format!("expected {values}, found {}", in_toml(given)))
 }
 
 /// Name of a value in TOML instead of serde.
-fn in_toml(found: &str) -> String {
+fn in_toml(given: &str) -> String {
     let quoted =
-        |kind: &str| found.strip_prefix(kind).map(|rest| rest.trim().trim_matches('`').to_owned());
+        |kind: &str| given.strip_prefix(kind).map(|rest| rest.trim().trim_matches('`').to_owned());
     if let Some(text) = quoted("string ") {
         return format!("the text {text}");
     }
@@ -96,7 +96,7 @@ fn in_toml(found: &str) -> String {
     if let Some(number) = quoted("integer ") {
         return format!("the number {number}");
     }
-    match found {
+    match given {
         "map" => "a section of keys".to_owned(),
         "sequence" => "a list".to_owned(),
         other => quoted("boolean ").unwrap_or_else(|| other.to_owned()),
@@ -135,7 +135,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(text: &str, span: &Range<usize>) -> Option<Self> {
+    fn locate(text: &str, span: &Range<usize>) -> Option<Self> {
         let table = DeTable::parse(text).ok()?;
         descend(table.get_ref(), span.start, "")
     }
@@ -149,8 +149,8 @@ fn descend(table: &DeTable<'_>, offset: usize, section: &str) -> Option<Place> {
             _ => None,
         };
         // A section's own span is only its header, so its children are searched first.
-        if let Some(found) = inner.and_then(|inner| descend(inner, offset, &path)) {
-            return Some(found);
+        if let Some(place) = inner.and_then(|inner| descend(inner, offset, &path)) {
+            return Some(place);
         }
         if key.span().contains(&offset) || value.span().contains(&offset) {
             let first = |inner: &DeTable<'_>| {
@@ -179,40 +179,40 @@ mod tests {
 
     #[test]
     fn unknown_key_names_line_and_nearest() {
-        let found = problem("[model]\nd_model = 2\nhaeds = 4\n");
-        assert_eq!(found.line, Some(3));
-        assert!(found.message.contains("unknown key `model.haeds`"), "{found:?}");
-        assert!(found.message.contains("`model.heads`"), "{found:?}");
+        let diagnosis = problem("[model]\nd_model = 2\nhaeds = 4\n");
+        assert_eq!(diagnosis.line, Some(3));
+        assert!(diagnosis.message.contains("unknown key `model.haeds`"), "{diagnosis:?}");
+        assert!(diagnosis.message.contains("`model.heads`"), "{diagnosis:?}");
     }
 
     #[test]
     fn an_unknown_section_is_called_one() {
-        let found = problem("[optim]\nlr = 1\n");
+        let diagnosis = problem("[optim]\nlr = 1\n");
         assert_eq!(
-            found.message,
+            diagnosis.message,
             "unknown section `optim`, did you mean `training.schedule.learning_rate`?"
         );
-        let found = problem("[trainig]\nseed = 1\n");
+        let diagnosis = problem("[trainig]\nseed = 1\n");
         assert_eq!(
-            found.message,
+            diagnosis.message,
             "unknown section `trainig`, did you mean the section `training`?"
         );
     }
 
     #[test]
     fn mistyped_value_names_key_and_type() {
-        let found = problem("[model]\n\nheads = \"four\"\n");
-        assert_eq!(found.line, Some(3));
-        assert!(found.message.contains("key `model.heads`"), "{found:?}");
+        let diagnosis = problem("[model]\n\nheads = \"four\"\n");
+        assert_eq!(diagnosis.line, Some(3));
+        assert!(diagnosis.message.contains("key `model.heads`"), "{diagnosis:?}");
         assert_eq!(
-            found.message,
+            diagnosis.message,
             "key `model.heads`: expected a whole number from 1, found the text \"four\""
         );
     }
 
     #[test]
     fn values_are_spoken_of_as_toml_has_them() {
-        for (text, said) in [
+        for (text, message) in [
             ("[model]\nd_ff = 1.5\n", "expected a whole number from 1, found the number 1.5"),
             ("[model]\nd_ff = -3\n", "expected a whole number from 1, found the number -3"),
             ("[model]\nd_ff = 1e308\n", "expected a whole number from 1, found the number 1e308"),
@@ -225,8 +225,8 @@ mod tests {
             ("[data]\ntrain = 3\n", "{ file = \"table.tsv\" }, found the number 3"),
             ("[data.batching]\nmax_tokens = \"many\"\n", "or \"auto\", found the text \"many\""),
         ] {
-            let found = problem(text);
-            assert!(found.message.contains(said), "{text}: {found:?}");
+            let diagnosis = problem(text);
+            assert!(diagnosis.message.contains(message), "{text}: {diagnosis:?}");
         }
         assert_eq!(
             mistyped("invalid type: sequence, expected usize", None).as_deref(),

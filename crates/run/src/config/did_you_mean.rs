@@ -220,11 +220,11 @@ mod tests {
     #[test]
     fn names_of_other_toolkits_and_other_sections_lead_to_keys() {
         for (name, meant) in MEANT {
-            let said = did_you_mean(name).unwrap_or_default();
+            let hint = did_you_mean(name).unwrap_or_default();
             assert!(
-                said.contains(&format!("`{meant}`"))
-                    || meant.starts_with("--") && said.contains(meant),
-                "{name}: {said}"
+                hint.contains(&format!("`{meant}`"))
+                    || meant.starts_with("--") && hint.contains(meant),
+                "{name}: {hint}"
             );
         }
         assert_eq!(

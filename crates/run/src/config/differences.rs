@@ -52,9 +52,9 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
     let table = |config: &RunConfig| {
         Table::try_from(config).context("the configuration cannot be written as TOML")
     };
-    let mut found = Vec::new();
-    compare("", &table(left)?, &table(right)?, &mut found);
-    Ok(found)
+    let mut differences = Vec::new();
+    compare("", &table(left)?, &table(right)?, &mut differences);
+    Ok(differences)
 }
 
 /// Lists each difference in a key that cannot change freely during a run: in task, [data], [model],
@@ -64,10 +64,10 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
 /// When a value cannot be written as TOML.
 pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Difference>> {
     let (run, given) = (table(run)?, table(given)?);
-    let mut found = Vec::new();
-    compare("", &run, &given, &mut found);
-    found.retain(|one| one.change() != Change::Free);
-    Ok(found)
+    let mut differences = Vec::new();
+    compare("", &run, &given, &mut differences);
+    differences.retain(|one| one.change() != Change::Free);
+    Ok(differences)
 }
 
 /// Lists differences like [`differences`], in all keys that processes must share to train together:
@@ -83,10 +83,10 @@ pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result
         all.insert("training".to_owned(), Value::Table(training));
         Ok(all)
     };
-    let mut found = Vec::new();
-    compare("", &whole(run)?, &whole(given)?, &mut found);
-    found.retain(|one| one.change() != Change::Free || one.key.starts_with("training."));
-    Ok(found)
+    let mut differences = Vec::new();
+    compare("", &whole(run)?, &whole(given)?, &mut differences);
+    differences.retain(|one| one.change() != Change::Free || one.key.starts_with("training."));
+    Ok(differences)
 }
 
 /// Part of a configuration that identifies a run, as TOML.
@@ -100,7 +100,7 @@ fn table(config: &RunConfig) -> Result<Table> {
     Table::try_from(recipe(&config)?).context("the configuration cannot be written as TOML")
 }
 
-fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<Difference>) {
+fn compare(prefix: &str, run: &Table, given: &Table, differences: &mut Vec<Difference>) {
     let mut keys: Vec<&String> = run.keys().chain(given.keys()).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -108,11 +108,11 @@ fn compare(prefix: &str, run: &Table, given: &Table, found: &mut Vec<Difference>
         let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match (run.get(key), given.get(key)) {
             (Some(Value::Table(run)), Some(Value::Table(given))) => {
-                compare(&name, run, given, found)
+                compare(&name, run, given, differences)
             }
             (left, right) if left != right => {
                 let show = |value: Option<&Value>| value.map(Value::to_string);
-                found.push(Difference { key: name, left: show(left), right: show(right) });
+                differences.push(Difference { key: name, left: show(left), right: show(right) });
             }
             _ => {}
         }
@@ -136,9 +136,9 @@ mod tests {
         given.model.d_ff = 96;
         given.data.tokenizer.path = Some("mine.json".into());
         given.data.tokenizer.dropout = 0.1;
-        let found = differences(&run, &given).expect("TOML");
+        let listed = differences(&run, &given).expect("TOML");
         assert_eq!(
-            found.iter().map(Difference::to_string).collect::<Vec<_>>(),
+            listed.iter().map(Difference::to_string).collect::<Vec<_>>(),
             [
                 "data.tokenizer.dropout is 0.1 but was 0.0",
                 "data.tokenizer.path is \"mine.json\" but was not set",
@@ -147,8 +147,8 @@ mod tests {
             ]
         );
         assert_eq!(
-            found.iter().filter(|one| one.change() == Change::Never).collect::<Vec<_>>(),
-            [&found[1], &found[3]]
+            listed.iter().filter(|one| one.change() == Change::Never).collect::<Vec<_>>(),
+            [&listed[1], &listed[3]]
         );
     }
 }

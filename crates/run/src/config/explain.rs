@@ -22,9 +22,9 @@ pub fn explain(name: Option<&str>) -> Result<String> {
     };
     let of_section = format!("{name}.");
     let asked = |key: &&Key| key.name == name || key.name.starts_with(&of_section);
-    let found: Vec<String> = keys().iter().filter(asked).map(described).collect();
-    if !found.is_empty() {
-        return Ok(found.join("\n"));
+    let explanations: Vec<String> = keys().iter().filter(asked).map(described).collect();
+    if !explanations.is_empty() {
+        return Ok(explanations.join("\n"));
     }
     match did_you_mean(name) {
         Some(meant) => bail!("there is no key `{name}`; did you mean {meant}?"),

@@ -188,25 +188,25 @@ mod tests {
     #[test]
     fn scores_depend_on_what_measures_them() {
         let mut config = RunConfig::default();
-        let of = |config: &RunConfig, text: &str| {
+        let identity_with = |config: &RunConfig, text: &str| {
             validation_identity(config, Some(text.to_owned())).expect("JSON")
         };
-        let before = of(&config, "one");
+        let before = identity_with(&config, "one");
         assert_eq!(serde_json::to_string(&before).expect("JSON"), r#"{"text":"one"}"#);
         config.evaluation.lowercase = true;
         config.training.max_updates += 1;
-        assert_eq!(of(&config, "one"), before, "the loss is no score of text");
+        assert_eq!(identity_with(&config, "one"), before, "the loss is no score of text");
         config.training.label_smoothing = 0.0;
         config.data.cleaning.max_tokens = 99;
-        let now = of(&config, "two");
+        let now = identity_with(&config, "two");
         assert_eq!(
             validation_changes(&before, &now),
             ["data.cleaning.max_tokens", "the validation text", "training.label_smoothing"]
         );
         config.training.early_stopping.metric = Metric::Bleu;
-        assert!(of(&config, "two").contains_key("evaluation.lowercase"));
+        assert!(identity_with(&config, "two").contains_key("evaluation.lowercase"));
         config.data.validation = "".into();
-        assert!(of(&config, "two").is_empty());
+        assert!(identity_with(&config, "two").is_empty());
     }
 
     #[test]

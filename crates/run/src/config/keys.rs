@@ -142,7 +142,7 @@ impl Key {
 }
 
 impl Range {
-    fn of(schema: &Value) -> Self {
+    fn from_schema(schema: &Value) -> Self {
         let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
         Self {
             minimum: bound("minimum"),
@@ -195,10 +195,10 @@ impl fmt::Display for Values {
 /// recipe.
 pub(crate) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-        let mut found = collect(&root(), schema().as_value());
+        let mut keys = collect(&root(), schema().as_value());
         let written = written_order();
-        found.sort_by_key(|key| place(&key.name, &written));
-        found
+        keys.sort_by_key(|key| place(&key.name, &written));
+        keys
     });
     &KEYS
 }
@@ -245,7 +245,7 @@ fn root() -> Key {
 
 /// Keys of a section with this schema, each followed by its own keys.
 fn collect(section: &Key, schema: &Value) -> Vec<Key> {
-    let mut found = Vec::new();
+    let mut keys = Vec::new();
     for (leaf, schema_of_key) in schema["properties"].as_object().into_iter().flatten() {
         let key = described(section, leaf, schema_of_key, &schema[format!("x-idle-{leaf}")]);
         let mut inner = collect(&key, schema_of_key);
@@ -253,10 +253,10 @@ fn collect(section: &Key, schema: &Value) -> Vec<Key> {
             let forms = schema_of_key["anyOf"].as_array().into_iter().flatten();
             forms.for_each(|form| inner.extend(collect(&key, form)));
         }
-        found.push(key);
-        found.append(&mut inner);
+        keys.push(key);
+        keys.append(&mut inner);
     }
-    found
+    keys
 }
 
 /// Key named `leaf` of a section. Properties of the section hold for it too; `idle` has further
@@ -276,8 +276,8 @@ fn described(section: &Key, leaf: &str, schema: &Value, idle: &Value) -> Key {
         conditions.iter().any(|name| name == condition.name)
             || section.idle.iter().any(|of_section| of_section.name == condition.name)
     };
-    let own = words(&schema["x-weights"]);
-    let own = own.iter().filter_map(|name| Weights::named(name));
+    let own_weights = words(&schema["x-weights"]);
+    let own_weights = own_weights.iter().filter_map(|name| Weights::named(name));
     let names = schema["x-names"].as_str().unwrap_or_default();
     Key {
         meaning: meaning(schema),
@@ -285,7 +285,7 @@ fn described(section: &Key, leaf: &str, schema: &Value, idle: &Value) -> Key {
         values,
         names_elsewhere: names.split_whitespace().map(str::to_owned).collect(),
         change: schema["x-change"].as_str().and_then(Change::named).unwrap_or(section.change),
-        weights: section.weights.iter().copied().chain(own).collect(),
+        weights: section.weights.iter().copied().chain(own_weights).collect(),
         idle: CONDITIONS.iter().filter(is_idle).collect(),
         name,
     }
@@ -309,8 +309,8 @@ fn values(schema: &Value) -> Values {
     };
     match kind {
         Some("boolean") => Values::Switch,
-        Some("integer") => Values::Whole(Range::of(schema)),
-        Some("number") => Values::Number(Range::of(schema)),
+        Some("integer") => Values::Whole(Range::from_schema(schema)),
+        Some("number") => Values::Number(Range::from_schema(schema)),
         _ => Values::Text,
     }
 }

@@ -353,12 +353,12 @@ fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
         return;
     }
     let of_each = |split: &Corpora| {
-        let of = |corpus: &Corpus, Direction { from, to }: &Direction| Corpus {
+        let in_direction = |corpus: &Corpus, Direction { from, to }: &Direction| Corpus {
             from: from.clone(),
             to: to.clone(),
             ..corpus.clone()
         };
-        let each = |corpus| directions.iter().map(move |direction| of(corpus, direction));
+        let each = |corpus| directions.iter().map(move |direction| in_direction(corpus, direction));
         Corpora(split.iter().flat_map(each).collect())
     };
     for (split, is_usual) in [(&mut data.validation, validation), (&mut data.test, test)] {
@@ -374,7 +374,9 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
         for (key, value) in with {
             match (table.get_mut(&key), value) {
                 (None, value) => drop(table.insert(key, value)),
-                (Some(toml::Value::Table(own)), toml::Value::Table(value)) => complete(own, value),
+                (Some(toml::Value::Table(section)), toml::Value::Table(value)) => {
+                    complete(section, value)
+                }
                 (Some(_), _) => {}
             }
         }
@@ -384,9 +386,9 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
     model.remove("embeddings");
     // Its adapters are part of its weights.
     model.remove("lora");
-    let own = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
-    if let Some(own) = own.as_table_mut() {
-        complete(own, model);
+    let section = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
+    if let Some(section) = section.as_table_mut() {
+        complete(section, model);
     }
     Ok(())
 }
@@ -423,10 +425,10 @@ fn at_fault(
 /// override is one line long.
 fn parse(text: &str, origin: &str, is_file: bool) -> Result<RunConfig> {
     toml::from_str(text).map_err(|error| {
-        let found = diagnose::diagnose(text, &error);
-        match found.line {
-            Some(line) if is_file => anyhow!("{origin}:{line}: {}", found.message),
-            _ => anyhow!("{origin}: {}", found.message),
+        let diagnosis = diagnose::diagnose(text, &error);
+        match diagnosis.line {
+            Some(line) if is_file => anyhow!("{origin}:{line}: {}", diagnosis.message),
+            _ => anyhow!("{origin}: {}", diagnosis.message),
         }
     })
 }

@@ -101,17 +101,17 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
 /// Converts `path`, relative to the current folder, to a path relative to `folder`; absolute if one
 /// of them does not exist.
 pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
-    let here = Path::new("");
-    if path.is_absolute() || folder == here {
+    let working_folder = Path::new("");
+    if path.is_absolute() || folder == working_folder {
         return path.to_owned();
     }
     let (Ok(from), Ok(to)) = (folder.canonicalize(), path.canonicalize()) else {
-        return absolute(here, path);
+        return absolute(working_folder, path);
     };
     let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(common).map(|_| Component::ParentDir);
-    let seen: PathBuf = up.chain(to.components().skip(common)).collect();
-    if seen == here { PathBuf::from(".") } else { seen }
+    let relative: PathBuf = up.chain(to.components().skip(common)).collect();
+    if relative == working_folder { PathBuf::from(".") } else { relative }
 }
 
 /// Copies `data`; paths of corpora in the folder `from` become relative to `to`.
@@ -148,12 +148,12 @@ mod tests {
 
     #[test]
     fn what_is_seen_from_a_folder_leads_back() {
-        let seen = |folder: &str, path: &str| seen_from(Path::new(folder), Path::new(path));
-        assert_eq!(seen("", "text"), Path::new("text"));
-        assert_eq!(seen("src", "/text"), Path::new("/text"));
-        assert_eq!(seen("src", "tests"), Path::new("../tests"));
-        assert_eq!(seen("src/config", "src"), Path::new(".."));
-        assert_eq!(seen("src", "src"), Path::new("."));
+        let path_seen = |folder: &str, path: &str| seen_from(Path::new(folder), Path::new(path));
+        assert_eq!(path_seen("", "text"), Path::new("text"));
+        assert_eq!(path_seen("src", "/text"), Path::new("/text"));
+        assert_eq!(path_seen("src", "tests"), Path::new("../tests"));
+        assert_eq!(path_seen("src/config", "src"), Path::new(".."));
+        assert_eq!(path_seen("src", "src"), Path::new("."));
     }
 
     #[test]

@@ -94,36 +94,39 @@ mod tests {
     #[test]
     fn a_key_that_is_set_in_vain_is_named_with_the_reason() {
         let path = configs().find(|path| path.ends_with("quickstart.toml")).expect("quickstart");
-        let said = |set: &[&str]| {
+        let reasons = |set: &[&str]| {
             let set: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
             without_effect(&RunConfig::load(&path, &set).expect("valid")).expect("JSON").join("\n")
         };
         assert!(
-            said(&["training.schedule.scale=2"]).starts_with(
+            reasons(&["training.schedule.scale=2"]).starts_with(
                 "training.schedule.scale has no effect: training.schedule.kind is not"
             )
         );
         assert!(
-            said(&["training.schedule.kind=noam"])
+            reasons(&["training.schedule.kind=noam"])
                 .starts_with("training.schedule.learning_rate has no effect")
         );
         assert_eq!(
-            said(&[
+            reasons(&[
                 "training.schedule.kind=noam",
                 "training.schedule.learning_rate=5e-4",
                 "training.schedule.scale=2"
             ]),
             ""
         );
-        assert!(said(&["decoding.sampling.top_k=5"]).contains("so nothing is sampled"));
+        assert!(reasons(&["decoding.sampling.top_k=5"]).contains("so nothing is sampled"));
         // Training ends with a validation in any case.
-        assert_eq!(said(&["training.validate_every=0", "training.early_stopping.metric=bleu"]), "");
+        assert_eq!(
+            reasons(&["training.validate_every=0", "training.early_stopping.metric=bleu"]),
+            ""
+        );
         assert!(
-            said(&["training.validate_every=0", "training.keep_best=3"])
+            reasons(&["training.validate_every=0", "training.keep_best=3"])
                 .starts_with("training.keep_best has no effect")
         );
         assert_eq!(
-            said(&[
+            reasons(&[
                 "decoding.sampling.top_k=5",
                 "decoding.sampling.temperature=1",
                 "decoding.beam_size=5"

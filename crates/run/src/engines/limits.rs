@@ -98,7 +98,7 @@ pub(super) fn require_expressed(
 
 /// Whether every engine computes models with this value of a key, or checks the value itself.
 fn is_expressed(key: &str, value: &Value) -> bool {
-    let mut kinds = EXPRESSED_KINDS.iter().filter(|(of, _)| *of == key);
+    let mut kinds = EXPRESSED_KINDS.iter().filter(|(expressed_key, _)| *expressed_key == key);
     EXPRESSED.contains(&key) || kinds.any(|(_, kinds)| kinds.iter().any(|kind| value == kind))
 }
 

@@ -13,7 +13,7 @@ impl AnsweredTestSet {
     ///
     /// # Errors
     /// When the split cannot be read or computed.
-    pub(crate) fn of(split: Split<'_>, model: &SpanExtractor) -> Result<Self> {
+    pub(crate) fn evaluate(split: Split<'_>, model: &SpanExtractor) -> Result<Self> {
         let data = &split.config.data;
         let mut paragraphs = Vec::new();
         read_questions(data, &split.corpora(), |paragraph| {

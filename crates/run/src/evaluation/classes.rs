@@ -19,9 +19,10 @@ impl ClassifiedTestSet {
     pub(crate) fn of_texts(split: Split<'_>, model: &TextClassifier) -> Result<Self> {
         let texts = split.labelled(LabelOf::Text)?;
         let (labels, right) = (&split.config.data.labelled.labels, texts.classes());
-        let found = of_all(split, texts, |[segments, text]| probabilities(model, segments, text))?;
+        let predicted =
+            of_all(split, texts, |[segments, text]| probabilities(model, segments, text))?;
         let examples = Labelled::Texts(right.len());
-        Ok(Self::of_probabilities(split.name, examples, (labels, &right), &found))
+        Ok(Self::of_probabilities(split.name, examples, (labels, &right), &predicted))
     }
 
     /// Labels the images of a split with `model`.
@@ -31,9 +32,9 @@ impl ClassifiedTestSet {
     pub(crate) fn of_images(split: Split<'_>, model: &ImageClassifier) -> Result<Self> {
         let images = ImageDataset::read(&split.config.data, &split.corpora())?;
         let (labels, right) = (&split.config.data.images.labels, images.classes());
-        let found = of_all(split, images, |[images]| image_probabilities(model, images))?;
+        let predicted = of_all(split, images, |[images]| image_probabilities(model, images))?;
         let examples = Labelled::Images(right.len());
-        Ok(Self::of_probabilities(split.name, examples, (labels, &right), &found))
+        Ok(Self::of_probabilities(split.name, examples, (labels, &right), &predicted))
     }
 
     /// Compares the probabilities `found` for each example with the correct labels `right`.
@@ -41,12 +42,12 @@ impl ClassifiedTestSet {
         split: &str,
         examples: Labelled,
         (labels, right): (&[String], &[u32]),
-        found: &[Vec<f64>],
+        predicted: &[Vec<f64>],
     ) -> Self {
         let mut confusion = vec![vec![0; labels.len()]; labels.len()];
         let (mut loss, mut correct) = (0.0, 0_u64);
         let mut bins = [(0.0, 0.0, 0_u64); BINS];
-        for (probabilities, &class) in found.iter().zip(right) {
+        for (probabilities, &class) in predicted.iter().zip(right) {
             let class = class as usize;
             let given = highest(probabilities);
             confusion[class][given] += 1;
@@ -88,11 +89,11 @@ fn of_all<const STREAMS: usize>(
     dataset: impl Dataset + 'static,
     probabilities: impl Fn(&[Sequences; STREAMS]) -> Result<Vec<Vec<f64>>>,
 ) -> Result<Vec<Vec<f64>>> {
-    let mut found = Vec::new();
+    let mut all_probabilities = Vec::new();
     for batch in split.in_order(dataset) {
         let batch = batch.map_err(anyhow::Error::from_boxed)?;
         let streams = batch.streams.as_slice().try_into().context("a batch of other streams")?;
-        found.extend(probabilities(streams)?);
+        all_probabilities.extend(probabilities(streams)?);
     }
-    Ok(found)
+    Ok(all_probabilities)
 }

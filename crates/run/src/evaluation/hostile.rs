@@ -54,7 +54,8 @@ fn test_set(
 ) -> Result<HostileTestSet> {
     let Split { config, tokenizers, name, .. } = split;
     let text = ParallelText::read(&config.data, split.corpora())?;
-    let translator = LineTranslator::of(model, tokenizers, &TranslationSettings::of(config))?;
+    let translator =
+        LineTranslator::from_model(model, tokenizers, &TranslationSettings::from_config(config))?;
     let mut translate = |lines: &[String]| -> Result<Vec<String>> {
         let work = |progress: &mut dyn FnMut(usize)| translator.best(lines, progress);
         Ok(split.observed(lines.len(), observer, work)?.texts)
@@ -92,8 +93,8 @@ fn scores_of(
     hostile: &TextScores,
     clean: &TextScores,
 ) -> HostileScores {
-    let score = |of: &dyn Fn(&TextScores) -> f64| {
-        let (score, clean) = (of(hostile), of(clean));
+    let score = |metric: &dyn Fn(&TextScores) -> f64| {
+        let (score, clean) = (metric(hostile), metric(clean));
         HostileScore { score, clean, share: (clean > 0.0).then(|| 100.0 * score / clean) }
     };
     // A single word has no reference: it should occur in the reference of its line.

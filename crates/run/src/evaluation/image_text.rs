@@ -15,7 +15,7 @@ impl CaptionedTestSet {
     ///
     /// # Errors
     /// When the split cannot be read or captioned.
-    pub(crate) fn of(
+    pub(crate) fn evaluate(
         split: Split<'_>,
         model: &ImageCaptioner,
         observer: &mut dyn RunObserver,
@@ -24,23 +24,26 @@ impl CaptionedTestSet {
         let images = split.captioned_images(CaptionUse::Written)?;
         let total = images.len();
         let read = |places: &[usize]| Ok(images.values(places)?);
-        let found = split.observed(total, observer, |progress| {
+        let captioned = split.observed(total, observer, |progress| {
             describe(model, tokenizers, &caption_search(config), (total, read), progress)
         })?;
-        let truncated = found.iter().filter(|caption| caption.truncated).count();
-        let captions: Vec<String> = found.into_iter().map(|caption| caption.text).collect();
-        let (texts, own) = images.captions();
+        let truncated = captioned.iter().filter(|caption| caption.truncated).count();
+        let captions: Vec<String> = captioned.into_iter().map(|caption| caption.text).collect();
+        let (texts, references) = images.captions();
         // Normalised text, because the model cannot know more.
         let normal = |text: &String| split.tokenizer().normalize(text);
         let texts: Vec<String> = texts.iter().map(normal).collect::<Result<_, _>>()?;
-        let is_own = |(caption, own): (&String, &&[u32])| {
-            own.iter().any(|&at| texts[at as usize] == *caption)
+        let is_own = |(caption, references): (&String, &&[u32])| {
+            references.iter().any(|&at| texts[at as usize] == *caption)
         };
-        let exact = captions.iter().zip(&own).filter(|&one| is_own(one)).count();
-        let most = own.iter().map(|own| own.len()).max().unwrap_or(1);
+        let exact = captions.iter().zip(&references).filter(|&one| is_own(one)).count();
+        let most = references.iter().map(|references| references.len()).max().unwrap_or(1);
         // A reference that is repeated changes no score.
         let reference = |rank: usize| -> Vec<String> {
-            own.iter().map(|own| texts[own[rank % own.len()] as usize].clone()).collect()
+            references
+                .iter()
+                .map(|references| texts[references[rank % references.len()] as usize].clone())
+                .collect()
         };
         let references: Vec<Vec<String>> = (0..most).map(reference).collect();
         let scores = TextScores::of_several(&captions, &references, &config.scoring())
@@ -62,7 +65,7 @@ impl MatchedTestSet {
     ///
     /// # Errors
     /// When the split cannot be read or computed.
-    pub(crate) fn of(
+    pub(crate) fn evaluate(
         split: Split<'_>,
         model: &ContrastiveModel,
         observer: &mut dyn RunObserver,
@@ -74,25 +77,27 @@ impl MatchedTestSet {
             let read = |places: &[usize]| Ok(images.values(places)?);
             Placed::images(model, (total, read), progress)
         })?;
-        let (texts, own) = images.captions();
+        let (texts, texts_of) = images.captions();
         let of_texts = Placed::texts(model, target, texts)?;
-        let own: Vec<Vec<u32>> = own.into_iter().map(<[u32]>::to_vec).collect();
+        let texts_of: Vec<Vec<u32>> = texts_of.into_iter().map(<[u32]>::to_vec).collect();
         let mut images_of = vec![Vec::new(); texts.len()];
-        for (image, own) in own.iter().enumerate() {
-            own.iter().for_each(|&text| images_of[text as usize].push(image as u32));
+        for (image, texts_of_image) in texts_of.iter().enumerate() {
+            texts_of_image.iter().for_each(|&text| images_of[text as usize].push(image as u32));
         }
         let zero_shot_accuracy = if config.data.images.format == ImageFormat::Table {
             None
         } else {
-            let labels = PlacedLabels::of(model, target, config)?;
-            let found = labels.probabilities(&placed, model.scale()?)?;
-            let right = found.iter().zip(images.classes());
-            let right = right.filter(|(found, class)| highest(found) == *class as usize).count();
+            let labels = PlacedLabels::embed(model, target, config)?;
+            let predicted = labels.probabilities(&placed, model.scale()?)?;
+            let right = predicted.iter().zip(images.classes());
+            let right =
+                right.filter(|(predicted, class)| highest(predicted) == *class as usize).count();
             Some(right as f64 / total as f64)
         };
         let ranks = [1, 5];
-        let image_to_text = Recall::of(texts.len(), recalls(&placed, &of_texts, &own, ranks)?);
-        let text_to_image = Recall::of(total, recalls(&of_texts, &placed, &images_of, ranks)?);
+        let image_to_text =
+            Recall::new(texts.len(), recalls(&placed, &of_texts, &texts_of, ranks)?);
+        let text_to_image = Recall::new(total, recalls(&of_texts, &placed, &images_of, ranks)?);
         let measured = evaluate(model, split.in_order(images), 0.0)?;
         Ok(Self {
             split: split.name.to_owned(),

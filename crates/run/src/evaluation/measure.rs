@@ -101,8 +101,8 @@ pub(super) fn measure<M: TaskModel, R>(
     };
     if splits.is_empty() {
         let asked = load.from.is_some() || load.to.is_some();
-        let of = if asked { " from or to this language" } else { "" };
-        bail!("the run has no test sets{of} (data.test): name a split with --split");
+        let restriction = if asked { " from or to this language" } else { "" };
+        bail!("the run has no test sets{restriction} (data.test): name a split with --split");
     }
     for split in &splits {
         // Fails now rather than after the other splits.
@@ -142,7 +142,8 @@ fn require_direction(config: &RunConfig, load: &LoadSettings) -> Result<()> {
 /// Test sets of the directions that `load` asks for.
 fn asked_test_sets<M: TaskModel>(config: &RunConfig, load: &LoadSettings) -> Vec<String> {
     let mut sets = M::test_sets(config);
-    let is_asked = |asked: &Option<String>, own: &str| asked.as_ref().is_none_or(|one| one == own);
+    let is_asked =
+        |asked: &Option<String>, language: &str| asked.as_ref().is_none_or(|one| one == language);
     if load.from.is_some() || load.to.is_some() {
         sets.retain(|name| {
             let directions = config.data.directions_of(&config.data.split(name));

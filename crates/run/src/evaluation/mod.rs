@@ -19,7 +19,7 @@ mod translations;
 mod tuning;
 
 pub use extrapolation::{
-    AtLength, Extrapolation, ExtrapolationSettings, Passkey, Retrieved, extrapolate,
+    Extrapolation, ExtrapolationSettings, LengthMeasurement, Passkey, PasskeyRecall, extrapolate,
     extrapolation_figure, passkey_figure,
 };
 pub use hostile::evaluate_hostile;
@@ -27,7 +27,7 @@ pub(crate) use measure::of_split;
 pub use measure::{Evaluation, evaluate};
 pub use parallel_text::ParallelText;
 pub use results::{
-    AfterExamples, AnsweredTestSet, CalibrationBin, CaptionedTestSet, ClassifiedTestSet,
+    AnsweredTestSet, CalibrationBin, CaptionedTestSet, ClassifiedTestSet, ExampleErrors,
     HostileScore, HostileScores, HostileTestSet, Labelled, MaskedTestSet, MatchedTestSet,
     MeanErrors, ReadTestSet, Recall, RegressedTestSet, TaggedTestSet, TestSetResult,
     TranslatedTestSet,

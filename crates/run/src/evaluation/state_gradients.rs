@@ -47,7 +47,7 @@ pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec
     let sources = encode_sources(&run.tokenizers, &text.sources)?;
     let targets = run.tokenizers.target().encode_batch(&text.references)?;
     let model = without_dropout(run)?;
-    let mut found: Vec<LayerGradients> = Vec::new();
+    let mut layers: Vec<LayerGradients> = Vec::new();
     for (sources, targets) in sources.chunks(AT_ONCE).zip(targets.chunks(AT_ONCE)) {
         let goal = run.tokenizers.target();
         let inputs: Vec<Vec<u32>> =
@@ -64,18 +64,18 @@ pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec
         for (number, (layer, states)) in noted.into_iter().enumerate() {
             let [of_source, of_target] = &lengths;
             let lengths = if layer.starts_with("encoder") { of_source } else { of_target };
-            if found.len() == number {
+            if layers.len() == number {
                 let (norms, sentences) = (Vec::new(), Vec::new());
-                found.push(LayerGradients { layer: layer.clone(), norms, sentences });
+                layers.push(LayerGradients { layer: layer.clone(), norms, sentences });
             }
-            found[number].add(&states.norms(), lengths, layer.ends_with("backward"));
+            layers[number].add(&states.norms(), lengths, layer.ends_with("backward"));
         }
     }
-    for layer in &mut found {
+    for layer in &mut layers {
         let means = layer.norms.iter().zip(&layer.sentences);
         layer.norms = means.map(|(sum, &count)| sum / count as f64).collect();
     }
-    Ok(found)
+    Ok(layers)
 }
 
 impl LayerGradients {
@@ -112,8 +112,8 @@ fn without_dropout(run: &LoadedRun) -> Result<TranslationModel> {
     let model = TranslationModel::new(&config, source, target, Builder::zeroed(device, dtype))
         .context("cannot build the model")?;
     let pairs = model.parameters().parameters().iter().zip(run.model.parameters().parameters());
-    for (own, theirs) in pairs {
-        own.var().set(theirs.var().as_tensor())?;
+    for (parameter, theirs) in pairs {
+        parameter.var().set(theirs.var().as_tensor())?;
     }
     Ok(model)
 }

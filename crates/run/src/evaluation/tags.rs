@@ -13,7 +13,7 @@ impl TaggedTestSet {
     ///
     /// # Errors
     /// When the split cannot be read or computed.
-    pub(crate) fn of(split: Split<'_>, model: &TokenTagger) -> Result<Self> {
+    pub(crate) fn evaluate(split: Split<'_>, model: &TokenTagger) -> Result<Self> {
         let sentences = tagged_words(&split.config.data, &split.corpora())?;
         let (words, right): (Vec<Vec<String>>, Vec<Vec<String>>) = sentences.into_iter().unzip();
         let labels = &split.config.data.labelled;

@@ -15,7 +15,7 @@ impl ReadTestSet {
     ///
     /// # Errors
     /// When the text cannot be read, or is empty.
-    pub fn of(
+    pub fn evaluate(
         split: Option<&str>,
         config: &RunConfig,
         tokenizer: &Tokenizer,

@@ -7,26 +7,29 @@ use taper_model::TranslationModel;
 
 use super::{ParallelText, Split, TextScores, TranslatedTestSet};
 use crate::event::{RunEvent, RunObserver, TextNotice};
-use crate::translation::{BestTranslations, Detail, LineTranslator, TranslationSettings};
+use crate::translation::{
+    BestTranslations, LineTranslator, TranslationDetail, TranslationSettings,
+};
 
 impl TranslatedTestSet {
     /// Decodes and scores `split` with the recipe's decoding settings.
     ///
     /// # Errors
     /// When the split cannot be read or decoded.
-    pub fn of(
+    pub fn evaluate(
         split: Split<'_>,
         model: &TranslationModel,
         observer: &mut dyn RunObserver,
     ) -> Result<Self> {
         let Split { config, tokenizers, .. } = split;
         let text = ParallelText::read(&config.data, split.corpora())?;
-        let mut settings = TranslationSettings::of(config);
+        let mut settings = TranslationSettings::from_config(config);
         // For a report, which shows which words belong together: one pass without a search, over
         // all tokens of a translation at once.
         let is_aligned = split.is_kept && settings.aligned_by.check(model).is_ok();
-        settings.detail = Detail { alignments: is_aligned, weights: is_aligned, ..settings.detail };
-        let translator = LineTranslator::of(model, tokenizers, &settings)?;
+        settings.detail =
+            TranslationDetail { alignments: is_aligned, weights: is_aligned, ..settings.detail };
+        let translator = LineTranslator::from_model(model, tokenizers, &settings)?;
         let BestTranslations { texts: translations, overlong, truncated, links } =
             split.observed(text.sources.len(), observer, |progress| {
                 translator.best_linked(&text.sources, &config.data.source_prefix, progress)

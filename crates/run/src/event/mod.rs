@@ -11,7 +11,7 @@ use taper_trainer::{StopReason, WarmStart};
 
 use crate::checks::cost::Cost;
 use crate::evaluation::{HostileTestSet, TestSetResult};
-use crate::training::{DataSummary, Further, TrainingLimits};
+use crate::training::{Continuation, DataSummary, TrainingLimits};
 use crate::word_vectors::TakenVectors;
 
 pub use notice::{
@@ -97,7 +97,7 @@ pub enum RunEvent<'a> {
         /// Seconds of training in this process.
         seconds: f64,
         /// Change that continues the training.
-        further: Further,
+        continuation: Continuation,
     },
     /// A trained model is about to be measured.
     Measuring {

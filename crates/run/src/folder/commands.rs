@@ -30,7 +30,7 @@ pub struct Command {
 impl Command {
     /// Command of this process, with these arguments.
     #[must_use]
-    pub fn of(version: &str, arguments: Vec<String>) -> Self {
+    pub fn new(version: &str, arguments: Vec<String>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let folder = std::env::current_dir().unwrap_or_default().display().to_string();
         Self { began: now.as_secs(), version: version.to_owned(), folder, arguments }
@@ -107,7 +107,7 @@ mod tests {
         let run = RunFolder::new(folder.path());
         assert_eq!(run.commands().expect("none"), []);
         let command = |arguments: &[&str]| {
-            Command::of("1.0", arguments.iter().map(|&argument| argument.to_owned()).collect())
+            Command::new("1.0", arguments.iter().map(|&argument| argument.to_owned()).collect())
         };
         let (first, second) = (command(&["taper", "train", "a b.toml"]), command(&["taper"]));
         run.note_command(&first).expect("append");

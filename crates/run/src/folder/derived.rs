@@ -31,21 +31,21 @@ pub(crate) fn derived(
             .with_context(|| format!("cannot remove {}", partial.display()))?;
     }
     let fill = || -> Result<PathBuf> {
-        let made = RunFolder::new(&partial);
-        for folder in [made.root().to_owned(), made.checkpoints()] {
+        let folder_made = RunFolder::new(&partial);
+        for folder in [folder_made.root().to_owned(), folder_made.checkpoints()] {
             fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         }
-        made.save_config(config)?;
+        folder_made.save_config(config)?;
         tokenizers.save(&partial)?;
-        save(&made.checkpoints().join(checkpoint_name(step)))?;
+        save(&folder_made.checkpoints().join(checkpoint_name(step)))?;
         fs::rename(&partial, target)
             .with_context(|| format!("cannot make {}", target.display()))?;
         Ok(RunFolder::new(target).checkpoints().join(checkpoint_name(step)))
     };
-    let made = fill();
-    if made.is_err() {
+    let result = fill();
+    if result.is_err() {
         // The failure is reported; the part that was written would only take up space.
         let _ = fs::remove_dir_all(&partial);
     }
-    made
+    result
 }

@@ -35,7 +35,7 @@ impl KeptFiles {
     ///
     /// # Errors
     /// When one cannot be read.
-    pub(crate) fn of(folder: &RunFolder) -> Result<Self> {
+    pub(crate) fn read(folder: &RunFolder) -> Result<Self> {
         let root = folder.root().to_owned();
         let mut names: Vec<PathBuf> = FILES.iter().map(PathBuf::from).collect();
         for name in FOLDERS {
@@ -108,7 +108,7 @@ mod tests {
         for name in ["config.toml", "tokenizer.json", "text/train.json", "notes.txt"] {
             fs::write(root.join(name), name).expect("write");
         }
-        let kept = KeptFiles::of(&RunFolder::new(&root)).expect("readable");
+        let kept = KeptFiles::read(&RunFolder::new(&root)).expect("readable");
         assert!(kept.restore().expect("nothing to do").is_empty());
         fs::remove_dir_all(root.join("text")).expect("remove");
         for name in ["tokenizer.json", "notes.txt"] {

@@ -80,9 +80,9 @@ mod tests {
             "a\\u{1b}[31m\\r\\n\\t\\u{7f}\\u{85}\\u{202e}\\u{2066}\\u{61c}\\u{2028}"
         );
         let json = serde_json::to_string_pretty(&[active]).expect("JSON");
-        let found = visible_json(&json);
-        assert!(!found.contains(['\u{1b}', '\u{7f}', '\u{85}', '\u{202e}', '\u{2028}']));
-        assert_eq!(serde_json::from_str::<[String; 1]>(&found).expect("JSON"), [active]);
+        let visible = visible_json(&json);
+        assert!(!visible.contains(['\u{1b}', '\u{7f}', '\u{85}', '\u{202e}', '\u{2028}']));
+        assert_eq!(serde_json::from_str::<[String; 1]>(&visible).expect("JSON"), [active]);
     }
 
     #[test]

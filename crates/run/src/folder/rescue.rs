@@ -36,8 +36,9 @@ pub(crate) fn rescue<M: Model>(
         None => {
             let usual = std::env::temp_dir().join("taper-rescue");
             // Another user of the machine may have made the folder.
-            let own = || std::env::temp_dir().join(format!("taper-rescue-{}", std::process::id()));
-            make_folder(&usual, run).or_else(|_| make_folder(&own(), run))?
+            let temporary =
+                || std::env::temp_dir().join(format!("taper-rescue-{}", std::process::id()));
+            make_folder(&usual, run).or_else(|_| make_folder(&temporary(), run))?
         }
     };
     let root = elsewhere.root();

@@ -94,12 +94,12 @@ impl RunFolder {
     /// When the folder cannot be read or written.
     pub fn recover(&self) -> Result<()> {
         Checkpoints::new(&self.checkpoints()).recover()?;
-        let own = ["", "cache", "text", "translations"].map(|name| self.root.join(name));
+        let folders = ["", "cache", "text", "translations"].map(|name| self.root.join(name));
         // Folder for text that is tokenised in parts.
-        let parts = fs::read_dir(&own[1]).into_iter().flatten().flatten();
+        let parts = fs::read_dir(&folders[1]).into_iter().flatten().flatten();
         let parts = parts.map(|entry| entry.path()).filter(|path| path.is_dir());
         let parts: Vec<PathBuf> = parts.collect();
-        for folder in own.into_iter().chain(parts) {
+        for folder in folders.into_iter().chain(parts) {
             let Ok(entries) = fs::read_dir(&folder) else { continue };
             for path in entries.flatten().map(|entry| entry.path()) {
                 if path.extension().is_some_and(|extension| extension == "partial") {
@@ -121,13 +121,13 @@ impl RunFolder {
         observer: &mut dyn RunObserver,
         write: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let found = self.root.is_dir();
+        let existed = self.root.is_dir();
         fs::create_dir_all(&self.root)
             .with_context(|| format!("cannot make {}", self.root.display()))?;
         let _lock = RunLock::acquire(&self.root, observer)?;
         write().inspect_err(|_| {
             // The failure is reported; a part of a run would only take up space.
-            let _ = self.remove(found);
+            let _ = self.remove(existed);
         })
     }
 
@@ -136,13 +136,13 @@ impl RunFolder {
     ///
     /// # Errors
     /// When something cannot be removed.
-    pub fn remove(&self, found: bool) -> Result<()> {
+    pub fn remove(&self, existed: bool) -> Result<()> {
         for entry in fs::read_dir(&self.root)? {
             let path = entry?.path();
             if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) }
                 .with_context(|| path.display().to_string())?;
         }
-        if !found {
+        if !existed {
             fs::remove_dir(&self.root)?;
         }
         Ok(())

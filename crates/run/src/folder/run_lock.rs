@@ -95,8 +95,8 @@ impl RunLock {
         let identity = |metadata: std::io::Result<std::fs::Metadata>| {
             metadata.map(|metadata| (metadata.dev(), metadata.ino())).ok()
         };
-        let here = identity(self.file.metadata());
-        here.is_some() && here == identity(std::fs::metadata(path))
+        let own_identity = identity(self.file.metadata());
+        own_identity.is_some() && own_identity == identity(std::fs::metadata(path))
     }
 
     #[cfg(not(unix))]

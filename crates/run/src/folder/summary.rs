@@ -85,7 +85,7 @@ pub struct RunSummary {
 impl RunSummary {
     /// Summarises the run in `folder`. Errors are part of the summary.
     #[must_use]
-    pub fn of(folder: &RunFolder) -> Self {
+    pub fn read(folder: &RunFolder) -> Self {
         let mut summary = Self {
             folder: folder.root().to_owned(),
             state: RunState::Interrupted,
@@ -139,22 +139,22 @@ impl RunSummary {
 pub fn list_runs(folder: &Path) -> Result<Vec<RunSummary>> {
     let is_run = |path: &Path| RunFolder::new(path).config().is_file();
     if is_run(folder) {
-        return Ok(vec![RunSummary::of(&RunFolder::new(folder))]);
+        return Ok(vec![RunSummary::read(&RunFolder::new(folder))]);
     }
     if !folder.is_dir() {
         bail!("{}: no such folder; name the one that holds your runs", folder.display());
     }
-    let mut found = Vec::new();
+    let mut folders = Vec::new();
     for entry in
         fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
     {
         let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
         if is_run(&path) {
-            found.push(path);
+            folders.push(path);
         }
     }
-    found.sort();
-    Ok(found.iter().map(|path| RunSummary::of(&RunFolder::new(path))).collect())
+    folders.sort();
+    Ok(folders.iter().map(|path| RunSummary::read(&RunFolder::new(path))).collect())
 }
 
 /// Update of the last complete line of `metrics.jsonl`; 0 if there is none.

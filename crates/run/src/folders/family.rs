@@ -307,11 +307,11 @@ pub(super) fn chosen(
 
 /// Lists the readable models in words.
 fn readable(families: &[&Family]) -> String {
-    let of = |family: &&Family| {
+    let described = |family: &&Family| {
         let names: Vec<&str> = family.architectures.iter().map(|one| one.name).collect();
         format!("\"{}\" ({})", family.model_type, names.join(", "))
     };
-    families.iter().map(of).collect::<Vec<_>>().join(", ")
+    families.iter().map(described).collect::<Vec<_>>().join(", ")
 }
 
 /// Refuses a model of a run unless its `config.json` expresses it.

@@ -119,9 +119,9 @@ pub(super) fn not_followed(source: &Path, config: &Value) -> Result<Vec<Notice>>
     }
     let note = |name: &str| {
         let (path, value) = (settings.path.display(), settings.key(name));
-        let told =
+        let notice =
             format!("{path}: {name} is {value}, which is not followed here: texts may differ");
-        RecipeNotice::WithoutEffect(told).into()
+        RecipeNotice::WithoutEffect(notice).into()
     };
     Ok(names.into_iter().map(note).collect())
 }

@@ -165,8 +165,8 @@ fn read(
                         );
                     }
                     recipe.data.tokenizer.joint = true;
-                    let of = (recipe.task, recipe.model.segments);
-                    tokens::read((source, keys), sizes[0], of, &mut notices)?
+                    let row_kind = (recipe.task, recipe.model.segments);
+                    tokens::read((source, keys), sizes[0], row_kind, &mut notices)?
                 }
             }
         }
@@ -219,7 +219,7 @@ fn read_for_engine(source: &Path, name: String, settings: &ImportSettings) -> Re
 
 /// Finds the source of each parameter.
 fn with_sources(
-    of: (&Family, &Architecture),
+    family_and_architecture: (&Family, &Architecture),
     recipe: RunConfig,
     tokenizers: TokenizerPair,
     weights: Weights,
@@ -228,7 +228,14 @@ fn with_sources(
     let vocabularies = tokenizers.vocabulary_sizes();
     memory::require_weights(&recipe, vocabularies, &Device::Cpu)?;
     let outline = outline(&recipe, vocabularies)?;
-    let sources = Sources::of(of, &recipe, &outline, &tokenizers, &weights, &mut notices)?;
+    let sources = Sources::find(
+        family_and_architecture,
+        &recipe,
+        &outline,
+        &tokenizers,
+        &weights,
+        &mut notices,
+    )?;
     Ok(ReadFolder { recipe, tokenizers, weights, outline, sources, notices })
 }
 

@@ -58,7 +58,7 @@ enum Setting {
         is: fn(&RunConfig) -> bool,
     },
     /// Value that only these functions know.
-    Own {
+    Custom {
         read: fn(&Value, &mut RunConfig) -> Result<()>,
         write: fn(&RunConfig) -> Option<Value>,
     },
@@ -115,12 +115,12 @@ impl Key {
     }
 
     /// Key with special functions for reading and writing.
-    pub(super) const fn own(
+    pub(super) const fn custom(
         name: &'static str,
         read: fn(&Value, &mut RunConfig) -> Result<()>,
         write: fn(&RunConfig) -> Option<Value>,
     ) -> Self {
-        Self::new(name, Setting::Own { read, write })
+        Self::new(name, Setting::Custom { read, write })
     }
 
     /// Key that ties embedding and output projection; the default is untied.
@@ -220,7 +220,7 @@ impl Key {
                 let flag = flag(*usual)?;
                 set(recipe, flag);
             }
-            Setting::Own { read, .. } => read(given, recipe)?,
+            Setting::Custom { read, .. } => read(given, recipe)?,
             Setting::Only(value) => {
                 let value = Value::from(*value);
                 if is_given && *given != value {
@@ -248,7 +248,7 @@ impl Key {
                 json!(count.unwrap_or_else(|| follows(recipe)))
             }
             Setting::Switch { is, .. } => json!(is(recipe)),
-            Setting::Own { write, .. } => return write(recipe),
+            Setting::Custom { write, .. } => return write(recipe),
             Setting::Only(value) => (*value).into(),
         })
     }

@@ -167,12 +167,12 @@ mod tests {
                     };
                 }),
             ];
-            for (said, change) in others {
+            for (phrase, change) in others {
                 let mut other = recipe.clone();
                 change(&mut other.model);
-                let error = export::config_of(family, architecture, &other).expect_err(said);
+                let error = export::config_of(family, architecture, &other).expect_err(phrase);
                 let error = crate::one_line(&error);
-                assert!(error.contains(said) && error.contains(family.name), "{error}");
+                assert!(error.contains(phrase) && error.contains(family.name), "{error}");
             }
         });
     }

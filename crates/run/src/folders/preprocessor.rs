@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn what_is_not_done_here_is_refused_by_its_name() {
-        for (keys, said) in [
+        for (keys, phrase) in [
             (json!({ "resample": 6 }), "resample is 6"),
             (json!({ "size": { "longest_edge": 32 } }), "size is {\"longest_edge\":32}"),
             (json!({ "size": 40 }), "size is 40 x 40 and do_center_crop is off"),
@@ -431,7 +431,7 @@ mod tests {
             (json!({ "image_processor_type": "LevitImageProcessor" }), "\"LevitImageProcessor\""),
         ] {
             let error = format!("{:#}", described(keys).expect_err("refused"));
-            assert!(error.starts_with("p.json: ") && error.contains(said), "{said}: {error}");
+            assert!(error.starts_with("p.json: ") && error.contains(phrase), "{phrase}: {error}");
         }
     }
 }

@@ -166,17 +166,20 @@ mod tests {
 
     #[test]
     fn labels_are_those_of_transformers() {
-        let of = |keys: Value, rows| labels(&keys, rows).map_err(|error| error.to_string());
+        let labels_in = |keys: Value, rows| labels(&keys, rows).map_err(|error| error.to_string());
         let named = |names: &[&str]| Ok(names.iter().map(|&name| name.to_owned()).collect());
-        assert_eq!(of(json!({}), Some(2)), named(&["LABEL_0", "LABEL_1"]));
-        assert_eq!(of(json!({"id2label": null}), None), named(&["LABEL_0", "LABEL_1"]));
-        assert_eq!(of(json!({"num_labels": 3}), None), named(&["LABEL_0", "LABEL_1", "LABEL_2"]));
+        assert_eq!(labels_in(json!({}), Some(2)), named(&["LABEL_0", "LABEL_1"]));
+        assert_eq!(labels_in(json!({"id2label": null}), None), named(&["LABEL_0", "LABEL_1"]));
+        assert_eq!(
+            labels_in(json!({"num_labels": 3}), None),
+            named(&["LABEL_0", "LABEL_1", "LABEL_2"])
+        );
         let given = json!({"id2label": {"1": "b", "0": "a"}, "label2id": null});
-        assert_eq!(of(given, Some(2)), named(&["a", "b"]));
+        assert_eq!(labels_in(given, Some(2)), named(&["a", "b"]));
         let eleven: Map<String, Value> =
             (0..11).map(|number| (number.to_string(), json!(format!("n{number}")))).collect();
-        assert_eq!(of(json!({"id2label": eleven}), None).unwrap()[10], "n10");
-        for (keys, rows, said) in [
+        assert_eq!(labels_in(json!({"id2label": eleven}), None).unwrap()[10], "n10");
+        for (keys, rows, phrase) in [
             (json!({"id2label": {"0": "a", "2": "b"}}), Some(2), "from 0 on"),
             (json!({"id2label": {"zero": "a", "1": "b"}}), Some(2), "\"zero\""),
             (json!({"id2label": {"0": "a"}}), Some(1), "one label"),
@@ -184,8 +187,8 @@ mod tests {
             (json!({}), Some(1), "fewer than two classes"),
             (json!({"problem_type": "regression"}), Some(2), "problem_type is regression"),
         ] {
-            let error = of(keys.clone(), rows).unwrap_err();
-            assert!(error.contains(said), "{keys}: {error}");
+            let error = labels_in(keys.clone(), rows).unwrap_err();
+            assert!(error.contains(phrase), "{keys}: {error}");
         }
     }
 }

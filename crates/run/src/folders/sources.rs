@@ -47,7 +47,7 @@ impl Sources {
     /// # Errors
     /// When a tensor is missing, has another shape or is not floating-point, or when the model has
     /// no parameter for a tensor.
-    pub(super) fn of(
+    pub(super) fn find(
         (family, architecture): (&Family, &Architecture),
         recipe: &RunConfig,
         outline: &ParameterStore,

@@ -39,7 +39,7 @@ pub struct GenerationSettings {
 impl GenerationSettings {
     /// Settings of a recipe, with a context as long as the blocks of training.
     #[must_use]
-    pub fn of(config: &RunConfig) -> Self {
+    pub fn from_config(config: &RunConfig) -> Self {
         let decoding = config.decoding.clone();
         let max_tokens = decoding.max_length;
         let (context, special_tokens) = (config.data.text.block_length, SpelledSpecial::default());

@@ -119,7 +119,7 @@ impl<'a> TextScorer<'a> {
     }
 
     fn scores(&self, scored: &[Scored], done: impl FnMut(usize)) -> Result<Vec<TextScore>> {
-        let found = self.log_probabilities(scored, done)?;
+        let log_probabilities = self.log_probabilities(scored, done)?;
         let score = |(scored, token_log_probabilities): (&Scored, Vec<f64>)| {
             let ids = &scored.ids[scored.from..];
             let log_probability: f64 = token_log_probabilities.iter().sum();
@@ -133,7 +133,7 @@ impl<'a> TextScorer<'a> {
                 token_log_probabilities,
             }
         };
-        Ok(scored.iter().zip(found).map(score).collect())
+        Ok(scored.iter().zip(log_probabilities).map(score).collect())
     }
 
     /// Scores the continuations of a prompt, each from its first token that the prompt alone does
@@ -151,16 +151,16 @@ impl<'a> TextScorer<'a> {
             });
             scored.collect()
         };
-        let scored = scored().map_err(|error| BadItem::of(&error))?;
-        let found = self.log_probabilities(&scored, |_| {})?;
-        let sums: Vec<f64> = found.iter().map(|each| each.iter().sum()).collect();
+        let scored = scored().map_err(|error| BadItem::from_error(&error))?;
+        let scores = self.log_probabilities(&scored, |_| {})?;
+        let sums: Vec<f64> = scores.iter().map(|each| each.iter().sum()).collect();
         let per_byte: Vec<f64> =
             sums.iter().zip(choices).map(|(sum, choice)| sum / choice.len() as f64).collect();
         Ok(ChoiceScore {
             best: first_highest(&sums),
             best_per_byte: first_highest(&per_byte),
             log_probabilities: sums,
-            tokens: found.iter().map(Vec::len).collect(),
+            tokens: scores.iter().map(Vec::len).collect(),
         })
     }
 
@@ -179,15 +179,16 @@ impl<'a> TextScorer<'a> {
         scored: &[Scored],
         mut done: impl FnMut(usize),
     ) -> Result<Vec<Vec<f64>>> {
-        let mut found = Vec::with_capacity(scored.len());
-        while found.len() < scored.len() {
+        let mut log_probabilities = Vec::with_capacity(scored.len());
+        while log_probabilities.len() < scored.len() {
             let mut tokens = 0;
             let fits = |scored: &&Scored| {
                 let before = tokens;
                 tokens += scored.ids.len();
                 before == 0 || tokens <= TOKENS
             };
-            let batch: Vec<&Scored> = scored[found.len()..].iter().take_while(fits).collect();
+            let batch: Vec<&Scored> =
+                scored[log_probabilities.len()..].iter().take_while(fits).collect();
             let rows: Vec<&[u32]> = batch.iter().map(|one| &one.ids[..one.ids.len() - 1]).collect();
             let answers: Vec<u32> =
                 batch.iter().flat_map(|one| one.ids[1..].iter().copied()).collect();
@@ -196,12 +197,12 @@ impl<'a> TextScorer<'a> {
             let mut rest = all.as_slice();
             for one in batch {
                 let (these, others) = rest.split_at(one.ids.len() - 1);
-                found.push(these[one.from - 1..].to_vec());
+                log_probabilities.push(these[one.from - 1..].to_vec());
                 rest = others;
             }
-            done(found.len());
+            done(log_probabilities.len());
         }
-        Ok(found)
+        Ok(log_probabilities)
     }
 }
 

@@ -99,10 +99,10 @@ fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
 
 /// Scores of each token of rows that follow other tokens.
 fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Result<Vec<Vec<Place>>> {
-    let mut found: Vec<Vec<Place>> = rows.iter().map(|_| Vec::new()).collect();
+    let mut places: Vec<Vec<Place>> = rows.iter().map(|_| Vec::new()).collect();
     let mut active: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].1.is_empty()).collect();
     if active.is_empty() {
-        return Ok(found);
+        return Ok(places);
     }
     let sources: Vec<&[u32]> = active.iter().map(|&row| rows[row].0).collect();
     if sources.iter().any(|source| source.is_empty()) {
@@ -116,7 +116,7 @@ fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Resul
         model.step(&mut state, &inputs, |logits| {
             for logits in logits.chunks(vocabulary) {
                 let index = active[row];
-                found[index].push(place(logits, rows[index].1[at], most));
+                places[index].push(place(logits, rows[index].1[at], most));
                 row += 1;
             }
             Ok(())
@@ -132,7 +132,7 @@ fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Resul
         }
         inputs = active.iter().map(|&row| rows[row].1[at]).collect();
     }
-    Ok(found)
+    Ok(places)
 }
 
 /// Scores of a token by a row of logits.
@@ -153,6 +153,6 @@ fn place(logits: &[f32], token: u32, most: usize) -> Place {
     order.sort_unstable_by(likelier);
     let likeliest =
         order.into_iter().map(|token| (token, log_probability(logits[token as usize]))).collect();
-    let own = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
-    Place { log_probability: log_probability(own), likeliest }
+    let token_logit = logits.get(token as usize).copied().unwrap_or(f32::NEG_INFINITY);
+    Place { log_probability: log_probability(token_logit), likeliest }
 }

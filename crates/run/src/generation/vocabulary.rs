@@ -24,7 +24,7 @@ impl WithTokens {
             false => {
                 let is_text = |end: &u32| !tokenizer.is_special(*end);
                 let text_ends = ends.iter().copied().filter(is_text).collect();
-                SpecialIds::of(tokenizer.end(), ends, never).with_text_ends(text_ends)
+                SpecialIds::new(tokenizer.end(), ends, never).with_text_ends(text_ends)
             }
         };
         Self { model, special }

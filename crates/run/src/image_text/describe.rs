@@ -45,13 +45,13 @@ pub(crate) fn describe(
     };
     let numbered = NumberedSources::new(&inference, read);
     let sources: Vec<Vec<u32>> = (0..count as u32).map(|number| vec![number, END]).collect();
-    let found = Translator::new(&numbered, search.clone())?
+    let captions = Translator::new(&numbered, search.clone())?
         .translate_with(&sources, |chunk| progress(chunk.sentences_done))?;
     let best = |hypotheses: Vec<_>| {
         let best = hypotheses.into_iter().next().context("a search without a result")?;
         as_text(best, tokenizers)
     };
-    found.into_iter().map(best).collect()
+    captions.into_iter().map(best).collect()
 }
 
 /// Best caption of each PNG or JPEG file, scaled to the size of the images that the model was
@@ -66,18 +66,18 @@ pub fn describe_images(
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Result<Translation>>> {
     let search = caption_search(&run.config);
-    let mut found = Vec::with_capacity(files.len());
+    let mut captions = Vec::with_capacity(files.len());
     for files in files.chunks(TOGETHER) {
         let images = files.iter().map(|file| values_of(file, &run.config.data.images));
-        let before = found.len();
-        found.extend(answer_each(images, |images| {
+        let before = captions.len();
+        captions.extend(answer_each(images, |images| {
             let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
             let images = (images.len(), read);
             describe(&run.model, &run.tokenizers, &search, images, |done| progress(before + done))
         })?);
-        progress(found.len());
+        progress(captions.len());
     }
-    Ok(found)
+    Ok(captions)
 }
 
 /// Best caption of each image.

@@ -24,8 +24,9 @@ pub fn matches_figure(matches: Matches, language: Language) -> Figure {
         let best = likeliest(row);
         Some(format!("{image}: {} {:.2}", texts.get(best)?, row.get(best)?))
     });
-    let said = language.choose("Each image and its likeliest text. ", "每幅图像与其最可能的文本。");
-    let description = format!("{said}{}", pairs.collect::<Vec<_>>().join("; "));
+    let introduction =
+        language.choose("Each image and its likeliest text. ", "每幅图像与其最可能的文本。");
+    let description = format!("{introduction}{}", pairs.collect::<Vec<_>>().join("; "));
     let heatmap = Heatmap {
         row_label: language.choose("image", "图像").to_owned(),
         column_label: language.choose("text", "文本").to_owned(),

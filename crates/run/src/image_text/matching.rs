@@ -42,11 +42,11 @@ impl Placed {
             rows.push(taper_ops::threads::in_pool(model.device(), place)?);
             progress(numbers.last().map_or(0, |last| last + 1));
         }
-        Self::of(&rows)
+        Self::join(&rows)
     }
 
     /// Joins rows of embeddings.
-    fn of(rows: &[Tensor]) -> Result<Self> {
+    fn join(rows: &[Tensor]) -> Result<Self> {
         let all = Tensor::cat(rows, 0)?;
         // All rows have length 1, so the sum is finite if and only if every term is.
         require_finite(
@@ -87,7 +87,7 @@ impl Placed {
             let place = || model.texts(&texts, &Pass::evaluate());
             rows.push(taper_ops::threads::in_pool(model.device(), place)?);
         }
-        Self::of(&rows)
+        Self::join(&rows)
     }
 
     /// Similarities of the rows from `first` on with all rows of `others`.
@@ -102,11 +102,11 @@ impl Placed {
     /// # Errors
     /// When the device fails.
     pub(crate) fn probabilities(&self, others: &Self, scale: f64) -> Result<Vec<Vec<f64>>> {
-        let mut found = Vec::new();
+        let mut probabilities = Vec::new();
         for first in (0..self.0.dim(0)?).step_by(ROWS) {
-            found.extend(normalised(&(self.similarities(first, others)? * scale)?)?);
+            probabilities.extend(normalised(&(self.similarities(first, others)? * scale)?)?);
         }
-        Ok(found)
+        Ok(probabilities)
     }
 }
 
@@ -125,7 +125,7 @@ impl PlacedLabels {
     ///
     /// # Errors
     /// When the model fails.
-    pub(crate) fn of(
+    pub(crate) fn embed(
         model: &ContrastiveModel,
         tokenizer: &Tokenizer,
         config: &RunConfig,
@@ -165,8 +165,8 @@ impl PlacedLabels {
             }
             sums
         };
-        let found = images.probabilities(&self.texts, scale)?;
-        Ok(found.into_iter().map(of_labels).collect())
+        let probabilities = images.probabilities(&self.texts, scale)?;
+        Ok(probabilities.into_iter().map(of_labels).collect())
     }
 }
 
@@ -178,27 +178,28 @@ impl PlacedLabels {
 pub(crate) fn recalls<const N: usize>(
     rows: &Placed,
     others: &Placed,
-    own: &[Vec<u32>],
+    texts_of: &[Vec<u32>],
     ranks: [usize; N],
 ) -> Result<[f64; N]> {
-    let (mut found, mut counted) = ([0_usize; N], 0_usize);
-    for first in (0..own.len()).step_by(ROWS) {
+    let (mut recalled, mut counted) = ([0_usize; N], 0_usize);
+    for first in (0..texts_of.len()).step_by(ROWS) {
         let similarities = rows.similarities(first, others)?.to_vec2::<f32>()?;
-        for (similarities, own) in similarities.iter().zip(&own[first..]) {
-            if own.is_empty() {
+        for (similarities, texts_of) in similarities.iter().zip(&texts_of[first..]) {
+            if texts_of.is_empty() {
                 continue;
             }
             counted += 1;
-            let best = own.iter().map(|&at| similarities[at as usize]);
+            let best = texts_of.iter().map(|&at| similarities[at as usize]);
             let best = best.fold(f32::NEG_INFINITY, f32::max);
             let before = similarities.iter().filter(|&&other| other >= best).count();
-            let own_before = own.iter().filter(|&&at| similarities[at as usize] >= best).count();
-            for (found, rank) in found.iter_mut().zip(ranks) {
-                *found += usize::from(before - own_before < rank);
+            let own_before =
+                texts_of.iter().filter(|&&at| similarities[at as usize] >= best).count();
+            for (recalled, rank) in recalled.iter_mut().zip(ranks) {
+                *recalled += usize::from(before - own_before < rank);
             }
         }
     }
-    Ok(found.map(|found| found as f64 / counted.max(1) as f64))
+    Ok(recalled.map(|recalled| recalled as f64 / counted.max(1) as f64))
 }
 
 /// Finds the best of `prompts`, or without prompts the best of the recipe's labels, for each PNG or
@@ -214,14 +215,14 @@ pub fn match_images(
     mut progress: impl FnMut(usize),
 ) -> Result<Vec<Result<Prediction>>> {
     let ids = run.tokenizers.target().encode_batch(prompts)?;
-    let choice = Choice::of(run, prompts, &ids)?;
-    let mut found = Vec::with_capacity(files.len());
+    let choice = Choice::new(run, prompts, &ids)?;
+    let mut predictions = Vec::with_capacity(files.len());
     for files in files.chunks(TOGETHER) {
         let images = files.iter().map(|file| values_of(file, &run.config.data.images));
-        found.extend(answer_each(images, |images| choice.among(&images))?);
-        progress(found.len());
+        predictions.extend(answer_each(images, |images| choice.among(&images))?);
+        progress(predictions.len());
     }
-    Ok(found)
+    Ok(predictions)
 }
 
 /// Finds the best of `prompts`, whose tokens are `ids`, or without prompts the best of the recipe's
@@ -236,7 +237,7 @@ pub fn match_pixels(
     ids: &[Vec<u32>],
 ) -> Result<Vec<Prediction>> {
     let images: Vec<Vec<u32>> = images.into_iter().map(values).collect();
-    Choice::of(run, prompts, ids)?.among(&images)
+    Choice::new(run, prompts, ids)?.among(&images)
 }
 
 /// Candidates that images are compared with.
@@ -249,7 +250,7 @@ struct Choice<'a> {
 
 impl<'a> Choice<'a> {
     /// Uses `prompts`, whose tokens are `ids`, or without prompts the recipe's labels.
-    fn of(
+    fn new(
         run: &'a LoadedRun<ContrastiveModel>,
         prompts: &'a [String],
         ids: &[Vec<u32>],
@@ -259,7 +260,7 @@ impl<'a> Choice<'a> {
             bail!("the run has no labels: name the texts to choose from with --prompt");
         }
         let (names, labels) = if prompts.is_empty() {
-            (&data.images.labels[..], PlacedLabels::of(&run.model, tokenizer, &run.config)?)
+            (&data.images.labels[..], PlacedLabels::embed(&run.model, tokenizer, &run.config)?)
         } else {
             (prompts, PlacedLabels::named(Placed::encoded(&run.model, prompts, ids)?)?)
         };
@@ -271,7 +272,10 @@ impl<'a> Choice<'a> {
         let read = |places: &[usize]| Ok(places.iter().map(|&at| images[at].clone()).collect());
         let placed = Placed::images(self.model, (images.len(), read), |_| {})?;
         let probabilities = self.labels.probabilities(&placed, self.scale)?;
-        Ok(probabilities.into_iter().map(|of| Prediction::of(of, self.names)).collect())
+        Ok(probabilities
+            .into_iter()
+            .map(|of_image| Prediction::from_probabilities(of_image, self.names))
+            .collect())
     }
 }
 
@@ -287,17 +291,18 @@ mod tests {
             Placed(Tensor::from_vec(rows.concat(), shape, &Device::Cpu).expect("rows"))
         };
         let others = placed(&[[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.0, 1.0]]);
-        let of = |own: &[&[u32]]| {
-            let rows = placed(&vec![[1.0, 0.0]; own.len()]);
-            let own: Vec<Vec<u32>> = own.iter().map(|own| own.to_vec()).collect();
-            recalls(&rows, &others, &own, [1, 2, 3]).expect("recalls")
+        let recalls_of = |texts_of: &[&[u32]]| {
+            let rows = placed(&vec![[1.0, 0.0]; texts_of.len()]);
+            let texts_of: Vec<Vec<u32>> =
+                texts_of.iter().map(|texts_of| texts_of.to_vec()).collect();
+            recalls(&rows, &others, &texts_of, [1, 2, 3]).expect("recalls")
         };
-        assert_eq!(of(&[&[0]]), [1.0, 1.0, 1.0]);
-        assert_eq!(of(&[&[1]]), [0.0, 1.0, 1.0]);
+        assert_eq!(recalls_of(&[&[0]]), [1.0, 1.0, 1.0]);
+        assert_eq!(recalls_of(&[&[1]]), [0.0, 1.0, 1.0]);
         // One match is enough, but it must be nearer than the others.
-        assert_eq!(of(&[&[3, 1]]), [0.0, 1.0, 1.0]);
-        assert_eq!(of(&[&[2]]), [0.0, 0.0, 0.0]);
-        assert_eq!(of(&[&[2, 3]]), [0.0, 0.0, 1.0]);
-        assert_eq!(of(&[&[0], &[1], &[]]), [0.5, 1.0, 1.0]);
+        assert_eq!(recalls_of(&[&[3, 1]]), [0.0, 1.0, 1.0]);
+        assert_eq!(recalls_of(&[&[2]]), [0.0, 0.0, 0.0]);
+        assert_eq!(recalls_of(&[&[2, 3]]), [0.0, 0.0, 1.0]);
+        assert_eq!(recalls_of(&[&[0], &[1], &[]]), [0.5, 1.0, 1.0]);
     }
 }

@@ -53,7 +53,7 @@ impl Corpus {
     ///
     /// # Errors
     /// When the files are neither of these two.
-    pub fn of(files: &[PathBuf], columns: FieldsConfig) -> Result<Self> {
+    pub fn from_files(files: &[PathBuf], columns: FieldsConfig) -> Result<Self> {
         match files {
             [source, target] if columns == FieldsConfig::default() => {
                 Ok(Self::Files { source: source.clone(), target: target.clone() })
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     fn files(names: [&str; 2]) -> Corpus {
-        Corpus::of(&names.map(PathBuf::from), FieldsConfig::default()).expect("two files")
+        Corpus::from_files(&names.map(PathBuf::from), FieldsConfig::default()).expect("two files")
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(files(["d/train.en", "d/train.de"]).name(&languages), "d-en-de");
         assert_eq!(files(["d-en-de/train.en", "d-en-de/train.de"]).name(&languages), "d-en-de");
         assert_eq!(files(["news.en", "news.de"]).name(&languages), "news-en-de");
-        assert!(Corpus::of(&["a.txt".into()], FieldsConfig::default()).is_err());
-        assert!(Corpus::of(&[], FieldsConfig::default()).is_err());
+        assert!(Corpus::from_files(&["a.txt".into()], FieldsConfig::default()).is_err());
+        assert!(Corpus::from_files(&[], FieldsConfig::default()).is_err());
     }
 }

@@ -67,8 +67,8 @@ pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str)
     let write = || -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         for (split, name) in SPLITS.into_iter().enumerate() {
-            let own = lines.iter().filter(|(hash, _)| split_of(*hash, limits) == split);
-            let text: String = own.map(|(_, line)| line.as_str()).collect();
+            let of_split = lines.iter().filter(|(hash, _)| split_of(*hash, limits) == split);
+            let text: String = of_split.map(|(_, line)| line.as_str()).collect();
             let path = folder.join(format!("{name}.{ending}"));
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
@@ -156,21 +156,22 @@ mod tests {
         };
         fs::write(path("a.txt"), lines("s")).expect("text");
         fs::write(path("b.txt"), lines("t")).expect("text");
-        let corpus =
-            Corpus::of(&[path("a.txt"), path("b.txt")], FieldsConfig::default()).expect("corpus");
+        let corpus = Corpus::from_files(&[path("a.txt"), path("b.txt")], FieldsConfig::default())
+            .expect("corpus");
         let languages = ["xx", "yy"].map(str::to_owned);
         let facts = corpus.look(&languages).expect("readable");
         assert_eq!((facts.pairs, facts.sources.len()), (900, 300));
         let config = divide(&corpus, &facts, &languages, &path("divided")).expect("divided");
-        let mut seen = BTreeSet::new();
+        let mut earlier = BTreeSet::new();
         let mut pairs = 0;
         for (split, sources) in [("val", 15), ("test", 15), ("train", 270)] {
             let read = read_pairs(&config, split).expect("a split");
             pairs += read.len();
-            let found: BTreeSet<String> = read.into_iter().map(|pair| pair.source).collect();
-            assert_eq!(found.len(), sources, "{split}");
-            assert!(found.is_disjoint(&seen), "{split}");
-            seen.extend(found);
+            let sources_of_split: BTreeSet<String> =
+                read.into_iter().map(|pair| pair.source).collect();
+            assert_eq!(sources_of_split.len(), sources, "{split}");
+            assert!(sources_of_split.is_disjoint(&earlier), "{split}");
+            earlier.extend(sources_of_split);
         }
         assert_eq!(pairs, 900);
         let again = divide(&corpus, &facts, &languages, &path("divided")).expect_err("it is there");

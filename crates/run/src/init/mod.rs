@@ -40,7 +40,7 @@ pub struct InitSettings {
 
 /// Recipe that was written.
 #[derive(Debug, Clone)]
-pub struct Written {
+pub struct WrittenRecipe {
     /// Path of the recipe.
     pub recipe: PathBuf,
     /// Configuration of the recipe.
@@ -61,7 +61,7 @@ pub struct Written {
 ///
 /// # Errors
 /// When the text cannot be read or is too short, or a file exists already.
-pub fn init(settings: &InitSettings, machine: &Machine) -> Result<Written> {
+pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe> {
     let InitSettings { corpus, languages, .. } = settings;
     let default = || PathBuf::from(format!("{}.toml", corpus.name(languages)));
     let recipe = settings.recipe.clone().unwrap_or_else(default);
@@ -88,7 +88,7 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<Written> {
     write_atomically(&folder.join(SCHEMA), serde_json::to_string(&schema())?.as_bytes())?;
     write_atomically(&recipe, text.as_bytes())?;
     let config = RunConfig::load(&recipe, &[])?;
-    Ok(Written { recipe, config, facts, machine: recipe_text::describe(machine), divided })
+    Ok(WrittenRecipe { recipe, config, facts, machine: recipe_text::describe(machine), divided })
 }
 
 #[cfg(test)]

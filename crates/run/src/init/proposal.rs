@@ -230,7 +230,7 @@ impl Size {
 /// Estimated seconds of training `config` on `cores` cores, and estimated bytes.
 fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let vocabulary = config.data.tokenizer.vocabulary_size;
-    let cost = Cost::of(config, (vocabulary, vocabulary), &Device::Cpu);
+    let cost = Cost::count(config, (vocabulary, vocabulary), &Device::Cpu);
     let tokens = config.data.batching.max_tokens;
     let updates = config.training.max_updates as f64 * config.training.accumulation as f64;
     let flops = updates * tokens as f64 * cost.training_flops_per_token_pair as f64;

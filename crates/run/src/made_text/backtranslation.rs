@@ -10,7 +10,7 @@ use taper_data::LineReader;
 use super::CacheProgress;
 use super::cache::{Lines, Text, TranslationCache};
 use super::noise::noised;
-use super::pairs::{Made, PairWriter, identity};
+use super::pairs::{MadePairs, PairWriter, identity};
 use crate::LoadedRun;
 use crate::translation::{TranslationSettings, for_the_best};
 
@@ -50,7 +50,7 @@ pub fn back_translate(
     job: &BackTranslation<'_>,
     cache: &TranslationCache,
     observe: &mut dyn FnMut(CacheProgress<'_>),
-) -> Result<Made> {
+) -> Result<MadePairs> {
     let open = || -> Result<Lines> {
         let mut reader = LineReader::open(job.text)?;
         Ok(Box::new(std::iter::from_fn(move || reader.next_line().map_err(Into::into).transpose())))
@@ -66,18 +66,18 @@ pub fn back_translate(
     let seed = settings.decoding.sampling.seed;
     let text = Text { open: &open, name: job.text.display().to_string() };
     let entry = cache.translated(run, &settings, &text, observe)?;
-    let way = format!("{:?} {seed}", job.method);
+    let method = format!("{:?} {seed}", job.method);
     let [source, target] = [&run.config.data.target_language, &run.config.data.source_language];
-    let identity = identity(&["backtranslate", &way, source, target, &entry.key]);
-    if let Some(made) = Made::find(job.output, &identity)? {
-        return Ok(made);
+    let identity = identity(&["backtranslate", &method, source, target, &entry.key]);
+    if let Some(pairs) = MadePairs::find(job.output, &identity)? {
+        return Ok(pairs);
     }
     let mut pairs = PairWriter::begin(job.output, identity, [source, target], false)?;
     pairs.origin(run.config.name.clone());
-    let mut seen = HashSet::new();
+    let mut seen_targets = HashSet::new();
     for ((line, target), translations) in (1..).zip(open()?).zip(entry.translations()?) {
         let (target, translations) = (target?, translations?);
-        if !seen.insert(taper_ops::rng::name_key(&target)) {
+        if !seen_targets.insert(taper_ops::rng::name_key(&target)) {
             pairs.duplicate();
             continue;
         }

@@ -101,8 +101,8 @@ impl TranslationCache {
             let translator = LineTranslator::new(run, settings)?;
             Ok(Box::new(move |window, first, progress| {
                 let choice = |one: Translation| Choice { text: one.text, score: one.score };
-                let found = translator.translate(window, &[], first, progress)?;
-                let choices = found.map(|translated| match translated {
+                let translations = translator.translate(window, &[], first, progress)?;
+                let choices = translations.map(|translated| match translated {
                     Err(error) if error.is::<BadItem>() => Ok(Vec::new()),
                     translated => Ok(translated?.translations.into_iter().map(choice).collect()),
                 });
@@ -125,7 +125,7 @@ impl TranslationCache {
         observe: &mut dyn FnMut(CacheProgress<'_>),
     ) -> Result<Entry> {
         let (lines, hash) = measured(sources)?;
-        let settings = TranslationSettings::of(&run.config);
+        let settings = TranslationSettings::from_config(&run.config);
         let order = Order::new(run, &settings, "scored", &[hash, measured(targets)?.1])?;
         let begin = || -> Result<Answers<'_>> {
             let mut rest = None;
@@ -271,9 +271,9 @@ fn write(
         let mut progress = |part: usize| {
             observe(CacheProgress { text: name, done: done + part.min(count), lines });
         };
-        let found = answers(&window, done + 1, &mut progress)?;
+        let answered = answers(&window, done + 1, &mut progress)?;
         let mut to = BufWriter::new(&mut *file);
-        for (line, translations) in (done + 1..).zip(found) {
+        for (line, translations) in (done + 1..).zip(answered) {
             serde_json::to_writer(&mut to, &Line { line, translations })?;
             to.write_all(b"\n")?;
         }

@@ -7,10 +7,10 @@ use taper_metrics::Bleu;
 
 use super::CacheProgress;
 use super::cache::{Choice, TranslationCache};
-use super::pairs::{Made, PairWriter, identity};
+use super::pairs::{MadePairs, PairWriter, identity};
 use super::parallel::{ParallelCorpus, Side};
 use crate::LoadedRun;
-use crate::translation::{Detail, TranslationSettings};
+use crate::translation::{TranslationDetail, TranslationSettings};
 
 /// Settings of a distillation.
 #[derive(Debug)]
@@ -37,9 +37,9 @@ pub fn distill(
     job: &Distillation<'_>,
     cache: &TranslationCache,
     observe: &mut dyn FnMut(CacheProgress<'_>),
-) -> Result<Made> {
+) -> Result<MadePairs> {
     let mut settings = job.settings.clone();
-    settings.detail = Detail { all: job.interpolates, ..Detail::default() };
+    settings.detail = TranslationDetail { all: job.interpolates, ..TranslationDetail::default() };
     if !job.interpolates {
         settings.decoding.n_best = 1;
     }
@@ -47,12 +47,12 @@ pub fn distill(
     let text = job.corpus.text(Side::Source, &open);
     let entry = cache.translated(run, &settings, &text, observe)?;
     let references = job.corpus.hash(Side::Target)?;
-    let way = format!("interpolates: {}", job.interpolates);
+    let method = format!("interpolates: {}", job.interpolates);
     let languages = job.corpus.languages();
     let identity =
-        identity(&["distill", &way, languages[0], languages[1], &entry.key, &references]);
-    if let Some(made) = Made::find(job.output, &identity)? {
-        return Ok(made);
+        identity(&["distill", &method, languages[0], languages[1], &entry.key, &references]);
+    if let Some(pairs) = MadePairs::find(job.output, &identity)? {
+        return Ok(pairs);
     }
     let scoring = run.config.scoring();
     let bleu = Bleu {
@@ -104,8 +104,8 @@ mod tests {
             .map(|(text, score)| Choice { text: (*text).to_owned(), score })
             .collect();
         let bleu = Bleu { effective_order: true, ..Bleu::default() };
-        let found = nearest(&choices, "the cat sat on a mat", &bleu).expect("scored");
-        assert_eq!(found.map(|choice| choice.score), Some(-2.0));
+        let nearest_choice = nearest(&choices, "the cat sat on a mat", &bleu).expect("scored");
+        assert_eq!(nearest_choice.map(|choice| choice.score), Some(-2.0));
         assert_eq!(nearest(&[], "a", &bleu).expect("scored"), None);
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::CacheProgress;
 use super::cache::{Entry, TranslationCache};
-use super::pairs::{Made, PairWriter, identity};
+use super::pairs::{MadePairs, PairWriter, identity};
 use super::parallel::{ParallelCorpus, Side};
 use crate::translation::{TranslationSettings, for_the_best};
 use crate::{LoadSettings, LoadedRun};
@@ -46,7 +46,7 @@ pub fn diversify(
     job: &Diversification<'_>,
     cache: &dyn Fn(&Path) -> TranslationCache,
     observe: &mut dyn FnMut(CacheProgress<'_>),
-) -> Result<Made> {
+) -> Result<MadePairs> {
     let [source, target] = job.corpus.languages();
     if job.forward.is_empty() && job.backward.is_empty() {
         bail!("name runs that translate {source} to {target}, or {target} to {source}");
@@ -57,7 +57,7 @@ pub fn diversify(
     for (path, side) in runs {
         let run: LoadedRun = LoadedRun::open(path, &job.load)?;
         require_languages(&run, path, side, [source, target])?;
-        let mut settings = TranslationSettings::of(&run.config);
+        let mut settings = TranslationSettings::from_config(&run.config);
         if let Some(beam) = job.beam_size {
             settings.decoding.beam_size = beam;
             settings.decoding.n_best = settings.decoding.n_best.min(beam.max(1));
@@ -74,7 +74,7 @@ pub fn diversify(
     let parts: Vec<&str> =
         ["diversify", source, target, &texts[0], &texts[1]].into_iter().chain(keys).collect();
     let identity = identity(&parts);
-    if let Some(made) = Made::find(job.output, &identity)? {
+    if let Some(made) = MadePairs::find(job.output, &identity)? {
         return Ok(made);
     }
     let mut pairs = PairWriter::begin(job.output, identity, [source, target], true)?;
@@ -85,9 +85,11 @@ pub fn diversify(
     }
     for Translated { name, side, entry } in translated {
         pairs.origin(name);
-        for ((line, pair), found) in (1..).zip(job.corpus.pairs()?).zip(entry.translations()?) {
-            let ([source, target], found) = (pair?, found?);
-            let best = found.first();
+        for ((line, pair), translations) in
+            (1..).zip(job.corpus.pairs()?).zip(entry.translations()?)
+        {
+            let ([source, target], translations) = (pair?, translations?);
+            let best = translations.first();
             let text = best.map_or("", |best| best.text.as_str());
             let pair = match side {
                 Side::Source => [source.as_str(), text],
@@ -107,15 +109,15 @@ pub(super) fn require_languages(
     [source, target]: [&str; 2],
 ) -> Result<()> {
     let data = &run.config.data;
-    let own = [data.source_language.as_str(), data.target_language.as_str()];
+    let languages = [data.source_language.as_str(), data.target_language.as_str()];
     let wanted = if side == Side::Source { [source, target] } else { [target, source] };
-    if own != wanted {
+    if languages != wanted {
         let option = if side == Side::Source { "forward" } else { "backward" };
         bail!(
             "{}: the run translates {} to {}, and {option} runs have to translate {} to {}",
             path.display(),
-            own[0],
-            own[1],
+            languages[0],
+            languages[1],
             wanted[0],
             wanted[1]
         );

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::CacheProgress;
 use super::cache::{Entry, TranslationCache};
 use super::diversification::require_languages;
-use super::pairs::{Made, PairWriter, identity};
+use super::pairs::{MadePairs, PairWriter, identity};
 use super::parallel::{ParallelCorpus, Side};
 use crate::{LoadSettings, LoadedRun};
 
@@ -55,7 +55,7 @@ pub struct Dropped {
 #[derive(Debug)]
 pub struct Filtered {
     /// Pairs that were kept.
-    pub made: Made,
+    pub made: MadePairs,
     /// Number of pairs that were left out.
     pub dropped: usize,
     /// The unlikeliest omitted pairs, in the order of their lines.
@@ -89,7 +89,7 @@ pub fn filter(
     let keep = format!("{:?}", job.keep);
     let identity =
         identity(&["filter", languages[0], languages[1], &forward.key, &backward.key, &keep]);
-    let made = match Made::find(job.output, &identity)? {
+    let made = match MadePairs::find(job.output, &identity)? {
         Some(made) => made,
         None => {
             let mut pairs = PairWriter::begin(job.output, identity, languages, false)?;

@@ -20,5 +20,5 @@ pub use cache::{CacheProgress, Choice, TranslationCache};
 pub use distillation::{Distillation, distill};
 pub use diversification::{Diversification, diversify};
 pub use filtering::{Dropped, Filtered, Filtering, Keep, filter};
-pub use pairs::{Made, OriginCount};
+pub use pairs::{MadePairs, OriginCount};
 pub use parallel::ParallelCorpus;

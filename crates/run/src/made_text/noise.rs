@@ -60,13 +60,13 @@ mod tests {
         let noisy = noised(&text, 1, 7);
         assert_eq!(noisy, noised(&text, 1, 7));
         assert_ne!(noisy, noised(&text, 1, 8));
-        let found: Vec<&str> = noisy.split(' ').collect();
-        let share = found.len() as f64 / 20_000.0;
+        let noisy_words: Vec<&str> = noisy.split(' ').collect();
+        let share = noisy_words.len() as f64 / 20_000.0;
         assert!((share - 0.9).abs() < 0.01, "{share}");
-        let blanks = found.iter().filter(|word| **word == BLANK).count() as f64;
-        assert!((blanks / found.len() as f64 - 0.1).abs() < 0.01, "{blanks}");
+        let blanks = noisy_words.iter().filter(|word| **word == BLANK).count() as f64;
+        assert!((blanks / noisy_words.len() as f64 - 0.1).abs() < 0.01, "{blanks}");
         // Places refer to the words that were kept; blanks can be at any place.
-        let kept: Vec<usize> = found.iter().filter_map(|word| word.parse().ok()).collect();
+        let kept: Vec<usize> = noisy_words.iter().filter_map(|word| word.parse().ok()).collect();
         let mut sorted = kept.clone();
         sorted.sort_unstable();
         let mut moved = 0;

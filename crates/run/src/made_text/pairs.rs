@@ -34,7 +34,7 @@ pub struct OriginCount {
 
 /// Files of pairs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct MadePairs {
     /// Command, texts, weights and settings, as a hash.
     pub identity: String,
     /// Source file and target file, in the folder.
@@ -45,7 +45,7 @@ pub struct Made {
     pub origins: Vec<OriginCount>,
 }
 
-impl Made {
+impl MadePairs {
     /// Pairs in the folder, if they are complete and belong to `identity`.
     ///
     /// # Errors
@@ -56,15 +56,15 @@ impl Made {
             return Ok(None);
         }
         let text = taper_data::read_regular(&path, 1 << 20)?;
-        let made: Self = serde_json::from_slice(&text)
+        let record: Self = serde_json::from_slice(&text)
             .with_context(|| format!("{} is damaged", path.display()))?;
         ensure!(
-            made.identity == identity,
+            record.identity == identity,
             "{} has pairs that were made with other weights, settings or text, and is left as \
                  it is: name another folder",
             folder.display()
         );
-        for (name, known) in made.names().zip(&made.sha256) {
+        for (name, known) in record.names().zip(&record.sha256) {
             ensure!(
                 checksum(&folder.join(name)).is_ok_and(|sum| sum == *known),
                 "{} is not what {} says: remove both, and they are made again",
@@ -72,7 +72,7 @@ impl Made {
                 path.display()
             );
         }
-        Ok(Some(made))
+        Ok(Some(record))
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -179,17 +179,17 @@ impl PairWriter {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub(super) fn finish(self) -> Result<Made> {
+    pub(super) fn finish(self) -> Result<MadePairs> {
         let Self { folder, identity, files, writers, origins, .. } = self;
-        let mut made = Made { identity, files, sha256: Vec::new(), origins };
-        let names: Vec<PathBuf> = made.names().map(|name| folder.join(name)).collect();
+        let mut record = MadePairs { identity, files, sha256: Vec::new(), origins };
+        let names: Vec<PathBuf> = record.names().map(|name| folder.join(name)).collect();
         for (writer, path) in writers.into_iter().zip(&names) {
             let file = writer.into_inner().map_err(std::io::IntoInnerError::into_error);
             file.and_then(|file| put_in_place(&file, &with_suffix(path, ".part"), path))
                 .with_context(|| format!("cannot write {}", path.display()))?;
-            made.sha256.push(checksum(path)?);
+            record.sha256.push(checksum(path)?);
         }
-        write_atomically(&folder.join(RECORD), &serde_json::to_vec_pretty(&made)?)?;
-        Ok(made)
+        write_atomically(&folder.join(RECORD), &serde_json::to_vec_pretty(&record)?)?;
+        Ok(record)
     }
 }

@@ -27,7 +27,7 @@ impl ParallelCorpus {
     ///
     /// # Errors
     /// When the recipe has no pairs, or the split tags them.
-    pub fn of(config: &RunConfig, name: &str) -> Result<Self> {
+    pub fn for_split(config: &RunConfig, name: &str) -> Result<Self> {
         let split: Corpora = match name == config.data.train.name() || name == "train" {
             true => config.data.train.clone(),
             false => config.data.split(name),

@@ -190,13 +190,15 @@ impl Graph<'_> {
 
     /// Checks that `needed` is a step or a run that gives the needed product.
     fn check_need(&self, name: &str, key: &str, needed: &str, need: Need) -> Result<()> {
-        let what = match need {
+        let requirement = match need {
             Need::Model => "trains a model",
             Need::Text => "makes text",
         };
         match self.steps.get(needed) {
             Some(verb) if verb.gives() == Some(need) => Ok(()),
-            Some(_) => bail!("{}: the step {needed} is not one that {what}", self.place(name, key)),
+            Some(_) => {
+                bail!("{}: the step {needed} is not one that {requirement}", self.place(name, key))
+            }
             None if need == Need::Model && self.base.join(needed).join("config.toml").is_file() => {
                 Ok(())
             }

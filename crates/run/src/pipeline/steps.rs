@@ -124,22 +124,22 @@ impl Verb {
 
     /// Names of the steps and runs that the step needs, each with its key.
     pub(super) fn needs(&self) -> Vec<(&'static str, &str, Need)> {
-        let of = |key: &'static str, need: Need| move |name| (key, name, need);
+        let needed = |key: &'static str, need: Need| move |name| (key, name, need);
         match self {
             Self::Train(train) => {
-                let from = train.from.iter().map(String::as_str).map(of("from", Need::Model));
-                let text = train.text.iter().map(String::as_str).map(of("text", Need::Text));
+                let from = train.from.iter().map(String::as_str).map(needed("from", Need::Model));
+                let text = train.text.iter().map(String::as_str).map(needed("text", Need::Text));
                 from.chain(text).collect()
             }
             Self::Backtranslate(step) => vec![("run", step.run.as_str(), Need::Model)],
             Self::Distill(step) => {
-                step.runs.iter().map(String::as_str).map(of("runs", Need::Model)).collect()
+                step.runs.iter().map(String::as_str).map(needed("runs", Need::Model)).collect()
             }
             Self::Diversify(step) => {
                 let forward = step.forward.iter().map(String::as_str);
                 let backward = step.backward.iter().map(String::as_str);
-                let forward = forward.map(of("forward", Need::Model));
-                forward.chain(backward.map(of("backward", Need::Model))).collect()
+                let forward = forward.map(needed("forward", Need::Model));
+                forward.chain(backward.map(needed("backward", Need::Model))).collect()
             }
             Self::Filter(step) => vec![
                 ("forward", step.forward.as_str(), Need::Model),

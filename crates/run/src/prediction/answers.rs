@@ -103,7 +103,7 @@ impl EncodedQuestion {
     ///
     /// # Errors
     /// When the tokenizer refuses a text.
-    pub fn of(questions: &[QuestionInContext], tokenizer: &Tokenizer) -> Result<Vec<Self>> {
+    pub fn encode(questions: &[QuestionInContext], tokenizer: &Tokenizer) -> Result<Vec<Self>> {
         Self::each(&texts_of(questions), tokenizer)
     }
 
@@ -188,17 +188,18 @@ fn answers_of_chunk(
 /// Logits of start and end of each token of each window, window after window.
 fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<Vec<[f32; 2]>>> {
     let rows: Vec<_> = read.iter().flatten().map(|window| &window.row).collect();
-    let mut found = Vec::with_capacity(rows.len());
-    while found.len() < rows.len() {
-        let batch = together(rows[found.len()..].iter().copied());
+    let mut logits_of_windows = Vec::with_capacity(rows.len());
+    while logits_of_windows.len() < rows.len() {
+        let batch = together(rows[logits_of_windows.len()..].iter().copied());
         let (segments, text) = packed(&batch);
         let tell = || model.logits(&segments, &text);
         let logits = taper_ops::threads::in_pool(model.device(), tell)?.to_vec2::<f32>()?;
         require_finite("the logits", logits.iter().flatten().copied())?;
-        let mut logits = logits.into_iter().map(|of| [of[0], of[1]]);
-        found.extend(batch.iter().map(|row| logits.by_ref().take(row.ids.len()).collect()));
+        let mut logits = logits.into_iter().map(|row| [row[0], row[1]]);
+        logits_of_windows
+            .extend(batch.iter().map(|row| logits.by_ref().take(row.ids.len()).collect()));
     }
-    Ok(found)
+    Ok(logits_of_windows)
 }
 
 /// Span of tokens of a context, or none, with its probability.
@@ -232,7 +233,8 @@ fn best_span(
     logits: &[Vec<[f32; 2]>],
     settings: &QuestionsConfig,
 ) -> BestSpan {
-    let none = logits.iter().map(|of| f64::from(of[0][0]) + f64::from(of[0][1]));
+    let none =
+        logits.iter().map(|of_window| f64::from(of_window[0][0]) + f64::from(of_window[0][1]));
     let none = none.fold(f64::INFINITY, f64::min);
     let mut scores = if settings.unanswerable { vec![none] } else { Vec::new() };
     let mut best = (scores.first().copied().unwrap_or(f64::NEG_INFINITY), None);
@@ -293,24 +295,24 @@ mod tests {
                     let tokens = &windows[number].tokens;
                     for end in start..(start + 3).min(tokens.end) {
                         let place = |token: usize| 3 + token - tokens.start;
-                        let of = &logits[number];
-                        let score = sum(of[place(start)][0], of[place(end)][1]);
+                        let of_window = &logits[number];
+                        let score = sum(of_window[place(start)][0], of_window[place(end)][1]);
                         all.push((score, Some((start, end))));
                     }
                 }
                 if unanswerable {
-                    let none = logits.iter().map(|of| sum(of[0][0], of[0][1]));
+                    let none = logits.iter().map(|of_window| sum(of_window[0][0], of_window[0][1]));
                     all.push((none.fold(f64::INFINITY, f64::min), None));
                 }
                 let best = all.iter().map(|(score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
-                let found = best_span(&windows, &logits, &settings);
-                assert!(all.contains(&(best, found.tokens)), "{seed}: {found:?}");
+                let best_found = best_span(&windows, &logits, &settings);
+                assert!(all.contains(&(best, best_found.tokens)), "{seed}: {best_found:?}");
                 let total: f64 = all.iter().map(|(score, _)| score.exp()).sum();
-                assert!((found.probability - best.exp() / total).abs() < 1e-12);
+                assert!((best_found.probability - best.exp() / total).abs() < 1e-12);
             }
         }
         let nothing = [window(0..0)];
-        let found = best_span(&nothing, &[vec![[0.0; 2]; 4]], &QuestionsConfig::default());
-        assert_eq!(found, BestSpan { tokens: None, probability: 1.0 });
+        let best_found = best_span(&nothing, &[vec![[0.0; 2]; 4]], &QuestionsConfig::default());
+        assert_eq!(best_found, BestSpan { tokens: None, probability: 1.0 });
     }
 }

@@ -82,7 +82,9 @@ pub fn predict_rows(
     while predictions.len() < rows.len() {
         let (segments, text) = packed(&together(rows[predictions.len()..].iter().copied()));
         let probabilities = probabilities(&run.model, &segments, &text)?;
-        predictions.extend(probabilities.into_iter().map(|of| Prediction::of(of, labels)));
+        predictions.extend(
+            probabilities.into_iter().map(|of_row| Prediction::from_probabilities(of_row, labels)),
+        );
         done(predictions.len());
     }
     Ok(predictions)
@@ -109,7 +111,7 @@ pub fn predict_tags(
     texts: &[String],
     done: impl FnMut(usize),
 ) -> Result<Vec<TaggedText>> {
-    let encoded = EncodedWords::of(run, texts)?;
+    let encoded = EncodedWords::encode(run, texts)?;
     tag_encoded(run, &encoded.iter().collect::<Vec<_>>(), done)
 }
 
@@ -125,7 +127,7 @@ impl EncodedWords {
     ///
     /// # Errors
     /// When the tokenizer refuses a word.
-    pub fn of(run: &LoadedRun<TokenTagger>, texts: &[String]) -> Result<Vec<Self>> {
+    pub fn encode(run: &LoadedRun<TokenTagger>, texts: &[String]) -> Result<Vec<Self>> {
         let words = |text: &String| words(text).map(str::to_owned).collect();
         let words: Vec<Vec<String>> = texts.iter().map(words).collect();
         let rows = rows_of_words(run.tokenizers.target(), &words, &run.config.data.labelled)?;
@@ -186,9 +188,9 @@ fn tags_of_rows(
     rows: &[(usize, &Row)],
     mut done: impl FnMut(usize),
 ) -> Result<Vec<Vec<String>>> {
-    let mut found: Vec<Vec<String>> = Vec::with_capacity(rows.len());
-    while found.len() < rows.len() {
-        let batch = together(rows[found.len()..].iter().map(|&(_, row)| row));
+    let mut tags_of_texts: Vec<Vec<String>> = Vec::with_capacity(rows.len());
+    while tags_of_texts.len() < rows.len() {
+        let batch = together(rows[tags_of_texts.len()..].iter().map(|&(_, row)| row));
         let (segments, text) = packed(&batch);
         let (mut asked, mut start) = (Vec::new(), 0);
         for row in &batch {
@@ -196,20 +198,20 @@ fn tags_of_rows(
             start += row.ids.len() as u32;
         }
         let tell = || model.logits(&segments, &text, &asked);
-        let mut told = match asked.is_empty() {
+        let mut predicted = match asked.is_empty() {
             true => Vec::new().into_iter(),
             false => normalised(&taper_ops::threads::in_pool(model.device(), tell)?)?.into_iter(),
         };
         for row in batch {
-            let mut tags = vec![OUTSIDE.to_owned(); rows[found.len()].0];
-            for (&word, probabilities) in row.words.iter().zip(told.by_ref()) {
+            let mut tags = vec![OUTSIDE.to_owned(); rows[tags_of_texts.len()].0];
+            for (&word, probabilities) in row.words.iter().zip(predicted.by_ref()) {
                 tags[word].clone_from(&labels[highest(&probabilities)]);
             }
-            found.push(tags);
+            tags_of_texts.push(tags);
         }
-        done(found.len());
+        done(tags_of_texts.len());
     }
-    Ok(found)
+    Ok(tags_of_texts)
 }
 
 /// Takes the first rows for one batch, at least one.
@@ -231,7 +233,7 @@ fn packed(rows: &[&Row]) -> (Sequences, Sequences) {
 }
 
 impl Prediction {
-    pub(crate) fn of(probabilities: Vec<f64>, labels: &[String]) -> Self {
+    pub(crate) fn from_probabilities(probabilities: Vec<f64>, labels: &[String]) -> Self {
         let best = highest(&probabilities);
         Self {
             label: labels.get(best).cloned().unwrap_or_default(),
@@ -258,13 +260,13 @@ pub fn predict_images(
     mut done: impl FnMut(usize),
 ) -> Result<Vec<Result<Prediction>>> {
     let settings = &run.config.data.images;
-    let mut found = Vec::with_capacity(files.len());
+    let mut predictions = Vec::with_capacity(files.len());
     for files in files.chunks((TOKENS / settings.tokens()).max(1)) {
         let images = files.iter().map(|path| Ok(Pixels::of_file(path, settings)?));
-        found.extend(answer_each(images, |images| predict_pixels(run, images))?);
-        done(found.len());
+        predictions.extend(answer_each(images, |images| predict_pixels(run, images))?);
+        done(predictions.len());
     }
-    Ok(found)
+    Ok(predictions)
 }
 
 /// Labels images in one batch.
@@ -277,9 +279,9 @@ pub fn predict_pixels(
 ) -> Result<Vec<Prediction>> {
     let values = |image: Pixels| image.0.into_iter().map(u32::from).collect();
     let images: Vec<Vec<u32>> = images.into_iter().map(values).collect();
-    let found = image_probabilities(&run.model, &Sequences::pack(&images))?;
+    let probabilities = image_probabilities(&run.model, &Sequences::pack(&images))?;
     let labels = &run.config.data.images.labels;
-    Ok(found.into_iter().map(|of| Prediction::of(of, labels)).collect())
+    Ok(probabilities.into_iter().map(|of| Prediction::from_probabilities(of, labels)).collect())
 }
 
 /// Probabilities of the classes of each text.

@@ -80,8 +80,8 @@ impl DividedText {
         let shorter: Vec<Row> =
             self.words.iter().map(|(_, tokens)| without(&self.row, tokens)).collect();
         let rows: Vec<&Row> = std::iter::once(&self.row).chain(&shorter).collect();
-        let mut found = predict_rows(run, &rows, |_| {})?.into_iter();
-        let prediction = found.next().unwrap_or_else(|| unreachable!("one for each row"));
+        let mut predictions = predict_rows(run, &rows, |_| {})?.into_iter();
+        let prediction = predictions.next().unwrap_or_else(|| unreachable!("one for each row"));
         let labels = &run.config.data.labelled.labels;
         let label = labels.iter().position(|label| *label == prediction.label).unwrap_or_default();
         let whole = log_odds(&prediction.probabilities, label);
@@ -90,7 +90,7 @@ impl DividedText {
             without: other.probabilities[label],
             evidence: whole - log_odds(&other.probabilities, label),
         };
-        let words = self.words.iter().zip(found).map(evidence).collect();
+        let words = self.words.iter().zip(predictions).map(evidence).collect();
         Ok(Occlusion { prediction, words })
     }
 }
@@ -124,8 +124,8 @@ fn words_of(
     let is_of_word =
         |one: char| (one.is_alphanumeric() || "'’-".contains(one)) && !is_ideographic(one);
     let continues = |at: usize| {
-        let (before, own) = (&text[bytes[at - 1].clone()], &text[bytes[at].clone()]);
-        let letters = before.chars().next_back().zip(own.chars().next());
+        let (before, word) = (&text[bytes[at - 1].clone()], &text[bytes[at].clone()]);
+        let letters = before.chars().next_back().zip(word.chars().next());
         // A token may be a part of a character, with the same bytes as the token before it.
         numbers[at] == NO_WORD
             || bytes[at - 1] == bytes[at]
@@ -139,9 +139,9 @@ fn words_of(
     let mut end = 0;
     let word = |pair: &[usize]| {
         let last = bytes[pair[1] - 1].end.max(end);
-        let own = text[end..last].to_owned();
+        let word = text[end..last].to_owned();
         end = last;
-        (own, start + pair[0]..start + pair[1])
+        (word, start + pair[0]..start + pair[1])
     };
     let words: Vec<_> = starts.windows(2).filter(|pair| pair[0] < pair[1]).map(word).collect();
     words.into_iter()

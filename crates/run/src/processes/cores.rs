@@ -35,9 +35,9 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
         // The process is bound already: the remaining cores belong to it alone.
         return if wanted == 0 { allowed.len().max(1) } else { threads(allowed.len()) };
     }
-    let own = share(&allowed, local_rank, local_size);
-    let pinned = own.len() >= threads(allowed.len()) && stay_on(own);
-    if pinned && wanted == 0 { own.len() } else { threads(allowed.len()) }
+    let own_cores = share(&allowed, local_rank, local_size);
+    let pinned = own_cores.len() >= threads(allowed.len()) && stay_on(own_cores);
+    if pinned && wanted == 0 { own_cores.len() } else { threads(allowed.len()) }
 }
 
 /// Part of `cores` for process `rank` of `size`; `None` if some process would get none.

@@ -111,22 +111,22 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> Result<Option<Place>> {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<Place>> {
         place(&|name: &str| {
             variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         })
     }
 
-    fn found(variables: &[(&str, &str)]) -> Place {
-        of(variables).expect("consistent").expect("several processes")
+    fn read_one(variables: &[(&str, &str)]) -> Place {
+        read(variables).expect("consistent").expect("several processes")
     }
 
     #[test]
     fn each_launcher_is_understood() {
-        assert_eq!(of(&[]).expect("nothing"), None);
-        assert_eq!(of(&[("RANK", "7")]).expect("another program's"), None);
-        assert_eq!(of(&[("RANK", "0"), ("WORLD_SIZE", "1")]).expect("one"), None);
-        let place = found(&[
+        assert_eq!(read(&[]).expect("nothing"), None);
+        assert_eq!(read(&[("RANK", "7")]).expect("another program's"), None);
+        assert_eq!(read(&[("RANK", "0"), ("WORLD_SIZE", "1")]).expect("one"), None);
+        let place = read_one(&[
             ("RANK", "5"),
             ("WORLD_SIZE", "8"),
             ("LOCAL_RANK", "1"),
@@ -134,36 +134,36 @@ mod tests {
             ("MASTER_ADDR", "node1"),
             ("MASTER_PORT", "1234"),
         ]);
-        let meeting = place.meeting(String::new()).expect("known");
-        assert_eq!((meeting.rank, meeting.size, meeting.port), (5, 8, 1234));
-        assert_eq!((meeting.host.as_str(), place.local_rank, place.local_size), ("node1", 1, 4));
+        let rendezvous = place.rendezvous(String::new()).expect("known");
+        assert_eq!((rendezvous.rank, rendezvous.size, rendezvous.port), (5, 8, 1234));
+        assert_eq!((rendezvous.host.as_str(), place.local_rank, place.local_size), ("node1", 1, 4));
         // torchrun keeps the port for itself.
         let agent = ("TORCHELASTIC_USE_AGENT_STORE", "True");
-        let place = found(&[("RANK", "0"), ("WORLD_SIZE", "2"), agent]);
+        let place = read_one(&[("RANK", "0"), ("WORLD_SIZE", "2"), agent]);
         assert_eq!(place.port, USUAL_PORT + 1);
         // torchrun names its own machine even if it has started all of the processes.
         for (here, host) in [("2", "127.0.0.1"), ("1", "node1")] {
             let (size, name) = (("WORLD_SIZE", "2"), ("MASTER_ADDR", "node1"));
-            let place = found(&[("RANK", "0"), size, ("LOCAL_WORLD_SIZE", here), name, agent]);
-            assert_eq!(place.meeting(String::new()).expect("known").host, host);
+            let place = read_one(&[("RANK", "0"), size, ("LOCAL_WORLD_SIZE", here), name, agent]);
+            assert_eq!(place.rendezvous(String::new()).expect("known").host, host);
         }
-        let place = found(&[
+        let place = read_one(&[
             ("OMPI_COMM_WORLD_RANK", "1"),
             ("OMPI_COMM_WORLD_SIZE", "2"),
             ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
             ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
         ]);
         assert!(place.by_mpi);
-        assert_eq!(place.meeting(String::new()).expect("one machine").host, "127.0.0.1");
-        let place = found(&[("PMI_RANK", "1"), ("PMI_SIZE", "3")]);
-        assert!(place.by_mpi && place.meeting(String::new()).is_err());
+        assert_eq!(place.rendezvous(String::new()).expect("one machine").host, "127.0.0.1");
+        let place = read_one(&[("PMI_RANK", "1"), ("PMI_SIZE", "3")]);
+        assert!(place.by_mpi && place.rendezvous(String::new()).is_err());
     }
 
     #[test]
     fn a_step_of_slurm_is_found_and_a_batch_script_is_none() {
         let job = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_JOB_ID", "70123")];
-        assert_eq!(of(&job).expect("a script"), None);
-        let place = found(&[
+        assert_eq!(read(&job).expect("a script"), None);
+        let place = read_one(&[
             ("SLURM_PROCID", "3"),
             ("SLURM_STEP_NUM_TASKS", "5"),
             ("SLURM_LOCALID", "0"),
@@ -176,22 +176,23 @@ mod tests {
         assert_eq!(place.host.as_deref(), Some("node07"));
         assert_eq!(place.port, 30_123);
         // On a single machine, no process from outside needs to connect.
-        let place = found(&[
+        let place = read_one(&[
             ("SLURM_PROCID", "3"),
             ("SLURM_STEP_NUM_TASKS", "5"),
             ("SLURM_STEP_TASKS_PER_NODE", "5"),
             ("SLURM_STEP_NODELIST", "node07"),
             ("SLURM_JOB_ID", "70123"),
         ]);
-        assert_eq!(place.meeting(String::new()).expect("known").host, "127.0.0.1");
+        assert_eq!(place.rendezvous(String::new()).expect("known").host, "127.0.0.1");
     }
 
     #[test]
     fn contradictions_are_named() {
-        let said = |variables: &[(&str, &str)]| of(variables).expect_err("refused").to_string();
-        assert!(said(&[("RANK", "2"), ("WORLD_SIZE", "2")]).contains("RANK is 2"));
-        assert!(said(&[("RANK", "x"), ("WORLD_SIZE", "2")]).contains("RANK is \"x\""));
+        let message =
+            |variables: &[(&str, &str)]| read(variables).expect_err("refused").to_string();
+        assert!(message(&[("RANK", "2"), ("WORLD_SIZE", "2")]).contains("RANK is 2"));
+        assert!(message(&[("RANK", "x"), ("WORLD_SIZE", "2")]).contains("RANK is \"x\""));
         let port = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_PORT", "70000")];
-        assert!(said(&port).contains("MASTER_PORT"));
+        assert!(message(&port).contains("MASTER_PORT"));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use taper_trainer::Meeting;
+use taper_trainer::Rendezvous;
 
 pub use cores::{cores, take_share};
 
@@ -90,7 +90,7 @@ impl Place {
     ///
     /// # Errors
     /// When the machine of process 0 is unknown.
-    pub fn meeting(&self, key: String) -> Result<Meeting> {
+    pub fn rendezvous(&self, key: String) -> Result<Rendezvous> {
         let host = match &self.host {
             Some(host) => host.clone(),
             None if self.local_size == self.size => "127.0.0.1".to_owned(),
@@ -102,7 +102,7 @@ impl Place {
             ),
         };
         let (rank, size, port) = (self.rank, self.size, self.port);
-        Ok(Meeting { rank, size, host, port, key, patience: PATIENCE })
+        Ok(Rendezvous { rank, size, host, port, key, patience: PATIENCE })
     }
 }
 

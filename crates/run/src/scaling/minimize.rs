@@ -41,8 +41,8 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
     let mut idle = 0;
     for _ in 0..STEPS {
         let direction = direction(&gradient, &pairs);
-        let found = search(&function, (&at, value, &gradient), &direction);
-        let Some((next, next_value, next_gradient)) = found else {
+        let minimum_on_line = search(&function, (&at, value, &gradient), &direction);
+        let Some((next, next_value, next_gradient)) = minimum_on_line else {
             // The memory may mislead, so it is dropped once. Without it, only the direction of the
             // gradient is left.
             if pairs.is_empty() {
@@ -129,9 +129,9 @@ fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(l, r)| l * r).sum()
 }
 
-fn add(to: &mut [f64], factor: f64, what: &[f64]) {
-    for (to, what) in to.iter_mut().zip(what) {
-        *to += factor * what;
+fn add(to: &mut [f64], factor: f64, addend: &[f64]) {
+    for (to, addend) in to.iter_mut().zip(addend) {
+        *to += factor * addend;
     }
 }
 
@@ -152,8 +152,8 @@ mod tests {
             gradient[1] = 200.0 * across;
             100.0 * across * across + along * along
         };
-        let found = minimize(valley, vec![-1.2, 1.0]);
-        assert!(found.at.iter().all(|x| (x - 1.0).abs() < 1e-8), "{found:?}");
+        let minimum = minimize(valley, vec![-1.2, 1.0]);
+        assert!(minimum.at.iter().all(|x| (x - 1.0).abs() < 1e-8), "{minimum:?}");
     }
 
     /// Absolute values have no slope at their minimum.
@@ -164,7 +164,7 @@ mod tests {
             gradient[1] = 0.5 * (x[0] + x[1]).signum();
             (x[0] - 3.0).abs() + 0.5 * (x[0] + x[1]).abs()
         };
-        let found = minimize(kink, vec![-7.3, 2.9]);
-        assert!(found.value < 1e-8, "{found:?}");
+        let minimum = minimize(kink, vec![-7.3, 2.9]);
+        assert!(minimum.value < 1e-8, "{minimum:?}");
     }
 }

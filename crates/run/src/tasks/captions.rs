@@ -8,7 +8,7 @@ use taper_data::{CaptionUse, Task};
 use taper_model::{Builder, ImageCaptioner};
 
 use super::image_classification::{image_inputs, image_shape};
-use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
+use super::{ItemPrediction, Items, ModelResult, OnProgress, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::attention::Journey;
 use crate::config::RunConfig;
@@ -20,7 +20,11 @@ impl TaskModel for ImageCaptioner {
     const TASK: Task = Task::Captions;
     const DECODES: bool = true;
 
-    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> ModelResult<Self> {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
@@ -37,9 +41,9 @@ impl TaskModel for ImageCaptioner {
         image_inputs(&config.data.images, target)
     }
 
-    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: OnProgress<'_>) -> Predictions {
         let captions = describe_images(run, items.images, done)?;
-        Answered::each(captions, |caption| caption.text.clone())
+        ItemPrediction::each(captions, |caption| caption.text.clone())
     }
 
     fn journey(run: &LoadedRun<Self>, image: &str) -> Result<Journey> {
@@ -70,7 +74,7 @@ impl TaskModel for ImageCaptioner {
     }
 
     fn test(&self, split: Split<'_>, observer: &mut dyn RunObserver) -> Result<TestSetResult> {
-        let result = CaptionedTestSet::of(split, self, observer)?;
+        let result = CaptionedTestSet::evaluate(split, self, observer)?;
         Ok(TestSetResult::Captioned(Box::new(result)))
     }
 }

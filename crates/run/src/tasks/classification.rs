@@ -7,7 +7,10 @@ use serde_json::Value;
 use taper_data::{LabelOf, Pairs, Task, first_with_tab};
 use taper_model::{Builder, TextClassifier};
 
-use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
+use super::{
+    ImportedFolder, ItemPrediction, Items, ModelResult, OnProgress, Predictions, TaskModel,
+    Vocabularies,
+};
 use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
@@ -18,7 +21,11 @@ use crate::{LoadedRun, Notice, TextNotice};
 impl TaskModel for TextClassifier {
     const TASK: Task = Task::Classification;
 
-    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> ModelResult<Self> {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
     }
 
@@ -43,8 +50,11 @@ impl TaskModel for TextClassifier {
         Some(TextNotice::TabInText { path: path.to_owned(), line }.into())
     }
 
-    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
-        Answered::each(predict_after(items.before, run, items.lines, done)?, Prediction::to_text)
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: OnProgress<'_>) -> Predictions {
+        ItemPrediction::each(
+            predict_after(items.before, run, items.lines, done)?,
+            Prediction::to_text,
+        )
     }
 
     fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {

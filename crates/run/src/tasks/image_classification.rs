@@ -7,7 +7,10 @@ use serde_json::Value;
 use taper_data::{ImageDataset, ImageFormat, ImagesConfig, Task};
 use taper_model::{Builder, ImageClassifier, ImageShape, LayerCost};
 
-use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
+use super::{
+    ImportedFolder, ItemPrediction, Items, ModelResult, OnProgress, Predictions, TaskModel,
+    Vocabularies,
+};
 use crate::LoadedRun;
 use crate::attention::{Journey, draw_attention};
 use crate::config::RunConfig;
@@ -48,7 +51,7 @@ impl TaskModel for ImageClassifier {
         Self::layer_cost_of(&config.model, &image_shape(&config.data.images), layer)
     }
 
-    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> ModelResult<Self> {
         let images = &config.data.images;
         Self::new(&config.model, &image_shape(images), images.labels.len(), builder)
     }
@@ -70,8 +73,8 @@ impl TaskModel for ImageClassifier {
         Some((&config.data.images.labels, "labels"))
     }
 
-    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
-        Answered::each(predict_images(run, items.images, done)?, Prediction::to_text)
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: OnProgress<'_>) -> Predictions {
+        ItemPrediction::each(predict_images(run, items.images, done)?, Prediction::to_text)
     }
 
     fn journey(run: &LoadedRun<Self>, image: &str) -> Result<Journey> {

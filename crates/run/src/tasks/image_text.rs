@@ -7,7 +7,7 @@ use taper_model::{Builder, ContrastiveModel};
 
 use super::captions::captioned;
 use super::image_classification::{image_inputs, image_shape};
-use super::{Answered, Built, Done, Items, Predictions, TaskModel, Vocabularies};
+use super::{ItemPrediction, Items, ModelResult, OnProgress, Predictions, TaskModel, Vocabularies};
 use crate::LoadedRun;
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, MatchedTestSet, Split, TestSetResult};
@@ -18,7 +18,11 @@ use crate::prediction::Prediction;
 impl TaskModel for ContrastiveModel {
     const TASK: Task = Task::ImageText;
 
-    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> ModelResult<Self> {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
@@ -35,9 +39,9 @@ impl TaskModel for ContrastiveModel {
         image_inputs(&config.data.images, target)
     }
 
-    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: OnProgress<'_>) -> Predictions {
         let matched = match_images(run, items.images, items.prompts, done)?;
-        Answered::each(matched, Prediction::to_text)
+        ItemPrediction::each(matched, Prediction::to_text)
     }
 
     fn shorter_rows(positions: usize) -> String {
@@ -57,6 +61,6 @@ impl TaskModel for ContrastiveModel {
     }
 
     fn test(&self, split: Split<'_>, observer: &mut dyn RunObserver) -> Result<TestSetResult> {
-        Ok(TestSetResult::Matched(MatchedTestSet::of(split, self, observer)?))
+        Ok(TestSetResult::Matched(MatchedTestSet::evaluate(split, self, observer)?))
     }
 }

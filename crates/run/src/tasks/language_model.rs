@@ -5,7 +5,7 @@ use serde_json::Value;
 use taper_data::{Corpus, Task, TextBlocks};
 use taper_model::{Builder, LanguageModel};
 
-use super::{Built, ImportedFolder, TaskModel, Vocabularies};
+use super::{ImportedFolder, ModelResult, TaskModel, Vocabularies};
 use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, ReadTestSet, Split, TestSetResult};
@@ -17,7 +17,11 @@ impl TaskModel for LanguageModel {
     const TASK: Task = Task::LanguageModel;
     const DECODES: bool = true;
 
-    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> ModelResult<Self> {
         Self::new(&config.model, vocabulary, builder)
     }
 
@@ -74,7 +78,7 @@ impl TaskModel for LanguageModel {
 
     fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
         let (config, name) = (split.config, held_out(split.config, split.name));
-        Ok(TestSetResult::Read(ReadTestSet::of(name, config, split.tokenizer(), self)?))
+        Ok(TestSetResult::Read(ReadTestSet::evaluate(name, config, split.tokenizer(), self)?))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use taper_data::{BatchingConfig, Dataset};
 use taper_model::Model;
-use taper_trainer::{BoxError, Scores, Validate, evaluate};
+use taper_trainer::{BoxError, Scores, Validator, evaluate};
 
 use crate::config::RunConfig;
 use crate::training::in_order;
@@ -23,7 +23,7 @@ impl LossValidation {
     }
 }
 
-impl<M: Model> Validate<M> for LossValidation {
+impl<M: Model> Validator<M> for LossValidation {
     fn validate(&mut self, model: &M, _step: u64) -> Result<Scores, BoxError> {
         let batches = in_order(&self.dataset, &self.batching);
         Ok(evaluate(model, batches, self.label_smoothing)?.scores())

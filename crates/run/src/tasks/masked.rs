@@ -7,7 +7,7 @@ use taper_model::{Builder, MaskedLanguageModel};
 use taper_trainer::evaluate;
 
 use super::language_model::{held_out, require_text, text_test_sets};
-use super::{Built, ImportedFolder, TaskModel, Vocabularies};
+use super::{ImportedFolder, ModelResult, TaskModel, Vocabularies};
 use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, MaskedTestSet, Split, TestSetResult};
@@ -17,7 +17,11 @@ use crate::{LoadedRun, sentence_vectors};
 impl TaskModel for MaskedLanguageModel {
     const TASK: Task = Task::MaskedLanguageModel;
 
-    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> ModelResult<Self> {
         Self::new(&config.model, vocabulary, config.data.masked.next_sentence, builder)
     }
 
@@ -79,6 +83,6 @@ impl TaskModel for MaskedLanguageModel {
     fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
         let measured = evaluate(self, Self::batches(split)?, 0.0)
             .with_context(|| format!("split {:?}", split.name))?;
-        Ok(TestSetResult::Masked(MaskedTestSet::of(split.name, &measured)))
+        Ok(TestSetResult::Masked(MaskedTestSet::from_measured(split.name, &measured)))
     }
 }

@@ -29,7 +29,7 @@ use serde_json::Value;
 use taper_data::{Corpus, Dataset, Task, TokenizerPair};
 use taper_model::{Builder, Cost, LayerCost, Model, ModelError, TextClassifier};
 use taper_ops::ParameterStore;
-use taper_trainer::{Sample, Validate};
+use taper_trainer::{Sample, Validator};
 
 use loss::LossValidation;
 
@@ -40,7 +40,8 @@ use crate::event::RunObserver;
 use crate::{LoadedRun, Notice};
 
 pub use entry::{
-    Answered, Done, Examples, Items, Predictions, Predicts, Reads, Stacks, TaskEntry, entry,
+    Examples, InputKind, ItemPrediction, Items, OnProgress, PredictionEntry, Predictions, Stacks,
+    TaskEntry, entry,
 };
 pub use imported_folder::ImportedFolder;
 pub(crate) use language_model::first_test_text;
@@ -58,7 +59,7 @@ pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
 }
 
 /// Model that was built, or the error.
-pub type Built<M> = Result<M, ModelError>;
+pub type ModelResult<M> = Result<M, ModelError>;
 
 /// Model with the functions that runs of its task need.
 pub trait TaskModel: Model + Sized + 'static {
@@ -76,7 +77,8 @@ pub trait TaskModel: Model + Sized + 'static {
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
-    fn build(config: &RunConfig, vocabularies: Vocabularies, builder: Builder) -> Built<Self>;
+    fn build(config: &RunConfig, vocabularies: Vocabularies, builder: Builder)
+    -> ModelResult<Self>;
 
     /// Validation of the model on the validation split, by its loss unless a task has a better
     /// measure.
@@ -87,7 +89,7 @@ pub trait TaskModel: Model + Sized + 'static {
         config: &RunConfig,
         dataset: Arc<dyn Dataset>,
         _tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
+    ) -> Result<Box<dyn Validator<Self>>> {
         Ok(Box::new(LossValidation::new(config, dataset)))
     }
 
@@ -215,7 +217,11 @@ pub trait TaskModel: Model + Sized + 'static {
     ///
     /// # Errors
     /// When the model fails, or predicts nothing.
-    fn predict_each(_run: &LoadedRun<Self>, _items: &Items<'_>, _done: Done<'_>) -> Predictions {
+    fn predict_each(
+        _run: &LoadedRun<Self>,
+        _items: &Items<'_>,
+        _done: OnProgress<'_>,
+    ) -> Predictions {
         bail!("a model of the task {} predicts nothing for a text or an image", Self::TASK)
     }
 
@@ -389,7 +395,7 @@ fn another_task(config: &RunConfig, wanted: Task) -> Error {
 /// # Errors
 /// When its models predict nothing for a single text or image; the message has the command for its
 /// task.
-pub fn require_predictions(config: &RunConfig) -> Result<&'static Predicts> {
+pub fn require_predictions(config: &RunConfig) -> Result<&'static PredictionEntry> {
     if let Some(predicts) = &entry(config.task).predicts {
         return Ok(predicts);
     }
@@ -407,6 +413,6 @@ pub fn tasks_that(has: impl Fn(&TaskEntry) -> bool) -> String {
 }
 
 /// Names of the tasks whose predictions have a property.
-pub fn predictions_that(have: impl Fn(&Predicts) -> bool) -> String {
+pub fn predictions_that(have: impl Fn(&PredictionEntry) -> bool) -> String {
     tasks_that(|entry| entry.predicts.as_ref().is_some_and(&have))
 }

@@ -5,7 +5,10 @@ use serde_json::Value;
 use taper_data::{LabelOf, Task};
 use taper_model::{Builder, SpanExtractor};
 
-use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
+use super::{
+    ImportedFolder, ItemPrediction, Items, ModelResult, OnProgress, Predictions, TaskModel,
+    Vocabularies,
+};
 use crate::config::RunConfig;
 use crate::evaluation::{AnsweredTestSet, Batches, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -15,7 +18,11 @@ use crate::{LoadedRun, answer_each};
 impl TaskModel for SpanExtractor {
     const TASK: Task = Task::QuestionAnswering;
 
-    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> ModelResult<Self> {
         Self::new(&config.model, vocabulary, builder)
     }
 
@@ -23,7 +30,7 @@ impl TaskModel for SpanExtractor {
         config.data.questions.max_tokens
     }
 
-    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: OnProgress<'_>) -> Predictions {
         let tokenizer = run.tokenizers.target();
         let question = |(index, line): (usize, &String)| {
             QuestionInContext::from_line(items.before + index + 1, line, tokenizer)
@@ -31,7 +38,7 @@ impl TaskModel for SpanExtractor {
         let answers = answer_each(items.lines.iter().enumerate().map(question), |questions| {
             predict_answers(run, &questions, done)
         })?;
-        Answered::each(answers, |one| format!("{}\t{:.4}", one.answer, one.probability))
+        ItemPrediction::each(answers, |one| format!("{}\t{:.4}", one.answer, one.probability))
     }
 
     fn describe_import(recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
@@ -55,6 +62,6 @@ impl TaskModel for SpanExtractor {
     }
 
     fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
-        Ok(TestSetResult::Answered(AnsweredTestSet::of(split, self)?))
+        Ok(TestSetResult::Answered(AnsweredTestSet::evaluate(split, self)?))
     }
 }

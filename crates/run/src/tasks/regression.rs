@@ -5,7 +5,7 @@ use serde_json::Value;
 use taper_data::{RegressionConfig, RegressionDataset, Task};
 use taper_model::{Builder, InContextRegressor};
 
-use super::{Built, TaskModel, Vocabularies};
+use super::{ModelResult, TaskModel, Vocabularies};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, RegressedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
@@ -13,7 +13,7 @@ use crate::event::RunObserver;
 impl TaskModel for InContextRegressor {
     const TASK: Task = Task::InContextRegression;
 
-    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(config: &RunConfig, _: Vocabularies, builder: Builder) -> ModelResult<Self> {
         Self::new(&config.model, config.data.regression.dimensions, builder)
     }
 
@@ -49,6 +49,6 @@ impl TaskModel for InContextRegressor {
     }
 
     fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
-        Ok(TestSetResult::Regressed(RegressedTestSet::of(split, self)?))
+        Ok(TestSetResult::Regressed(RegressedTestSet::evaluate(split, self)?))
     }
 }

@@ -5,7 +5,10 @@ use serde_json::Value;
 use taper_data::{LabelOf, Task};
 use taper_model::{Builder, TokenTagger};
 
-use super::{Answered, Built, Done, ImportedFolder, Items, Predictions, TaskModel, Vocabularies};
+use super::{
+    ImportedFolder, ItemPrediction, Items, ModelResult, OnProgress, Predictions, TaskModel,
+    Vocabularies,
+};
 use crate::attention::Journey;
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, Split, TaggedTestSet, TestSetResult};
@@ -16,7 +19,11 @@ use crate::{LoadedRun, answer_each};
 impl TaskModel for TokenTagger {
     const TASK: Task = Task::Tagging;
 
-    fn build(config: &RunConfig, (_, vocabulary): Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(
+        config: &RunConfig,
+        (_, vocabulary): Vocabularies,
+        builder: Builder,
+    ) -> ModelResult<Self> {
         Self::new(&config.model, vocabulary, config.data.labelled.labels.len(), builder)
     }
 
@@ -32,7 +39,7 @@ impl TaskModel for TokenTagger {
         Journey::of_tagged(run, text)
     }
 
-    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: Done<'_>) -> Predictions {
+    fn predict_each(run: &LoadedRun<Self>, items: &Items<'_>, done: OnProgress<'_>) -> Predictions {
         let tokenizer = run.tokenizers.target();
         let fit = |(index, text): (usize, &String)| {
             tokenizer
@@ -43,7 +50,7 @@ impl TaskModel for TokenTagger {
         let tagged = answer_each(items.lines.iter().enumerate().map(fit), |texts| {
             predict_tags(run, &texts, done)
         })?;
-        Answered::each(tagged, |text| {
+        ItemPrediction::each(tagged, |text| {
             let line = |(word, tag): (&String, &String)| format!("{word}\t{tag}\n");
             text.words.iter().zip(&text.tags).map(line).collect()
         })
@@ -68,6 +75,6 @@ impl TaskModel for TokenTagger {
     }
 
     fn test(&self, split: Split<'_>, _observer: &mut dyn RunObserver) -> Result<TestSetResult> {
-        Ok(TestSetResult::Tagged(TaggedTestSet::of(split, self)?))
+        Ok(TestSetResult::Tagged(TaggedTestSet::evaluate(split, self)?))
     }
 }

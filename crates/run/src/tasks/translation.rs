@@ -10,9 +10,9 @@ use taper_data::{
 };
 use taper_decoding::{DecodingConfig, RerankingConfig, SamplingConfig};
 use taper_model::{Batch, Builder, Sequences, TranslationModel};
-use taper_trainer::{BoxError, Sample, Scores, TeacherForced, Validate, evaluate};
+use taper_trainer::{BoxError, Sample, Scores, TeacherForced, Validator, evaluate};
 
-use super::{Built, ImportedFolder, TaskModel, Vocabularies};
+use super::{ImportedFolder, ModelResult, TaskModel, Vocabularies};
 use crate::attention::{AttentionMap, Journey};
 use crate::config::{EvaluationConfig, RunConfig};
 use crate::evaluation::{
@@ -31,7 +31,11 @@ impl TaskModel for TranslationModel {
     const TASK: Task = Task::Translation;
     const DECODES: bool = true;
 
-    fn build(config: &RunConfig, (source, target): Vocabularies, builder: Builder) -> Built<Self> {
+    fn build(
+        config: &RunConfig,
+        (source, target): Vocabularies,
+        builder: Builder,
+    ) -> ModelResult<Self> {
         Self::new(&config.model, source, target, builder)
     }
 
@@ -39,7 +43,7 @@ impl TaskModel for TranslationModel {
         config: &RunConfig,
         dataset: Arc<dyn Dataset>,
         tokenizers: &TokenizerPair,
-    ) -> Result<Box<dyn Validate<Self>>> {
+    ) -> Result<Box<dyn Validator<Self>>> {
         Ok(Box::new(Validation::new(config, dataset, tokenizers)?))
     }
 
@@ -106,7 +110,7 @@ impl TaskModel for TranslationModel {
         example: &Sample,
         tokenizers: &TokenizerPair,
     ) -> Result<Option<AttentionMap>> {
-        AttentionMap::of_told(self, tokenizers, &example.source, &example.reference)
+        AttentionMap::of_reference(self, tokenizers, &example.source, &example.reference)
     }
 
     fn batches(split: Split<'_>) -> Result<Batches<'_>> {
@@ -141,7 +145,7 @@ impl TaskModel for TranslationModel {
     }
 
     fn test(&self, split: Split<'_>, observer: &mut dyn RunObserver) -> Result<TestSetResult> {
-        let result = TranslatedTestSet::of(split, self, observer)?;
+        let result = TranslatedTestSet::evaluate(split, self, observer)?;
         Ok(TestSetResult::Translated(Box::new(result)))
     }
 }
@@ -226,7 +230,7 @@ impl DirectionValidation {
                     reranking: RerankingConfig::default(),
                     ..config.decoding.clone()
                 },
-                ..TranslationSettings::of(config)
+                ..TranslationSettings::from_config(config)
             },
             evaluation: config.scoring(),
         })
@@ -242,7 +246,7 @@ impl DirectionValidation {
         if self.text.sources.is_empty() {
             return Ok((read, None, Vec::new()));
         }
-        let translator = LineTranslator::of(model, &self.tokenizers, &self.settings)?;
+        let translator = LineTranslator::from_model(model, &self.tokenizers, &self.settings)?;
         let translations = translator.best(&self.text.sources, |_| {})?.texts;
         let text = TextScores::new(&translations, &self.text.references, &self.evaluation)?;
         let samples = self.samples_of(&translations);
@@ -275,7 +279,7 @@ fn in_turn(samples: Vec<Vec<Sample>>) -> Vec<Sample> {
     chosen
 }
 
-impl Validate<TranslationModel> for Validation {
+impl Validator<TranslationModel> for Validation {
     fn validate(&mut self, model: &TranslationModel, _step: u64) -> Result<Scores, BoxError> {
         let is_single = self.directions.len() == 1;
         let mut scores = Scores::default();

@@ -16,7 +16,7 @@ pub struct TrainingLimits {
 impl TrainingLimits {
     /// Limits that `config` sets for these batches. They are estimates if the length of epochs may
     /// differ by a batch.
-    pub fn of(config: &TrainingConfig, batches: &BatchingReport) -> Self {
+    pub fn from_config(config: &TrainingConfig, batches: &BatchingReport) -> Self {
         let given = |limit: u64| (limit > 0).then_some(limit);
         let of_epochs = given(config.max_epochs)
             .map(|epochs| batches.batches_of(epochs).div_ceil(config.accumulation as u64));
@@ -53,7 +53,7 @@ mod tests {
                 ..TrainingConfig::default()
             };
             // Half a second per update; update 10 after a minute.
-            TrainingLimits::of(&config, &batches).remaining(10, 60.0, 0.5)
+            TrainingLimits::from_config(&config, &batches).remaining(10, 60.0, 0.5)
         };
         assert_eq!(end(0, 0, 0.0), None);
         assert_eq!(end(110, 0, 0.0), Some(50.0));
@@ -69,7 +69,10 @@ mod tests {
             accumulation: 4,
             ..TrainingConfig::default()
         };
-        assert_eq!(TrainingLimits::of(&config, &bidirectional).remaining(10, 60.0, 0.5), Some(8.0));
+        assert_eq!(
+            TrainingLimits::from_config(&config, &bidirectional).remaining(10, 60.0, 0.5),
+            Some(8.0)
+        );
         // A resumed run may be past a limit.
         assert_eq!((end(5, 0, 0.0), end(0, 0, 0.5)), (Some(0.0), Some(0.0)));
     }

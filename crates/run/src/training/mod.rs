@@ -1,9 +1,9 @@
 //! A run from its recipe to its scores: data, model, training loop, final test.
 
+mod continuation;
 mod data;
 mod dry_run;
 mod failure;
-mod further;
 mod limits;
 mod origin;
 mod parent_run;
@@ -22,8 +22,8 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::Device;
 use taper_data::{BatchingReport, Corpus, Prepared, TokenizerPair, recorded_text};
 use taper_trainer::{
-    Alone, Exchange, Identity, NoValidation, StopReason, Trainer, TrainingConfig, Validate,
-    load_model, read_state,
+    Exchange, Identity, NoValidation, SingleProcess, StopReason, Trainer, TrainingConfig,
+    Validator, load_model, read_state,
 };
 
 use crate::checks::cost::Cost;
@@ -40,10 +40,10 @@ pub use parent_run::model_of;
 use preparation::{ReadyRun, preflight};
 use recorder::{Recorder, Watched};
 
+pub use continuation::{Continuation, Seam};
 pub use data::DataSummary;
 pub(crate) use data::batches::{in_order, packed};
 pub use dry_run::{Arithmetic, DryRun, OperationShare, Peak, TimedUpdates, dry_run};
-pub use further::{Further, Seam};
 pub use limits::TrainingLimits;
 pub use resume::{resume, resume_among};
 pub use settings::{Outcome, TrainSettings};
@@ -62,7 +62,7 @@ pub fn start(
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    start_among(Box::new(Alone::default()), folder, config, settings, observer, stop)
+    start_among(Box::new(SingleProcess::default()), folder, config, settings, observer, stop)
 }
 
 /// Starts a run like [`start`], as the first of several processes that train together; the others
@@ -93,10 +93,10 @@ fn start_with<M: TaskModel>(
     stop: &AtomicBool,
 ) -> Result<Outcome> {
     together::meet(&mut *exchange, Some(config))?;
-    let parent = ParentRun::of(settings, config)?;
+    let parent = ParentRun::find(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
     let config = &checked(config, parent.as_ref(), settings, observer)?;
-    let found = folder.root().is_dir();
+    let existed = folder.root().is_dir();
     fs::create_dir_all(folder.root())
         .with_context(|| format!("cannot make {}", folder.root().display()))?;
     let _lock = RunLock::acquire(folder.root(), observer)?;
@@ -133,7 +133,7 @@ fn start_with<M: TaskModel>(
         }
         Err(error) => {
             // This happens under the lock, so that no other process can have written to the folder.
-            if let Err(cause) = folder.remove(found) {
+            if let Err(cause) = folder.remove(existed) {
                 let (folder, cause) = (folder.root().to_owned(), format!("{cause:#}"));
                 observer.observe(&RunEvent::notice(FolderNotice::NotRemoved { folder, cause }))?;
             }
@@ -194,7 +194,7 @@ fn train<M: TaskModel>(
         true => Recorder::open(folder, config, settings, trainer.state(), observer)?,
         false => Recorder { log: None, files: None, events: None, observer },
     };
-    let limits = TrainingLimits::of(&config.training, prepared.train.batching());
+    let limits = TrainingLimits::from_config(&config.training, prepared.train.batching());
     let mut batches =
         TrainingBatches::new(prepared.train.clone(), &config.data.batching, config.training.seed);
     let mut validation = validation::<M>(config, &prepared, &recorder)?;
@@ -218,8 +218,8 @@ fn train<M: TaskModel>(
         return Ok(Outcome::Interrupted { step });
     }
     let seconds = began.elapsed().as_secs_f64();
-    let further = Further::of(reason, step, &config.training, trainer.model().width());
-    observer.observe(&RunEvent::Trained { reason, step, seconds, further })?;
+    let continuation = Continuation::find(reason, step, &config.training, trainer.model().width());
+    observer.observe(&RunEvent::Trained { reason, step, seconds, continuation })?;
     if !is_first {
         return Ok(Outcome::Complete { reason, step, results: Vec::new() });
     }
@@ -236,9 +236,9 @@ fn validation<M: TaskModel>(
     config: &RunConfig,
     prepared: &Prepared,
     recorder: &Recorder<'_>,
-) -> Result<Box<dyn Validate<M>>> {
+) -> Result<Box<dyn Validator<M>>> {
     let tokenizers = &prepared.tokenizers;
-    let validation: Box<dyn Validate<M>> = match &prepared.validation {
+    let validation: Box<dyn Validator<M>> = match &prepared.validation {
         Some(dataset) if recorder.is_of_first() => {
             M::validation(config, dataset.clone(), tokenizers)?
         }
@@ -256,7 +256,7 @@ fn announce(
     observer: &mut dyn RunObserver,
 ) -> Result<()> {
     observer.observe(&RunEvent::Prepared {
-        data: DataSummary::of(config, prepared, device),
+        data: DataSummary::new(config, prepared, device),
         cost: Cost::among(config, vocabularies(&prepared.tokenizers), device, processes),
     })?;
     if let Some(notice) = directions_only(&config.training, prepared.train.batching()) {

@@ -26,7 +26,7 @@ impl Origin {
     ///
     /// # Errors
     /// When its state cannot be read.
-    pub(crate) fn of(folder: &RunFolder, saved: &RunConfig, checkpoint: PathBuf) -> Result<Self> {
+    pub(crate) fn read(folder: &RunFolder, saved: &RunConfig, checkpoint: PathBuf) -> Result<Self> {
         let state = read_state(&checkpoint)?;
         let mut validation = state.identity.validation.clone();
         // An earlier version recorded only the text, with the run.

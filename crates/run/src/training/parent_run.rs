@@ -12,7 +12,9 @@ use anyhow::{Context, Result, bail};
 use taper_data::{Tokenizer, TokenizerPair};
 use taper_model::{ModelConfig, is_adapter, set_magnitudes};
 use taper_ops::ParameterStore;
-use taper_trainer::{Identity, SharedRows, Taking, Trainer, WarmStart, read_state, warm_start};
+use taper_trainer::{
+    Identity, SharedRows, Trainer, WarmStart, WarmStartSettings, read_state, warm_start,
+};
 
 use super::TrainSettings;
 use super::origin::Origin;
@@ -79,7 +81,7 @@ impl ParentRun {
     /// # Errors
     /// When it cannot be read, `config` names another tokenizer, or, unless changes are accepted,
     /// another architecture.
-    pub(crate) fn of(settings: &TrainSettings, config: &RunConfig) -> Result<Option<Self>> {
+    pub(crate) fn find(settings: &TrainSettings, config: &RunConfig) -> Result<Option<Self>> {
         let Some(path) = &settings.from else { return Ok(None) };
         Self::read(path, config, settings)
             .with_context(|| format!("--from {}", path.display()))
@@ -88,7 +90,7 @@ impl ParentRun {
 
     fn read(path: &Path, config: &RunConfig, settings: &TrainSettings) -> Result<Self> {
         let Parent { run, checkpoint, trained } = Parent::read(path)?;
-        let selection = Selection::of(&settings.only);
+        let selection = Selection::new(&settings.only);
         if trained.task != config.task
             && selection.is_all()
             && !entry(config.task).begins_with.contains(&trained.task)
@@ -123,43 +125,52 @@ impl ParentRun {
             });
         }
         let tokenizers = if config.task.reads_text() { theirs } else { TokenizerPair::none() };
-        let mut own = config.clone();
-        own.data.nfkc = trained.data.nfkc;
-        own.data.lowercase = trained.data.lowercase;
-        own.data.tokenizer = taper_data::TokenizerConfig {
+        let mut adapted = config.clone();
+        adapted.data.nfkc = trained.data.nfkc;
+        adapted.data.lowercase = trained.data.lowercase;
+        adapted.data.tokenizer = taper_data::TokenizerConfig {
             dropout: config.data.tokenizer.dropout,
             sampling_alpha: config.data.tokenizer.sampling_alpha,
             path: config.data.tokenizer.path.clone(),
             target_path: config.data.tokenizer.target_path.clone(),
             ..trained.data.tokenizer.clone()
         };
-        own.validate()?;
-        Self::require_architecture(&trained, &own, settings)?;
-        let replaced = differences(config, &own)?.into_iter();
+        adapted.validate()?;
+        Self::require_architecture(&trained, &adapted, settings)?;
+        let replaced = differences(config, &adapted)?.into_iter();
         let replaced = replaced.filter(|one| one.change() == Change::Never);
         let replaced = replaced.map(|one| one.to_string()).collect();
         let shared = None;
-        Ok(Self { checkpoint, hash, tokenizers, shared, selection, config: own, replaced, trained })
+        Ok(Self {
+            checkpoint,
+            hash,
+            tokenizers,
+            shared,
+            selection,
+            config: adapted,
+            replaced,
+            trained,
+        })
     }
 
     /// Refuses weights of a model with another shape than `own`, unless that is accepted.
     fn require_architecture(
         trained: &RunConfig,
-        own: &RunConfig,
+        config: &RunConfig,
         settings: &TrainSettings,
     ) -> Result<()> {
-        let takes_part = trained.task != own.task || !settings.only.is_empty();
+        let takes_part = trained.task != config.task || !settings.only.is_empty();
         // Pooling, for the label of a whole text, is not a part of a model of its tokens.
-        let has_no_pooling = entry(trained.task).pretrains && own.task != trained.task;
+        let has_no_pooling = entry(trained.task).pretrains && config.task != trained.task;
         let shapes = |one: &Difference| {
             let is_beside = has_no_pooling && one.key == "model.pooling"
                 || takes_part && one.has(Weights::OtherPart)
                 || one.has(Weights::NoPart)
-                || key_around(&one.key).is_some_and(|key| key.is_idle(own));
+                || key_around(&one.key).is_some_and(|key| key.is_idle(config));
             one.key.starts_with("model.") && !is_beside
         };
         let architecture: Vec<Difference> =
-            differences(trained, own)?.into_iter().filter(shapes).collect();
+            differences(trained, config)?.into_iter().filter(shapes).collect();
         if !architecture.is_empty() && !settings.accept_changes {
             bail!(
                 "the weights belong to another model: {}; leave these keys out, so that they keep \
@@ -200,7 +211,7 @@ impl ParentRun {
             let [source, target] = self.shared.as_ref()?;
             is_of_tokens(name).then(|| if name.starts_with("source") { source } else { target })
         };
-        let taking = Taking {
+        let taking = WarmStartSettings {
             tokenizer_hash: &self.hash,
             is_wanted: &|name| self.selection.has(name),
             rows: &rows,
@@ -236,7 +247,7 @@ impl ParentRun {
         // The model of the training is another.
         drop(trainer);
         taper_ops::allocator::collect();
-        Origin::of(folder, config, folder.checkpoint(Some("last"))?)
+        Origin::read(folder, config, folder.checkpoint(Some("last"))?)
     }
 }
 
@@ -260,16 +271,22 @@ fn is_of_tokens(name: &str) -> bool {
 }
 
 /// Index of each token of `own` in `theirs`, for source and target.
-fn shared_rows(own: &TokenizerPair, theirs: &TokenizerPair) -> [SharedRows; 2] {
+fn shared_rows(own_tokenizers: &TokenizerPair, theirs: &TokenizerPair) -> [SharedRows; 2] {
     if theirs.vocabulary_sizes().1 == 0 {
-        return [own.source(), own.target()].map(|one| vec![None; one.vocabulary_size()]);
+        return [own_tokenizers.source(), own_tokenizers.target()]
+            .map(|one| vec![None; one.vocabulary_size()]);
     }
-    let of = |own: &Tokenizer, theirs: &Tokenizer| -> SharedRows {
+    let rows_of = |own_tokenizers: &Tokenizer, theirs: &Tokenizer| -> SharedRows {
         let known: HashMap<String, usize> = (0..theirs.vocabulary_size())
             .filter_map(|id| Some((theirs.token(id as u32)?, id)))
             .collect();
-        let row = |id: usize| own.token(id as u32).and_then(|token| known.get(&token).copied());
-        (0..own.vocabulary_size()).map(row).collect()
+        let row = |id: usize| {
+            own_tokenizers.token(id as u32).and_then(|token| known.get(&token).copied())
+        };
+        (0..own_tokenizers.vocabulary_size()).map(row).collect()
     };
-    [of(own.source(), theirs.source()), of(own.target(), theirs.target())]
+    [
+        rows_of(own_tokenizers.source(), theirs.source()),
+        rows_of(own_tokenizers.target(), theirs.target()),
+    ]
 }

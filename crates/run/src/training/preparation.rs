@@ -209,13 +209,13 @@ pub(super) fn observed<T>(
     observer: &mut dyn RunObserver,
     tokenise: impl FnOnce(&mut dyn FnMut(&TokenisingProgress)) -> taper_data::Result<T>,
 ) -> Result<T> {
-    let mut told = Ok(());
+    let mut result = Ok(());
     let done = tokenise(&mut |progress| {
-        if told.is_ok() {
-            told = observer.observe(&RunEvent::Tokenising(progress));
+        if result.is_ok() {
+            result = observer.observe(&RunEvent::Tokenising(progress));
         }
     })?;
-    told.map(|()| done)
+    result.map(|()| done)
 }
 
 /// Writes tokenizer, tokenised corpus and data report to the disk.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail, ensure};
 use taper_data::{AUTO, hold_out};
 use taper_trainer::{
-    Alone, Checkpoints, Exchange, LAST, TrainingConfig, checkpoint_name, read_state,
+    Checkpoints, Exchange, LAST, SingleProcess, TrainingConfig, checkpoint_name, read_state,
 };
 
 use super::origin::Origin;
@@ -32,7 +32,15 @@ pub fn resume(
     observer: &mut dyn RunObserver,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    resume_among(Box::new(Alone::default()), folder, (config, None), settings, from, observer, stop)
+    resume_among(
+        Box::new(SingleProcess::default()),
+        folder,
+        (config, None),
+        settings,
+        from,
+        observer,
+        stop,
+    )
 }
 
 /// Continues like [`resume`], as the first of several processes that train together, whose number
@@ -59,7 +67,7 @@ pub fn resume_among(
     folder.recover()?;
     let saved = folder.load_config(&[])?;
     let origin = match trainable_checkpoint(folder, from)? {
-        Some(checkpoint) => Some(Origin::of(folder, &saved, checkpoint)?),
+        Some(checkpoint) => Some(Origin::read(folder, &saved, checkpoint)?),
         None => None,
     };
     // Configuration of the training so far; config.toml may differ from it.

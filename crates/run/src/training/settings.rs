@@ -40,7 +40,7 @@ pub struct TrainSettings {
 impl TrainSettings {
     /// Memory that training on `device` may use.
     pub(super) fn budget(&self, device: &Device) -> Result<Budget> {
-        Budget::of(self.memory, self.processes, self.processes_here, device)
+        Budget::for_process(self.memory, self.processes, self.processes_here, device)
     }
 }
 

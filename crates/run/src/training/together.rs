@@ -170,8 +170,8 @@ pub(super) fn tokenise(
         return Ok(());
     }
     let mark = Mark::put_in(folder)?;
-    let said = Said::Tokenise { config: Box::new(config.clone()), mark: mark.name.clone() };
-    everyone(exchange, Some(said))?;
+    let instruction = Said::Tokenise { config: Box::new(config.clone()), mark: mark.name.clone() };
+    everyone(exchange, Some(instruction))?;
     tokenise_share(exchange, folder, &config, &mark.name, observer)
 }
 
@@ -280,9 +280,9 @@ pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Re
             let differences = training_differences(&all[0], other)?;
             if !differences.is_empty() {
                 let details = described(&differences).replace(" but was ", " instead of ");
-                let (what, details) = ("recipe", format!(": {details}"));
+                let (subject, details) = ("recipe", format!(": {details}"));
                 return Err(
-                    taper_trainer::ExchangeError::Differs { rank, here, what, details }.into()
+                    taper_trainer::ExchangeError::Differs { rank, here, subject, details }.into()
                 );
             }
         }
@@ -293,18 +293,18 @@ pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Re
 /// Refuses to train on different data, or from different vectors of words.
 fn same_data<M: TaskModel>(exchange: &mut dyn Exchange, ready: &ReadyRun<M>) -> Result<()> {
     let prepared = &ready.prepared;
-    let found = |first: &String, other: &String| format!(": {other} instead of {first}");
+    let difference = |first: &String, other: &String| format!(": {other} instead of {first}");
     let same_files = |_: &String, _: &String| {
         "; give each the same files, or one folder that all of them see".to_owned()
     };
-    require_same(exchange, "tokenizer", prepared.tokenizers.hash(), found)?;
-    for (what, split) in [
+    require_same(exchange, "tokenizer", prepared.tokenizers.hash(), difference)?;
+    for (subject, split) in [
         ("training text", Some(&prepared.train)),
         ("validation text", prepared.validation.as_ref()),
     ] {
         let report = split.map(|split| split.report());
         let report = serde_json::to_vec(&report).context("the data report is not JSON")?;
-        require_same(exchange, what, hash(&report), same_files)?;
+        require_same(exchange, subject, hash(&report), same_files)?;
     }
     let embeddings = &ready.config.model.embeddings;
     let begin = (embeddings, &prepared.tokenizers, ready.model.parameters());

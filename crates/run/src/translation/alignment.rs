@@ -53,7 +53,9 @@ impl SearchedLine {
         let ranks = self.translations.first().map_or(0, Vec::len);
         (0..ranks).flat_map(move |rank| {
             let parts = self.sources.iter().zip(&self.translations);
-            parts.map(move |(source, found)| (source.as_slice(), found[rank].tokens.as_slice()))
+            parts.map(move |(source, translations)| {
+                (source.as_slice(), translations[rank].tokens.as_slice())
+            })
         })
     }
 
@@ -178,16 +180,17 @@ impl LineAligner<'_> {
             .flat_map(|source| source.get(words(source)).unwrap_or_default())
             .copied()
             .collect();
-        let mut found = token_positions(&line.whole, &of_parts).into_iter();
+        let mut positions = token_positions(&line.whole, &of_parts).into_iter();
         let end = before + line.whole.len();
         let places = line
             .sources
             .iter()
             .map(|source| {
-                let own = found.by_ref().take(words(source).len()).map(|place| before + place);
+                let own_places =
+                    positions.by_ref().take(words(source).len()).map(|place| before + place);
                 // A blank part has only its end token.
                 let around = if source.len() < before + behind { 0 } else { before };
-                (0..around).chain(own).chain(end..end + source.len().min(behind)).collect()
+                (0..around).chain(own_places).chain(end..end + source.len().min(behind)).collect()
             })
             .collect();
         (tokenizer.source_row(line.whole.iter().copied()), places)

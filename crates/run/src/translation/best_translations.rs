@@ -44,21 +44,23 @@ impl LineTranslator<'_> {
         progress: impl FnMut(usize),
     ) -> Result<BestTranslations> {
         let of_lines = self.detail.alignments.then(|| Vec::with_capacity(lines.len()));
-        let mut found = BestTranslations { links: of_lines, ..BestTranslations::default() };
+        let mut best_translations =
+            BestTranslations { links: of_lines, ..BestTranslations::default() };
         for (text, line) in lines.iter().zip(self.translate(lines, &[], 1, progress)?) {
             let line = line?;
             let best = line.translations.into_iter().next();
-            found.overlong += usize::from(line.overlong.is_some());
-            found.truncated += usize::from(best.as_ref().is_some_and(|best| best.truncated));
+            best_translations.overlong += usize::from(line.overlong.is_some());
+            best_translations.truncated +=
+                usize::from(best.as_ref().is_some_and(|best| best.truncated));
             let (translation, aligned) =
                 best.map_or_else(Default::default, |best| (best.text, best.alignment));
-            if let Some(of_lines) = &mut found.links {
+            if let Some(of_lines) = &mut best_translations.links {
                 let aligned = aligned.unwrap_or_default();
                 let linked = links(source_prefix, text, &translation, &aligned);
                 of_lines.push(in_characters(text, &translation, linked));
             }
-            found.texts.push(translation);
+            best_translations.texts.push(translation);
         }
-        Ok(found)
+        Ok(best_translations)
     }
 }

@@ -61,9 +61,12 @@ mod tests {
             weights: Vec::new(),
         };
         let (line, text) = ("Ein Häuschen", "一座小屋");
-        let found = links("<2zh> ", line, text, &aligned);
+        let found_links = links("<2zh> ", line, text, &aligned);
         // A link to a prefix or to an end token is omitted.
-        assert_eq!(found, [(0..3, 0..6), (4..9, 6..12), (9..13, 6..12)]);
-        assert_eq!(in_characters(line, text, found), [[0, 3, 0, 2], [4, 8, 2, 4], [8, 12, 2, 4]]);
+        assert_eq!(found_links, [(0..3, 0..6), (4..9, 6..12), (9..13, 6..12)]);
+        assert_eq!(
+            in_characters(line, text, found_links),
+            [[0, 3, 0, 2], [4, 8, 2, 4], [8, 12, 2, 4]]
+        );
     }
 }

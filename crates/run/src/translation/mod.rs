@@ -30,7 +30,7 @@ pub use overlong::{LineLimit, Overlong, OverlongRule};
 pub use pairs::{Side, score_pairs};
 pub(crate) use search::as_text;
 pub use search::{by_line, encode_sources, speaking};
-pub use settings::{Detail, TranslationSettings, for_the_best};
+pub use settings::{TranslationDetail, TranslationSettings, for_the_best};
 pub use terms::Terms;
 
 /// Translation of a line.

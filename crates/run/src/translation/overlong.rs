@@ -95,7 +95,7 @@ impl LineLimit {
                 self.tokens,
                 self.more_by("raise --max-source-tokens")
             );
-            return Err(BadItem::of(&error));
+            return Err(BadItem::from_error(&error));
         }
         let (mut parts, mut at) = (Vec::new(), 0);
         while at < whole.text().len() {
@@ -274,18 +274,18 @@ mod tests {
         let tokenizer = tokenizer();
         let text = "one two three. four five, six seven. eight nine ten one two three four 一二三。四五六七八九十";
         for limit in 1..60 {
-            let found = parts(text, OverlongRule::Split, limit);
-            let kept: String = found.concat().split_whitespace().collect();
+            let text_parts = parts(text, OverlongRule::Split, limit);
+            let kept: String = text_parts.concat().split_whitespace().collect();
             assert_eq!(kept, text.split_whitespace().collect::<String>());
             // A single character may have more tokens, as bytes, than the limit.
-            for part in &found {
+            for part in &text_parts {
                 assert!(
                     tokenizer.encode(part).expect("encodes").len() <= limit
                         || part.chars().count() == 1,
-                    "{limit}: {found:?}"
+                    "{limit}: {text_parts:?}"
                 );
             }
-            assert_eq!(parts(text, OverlongRule::Cut, limit), found[..1]);
+            assert_eq!(parts(text, OverlongRule::Cut, limit), text_parts[..1]);
         }
     }
 
@@ -408,9 +408,13 @@ mod tests {
             "e\u{301}".repeat(1 << 16),
             format!("a{}b", " ".repeat(1 << 18)),
         ] {
-            let found = parts(&text, OverlongRule::Split, 100);
-            let kept: String = found.concat().split_whitespace().collect();
-            assert!(kept == text.split_whitespace().collect::<String>(), "{} parts", found.len());
+            let text_parts = parts(&text, OverlongRule::Split, 100);
+            let kept: String = text_parts.concat().split_whitespace().collect();
+            assert!(
+                kept == text.split_whitespace().collect::<String>(),
+                "{} parts",
+                text_parts.len()
+            );
         }
     }
 }

@@ -131,7 +131,7 @@ impl LineDivider<'_> {
     fn encode(&self, line: &str, number: usize) -> Result<EncodedText> {
         let of_line = |error| anyhow::Error::new(error).context(format!("line {number}"));
         let source = self.tokenizers.source();
-        source.check_spelled(line).map_err(|error| BadItem::of(&of_line(error)))?;
+        source.check_spelled(line).map_err(|error| BadItem::from_error(&of_line(error)))?;
         source.encode_long_text(line).map_err(of_line)
     }
 
@@ -216,7 +216,7 @@ impl LineDivider<'_> {
             .check_spelled(prefix)
             .map_err(of_line)
             .and_then(|()| encode())
-            .map_err(|error| BadItem::of(&error))
+            .map_err(|error| BadItem::from_error(&error))
     }
 }
 

@@ -24,7 +24,7 @@ pub fn speaking(model: &TranslationModel, tokenizer: &Tokenizer) -> WithSpecialI
     let special = match tokenizer.folder() {
         None => SpecialIds::ours([]),
         Some(_) => {
-            SpecialIds::of(tokenizer.end(), &tokens.ends, tokens.never_written.iter().copied())
+            SpecialIds::new(tokenizer.end(), &tokens.ends, tokens.never_written.iter().copied())
                 .with_start(tokenizer.decoder_start())
                 .with_unknown(tokens.unknown)
         }
@@ -107,11 +107,11 @@ pub(crate) fn translate_under<M: StepModel>(
 ) -> Result<Vec<Vec<String>>> {
     let sentences: Vec<Sentence<'_>> = texts.iter().map(TextPart::sentence).collect();
     let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
-    let found = Translator::new(model, config.clone())?
+    let hypotheses = Translator::new(model, config.clone())?
         .translate_under(&sentences, lengths, |chunk| progress(chunk.sentences_done))
         .map_err(|error| by_line(error, "decoding", line_of))?;
     let text = |tokens: Vec<u32>| Ok(single_line(tokenizers.target().decode(&tokens)?));
-    found.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
+    hypotheses.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }
 
 /// Error of `action`, with a line number counted from 1 in place of the index of a sentence.

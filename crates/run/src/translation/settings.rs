@@ -29,14 +29,14 @@ pub struct TranslationSettings {
     /// BLEU's tokenizer, for the choice among candidates.
     pub tokenizer: Tokenizer,
     /// Results that are computed in addition to the text of the best translation.
-    pub detail: Detail,
+    pub detail: TranslationDetail,
 }
 
 impl TranslationSettings {
     /// Settings of a run of the recipe `config`: its search, and overlong lines divided at the
     /// length of training.
     #[must_use]
-    pub fn of(config: &RunConfig) -> Self {
+    pub fn from_config(config: &RunConfig) -> Self {
         Self {
             decoding: config.decoding.clone(),
             overlong: OverlongRule::Split,
@@ -47,7 +47,7 @@ impl TranslationSettings {
             languages: [&config.data.source_language, &config.data.target_language]
                 .map(Clone::clone),
             tokenizer: config.evaluation.tokenize,
-            detail: Detail::default(),
+            detail: TranslationDetail::default(),
         }
     }
 }
@@ -66,7 +66,7 @@ fn aligned_by(config: &RunConfig) -> AlignedAttention {
 /// Results for a line in addition to its best translation. Results that are not requested are not
 /// computed, or not kept.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Detail {
+pub struct TranslationDetail {
     /// Whether to return every translation, not only the best.
     pub all: bool,
     /// Whether to align each translation.

@@ -53,8 +53,8 @@ impl Terms {
     /// spell one; the message has the file and the line.
     pub fn read(path: &Path, tokenizers: &TokenizerPair) -> Result<Self> {
         let text = read_text(path, LARGEST)?;
-        let found = Self::parse(&text, &format!("{}, ", path.display()), tokenizers)?;
-        found.with_context(|| {
+        let terms = Self::parse(&text, &format!("{}, ", path.display()), tokenizers)?;
+        terms.with_context(|| {
             format!("{}: no terms: each line is a term, a tab and its translation", path.display())
         })
     }
@@ -98,19 +98,19 @@ impl Terms {
     /// Indices of the terms in a text, each once, in the order of the text.
     pub(super) fn in_text(&self, text: &str) -> Vec<usize> {
         let folded = folded(text);
-        let whole = self.finder.find_overlapping_iter(&folded).filter(|found| {
-            let term = &self.terms[found.pattern().as_usize()];
-            is_whole(text, found.range())
-                && (!term.has_case || text[found.range()] == term.source[..])
+        let whole = self.finder.find_overlapping_iter(&folded).filter(|occurrence| {
+            let term = &self.terms[occurrence.pattern().as_usize()];
+            is_whole(text, occurrence.range())
+                && (!term.has_case || text[occurrence.range()] == term.source[..])
         });
-        let mut found: Vec<_> = whole.collect();
+        let mut occurrences: Vec<_> = whole.collect();
         // Among terms with the same words, the one that matches its own case comes first.
-        found.sort_by_key(|one| {
+        occurrences.sort_by_key(|one| {
             let has_case = self.terms[one.pattern().as_usize()].has_case;
             (one.start(), std::cmp::Reverse((one.end(), has_case)))
         });
         let (mut numbers, mut end) = (Vec::new(), 0);
-        for one in found {
+        for one in occurrences {
             let number = one.pattern().as_usize();
             if one.start() >= end {
                 end = one.end();
@@ -234,19 +234,19 @@ mod tests {
     #[test]
     fn terms_are_whole_words() {
         let terms = terms(&["cat", "New York", "york", "York Peppermint", "力学", "naïve"]);
-        let of = |text: &str| -> Vec<&str> {
+        let terms_in = |text: &str| -> Vec<&str> {
             terms.in_text(text).into_iter().map(|number| &*terms.terms[number].source).collect()
         };
-        assert_eq!(of("The Cat sat, the CAT slept."), ["cat"]);
-        assert!(of("A catalog of cats").is_empty());
-        assert_eq!(of("catalog cat"), ["cat"]);
+        assert_eq!(terms_in("The Cat sat, the CAT slept."), ["cat"]);
+        assert!(terms_in("A catalog of cats").is_empty());
+        assert_eq!(terms_in("catalog cat"), ["cat"]);
         // The first of overlapping terms, and the longest of terms that begin together.
-        assert_eq!(of("In New York Peppermint"), ["New York"]);
-        assert_eq!(of("In York Peppermint"), ["York Peppermint"]);
-        assert_eq!(of("new york"), ["york"], "a term with capitals has this case only");
-        assert_eq!(of("量子力学的cat"), ["力学", "cat"]);
-        assert_eq!(of("İ NAÏVE"), ["naïve"]);
-        assert!(of("").is_empty());
+        assert_eq!(terms_in("In New York Peppermint"), ["New York"]);
+        assert_eq!(terms_in("In York Peppermint"), ["York Peppermint"]);
+        assert_eq!(terms_in("new york"), ["york"], "a term with capitals has this case only");
+        assert_eq!(terms_in("量子力学的cat"), ["力学", "cat"]);
+        assert_eq!(terms_in("İ NAÏVE"), ["naïve"]);
+        assert!(terms_in("").is_empty());
     }
 
     #[test]

@@ -39,11 +39,11 @@ fn matched(text: &str, surface: &str) -> Option<usize> {
     let mut characters = text.char_indices();
     let mut end = 0;
     for wanted in surface.chars() {
-        let (at, own) = characters.next()?;
-        if own != wanted && !own.to_lowercase().eq(wanted.to_lowercase()) {
+        let (at, character) = characters.next()?;
+        if character != wanted && !character.to_lowercase().eq(wanted.to_lowercase()) {
             return None;
         }
-        end = at + own.len_utf8();
+        end = at + character.len_utf8();
     }
     Some(end)
 }
@@ -54,19 +54,19 @@ mod tests {
 
     #[test]
     fn tokens_are_found_by_their_spelling() {
-        let found = |text: &str, tokens: &[&str]| -> Vec<String> {
+        let spans = |text: &str, tokens: &[&str]| -> Vec<String> {
             let tokens: Vec<String> = tokens.iter().map(|token| (*token).to_owned()).collect();
             token_spans(text, &tokens).into_iter().map(|range| text[range].to_owned()).collect()
         };
         assert_eq!(
-            found("Das  Häuschen.", &["▁Das", "▁H", "äus", "chen", ".", "</s>"]),
+            spans("Das  Häuschen.", &["▁Das", "▁H", "äus", "chen", ".", "</s>"]),
             ["Das", "H", "äus", "chen", ".", ""]
         );
         assert_eq!(
-            found("A € b", &["<s>", "Ġa", "<0xE2>", "<0x82>", "<0xAC>", "Ġb"]),
+            spans("A € b", &["<s>", "Ġa", "<0xE2>", "<0x82>", "<0xAC>", "Ġb"]),
             ["", "A", "", "", "", ""]
         );
-        assert_eq!(found("x \u{1f642} then", &["▁x", "<unk>", "▁then"]), ["x", "", "then"]);
-        assert_eq!(found("", &["a"]), [""]);
+        assert_eq!(spans("x \u{1f642} then", &["▁x", "<unk>", "▁then"]), ["x", "", "then"]);
+        assert_eq!(spans("", &["a"]), [""]);
     }
 }

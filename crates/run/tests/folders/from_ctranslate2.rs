@@ -95,7 +95,7 @@ fn encoder_decoders_of_the_converter_translate_as_in_the_engine() {
             .iter()
             .map(|text| text.as_str().unwrap().to_owned())
             .collect();
-        let mut settings = TranslationSettings::of(&run.config);
+        let mut settings = TranslationSettings::from_config(&run.config);
         assert_eq!((settings.decoding.beam_size, settings.decoding.max_length), (2, 256));
         (settings.decoding.max_length, settings.decoding.max_length_offset) = (20, 20);
         for beam_size in [1, 2] {

@@ -96,7 +96,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     assert!(error.contains("line 3") && error.contains("max_positions = 40"), "{error}");
 
     // Greedily: the likeliest token after each prefix, by whole passes.
-    let mut settings = GenerationSettings::of(&run.config);
+    let mut settings = GenerationSettings::from_config(&run.config);
     settings.max_tokens = 6;
     settings.decoding.sampling.temperature = 0.0;
     let prompt = "The sea";
@@ -140,7 +140,7 @@ fn the_end_of_a_text_can_be_written() {
     let text = "The sea<|endoftext|>the";
     let plain = TextScorer::new(&run).unwrap().read(text).unwrap();
     assert_eq!(plain.iter().filter(|&&id| id == end).count(), 1, "that before the text");
-    let mut settings = GenerationSettings::of(&run.config);
+    let mut settings = GenerationSettings::from_config(&run.config);
     settings.max_tokens = 3;
     let prompt = PromptContent::Text(text);
     let as_text = Generator::new(&run, &settings).unwrap().read(prompt).unwrap().len();
@@ -213,7 +213,8 @@ fn a_model_writes_as_its_generation_config_says() {
         imported(&source, &folder.path().join(name).join("run")).unwrap()
     };
     let ids = |run: &LoadedRun<LanguageModel>| {
-        let settings = GenerationSettings { max_tokens: 8, ..GenerationSettings::of(&run.config) };
+        let settings =
+            GenerationSettings { max_tokens: 8, ..GenerationSettings::from_config(&run.config) };
         let generator = Generator::new(run, &settings).unwrap();
         generator.generate(&["he".to_owned()], |_| {}).unwrap().remove(0).remove(0).ids
     };

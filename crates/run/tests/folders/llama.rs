@@ -84,7 +84,7 @@ fn ids_scores_and_greedy_texts_are_those_of_transformers() {
         let mean = -scores.iter().sum::<f64>() / scores.len() as f64;
         assert!((mean / loss - 1.0).abs() < 1e-5, "{family}: {mean} for {loss}");
 
-        let mut settings = GenerationSettings::of(&run.config);
+        let mut settings = GenerationSettings::from_config(&run.config);
         settings.max_tokens = 8;
         settings.decoding.sampling.temperature = 0.0;
         let prompts: Vec<String> = expected["texts"].as_object().unwrap().keys().cloned().collect();

@@ -105,7 +105,7 @@ fn an_output_of_its_own_is_kept() {
 #[test]
 fn searches_give_what_generate_gives() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = TranslationSettings::of(&run(&folder).config);
+    let settings = TranslationSettings::from_config(&run(&folder).config);
     assert_eq!((settings.decoding.beam_size, settings.decoding.max_length), (4, 18));
     assert_eq!(settings.decoding.rules, SearchRules::Transformers);
     check_searches("marian");

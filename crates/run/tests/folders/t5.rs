@@ -139,7 +139,7 @@ fn searches_give_what_generate_gives() {
         let (mut run, expected) = (run(name, &folder), expected(name));
         let prefix = expected["prefix"].as_str().unwrap();
         run.tokenizers = run.tokenizers.clone().with_source_prefix(prefix).unwrap();
-        let mut settings = TranslationSettings::of(&run.config);
+        let mut settings = TranslationSettings::from_config(&run.config);
         assert_eq!((settings.decoding.beam_size, settings.decoding.max_length), (4, 18));
         assert_eq!(settings.decoding.rules, SearchRules::Transformers);
         let lines = texts(&expected["texts"]);

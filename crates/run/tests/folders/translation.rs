@@ -67,7 +67,7 @@ pub(crate) fn check_searches(name: &str) {
     let golden = golden(name);
     let run: LoadedRun<TranslationModel> = imported(&golden, &folder.path().join("run")).unwrap();
     let expected = json_of(golden.join("expected.json"));
-    let mut settings = TranslationSettings::of(&run.config);
+    let mut settings = TranslationSettings::from_config(&run.config);
     let lines = texts(&expected["texts"]);
     for (search, beam_size) in [("greedy", 1), ("beam", 4)] {
         settings.decoding.beam_size = beam_size;

@@ -108,14 +108,14 @@ impl Service for Generates<'_> {
 
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun<LanguageModel> = LoadedRun::open(opening.root, opening.load)?;
-        let settings = GenerationSettings::of(&run.config);
+        let settings = GenerationSettings::from_config(&run.config);
         let generator = Generator::new(&run, &settings)?;
         let info = RunInfo {
             context: Some(settings.context),
             chat: ChatTemplate::of_run(opening.root, run.tokenizers.target())
                 .transpose()
                 .map(|found| found.map(Arc::new)),
-            ..RunInfo::of(&run, opening.name)
+            ..RunInfo::from_run(&run, opening.name)
         };
         let own = Generates { run: &run, generator, settings, limits: opening.limits };
         let handlers = Handlers::new("goes on with texts");

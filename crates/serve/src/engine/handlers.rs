@@ -144,7 +144,7 @@ impl<'s> Handlers<'s> {
         Verbs::new(self.does, self.handlers.iter().map(|handler| handler.kind()).collect())
     }
 
-    fn of(&self, job: &Job) -> &dyn Handler {
+    fn for_job(&self, job: &Job) -> &dyn Handler {
         let kind = job.kind();
         let handler = self.handlers.iter().find(|handler| handler.kind() == kind);
         &**handler.expect("other requests are refused before they are queued")
@@ -155,13 +155,13 @@ impl<'s> Handlers<'s> {
     /// # Errors
     /// With the message for the client.
     pub(super) fn check(&self, job: &mut Job) -> Result<(), Refusal> {
-        job.encoded = Some(self.of(job).check(&*job.request)?);
+        job.encoded = Some(self.for_job(job).check(&*job.request)?);
         Ok(())
     }
 
     /// Whether both jobs, which were checked, can be done in one pass.
     pub(super) fn go_together(&self, one: &Job, other: &Job) -> bool {
-        one.kind() == other.kind() && self.of(one).goes_with(&*one.request, &*other.request)
+        one.kind() == other.kind() && self.for_job(one).goes_with(&*one.request, &*other.request)
     }
 
     /// Answers compatible jobs that were checked, in order.
@@ -169,7 +169,9 @@ impl<'s> Handlers<'s> {
     /// # Errors
     /// When one of them cannot be answered.
     pub(super) fn answer(&self, jobs: &[Job], control: &dyn Control) -> Result<Vec<Answer>> {
-        let Some(handler) = jobs.first().map(|job| self.of(job)) else { return Ok(Vec::new()) };
+        let Some(handler) = jobs.first().map(|job| self.for_job(job)) else {
+            return Ok(Vec::new());
+        };
         match &self.pool {
             Some(pool) => pool.install(|| handler.answer(jobs, control)),
             None => handler.answer(jobs, control),

@@ -78,7 +78,7 @@ impl Service for LabelsTexts<'_> {
         let info = RunInfo {
             labels: settings.labels.clone(),
             pairs: settings.pairs != Pairs::No,
-            ..RunInfo::of(&run, opening.name)
+            ..RunInfo::from_run(&run, opening.name)
         };
         let own = LabelsTexts { run: &run, limits: opening.limits };
         let handlers = Handlers::new("labels texts").with::<LabelTexts>(&own);
@@ -164,7 +164,8 @@ impl Service for LabelsImages<'_> {
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun<ImageClassifier> = LoadedRun::open(opening.root, opening.load)?;
         let settings = &run.config.data.images;
-        let info = RunInfo { labels: settings.labels.clone(), ..RunInfo::of(&run, opening.name) };
+        let info =
+            RunInfo { labels: settings.labels.clone(), ..RunInfo::from_run(&run, opening.name) };
         let own = LabelsImages { run: &run, settings };
         serve(Handlers::new("labels images").with::<LabelImage>(&own), info);
         Ok(())

@@ -53,7 +53,7 @@ impl Service for DescribesImages<'_> {
 
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun<ImageCaptioner> = LoadedRun::open(opening.root, opening.load)?;
-        let (own, info) = (DescribesImages { run: &run }, RunInfo::of(&run, opening.name));
+        let (own, info) = (DescribesImages { run: &run }, RunInfo::from_run(&run, opening.name));
         serve(Handlers::new("describes images").with::<Describe>(&own), info);
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Service for MatchesImages<'_> {
             ImageFormat::Table => Vec::new(),
             _ => images.labels.clone(),
         };
-        let info = RunInfo { labels, ..RunInfo::of(&run, opening.name) };
+        let info = RunInfo { labels, ..RunInfo::from_run(&run, opening.name) };
         let own = MatchesImages { run: &run, limits: opening.limits };
         let handlers = Handlers::new("finds the text that matches an image");
         serve(handlers.with::<Match>(&own), info);

@@ -67,7 +67,7 @@ impl Service for TagsWords<'_> {
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun<TokenTagger> = LoadedRun::open(opening.root, opening.load)?;
         let labels = run.config.data.labelled.labels.clone();
-        let info = RunInfo { labels, ..RunInfo::of(&run, opening.name) };
+        let info = RunInfo { labels, ..RunInfo::from_run(&run, opening.name) };
         let own = TagsWords { run: &run, limits: opening.limits };
         serve(Handlers::new("tags words").with::<Tag>(&own), info);
         Ok(())
@@ -78,7 +78,7 @@ impl Answers<Tag> for TagsWords<'_> {
     type Encoded = Vec<EncodedWords>;
 
     fn check(&self, request: &Tag) -> Result<Vec<EncodedWords>, Refusal> {
-        let texts = EncodedWords::of(self.run, &request.texts);
+        let texts = EncodedWords::encode(self.run, &request.texts);
         let texts = texts.map_err(|error| refusal(&error))?;
         within_limit(texts.iter().map(EncodedWords::tokens).sum(), self.limits.tokens)?;
         Ok(texts)
@@ -108,7 +108,7 @@ impl Service for AnswersQuestions<'_> {
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun<SpanExtractor> = LoadedRun::open(opening.root, opening.load)?;
         let own = AnswersQuestions { run: &run, limits: opening.limits };
-        let info = RunInfo::of(&run, opening.name);
+        let info = RunInfo::from_run(&run, opening.name);
         serve(Handlers::new("answers questions").with::<Question>(&own), info);
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Answers<Question> for AnswersQuestions<'_> {
     type Encoded = Vec<EncodedQuestion>;
 
     fn check(&self, request: &Question) -> Result<Vec<EncodedQuestion>, Refusal> {
-        let questions = EncodedQuestion::of(&request.questions, self.run.tokenizers.target());
+        let questions = EncodedQuestion::encode(&request.questions, self.run.tokenizers.target());
         let questions = questions.map_err(|error| refusal(&error))?;
         within_limit(questions.iter().map(EncodedQuestion::tokens).sum(), self.limits.tokens)?;
         Ok(questions)

@@ -122,7 +122,7 @@ impl Fit {
     ///
     /// # Errors
     /// When the tokenizer refuses the text.
-    pub(crate) fn of(tokenizer: &Tokenizer, text: &str) -> taper_data::Result<Self> {
+    pub(crate) fn measure(tokenizer: &Tokenizer, text: &str) -> taper_data::Result<Self> {
         let encoded = tokenizer.encode_text(text)?;
         let (mut tokens, mut unknown) = (0_usize, 0_usize);
         for (&id, bytes) in encoded.ids().iter().zip(encoded.bytes()) {

@@ -26,7 +26,7 @@ pub(super) async fn bytes_of(
 ) -> Result<Vec<u8>, Refusal> {
     let too_large = || Refusal::Large(format!("the body may have {most} bytes"));
     if is_encoded(request.headers()) {
-        return Err(Refusal::Kind("sent unencoded, without Content-Encoding"));
+        return Err(Refusal::MediaType("sent unencoded, without Content-Encoding"));
     }
     if request.body().size_hint().lower() > most as u64 {
         return Err(too_large());
@@ -62,7 +62,7 @@ pub(crate) async fn json_of<T: DeserializeOwned>(
 ) -> Result<T, Refusal> {
     // Requests that other sites may send from a browser without permission have other media types.
     if media_type(&request) != "application/json" {
-        return Err(Refusal::Kind("application/json"));
+        return Err(Refusal::MediaType("application/json"));
     }
     let bytes = bytes_of(request, limits.body_bytes, limits).await?;
     parse(&bytes)
@@ -83,7 +83,11 @@ pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + I
     let is_form = match media_type(&request).as_str() {
         "application/json" => false,
         "application/x-www-form-urlencoded" => true,
-        _ => return Err(Refusal::Kind("application/json or application/x-www-form-urlencoded")),
+        _ => {
+            return Err(Refusal::MediaType(
+                "application/json or application/x-www-form-urlencoded",
+            ));
+        }
     };
     let bytes = bytes_of(request, limits.body_bytes, limits).await?;
     if !is_form {
@@ -124,7 +128,7 @@ fn require_utf8(form: &[u8]) -> Result<(), Refusal> {
 /// When the body is neither PNG nor JPEG, or too large.
 pub(crate) async fn file_of(request: Request, limits: &Limits) -> Result<Vec<u8>, Refusal> {
     if !matches!(media_type(&request).as_str(), "image/png" | "image/jpeg") {
-        return Err(Refusal::Kind("image/png or image/jpeg"));
+        return Err(Refusal::MediaType("image/png or image/jpeg"));
     }
     bytes_of(request, limits.image_bytes, limits).await
 }

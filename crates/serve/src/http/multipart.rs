@@ -59,7 +59,7 @@ pub(crate) async fn multipart_of(
     limits: &Limits,
 ) -> Result<Form, Refusal> {
     if media_type(&request) != "multipart/form-data" {
-        return Err(Refusal::Kind("multipart/form-data"));
+        return Err(Refusal::MediaType("multipart/form-data"));
     }
     let header = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = parameter(header.unwrap_or_default(), "boundary");

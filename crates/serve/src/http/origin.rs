@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn pages_of_other_sites_are_told_from_ones_own() {
         use Sender::{Foreign, Own};
-        let mut settings = ServeSettings::of(Vec::new());
+        let mut settings = ServeSettings::new(Vec::new());
         settings.hosts = vec!["own.example".to_owned()];
         let host = ("host", "127.0.0.1:7878");
         let (site, mode, origin) = ("sec-fetch-site", "sec-fetch-mode", "origin");

@@ -71,7 +71,7 @@ pub(super) async fn classify_image(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Query { run, .. } = Query::of(&request, false)?;
+    let Query { run, .. } = Query::parse(&request, false)?;
     let engine = app.engine::<LabelImage>(run.as_deref())?;
     let file = file_of(request, app.limits()).await?;
     let found = app.ask(engine, LabelImage { file }).await?;
@@ -83,7 +83,7 @@ pub(super) async fn match_image(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Query { run, texts } = Query::of(&request, true)?;
+    let Query { run, texts } = Query::parse(&request, true)?;
     app.check_lines(texts.len())?;
     let engine = app.engine::<Match>(run.as_deref())?;
     let file = file_of(request, app.limits()).await?;

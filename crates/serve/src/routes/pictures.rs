@@ -25,7 +25,7 @@ impl Query {
     ///
     /// # Errors
     /// When a key is unknown, a text is given but not expected, or a text is empty.
-    pub(super) fn of(request: &Request, takes_texts: bool) -> Result<Self, Refusal> {
+    pub(super) fn parse(request: &Request, takes_texts: bool) -> Result<Self, Refusal> {
         let query = request.uri().query().unwrap_or_default();
         let malformed = |message: String| Refusal::Malformed(format!("the query: {message}"));
         let pairs: Vec<(String, String)> =
@@ -50,7 +50,7 @@ pub(super) async fn caption(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let Query { run, .. } = Query::of(&request, false)?;
+    let Query { run, .. } = Query::parse(&request, false)?;
     let engine = app.engine::<Describe>(run.as_deref())?;
     let file = file_of(request, app.limits()).await?;
     let caption = app.ask(engine, Describe { file }).await?;

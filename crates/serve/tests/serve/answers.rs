@@ -8,7 +8,7 @@ use crate::common::{Running, frozen, lines, singly, trained};
 
 #[test]
 fn each_line_is_translated_as_it_is_alone() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let (lines, expected) = (lines(), singly(&lines()));
     let found = server.post("/api/translate", &json!({ "text": lines })).expect(200);
     assert_eq!(found["run"], "format-1");
@@ -31,7 +31,7 @@ fn each_line_is_translated_as_it_is_alone() {
 
 #[test]
 fn alternatives_come_best_first_and_tokens_are_aligned() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let line = &lines()[0];
     let asked = json!({ "text": [line], "alternatives": 4, "beam": 6, "alignment": true });
     let found = server.post("/api/translate", &asked).expect(200);
@@ -78,7 +78,7 @@ fn alternatives_come_best_first_and_tokens_are_aligned() {
 
 #[test]
 fn a_translation_goes_on_from_a_prefix_and_has_its_terms() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let line = &lines()[0];
     let asked = json!({ "text": [line], "alternatives": 4 });
     let found = server.post("/api/translate", &asked).expect(200);
@@ -113,7 +113,7 @@ fn a_translation_goes_on_from_a_prefix_and_has_its_terms() {
 
 #[test]
 fn a_language_model_goes_on_whole_and_by_pieces() {
-    let server = Running::of(vec![trained().path("text")]);
+    let server = Running::start(vec![trained().path("text")]);
     let asked = json!({ "prompt": "the quick", "max_tokens": 40, "temperature": 0 });
     let whole = server.post("/api/generate", &asked).expect(200);
     let text = whole["texts"][0]["text"].as_str().expect("text").to_owned();
@@ -186,7 +186,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
 
 #[test]
 fn texts_and_pictures_are_labelled() {
-    let server = Running::of(vec![trained().path("reviews"), trained().path("shapes")]);
+    let server = Running::start(vec![trained().path("reviews"), trained().path("shapes")]);
     let asked = json!({ "text": ["red birds sing 2", "old stones fall 3", "red birds sing 4"] });
     let found = server.post("/api/classify", &asked).expect(200);
     let found = found["predictions"].as_array().expect("a list");
@@ -218,7 +218,7 @@ fn texts_and_pictures_are_labelled() {
 
 #[test]
 fn words_are_weighed_by_what_the_label_is_without_them() {
-    let server = Running::of(vec![trained().path("reviews")]);
+    let server = Running::start(vec![trained().path("reviews")]);
     let yes = |text: &str| {
         let found = server.post("/api/classify", &json!({ "text": [text] })).expect(200);
         found["predictions"][0]["probabilities"][1]["probability"].as_f64().expect("a number")
@@ -244,7 +244,7 @@ fn words_are_weighed_by_what_the_label_is_without_them() {
 
 #[test]
 fn the_description_is_of_what_is_served() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let described = server.get("/openapi.json").expect(200);
     let paths = described["paths"].as_object().expect("paths");
     assert!(paths.len() > 10, "{}", paths.len());
@@ -270,7 +270,7 @@ fn the_description_is_of_what_is_served() {
 
 #[test]
 fn what_is_served_is_told() {
-    let server = Running::of(vec![frozen(), trained().path("text"), trained().path("reviews")]);
+    let server = Running::start(vec![frozen(), trained().path("text"), trained().path("reviews")]);
     let found = server.get("/api/runs").expect(200);
     let runs = found["runs"].as_array().expect("runs");
     let names: Vec<&str> = runs.iter().map(|run| run["name"].as_str().expect("name")).collect();

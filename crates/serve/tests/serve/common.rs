@@ -30,7 +30,7 @@ pub(crate) fn lines() -> Vec<String> {
 /// Translation of each line alone, like `taper translate`.
 pub(crate) fn singly(lines: &[String]) -> Vec<String> {
     let run = LoadedRun::open(&frozen(), &LoadSettings::default()).expect("loaded");
-    let settings = TranslationSettings::of(&run.config);
+    let settings = TranslationSettings::from_config(&run.config);
     let translator = LineTranslator::new(&run, &settings).expect("a translator");
     let single = |line: &String| {
         let found = translator.translate(std::slice::from_ref(line), &[], 1, |_| {});
@@ -168,8 +168,8 @@ impl Running {
         Self { address, stop, events, thread: Some(thread) }
     }
 
-    pub(crate) fn of(runs: Vec<PathBuf>) -> Self {
-        Self::with(ServeSettings::of(runs))
+    pub(crate) fn start(runs: Vec<PathBuf>) -> Self {
+        Self::with(ServeSettings::new(runs))
     }
 
     /// Stops it, and waits for its end.

@@ -9,7 +9,7 @@ use crate::common::{Running, copied, frozen, lines, singly, trained};
 
 #[test]
 fn completions_are_openais() {
-    let server = Running::of(vec![trained().path("text"), frozen()]);
+    let server = Running::start(vec![trained().path("text"), frozen()]);
     let models = server.get("/v1/models").expect(200);
     assert_eq!(models["object"], "list");
     assert_eq!(models["data"].as_array().expect("models").len(), 1);
@@ -72,7 +72,7 @@ fn completions_are_openais() {
 
 #[test]
 fn translations_are_libretranslates() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let languages = server.get("/languages").expect(200);
     assert_eq!(
         languages,
@@ -111,7 +111,7 @@ fn translations_are_libretranslates() {
 
 #[test]
 fn markup_stays_around_what_is_translated() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let (lines, expected) = (lines(), singly(&lines()[..2]));
     let page =
         |texts: &[String]| format!("<p class=\"a\">{}</p>\n<p>{}</p>&copy;", texts[0], texts[1]);
@@ -134,7 +134,7 @@ const LINE_ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
 
 #[test]
 fn line_ends_of_every_kind_end_lines_in_every_route() {
-    let server = Running::of(vec![frozen(), trained().path("reviews"), trained().path("text")]);
+    let server = Running::start(vec![frozen(), trained().path("reviews"), trained().path("text")]);
     let (lines, expected) = (lines(), singly(&lines()[..2]));
     let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
     for end in LINE_ENDS {
@@ -189,7 +189,7 @@ fn tokens_have_their_probabilities() {
         LoadedRun::open(&path, &LoadSettings::default()).expect("loaded");
     let tokenizer = run.tokenizers.target();
     let prompt = tokenizer.encode("the quick").expect("tokens");
-    let server = Running::of(vec![path]);
+    let server = Running::start(vec![path]);
     let ask = |change: Value| {
         let mut asked = json!({
             "model": "text", "prompt": "the quick", "max_tokens": 8, "temperature": 0,
@@ -262,7 +262,7 @@ fn conversations_are_openais() {
     std::fs::write(chat.join("chat_template.jinja"), template).expect("written");
     let broken = copied(&trained().path("text"), folder.path(), "broken");
     std::fs::write(broken.join("chat_template.jinja"), "{% if %}").expect("written");
-    let server = Running::of(vec![chat, broken, trained().path("text")]);
+    let server = Running::start(vec![chat, broken, trained().path("text")]);
     let said = |text: &str| json!([{ "role": "user", "content": text }]);
     let asked = json!({
         "model": "chat", "messages": said(" the quick "), "max_tokens": 8, "temperature": 0,
@@ -340,7 +340,7 @@ fn languages(folder: &std::path::Path) -> Running {
         std::fs::write(&config, text.replace("\"bb\"", &format!("{target:?}"))).expect("written");
         path
     };
-    Running::of(vec![
+    Running::start(vec![
         run("one", "en", "zh"),
         run("two", "zh", "en"),
         run("three", "en", "zt"),

@@ -43,7 +43,7 @@ fn expected(run: &Path, from: &str, to: &str) -> Vec<String> {
     let (from, to) = (Some(from.to_owned()), Some(to.to_owned()));
     let load = LoadSettings { from, to, ..LoadSettings::default() };
     let run = LoadedRun::open(run, &load).expect("loaded");
-    let translator = LineTranslator::new(&run, &TranslationSettings::of(&run.config));
+    let translator = LineTranslator::new(&run, &TranslationSettings::from_config(&run.config));
     let translator = translator.expect("a translator");
     let lines = LINES.map(str::to_owned);
     let found = translator.translate(&lines, &[], 1, |_| {}).expect("searched");
@@ -54,7 +54,7 @@ fn expected(run: &Path, from: &str, to: &str) -> Vec<String> {
 fn each_request_chooses_its_direction() {
     let folder = tempfile::tempdir().expect("a folder");
     let run = trained(folder.path());
-    let server = Running::of(vec![run.clone()]);
+    let server = Running::start(vec![run.clone()]);
     let directions = [("aa", "bb"), ("aa", "cc"), ("bb", "aa")];
     let of_run = directions.map(|(from, to)| expected(&run, from, to));
     assert_ne!(of_run[0], of_run[1], "directions would not be told apart");
@@ -100,7 +100,7 @@ fn each_request_chooses_its_direction() {
 #[test]
 fn requests_without_a_direction_of_the_run_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    let server = Running::of(vec![trained(folder.path())]);
+    let server = Running::start(vec![trained(folder.path())]);
     let own = |change: Value| {
         let mut asked = json!({ "text": LINES });
         asked.as_object_mut().expect("an object").extend(change.as_object().cloned().expect("one"));

@@ -49,7 +49,7 @@ fn expected(name: &str, content: &[u8]) -> Vec<u8> {
     let run = LoadedRun::open(&frozen(), &LoadSettings::default()).expect("loaded");
     let file = DocumentFile::read(Path::new(name), content.to_vec(), 1 << 28).expect("a file");
     let document = file.document(&run.config.data.source_language).expect("a document");
-    let settings = TranslationSettings::of(&run.config);
+    let settings = TranslationSettings::from_config(&run.config);
     let found = translate_document(&run, &settings, document, |_| {}).expect("translated");
     file.write(found.text).expect("bytes")
 }
@@ -76,7 +76,7 @@ fn page(sentences: usize) -> String {
 
 #[test]
 fn documents_of_every_format_are_those_of_the_command_line() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let lines = lines();
     let (one, two) = (&lines[0], &lines[1]);
     let texts = [
@@ -134,7 +134,7 @@ fn documents_of_every_format_are_those_of_the_command_line() {
 
 #[test]
 fn what_is_no_document_is_refused_with_a_reason() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let lacking = [("source", "aa")];
     let reversed = [("source", "bb"), ("target", "aa")];
     for (name, content, fields, said) in [
@@ -169,7 +169,7 @@ fn what_is_no_document_is_refused_with_a_reason() {
 }
 
 fn limited(change: impl FnOnce(&mut Limits)) -> Running {
-    let mut settings = ServeSettings::of(vec![frozen()]);
+    let mut settings = ServeSettings::new(vec![frozen()]);
     change(&mut settings.limits);
     Running::with(settings)
 }
@@ -195,7 +195,7 @@ fn documents_have_limits() {
     let server = limited(|limits| limits.document_answer = Duration::ZERO);
     send(&server, "a.html", page(200).as_bytes(), &PAIR).expect(504);
     // Strangers send small forms only.
-    let mut settings = ServeSettings::of(vec![frozen()]);
+    let mut settings = ServeSettings::new(vec![frozen()]);
     settings.api_key = Some("open sesame".to_owned());
     settings.limits.body_bytes = 1000;
     let server = Running::with(settings);
@@ -211,7 +211,7 @@ fn documents_have_limits() {
 
 #[test]
 fn progress_is_told_until_the_document_is_there() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let content = page(80);
     let ask = |name: &str, content: &[u8], fields: &[(&str, &str)]| {
         server.send("POST", "/api/translate-file", KIND, &form(name, content, fields))
@@ -251,7 +251,7 @@ fn progress_is_told_until_the_document_is_there() {
 
 #[test]
 fn the_document_of_a_client_that_left_is_dropped() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let content = page(3000);
     for (path, fields) in
         [("/api/translate-file", &[("stream", "true")][..]), ("/translate_file", &PAIR)]

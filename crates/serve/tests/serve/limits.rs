@@ -12,7 +12,7 @@ use crate::common::{Reply, Running, frozen, lines, singly, trained};
 const JSON: &str = "Content-Type: application/json\r\n";
 
 fn limited(change: impl FnOnce(&mut Limits)) -> Running {
-    let mut settings = ServeSettings::of(vec![frozen()]);
+    let mut settings = ServeSettings::new(vec![frozen()]);
     change(&mut settings.limits);
     Running::with(settings)
 }
@@ -27,7 +27,7 @@ fn lives(server: &Running) {
 
 #[test]
 fn what_is_not_asked_for_is_refused_with_what_is() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let says = |reply: Reply, status: u16, fragment: &str| {
         let error = reply.expect(status)["error"].as_str().expect("text").to_owned();
         assert!(error.contains(fragment), "{error}");
@@ -125,7 +125,7 @@ fn garbage_ends_nothing_but_its_own_connection() {
 
 #[test]
 fn who_is_slow_or_leaves_holds_nothing() {
-    let mut settings = ServeSettings::of(vec![trained().path("text")]);
+    let mut settings = ServeSettings::new(vec![trained().path("text")]);
     settings.limits.transfer = Duration::from_millis(400);
     settings.limits.new_tokens = 100_000;
     let server = Running::with(settings);
@@ -217,7 +217,7 @@ fn an_answer_that_would_come_too_late_does_not_come() {
 
 #[test]
 fn the_key_is_asked_for_wherever_something_is_computed() {
-    let mut settings = ServeSettings::of(vec![frozen(), trained().path("text")]);
+    let mut settings = ServeSettings::new(vec![frozen(), trained().path("text")]);
     settings.api_key = Some("open sesame".to_owned());
     let server = Running::with(settings);
     for path in ["/health", "/openapi.json", "/languages"] {
@@ -252,7 +252,7 @@ fn the_key_is_asked_for_wherever_something_is_computed() {
 
 #[test]
 fn browsers_are_told_to_trust_nothing_else() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     for path in ["/health", "/api/runs", "/nothing"] {
         let head = server.get(path).head;
         for header in [
@@ -274,7 +274,7 @@ fn browsers_are_told_to_trust_nothing_else() {
         stream.write_all(request.as_bytes()).expect("sent");
         assert_eq!(Reply::read(&mut stream).status, status, "{host}");
     }
-    let mut settings = ServeSettings::of(vec![frozen()]);
+    let mut settings = ServeSettings::new(vec![frozen()]);
     settings.hosts = vec!["own.example".to_owned()];
     let server = Running::with(settings);
     let mut stream = server.connect();
@@ -286,7 +286,7 @@ fn browsers_are_told_to_trust_nothing_else() {
 
 #[test]
 fn a_server_that_is_stopped_finishes_what_it_took() {
-    let mut server = Running::of(vec![frozen()]);
+    let mut server = Running::start(vec![frozen()]);
     let lines: Vec<String> = lines().into_iter().cycle().take(100).collect();
     let expected = singly(&lines[..25]);
     let body = json!({ "text": lines, "beam": 8 }).to_string();
@@ -327,14 +327,14 @@ fn what_cannot_be_served_is_said_before_anything_listens() {
         let server = taper_serve::Server::start(settings, std::sync::Arc::new(|_| {}));
         format!("{:#}", server.expect_err("refused"))
     };
-    assert!(refused(ServeSettings::of(Vec::new())).contains("no run"));
-    assert!(refused(ServeSettings::of(vec!["/nowhere".into()])).contains("/nowhere"));
-    let twice = refused(ServeSettings::of(vec![frozen(), frozen()]));
+    assert!(refused(ServeSettings::new(Vec::new())).contains("no run"));
+    assert!(refused(ServeSettings::new(vec!["/nowhere".into()])).contains("/nowhere"));
+    let twice = refused(ServeSettings::new(vec![frozen(), frozen()]));
     assert!(twice.contains("two runs are named format-1"), "{twice}");
     let empty =
-        ServeSettings { api_key: Some(" ".to_owned()), ..ServeSettings::of(vec![frozen()]) };
+        ServeSettings { api_key: Some(" ".to_owned()), ..ServeSettings::new(vec![frozen()]) };
     assert!(refused(empty).contains("key"));
-    let first = Running::of(vec![frozen()]);
-    let taken = ServeSettings { address: first.address, ..ServeSettings::of(vec![frozen()]) };
+    let first = Running::start(vec![frozen()]);
+    let taken = ServeSettings { address: first.address, ..ServeSettings::new(vec![frozen()]) };
     assert!(refused(taken).contains("cannot listen"));
 }

@@ -14,7 +14,7 @@ const REQUESTS: usize = 6;
 
 #[test]
 fn sixty_four_clients_get_what_each_would_get_alone() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let lines = lines();
     let expected = singly(&lines);
     let answered = AtomicUsize::new(0);

@@ -27,7 +27,7 @@ fn serving(names: &[&str]) -> (Running, tempfile::TempDir) {
         import(&golden(name), &RunFolder::new(&run), quiet).expect("imported");
         run
     };
-    (Running::of(names.iter().map(run).collect()), folder)
+    (Running::start(names.iter().map(run).collect()), folder)
 }
 
 #[test]

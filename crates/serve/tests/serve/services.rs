@@ -16,7 +16,7 @@ fn loaded<M: TaskModel>(name: &str) -> LoadedRun<M> {
 
 #[test]
 fn words_are_tagged() {
-    let server = Running::of(vec![trained().path("tags"), frozen()]);
+    let server = Running::start(vec![trained().path("tags"), frozen()]);
     let texts = ["mr stone sings in old town".to_owned(), "old stone".to_owned()];
     let expected = predict_tags(&loaded::<TokenTagger>("tags"), &texts, |_| {}).expect("tags");
     let found = server.post("/api/tag", &json!({ "text": texts })).expect(200);
@@ -33,7 +33,7 @@ fn words_are_tagged() {
 
 #[test]
 fn questions_are_answered() {
-    let server = Running::of(vec![trained().path("questions")]);
+    let server = Running::start(vec![trained().path("questions")]);
     let question = |number: usize, id: Option<&str>| QuestionInContext {
         question: "amber?".to_owned(),
         context: format!("amber has {number}."),
@@ -62,7 +62,7 @@ fn questions_are_answered() {
 
 #[test]
 fn pictures_are_described_and_compared() {
-    let server = Running::of(vec![trained().path("captions"), trained().path("matches")]);
+    let server = Running::start(vec![trained().path("captions"), trained().path("matches")]);
     let file = trained().path("described.png");
     let pixels: Vec<u8> = (0..3 * 64).map(|at| (at * 37 % 251) as u8).collect();
     taper_data::write_png(&file, 8, 8, &pixels).expect("written");

@@ -16,7 +16,7 @@ const CROSS: &str = "Sec-Fetch-Site: cross-site\r\n";
 
 #[test]
 fn pages_of_other_sites_may_ask_nothing() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let described = server.get("/openapi.json").expect(200);
     for (path, methods) in described["paths"].as_object().expect("paths") {
         for method in methods.as_object().expect("methods").keys() {
@@ -39,7 +39,7 @@ fn pages_of_other_sites_may_ask_nothing() {
 
 #[test]
 fn pages_of_an_origin_that_was_named_may_ask() {
-    let mut settings = ServeSettings::of(vec![frozen()]);
+    let mut settings = ServeSettings::new(vec![frozen()]);
     settings.origins = vec!["https://friend.example".to_owned()];
     settings.api_key = Some("open sesame".to_owned());
     let server = Running::with(settings);
@@ -84,7 +84,7 @@ fn connect(server: &Running, from: [u8; 4]) -> TcpStream {
 
 #[test]
 fn one_address_cannot_take_every_connection() {
-    let mut settings = ServeSettings::of(vec![frozen()]);
+    let mut settings = ServeSettings::new(vec![frozen()]);
     settings.limits.client_connections = 3;
     let server = Running::with(settings);
     let request = server.bytes("POST", "/api/translate", JSON, br#"{"text": "red cat"}"#);
@@ -116,7 +116,7 @@ fn one_address_cannot_take_every_connection() {
 
 #[test]
 fn a_body_that_is_too_long_is_not_asked_for() {
-    let mut settings = ServeSettings::of(vec![frozen()]);
+    let mut settings = ServeSettings::new(vec![frozen()]);
     settings.limits.body_bytes = 1000;
     let server = Running::with(settings);
     let send = |headers: &str| {
@@ -157,7 +157,7 @@ fn a_body_that_is_too_long_is_not_asked_for() {
 
 #[test]
 fn compressed_bodies_are_refused() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let body = json!({ "text": lines()[0] }).to_string();
     for encoding in ["gzip", "br", "zstd", "identity, gzip", "deflate"] {
         let headers = format!("{JSON}Content-Encoding: {encoding}\r\n");

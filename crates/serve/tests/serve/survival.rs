@@ -22,7 +22,7 @@ fn endless() -> Value {
 }
 
 fn settings(change: impl FnOnce(&mut Limits)) -> ServeSettings {
-    let mut settings = ServeSettings::of(vec![frozen()]);
+    let mut settings = ServeSettings::new(vec![frozen()]);
     change(&mut settings.limits);
     settings
 }
@@ -61,7 +61,7 @@ fn translates(server: &Running, line: &str) {
 
 #[test]
 fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let long = begin_and_wait(&server, &endless());
     for line in lines().iter().take(8) {
         translates(&server, line);
@@ -92,7 +92,7 @@ fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
 
 #[test]
 fn work_of_clients_that_leave_ends_between_two_steps() {
-    let server = Running::of(vec![frozen()]);
+    let server = Running::start(vec![frozen()]);
     let leavers: Vec<TcpStream> = (0..2).map(|_| begin(&server, &endless())).collect();
     until(|| server.counter("taper_queue_seconds_count") > 0.0);
     drop(leavers);
@@ -107,7 +107,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
 #[test]
 fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
     // A language model too, whose client asks for no stream.
-    let mut settings = ServeSettings::of(vec![trained().path("text")]);
+    let mut settings = ServeSettings::new(vec![trained().path("text")]);
     settings.limits.answer = Duration::from_millis(700);
     settings.limits.new_tokens = 10_000_000;
     let server = Running::with(settings);
@@ -147,7 +147,7 @@ fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
         .replace("kind = \"char\"", &format!("path = {:?}", path.to_string_lossy()));
     let run = folder.path().join("endless");
     train(&own, &trained().path("data"), &run);
-    let server = Running::of(vec![run]);
+    let server = Running::start(vec![run]);
     for text in [format!("{}!", "a".repeat(60)), format!("the {}7", "a".repeat(16_000))] {
         let asked = json!({ "prompt": text, "max_tokens": 4 });
         let error = server.post("/api/generate", &asked).expect(422);
@@ -167,7 +167,7 @@ fn failing(folder: &Path) -> Running {
     let copy = copied(&frozen(), folder, "run");
     let has_failed = AtomicBool::new(false);
     Running::observed(
-        ServeSettings::of(vec![copy]),
+        ServeSettings::new(vec![copy]),
         Arc::new(move |event: &ServeEvent<'_>| {
             let is_abandoned = matches!(event, ServeEvent::Abandoned { .. });
             assert!(!is_abandoned || has_failed.swap(true, Ordering::SeqCst), "the observer fails");

@@ -1,7 +1,7 @@
 //! Programs as graphs of values with finite domains, checked for the kinds of their parts.
 
 use super::domains::{Domain, ValueKind};
-use super::parser::{Comparison, Expression, Kind, Program};
+use super::parser::{Comparison, Expression, ExpressionKind, Program};
 use super::selectors::{MOST_TERMS, Relation, Selector, Term};
 use crate::{Place, TheoryError};
 use std::collections::BTreeMap;
@@ -133,32 +133,36 @@ impl Lowering<'_> {
     fn lower(&mut self, expression: &Expression) -> Result<Lowered, TheoryError> {
         let place = expression.place;
         let node = match &expression.kind {
-            Kind::Tokens => 0,
-            Kind::Indices => 1,
-            Kind::Length => self.length(place)?,
-            Kind::Number(number) => self.constant(place, ValueKind::Number, *number)?,
-            Kind::Truth(truth) => self.constant(place, ValueKind::Truth, (*truth).into())?,
-            Kind::Character(character) => match self.program.alphabet().binary_search(character) {
-                Ok(number) => self.constant(place, ValueKind::Character, number as i64)?,
-                Err(_) => return refuse(place, "the alphabet does not have this character"),
-            },
-            Kind::Defined(number) => return Ok(self.defined[*number].clone()),
-            Kind::Add(parts) => self.sum(parts, place, 1)?,
-            Kind::Subtract(parts) => self.sum(parts, place, -1)?,
-            Kind::Compare(comparison, parts) => {
+            ExpressionKind::Tokens => 0,
+            ExpressionKind::Indices => 1,
+            ExpressionKind::Length => self.length(place)?,
+            ExpressionKind::Number(number) => self.constant(place, ValueKind::Number, *number)?,
+            ExpressionKind::Truth(truth) => {
+                self.constant(place, ValueKind::Truth, (*truth).into())?
+            }
+            ExpressionKind::Character(character) => {
+                match self.program.alphabet().binary_search(character) {
+                    Ok(number) => self.constant(place, ValueKind::Character, number as i64)?,
+                    Err(_) => return refuse(place, "the alphabet does not have this character"),
+                }
+            }
+            ExpressionKind::Defined(number) => return Ok(self.defined[*number].clone()),
+            ExpressionKind::Add(parts) => self.sum(parts, place, 1)?,
+            ExpressionKind::Subtract(parts) => self.sum(parts, place, -1)?,
+            ExpressionKind::Compare(comparison, parts) => {
                 let arguments = self.alike(parts, place)?;
                 let compare = |values: &[i64]| comparison.holds(&values[0], &values[1]).into();
                 self.map(place, &arguments, Some(&[1, -1]), ValueKind::Truth, compare)?
             }
-            Kind::And(parts) => {
+            ExpressionKind::And(parts) => {
                 let combine = |values: &[i64]| values[0] & values[1];
                 return self.combined(parts, place, Selector::and, combine);
             }
-            Kind::Or(parts) => {
+            ExpressionKind::Or(parts) => {
                 let combine = |values: &[i64]| values[0] | values[1];
                 return self.combined(parts, place, Selector::or, combine);
             }
-            Kind::Not(inner) => match self.lower(inner)? {
+            ExpressionKind::Not(inner) => match self.lower(inner)? {
                 Lowered::Selector(selector) => return Ok(Lowered::Selector(selector.not())),
                 Lowered::Value(node) if self.kind(node) == ValueKind::Truth => {
                     let opposite = |values: &[i64]| 1 - values[0];
@@ -166,7 +170,7 @@ impl Lowering<'_> {
                 }
                 Lowered::Value(_) => return refuse(place, "expected true or false after not"),
             },
-            Kind::Choose(parts) => {
+            ExpressionKind::Choose(parts) => {
                 let [condition, yes, no] = &**parts;
                 let condition = self.value(condition)?;
                 let (yes, no) = (self.value(yes)?, self.value(no)?);
@@ -177,16 +181,18 @@ impl Lowering<'_> {
                 let choose = |values: &[i64]| if values[0] != 0 { values[1] } else { values[2] };
                 self.map(place, &[condition, yes, no], None, kind, choose)?
             }
-            Kind::Select(comparison, parts) => {
+            ExpressionKind::Select(comparison, parts) => {
                 let relation = self.relation(*comparison, parts, place)?;
                 return Ok(Lowered::Selector(Selector::Relation(relation)));
             }
-            Kind::Width(selector) => {
+            ExpressionKind::Width(selector) => {
                 let terms = self.terms(selector)?;
                 let widths = Domain::new(ValueKind::Number, 0..=self.longest as i64);
                 self.add(place, widths, Source::Width(terms))?
             }
-            Kind::Aggregate(parts, default) => self.aggregate(parts, default.as_deref(), place)?,
+            ExpressionKind::Aggregate(parts, default) => {
+                self.aggregate(parts, default.as_deref(), place)?
+            }
         };
         Ok(Lowered::Value(node))
     }

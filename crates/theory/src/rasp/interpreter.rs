@@ -1,6 +1,6 @@
 //! Direct interpretation of programs: sequences and selection matrices in memory.
 
-use super::parser::{Comparison, Expression, Kind, Program};
+use super::parser::{Comparison, Expression, ExpressionKind, Program};
 use crate::{Place, TheoryError};
 
 /// Longest input.
@@ -87,18 +87,18 @@ impl Interpreter {
         let everywhere = |item| Value::Sequence(vec![item; self.tokens.len()]);
         let count = self.tokens.len() as i64;
         Ok(match &expression.kind {
-            Kind::Tokens => {
+            ExpressionKind::Tokens => {
                 Value::Sequence(self.tokens.iter().map(|one| Item::Character(*one)).collect())
             }
-            Kind::Indices => Value::Sequence((0..count).map(Item::Number).collect()),
-            Kind::Length => everywhere(Item::Number(count)),
-            Kind::Number(number) => everywhere(Item::Number(*number)),
-            Kind::Character(character) => everywhere(Item::Character(*character)),
-            Kind::Truth(truth) => everywhere(Item::Truth(*truth)),
-            Kind::Defined(number) => self.defined[*number].clone(),
-            Kind::Add(parts) => self.numbers(parts, place, i64::checked_add)?,
-            Kind::Subtract(parts) => self.numbers(parts, place, i64::checked_sub)?,
-            Kind::Compare(comparison, parts) => {
+            ExpressionKind::Indices => Value::Sequence((0..count).map(Item::Number).collect()),
+            ExpressionKind::Length => everywhere(Item::Number(count)),
+            ExpressionKind::Number(number) => everywhere(Item::Number(*number)),
+            ExpressionKind::Character(character) => everywhere(Item::Character(*character)),
+            ExpressionKind::Truth(truth) => everywhere(Item::Truth(*truth)),
+            ExpressionKind::Defined(number) => self.defined[*number].clone(),
+            ExpressionKind::Add(parts) => self.numbers(parts, place, i64::checked_add)?,
+            ExpressionKind::Subtract(parts) => self.numbers(parts, place, i64::checked_sub)?,
+            ExpressionKind::Compare(comparison, parts) => {
                 let pairs = self.pairs(parts)?;
                 let compared = pairs.iter().map(|(left, right)| {
                     let holds = holds(*comparison, left, right).map(Item::Truth);
@@ -106,9 +106,13 @@ impl Interpreter {
                 });
                 Value::Sequence(compared.collect::<Result<_, _>>()?)
             }
-            Kind::And(parts) => self.combined(parts, place, |left, right| left && right)?,
-            Kind::Or(parts) => self.combined(parts, place, |left, right| left || right)?,
-            Kind::Not(inner) => match self.value(inner)? {
+            ExpressionKind::And(parts) => {
+                self.combined(parts, place, |left, right| left && right)?
+            }
+            ExpressionKind::Or(parts) => {
+                self.combined(parts, place, |left, right| left || right)?
+            }
+            ExpressionKind::Not(inner) => match self.value(inner)? {
                 Value::Sequence(items) => {
                     let opposite = |item| match item {
                         Item::Truth(truth) => Ok(Item::Truth(!truth)),
@@ -121,15 +125,17 @@ impl Interpreter {
                     Value::Selector(rows)
                 }
             },
-            Kind::Choose(parts) => self.choose(parts, place)?,
-            Kind::Select(comparison, parts) => self.select(*comparison, parts, place)?,
-            Kind::Width(selector) => {
+            ExpressionKind::Choose(parts) => self.choose(parts, place)?,
+            ExpressionKind::Select(comparison, parts) => self.select(*comparison, parts, place)?,
+            ExpressionKind::Width(selector) => {
                 let rows = self.selector(selector)?;
                 let width = |row: Vec<bool>| row.into_iter().filter(|selected| *selected).count();
                 let items = rows.into_iter().map(|row| Item::Number(width(row) as i64));
                 Value::Sequence(items.collect())
             }
-            Kind::Aggregate(parts, default) => self.aggregate(parts, default.as_deref(), place)?,
+            ExpressionKind::Aggregate(parts, default) => {
+                self.aggregate(parts, default.as_deref(), place)?
+            }
         })
     }
 

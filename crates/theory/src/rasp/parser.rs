@@ -19,7 +19,7 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
-    fn of(mark: &str) -> Option<Self> {
+    fn parse(mark: &str) -> Option<Self> {
         Some(match mark {
             "==" => Self::Equal,
             "!=" => Self::Unequal,
@@ -48,12 +48,12 @@ impl Comparison {
 #[derive(Debug, Clone)]
 pub(super) struct Expression {
     pub(super) place: Place,
-    pub(super) kind: Kind,
+    pub(super) kind: ExpressionKind,
 }
 
 /// Kinds of expressions; names are those of earlier definitions, by number.
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(super) enum ExpressionKind {
     Tokens,
     Indices,
     Length,
@@ -215,7 +215,7 @@ impl Parser<'_> {
             if !self.word("else") {
                 return self.refuse("else");
             }
-            let kind = Kind::Choose(Box::new([condition, parsed, self.choice()?]));
+            let kind = ExpressionKind::Choose(Box::new([condition, parsed, self.choice()?]));
             parsed = Expression { place, kind };
         }
         self.depth -= 1;
@@ -227,7 +227,7 @@ impl Parser<'_> {
         while matches!(self.peek(), Lexeme::Name(name) if name == "or") {
             let place = self.place();
             self.at += 1;
-            left = Expression { place, kind: Kind::Or(Box::new([left, self.both()?])) };
+            left = Expression { place, kind: ExpressionKind::Or(Box::new([left, self.both()?])) };
         }
         Ok(left)
     }
@@ -237,7 +237,8 @@ impl Parser<'_> {
         while matches!(self.peek(), Lexeme::Name(name) if name == "and") {
             let place = self.place();
             self.at += 1;
-            left = Expression { place, kind: Kind::And(Box::new([left, self.negation()?])) };
+            left =
+                Expression { place, kind: ExpressionKind::And(Box::new([left, self.negation()?])) };
         }
         Ok(left)
     }
@@ -253,24 +254,27 @@ impl Parser<'_> {
         }
         let inner = self.negation()?;
         self.depth -= 1;
-        Ok(Expression { place, kind: Kind::Not(Box::new(inner)) })
+        Ok(Expression { place, kind: ExpressionKind::Not(Box::new(inner)) })
     }
 
     fn comparison(&mut self) -> Parsed {
         let left = self.sum()?;
         let Lexeme::Mark(mark) = self.peek() else { return Ok(left) };
-        let Some(comparison) = Comparison::of(mark) else { return Ok(left) };
+        let Some(comparison) = Comparison::parse(mark) else { return Ok(left) };
         let place = self.place();
         self.at += 1;
-        Ok(Expression { place, kind: Kind::Compare(comparison, Box::new([left, self.sum()?])) })
+        Ok(Expression {
+            place,
+            kind: ExpressionKind::Compare(comparison, Box::new([left, self.sum()?])),
+        })
     }
 
     fn sum(&mut self) -> Parsed {
         let mut left = self.atom()?;
         loop {
             let make = match self.peek() {
-                Lexeme::Mark("+") => Kind::Add,
-                Lexeme::Mark("-") => Kind::Subtract,
+                Lexeme::Mark("+") => ExpressionKind::Add,
+                Lexeme::Mark("-") => ExpressionKind::Subtract,
                 _ => return Ok(left),
             };
             let place = self.place();
@@ -284,12 +288,12 @@ impl Parser<'_> {
         let lexeme = self.peek().clone();
         self.at += 1;
         let kind = match lexeme {
-            Lexeme::Number(number) => Kind::Number(number),
-            Lexeme::Character(character) => Kind::Character(character),
+            Lexeme::Number(number) => ExpressionKind::Number(number),
+            Lexeme::Character(character) => ExpressionKind::Character(character),
             Lexeme::Mark("-") => {
                 let Lexeme::Number(number) = *self.peek() else { return self.refuse("a number") };
                 self.at += 1;
-                Kind::Number(-number)
+                ExpressionKind::Number(-number)
             }
             Lexeme::Mark("(") => {
                 let inner = self.choice()?;
@@ -306,16 +310,16 @@ impl Parser<'_> {
     }
 
     /// Parses what a name stands for, after the name.
-    fn named(&mut self, name: &str) -> Result<Kind, TheoryError> {
+    fn named(&mut self, name: &str) -> Result<ExpressionKind, TheoryError> {
         if let Some(&number) = self.names.get(name) {
-            return Ok(Kind::Defined(number));
+            return Ok(ExpressionKind::Defined(number));
         }
         Ok(match name {
-            "tokens" => Kind::Tokens,
-            "indices" => Kind::Indices,
-            "length" => Kind::Length,
-            "true" => Kind::Truth(true),
-            "false" => Kind::Truth(false),
+            "tokens" => ExpressionKind::Tokens,
+            "indices" => ExpressionKind::Indices,
+            "length" => ExpressionKind::Length,
+            "true" => ExpressionKind::Truth(true),
+            "false" => ExpressionKind::Truth(false),
             "select" => {
                 self.mark("(")?;
                 let keys = self.choice()?;
@@ -323,7 +327,7 @@ impl Parser<'_> {
                 let queries = self.choice()?;
                 self.mark(",")?;
                 let comparison = match self.peek() {
-                    Lexeme::Mark(mark) => Comparison::of(mark),
+                    Lexeme::Mark(mark) => Comparison::parse(mark),
                     _ => None,
                 };
                 let Some(comparison) = comparison else {
@@ -331,13 +335,13 @@ impl Parser<'_> {
                 };
                 self.at += 1;
                 self.mark(")")?;
-                Kind::Select(comparison, Box::new([keys, queries]))
+                ExpressionKind::Select(comparison, Box::new([keys, queries]))
             }
             "selector_width" => {
                 self.mark("(")?;
                 let selector = self.choice()?;
                 self.mark(")")?;
-                Kind::Width(Box::new(selector))
+                ExpressionKind::Width(Box::new(selector))
             }
             "aggregate" => {
                 self.mark("(")?;
@@ -349,7 +353,7 @@ impl Parser<'_> {
                     false => None,
                 };
                 self.mark(")")?;
-                Kind::Aggregate(Box::new([selector, values]), default)
+                ExpressionKind::Aggregate(Box::new([selector, values]), default)
             }
             _ => {
                 self.at -= 1;

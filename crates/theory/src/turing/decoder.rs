@@ -104,7 +104,7 @@ struct Vocabulary {
 }
 
 impl Vocabulary {
-    fn of(machine: &Machine) -> Self {
+    fn for_machine(machine: &Machine) -> Self {
         Self { symbols: machine.symbols().len(), actions: machine.actions() }
     }
 
@@ -132,7 +132,7 @@ impl Vocabulary {
 
 /// Draws the decoder of a machine, for texts of at most `positions` tokens.
 fn blueprint(machine: &Machine, positions: usize) -> Blueprint {
-    let vocabulary = Vocabulary::of(machine);
+    let vocabulary = Vocabulary::for_machine(machine);
     let mut blueprint = Blueprint::new(vocabulary.len(), positions);
     let columns = Columns::new(&mut blueprint, machine);
     for symbol in 0..vocabulary.symbols {
@@ -279,7 +279,7 @@ impl TuringDecoder {
     /// `STATE/SYMBOL/MOVE`.
     #[must_use]
     pub fn vocabulary(&self) -> Vec<String> {
-        let words = Vocabulary::of(&self.machine);
+        let words = Vocabulary::for_machine(&self.machine);
         let (states, symbols) = (self.machine.states(), self.machine.symbols());
         let special = ["<pad>", "<unk>", "<s>", "</s>"].map(str::to_owned).into_iter();
         let start = format!("{}//", states[self.machine.start()]);
@@ -294,7 +294,7 @@ impl TuringDecoder {
     /// Ids of the text before the first step.
     #[must_use]
     pub fn prompt(&self, input: &[usize]) -> Vec<u32> {
-        let start = Vocabulary::of(&self.machine).start();
+        let start = Vocabulary::for_machine(&self.machine).start();
         let symbols = input.iter().map(|symbol| (SPECIAL + symbol) as u32);
         symbols.chain([start as u32]).collect()
     }
@@ -302,7 +302,7 @@ impl TuringDecoder {
     /// Ids of the text before the first step and of `steps`.
     #[must_use]
     pub fn text(&self, input: &[usize], steps: &[Action]) -> Vec<u32> {
-        let words = Vocabulary::of(&self.machine);
+        let words = Vocabulary::for_machine(&self.machine);
         let steps = steps.iter().map(|action| words.id(*action) as u32);
         self.prompt(input).into_iter().chain(steps).collect()
     }
@@ -321,7 +321,7 @@ impl TuringDecoder {
                 self.positions
             )));
         }
-        let words = Vocabulary::of(&self.machine);
+        let words = Vocabulary::for_machine(&self.machine);
         let prompt = self.prompt(input);
         let (last, before) = (prompt[prompt.len() - 1], &prompt[..prompt.len() - 1]);
         let inference = self.decoder.0.inference(self.positions + 1);

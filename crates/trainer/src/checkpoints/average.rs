@@ -10,7 +10,7 @@ use crate::{CheckpointError, State};
 
 /// The mean of the weights of some checkpoints.
 #[derive(Debug, Clone)]
-pub struct Averaged {
+pub struct AveragedWeights {
     tensors: Vec<Named>,
     state: State,
 }
@@ -19,7 +19,7 @@ pub struct Averaged {
 ///
 /// # Errors
 /// When there are none, one cannot be loaded, or they differ in tensors, shapes or tokenizer.
-pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
+pub fn average(checkpoints: &[PathBuf]) -> Result<AveragedWeights, CheckpointError> {
     let (first, rest) = checkpoints.split_first().ok_or(CheckpointError::NothingToAverage)?;
     let mut state = checkpoints::read_state(first)?;
     checkpoints::require_float(first, &state)?;
@@ -51,10 +51,10 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<Averaged, CheckpointError> {
     // The scores of the newest checkpoint do not belong to the average.
     state.score = None;
     state.interim = false;
-    Ok(Averaged { tensors, state })
+    Ok(AveragedWeights { tensors, state })
 }
 
-impl Averaged {
+impl AveragedWeights {
     /// Mixes these weights, with the factor `weight`, and those of the checkpoint in the directory
     /// `parent`, with which their run began (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
     /// models", equation 1). Weights that the parent lacks are not changed.
@@ -78,10 +78,10 @@ impl Averaged {
             tensor.values.iter_mut().for_each(|value| *value = (f64::from(*value) * weight) as f32);
         }
         Weights::open(parent, &state)?.each(&mut |theirs| {
-            let own = places.get(&theirs.name).map(|&at| &mut self.tensors[at]);
-            if let Some(own) = own.filter(|own| own.shape == theirs.shape) {
-                own.values.iter_mut().zip(&theirs.values).for_each(|(own, &theirs)| {
-                    *own = (f64::from(*own) * weight + f64::from(theirs) * rest) as f32;
+            let tensor = places.get(&theirs.name).map(|&at| &mut self.tensors[at]);
+            if let Some(tensor) = tensor.filter(|tensor| tensor.shape == theirs.shape) {
+                tensor.values.iter_mut().zip(&theirs.values).for_each(|(value, &theirs)| {
+                    *value = (f64::from(*value) * weight + f64::from(theirs) * rest) as f32;
                 });
             }
             Ok(())

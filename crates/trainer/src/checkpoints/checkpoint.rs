@@ -8,7 +8,8 @@ use taper_model::Model;
 use taper_ops::ParameterStore;
 
 use super::state::{ADAPTERS_FORMAT_VERSION, FileEntry, State};
-use super::tensors::{self, Named, Reader, Written};
+use super::tensor_reader::Reader;
+use super::tensors::{self, Named, Written};
 use super::weights::{Weights, load_base};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;

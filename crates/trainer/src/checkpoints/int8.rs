@@ -12,13 +12,14 @@ use safetensors::Dtype;
 use safetensors::tensor::View;
 use taper_ops::Int8Matrix;
 
-use super::tensors::{Named, SCALES};
+use super::tensor_reader::SCALES;
+use super::tensors::Named;
 use crate::checkpoints::{self, MODEL_FILE, Weights};
 use crate::{CheckpointError, Parent, State};
 
 /// The weights of a checkpoint, rounded to int8.
 #[derive(Debug, Clone)]
-pub struct Rounded {
+pub struct QuantizedWeights {
     floats: Vec<Named>,
     matrices: Vec<(String, Int8Matrix)>,
     state: State,
@@ -29,7 +30,7 @@ pub struct Rounded {
 ///
 /// # Errors
 /// When it cannot be loaded, or its weights are in int8 already or not finite.
-pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
+pub fn round_to_int8(checkpoint: &Path) -> Result<QuantizedWeights, CheckpointError> {
     let mut state = checkpoints::read_state(checkpoint)?;
     let path = checkpoint.join(MODEL_FILE);
     require_float(checkpoint, &state)?;
@@ -55,7 +56,7 @@ pub fn round_to_int8(checkpoint: &Path) -> Result<Rounded, CheckpointError> {
     state.score = None;
     state.interim = false;
     state.base = None;
-    Ok(Rounded { floats, matrices, state, path })
+    Ok(QuantizedWeights { floats, matrices, state, path })
 }
 
 /// Refuses a checkpoint whose weights are in int8.
@@ -68,7 +69,7 @@ pub(crate) fn require_float(checkpoint: &Path, state: &State) -> Result<(), Chec
     }
 }
 
-impl Rounded {
+impl QuantizedWeights {
     /// Number of updates after which the weights were saved.
     #[must_use]
     pub fn step(&self) -> u64 {

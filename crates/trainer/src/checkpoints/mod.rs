@@ -18,6 +18,7 @@ mod files;
 mod int8;
 mod retention;
 mod state;
+mod tensor_reader;
 pub(crate) mod tensors;
 mod warm_start;
 mod weights;
@@ -34,18 +35,20 @@ use self::retention::{Candidate, to_delete};
 use self::tensors::Live;
 use crate::{CheckpointError, Metric};
 
-pub use average::{Averaged, average};
+pub use average::{AveragedWeights, average};
 pub(crate) use checkpoint::{check_tokenizer, open_tensors, replace_state, set_weights, write};
 pub use checkpoint::{load_model, read_state};
 pub(crate) use int8::require_float;
-pub use int8::{Rounded, round_to_int8};
+pub use int8::{QuantizedWeights, round_to_int8};
 pub use state::{
     ADAPTERS_FORMAT_VERSION, Base, FORMAT_VERSION, FileEntry, INT8_FORMAT_VERSION, Identity,
     Parent, State, Window,
 };
 pub use tensors::write_tensors;
-pub use warm_start::{NotTaken, PartlyTaken, SharedRows, Taking, WarmStart, warm_start};
-pub use weights::{Merged, merge};
+pub use warm_start::{
+    PartialTable, SharedRows, SkippedParameter, WarmStart, WarmStartSettings, warm_start,
+};
+pub use weights::{MergedWeights, merge};
 pub(crate) use weights::{Weights, copy_base, load_base, save_base};
 
 /// The file of the weights.
@@ -68,7 +71,7 @@ pub const LEFT: &str = "left-";
 
 /// Existing checkpoint.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Saved {
+pub struct SavedCheckpoint {
     /// Update after which the checkpoint was saved.
     pub step: u64,
     /// Watched validation score; `None` if the checkpoint was not validated.
@@ -95,7 +98,7 @@ pub(crate) struct Comparable<'a> {
 impl Comparable<'_> {
     /// The score of a checkpoint, if it can be compared. Properties that an earlier version did not
     /// record count as equal.
-    fn score(&self, saved: &Saved) -> Option<f64> {
+    fn score(&self, saved: &SavedCheckpoint) -> Option<f64> {
         let same = saved.metric.is_none_or(|metric| metric == self.metric)
             && (saved.validation.is_empty() || saved.validation == *self.validation);
         saved.score.filter(|_| same)
@@ -125,11 +128,11 @@ impl Checkpoints {
     ///
     /// # Errors
     /// Errors of [`Checkpoints::find`], and if no checkpoint has that name.
-    pub fn resolve(&self, which: &str) -> Result<PathBuf, CheckpointError> {
-        match self.find(which)? {
+    pub fn resolve(&self, name: &str) -> Result<PathBuf, CheckpointError> {
+        match self.find(name)? {
             Some(path) => Ok(path),
             None => Err(CheckpointError::NotFound {
-                which: which.to_owned(),
+                name: name.to_owned(),
                 root: self.root.clone(),
                 available: self.available()?,
             }),
@@ -141,7 +144,7 @@ impl Checkpoints {
     /// # Errors
     /// When a pointer cannot be read, or does not name an existing checkpoint: it is damaged, and
     /// no other checkpoint may replace the intended one.
-    pub fn find(&self, which: &str) -> Result<Option<PathBuf>, CheckpointError> {
+    pub fn find(&self, alias_or_name: &str) -> Result<Option<PathBuf>, CheckpointError> {
         let plain =
             |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
         let directory = |name: &str| {
@@ -150,24 +153,25 @@ impl Checkpoints {
                 .map(|name| self.root.join(name))
                 .filter(|path| path.is_dir())
         };
-        if which != LAST && which != BEST {
-            return Ok(directory(which));
+        if alias_or_name != LAST && alias_or_name != BEST {
+            return Ok(directory(alias_or_name));
         }
-        let Some(name) = self.pointer(which)? else {
+        let Some(name) = self.pointer(alias_or_name)? else {
             // A process that was killed right after saving its first checkpoint has not made the
             // pointer yet.
-            return Ok(if which == LAST { self.newest()? } else { None });
+            return Ok(if alias_or_name == LAST { self.newest()? } else { None });
         };
         if let Some(path) = directory(&name).filter(|_| step_of(&name).is_some()) {
             return Ok(Some(path));
         }
         // A process that was killed while going back has renamed the checkpoint that the pointer
         // names.
-        if which == LAST && plain(&name) && self.root.join(format!("{LEFT}{name}")).is_dir() {
+        if alias_or_name == LAST && plain(&name) && self.root.join(format!("{LEFT}{name}")).is_dir()
+        {
             return self.newest();
         }
         let content: String = name.chars().take(60).collect();
-        let path = self.root.join(which);
+        let path = self.root.join(alias_or_name);
         Err(CheckpointError::Pointer { path, content, available: self.available()? })
     }
 
@@ -190,7 +194,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn list(&self) -> Result<Vec<Saved>, CheckpointError> {
+    pub fn list(&self) -> Result<Vec<SavedCheckpoint>, CheckpointError> {
         let entries = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(failed("read", &self.root))?,
@@ -202,7 +206,7 @@ impl Checkpoints {
                 let state = read_state(&path).ok();
                 let score = state.as_ref().and_then(|state| state.score);
                 let metric = state.as_ref().and_then(|state| state.early_stopping.metric);
-                saved.push(Saved {
+                saved.push(SavedCheckpoint {
                     step,
                     score,
                     metric,
@@ -285,7 +289,7 @@ impl Checkpoints {
     ) -> Result<Vec<String>, CheckpointError> {
         let mut candidates = self.list()?;
         candidates.retain(|saved| saved.step <= step);
-        let (interim, regular): (Vec<Saved>, Vec<Saved>) =
+        let (interim, regular): (Vec<SavedCheckpoint>, Vec<SavedCheckpoint>) =
             candidates.into_iter().partition(|saved| saved.interim);
         let regular: Vec<Candidate> = regular
             .iter()
@@ -317,8 +321,8 @@ impl Checkpoints {
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
         // A directory may have several names.
-        let own = fs::canonicalize(self.root.join(&name));
-        if own.ok() != fs::canonicalize(path).ok() {
+        let pointed_to = fs::canonicalize(self.root.join(&name));
+        if pointed_to.ok() != fs::canonicalize(path).ok() {
             return Ok(false);
         }
         if let Some(last) = self.pointer(LAST)?.as_deref().and_then(step_of)

@@ -31,10 +31,10 @@ pub(crate) fn to_delete(
         .filter_map(|candidate| candidate.score.map(|score| (score, candidate.step)))
         .collect();
     best.sort_by(|a, b| by_rank(metric, a.0, b.0).then(b.1.cmp(&a.1)));
-    let mut kept: Vec<u64> = newest.iter().take(keep_last).copied().collect();
-    kept.extend(best.iter().take(keep_best).map(|&(_, step)| step));
-    kept.extend_from_slice(protected);
-    let mut deleted: Vec<u64> = newest.into_iter().filter(|step| !kept.contains(step)).collect();
+    let mut to_keep: Vec<u64> = newest.iter().take(keep_last).copied().collect();
+    to_keep.extend(best.iter().take(keep_best).map(|&(_, step)| step));
+    to_keep.extend_from_slice(protected);
+    let mut deleted: Vec<u64> = newest.into_iter().filter(|step| !to_keep.contains(step)).collect();
     deleted.sort_unstable();
     deleted
 }

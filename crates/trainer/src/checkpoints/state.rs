@@ -8,7 +8,10 @@ use serde_json::{Map, Value};
 use taper_model::Routing;
 
 use crate::exact;
-use crate::{Astray, EarlyStopping, GradientNoise, Measured, Position, StopReason, TrainingConfig};
+use crate::{
+    DivergenceMonitor, EarlyStopping, GradientNoise, Position, StopReason, TrainingConfig,
+    UpdateMetrics,
+};
 
 /// Format of `state.json` that this version writes for weights in f32.
 pub const FORMAT_VERSION: u32 = 2;
@@ -110,7 +113,7 @@ pub struct Window {
 
 impl Window {
     /// Adds one update.
-    pub(crate) fn add(&mut self, measured: &Measured, seconds: f64) {
+    pub(crate) fn add(&mut self, measured: &UpdateMetrics, seconds: f64) {
         self.updates += 1;
         self.tokens += measured.tokens;
         self.correct += measured.correct;
@@ -152,7 +155,7 @@ pub struct State {
     /// Record of the last validations if their loss is far above the loss of guessing; otherwise
     /// `None`, and absent from the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub astray: Option<Astray>,
+    pub astray: Option<DivergenceMonitor>,
     /// Update of the last validation; `None` before the first validation.
     pub validated_at: Option<u64>,
     /// Watched score, if it was measured after exactly this number of updates.

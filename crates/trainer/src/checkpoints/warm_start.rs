@@ -23,12 +23,12 @@ pub struct WarmStart {
     /// Parameters with values of the checkpoint, in the order of the file.
     pub taken: Vec<String>,
     /// Parameters of the model that keep their random values, in the order of the model.
-    pub drawn: Vec<NotTaken>,
+    pub drawn: Vec<SkippedParameter>,
     /// Tensors of the checkpoint without a parameter in the model.
     pub unused: Vec<String>,
     /// Parameters that took some of their rows, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub partly: Vec<PartlyTaken>,
+    pub partly: Vec<PartialTable>,
     /// Parameters that were excluded, though the checkpoint has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unwanted: Vec<String>,
@@ -36,7 +36,7 @@ pub struct WarmStart {
 
 /// Table of tokens that took the rows of common tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PartlyTaken {
+pub struct PartialTable {
     /// Name.
     pub name: String,
     /// Number of rows that were taken.
@@ -51,7 +51,7 @@ pub type SharedRows = Vec<Option<usize>>;
 
 /// Settings for taking weights from a checkpoint.
 #[derive(Clone, Copy)]
-pub struct Taking<'a> {
+pub struct WarmStartSettings<'a> {
     /// Hash of the checkpoint's tokenizers, which determine the tokens of its tables.
     pub tokenizer_hash: &'a str,
     /// Whether a parameter is to take values.
@@ -61,15 +61,15 @@ pub struct Taking<'a> {
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }
 
-impl std::fmt::Debug for Taking<'_> {
+impl std::fmt::Debug for WarmStartSettings<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Taking").finish_non_exhaustive()
+        formatter.debug_struct("WarmStartSettings").finish_non_exhaustive()
     }
 }
 
 /// A parameter that took no values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct NotTaken {
+pub struct SkippedParameter {
     /// Name.
     pub name: String,
     /// Shape in the model.
@@ -87,7 +87,7 @@ pub struct NotTaken {
 pub fn warm_start(
     checkpoint: &Path,
     model: &impl Model,
-    taking: &Taking<'_>,
+    taking: &WarmStartSettings<'_>,
 ) -> Result<WarmStart, CheckpointError> {
     let state = checkpoints::read_state(checkpoint)?;
     checkpoints::check_tokenizer(checkpoint, &state, taking.tokenizer_hash)?;
@@ -96,7 +96,7 @@ pub fn warm_start(
     let store = model.parameters();
     let mut left: HashMap<&str, &Parameter> =
         store.all().map(|parameter| (parameter.name(), parameter)).collect();
-    let (mut taken, mut unused, mut found) = (Vec::new(), Vec::new(), HashMap::new());
+    let (mut taken, mut unused, mut other_shapes) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut partly, mut unwanted) = (Vec::new(), Vec::new());
     let failed = |source| CheckpointError::Tensor { path: path.clone(), source };
     weights.each(&mut |tensor| {
@@ -112,9 +112,9 @@ pub fn warm_start(
                     Some(count) => {
                         left.remove(name);
                         let (rows, name) = (rows.len(), tensor.name);
-                        partly.push(PartlyTaken { name, rows: count, of: rows });
+                        partly.push(PartialTable { name, rows: count, of: rows });
                     }
-                    None => drop(found.insert(tensor.name, tensor.shape)),
+                    None => drop(other_shapes.insert(tensor.name, tensor.shape)),
                 }
             }
             Some(parameter) if parameter.shape() == tensor.shape => {
@@ -122,7 +122,7 @@ pub fn warm_start(
                 left.remove(tensor.name.as_str());
                 taken.push(tensor.name);
             }
-            Some(_) => drop(found.insert(tensor.name, tensor.shape)),
+            Some(_) => drop(other_shapes.insert(tensor.name, tensor.shape)),
             None => unused.push(tensor.name),
         }
         Ok(())
@@ -130,10 +130,10 @@ pub fn warm_start(
     let drawn = store
         .all()
         .filter(|parameter| left.contains_key(parameter.name()))
-        .map(|parameter| NotTaken {
+        .map(|parameter| SkippedParameter {
             name: parameter.name().to_owned(),
             shape: parameter.shape().to_vec(),
-            found: found.remove(parameter.name()),
+            found: other_shapes.remove(parameter.name()),
         })
         .collect();
     let sha256 = state.files.get(MODEL_FILE).map_or_else(String::new, |file| file.sha256.clone());
@@ -150,22 +150,22 @@ fn take_rows(
     rows: &SharedRows,
 ) -> candle_core::Result<Option<usize>> {
     let fits = match (parameter.shape(), shape) {
-        ([own, width @ ..], [_, other @ ..]) => *own == rows.len() && width == other,
+        ([row_count, width @ ..], [_, other @ ..]) => *row_count == rows.len() && width == other,
         _ => false,
     };
     if !fits {
         return Ok(None);
     }
     let width = shape[1..].iter().product::<usize>().max(1);
-    let mut own = parameter.values()?;
+    let mut own_values = parameter.values()?;
     let mut count = 0;
-    for (own, row) in own.chunks_exact_mut(width).zip(rows) {
+    for (own_row, row) in own_values.chunks_exact_mut(width).zip(rows) {
         let stored = row.and_then(|row| values.chunks_exact(width).nth(row));
         if let Some(stored) = stored {
-            own.copy_from_slice(stored);
+            own_row.copy_from_slice(stored);
             count += 1;
         }
     }
-    parameter.set(own)?;
+    parameter.set(own_values)?;
     Ok(Some(count))
 }

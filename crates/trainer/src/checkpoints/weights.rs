@@ -16,7 +16,8 @@ use taper_ops::{Adapted, ParameterStore};
 
 use super::files::{self, failed};
 use super::state::Base;
-use super::tensors::{self, Named, Reader};
+use super::tensor_reader::Reader;
+use super::tensors::{self, Named};
 use super::{BASE_FILE, Checkpoints, MODEL_FILE};
 use crate::checkpoints;
 use crate::{CheckpointError, Parent, State};
@@ -42,9 +43,10 @@ impl Weights {
     /// # Errors
     /// If a file is missing or damaged.
     pub(crate) fn open(checkpoint: &Path, state: &State) -> Result<Self, CheckpointError> {
-        let own = checkpoints::open_tensors(checkpoint, state, MODEL_FILE)?;
-        let Some(base) = &state.base else { return Ok(Self { reader: own, adapters: None }) };
-        let tensors = own.all()?.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
+        let model = checkpoints::open_tensors(checkpoint, state, MODEL_FILE)?;
+        let Some(base) = &state.base else { return Ok(Self { reader: model, adapters: None }) };
+        let tensors =
+            model.all()?.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
         let (path, scale) = (checkpoint.join(MODEL_FILE), base.scale);
         let adapters = Some(Adapters { path, tensors, scale });
         Ok(Self { reader: open_base(checkpoint, base)?, adapters })
@@ -53,9 +55,9 @@ impl Weights {
     /// Names and shapes of all weights.
     pub(crate) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
         let mut all = self.reader.shapes().to_vec();
-        let whole = self.adapters.iter().flat_map(|adapters| adapters.tensors.values());
-        let whole = whole.filter(|tensor| !is_adapter(&tensor.name));
-        all.extend(whole.map(|tensor| (tensor.name.clone(), tensor.shape.clone())));
+        let trained = self.adapters.iter().flat_map(|adapters| adapters.tensors.values());
+        let trained = trained.filter(|tensor| !is_adapter(&tensor.name));
+        all.extend(trained.map(|tensor| (tensor.name.clone(), tensor.shape.clone())));
         all
     }
 
@@ -72,10 +74,10 @@ impl Weights {
             adapters.add_to(&mut tensor)?;
             take(tensor)
         })?;
-        let mut whole: Vec<Named> =
+        let mut tensors: Vec<Named> =
             adapters.tensors.into_values().filter(|tensor| !is_adapter(&tensor.name)).collect();
-        whole.sort_by(|a, b| a.name.cmp(&b.name));
-        whole.into_iter().try_for_each(take)
+        tensors.sort_by(|a, b| a.name.cmp(&b.name));
+        tensors.into_iter().try_for_each(take)
     }
 }
 
@@ -106,8 +108,8 @@ impl Adapters {
 
 /// Path of the frozen weights that the adapters in the directory `checkpoint` change.
 fn base_path(checkpoint: &Path) -> PathBuf {
-    let whole = checkpoint.canonicalize().unwrap_or_else(|_| checkpoint.to_owned());
-    whole.with_file_name(BASE_FILE)
+    let canonical = checkpoint.canonicalize().unwrap_or_else(|_| checkpoint.to_owned());
+    canonical.with_file_name(BASE_FILE)
 }
 
 fn open_base(checkpoint: &Path, base: &Base) -> Result<Reader, CheckpointError> {
@@ -179,7 +181,7 @@ pub(crate) fn copy_base(
 
 /// Weights of a checkpoint with its adapters added.
 #[derive(Debug, Clone)]
-pub struct Merged {
+pub struct MergedWeights {
     tensors: Vec<Named>,
     state: State,
 }
@@ -190,7 +192,10 @@ pub struct Merged {
 ///
 /// # Errors
 /// If it cannot be loaded, or has no adapters.
-pub fn merge(checkpoint: &Path, recipe: Map<String, Value>) -> Result<Merged, CheckpointError> {
+pub fn merge(
+    checkpoint: &Path,
+    recipe: Map<String, Value>,
+) -> Result<MergedWeights, CheckpointError> {
     let mut state = checkpoints::read_state(checkpoint)?;
     if state.base.is_none() {
         return Err(CheckpointError::NoAdapters { path: checkpoint.to_owned() });
@@ -208,10 +213,10 @@ pub fn merge(checkpoint: &Path, recipe: Map<String, Value>) -> Result<Merged, Ch
     // The scores of the original weights do not belong to the sum.
     state.score = None;
     state.interim = false;
-    Ok(Merged { tensors, state })
+    Ok(MergedWeights { tensors, state })
 }
 
-impl Merged {
+impl MergedWeights {
     /// Number of updates after which the adapters were saved.
     #[must_use]
     pub fn step(&self) -> u64 {

@@ -19,11 +19,12 @@ pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
     }
     let rank = exchange.rank();
     let message = serde_json::to_vec(&fact).map_err(|_| ExchangeError::Garbled { rank })?;
-    let said = exchange.gather(message)?.into_iter().enumerate();
-    said.map(|(rank, said)| {
-        serde_json::from_slice(&said).map_err(|_| ExchangeError::Garbled { rank })
-    })
-    .collect()
+    let answers = exchange.gather(message)?.into_iter().enumerate();
+    answers
+        .map(|(rank, answer)| {
+            serde_json::from_slice(&answer).map_err(|_| ExchangeError::Garbled { rank })
+        })
+        .collect()
 }
 
 /// Returns `result` if every process succeeded. If a process has an error, no process continues:
@@ -56,8 +57,8 @@ pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     // A list of one element or none: in JSON, `Some(())` and `None` are the same.
     let done = if exchange.rank() == 0 { work().map(|done| vec![done]) } else { Ok(Vec::new()) };
     let done = agree(exchange, done)?;
-    let told = everyone(exchange, done)?.swap_remove(0).pop();
-    told.ok_or_else(|| ExchangeError::Garbled { rank: 0 }.into())
+    let decision = everyone(exchange, done)?.swap_remove(0).pop();
+    decision.ok_or_else(|| ExchangeError::Garbled { rank: 0 }.into())
 }
 
 /// Refuses to continue unless every process has the same `fact`, which is called `what`. If a
@@ -67,7 +68,7 @@ pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
 /// If a process has another fact; the error names the first such process.
 pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
-    what: &'static str,
+    subject: &'static str,
     fact: T,
     details: impl FnOnce(&T, &T) -> String,
 ) -> Result<(), ExchangeError> {
@@ -76,7 +77,7 @@ pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     match all.iter().position(|one| *one != all[0]) {
         Some(rank) => {
             let details = details(&all[0], &all[rank]);
-            Err(ExchangeError::Differs { rank, here, what, details })
+            Err(ExchangeError::Differs { rank, here, subject, details })
         }
         None => Ok(()),
     }

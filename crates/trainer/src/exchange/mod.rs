@@ -34,7 +34,7 @@ pub use mpi::Mpi;
 pub use nccl::Nccl;
 pub use share::balanced;
 pub(crate) use share::{Layout, Piece, buckets, halves, leaves_of, nodes_of};
-pub use sockets::{Farewell, Meeting, OnLoss, Sockets};
+pub use sockets::{LeaveHandle, OnProcessLoss, Rendezvous, Sockets};
 pub(crate) use timed::Timed;
 
 /// Failure to communicate with other processes.
@@ -57,20 +57,20 @@ pub enum ExchangeError {
         why: String,
     },
     /// A process was started with another setting.
-    #[error("process {rank} of the training has another {what} than process 0{details}")]
+    #[error("process {rank} of the training has another {subject} than process 0{details}")]
     Differs {
         /// Rank.
         rank: usize,
         /// Rank of the process that noticed this.
         here: usize,
         /// Name of the setting that differs.
-        what: &'static str,
+        subject: &'static str,
         /// Difference, or advice.
         details: String,
     },
     /// The processes could not all connect.
     #[error("{0}")]
-    Meeting(String),
+    Rendezvous(String),
     /// A process sent unexpected bytes: it runs another version of this program.
     #[error(
         "process {rank} sent data that this one does not understand: start the same program on \
@@ -93,7 +93,7 @@ impl ExchangeError {
             Self::Failed { .. } => true,
             Self::Lost { rank, here, .. } => *here != if *rank == 0 { 1 } else { 0 },
             Self::Differs { here, .. } => *here != 0,
-            Self::Meeting(_) | Self::Garbled { .. } | Self::Tensor(_) => false,
+            Self::Rendezvous(_) | Self::Garbled { .. } | Self::Tensor(_) => false,
         }
     }
 
@@ -172,12 +172,12 @@ pub trait Exchange: Send {
 
 /// One process that trains by itself.
 #[derive(Debug, Default)]
-pub struct Alone {
+pub struct SingleProcess {
     /// Parts of the exchanges in progress, which the process sends to itself.
     begun: VecDeque<Vec<Tensor>>,
 }
 
-impl Exchange for Alone {
+impl Exchange for SingleProcess {
     fn rank(&self) -> usize {
         0
     }

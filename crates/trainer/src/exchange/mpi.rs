@@ -70,22 +70,22 @@ impl Mpi {
     /// # Errors
     /// When the library cannot be used, or does not know the other processes.
     pub fn join(expected: Option<(usize, usize)>) -> Result<Self, ExchangeError> {
-        let (calls, asked) = channel();
-        let (say, answers) = channel();
-        let (tell, told) = channel();
+        let (calls, requested) = channel();
+        let (answer_sender, answers) = channel();
+        let (place_sender, place) = channel();
         let thread = std::thread::Builder::new()
             .name("mpi".to_owned())
-            .spawn(move || serve(&asked, &say, &tell))
-            .map_err(|error| ExchangeError::Meeting(format!("no thread for MPI: {error}")))?;
+            .spawn(move || serve(&requested, &answer_sender, &place_sender))
+            .map_err(|error| ExchangeError::Rendezvous(format!("no thread for MPI: {error}")))?;
         let cannot = || {
             let why = "MPI cannot be initialised: was this process started by mpirun or srun?";
-            ExchangeError::Meeting(why.to_owned())
+            ExchangeError::Rendezvous(why.to_owned())
         };
-        let (rank, size) = told.recv().map_err(|_| cannot())?;
+        let (rank, size) = place.recv().map_err(|_| cannot())?;
         let (calls, thread) = (Some(calls), Some(thread));
         let this = Self { rank, size, calls, answers, thread, begun: Default::default() };
         match expected {
-            Some(expected) if expected != (rank, size) => Err(ExchangeError::Meeting(format!(
+            Some(expected) if expected != (rank, size) => Err(ExchangeError::Rendezvous(format!(
                 "this process was started as number {} of {}, but MPI says {rank} of {size}: start \
                  it with the mpirun of the library that it is linked to, or with --exchange sockets",
                 expected.0, expected.1
@@ -94,7 +94,7 @@ impl Mpi {
         }
     }
 
-    fn call(&self, call: Call) -> Result<(), ExchangeError> {
+    fn send(&self, call: Call) -> Result<(), ExchangeError> {
         let calls = self.calls.as_ref().ok_or(ExchangeError::Failed { rank: self.rank })?;
         calls.send(call).map_err(|_| self.silent())
     }
@@ -122,7 +122,7 @@ impl Exchange for Mpi {
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError> {
         let device = parts.first().map_or(Device::Cpu, |part| part.device().clone());
         let parts = parts.iter().map(Tensor::to_vec1).collect::<candle_core::Result<_>>()?;
-        self.call(Call::Parts(parts))?;
+        self.send(Call::Parts(parts))?;
         self.begun.push_back(device);
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Exchange for Mpi {
     }
 
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError> {
-        self.call(Call::Fact(message))?;
+        self.send(Call::Fact(message))?;
         match self.answer()? {
             Answer::Facts(facts) => Ok(facts),
             Answer::Parts(_) => Err(ExchangeError::Garbled { rank: self.rank }),
@@ -166,29 +166,29 @@ impl Drop for Mpi {
 
 /// Main function of the thread that calls the library.
 fn serve(
-    asked: &Receiver<Call>,
-    say: &Sender<Result<Answer, ExchangeError>>,
-    tell: &Sender<(usize, usize)>,
+    calls: &Receiver<Call>,
+    answers: &Sender<Result<Answer, ExchangeError>>,
+    place: &Sender<(usize, usize)>,
 ) {
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else { return };
-    let all = All::of(universe.world());
-    let _ = tell.send((all.rank, all.size));
-    for call in asked {
-        let answer = all.make(call);
+    let world = World::new(universe.world());
+    let _ = place.send((world.rank, world.size));
+    for call in calls {
+        let answer = world.perform(call);
         let has_failed = answer.is_err();
-        if say.send(answer).is_err() || has_failed {
+        if answers.send(answer).is_err() || has_failed {
             // The other processes know it, or cannot be reached any more.
             return;
         }
     }
     // An error means that another process ends at the same time.
-    let _ = all.agree_on(Kind::Leave, &vec![0; all.size]);
+    let _ = world.agree_on(Action::Leave, &vec![0; world.size]);
 }
 
 /// Next action of the processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-enum Kind {
+enum Action {
     Parts = 1,
     Fact = 2,
     Leave = 3,
@@ -198,24 +198,24 @@ enum Kind {
 ///
 /// Each buffer has one more element than is used: an empty vector has no real address, and
 /// libraries interpret some such addresses as constants like `MPI_IN_PLACE`.
-struct All {
-    world: SimpleCommunicator,
+struct World {
+    communicator: SimpleCommunicator,
     rank: usize,
     size: usize,
 }
 
-impl All {
-    fn of(world: SimpleCommunicator) -> Self {
+impl World {
+    fn new(communicator: SimpleCommunicator) -> Self {
         let number = |number: i32| usize::try_from(number).unwrap_or(0);
-        let (rank, size) = (number(world.rank()), number(world.size()).max(1));
-        Self { world, rank, size }
+        let (rank, size) = (number(communicator.rank()), number(communicator.size()).max(1));
+        Self { communicator, rank, size }
     }
 
-    fn make(&self, call: Call) -> Result<Answer, ExchangeError> {
+    fn perform(&self, call: Call) -> Result<Answer, ExchangeError> {
         match call {
             Call::Parts(parts) if parts.len() == self.size => {
                 let counts: Vec<usize> = parts.iter().map(Vec::len).collect();
-                let received = self.agree_on(Kind::Parts, &counts)?;
+                let received = self.agree_on(Action::Parts, &counts)?;
                 let mut sent = parts.concat();
                 let length = sent.len();
                 sent.push(0.0);
@@ -226,7 +226,7 @@ impl All {
             Call::Parts(_) => Err(ExchangeError::Garbled { rank: self.rank }),
             Call::Fact(mut fact) => {
                 let length = fact.len();
-                let received = self.agree_on(Kind::Fact, &vec![length; self.size])?;
+                let received = self.agree_on(Action::Fact, &vec![length; self.size])?;
                 fact.push(0);
                 Ok(Answer::Facts(self.all_gather(&fact[..length], &received)?))
             }
@@ -238,23 +238,28 @@ impl All {
     ///
     /// # Errors
     /// Another process has another action; all processes notice it.
-    fn agree_on(&self, kind: Kind, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
-        let sent: Vec<u64> = counts.iter().flat_map(|&count| [kind as u64, count as u64]).collect();
+    fn agree_on(&self, action: Action, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
+        let sent: Vec<u64> =
+            counts.iter().flat_map(|&count| [action as u64, count as u64]).collect();
         let mut received = vec![0_u64; 2 * self.size];
         mpi::request::scope(|scope| {
-            let call =
-                self.world.immediate_all_to_all_into(scope, sent.as_slice(), &mut received[..]);
+            let call = self.communicator.immediate_all_to_all_into(
+                scope,
+                sent.as_slice(),
+                &mut received[..],
+            );
             wait(call);
         });
-        let said = received.as_chunks::<2>().0;
-        let kinds = |of: Kind| said.iter().position(|said| said[0] == of as u64);
-        if let Some(rank) = kinds(Kind::Leave).filter(|_| kind != Kind::Leave) {
+        let actions = received.as_chunks::<2>().0;
+        let first_with = |action: Action| actions.iter().position(|pair| pair[0] == action as u64);
+        if let Some(rank) = first_with(Action::Leave).filter(|_| action != Action::Leave) {
             return Err(ExchangeError::Failed { rank });
         }
-        let number =
-            |&[of, count]: &[u64; 2]| usize::try_from(count).ok().filter(|_| of == kind as u64);
+        let number = |&[theirs, count]: &[u64; 2]| {
+            usize::try_from(count).ok().filter(|_| theirs == action as u64)
+        };
         let garbled = |rank| ExchangeError::Garbled { rank };
-        said.iter().enumerate().map(|(rank, said)| number(said).ok_or(garbled(rank))).collect()
+        actions.iter().enumerate().map(|(rank, pair)| number(pair).ok_or(garbled(rank))).collect()
     }
 
     fn all_to_all(
@@ -268,9 +273,9 @@ impl All {
         let total = received.iter().sum();
         let mut values = vec![0_f32; total + 1];
         let parts = Partition::new(sent, counts, starts);
-        let mut found = PartitionMut::new(&mut values[..total], received_counts, received_starts);
+        let mut output = PartitionMut::new(&mut values[..total], received_counts, received_starts);
         mpi::request::scope(|scope| {
-            wait(self.world.immediate_all_to_all_varcount_into(scope, &parts, &mut found));
+            wait(self.communicator.immediate_all_to_all_varcount_into(scope, &parts, &mut output));
         });
         Ok(divided(&values[..total], received))
     }
@@ -279,9 +284,9 @@ impl All {
         let (received, starts) = layout(counts)?;
         let total = counts.iter().sum();
         let mut bytes = vec![0_u8; total + 1];
-        let mut found = PartitionMut::new(&mut bytes[..total], received, starts);
+        let mut output = PartitionMut::new(&mut bytes[..total], received, starts);
         mpi::request::scope(|scope| {
-            wait(self.world.immediate_all_gather_varcount_into(scope, fact, &mut found));
+            wait(self.communicator.immediate_all_gather_varcount_into(scope, fact, &mut output));
         });
         Ok(divided(&bytes[..total], counts))
     }
@@ -296,7 +301,7 @@ fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
         let count = i32::try_from(count).ok();
         let end = count.and_then(|count| start.checked_add(count));
         let (Some(count), Some(end)) = (count, end) else {
-            return Err(ExchangeError::Meeting(
+            return Err(ExchangeError::Rendezvous(
                 "more than 2^31 values go at once: make distributed.bucket_mib smaller".to_owned(),
             ));
         };

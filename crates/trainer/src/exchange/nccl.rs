@@ -26,7 +26,7 @@ impl Nccl {
 
     /// Connection of the GPUs, which is made on first use.
     fn communicator(&mut self, device: &Device) -> Result<&Communicator, ExchangeError> {
-        let made = match self.communicator.take() {
+        let communicator = match self.communicator.take() {
             Some(communicator) => communicator,
             None => {
                 let (rank, size) = (self.host.rank(), self.host.size());
@@ -41,7 +41,7 @@ impl Nccl {
                 Communicator::connect(device, rank, size, &id)?
             }
         };
-        Ok(self.communicator.insert(made))
+        Ok(self.communicator.insert(communicator))
     }
 }
 

@@ -111,16 +111,16 @@ impl Piece {
     }
 
     /// The parameters of this process.
-    pub(crate) fn own(&self) -> Range<usize> {
-        self.of(self.rank)
+    pub(crate) fn own_range(&self) -> Range<usize> {
+        self.range_of(self.rank)
     }
 
     /// Parameters of each process, in their order.
     pub(crate) fn all(&self) -> impl Iterator<Item = Range<usize>> {
-        (0..self.bounds.len() - 1).map(|rank| self.of(rank))
+        (0..self.bounds.len() - 1).map(|rank| self.range_of(rank))
     }
 
-    fn of(&self, rank: usize) -> Range<usize> {
+    fn range_of(&self, rank: usize) -> Range<usize> {
         self.bounds[rank]..self.bounds[rank + 1]
     }
 }
@@ -137,15 +137,15 @@ pub(crate) fn halves(leaves: &Range<usize>) -> [Range<usize>; 2] {
     [leaves.start..middle, middle..leaves.end]
 }
 
-/// Largest subtrees of the tree over `tree` that contain only leaves in `own`, in order.
-pub(crate) fn nodes_of(tree: Range<usize>, own: &Range<usize>) -> Vec<Range<usize>> {
-    if own.start <= tree.start && tree.end <= own.end {
+/// Largest subtrees of the tree over `tree` that contain only leaves in `leaves`, in order.
+pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<usize>> {
+    if leaves.start <= tree.start && tree.end <= leaves.end {
         return vec![tree];
     }
-    if tree.len() <= 1 || tree.end <= own.start || own.end <= tree.start {
+    if tree.len() <= 1 || tree.end <= leaves.start || leaves.end <= tree.start {
         return Vec::new();
     }
-    halves(&tree).into_iter().flat_map(|half| nodes_of(half, own)).collect()
+    halves(&tree).into_iter().flat_map(|half| nodes_of(half, leaves)).collect()
 }
 
 /// Order of micro-batches with these costs as the leaves of an update. Both halves of each subtree
@@ -204,8 +204,8 @@ mod tests {
                 let all = buckets(layout, 0, size, bucket);
                 assert!(size > 1 || all.len() == 1, "one process has all at once");
                 let lasts = buckets(layout, size - 1, size, bucket);
-                let own: Vec<_> = lasts.iter().map(Piece::own).collect();
-                assert!(all.iter().map(|piece| piece.all().last().unwrap()).eq(own));
+                let own_ranges: Vec<_> = lasts.iter().map(Piece::own_range).collect();
+                assert!(all.iter().map(|piece| piece.all().last().unwrap()).eq(own_ranges));
                 divisions.push(all.iter().flat_map(Piece::all).collect());
             }
         }
@@ -258,8 +258,8 @@ mod tests {
             assert_eq!(chunks(pieces), expected);
             let inner = pieces.iter().filter(|piece| !piece.is_empty()).skip(1);
             for piece in inner {
-                let whole = layout.segments.iter().filter(|segment| !segment.may_be_cut);
-                let mut ranges = whole.map(|segment| segment.range.clone());
+                let uncut = layout.segments.iter().filter(|segment| !segment.may_be_cut);
+                let mut ranges = uncut.map(|segment| segment.range.clone());
                 assert!(ranges.all(|range| piece.start <= range.start || range.end <= piece.start));
                 cuts += 1;
             }
@@ -283,8 +283,9 @@ mod tests {
             assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6, 7]);
             for (order, imbalance) in [&sorted, &order].into_iter().zip(&mut imbalance) {
                 for size in [2, 4] {
-                    let of = |rank| leaves_of(8, rank, size).map(|leaf| costs[order[leaf]]).sum();
-                    let shares: Vec<u64> = (0..size).map(of).collect();
+                    let cost_of_rank =
+                        |rank| leaves_of(8, rank, size).map(|leaf| costs[order[leaf]]).sum();
+                    let shares: Vec<u64> = (0..size).map(cost_of_rank).collect();
                     let mean = shares.iter().sum::<u64>() as f64 / size as f64;
                     *imbalance += *shares.iter().max().unwrap() as f64 / mean - 1.0;
                 }

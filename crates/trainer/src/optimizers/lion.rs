@@ -122,9 +122,9 @@ mod tests {
                 [(&fused, &mut fused_state, true), (&composed, &mut composed_state, false)]
             {
                 let part = Part { store, range: 0..26, gradient: &flat, state };
-                let made =
+                let result =
                     if is_fused { lion.step(part, &step) } else { lion.composed_step(part, &step) };
-                made.unwrap();
+                result.unwrap();
             }
             let halved: Vec<f64> = gradient.iter().map(|g| g / 2.0).collect();
             by_hand(&mut weights[..20], &mut momentum[..20], &halved[..20], 0.3);

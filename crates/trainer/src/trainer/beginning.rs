@@ -6,7 +6,7 @@ use taper_model::Model;
 
 use super::Trainer;
 use crate::checkpoints::{self, AVERAGED, Checkpoints};
-use crate::exchange::{Alone, agree, by_the_first};
+use crate::exchange::{SingleProcess, agree, by_the_first};
 use crate::updates::Updater;
 use crate::{Exchange, Identity, ProcessTime, State, TrainError, TrainingConfig};
 
@@ -21,7 +21,7 @@ impl<M: Model> Trainer<M> {
         identity: Identity,
         checkpoints: &Path,
     ) -> Result<Self, TrainError> {
-        Self::begin_among(Box::new(Alone::default()), model, config, identity, checkpoints)
+        Self::begin_among(Box::new(SingleProcess::default()), model, config, identity, checkpoints)
     }
 
     /// Begins a run like [`Trainer::new`], for one of several processes that train a model
@@ -55,9 +55,9 @@ impl<M: Model> Trainer<M> {
         config: TrainingConfig,
         identity: Identity,
         checkpoints: &Path,
-        which: &str,
+        name: &str,
     ) -> Result<Self, TrainError> {
-        let path = Checkpoints::new(checkpoints).resolve(which)?;
+        let path = Checkpoints::new(checkpoints).resolve(name)?;
         Self::resume_from(model, config, identity, checkpoints, &path)
     }
 
@@ -76,7 +76,14 @@ impl<M: Model> Trainer<M> {
         checkpoints: &Path,
         path: &Path,
     ) -> Result<Self, TrainError> {
-        Self::resume_among(Box::new(Alone::default()), model, config, identity, checkpoints, path)
+        Self::resume_among(
+            Box::new(SingleProcess::default()),
+            model,
+            config,
+            identity,
+            checkpoints,
+            path,
+        )
     }
 
     /// Continues like [`Trainer::resume_from`], for one of several processes that train a model

@@ -20,7 +20,7 @@ const MOST_VALIDATIONS: u32 = 3;
 /// Record of the validations since the loss rose far above guessing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Astray {
+pub struct DivergenceMonitor {
     /// Lowest of their losses, in nats an answer.
     #[serde(with = "exact::number")]
     lowest: f64,
@@ -31,7 +31,7 @@ pub struct Astray {
     validations: u32,
 }
 
-impl Astray {
+impl DivergenceMonitor {
     /// Adds the loss of one validation.
     fn after(before: Option<Self>, loss: f64) -> Self {
         match before {
@@ -62,7 +62,7 @@ impl<M: Model> Trainer<M> {
             None => false,
         };
         let astray = loss.filter(|&loss| !loss.is_finite() || is_far(loss));
-        self.state.astray = astray.map(|loss| Astray::after(self.state.astray, loss));
+        self.state.astray = astray.map(|loss| DivergenceMonitor::after(self.state.astray, loss));
         astray.is_some()
     }
 
@@ -103,7 +103,7 @@ mod tests {
         losses
             .iter()
             .map(|&loss| {
-                let now = Astray::after(astray, loss);
+                let now = DivergenceMonitor::after(astray, loss);
                 astray = Some(now);
                 now.validations
             })

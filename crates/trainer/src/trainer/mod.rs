@@ -13,8 +13,8 @@ mod divergence;
 mod reporting;
 mod saving;
 
-pub use divergence::Astray;
-pub use saving::Unsaved;
+pub use divergence::DivergenceMonitor;
+pub use saving::UnsavedState;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +24,10 @@ use taper_model::{Batch, Model};
 
 use crate::checkpoints::Checkpoints;
 use crate::exchange::{agree, everyone, leaves_of};
-use crate::updates::{DueUpdate, Fault, Outcome, Updater};
+use crate::updates::{DueUpdate, Outcome, SkipReason, Updater};
 use crate::{
     BoxError, Event, Observer, Position, ProcessTime, Source, State, StopReason, Timing,
-    TrainError, TrainingConfig, Validate,
+    TrainError, TrainingConfig, Validator,
 };
 
 /// A model in training.
@@ -94,7 +94,7 @@ impl<M: Model> Trainer<M> {
     pub fn train(
         &mut self,
         source: &mut dyn Source,
-        validate: &mut dyn Validate<M>,
+        validate: &mut dyn Validator<M>,
         observer: &mut dyn Observer,
         stop: &AtomicBool,
     ) -> Result<StopReason, TrainError> {
@@ -123,9 +123,9 @@ impl<M: Model> Trainer<M> {
                 }
             };
             self.settled = false;
-            let made = self.update(began, &gathered, observer, stop)?;
+            let was_updated = self.update(began, &gathered, observer, stop)?;
             self.state.training_seconds = clock.seconds();
-            if made {
+            if was_updated {
                 self.follow_up(validate, observer, &clock)?;
             }
             self.settled = true;
@@ -139,7 +139,7 @@ impl<M: Model> Trainer<M> {
     /// Does the work due after an update: a log event, a validation, a checkpoint.
     fn follow_up(
         &mut self,
-        validate: &mut dyn Validate<M>,
+        validate: &mut dyn Validator<M>,
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<(), TrainError> {
@@ -171,7 +171,7 @@ impl<M: Model> Trainer<M> {
     /// The validation and the checkpoint that are due after the last update.
     fn validate_and_save(
         &mut self,
-        validate: &mut dyn Validate<M>,
+        validate: &mut dyn Validator<M>,
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<(), TrainError> {
@@ -199,8 +199,8 @@ impl<M: Model> Trainer<M> {
     /// complete run does not wait to be resumed.
     fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
         let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
-        let own = self.state.reason_to_stop(&self.config).or_else(interrupted);
-        Ok(everyone(self.updater.exchange(), own)?.into_iter().flatten().next())
+        let reason = self.state.reason_to_stop(&self.config).or_else(interrupted);
+        Ok(everyone(self.updater.exchange(), reason)?.into_iter().flatten().next())
     }
 
     /// Makes or skips one update, and returns whether it was made. An update that `stop` ends
@@ -246,13 +246,13 @@ impl<M: Model> Trainer<M> {
             Outcome::Skipped(fault) => {
                 let Position { epoch, index } = begin;
                 let place = match fault {
-                    Fault::Spike { .. } if *count == 1 => {
+                    SkipReason::Spike { .. } if *count == 1 => {
                         format!("in micro-batch {index} of epoch {epoch}")
                     }
-                    Fault::Spike { .. } => {
+                    SkipReason::Spike { .. } => {
                         format!("in the {count} micro-batches from {index} of epoch {epoch} on")
                     }
-                    Fault::Loss(_) | Fault::Gradient(_) => self
+                    SkipReason::Loss(_) | SkipReason::Gradient(_) => self
                         .updater
                         .first_not_finite(&self.model, &self.config, step, batches)
                         .map_err(failed)?,
@@ -311,11 +311,11 @@ impl<M: Model> Trainer<M> {
         }
         let count = places.len();
         let exchange = self.updater.exchange();
-        let own = leaves_of(count, exchange.rank(), exchange.size());
+        let own_leaves = leaves_of(count, exchange.rank(), exchange.size());
         let begin = self.state.position;
-        source.arrange(&mut places, own.clone()).map_err(cannot_fetch(begin))?;
+        source.arrange(&mut places, own_leaves.clone()).map_err(cannot_fetch(begin))?;
         let mut batches = Vec::new();
-        for &at in &places[own] {
+        for &at in &places[own_leaves] {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
@@ -328,7 +328,7 @@ impl<M: Model> Trainer<M> {
     fn finish(
         &mut self,
         reason: StopReason,
-        validate: &mut dyn Validate<M>,
+        validate: &mut dyn Validator<M>,
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<(), TrainError> {

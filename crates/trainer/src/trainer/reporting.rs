@@ -5,7 +5,7 @@ use taper_model::Model;
 use super::{Clock, Trainer};
 use crate::checkpoints::LAST;
 use crate::exchange::{agree, everyone, machine};
-use crate::{Event, ExpertLoad, Observer, ProcessTime, Scores, Timing, TrainError, Validate};
+use crate::{Event, ExpertLoad, Observer, ProcessTime, Scores, Timing, TrainError, Validator};
 
 impl<M: Model> Trainer<M> {
     /// Counts a skipped update, and fails after too many in a row.
@@ -54,7 +54,7 @@ impl<M: Model> Trainer<M> {
             loss: window.smoothed_sum / tokens,
             nll: window.nll_sum / tokens,
             divergence: (self.config.r_drop > 0.0).then(|| window.divergence_sum / tokens),
-            experts: ExpertLoad::of(window.routing),
+            experts: ExpertLoad::from_routing(window.routing),
             accuracy: M::PREDICTS_CLASSES.then(|| window.correct as f64 / tokens),
             learning_rate: self.learning_rate,
             gradient_norm: window.gradient_norm_sum / window.updates as f64,
@@ -82,7 +82,7 @@ impl<M: Model> Trainer<M> {
     /// state: the updates are valid in any case.
     pub(super) fn validate(
         &mut self,
-        validate: &mut dyn Validate<M>,
+        validate: &mut dyn Validator<M>,
         observer: &mut dyn Observer,
         clock: &Clock,
     ) -> Result<bool, TrainError> {
@@ -96,7 +96,7 @@ impl<M: Model> Trainer<M> {
 
     fn measure(
         &mut self,
-        validate: &mut dyn Validate<M>,
+        validate: &mut dyn Validator<M>,
         observer: &mut dyn Observer,
     ) -> Result<bool, TrainError> {
         let step = self.state.step;

@@ -11,7 +11,7 @@ use crate::exchange::{agree, by_the_first};
 use crate::{Event, Observer, Parent, State, TrainError, average};
 
 /// State that is not on disk: the trainer's state until its next update.
-pub struct Unsaved {
+pub struct UnsavedState {
     state: State,
     model: Vec<Live>,
     optimizer: Vec<Live>,
@@ -20,7 +20,7 @@ pub struct Unsaved {
     checkpoints: Checkpoints,
 }
 
-impl Unsaved {
+impl UnsavedState {
     /// Saves the state as a checkpoint under `checkpoints`; returns its directory.
     ///
     /// # Errors
@@ -62,11 +62,11 @@ impl<M: Model> Trainer<M> {
     ///
     /// # Errors
     /// When there is no memory left for the copy, or a process has ended.
-    pub fn unsaved(&mut self) -> Result<Unsaved, TrainError> {
+    pub fn unsaved(&mut self) -> Result<UnsavedState, TrainError> {
         let best = self.state.early_stopping.best.is_some_and(|best| best.step == self.state.step);
         let (model, optimizer) = self.tensors()?;
         let (state, checkpoints) = (self.state.clone(), self.checkpoints.clone());
-        Ok(Unsaved { state, model, optimizer, best, checkpoints })
+        Ok(UnsavedState { state, model, optimizer, best, checkpoints })
     }
 
     /// Forgets the best validation so far and the patience, for callers that know that scores have
@@ -167,8 +167,9 @@ impl<M: Model> Trainer<M> {
         })?;
         let name =
             |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let of = paths.iter().filter_map(name).collect();
-        let event = Event::Averaged { step: self.state.step, path: self.averaged.clone(), of };
+        let checkpoints = paths.iter().filter_map(name).collect();
+        let event =
+            Event::Averaged { step: self.state.step, path: self.averaged.clone(), checkpoints };
         self.tell(observer, &event);
         Ok(())
     }

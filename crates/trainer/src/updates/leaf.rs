@@ -123,16 +123,16 @@ impl GradientTree {
             rest = right;
         }
         let mut leaf = self.buffer(store)?;
-        let mut told = store.len();
+        let mut sent_from = store.len();
         let mut when_final = |from: usize, values: &[f32]| {
-            add_up(&mut lefts, from..told, &values[from..told], tell)?;
-            told = from;
+            add_up(&mut lefts, from..sent_from, &values[from..sent_from], tell)?;
+            sent_from = from;
             Ok(())
         };
         gradient(rest.start, &mut leaf, Some(&mut when_final))?;
-        let of_all = 0..told;
+        let of_all = 0..sent_from;
         if !of_all.is_empty() {
-            leaf.with_part(of_all, |values| add_up(&mut lefts, 0..told, values, tell))?;
+            leaf.with_part(of_all, |values| add_up(&mut lefts, 0..sent_from, values, tell))?;
         }
         let mut all = lefts.into_iter();
         match all.next() {
@@ -214,12 +214,12 @@ mod tests {
                 Ok::<_, BoxError>(buffer.add_part(0, &values)?)
             };
             let mut tree = GradientTree::default();
-            let mut whole = tree.sum(&store, 1..1 + leaves, &mut |n, b| fill(n, b)).unwrap();
-            let expected = whole.flat().unwrap().to_vec1::<f32>().unwrap();
-            let (mut told, mut from, mut calls) = (vec![0.0; count], count, 0);
+            let mut summed = tree.sum(&store, 1..1 + leaves, &mut |n, b| fill(n, b)).unwrap();
+            let expected = summed.flat().unwrap().to_vec1::<f32>().unwrap();
+            let (mut sent, mut from, mut calls) = (vec![0.0; count], count, 0);
             let mut tell = |start: usize, values: &[f32]| {
                 assert_eq!(start + values.len(), from, "without a gap");
-                told[start..from].copy_from_slice(values);
+                sent[start..from].copy_from_slice(values);
                 (from, calls) = (start, calls + 1);
                 Ok(())
             };
@@ -234,7 +234,7 @@ mod tests {
             };
             let sum = tree.sum_told(&store, 1..1 + leaves, &mut gradient, &mut tell);
             let sum = sum.unwrap().flat().unwrap().to_vec1::<f32>().unwrap();
-            assert!(told == expected && sum == expected, "{leaves}");
+            assert!(sent == expected && sum == expected, "{leaves}");
             assert_eq!((from, calls), (0, 3), "twice on the way, and then the rest");
         }
     }

@@ -1,5 +1,6 @@
 //! One update: gradients of all its micro-batches, clipping, the optimizer, the moving average.
 
+mod batch_shares;
 mod leaf;
 mod noise;
 mod norms;
@@ -7,7 +8,6 @@ mod not_finite;
 mod outbox;
 mod outcome;
 mod rehearsal;
-mod roll;
 mod saved;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,16 +20,16 @@ use taper_model::{Batch, Model};
 use taper_ops::threads::in_waking_pool;
 use taper_ops::{Gradients, ParameterStore, WhenFinal, ema_step, sums_of_squares};
 
-use crate::exchange::{Alone, Layout, Piece, Timed, buckets, everyone, halves};
+use crate::exchange::{Layout, Piece, SingleProcess, Timed, buckets, everyone, halves};
 use crate::{BoxError, Exchange, Optimizer, Part, Step, TrainingConfig};
 
+use batch_shares::BatchShares;
 pub(crate) use leaf::{GradientTree, Leaf};
 pub use noise::GradientNoise;
 pub use norms::NormsPerLayer;
 use outbox::Outbox;
-pub use outcome::{Fault, Measured, Outcome};
+pub use outcome::{Outcome, SkipReason, UpdateMetrics};
 pub use rehearsal::rehearse;
-use roll::Roll;
 
 /// The next update.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +70,7 @@ impl Updater {
     /// # Errors
     /// If the device has no memory left.
     pub fn new(store: &ParameterStore, config: &TrainingConfig) -> CandleResult<Self> {
-        Self::among(Box::new(Alone::default()), store, config)
+        Self::among(Box::new(SingleProcess::default()), store, config)
     }
 
     /// Makes an updater like [`Updater::new`], for one of several processes that make each update
@@ -87,7 +87,7 @@ impl Updater {
         let layout = Layout::new(store, &*optimizer);
         let pieces = pieces(&layout, config, &*exchange);
         let zeros = |piece: &Piece| {
-            let zeros = |_| Tensor::zeros(piece.own().len(), DType::F32, store.device());
+            let zeros = |_| Tensor::zeros(piece.own_range().len(), DType::F32, store.device());
             optimizer.buffers().iter().map(zeros).collect::<CandleResult<_>>()
         };
         Ok(Self {
@@ -146,11 +146,11 @@ impl Updater {
     ) -> Result<Outcome, BoxError> {
         let DueUpdate { step, learning_rate, loss_limit } = due;
         let store = model.parameters();
-        let roll = Roll::call(&mut self.exchange, batches)?;
+        let shares = BatchShares::exchange(&mut self.exchange, batches)?;
         // No thread of the pool may wait for another process: if both are threads of one program,
         // the other process might need it.
         let summed = in_waking_pool(store.device(), || {
-            self.sum_leaves(model, config, step, &roll, batches, stop)
+            self.sum_leaves(model, config, step, &shares, batches, stop)
         });
         let stopped = summed.as_ref().is_err_and(|error| error.is::<Stopped>());
         let (mut sums, losses) = match summed {
@@ -159,24 +159,24 @@ impl Updater {
         };
         let received =
             self.pieces.iter().rev().map(|_| self.exchange.end()).collect::<Result<Vec<_>, _>>();
-        let own = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone()));
-        let own = own.collect::<CandleResult<Vec<_>>>();
+        let own_sums = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone()));
+        let own_sums = own_sums.collect::<CandleResult<Vec<_>>>();
         self.gradients.free(sums);
-        let (received, own) = (received?, own?);
+        let (received, own_sums) = (received?, own_sums?);
         // If one process was asked to stop, all of them stop.
         if everyone(&mut self.exchange, stopped)?.contains(&true) {
             return Ok(Outcome::Stopped);
         }
         let micro_batches = everyone(&mut self.exchange, losses)?.concat();
-        let measured = match Measured::total(&micro_batches) {
+        let measured = match UpdateMetrics::total(&micro_batches) {
             Ok(measured) => measured,
             Err(fault) => return Ok(Outcome::Skipped(fault)),
         };
-        let gradients = self.add_up(store, &roll, &own, received)?;
+        let gradients = self.add_up(store, &shares, &own_sums, received)?;
         let gradient_norm = self.norm(store, &gradients)?;
         let norms = micro_batches.iter().map(|one| (one.tokens, one.gradient_norm));
-        let noise = GradientNoise::of(norms, gradient_norm);
-        let outcome = Measured { gradient_norm, noise, ..measured }.judged(loss_limit);
+        let noise = GradientNoise::estimate(norms, gradient_norm);
+        let outcome = UpdateMetrics { gradient_norm, noise, ..measured }.judged(loss_limit);
         if config.log_layers && step.is_multiple_of(config.log_every) {
             self.layer_norms =
                 norms::of_layers(store, &self.pieces, &gradients, &mut self.exchange)?;
@@ -200,13 +200,13 @@ impl Updater {
         model: &impl Model,
         config: &TrainingConfig,
         step: u64,
-        roll: &Roll,
+        shares: &BatchShares,
         batches: &[Batch],
         stop: &AtomicBool,
-    ) -> Result<(Vec<Gradients>, Vec<Measured>), BoxError> {
-        let (total, composed, first) = (roll.total, self.composed, roll.own().start);
+    ) -> Result<(Vec<Gradients>, Vec<UpdateMetrics>), BoxError> {
+        let (total, composed, first) = (shares.total, self.composed, shares.own_leaves().start);
         let store = model.parameters();
-        let mut losses: Vec<Measured> = Vec::with_capacity(batches.len());
+        let mut losses: Vec<UpdateMetrics> = Vec::with_capacity(batches.len());
         let mut gradient =
             |number: usize, sum: &mut Gradients, when_final: Option<WhenFinal<'_>>| {
                 if !losses.is_empty() && stop.load(Ordering::Relaxed) {
@@ -217,14 +217,14 @@ impl Updater {
                 }
                 let leaf = Leaf { batch: &batches[number - first], step, number, total, composed };
                 let output = leaf.gradient(model, config, sum, when_final)?;
-                let gradient_norm = match roll.leaves > 1 && output.objective_sum.is_finite() {
+                let gradient_norm = match shares.leaves > 1 && output.objective_sum.is_finite() {
                     true => noise::norm_of(store, sum)?,
                     false => 0.0,
                 };
-                losses.push(Measured { gradient_norm, ..Measured::of(&output) });
+                losses.push(UpdateMetrics { gradient_norm, ..UpdateMetrics::from_loss(&output) });
                 Ok(())
             };
-        let mut nodes = roll.nodes(roll.rank);
+        let mut nodes = shares.nodes(shares.rank);
         let last = nodes.pop();
         let mut of_node =
             |node| self.gradients.sum(store, node, &mut |number, sum| gradient(number, sum, None));
@@ -236,7 +236,7 @@ impl Updater {
         };
         let before: CandleResult<_> = sums.iter_mut().map(|sum| Ok(sum.flat()?.clone())).collect();
         let mut outbox = Outbox::new(&mut self.exchange, store, &self.pieces, before?);
-        let is_told = roll.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
+        let is_told = shares.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
             // The sum is passed on during the backward pass, which needs a copy. This is worth it
@@ -270,25 +270,25 @@ impl Updater {
     fn add_up(
         &self,
         store: &ParameterStore,
-        roll: &Roll,
-        own: &[Tensor],
+        shares: &BatchShares,
+        own_sums: &[Tensor],
         received: Vec<Vec<Tensor>>,
     ) -> Result<Vec<Tensor>, BoxError> {
         let mut gradients = Vec::with_capacity(self.pieces.len());
         for (piece, of_all) in self.pieces.iter().zip(received.into_iter().rev()) {
-            let (start, length) = (piece.own().start, piece.own().len());
+            let (start, length) = (piece.own_range().start, piece.own_range().len());
             let mut nodes = HashMap::new();
             for (rank, sums) in of_all.iter().enumerate() {
-                for (number, node) in roll.nodes(rank).into_iter().enumerate() {
-                    let sum = match (rank == roll.rank, own.get(number)) {
+                for (number, node) in shares.nodes(rank).into_iter().enumerate() {
+                    let sum = match (rank == shares.rank, own_sums.get(number)) {
                         (true, Some(sum)) => sum.narrow(0, start, length)?,
                         _ => sums.narrow(0, number * length, length)?,
                     };
                     nodes.insert(node, sum);
                 }
             }
-            let gradient = tree_sum(0..roll.leaves, &mut nodes)?;
-            gradients.push(store.without_frozen(&piece.own(), gradient)?);
+            let gradient = tree_sum(0..shares.leaves, &mut nodes)?;
+            gradients.push(store.without_frozen(&piece.own_range(), gradient)?);
         }
         Ok(gradients)
     }
@@ -297,7 +297,7 @@ impl Updater {
     fn norm(&mut self, store: &ParameterStore, gradients: &[Tensor]) -> Result<f64, BoxError> {
         // Sums are sent as bits, because a sum may be infinite.
         let bits = |(piece, gradient): (&Piece, &Tensor)| {
-            let segments = self.layout.within(&piece.own());
+            let segments = self.layout.within(&piece.own_range());
             Ok(sums_of_squares(gradient, &segments)?.into_iter().map(f64::to_bits).collect())
         };
         let squares: Vec<Vec<u64>> = in_waking_pool(store.device(), || {
@@ -306,7 +306,8 @@ impl Updater {
         let all = everyone(&mut self.exchange, squares)?;
         // The order is that of the flat layout: bucket by bucket, and in each bucket the pieces of
         // all processes.
-        let of_bucket = |bucket: usize| all.iter().filter_map(move |of| of.get(bucket)).flatten();
+        let of_bucket =
+            |bucket: usize| all.iter().filter_map(move |buckets| buckets.get(bucket)).flatten();
         let squares = (0..self.pieces.len()).flat_map(of_bucket);
         Ok(squares.map(|&bits| f64::from_bits(bits)).sum::<f64>().sqrt())
     }
@@ -321,17 +322,17 @@ impl Updater {
     ) -> Result<(), BoxError> {
         let (rank, size) = (self.exchange.rank(), self.exchange.size());
         for ((piece, gradient), state) in self.pieces.iter().zip(gradients).zip(&mut self.state) {
-            let part = Part { store, range: piece.own(), gradient, state };
+            let part = Part { store, range: piece.own_range(), gradient, state };
             in_waking_pool(store.device(), || self.optimizer.step(part, step))?;
             if size > 1 {
-                let mut parts = vec![store.part(piece.own())?; size];
+                let mut parts = vec![store.part(piece.own_range())?; size];
                 parts[rank] = Tensor::zeros(0, DType::F32, store.device())?;
                 self.exchange.begin(parts)?;
             }
         }
         for piece in self.pieces.iter().filter(|_| size > 1) {
-            for (of, (range, weights)) in piece.all().zip(self.exchange.end()?).enumerate() {
-                if of != rank {
+            for (owner, (range, weights)) in piece.all().zip(self.exchange.end()?).enumerate() {
+                if owner != rank {
                     store.set_part(range.start, &weights)?;
                 }
             }
@@ -347,10 +348,10 @@ impl Updater {
         step: u64,
         batches: &[Batch],
     ) -> Result<String, BoxError> {
-        let roll = Roll::call(&mut self.exchange, batches)?;
-        let found = not_finite::first_not_finite(model, config, step, &roll, batches)?;
-        let found = everyone(&mut self.exchange, found)?.into_iter().flatten().next();
-        Ok(found.unwrap_or_else(|| "no part shows it by itself: their sum overflows".to_owned()))
+        let shares = BatchShares::exchange(&mut self.exchange, batches)?;
+        let culprit = not_finite::first_not_finite(model, config, step, &shares, batches)?;
+        let culprit = everyone(&mut self.exchange, culprit)?.into_iter().flatten().next();
+        Ok(culprit.unwrap_or_else(|| "no part shows it by itself: their sum overflows".to_owned()))
     }
 
     /// Runs `work` while the model has the weights for translation: the moving average, if there is

@@ -29,7 +29,7 @@ impl GradientNoise {
     /// Estimates from the norm of an update's gradient, and for each micro-batch, its number of
     /// target tokens and the norm of its share of that gradient. Zero if fewer than two
     /// micro-batches have target tokens.
-    pub(crate) fn of(micro_batches: impl Iterator<Item = (u64, f64)>, norm: f64) -> Self {
+    pub(crate) fn estimate(micro_batches: impl Iterator<Item = (u64, f64)>, norm: f64) -> Self {
         let (mut count, mut total, mut square, mut inverse) = (0.0, 0.0, 0.0, 0.0);
         for (tokens, share) in micro_batches.filter(|&(tokens, _)| tokens > 0) {
             let tokens = tokens as f64;
@@ -86,12 +86,12 @@ mod tests {
         for _ in 0..200 {
             let sizes = [3_u64, 5, 8];
             let total = sizes.iter().sum::<u64>() as f64;
-            let mut whole = vec![0.0; parameters];
+            let mut gradient = vec![0.0; parameters];
             let micro_batches = sizes.map(|tokens| {
                 let deviation = 2.0 / (tokens as f64).sqrt();
                 let share = tokens as f64 / total;
                 let mut square = 0.0;
-                for (at, sum) in whole.iter_mut().enumerate() {
+                for (at, sum) in gradient.iter_mut().enumerate() {
                     let mean = if at == 0 { 30.0 } else { 0.0 };
                     let value = share * (mean + deviation * draws());
                     square += value * value;
@@ -99,8 +99,8 @@ mod tests {
                 }
                 (tokens, square.sqrt())
             });
-            let norm = whole.iter().map(|value| value * value).sum::<f64>().sqrt();
-            sums += GradientNoise::of(micro_batches.into_iter(), norm);
+            let norm = gradient.iter().map(|value| value * value).sum::<f64>().sqrt();
+            sums += GradientNoise::estimate(micro_batches.into_iter(), norm);
         }
         let expected = 4.0 * parameters as f64 / 900.0;
         let scale = sums.scale().expect("a scale");
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn one_micro_batch_tells_nothing() {
-        assert!(GradientNoise::of([(5, 2.0), (0, 0.0)].into_iter(), 2.0).is_zero());
+        assert!(GradientNoise::estimate([(5, 2.0), (0, 0.0)].into_iter(), 2.0).is_zero());
         assert_eq!(GradientNoise::default().scale(), None);
     }
 

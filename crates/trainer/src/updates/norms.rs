@@ -79,19 +79,19 @@ fn sums_of_piece(
     piece: &Piece,
     gradient: &Tensor,
 ) -> CandleResult<Vec<Sum>> {
-    let own = piece.own();
+    let piece_range = piece.own_range();
     let gradients = on_host(gradient)?;
-    let weights = on_host(&store.part(own.clone())?)?;
+    let weights = on_host(&store.part(piece_range.clone())?)?;
     let squares =
         |values: &[f32]| values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
     let mut sums = Vec::new();
     for parameter in store.parameters() {
-        let start = parameter.offset().max(own.start);
-        let end = (parameter.offset() + parameter.len()).min(own.end);
+        let start = parameter.offset().max(piece_range.start);
+        let end = (parameter.offset() + parameter.len()).min(piece_range.end);
         if start >= end {
             continue;
         }
-        let range = start - own.start..end - own.start;
+        let range = start - piece_range.start..end - piece_range.start;
         let [gradient, weight] =
             [squares(&gradients[range.clone()]), squares(&weights[range])].map(f64::to_bits);
         sums.push((layer_of(parameter.name()).to_owned(), gradient, weight));
@@ -106,7 +106,7 @@ fn on_host(flat: &Tensor) -> CandleResult<Vec<f32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::{Alone, Layout};
+    use crate::exchange::{Layout, SingleProcess};
 
     #[test]
     fn parameters_belong_to_the_layer_that_their_name_counts() {
@@ -124,7 +124,7 @@ mod tests {
         let layout = Layout::new(&store, &*crate::OptimizerConfig::default().build());
         let pieces = [Piece::new(&layout, 0..store.len(), 0, 1)];
         let gradient = Tensor::new(&[1f32, 2.0, 2.0, 0.5], &Device::Cpu).expect("four");
-        let alone = &mut Alone::default();
+        let alone = &mut SingleProcess::default();
         let norms = of_layers(&store, &pieces, &[gradient], alone).expect("norms");
         assert_eq!(norms["layers.0"], NormsPerLayer { gradient: 3.0, weight: 5.0 });
         assert_eq!(norms["layers.10"], NormsPerLayer { gradient: 0.5, weight: 2.0 });

@@ -7,7 +7,7 @@ use candle_core::{DType, Result as CandleResult, Tensor};
 use taper_model::{Batch, Model};
 
 use super::Leaf;
-use super::roll::Roll;
+use super::batch_shares::BatchShares;
 use crate::{BoxError, TrainingConfig};
 
 /// Target tokens per pass. The graph of the composed operations holds every intermediate result,
@@ -26,7 +26,7 @@ pub(crate) fn first_not_finite(
     model: &impl Model,
     config: &TrainingConfig,
     step: u64,
-    roll: &Roll,
+    shares: &BatchShares,
     batches: &[Batch],
 ) -> Result<Option<String>, BoxError> {
     let parameters = model.parameters().parameters();
@@ -37,8 +37,8 @@ pub(crate) fn first_not_finite(
     }
     let names: HashMap<_, _> =
         parameters.iter().map(|parameter| (parameter.var().as_tensor().id(), parameter)).collect();
-    let total = roll.total;
-    for (number, batch) in roll.own().zip(batches) {
+    let total = shares.total;
+    for (number, batch) in shares.own_leaves().zip(batches) {
         for part in batch.divided(TOKENS_AT_ONCE) {
             // The composed operations leave a graph that can be traversed.
             let leaf = Leaf { batch: &part, step, number, total, composed: true };

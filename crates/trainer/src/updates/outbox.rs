@@ -42,8 +42,8 @@ impl<'a> Outbox<'a> {
                 candle_core::bail!("gradients beyond the first parameter");
             };
             if self.parts.is_empty() {
-                let own = self.exchange.rank();
-                let length = |(rank, range): (usize, Range<usize>)| match rank == own {
+                let own_rank = self.exchange.rank();
+                let length = |(rank, range): (usize, Range<usize>)| match rank == own_rank {
                     true => 0,
                     false => range.len(),
                 };
@@ -103,9 +103,9 @@ impl<'a> Outbox<'a> {
     ) -> CandleResult<()> {
         let Some((piece, rest)) = self.pieces.split_last() else { return Ok(()) };
         self.pieces = rest;
-        let own = self.exchange.rank();
+        let own_rank = self.exchange.rank();
         let of_all = |(rank, range): (usize, Range<usize>)| {
-            if rank == own {
+            if rank == own_rank {
                 return Tensor::zeros(0, DType::F32, self.store.device());
             }
             let before = self.before.iter().map(|sum| sum.narrow(0, range.start, range.len()));

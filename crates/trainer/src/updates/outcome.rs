@@ -10,7 +10,7 @@ use crate::exact;
 
 /// Measurements of one update.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct UpdateMetrics {
     /// Sum of the label-smoothed cross entropy over the target tokens, in nats.
     #[serde(with = "exact::number")]
     pub smoothed_sum: f64,
@@ -39,9 +39,9 @@ pub struct Measured {
     pub noise: GradientNoise,
 }
 
-impl Measured {
+impl UpdateMetrics {
     /// Measurements of one micro-batch.
-    pub(crate) fn of(output: &LossOutput) -> Self {
+    pub(crate) fn from_loss(output: &LossOutput) -> Self {
         Self {
             smoothed_sum: output.smoothed_sum,
             nll_sum: output.nll_sum,
@@ -64,11 +64,11 @@ impl Measured {
     ///
     /// # Errors
     /// The first loss that is not finite.
-    pub(crate) fn total(micro_batches: &[Self]) -> Result<Self, Fault> {
+    pub(crate) fn total(micro_batches: &[Self]) -> Result<Self, SkipReason> {
         let mut total = Self::default();
         for one in micro_batches {
             if !one.objective_sum.is_finite() {
-                return Err(Fault::Loss(one.objective_sum));
+                return Err(SkipReason::Loss(one.objective_sum));
             }
             total.smoothed_sum += one.smoothed_sum;
             total.nll_sum += one.nll_sum;
@@ -85,11 +85,11 @@ impl Measured {
     /// above `loss_limit` nats per token.
     pub(crate) fn judged(self, loss_limit: f64) -> Outcome {
         if !self.gradient_norm.is_finite() {
-            return Outcome::Skipped(Fault::Gradient(self.gradient_norm));
+            return Outcome::Skipped(SkipReason::Gradient(self.gradient_norm));
         }
         let loss = self.loss();
         if loss > loss_limit {
-            return Outcome::Skipped(Fault::Spike { loss, limit: loss_limit });
+            return Outcome::Skipped(SkipReason::Spike { loss, limit: loss_limit });
         }
         Outcome::Made(self)
     }
@@ -105,16 +105,16 @@ impl Measured {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The weights changed.
-    Made(Measured),
+    Made(UpdateMetrics),
     /// The weights did not change, because of this error.
-    Skipped(Fault),
+    Skipped(SkipReason),
     /// The weights did not change: a stop was requested between two micro-batches.
     Stopped,
 }
 
 /// Reason why an update is not made.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Fault {
+pub enum SkipReason {
     /// Loss that is not finite.
     Loss(f64),
     /// Norm of the gradient that is not finite.
@@ -128,7 +128,7 @@ pub enum Fault {
     },
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SkipReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Loss(loss) => write!(formatter, "the loss is {loss}"),

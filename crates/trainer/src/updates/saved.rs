@@ -127,15 +127,15 @@ impl Loaded {
         checkpoints::set_weights(checkpoint, store, weights.unwrap_or(model))?;
         let state = match pieces {
             // A single process has all of each buffer, which needs no copy.
-            [piece] if piece.own().len() == store.len() => {
+            [piece] if piece.own_range().len() == store.len() => {
                 vec![buffers.into_iter().map(flat).collect::<Result<_, _>>()?]
             }
             pieces => {
-                let own = |piece: &Piece| {
-                    let part = |values: &Vec<f32>| flat(values[piece.own()].to_vec());
+                let own_parts = |piece: &Piece| {
+                    let part = |values: &Vec<f32>| flat(values[piece.own_range()].to_vec());
                     buffers.iter().map(part).collect::<Result<_, _>>()
                 };
-                pieces.iter().map(own).collect::<Result<_, _>>()?
+                pieces.iter().map(own_parts).collect::<Result<_, _>>()?
             }
         };
         Ok(Self { state, ema })

@@ -14,7 +14,7 @@ use taper_model::{Batch, Builder, ModelConfig, Sequences, Transformer};
 use taper_ops::rng::{Counter, mix};
 use taper_trainer::{
     BoxError, Event, Position, ScheduleConfig, ScheduleKind, Scores, Source, TrainingConfig,
-    Validate, evaluate,
+    Validator, evaluate,
 };
 
 pub const START: u32 = 2;
@@ -92,7 +92,7 @@ impl Source for Generated {
 /// Teacher-forced scores on sentences that are not trained on.
 pub struct HeldOut(pub Generated);
 
-impl Validate<Transformer> for HeldOut {
+impl Validator<Transformer> for HeldOut {
     fn validate(&mut self, model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
         let held_out = Generated { seed: 99, ..self.0 };
         let batches = (0..2).map(|index| {
@@ -105,7 +105,7 @@ impl Validate<Transformer> for HeldOut {
 /// Scores that are written down beforehand.
 pub struct Scripted(pub Vec<f64>);
 
-impl Validate<Transformer> for Scripted {
+impl Validator<Transformer> for Scripted {
     fn validate(&mut self, _model: &Transformer, _step: u64) -> Result<Scores, BoxError> {
         let mut scores = Scores::default();
         scores.insert("loss", self.0.remove(0));

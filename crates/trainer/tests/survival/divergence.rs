@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use taper_model::{Model, Transformer};
 use taper_trainer::{
     BoxError, Checkpoints, Event, Identity, NoValidation, ScheduleConfig, ScheduleKind, Scores,
-    TrainError, Trainer, TrainingConfig, Validate,
+    TrainError, Trainer, TrainingConfig, Validator,
 };
 
 use super::common::{Generated, HeldOut, Task, model, short_run, tiny};
@@ -13,7 +13,7 @@ use super::common::{Generated, HeldOut, Task, model, short_run, tiny};
 /// Scores that grow worse and worse, whatever the model.
 struct Confident(f64);
 
-impl Validate<Transformer> for Confident {
+impl Validator<Transformer> for Confident {
     fn validate(&mut self, _: &Transformer, _: u64) -> Result<Scores, BoxError> {
         self.0 += 5.0;
         let mut scores = Scores::default();
@@ -25,7 +25,7 @@ impl Validate<Transformer> for Confident {
 
 #[test]
 fn training_that_goes_astray_ends_with_its_checkpoints() {
-    let train = |rate: f64, updates: u64, validate: &mut dyn Validate<Transformer>| {
+    let train = |rate: f64, updates: u64, validate: &mut dyn Validator<Transformer>| {
         let folder = tempfile::tempdir().unwrap();
         let config = TrainingConfig {
             schedule: ScheduleConfig {

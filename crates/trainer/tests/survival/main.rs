@@ -15,7 +15,7 @@ use taper_model::{Batch, Transformer};
 use taper_trainer::{
     BoxError, CheckpointError, Checkpoints, Event, Identity, MODEL_FILE, Metric, NoValidation,
     OPTIMIZER_FILE, Observer, Position, Scores, Source, StopReason, TrainError, Trainer,
-    TrainingConfig, Validate, load_model, read_state,
+    TrainingConfig, Validator, load_model, read_state,
 };
 
 const UPDATES: u64 = 20;
@@ -229,7 +229,7 @@ fn what_a_killed_process_left_half_done_is_resolved() {
 /// A validation that fails once.
 struct FailingOnce(HeldOut, u64);
 
-impl Validate<Transformer> for FailingOnce {
+impl Validator<Transformer> for FailingOnce {
     fn validate(&mut self, model: &Transformer, step: u64) -> Result<Scores, BoxError> {
         if self.1 == step {
             self.1 = u64::MAX;

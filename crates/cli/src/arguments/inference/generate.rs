@@ -52,7 +52,7 @@ impl Generate {
     /// # Errors
     /// For options that do not go together.
     pub(crate) fn settings(&self, config: &RunConfig) -> Result<GenerationSettings> {
-        let mut settings = GenerationSettings::of(config);
+        let mut settings = GenerationSettings::from_config(config);
         self.control.apply(&mut settings.decoding)?;
         settings.max_tokens = self.max_tokens;
         settings.special_tokens = self.items.special_tokens.rule.into();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use taper_run::LoadedRun;
-use taper_run::translation::{Detail, OverlongRule, Terms, TranslationSettings};
+use taper_run::translation::{OverlongRule, Terms, TranslationDetail, TranslationSettings};
 
 use crate::arguments::{Control, ItemRules, Loading, Search};
 
@@ -54,7 +54,7 @@ impl Translate {
     /// For options that do not go together, values that the search refuses, or a file of terms that
     /// cannot be read.
     pub(crate) fn settings(&self, run: &LoadedRun) -> Result<TranslationSettings> {
-        let mut settings = TranslationSettings::of(&run.config);
+        let mut settings = TranslationSettings::from_config(&run.config);
         self.control.apply(&mut settings.decoding)?;
         self.search.apply(&mut settings.decoding, self.n_best)?;
         if self.overlong.max_source_tokens == Some(0) {
@@ -68,7 +68,7 @@ impl Translate {
             settings.terms = Some(Arc::new(Terms::read(terms, &run.tokenizers)?));
         }
         settings.ensemble.clone_from(&self.ensemble);
-        settings.detail = Detail {
+        settings.detail = TranslationDetail {
             all: self.json || self.n_best.is_some(),
             alignments: self.alignments,
             weights: self.json,

@@ -116,7 +116,7 @@ impl TrainOutput {
             device: self.device.clone(),
             memory: self.memory,
             rescue: self.rescue.clone(),
-            command: Some(Command::of(env!("CARGO_PKG_VERSION"), typed())),
+            command: Some(Command::new(env!("CARGO_PKG_VERSION"), typed())),
             accept_changes: self.accept_changes,
             ..TrainSettings::default()
         }

@@ -12,7 +12,7 @@ use crate::text::print_line;
 /// Runs the command.
 pub(crate) fn run(arguments: &Explain) -> Result<()> {
     let load = arguments.loading.settings();
-    let journey = Journey::of(&arguments.run, &load, &arguments.text)?;
+    let journey = Journey::trace(&arguments.run, &load, &arguments.text)?;
     if let Some(path) = &arguments.html {
         write(path, journey_page(&journey, arguments.language.into()).as_bytes())?;
     }

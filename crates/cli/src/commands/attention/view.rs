@@ -21,7 +21,7 @@ const ZOOM: f32 = 2.0;
 pub(crate) fn run(arguments: &Attention) -> Result<()> {
     let load = arguments.loading.settings();
     let target = arguments.target.as_deref();
-    let map = AttentionMap::of(&arguments.run, &load, &arguments.text, target)?;
+    let map = AttentionMap::of_run(&arguments.run, &load, &arguments.text, target)?;
     if arguments.heads {
         return table(&profiles(&[map]));
     }

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     let lines = read_lines(&arguments.input)?;
     ensure!(!lines.is_empty(), "{}: no line to translate", arguments.input.display());
     let run = arguments.weights.load(&arguments.run, &arguments.set)?;
-    let mut settings = TranslationSettings::of(&run.config);
+    let mut settings = TranslationSettings::from_config(&run.config);
     arguments.search.apply(&mut settings.decoding, None)?;
     let decoding = for_the_best(&settings.decoding).with_candidates();
     let translator = LineTranslator::new(&run, &settings)?;

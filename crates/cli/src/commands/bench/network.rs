@@ -114,7 +114,7 @@ pub(crate) fn run(arguments: &BenchNetwork) -> Result<()> {
 }
 
 /// Seconds of an update, and the number of parameters.
-struct Measured {
+struct UpdateMetrics {
     seconds: f64,
     parameters: usize,
 }
@@ -125,7 +125,7 @@ fn measure(
     batches: &[Batch],
     network: Option<Network>,
     late: bool,
-) -> Result<Measured> {
+) -> Result<UpdateMetrics> {
     let processes = arguments.processes;
     let threads = (rayon::current_num_threads() / processes).max(1);
     let connected = match network {
@@ -162,7 +162,7 @@ fn updates(
     arguments: &BenchNetwork,
     batches: &[Batch],
     exchange: Box<dyn Exchange>,
-) -> Result<Measured> {
+) -> Result<UpdateMetrics> {
     let device = device::open("cpu")?;
     let dtype = device::dtype(&arguments.dtype, &device)?;
     let builder = Builder::seeded(1, &device, dtype);
@@ -185,7 +185,7 @@ fn updates(
         updates.make(batch)?;
     }
     let seconds = began.elapsed().as_secs_f64() / arguments.steps as f64;
-    Ok(Measured { seconds, parameters: model.parameters().len() })
+    Ok(UpdateMetrics { seconds, parameters: model.parameters().len() })
 }
 
 /// An exchange that begins transfers only when their results are needed.

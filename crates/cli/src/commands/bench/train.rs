@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
         seconds,
         loss,
         tokens,
-        arithmetic: Arithmetic::of(&profile, seconds, peak.as_ref()),
+        arithmetic: Arithmetic::from_profile(&profile, seconds, peak.as_ref()),
         profile,
         regions: profile::predicted(),
         meeting: if arguments.cores.is_empty() { 0.0 } else { cores::meeting() },

@@ -158,10 +158,10 @@ impl Layer {
         let (causal, shape) = (entry(config.task).stacks.answers_by_decoder(), &config.model);
         let layers = if causal { shape.decoder_layers } else { shape.encoder_layers };
         let groups = shape.groups(causal, layers);
-        groups.into_iter().map(|group| Self::of(config, group, tokens)).collect()
+        groups.into_iter().map(|group| Self::from_config(config, group, tokens)).collect()
     }
 
-    fn of(
+    fn from_config(
         config: &RunConfig,
         (layer, count): (usize, usize),
         tokens: Option<usize>,
@@ -394,7 +394,7 @@ mod tests {
         let around = |kind| {
             let mut config = RunConfig::default();
             config.model.decoder_attention.kind = kind;
-            let layer = Layer::of(&config, (0, 6), Some(4096)).expect("a layer");
+            let layer = Layer::from_config(&config, (0, 6), Some(4096)).expect("a layer");
             (layer.forward_flops - layer.attention_flops, layer.attention_flops)
         };
         let (full, pairs) = around(AttentionKind::Full);

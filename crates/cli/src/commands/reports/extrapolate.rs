@@ -4,7 +4,8 @@ use anyhow::Result;
 use taper_report::NamedFigure;
 use taper_run::RunEvent;
 use taper_run::evaluation::{
-    AtLength, Extrapolation, Retrieved, extrapolate, extrapolation_figure, passkey_figure,
+    Extrapolation, LengthMeasurement, PasskeyRecall, extrapolate, extrapolation_figure,
+    passkey_figure,
 };
 
 use super::write_pictures;
@@ -48,8 +49,9 @@ fn table(found: &[Extrapolation]) -> Result<()> {
     if found.iter().flat_map(|one| &one.points).any(|point| point.passkey.is_some()) {
         rows(found, "keys found, texts of", |point| {
             let depths = point.passkey.as_ref()?;
-            let count =
-                |number: fn(&Retrieved) -> usize| depths.iter().map(number).sum::<usize>() as f64;
+            let count = |number: fn(&PasskeyRecall) -> usize| {
+                depths.iter().map(number).sum::<usize>() as f64
+            };
             let share = count(|at| at.found) / count(|at| at.keys);
             Some(format!("{share:.3}"))
         })?;
@@ -68,7 +70,7 @@ fn table(found: &[Extrapolation]) -> Result<()> {
 fn rows(
     found: &[Extrapolation],
     title: &str,
-    cell: impl Fn(&AtLength) -> Option<String>,
+    cell: impl Fn(&LengthMeasurement) -> Option<String>,
 ) -> Result<()> {
     let mut heads = String::new();
     for one in found {

@@ -63,7 +63,7 @@ impl Progress {
     ///
     /// # Errors
     /// When the file cannot be read, or its lines have another form.
-    pub(super) fn of(file: &mut fs::File, form: Form) -> Result<Self> {
+    pub(super) fn measure(file: &mut fs::File, form: Form) -> Result<Self> {
         file.seek(SeekFrom::Start(0))?;
         let mut reader = BufReader::new(file);
         let mut whole = Self { lines: 0, bytes: 0 };
@@ -105,7 +105,7 @@ mod tests {
         let of = |text: &str, form: Form| {
             let mut file = tempfile::tempfile().expect("a file");
             file.write_all(text.as_bytes()).expect("write");
-            Progress::of(&mut file, form).map(|progress| (progress.lines, progress.bytes)).ok()
+            Progress::measure(&mut file, form).map(|progress| (progress.lines, progress.bytes)).ok()
         };
         assert_eq!(of("", Form::Best), Some((0, 0)));
         assert_eq!(of("eins\n\nzw", Form::Best), Some((2, 6)));

@@ -10,7 +10,7 @@ use rustyline::history::DefaultHistory;
 use rustyline::{DefaultEditor, Editor};
 use taper_run::LoadedRun;
 use taper_run::translation::{
-    AlignedTokens, Detail, LineTranslator, TranslatedLine, TranslationSettings,
+    AlignedTokens, LineTranslator, TranslatedLine, TranslationDetail, TranslationSettings,
 };
 
 use super::{render, report};
@@ -42,7 +42,7 @@ enum Request {
 impl Request {
     /// Parses the request in `line`; `None` if it is a sentence. A line that cannot be understood
     /// requests help.
-    fn of(line: &str) -> Option<Self> {
+    fn parse(line: &str) -> Option<Self> {
         let mut words = line.trim().strip_prefix(':')?.split_whitespace();
         let (name, count) = (words.next(), words.next());
         Some(match (name, count.map(str::parse)) {
@@ -88,7 +88,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
         };
         // Failure to record a line in the history does no harm.
         let _ = editor.add_history_entry(line.as_str());
-        let asked = match Request::of(&line) {
+        let asked = match Request::parse(&line) {
             None => {
                 (number, last) = (number + 1, Some(line));
                 None
@@ -125,10 +125,10 @@ fn wider(settings: &TranslationSettings, asked: Request) -> TranslationSettings 
             if !decoding.sampling.is_active() {
                 decoding.beam_size = decoding.beam_size.max(count);
             }
-            settings.detail = Detail { all: true, ..Detail::default() };
+            settings.detail = TranslationDetail { all: true, ..TranslationDetail::default() };
         }
         // The tokens are known if the weights are.
-        _ => settings.detail = Detail { all: false, alignments: true, weights: true },
+        _ => settings.detail = TranslationDetail { all: false, alignments: true, weights: true },
     }
     settings
 }
@@ -206,7 +206,7 @@ mod tests {
             (":", Some(Request::Help)),
             (":something", Some(Request::Help)),
         ] {
-            assert_eq!(Request::of(line), request, "{line}");
+            assert_eq!(Request::parse(line), request, "{line}");
         }
     }
 

@@ -133,7 +133,7 @@ fn lock(file: &Mutex<Partial>) -> MutexGuard<'_, Partial> {
 }
 
 /// Locks the file; refuses one that another process writes to.
-fn own(file: &File, path: &Path) -> Result<()> {
+fn lock_file(file: &File, path: &Path) -> Result<()> {
     // A file system without locks cannot answer.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         bail!("{}: another process is writing to it; wait for it", path.display());
@@ -192,9 +192,9 @@ impl Partial {
             }
             Err(error) => bail!("--continue: {shown} cannot be written: {error}"),
         };
-        own(&file, &partial)?;
+        lock_file(&file, &partial)?;
         let Progress { lines, bytes } =
-            Progress::of(&mut file, form).with_context(|| format!("--continue: {shown}"))?;
+            Progress::measure(&mut file, form).with_context(|| format!("--continue: {shown}"))?;
         file.set_len(bytes)
             .and_then(|()| file.seek(SeekFrom::Start(bytes)))
             .with_context(|| format!("cannot write {shown}"))?;
@@ -225,7 +225,7 @@ impl Partial {
                 bail!("--output {shown} cannot be written: {error}; choose another --output")
             }
         };
-        own(&file, &partial)?;
+        lock_file(&file, &partial)?;
         Ok(Self { path, partial, file, continued: false, lines: 0, bytes: 0, whole: false })
     }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
-use taper_trainer::{AVERAGED, Checkpoints, Saved, average, read_state};
+use taper_trainer::{AVERAGED, Checkpoints, SavedCheckpoint, average, read_state};
 
 use crate::arguments::Average;
 use crate::text::print_line;
@@ -16,7 +16,7 @@ pub(crate) fn run(arguments: &Average) -> Result<()> {
     let config = folder.load_config(&[])?;
     // A checkpoint of an interruption counts only if there are no others.
     let all = Checkpoints::new(&folder.checkpoints()).list()?;
-    let regular: Vec<Saved> = all.iter().filter(|one| !one.interim).cloned().collect();
+    let regular: Vec<SavedCheckpoint> = all.iter().filter(|one| !one.interim).cloned().collect();
     let saved = if regular.is_empty() { all } else { regular };
     ensure!(
         !saved.is_empty(),

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use taper_run::engines::{self, ctranslate2::Ctranslate2, onnx::Onnx};
 use taper_run::numbers::grouped;
-use taper_run::tasks::{Predicts, Reads, entry, labels};
+use taper_run::tasks::{InputKind, PredictionEntry, entry, labels};
 use taper_run::{RunConfig, RunEvent, RunFolder, folders};
 
 use crate::arguments::{Export, Format, Import};
@@ -49,7 +49,7 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
     }
     let next = task.next.0.replace("{run}", &quoted(&arguments.run));
     let lines = match &task.predicts {
-        Some(Predicts { reads: Reads::Lines(name), .. }) => format!(" < {name}"),
+        Some(PredictionEntry { reads: InputKind::Lines(name), .. }) => format!(" < {name}"),
         _ => String::new(),
     };
     print_line(&format!("{}; next: {next}{lines}", parts.join(", ")))

@@ -18,7 +18,7 @@ pub(super) struct HuffmanTable {
 impl HuffmanTable {
     /// Table for the given numbers of codes of each length from 1 on, with their symbols. `None` if
     /// there are too many codes, or a symbol is not valid for a DC coefficient.
-    pub(super) fn of(counts: &[u8; 16], symbols: &[u8], is_dc: bool) -> Option<Self> {
+    pub(super) fn from_counts(counts: &[u8; 16], symbols: &[u8], is_dc: bool) -> Option<Self> {
         if symbols.len() > 256 || is_dc && symbols.iter().any(|&symbol| symbol > 15) {
             return None;
         }

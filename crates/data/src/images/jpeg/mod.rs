@@ -131,7 +131,7 @@ pub(super) fn decoded(
                 decoder.adobe_transform = segment.get(11).copied();
             }
             0xDA => {
-                let mut scan = Scan::of(&mut decoder, segment)?;
+                let mut scan = Scan::read(&mut decoder, segment)?;
                 at += scan.decode(&bytes[at..]);
                 scans += 1;
                 if scans > MOST_SCANS {
@@ -182,7 +182,7 @@ impl Decoder {
             let (counts, rest) = rest.split_first_chunk::<16>()?;
             let count = counts.iter().map(|&count| usize::from(count)).sum();
             let (symbols, rest) = rest.split_at_checked(count)?;
-            let table = HuffmanTable::of(counts, symbols, class == 0)?;
+            let table = HuffmanTable::from_counts(counts, symbols, class == 0)?;
             *self.huffman.get_mut(class)?.get_mut(number)? = Some(table);
             segment = rest;
         }

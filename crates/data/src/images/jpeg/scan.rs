@@ -40,7 +40,7 @@ pub(super) struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     /// Reads the header of a scan.
-    pub(super) fn of(decoder: &'a mut Decoder, header: &[u8]) -> Result<Self, String> {
+    pub(super) fn read(decoder: &'a mut Decoder, header: &[u8]) -> Result<Self, String> {
         const DAMAGED: &str = "the header of a scan is damaged";
         let (&count, rest) = header.split_first().ok_or(DAMAGED)?;
         let (chosen, rest) = rest.split_at_checked(2 * usize::from(count)).ok_or(DAMAGED)?;

@@ -115,7 +115,7 @@ pub fn prepare_captions(
     let (train, validation) = open_images(config, run)?;
     let tokenizers = TokenizerPair::load_or_train(run, || train_tokenizer(config))?;
     let of =
-        |images| CaptionedDataset::of(usage, config, tokenizers.target(), images).map(Arc::new);
+        |images| CaptionedDataset::new(usage, config, tokenizers.target(), images).map(Arc::new);
     Ok(Prepared {
         train: of(train)?,
         validation: validation.map(of).transpose()?,
@@ -135,10 +135,10 @@ impl CaptionedDataset {
         tokenizer: &Tokenizer,
         split: &Corpora,
     ) -> Result<Self> {
-        Self::of(usage, config, tokenizer, ImageDataset::read(config, split)?)
+        Self::new(usage, config, tokenizer, ImageDataset::read(config, split)?)
     }
 
-    fn of(
+    fn new(
         usage: CaptionUse,
         config: &DataConfig,
         tokenizer: &Tokenizer,

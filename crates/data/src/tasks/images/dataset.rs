@@ -112,7 +112,7 @@ pub(crate) fn open_images(
     text.still_holds()?;
     let (train, held_out) = divided(images.classes().len(), &config.images)?;
     let dataset = |images: &Arc<Split>, part, varies, text: &Fingerprint| {
-        let mut dataset = ImageDataset::of(config, images.clone(), part, varies);
+        let mut dataset = ImageDataset::new(config, images.clone(), part, varies);
         dataset.report.text_hash.clone_from(&text.text_hash);
         dataset
     };
@@ -157,10 +157,10 @@ impl ImageDataset {
     pub fn read(config: &DataConfig, split: &Corpora) -> Result<Self> {
         let images = Arc::new(open(config, split)?);
         let all = (0..images.classes().len()).collect();
-        Ok(Self::of(config, images, all, false))
+        Ok(Self::new(config, images, all, false))
     }
 
-    fn of(config: &DataConfig, images: Arc<Split>, part: Vec<usize>, varies: bool) -> Self {
+    fn new(config: &DataConfig, images: Arc<Split>, part: Vec<usize>, varies: bool) -> Self {
         Self::of_part(&config.batching, &config.images, &images, part, varies)
     }
 

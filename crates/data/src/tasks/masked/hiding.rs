@@ -20,7 +20,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    pub(crate) fn of(tokenizer: &Tokenizer, marks: Marks) -> Self {
+    pub(crate) fn new(tokenizer: &Tokenizer, marks: Marks) -> Self {
         let count = tokenizer.vocabulary_size() as u32;
         let prefix = tokenizer.continuing_prefix();
         let edge = |id: u32| {

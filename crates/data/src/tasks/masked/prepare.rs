@@ -110,7 +110,7 @@ fn of_text(
     config: &DataConfig,
     tokenizer: &Tokenizer,
 ) -> Result<MaskedDataset> {
-    let words = Words::of(tokenizer, tokenizer.marks()?);
+    let words = Words::new(tokenizer, tokenizer.marks()?);
     let shape = (config.text.block_length, tokenizer.end());
     Ok(MaskedDataset::new(text, words, &config.masked, shape, &config.batching))
 }

@@ -160,10 +160,10 @@ impl DropReason {
 impl Dropped {
     /// Counts one more pair.
     pub fn count(&mut self, reason: DropReason) {
-        *self.of(reason) += 1;
+        *self.count_mut(reason) += 1;
     }
 
-    fn of(&mut self, reason: DropReason) -> &mut u64 {
+    fn count_mut(&mut self, reason: DropReason) -> &mut u64 {
         match reason {
             DropReason::EmptySource => &mut self.empty_source,
             DropReason::EmptyTarget => &mut self.empty_target,
@@ -185,14 +185,14 @@ impl Dropped {
     pub(crate) fn add(&mut self, other: &Self) {
         let mut other = *other;
         for reason in DropReason::ALL {
-            *self.of(reason) += *other.of(reason);
+            *self.count_mut(reason) += *other.count_mut(reason);
         }
     }
 
     /// Description of each reason, with its count.
     pub fn reasons(&self) -> [(&'static str, u64); DropReason::ALL.len()] {
         let mut counts = *self;
-        DropReason::ALL.map(|reason| (reason.describe(), *counts.of(reason)))
+        DropReason::ALL.map(|reason| (reason.describe(), *counts.count_mut(reason)))
     }
 
     /// Number of all dropped pairs.

@@ -42,7 +42,7 @@ struct Digits {
 }
 
 impl Digits {
-    fn of(text: &str) -> Self {
+    fn count(text: &str) -> Self {
         let mut digits = Self::default();
         if text.is_ascii() {
             for digit in text.bytes().filter(u8::is_ascii_digit) {
@@ -78,7 +78,7 @@ fn is_chinese_numeral(character: char) -> bool {
 /// Chinese numerals are not compared: if a text has such numerals, digits that it lacks may be
 /// among them.
 pub(crate) fn same_digits(source: &str, target: &str) -> bool {
-    let (source, target) = (Digits::of(source), Digits::of(target));
+    let (source, target) = (Digits::count(source), Digits::count(target));
     source.covers(&target) && target.covers(&source)
 }
 

@@ -86,7 +86,7 @@ struct Usual {
 
 impl Usual {
     /// Learns from the counts of a class; `None` if there are too few pairs.
-    fn of(bins: &BTreeMap<i16, u64>) -> Option<Self> {
+    fn learn(bins: &BTreeMap<i16, u64>) -> Option<Self> {
         let pairs = bins.values().sum();
         if pairs < FEWEST_PAIRS {
             return None;
@@ -124,7 +124,7 @@ impl LengthLimits {
     /// Limits at this number of standard deviations, for these counts.
     pub(crate) fn learn(counts: &LengthCounts, deviations: f64) -> Self {
         Self {
-            classes: [0, 1, 2, 3, 4, 5, 6].map(|one| Usual::of(&counts.classes[one])),
+            classes: [0, 1, 2, 3, 4, 5, 6].map(|one| Usual::learn(&counts.classes[one])),
             deviations,
         }
     }

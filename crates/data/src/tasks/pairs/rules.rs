@@ -46,7 +46,7 @@ impl TextRules {
             true => Some([number(&direction.from)?, number(&direction.to)?]),
             false => None,
         };
-        let letters = [&direction.from, &direction.to].map(|code| OwnLetters::of(code));
+        let letters = [&direction.from, &direction.to].map(|code| OwnLetters::for_language(code));
         let (config, tag) = (config.clone(), tag.to_owned());
         Ok(Some(Self { config, letters, languages, tag }))
     }

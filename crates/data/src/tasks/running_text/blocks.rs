@@ -37,7 +37,7 @@ impl<'a> TextBlocks<'a> {
         let (portion, name) = match split {
             Some(split) => (Portion::WHOLE, split.to_owned()),
             None => {
-                let portion = Portions::of(config, &files).get()?.1;
+                let portion = Portions::new(config, &files).get()?.1;
                 (portion, format!("{}, held out", config.train.name()))
             }
         };

@@ -48,7 +48,7 @@ enum AsciiForm {
 
 impl WordDivision {
     /// Division by this normalizer and this pre-tokenizer; `None` if only the library knows it.
-    pub(super) fn of(
+    pub(super) fn new(
         normalizer: Option<&NormalizerWrapper>,
         pre_tokenizer: &PreTokenizerWrapper,
     ) -> Option<Self> {
@@ -201,13 +201,13 @@ thread_local! {
 
 impl WordEncoder {
     /// Encoder of the texts of `inner`; `None` if only the library knows their division.
-    pub(super) fn of(inner: &Tokenizer) -> Option<Self> {
+    pub(super) fn from_tokenizer(inner: &Tokenizer) -> Option<Self> {
         static ENCODERS: AtomicU64 = AtomicU64::new(0);
         // Tokens that text may spell would have to be found first.
         if inner.get_added_tokens_decoder().values().any(|token| !token.special) {
             return None;
         }
-        let division = WordDivision::of(inner.get_normalizer(), inner.get_pre_tokenizer()?)?;
+        let division = WordDivision::new(inner.get_normalizer(), inner.get_pre_tokenizer()?)?;
         Some(Self { id: ENCODERS.fetch_add(1, Ordering::Relaxed), division })
     }
 
@@ -222,7 +222,7 @@ impl WordEncoder {
         KNOWN.with_borrow_mut(|encoders| {
             let known = self.known(encoders);
             self.division.each_word(&text, |word| -> tokenizers::Result<()> {
-                if let Some(found) = known.of(word) {
+                if let Some(found) = known.ids_of(word) {
                     ids.extend_from_slice(found);
                     return Ok(());
                 }
@@ -252,7 +252,7 @@ impl WordEncoder {
 
 impl KnownWords {
     /// Ids of a word.
-    fn of(&self, word: &str) -> Option<&[u32]> {
+    fn ids_of(&self, word: &str) -> Option<&[u32]> {
         let &(start, length) = self.places.get(word)?;
         self.ids.get(start as usize..(start + length) as usize)
     }
@@ -313,7 +313,7 @@ mod tests {
             "三", "。", "é", "e\u{301}", "ﬁ", "😀", "<unk>", "</s>", "ＡＢ", "ДОМ", "\u{a0}",
         ];
         for tokenizer in tokenizers() {
-            let encoder = WordEncoder::of(&tokenizer.inner).expect("known");
+            let encoder = WordEncoder::from_tokenizer(&tokenizer.inner).expect("known");
             let mut state = 1_u64;
             for length in 0..3000 {
                 let mut text = String::new();
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn characters_of_all_scripts_have_the_ids_of_the_library() {
         for tokenizer in tokenizers() {
-            let encoder = WordEncoder::of(&tokenizer.inner).expect("known");
+            let encoder = WordEncoder::from_tokenizer(&tokenizer.inner).expect("known");
             let characters: Vec<char> = ('\0'..='\u{2FFFF}').collect();
             for few in characters.chunks(40) {
                 let text: String = few.iter().flat_map(|&one| ['o', one, 'n', one, ' ']).collect();
@@ -344,10 +344,10 @@ mod tests {
             let config = TokenizerConfig { kind, vocabulary_size: 420, ..Default::default() };
             let texts = std::iter::once(Ok("one two three".to_owned()));
             let tokenizer = crate::Tokenizer::train(&config, false, false, texts).expect("trains");
-            assert!(WordEncoder::of(&tokenizer.inner).is_none());
+            assert!(WordEncoder::from_tokenizer(&tokenizer.inner).is_none());
         }
         let tagged = tokenizers().remove(0).with_tags(&["<2de>".to_owned()]).expect("tagged");
-        assert!(WordEncoder::of(&tagged.inner).is_none());
+        assert!(WordEncoder::from_tokenizer(&tagged.inner).is_none());
         assert!(tagged.tokens("a <2de> b").expect("encoded").contains(&"<2de>".to_owned()));
     }
 }

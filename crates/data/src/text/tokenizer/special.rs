@@ -62,7 +62,7 @@ impl RowMarks {
 
 impl Marks {
     /// Marks with these names; `None` if one is missing.
-    pub(crate) fn of(inner: &tokenizers::Tokenizer, names: [&str; 3]) -> Option<Self> {
+    pub(crate) fn find(inner: &tokenizers::Tokenizer, names: [&str; 3]) -> Option<Self> {
         let [class, separator, mask] = names.map(|name| inner.token_to_id(name));
         Some(Self { class: class?, separator: separator?, mask: mask? })
     }
@@ -135,7 +135,7 @@ impl SpecialTokens {
             return (Self { ends: vec![end], no_text: vec![end], ..Self::default() }, false);
         }
         let [pad, unknown] = BERT_OTHERS.map(|name| inner.token_to_id(name));
-        match (pad, unknown, Marks::of(inner, BERT_MARKS)) {
+        match (pad, unknown, Marks::find(inner, BERT_MARKS)) {
             (Some(pad), Some(unknown), Some(Marks { class, separator, mask })) => {
                 let mut no_text = vec![pad, unknown, class, separator, mask];
                 no_text.sort_unstable();

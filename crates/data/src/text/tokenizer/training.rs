@@ -180,7 +180,7 @@ fn count_words(
     normalizer: Option<&NormalizerWrapper>,
     pre_tokenizer: &PreTokenizerWrapper,
 ) -> Result<BTreeMap<String, u64>> {
-    let division = WordDivision::of(normalizer, pre_tokenizer);
+    let division = WordDivision::new(normalizer, pre_tokenizer);
     let counted = |mut counts: Counts, text: String| -> Result<Counts> {
         let mut count = |word: &str| match counts.get_mut(word) {
             Some(count) => *count += 1,

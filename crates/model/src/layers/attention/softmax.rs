@@ -140,16 +140,16 @@ impl Mechanism for Softmax {
     fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         let (query, key_value) = self.apart(qkv)?;
         past.cache.add_step(key_value)?;
-        let Some(kept) = past.cache.kept() else { bail!("a step has no token") };
-        let seen = self.seen(kept, (rows.read, rows.history), rows.positions);
-        decoding_attention(&query, seen, self.shape)
+        let Some(cached_rows) = past.cache.kept() else { bail!("a step has no token") };
+        let visible = self.seen(cached_rows, (rows.read, rows.history), rows.positions);
+        decoding_attention(&query, visible, self.shape)
     }
 
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
         let (query, key_value) = self.apart(qkv)?;
-        let kept = CachedRows::Apart { text: Some(&key_value), steps: &[] };
-        let seen = self.seen(kept, (texts.seen, &[]), texts.positions);
-        let out = decoding_attention(&query, seen, self.shape)?;
+        let cached_rows = CachedRows::Apart { text: Some(&key_value), steps: &[] };
+        let visible = self.seen(cached_rows, (texts.seen, &[]), texts.positions);
+        let out = decoding_attention(&query, visible, self.shape)?;
         past.cache.add_text(key_value)?;
         Ok(out)
     }

@@ -142,8 +142,8 @@ impl Convolution {
         let inputs = NEIGHBOURS.saturating_mul(plan.inputs);
         // Places for each token, of which an image has as many as patches.
         let places = (plan.to * plan.to) as f64 / shape.patches().max(1) as f64;
-        let counted = |own: PartCost| {
-            own.keeping(inputs + 2 * plan.outputs + plan.inputs).times_a_token(places)
+        let counted = |part: PartCost| {
+            part.keeping(inputs + 2 * plan.outputs + plan.inputs).times_a_token(places)
         };
         let linear = build
             .counted_as(counted, |build| Linear::new(build, &name, inputs, plan.outputs, 1))?;

@@ -64,8 +64,8 @@ pub fn t5_bucket(query: usize, key: usize, causal: bool, of: RelativeBuckets) ->
     if distance < exact {
         return side + distance;
     }
-    let whole = (of.distance as f64 / exact as f64).ln() as f32;
-    let growth = (distance as f32 / exact as f32).ln() / whole;
+    let log_range = (of.distance as f64 / exact as f64).ln() as f32;
+    let growth = (distance as f32 / exact as f32).ln() / log_range;
     side + (exact + (growth * (buckets - exact) as f32) as usize).min(buckets - 1)
 }
 
@@ -158,15 +158,15 @@ impl Sinusoids {
     fn table(&self, longest: usize, device: &Device) -> Result<Tensor> {
         // Each change is a single assignment, so that the value is complete even if another thread
         // panicked.
-        let mut made = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(table) = made.as_ref().filter(|table| table.dims()[0] >= longest) {
+        let mut cached = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = cached.as_ref().filter(|table| table.dims()[0] >= longest) {
             return Ok(table.clone());
         }
         let count = longest.next_power_of_two();
         let at = self.first..self.first + count;
         let values = sinusoids(at, self.width, self.halves, self.frequencies);
         let table = Tensor::from_vec(values, (count, self.width), device)?;
-        *made = Some(table.clone());
+        *cached = Some(table.clone());
         Ok(table)
     }
 }
@@ -265,9 +265,9 @@ impl Relative {
             }
             Self::Alibi(slopes) => layer.slopes = Some(slopes.clone()),
             Self::Bias { tables, causal, buckets } => {
-                let of = (*causal, *buckets);
+                let bucket_rule = (*causal, *buckets);
                 let layers = tables.iter().map(|table| {
-                    let bias = bias(table.get(pass), queries.clone(), keys, of, pass)?;
+                    let bias = bias(table.get(pass), queries.clone(), keys, bucket_rule, pass)?;
                     Ok(PreparedPositions { bias: Some(bias), ..Default::default() })
                 });
                 return Ok(StackPositions(layers.collect::<Result<_>>()?));
@@ -298,7 +298,7 @@ pub(crate) struct StackPositions(Arc<[PreparedPositions]>);
 
 impl StackPositions {
     /// Positions in the layer of this number.
-    pub(crate) fn of(&self, layer: usize) -> &PreparedPositions {
+    pub(crate) fn for_layer(&self, layer: usize) -> &PreparedPositions {
         &self.0[layer.min(self.0.len() - 1)]
     }
 }

@@ -90,8 +90,8 @@ mod tests {
 
     /// Entry `M[i][j]` of the matrix of relative positions of An et al. 2024 (section 3.3, figure 2),
     /// from the definition.
-    fn distance(of: DualChunk, i: usize, j: usize) -> usize {
-        let (s, w, c) = (of.chunk, of.window, of.trained);
+    fn distance(chunk_rule: DualChunk, i: usize, j: usize) -> usize {
+        let (s, w, c) = (chunk_rule.chunk, chunk_rule.window, chunk_rule.trained);
         let key = j % s;
         match i / s - j / s {
             0 => i % s - key,
@@ -108,7 +108,7 @@ mod tests {
 
     /// Softmax attention by the matrix of relative positions: each query is rotated by its distance
     /// from each key.
-    fn brute_force(qkv: &[Vec<f64>], lengths: &[usize], of: DualChunk) -> Vec<f64> {
+    fn brute_force(qkv: &[Vec<f64>], lengths: &[usize], chunk_rule: DualChunk) -> Vec<f64> {
         let (shape, half) = (shape(), shape().head_width / 2);
         let (width, keys) = (shape.query_width(), shape.key_value_width());
         let (mut out, mut first) = (Vec::new(), 0);
@@ -119,7 +119,7 @@ mod tests {
                     let query = &qkv[first + i][head * shape.head_width..];
                     let score = |j: usize| -> f64 {
                         let (key, distance) =
-                            (&qkv[first + j][shared..], distance(of, i, j) as f64);
+                            (&qkv[first + j][shared..], distance(chunk_rule, i, j) as f64);
                         let pair = |p: usize| {
                             let exponent = -2.0 * p as f64 / shape.head_width as f64;
                             let (sine, cosine) = (distance * 10_000_f64.powf(exponent)).sin_cos();
@@ -155,34 +155,34 @@ mod tests {
         let query = qkv.narrow(1, 0, width)?.contiguous()?;
         let key_value = qkv.narrow(1, width, qkv.dim(1)? - width)?.contiguous()?;
         let mut first = 0;
-        let mut seen = Vec::new();
+        let mut visible = Vec::new();
         for &length in lengths {
-            seen.extend((0..length).map(|i| first..first + i + 1));
+            visible.extend((0..length).map(|i| first..first + i + 1));
             first += length;
         }
         let mut cache = Cache::joined();
         cache.add_text(key_value.clone())?;
         let attend = |kept| {
-            let seen = VisibleKeys::Past {
+            let visible_keys = VisibleKeys::Past {
                 kept,
-                text: &seen,
+                text: &visible,
                 history: &[],
                 bias: None,
                 slopes: None,
                 sparse: None,
                 dual_chunk: spec.dual_chunk,
             };
-            decoding_attention(&query, seen, spec.shape)
+            decoding_attention(&query, visible_keys, spec.shape)
         };
         let apart = attend(CachedRows::Apart { text: Some(&key_value), steps: &[] })?;
-        let Some(kept) = cache.kept() else { candle_core::bail!("an empty cache") };
-        Ok([apart, attend(kept)?])
+        let Some(cached_rows) = cache.kept() else { candle_core::bail!("an empty cache") };
+        Ok([apart, attend(cached_rows)?])
     }
 
     /// Compares the fused operation, the composed one and decoding with the brute force.
     #[test]
     fn attention_is_that_of_the_matrix_of_relative_positions() -> TestResult {
-        for (of, lengths) in [
+        for (chunk_rule, lengths) in [
             (chunks(6, 4, 10), vec![12]),
             (chunks(6, 4, 10), vec![40, 3, 7, 6]),
             (chunks(5, 0, 9), vec![23, 1]),
@@ -191,12 +191,12 @@ mod tests {
             (chunks(48, 16, 64), vec![333, 40]),
             (chunks(150, 50, 200), vec![700]),
         ] {
-            assert_eq!(of.fault(), None);
+            assert_eq!(chunk_rule.fault(), None);
             let rows: usize = lengths.iter().sum();
             let plain = random(rows, shape().projected_width());
-            let expected = brute_force(&plain, &lengths, of);
+            let expected = brute_force(&plain, &lengths, chunk_rule);
             let at: Arc<[u32]> = lengths.iter().flat_map(|&length| 0..length as u32).collect();
-            let positions = RotaryPositions::new(Turns::default(), Some(of), at);
+            let positions = RotaryPositions::new(Turns::default(), Some(chunk_rule), at);
             let spec = AttentionSpec {
                 causal: true,
                 dual_chunk: positions.dual_chunk(),
@@ -205,14 +205,17 @@ mod tests {
             for (dtype, bound) in [(DType::F64, 1e-10), (DType::F32, 2e-5)] {
                 let qkv = Tensor::new(plain.clone(), &Device::Cpu)?.to_dtype(dtype)?;
                 let qkv = positions.rotate(&qkv, (shape(), 1), &Pass::evaluate())?;
-                let whole = self_attention(None, &qkv, None, &spec)?;
+                let fused = self_attention(None, &qkv, None, &spec)?;
                 let composed = composed::self_attention(&qkv, None, &spec)?;
                 let [apart, joined] = decoded(&qkv, &lengths, &spec)?;
                 for (name, ours) in
-                    [("whole", whole), ("composed", composed), ("apart", apart), ("joined", joined)]
+                    [("whole", fused), ("composed", composed), ("apart", apart), ("joined", joined)]
                 {
                     let error = largest(&ours, &expected)?;
-                    assert!(error < bound, "{name}, {of:?}, {lengths:?}, {dtype:?}: {error}");
+                    assert!(
+                        error < bound,
+                        "{name}, {chunk_rule:?}, {lengths:?}, {dtype:?}: {error}"
+                    );
                 }
             }
         }
@@ -222,8 +225,14 @@ mod tests {
     /// A key in another chunk has another distance than its own, so that the test above can fail.
     #[test]
     fn distances_beyond_the_window_are_not_the_true_ones() {
-        let of = chunks(6, 4, 10);
-        assert_eq!([distance(of, 9, 2), distance(of, 10, 2), distance(of, 30, 2)], [7, 7, 7]);
-        assert_eq!([distance(of, 11, 5), distance(of, 12, 5), distance(of, 12, 6)], [4, 4, 6]);
+        let chunk_rule = chunks(6, 4, 10);
+        assert_eq!(
+            [distance(chunk_rule, 9, 2), distance(chunk_rule, 10, 2), distance(chunk_rule, 30, 2)],
+            [7, 7, 7]
+        );
+        assert_eq!(
+            [distance(chunk_rule, 11, 5), distance(chunk_rule, 12, 5), distance(chunk_rule, 12, 6)],
+            [4, 4, 6]
+        );
     }
 }

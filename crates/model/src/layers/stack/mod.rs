@@ -175,7 +175,7 @@ impl Segment {
                 key_lengths,
                 guide: guide.as_ref().filter(|guide| guide.layer == layer),
             });
-            let positions = self.positions.of(layer);
+            let positions = self.positions.for_layer(layer);
             let within = Within { lengths: &self.lengths, positions, pass };
             x = block.forward(&x, within, attended.as_ref())?;
             pass.record_state(&self.stack, layer + 1, StatePoint::Layer, &x);

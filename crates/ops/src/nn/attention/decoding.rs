@@ -170,7 +170,7 @@ fn fused<T: Float>(
         _ => None,
     };
     let slopes: Option<Vec<T>> =
-        slopes.map(|slopes| slopes.iter().map(|&slope| T::of(slope)).collect());
+        slopes.map(|slopes| slopes.iter().map(|&slope| T::cast(slope)).collect());
     let whole = whole.map(Host::new).transpose()?;
     let whole = whole.as_ref().map(Host::elements::<T>).transpose()?.unwrap_or_default();
     let hosts = blocks.iter().map(Host::new).collect::<Result<Vec<_>>>()?;
@@ -330,7 +330,7 @@ vectorised! {
             for weight in weights.iter_mut() {
                 *weight = (*weight - largest).exp();
             }
-            let total = T::of(1.0) / blocked_sum([&*weights], |[weight]| weight);
+            let total = T::cast(1.0) / blocked_sum([&*weights], |[weight]| weight);
             for weight in weights.iter_mut() {
                 *weight *= total;
             }
@@ -353,7 +353,7 @@ fn scores<T: Float>(
     chosen: &Chosen,
 ) {
     let (head_width, group, width) = (shape.head_width, shape.group(), shape.query_width());
-    let (row, scale) = (pairs.len().next_multiple_of(LANES), T::of(shape.scale));
+    let (row, scale) = (pairs.len().next_multiple_of(LANES), T::cast(shape.scale));
     pairs.iter().take(AHEAD).for_each(|pair| fetch_all(pair));
     for (j, pair) in pairs.iter().enumerate() {
         if let Some(next) = pairs.get(j + AHEAD) {
@@ -383,7 +383,7 @@ fn add_biases<T: Float>(
     if let Some(slopes) = slopes {
         for (j, weight) in weights[..keys].iter_mut().enumerate() {
             let distance = chosen.keys - 1 - chosen.position(j);
-            *weight -= slopes[head] * T::of(distance as f64);
+            *weight -= slopes[head] * T::cast(distance as f64);
         }
     }
     if let Some((bias, (_, queries, columns))) = bias {

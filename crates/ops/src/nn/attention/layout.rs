@@ -134,6 +134,6 @@ impl Layout {
     }
 
     pub(super) fn scale<T: Float>(&self) -> T {
-        T::of(self.shape().scale)
+        T::cast(self.shape().scale)
     }
 }

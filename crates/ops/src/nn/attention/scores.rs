@@ -19,7 +19,7 @@ vectorised! {
         if slope != T::default() {
             for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
                 for (j, score) in row.iter_mut().enumerate() {
-                    *score -= slope * T::of((query_start + i).abs_diff(j) as f64);
+                    *score -= slope * T::cast((query_start + i).abs_diff(j) as f64);
                 }
             }
         }
@@ -45,7 +45,7 @@ vectorised! {
             for score in row.iter_mut() {
                 *score = (*score - largest).exp();
             }
-            let total = T::of(1.0) / blocked_sum([&*row], |[x]| x);
+            let total = T::cast(1.0) / blocked_sum([&*row], |[x]| x);
             for score in row.iter_mut() {
                 *score *= total;
             }

@@ -108,7 +108,7 @@ impl Layout {
             raw_product((tq, dh, tk), query, key, place, Write::Replace, how, None);
             to.range(first..first + tq * tk)
         };
-        let slope = T::of(self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]));
+        let slope = T::cast(self.spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head]));
         let bias = bias.map(|(bias, size, row)| (&bias[head * size..(head + 1) * size], row));
         let start = self.spec.query_start;
         scale_and_bias(weights, tk, self.scale(), start, slope, bias);
@@ -275,7 +275,7 @@ impl<T: Float> Backward<'_, T> {
         let Some((_, size, bias_row)) = self.operands.bias else {
             return softmax_backward(weights, scores, tk, scale);
         };
-        softmax_backward(weights, scores, tk, T::of(1.0));
+        softmax_backward(weights, scores, tk, T::cast(1.0));
         for (i, row) in scores.chunks_exact(tk).enumerate() {
             let start = head * size + i * bias_row;
             crate::parallel::add(&mut bias_sum[start..start + tk], row);

@@ -28,7 +28,7 @@ vectorised! {
             *weight = (*weight - largest).exp();
             total += *weight;
         }
-        let share = T::of(1.0) / total;
+        let share = T::cast(1.0) / total;
         for weight in weights.iter_mut() {
             *weight *= share;
         }
@@ -57,7 +57,7 @@ vectorised! {
         by_keys: &mut [T],
         by_values: &mut [T],
     ) {
-        let (across, width, one) = (query.len(), by_context.len(), T::of(1.0));
+        let (across, width, one) = (query.len(), by_context.len(), T::cast(1.0));
         let mut mean = T::default();
         let pairs = values.chunks_exact(width).zip(by_values.chunks_exact_mut(width));
         for ((score, weight), (value, by_value)) in by_scores.iter_mut().zip(weights).zip(pairs) {

@@ -34,7 +34,7 @@ pub(super) fn record<T: Float>(
         weight: given.weight.clone(),
         bias: given.bias.map(Slot::from),
         initial: given.initial.map(Slot::from),
-        attention: given.attention.map(OwnedAttention::of),
+        attention: given.attention.map(OwnedAttention::from_borrowed),
         widths: Widths::new(given, spec.cell)?,
         spec: spec.clone(),
     };
@@ -58,7 +58,7 @@ struct OwnedAttention {
 }
 
 impl OwnedAttention {
-    fn of(attention: AdditiveAttention<'_>) -> Self {
+    fn from_borrowed(attention: AdditiveAttention<'_>) -> Self {
         let AdditiveAttention { query, energy, keys, values, context } = attention;
         Self {
             query: query.clone(),

@@ -42,7 +42,7 @@ vectorised! {
         by_inputs: &mut [T],
         by_product: &mut [T],
     ) {
-        let (width, one) = (before.len(), T::of(1.0));
+        let (width, one) = (before.len(), T::cast(1.0));
         let (gates, fresh) = (&gates[..3 * width], &fresh[..width]);
         let carried = &mut carried[..width];
         let (by_inputs, by_product) = (&mut by_inputs[..3 * width], &mut by_product[..3 * width]);
@@ -101,7 +101,7 @@ vectorised! {
         carried_cell: &mut [T],
         by_inputs: &mut [T],
     ) {
-        let (width, one) = (before.len(), T::of(1.0));
+        let (width, one) = (before.len(), T::cast(1.0));
         let (gates, cell) = (&gates[..4 * width], &cell[..width]);
         let (carried, carried_cell) = (&mut carried[..width], &mut carried_cell[..width]);
         let by_inputs = &mut by_inputs[..4 * width];

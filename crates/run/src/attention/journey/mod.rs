@@ -46,7 +46,7 @@ pub struct Branch {
 
 /// Translation found by the search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Found {
+pub struct FoundTranslation {
     /// Text of the translation.
     pub text: String,
     /// Length-normalised log-probability.
@@ -101,7 +101,7 @@ pub struct Journey {
     /// Branches of the beam, in the order of positions; empty without a search.
     pub beam: Vec<Branch>,
     /// Translations of the search, best first; empty without a search.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundTranslation>,
     /// Choices of the model: the tokens of the best translation, ending with `</s>`; the next token
     /// at each place of a text, up to the one after its end; the tag of each word; each hidden
     /// token; or the label.

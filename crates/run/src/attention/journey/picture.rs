@@ -68,7 +68,9 @@ impl Journey {
             answer: Answer::Label,
             normalized: text.to_string(),
             pieces: pieces(&names, &ids),
-            choices: Choice::of(&logits, [None], |id| settings.labels[id as usize].clone())?,
+            choices: Choice::from_logits(&logits, [None], |id| {
+                settings.labels[id as usize].clone()
+            })?,
             picture: Some(picture),
             ..journey_of((&run.config, &text), &records, attention, &[("encoder", &names)])?
         })

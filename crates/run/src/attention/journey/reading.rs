@@ -25,7 +25,7 @@ impl Journey {
     ///
     /// # Errors
     /// When the run cannot be loaded or its task has no journey, or the text is empty or too long.
-    pub fn of(root: &Path, load: &LoadSettings, text: &str) -> Result<Self> {
+    pub fn trace(root: &Path, load: &LoadSettings, text: &str) -> Result<Self> {
         let task = RunFolder::open(root)?.load_config(&load.overrides)?.task;
         with_model!(task, M => <M as TaskModel>::journey(&LoadedRun::open(root, load)?, text))
     }
@@ -53,7 +53,7 @@ impl Journey {
             answer: Answer::Text,
             normalized: tokenizer.normalize(text)?,
             pieces: pieces(&tokens, &ids),
-            choices: Choice::of(&logits, answers, name)?,
+            choices: Choice::from_logits(&logits, answers, name)?,
             ..journey_of((&run.config, text), &records, attention, &[("decoder", &tokens)])?
         })
     }
@@ -82,7 +82,9 @@ impl Journey {
             answer: Answer::Label,
             normalized: tokenizer.normalize(text)?,
             pieces: pieces(&tokens, &ids),
-            choices: Choice::of(&logits, [None], |id| labelled.labels[id as usize].clone())?,
+            choices: Choice::from_logits(&logits, [None], |id| {
+                labelled.labels[id as usize].clone()
+            })?,
             evidence,
             ..journey_of((&run.config, text), &records, attention, &[("encoder", &tokens)])?
         })
@@ -108,7 +110,7 @@ pub(super) fn journey_of(
     attention: Vec<AttentionLayer>,
     stacks: &[(&str, &[String])],
 ) -> Result<Journey> {
-    let vectors = StackVectors::of(&records.states, stacks)?;
+    let vectors = StackVectors::from_records(&records.states, stacks)?;
     Ok(Journey {
         task: config.task.to_string(),
         text: text.to_owned(),
@@ -118,7 +120,7 @@ pub(super) fn journey_of(
             .to_owned(),
         norms: vectors.iter().map(StackVectors::norms).collect(),
         vectors,
-        heads: HeadInputs::of(&records.projections, &attention)?,
+        heads: HeadInputs::from_records(&records.projections, &attention)?,
         attention,
         ..Journey::default()
     })

@@ -54,8 +54,11 @@ impl StackVectors {
     ///
     /// # Errors
     /// When a number is not finite.
-    pub(super) fn of(states: &[StateRecord], stacks: &[(&str, &[String])]) -> Result<Vec<Self>> {
-        let mut found: Vec<Self> = stacks
+    pub(super) fn from_records(
+        states: &[StateRecord],
+        stacks: &[(&str, &[String])],
+    ) -> Result<Vec<Self>> {
+        let mut vectors: Vec<Self> = stacks
             .iter()
             .map(|(stack, tokens)| Self {
                 stack: (*stack).to_owned(),
@@ -73,13 +76,13 @@ impl StackVectors {
                 StatePoint::SelfAttention => "self-attention",
                 StatePoint::CrossAttention => "cross-attention",
             };
-            if let Some(own) = found.iter_mut().find(|own| own.stack == *stack) {
-                own.steps.push(VectorStep { layers: *layers, point, rows });
+            if let Some(entry) = vectors.iter_mut().find(|entry| entry.stack == *stack) {
+                entry.steps.push(VectorStep { layers: *layers, point, rows });
             }
         }
         // Layers older than the Transformer keep no states.
-        found.retain(|stack| stack.steps.iter().any(|step| step.point == "layer"));
-        Ok(found)
+        vectors.retain(|stack| stack.steps.iter().any(|step| step.point == "layer"));
+        Ok(vectors)
     }
 
     /// Norms before the first layer and after each.
@@ -118,8 +121,11 @@ impl HeadInputs {
     ///
     /// # Errors
     /// When a tensor cannot be read.
-    pub(super) fn of(records: &[ProjectionRecord], layers: &[AttentionLayer]) -> Result<Vec<Self>> {
-        let mut found = Vec::new();
+    pub(super) fn from_records(
+        records: &[ProjectionRecord],
+        layers: &[AttentionLayer],
+    ) -> Result<Vec<Self>> {
+        let mut head_inputs = Vec::new();
         for record in records {
             let layer =
                 layers.iter().find(|layer| layer.part.layer_name(layer.layer - 1) == record.layer);
@@ -134,10 +140,10 @@ impl HeadInputs {
                 values: on_host(&record.values)?,
             };
             if inputs.explain(layer) {
-                found.push(inputs);
+                head_inputs.push(inputs);
             }
         }
-        Ok(found)
+        Ok(head_inputs)
     }
 
     /// Compares the softmax of the products with the recorded weights. They differ in other kinds
@@ -157,13 +163,13 @@ impl HeadInputs {
                     f64::from(products.sum::<f32>()) * self.scale
                 };
                 // Keys that a query does not see have no weight.
-                let seen = self.keys.iter().zip(weights).filter(|(_, weight)| **weight > 0.0);
-                let seen: Vec<(f64, f32)> =
-                    seen.map(|(key, weight)| (score(key), *weight)).collect();
+                let visible = self.keys.iter().zip(weights).filter(|(_, weight)| **weight > 0.0);
+                let visible: Vec<(f64, f32)> =
+                    visible.map(|(key, weight)| (score(key), *weight)).collect();
                 let largest =
-                    seen.iter().fold(f64::NEG_INFINITY, |most, (score, _)| most.max(*score));
-                let sum: f64 = seen.iter().map(|(score, _)| (score - largest).exp()).sum();
-                seen.iter().all(|(score, weight)| {
+                    visible.iter().fold(f64::NEG_INFINITY, |most, (score, _)| most.max(*score));
+                let sum: f64 = visible.iter().map(|(score, _)| (score - largest).exp()).sum();
+                visible.iter().all(|(score, weight)| {
                     ((score - largest).exp() / sum - f64::from(*weight)).abs() < TOLERANCE
                 })
             })
@@ -195,7 +201,7 @@ impl Choice {
     ///
     /// # Errors
     /// When a logit is not finite.
-    pub(super) fn of(
+    pub(super) fn from_logits(
         logits: &Tensor,
         answers: impl IntoIterator<Item = Option<u32>>,
         name: impl Fn(u32) -> String,

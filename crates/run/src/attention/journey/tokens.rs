@@ -24,7 +24,7 @@ impl Journey {
     pub fn of_tagged(run: &LoadedRun<TokenTagger>, text: &str) -> Result<Self> {
         let (tokenizer, labels) = (run.tokenizers.target(), &run.config.data.labelled.labels);
         tokenizer.check_spelled(text)?;
-        let encoded = EncodedWords::of(run, &[text.to_owned()])?.remove(0);
+        let encoded = EncodedWords::encode(run, &[text.to_owned()])?.remove(0);
         let (words, row) = encoded.parts();
         ensure!(!row.asked.is_empty(), "the text is empty");
         let segments: Vec<u32> = row.segments().collect();
@@ -41,7 +41,7 @@ impl Journey {
         let attention =
             layers(std::mem::take(&mut records.attention), |_| (tokens.clone(), tokens.clone()))?;
         let answers = row.asked.iter().map(|_| None);
-        let mut choices = Choice::of(&logits, answers, |id| labels[id as usize].clone())?;
+        let mut choices = Choice::from_logits(&logits, answers, |id| labels[id as usize].clone())?;
         for ((choice, &at), &word) in choices.iter_mut().zip(&row.asked).zip(&row.words) {
             choice.place = at as usize;
             choice.word = Some(words[word].clone());
@@ -84,7 +84,7 @@ impl Journey {
         let places: Vec<usize> = hidden.places.concat();
         let answers = places.iter().map(|&at| Some(ids[at]).filter(|&id| id != mask));
         let name = |id| shown_tokens(tokenizer, &[id]).concat();
-        let mut choices = Choice::of(&logits, answers, name)?;
+        let mut choices = Choice::from_logits(&logits, answers, name)?;
         for (choice, place) in choices.iter_mut().zip(&places) {
             choice.place = *place;
         }
@@ -132,7 +132,9 @@ impl Hidden {
             let asked: Vec<u32> = places
                 .iter()
                 .enumerate()
-                .flat_map(|(row, own)| own.iter().map(move |at| (row * length + at) as u32))
+                .flat_map(|(row, row_places)| {
+                    row_places.iter().map(move |at| (row * length + at) as u32)
+                })
                 .collect();
             let asked = Tensor::from_vec(asked.clone(), asked.len(), states.device())?;
             model.logits(&states.index_select(&asked, 0)?, &pass)

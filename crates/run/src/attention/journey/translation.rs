@@ -11,7 +11,7 @@ use taper_model::{ImageCaptioner, Model, ModelError, Pass, Records, Sequences, T
 use taper_ops::threads::in_pool;
 
 use super::reading::{journey_of, pieces};
-use super::{Branch, Choice, Found, Journey, Picture};
+use super::{Branch, Choice, FoundTranslation, Journey, Picture};
 use crate::LoadedRun;
 use crate::attention::map::{AttentionPart, layers, shown_tokens};
 use crate::config::RunConfig;
@@ -27,7 +27,7 @@ impl Journey {
         ensure!(!text.trim().is_empty(), "the text is empty");
         let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
         let ids = source.encode(text)?;
-        let settings = TranslationSettings::of(&run.config);
+        let settings = TranslationSettings::from_config(&run.config);
         let limit = LineLimit::new(OverlongRule::Error, settings.max_source_tokens)
             .within(run.model.config(), source);
         if ids.len() > limit.tokens {
@@ -110,7 +110,7 @@ impl Source<'_> {
     ) -> Result<Journey> {
         let best = &hypotheses.first().context("the search found nothing")?.tokens;
         let found = hypotheses.iter().map(|hypothesis| {
-            Ok(Found {
+            Ok(FoundTranslation {
                 text: single_line(target.decode(&hypothesis.tokens)?),
                 score: hypothesis.score,
                 log_probability: hypothesis.log_probability,
@@ -131,7 +131,7 @@ impl Source<'_> {
         Ok(Journey {
             beam: branches(&nodes, best, target),
             found,
-            choices: Choice::of(&logits, answers.iter().copied().map(Some), name)?,
+            choices: Choice::from_logits(&logits, answers.iter().copied().map(Some), name)?,
             ..journey_of(
                 (self.config, self.name),
                 &records,

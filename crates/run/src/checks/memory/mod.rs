@@ -47,7 +47,12 @@ impl Budget {
     ///
     /// # Errors
     /// When the device does not report its memory.
-    pub fn of(given: Option<u64>, processes: usize, here: usize, device: &Device) -> Result<Self> {
+    pub fn for_process(
+        given: Option<u64>,
+        processes: usize,
+        here: usize,
+        device: &Device,
+    ) -> Result<Self> {
         let origin = origin(given);
         if here <= 1 || !device.is_cpu() {
             return Ok(Self { bytes: given, origin, processes });
@@ -195,10 +200,16 @@ fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> Scalars {
 
 /// Refuses a model if the bytes `needed` for `what` exceed `limit`, which the process may use;
 /// `parameters` is for the message.
-fn require_room(parameters: u64, needed: u64, what: &str, limit: u64, origin: &str) -> Result<()> {
+fn require_room(
+    parameters: u64,
+    needed: u64,
+    content: &str,
+    limit: u64,
+    origin: &str,
+) -> Result<()> {
     if needed > limit {
         bail!(
-            "a model of {} parameters takes {} of memory for {what} alone, but may take {}{}; \
+            "a model of {} parameters takes {} of memory for {content} alone, but may take {}{}; \
              make [model] or the vocabulary smaller, or use more memory",
             grouped(parameters),
             bytes(needed),

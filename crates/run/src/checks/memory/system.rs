@@ -110,8 +110,8 @@ fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
             let cached = statistics
                 .lines()
                 .find_map(|line| line.strip_prefix(cached)?.trim().parse::<u64>().ok());
-            let here = most.saturating_sub(used.saturating_sub(cached.unwrap_or(0)));
-            left = Some(left.map_or(here, |least: u64| least.min(here)));
+            let left_here = most.saturating_sub(used.saturating_sub(cached.unwrap_or(0)));
+            left = Some(left.map_or(left_here, |least: u64| least.min(left_here)));
         }
     }
     left

@@ -190,7 +190,9 @@ fn is_held(value: f32, kind: ValueType) -> bool {
 }
 
 fn bytes_of(values: &[f32], kind: ValueType) -> Vec<u8> {
-    let in_16 = |of: fn(f32) -> [u8; 2]| values.iter().flat_map(|&value| of(value)).collect();
+    let in_16 = |to_16_bits: fn(f32) -> [u8; 2]| {
+        values.iter().flat_map(|&value| to_16_bits(value)).collect()
+    };
     match kind {
         ValueType::Float16 => in_16(|value| f16::from_f32(value).to_le_bytes()),
         ValueType::Bfloat16 => in_16(|value| bf16::from_f32(value).to_le_bytes()),

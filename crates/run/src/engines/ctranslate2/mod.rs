@@ -57,7 +57,7 @@ impl Engine for Ctranslate2 {
     fn export<M: TaskModel>(&self, run: &LoadedRun<M>, folder: &Path) -> Result<Exported> {
         let config = &without_adapters(&run.config);
         require_expressed(config, Self::NAME, &["output_scale"], limits::refused(config))?;
-        let tokens = tokens::Tokens::of(&run.config, &run.tokenizers)?;
+        let tokens = tokens::Tokens::from_run(&run.config, &run.tokenizers)?;
         let parameters = run.model.parameters();
         let variables = layers::variables(&run.config, parameters, &tokens.never_written)?;
         require_free(folder)?;

@@ -31,7 +31,7 @@ impl Tokens {
     ///
     /// # Errors
     /// When the languages have different end-of-text tokens.
-    pub(super) fn of(config: &RunConfig, tokenizers: &TokenizerPair) -> Result<Self> {
+    pub(super) fn from_run(config: &RunConfig, tokenizers: &TokenizerPair) -> Result<Self> {
         let target = tokenizers.target();
         let translates = entry(config.task).translates;
         let list = list(target);

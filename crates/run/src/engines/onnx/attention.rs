@@ -40,8 +40,8 @@ impl Writer<'_> {
             key = self.graph.node_with("Concat", &[&past.key, &key], &axis);
             value = self.graph.node_with("Concat", &[&past.value, &value], &axis);
         }
-        let seen = KeyValue { key, value };
-        Ok((self.attended(query, &seen, biases, name)?, seen))
+        let key_value = KeyValue { key, value };
+        Ok((self.attended(query, &key_value, biases, name)?, key_value))
     }
 
     /// Keys and values of an encoder's output, for the attention `name` of a decoder.
@@ -58,13 +58,13 @@ impl Writer<'_> {
         &mut self,
         x: &str,
         name: &str,
-        seen: &KeyValue,
+        key_value: &KeyValue,
         padding: &str,
     ) -> Result<String> {
         let query = self.linear(x, &format!("{name}.q"))?;
         let heads = self.model.heads;
         let query = self.heads(&query, heads, &format!("{name}.query_norm"))?;
-        self.attended(query, seen, Some(padding), name)
+        self.attended(query, key_value, Some(padding), name)
     }
 
     /// Splits heads, and normalises them if the model has the norm: `(B, T, H·Dh)` →
@@ -107,14 +107,14 @@ impl Writer<'_> {
     fn attended(
         &mut self,
         query: String,
-        seen: &KeyValue,
+        key_value: &KeyValue,
         biases: Option<&str>,
         name: &str,
     ) -> Result<String> {
         let shape = self.model.attention_shape();
         let usual = 1.0 / (shape.head_width as f64).sqrt();
         let query = self.scaled(query, self.model.attention_scale.unwrap_or(usual));
-        let (key, value) = (self.repeated(&seen.key), self.repeated(&seen.value));
+        let (key, value) = (self.repeated(&key_value.key), self.repeated(&key_value.value));
         let key = self.exchanged(&key, [0, 1, 3, 2]);
         let mut scores = self.graph.node("MatMul", &[&query, &key]);
         if let Some(biases) = biases {

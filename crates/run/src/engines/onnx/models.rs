@@ -39,8 +39,8 @@ pub(super) fn encoder<'a>(
     for (layer, biases) in biases.iter().enumerate() {
         let layer = format!("encoder.layers.{layer}");
         x = writer.attention_sublayer(x, &layer, |writer, x, name| {
-            let seen = (angles.as_ref(), biases.as_deref());
-            Ok(writer.self_attention(x, name, seen, None)?.0)
+            let position_inputs = (angles.as_ref(), biases.as_deref());
+            Ok(writer.self_attention(x, name, position_inputs, None)?.0)
         })?;
         x = writer.feed_forward_sublayer(x, &layer)?;
     }
@@ -69,13 +69,13 @@ pub(super) fn decoder<'a>(
     let past: Vec<Option<[KeyValue; 2]>> = (0..model.decoder_layers)
         .map(|layer| {
             has_past.then(|| {
-                [("decoder", PAST), ("encoder", SOURCE)].map(|(of, length)| {
-                    writer.past(&format!("past_key_values.{layer}.{of}"), length)
+                [("decoder", PAST), ("encoder", SOURCE)].map(|(part, length)| {
+                    writer.past(&format!("past_key_values.{layer}.{part}"), length)
                 })
             })
         })
         .collect();
-    let of_past = past.first().and_then(Option::as_ref).map(|[own, _]| own.key.as_str());
+    let of_past = past.first().and_then(Option::as_ref).map(|[own_past, _]| own_past.key.as_str());
     let (queries, keys) = writer.places(&ids, of_past);
     let positions = writer.unsqueezed(&queries, &[0]);
     let table = embedding(parameters, "target_embedding.weight");
@@ -85,20 +85,22 @@ pub(super) fn decoder<'a>(
     let padding = writer.padding(&mask);
     let angles = writer.angles(&positions);
     for (layer, (past, biases)) in past.into_iter().zip(&biases).enumerate() {
-        let [own, of_encoder] = past.map_or([None, None], |[own, other]| [Some(own), Some(other)]);
-        let seen = (angles.as_ref(), biases.as_deref());
-        x = writer.own_attention((x, layer), seen, own.as_ref(), TARGET)?;
+        let [own_past, of_encoder] =
+            past.map_or([None, None], |[own_past, other]| [Some(own_past), Some(other)]);
+        let positions = (angles.as_ref(), biases.as_deref());
+        x = writer.own_attention((x, layer), positions, own_past.as_ref(), TARGET)?;
         let name = format!("decoder.layers.{layer}.cross_attention");
-        let seen = match (of_encoder, &encoded) {
+        let key_value = match (of_encoder, &encoded) {
             (None, Some(encoded)) => {
-                let made = writer.encoder_key_value(encoded, &name)?;
-                writer.present(&format!("present.{layer}.encoder"), &made, SOURCE);
-                made
+                let computed = writer.encoder_key_value(encoded, &name)?;
+                writer.present(&format!("present.{layer}.encoder"), &computed, SOURCE);
+                computed
             }
             (of_encoder, _) => of_encoder.context("neither an encoder nor its past")?,
         };
-        x = writer
-            .sublayer(x, &name, |writer, x| writer.cross_attention(x, &name, &seen, &padding))?;
+        x = writer.sublayer(x, &name, |writer, x| {
+            writer.cross_attention(x, &name, &key_value, &padding)
+        })?;
         x = writer.feed_forward_sublayer(x, &format!("decoder.layers.{layer}"))?;
     }
     writer.written(x, table, TARGET)
@@ -129,8 +131,8 @@ pub(super) fn language_model<'a>(
     let biases = writer.biases(stack, (&queries, &keys), true, Some(&padding))?;
     let angles = writer.angles(&positions);
     for (layer, (past, biases)) in past.iter().zip(&biases).enumerate() {
-        let seen = (angles.as_ref(), biases.as_deref());
-        x = writer.own_attention((x, layer), seen, Some(past), ALL)?;
+        let position_inputs = (angles.as_ref(), biases.as_deref());
+        x = writer.own_attention((x, layer), position_inputs, Some(past), ALL)?;
         x = writer.feed_forward_sublayer(x, &format!("decoder.layers.{layer}"))?;
     }
     writer.written(x, table, LENGTH)
@@ -159,9 +161,9 @@ impl<'a> Writer<'a> {
     }
 
     /// Makes keys and values outputs.
-    fn present(&mut self, name: &str, made: &KeyValue, length: Length) {
+    fn present(&mut self, name: &str, key_value: &KeyValue, length: Length) {
         let shape = self.shape_of_keys(length);
-        for (part, value) in [("key", &made.key), ("value", &made.value)] {
+        for (part, value) in [("key", &key_value.key), ("value", &key_value.value)] {
             self.graph.output(&format!("{name}.{part}"), value, &shape);
         }
     }
@@ -182,22 +184,22 @@ impl<'a> Writer<'a> {
     fn own_attention(
         &mut self,
         (x, layer): (String, usize),
-        seen: (Option<&Angles>, Option<&str>),
+        positions: (Option<&Angles>, Option<&str>),
         past: Option<&KeyValue>,
         length: Length,
     ) -> Result<String> {
-        let mut made = None;
+        let mut key_value = None;
         let name = format!("decoder.layers.{layer}");
         let x = self.attention_sublayer(x, &name, |writer, x, name| {
-            let (x, all) = writer.self_attention(x, name, seen, past)?;
-            made = Some(all);
+            let (x, all) = writer.self_attention(x, name, positions, past)?;
+            key_value = Some(all);
             Ok(x)
         })?;
-        if let Some(made) = made {
+        if let Some(key_value) = key_value {
             let of_encoder = format!("decoder.layers.{layer}.cross_attention.q.weight");
             let part = if self.parameters.get(&of_encoder).is_some() { ".decoder" } else { "" };
             let length = if past.is_some() { ALL } else { length };
-            self.present(&format!("present.{layer}{part}"), &made, length);
+            self.present(&format!("present.{layer}{part}"), &key_value, length);
         }
         Ok(x)
     }

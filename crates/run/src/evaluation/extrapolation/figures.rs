@@ -6,7 +6,7 @@ use super::Extrapolation;
 
 /// Perplexity by length, with a line for each model.
 #[must_use]
-pub fn extrapolation_figure(found: &[Extrapolation]) -> Figure {
+pub fn extrapolation_figure(measured: &[Extrapolation]) -> Figure {
     let line = |one: &Extrapolation| {
         let points = one.points.iter();
         let points = points.filter_map(|point| Some((point.length as f64, point.perplexity?)));
@@ -15,9 +15,9 @@ pub fn extrapolation_figure(found: &[Extrapolation]) -> Figure {
     let chart = Chart::new(
         Axis::log("tokens of a block"),
         Axis::log("perplexity of a token"),
-        found.iter().map(line).collect(),
+        measured.iter().map(line).collect(),
     );
-    let mut trained: Vec<usize> = found.iter().map(|one| one.trained).collect();
+    let mut trained: Vec<usize> = measured.iter().map(|one| one.trained).collect();
     trained.sort_unstable();
     trained.dedup();
     let trained: Vec<String> = trained.iter().map(ToString::to_string).collect();

@@ -17,7 +17,7 @@ use crate::folder::RunFolder;
 use crate::loaded_run::LoadSettings;
 use crate::tasks::entry;
 pub use figures::{extrapolation_figure, passkey_figure};
-pub use passkey::{Passkey, Retrieved};
+pub use passkey::{Passkey, PasskeyRecall};
 
 /// Measurements of one model by block length.
 #[derive(Debug, Clone, Serialize)]
@@ -31,12 +31,12 @@ pub struct Extrapolation {
     /// Tokens of a block in training.
     pub trained: usize,
     /// Measurements, in the order of the lengths.
-    pub points: Vec<AtLength>,
+    pub points: Vec<LengthMeasurement>,
 }
 
 /// Measurement of a model at one length.
 #[derive(Debug, Clone, Serialize)]
-pub struct AtLength {
+pub struct LengthMeasurement {
     /// Tokens of a block.
     pub length: usize,
     /// Mean negative log-likelihood of a token, in nats; `None` if the model cannot read blocks of
@@ -48,7 +48,7 @@ pub struct AtLength {
     pub refused: Option<String>,
     /// Keys found in texts of this length, by depth; `None` if none were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub passkey: Option<Vec<Retrieved>>,
+    pub passkey: Option<Vec<PasskeyRecall>>,
 }
 
 impl Extrapolation {
@@ -115,14 +115,14 @@ pub fn extrapolate(
         Positions::Rotary if model.rotary.scaling == RotaryScaling::None => &COMPARED,
         _ => &[model.rotary.scaling],
     };
-    let mut found = Vec::new();
+    let mut measured = Vec::new();
     for &scaling in scalings {
         let at_length = |length| {
-            let mut own = load.clone();
-            own.overrides.extend(changes(&config, scaling, (trained, length)));
-            measure(root, &own, (length, settings.passkey.as_ref()), observer)
+            let mut scaled = load.clone();
+            scaled.overrides.extend(changes(&config, scaling, (trained, length)));
+            measure(root, &scaled, (length, settings.passkey.as_ref()), observer)
         };
-        found.push(Extrapolation {
+        measured.push(Extrapolation {
             run: config.name.clone(),
             positions: positions(model).to_owned(),
             scaling,
@@ -130,17 +130,17 @@ pub fn extrapolate(
             points: settings.lengths(trained).into_iter().map(at_length).collect::<Result<_>>()?,
         });
     }
-    require_measured(root, &found, settings)?;
-    Ok(found)
+    require_measured(root, &measured, settings)?;
+    Ok(measured)
 }
 
 /// Refuses measurements if none of them succeeded.
 fn require_measured(
     root: &Path,
-    found: &[Extrapolation],
+    measured: &[Extrapolation],
     settings: &ExtrapolationSettings,
 ) -> Result<()> {
-    let points = || found.iter().flat_map(|one| &one.points);
+    let points = || measured.iter().flat_map(|one| &one.points);
     let why = || points().find_map(|point| point.refused.clone()).unwrap_or_default();
     if points().all(|point| point.loss.is_none()) {
         bail!("{}: no length can be read: {}", root.display(), why());
@@ -197,16 +197,16 @@ fn measure(
     load: &LoadSettings,
     (length, passkey): (usize, Option<&Passkey>),
     observer: &mut dyn RunObserver,
-) -> Result<AtLength> {
+) -> Result<LengthMeasurement> {
     let mut at_length = match evaluate(root, load, &[], |_| Ok(()), observer) {
         Ok(measured) => point(length, measured.results)?,
-        Err(error) => return Ok(AtLength::refused(length, &error)),
+        Err(error) => return Ok(LengthMeasurement::refused(length, &error)),
     };
     if let Some(passkey) = passkey {
         let run = LoadedRun::<LanguageModel>::open(root, load)?;
         match passkey.retrieve(&run, length) {
-            Ok(found) => at_length.passkey = Some(found),
-            Err(error) => at_length.refused = AtLength::refused(length, &error).refused,
+            Ok(recalls) => at_length.passkey = Some(recalls),
+            Err(error) => at_length.refused = LengthMeasurement::refused(length, &error).refused,
         }
     }
     Ok(at_length)
@@ -222,7 +222,7 @@ fn positions(model: &ModelConfig) -> &'static str {
     }
 }
 
-impl AtLength {
+impl LengthMeasurement {
     /// Length that the model cannot read.
     fn refused(length: usize, error: &anyhow::Error) -> Self {
         // Only the message, without a backtrace.
@@ -232,7 +232,7 @@ impl AtLength {
 }
 
 /// Mean over all test sets, weighted by their tokens.
-fn point(length: usize, results: Vec<TestSetResult>) -> Result<AtLength> {
+fn point(length: usize, results: Vec<TestSetResult>) -> Result<LengthMeasurement> {
     let (mut sum, mut tokens) = (0.0, 0.0);
     for result in results {
         let TestSetResult::Read(read) = result else { bail!("a test set was not read") };
@@ -240,7 +240,7 @@ fn point(length: usize, results: Vec<TestSetResult>) -> Result<AtLength> {
         tokens += read.tokens as f64;
     }
     let loss = sum / tokens;
-    Ok(AtLength {
+    Ok(LengthMeasurement {
         length,
         loss: Some(loss),
         perplexity: Some(loss.exp()),

@@ -60,7 +60,7 @@ impl Default for Passkey {
 
 /// Keys that a model found at one depth.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Retrieved {
+pub struct PasskeyRecall {
     /// Share of the filler before the key: 0 at the beginning of the text, 1 at its end.
     pub depth: f64,
     /// Number of keys that were asked for.
@@ -98,7 +98,7 @@ impl Passkey {
         &self,
         run: &LoadedRun<LanguageModel>,
         length: usize,
-    ) -> Result<Vec<Retrieved>> {
+    ) -> Result<Vec<PasskeyRecall>> {
         let words = self.words(run)?;
         let settings = GenerationSettings {
             decoding: DecodingConfig::default(),
@@ -124,7 +124,7 @@ impl Passkey {
                 answers.first().is_some_and(|answer| self.is_key(&text.key, answer))
             };
             let found = texts.iter().zip(&answers).filter(is_found).count();
-            Ok(Retrieved { depth, keys: self.keys, found })
+            Ok(PasskeyRecall { depth, keys: self.keys, found })
         };
         (0..self.depths).map(at_depth).collect()
     }

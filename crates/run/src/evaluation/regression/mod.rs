@@ -7,14 +7,14 @@ use anyhow::Result;
 use taper_data::{LinearFunction, RegressionConfig, RegressionDataset, batch_of_functions};
 use taper_model::InContextRegressor;
 
-use super::{AfterExamples, MeanErrors, RegressedTestSet, Split};
+use super::{ExampleErrors, MeanErrors, RegressedTestSet, Split};
 use crate::training::packed;
 use ridge::ridge;
 
 impl MeanErrors {
     /// Adds the squared errors of one set of predictions.
     fn add(&mut self, predicted: Self, right: f64) {
-        let error = |of: f64| (of - right) * (of - right);
+        let error = |value: f64| (value - right) * (value - right);
         self.model += error(predicted.model);
         self.ridge += error(predicted.ridge);
         self.least_squares += error(predicted.least_squares);
@@ -37,12 +37,12 @@ impl RegressedTestSet {
     ///
     /// # Errors
     /// When functions have more points than the model has positions, or the device fails.
-    pub(crate) fn of(split: Split<'_>, model: &InContextRegressor) -> Result<Self> {
+    pub(crate) fn evaluate(split: Split<'_>, model: &InContextRegressor) -> Result<Self> {
         let config = split.config;
         let data = RegressionDataset::of_split(&config.data, split.name);
         let settings = &config.data.regression;
         let together = (config.data.batching.planned_tokens() / settings.tokens()).max(1);
-        let mut after = vec![AfterExamples::default(); settings.points];
+        let mut after = vec![ExampleErrors::default(); settings.points];
         for first in (0..data.len()).step_by(together) {
             let numbers = first..data.len().min(first + together);
             let functions: Vec<LinearFunction> = numbers.map(|at| data.function(at)).collect();
@@ -55,7 +55,7 @@ impl RegressedTestSet {
         }
         let count = data.len() as f64;
         for (examples, at) in after.iter_mut().enumerate() {
-            *at = AfterExamples {
+            *at = ExampleErrors {
                 examples,
                 of_answers: at.of_answers.divided(count),
                 of_values: at.of_values.divided(count),
@@ -77,7 +77,7 @@ fn add(
     function: &LinearFunction,
     predicted: &[f32],
     settings: &RegressionConfig,
-    after: &mut [AfterExamples],
+    after: &mut [ExampleErrors],
 ) {
     let wide = |input: &Vec<f32>| input.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
     let inputs: Vec<Vec<f64>> = function.inputs.iter().map(wide).collect();

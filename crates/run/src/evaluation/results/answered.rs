@@ -26,8 +26,8 @@ impl AnsweredTestSet {
         };
         let mut lines = vec![format!("{} ({} questions)", self.split, self.all.questions)];
         lines.push(line("answers", &self.all));
-        let counted = |means: &AnswerMeans, what: &str| {
-            format!("{}, of {} questions", line(what, means), means.questions)
+        let counted = |means: &AnswerMeans, title: &str| {
+            format!("{}, of {} questions", line(title, means), means.questions)
         };
         if self.without_answer.questions > 0 {
             lines.push(counted(&self.with_answer, "has one"));

@@ -22,7 +22,7 @@ pub struct MaskedTestSet {
 }
 
 impl MaskedTestSet {
-    pub(crate) fn of(split: &str, measured: &TeacherForced) -> Self {
+    pub(crate) fn from_measured(split: &str, measured: &TeacherForced) -> Self {
         Self {
             split: split.to_owned(),
             tokens: measured.tokens,

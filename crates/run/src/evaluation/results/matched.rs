@@ -14,13 +14,13 @@ pub struct Recall {
 }
 
 impl Recall {
-    pub(crate) fn of(among: usize, [at_1, at_5]: [f64; 2]) -> Self {
+    pub(crate) fn new(among: usize, [at_1, at_5]: [f64; 2]) -> Self {
         Self { among, at_1, at_5 }
     }
 
-    fn line(&self, what: &str) -> String {
+    fn line(&self, direction: &str) -> String {
         format!(
-            "  {what} recall at 1 {:.2} %, at 5 {:.2} %, among {}",
+            "  {direction} recall at 1 {:.2} %, at 5 {:.2} %, among {}",
             100.0 * self.at_1,
             100.0 * self.at_5,
             self.among

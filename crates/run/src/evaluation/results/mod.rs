@@ -23,7 +23,7 @@ pub use hostile::{HostileScore, HostileScores, HostileTestSet};
 pub use masked::MaskedTestSet;
 pub use matched::{MatchedTestSet, Recall};
 pub use read::ReadTestSet;
-pub use regressed::{AfterExamples, MeanErrors, RegressedTestSet};
+pub use regressed::{ExampleErrors, MeanErrors, RegressedTestSet};
 pub use tagged::TaggedTestSet;
 pub use translated::TranslatedTestSet;
 

@@ -14,12 +14,12 @@ pub struct RegressedTestSet {
     /// Standard deviation of the noise on each y.
     pub noise: f64,
     /// Means over the functions, by the number of examples: 0, 1 and so on.
-    pub after: Vec<AfterExamples>,
+    pub after: Vec<ExampleErrors>,
 }
 
 /// Errors at the point that follows a number of examples.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct AfterExamples {
+pub struct ExampleErrors {
     /// Number of known points.
     pub examples: usize,
     /// Mean squared errors of y, with its unpredictable noise.
@@ -47,7 +47,7 @@ pub struct MeanErrors {
 
 impl RegressedTestSet {
     /// Errors after twice as many examples as dimensions, or after the largest number of examples.
-    fn well_known(&self) -> Option<&AfterExamples> {
+    fn well_known(&self) -> Option<&ExampleErrors> {
         self.after.get(2 * self.dimensions).or(self.after.last())
     }
 

@@ -32,8 +32,8 @@ impl<T> Values<T> {
 
 impl Values<f64> {
     /// Sorts the list, and adds `own`.
-    fn with(&self, own: f64) -> Self {
-        let mut list = [self.list.as_slice(), &[own]].concat();
+    fn with(&self, of_run: f64) -> Self {
+        let mut list = [self.list.as_slice(), &[of_run]].concat();
         list.sort_by(f64::total_cmp);
         list.dedup();
         Self { list, ..*self }
@@ -97,7 +97,7 @@ impl TuningGrid {
     /// Settings of each search, smallest first: among equally good ones, a smaller reward or
     /// shortfall penalty is preferred. The settings of the run, `own`, are included even if they
     /// have both.
-    pub(super) fn lengths(&self, own: LengthSettings) -> Vec<LengthSettings> {
+    pub(super) fn lengths(&self, of_run: LengthSettings) -> Vec<LengthSettings> {
         let mut all = Vec::new();
         for &shortfall_penalty in &self.shortfall_penalties.list {
             for &length_reward in &self.length_rewards.list {
@@ -106,7 +106,9 @@ impl TuningGrid {
                 }));
             }
         }
-        all.retain(|one| one.length_reward == 0.0 || one.shortfall_penalty == 0.0 || *one == own);
+        all.retain(|one| {
+            one.length_reward == 0.0 || one.shortfall_penalty == 0.0 || *one == of_run
+        });
         all
     }
 }
@@ -121,7 +123,7 @@ pub(super) struct Extensions {
 
 impl Extensions {
     /// Begins with `grid`.
-    pub(super) fn of(grid: TuningGrid) -> Self {
+    pub(super) fn new(grid: TuningGrid) -> Self {
         Self { grid, made: 0 }
     }
 
@@ -181,27 +183,27 @@ mod tests {
 
     #[test]
     fn the_grid_has_every_combination_and_the_runs_own() {
-        let own = DecodingConfig {
+        let of_run = DecodingConfig {
             beam_size: 5,
             length_penalty: 0.7,
             length_reward: 0.1,
             ..DecodingConfig::default()
         };
-        let grid = TuningGrid::default().with(&own);
+        let grid = TuningGrid::default().with(&of_run);
         assert_eq!(grid.beam_sizes.list, [2, 4, 5, 8]);
         assert_eq!(grid.length_rewards, TuningGrid::default().length_rewards);
-        let own = LengthSettings::of(&own);
-        let lengths = grid.lengths(own);
+        let of_run = LengthSettings::from_config(&of_run);
+        let lengths = grid.lengths(of_run);
         // Nine penalties, with four rewards and with four shortfall penalties.
         assert_eq!(lengths.len(), 9 * (4 + 4));
-        assert!(lengths.contains(&own));
-        let both = LengthSettings { shortfall_penalty: 1.0, ..own };
+        assert!(lengths.contains(&of_run));
+        let both = LengthSettings { shortfall_penalty: 1.0, ..of_run };
         assert!(!lengths.contains(&both) && grid.lengths(both).contains(&both));
     }
 
     #[test]
     fn a_best_setting_at_an_end_is_followed_until_it_is_none() {
-        let mut extensions = Extensions::of(TuningGrid::default());
+        let mut extensions = Extensions::new(TuningGrid::default());
         assert_eq!(extensions.next(&best(4, (1.0, 0.1, 0.0))), None);
         let (beam, grid) = extensions.next(&best(4, (1.4, 0.0, 0.0))).expect("an end");
         assert_eq!((beam, &grid.length_penalties.list[..]), (4, &[1.4, 1.6][..]));
@@ -221,6 +223,6 @@ mod tests {
         // Only the values that a user names are tried.
         let grid =
             TuningGrid { length_penalties: Values::only(vec![0.0, 1.0]), ..TuningGrid::default() };
-        assert_eq!(Extensions::of(grid).next(&best(4, (1.0, 0.0, 0.0))), None);
+        assert_eq!(Extensions::new(grid).next(&best(4, (1.0, 0.0, 0.0))), None);
     }
 }

@@ -61,7 +61,7 @@ pub struct TrialScores {
 impl TrialScores {
     /// Value of the score to maximise.
     #[must_use]
-    pub fn of(&self, metric: TuningMetric) -> f64 {
+    pub fn value_of(&self, metric: TuningMetric) -> f64 {
         match metric {
             TuningMetric::Bleu => self.bleu,
             TuningMetric::Chrf => self.chrf,
@@ -80,7 +80,8 @@ impl Trial {
     /// Whether these are the settings of `decoding`.
     #[must_use]
     pub fn is_of(&self, decoding: &DecodingConfig) -> bool {
-        self.beam_size == decoding.beam_size && self.lengths == LengthSettings::of(decoding)
+        self.beam_size == decoding.beam_size
+            && self.lengths == LengthSettings::from_config(decoding)
     }
 }
 
@@ -133,17 +134,17 @@ pub fn tune(
     let grid = grid.with(&config.decoding);
     check(&grid, &config.decoding)?;
     let text = ParallelText::read(&config.data, config.data.split(split))?.spread(sentences);
-    let mut settings = TranslationSettings::of(config);
+    let mut settings = TranslationSettings::from_config(config);
     if grid.expects_lengths() && settings.decoding.expected_length.is_unknown() {
         settings.decoding.expected_length = expected_length(run, &text)?;
     }
     let translator = LineTranslator::new(run, &settings)?;
     let scorer = Scorer::new(run, text.references.clone());
-    let own = LengthSettings::of(&config.decoding);
+    let of_run = LengthSettings::from_config(&config.decoding);
     let mut trials: Vec<Trial> = Vec::new();
     let mut try_beam = |beam_size: usize, grid: &TuningGrid, trials: &mut Vec<Trial>| {
         let sentences = text.sources.len();
-        let mut lengths = grid.lengths(own);
+        let mut lengths = grid.lengths(of_run);
         lengths.retain(|lengths| {
             !trials.iter().any(|trial| trial.beam_size == beam_size && trial.lengths == *lengths)
         });
@@ -168,7 +169,7 @@ pub fn tune(
     let Some(before) = trials.iter().copied().find(|trial| trial.is_of(&config.decoding)) else {
         bail!("the run's own settings were not tried")
     };
-    let mut extensions = Extensions::of(grid);
+    let mut extensions = Extensions::new(grid);
     let mut best = best_of(&trials, before, metric);
     while let Some((beam_size, grid)) = extensions.next(&best) {
         try_beam(beam_size, &grid, &mut trials)?;
@@ -205,7 +206,7 @@ fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLengt
 /// the smallest beam.
 fn best_of(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
     trials.iter().fold(before, |best, trial| {
-        if trial.scores.of(metric) > best.scores.of(metric) { *trial } else { best }
+        if trial.scores.value_of(metric) > best.scores.value_of(metric) { *trial } else { best }
     })
 }
 
@@ -254,7 +255,7 @@ mod tests {
     fn what_is_as_good_stays() {
         let trial = |beam_size, bleu| Trial {
             beam_size,
-            lengths: LengthSettings::of(&DecodingConfig::default()),
+            lengths: LengthSettings::from_config(&DecodingConfig::default()),
             scores: TrialScores { bleu, brevity_penalty: 1.0, length_ratio: 1.0, chrf: -bleu },
         };
         let (before, trials) = (trial(5, 2.0), [trial(2, 2.0), trial(4, 3.0), trial(8, 3.0)]);

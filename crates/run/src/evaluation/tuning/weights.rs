@@ -13,7 +13,7 @@ use super::line_search::{CountedCandidates, highest, total};
 use super::{Scorer, TrialScores, TuningMetric};
 use crate::LoadedRun;
 use crate::evaluation::ParallelText;
-use crate::translation::{Detail, LineTranslator, TranslationSettings};
+use crate::translation::{LineTranslator, TranslationDetail, TranslationSettings};
 
 /// Rounds over all weights at most.
 const MOST_ROUNDS: usize = 20;
@@ -62,22 +62,22 @@ pub fn tune_weights(
 ) -> Result<TunedWeights> {
     let config = &run.config;
     let text = ParallelText::read(&config.data, config.data.split(split))?.spread(sentences);
-    let mut settings = TranslationSettings::of(config);
-    settings.detail = Detail { all: true, ..settings.detail };
+    let mut settings = TranslationSettings::from_config(config);
+    settings.detail = TranslationDetail { all: true, ..settings.detail };
     let translator = LineTranslator::new(run, &settings)?;
     let all = text.sources.len();
-    let found = translator.candidates(&text.sources, |done| progress(done, all))?;
-    let (found, references): (Vec<_>, Vec<_>) = found
+    let candidates_of_lines = translator.candidates(&text.sources, |done| progress(done, all))?;
+    let (candidates_of_lines, references): (Vec<_>, Vec<_>) = candidates_of_lines
         .into_iter()
         .zip(text.references)
         .filter(|(candidates, _)| !candidates.is_empty())
         .unzip();
-    if found.is_empty() {
+    if candidates_of_lines.is_empty() {
         bail!("split {split:?}: all of its lines are translated in parts: name another split");
     }
     let scorer = Scorer::new(run, references);
-    let counted = count(scorer.metric(metric), &found, &scorer.references[0])?;
-    let own = config.decoding.reranking.weights();
+    let counted = count(scorer.metric(metric), &candidates_of_lines, &scorer.references[0])?;
+    let of_run = config.decoding.reranking.weights();
     let named = [
         true,
         true,
@@ -85,22 +85,25 @@ pub fn tune_weights(
         config.decoding.reranking.language_model.is_some(),
     ];
     let trial = |weights: Criteria| -> Result<WeightTrial> {
-        let chosen: Vec<String> = found.iter().map(|found| chosen(found, &weights)).collect();
+        let chosen: Vec<String> = candidates_of_lines
+            .iter()
+            .map(|candidates_of_lines| chosen(candidates_of_lines, &weights))
+            .collect();
         Ok(WeightTrial { weights, scores: scorer.score(&chosen)? })
     };
-    let before = trial(own)?;
+    let before = trial(of_run)?;
     let mut best = before;
     let mut trials = Vec::new();
-    for begin in beginnings(own.into(), named) {
+    for begin in beginnings(of_run.into(), named) {
         let weights = climb(&counted, scorer.metric(metric), begin, named);
         let after = trial(rounded(weights))?;
-        if after.scores.of(metric) > best.scores.of(metric) {
+        if after.scores.value_of(metric) > best.scores.value_of(metric) {
             best = after;
         }
         trials.push(after);
     }
     let candidates = counted.counts.len();
-    Ok(TunedWeights { sentences: found.len(), candidates, before, best, trials })
+    Ok(TunedWeights { sentences: candidates_of_lines.len(), candidates, before, best, trials })
 }
 
 /// Text of the candidate that `weights` choose.
@@ -112,10 +115,10 @@ fn chosen(candidates: &[(String, Criteria)], weights: &Criteria) -> String {
 /// Counts of all candidates.
 fn count(
     metric: &dyn Metric,
-    found: &[Vec<(String, Criteria)>],
+    candidates_of_lines: &[Vec<(String, Criteria)>],
     references: &[String],
 ) -> Result<CountedCandidates> {
-    let pairs = found.iter().zip(references);
+    let pairs = candidates_of_lines.iter().zip(references);
     let segments: Vec<Segment<'_>> = pairs
         .flat_map(|(candidates, reference)| {
             candidates.iter().map(|(text, _)| Segment {
@@ -126,15 +129,15 @@ fn count(
         .collect();
     let counts = Statistics::count(metric, &segments)?.rows().map(<[f64]>::to_vec).collect();
     let mut rows = 0..;
-    let texts = found.iter().map(|candidates| {
+    let texts = candidates_of_lines.iter().map(|candidates| {
         candidates.iter().map(|(_, scores)| (*scores).into()).zip(rows.by_ref()).collect()
     });
     Ok(CountedCandidates { texts: texts.collect(), counts })
 }
 
 /// Weights to begin with: the run's, each criterion alone, and all of them.
-fn beginnings(own: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
-    let mut all = vec![own];
+fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
+    let mut all = vec![of_run];
     let alone = |axis| std::array::from_fn(|one| f64::from(u8::from(one == axis)));
     all.extend((0..4).filter(|&axis| named[axis]).map(alone));
     all.push(named.map(|is_named| f64::from(u8::from(is_named))));

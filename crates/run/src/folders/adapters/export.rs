@@ -92,9 +92,9 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
     let whole: Vec<String> = whole.into_iter().collect();
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let shapes = tensors.iter().map(|(name, (shape, _))| (name.clone(), shape.clone()));
-    let of =
+    let factor_of =
         |name: &str| tensors.get(name).map(|(_, values)| values.as_slice()).unwrap_or_default();
-    write_tensors(&folder.join(ADAPTERS), shapes, |name| Ok(of(name).into()))?;
+    write_tensors(&folder.join(ADAPTERS), shapes, |name| Ok(factor_of(name).into()))?;
     let settings = settings::written(lora, config.task, &targets, &whole, &ranks);
     write_json(&folder.join(SETTINGS), &settings)
 }
@@ -106,9 +106,9 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
         let name = format!("{}.lora_{kind}.{}", part.layer, part.number);
         store.get(&name).with_context(|| format!("no parameter {name}"))
     };
-    let own = parts.iter().filter(|part| is_within(&part.rows, &module.rows));
-    let own: Vec<&Part> = own.collect();
-    if own.is_empty() {
+    let parts_of_module = parts.iter().filter(|part| is_within(&part.rows, &module.rows));
+    let parts_of_module: Vec<&Part> = parts_of_module.collect();
+    if parts_of_module.is_empty() {
         // The module has rows of a part, and shares its factor A.
         let Some(part) = parts.iter().find(|part| is_within(&module.rows, &part.rows)) else {
             bail!("the adapters of {} are of other matrices than {}", parts[0].layer, module.name);
@@ -119,19 +119,19 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
         let up = up.values()?[first..first + module.rows.len() * rank].to_vec();
         return Ok([(down.shape().to_vec(), down.values()?), (vec![module.rows.len(), rank], up)]);
     }
-    let mut down = (vec![0, factor("a", own[0])?.shape()[1]], Vec::new());
-    for &part in &own {
-        let own = factor("a", part)?;
-        down.0[0] += own.shape()[0];
-        down.1.extend(own.values()?);
+    let mut down = (vec![0, factor("a", parts_of_module[0])?.shape()[1]], Vec::new());
+    for &part in &parts_of_module {
+        let own_factor = factor("a", part)?;
+        down.0[0] += own_factor.shape()[0];
+        down.1.extend(own_factor.values()?);
     }
     let rank = down.0[0];
     let mut up = vec![0.0; module.rows.len() * rank];
     let mut column = 0;
-    for &part in &own {
-        let own = factor("b", part)?;
-        let width = own.shape()[1];
-        for (row, values) in own.values()?.chunks_exact(width).enumerate() {
+    for &part in &parts_of_module {
+        let own_factor = factor("b", part)?;
+        let width = own_factor.shape()[1];
+        for (row, values) in own_factor.values()?.chunks_exact(width).enumerate() {
             let at = (part.rows.start - module.rows.start + row) * rank + column;
             up[at..at + width].copy_from_slice(values);
         }

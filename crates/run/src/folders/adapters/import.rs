@@ -8,7 +8,7 @@ use candle_core::{DType, Device, Tensor};
 use taper_data::TokenizerPair;
 use taper_model::Model;
 use taper_ops::{Parameter, ParameterStore};
-use taper_trainer::{Identity, Taking, Trainer, read_state, warm_start};
+use taper_trainer::{Identity, Trainer, WarmStartSettings, read_state, warm_start};
 
 use super::super::export::family_of;
 use super::super::family::Family;
@@ -218,11 +218,11 @@ fn fill_part(
         (None, None) => return Ok(()),
         _ => bail!("of {PREFIX}{a} and {PREFIX}{b} one is missing"),
     };
-    let own = |kind: &str| {
+    let own_factor = |kind: &str| {
         let name = format!("{}.lora_{kind}.{}", part.layer, part.number);
         store.get(&name).with_context(|| format!("no parameter {name}"))
     };
-    let (own_down, own_up) = (own("a")?, own("b")?);
+    let (own_down, own_up) = (own_factor("a")?, own_factor("b")?);
     let (rank, width) = (down.dims().first().copied().unwrap_or(0), own_down.shape()[1]);
     if down.dims() != [rank, width] || up.dims() != [module.rows.len(), rank] || rank == 0 {
         bail!(
@@ -276,7 +276,7 @@ fn save<M: TaskModel>(
     let (parameters, vocabulary) = (store.len() as u64, tokenizers.vocabulary_sizes().1);
     let is_base = |name: &str| store.base().iter().any(|one| one.name() == name);
     let hash = tokenizers.hash();
-    let taking = Taking { tokenizer_hash: &hash, is_wanted: &is_base, rows: &|_| None };
+    let taking = WarmStartSettings { tokenizer_hash: &hash, is_wanted: &is_base, rows: &|_| None };
     let started = warm_start(checkpoint, &model, &taking)?;
     if let Some(missing) = started.drawn.iter().find(|one| is_base(&one.name)) {
         bail!("{}: has no {}", checkpoint.display(), missing.name);

@@ -161,7 +161,7 @@ impl Vocabulary {
         notices: &mut Vec<Notice>,
     ) -> Result<(TokenizerPair, TokenizerFiles)> {
         let has = |name: &str| source.join(name).exists();
-        let of = (recipe.task, recipe.model.segments);
+        let row_kind = (recipe.task, recipe.model.segments);
         let size = self.target().len();
         let is_missing = ["tokenizer.json", "spiece.model", "sentencepiece.bpe.model"];
         let pair = if has("source.spm") || has("target.spm") {
@@ -173,11 +173,11 @@ impl Vocabulary {
         } else if OF_SIDES.into_iter().all(has) {
             let sizes = [self.source.len(), size];
             let mut side = |at: usize| {
-                tokens::read_file((source, config), OF_SIDES[at], sizes[at], of, notices)
+                tokens::read_file((source, config), OF_SIDES[at], sizes[at], row_kind, notices)
             };
             TokenizerPair::separate(side(0)?, side(1)?)
         } else if is_missing.into_iter().any(has) {
-            tokens::read((source, config), size, of, notices)?
+            tokens::read((source, config), size, row_kind, notices)?
         } else {
             bail!(
                 "{}: has no tokenizer, since the engine reads tokens: put that of the original \
@@ -207,12 +207,14 @@ fn ids(list: &[String]) -> Result<String> {
 /// Refuses a tokenizer that has another token than the list for an id.
 fn require_same(tokenizer: &Tokenizer, list: &[String]) -> Result<()> {
     for (id, token) in list.iter().enumerate() {
-        let own = tokenizer.token(id as u32).unwrap_or_default();
-        if let (Some(own), Some(token)) = (bare(&own), bare(token))
-            && !own.is_empty()
-            && own != token
+        let own_token = tokenizer.token(id as u32).unwrap_or_default();
+        if let (Some(own_token), Some(token)) = (bare(&own_token), bare(token))
+            && !own_token.is_empty()
+            && own_token != token
         {
-            bail!("its tokenizer has the token {own:?} as {id}, but its vocabulary has {token:?}");
+            bail!(
+                "its tokenizer has the token {own_token:?} as {id}, but its vocabulary has {token:?}"
+            );
         }
     }
     Ok(())

@@ -32,7 +32,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
             .spelled(&["/num_hidden_layers"]),
         Key::count("n_head", 16, |recipe| &mut recipe.model.heads)
             .spelled(&["/num_attention_heads"]),
-        Key::own("rotary_dim", read_width, write_width),
+        Key::custom("rotary_dim", read_width, write_width),
         Key::inner_width("n_inner"),
         Key::activation("activation_function", "gelu_new"),
         Key::number("resid_pdrop", 0.0, &[|recipe| &mut recipe.model.residual_dropout]),

@@ -29,7 +29,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         ATTENTION_BIASES,
         Key::only("mlp_bias", Fixed::Flag(false)),
     ],
-    ..of("Llama", "llama", ARCHITECTURES, base)
+    ..llama_family("Llama", "llama", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] = &[
@@ -53,12 +53,13 @@ pub(super) const ATTENTION_BIASES: Key =
     Key::switch("attention_bias", false, sets_attention_biases, has_attention_biases);
 
 pub(super) const fn key_value_heads(usual: Option<usize>) -> Key {
-    let of: fn(&mut RunConfig) -> &mut Option<usize> = |recipe| &mut recipe.model.key_value_heads;
-    Key::derived("num_key_value_heads", usual, of, |recipe| recipe.model.heads)
+    let count: fn(&mut RunConfig) -> &mut Option<usize> =
+        |recipe| &mut recipe.model.key_value_heads;
+    Key::derived("num_key_value_heads", usual, count, |recipe| recipe.model.heads)
 }
 
 /// Family with the names that all of them share, without keys.
-pub(super) const fn of(
+pub(super) const fn llama_family(
     name: &'static str,
     model_type: &'static str,
     architectures: &'static [Architecture],

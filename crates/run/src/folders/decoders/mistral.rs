@@ -4,7 +4,7 @@ use taper_data::Task;
 
 use super::llama::{
     ACTIVATION, ATTENTION_DROPOUT, EPSILON, HEAD_WIDTH, HEADS, LAYERS, WIDTH, base,
-    key_value_heads, of,
+    key_value_heads, llama_family,
 };
 use super::{rotary, windows};
 use crate::folders::family::{Architecture, Family};
@@ -28,7 +28,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Key::untied(),
         windows::OF_ALL,
     ],
-    ..of("Mistral", "mistral", ARCHITECTURES, base)
+    ..llama_family("Mistral", "mistral", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] = &[

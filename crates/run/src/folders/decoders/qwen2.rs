@@ -3,7 +3,8 @@
 use taper_data::Task;
 
 use super::llama::{
-    ACTIVATION, ATTENTION_DROPOUT, EPSILON, HEAD_WIDTH, HEADS, LAYERS, WIDTH, key_value_heads, of,
+    ACTIVATION, ATTENTION_DROPOUT, EPSILON, HEAD_WIDTH, HEADS, LAYERS, WIDTH, key_value_heads,
+    llama_family,
 };
 use super::{rotary, windows};
 use crate::config::RunConfig;
@@ -31,7 +32,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         windows::FIRST,
         windows::TYPES,
     ],
-    ..of("Qwen2", "qwen2", ARCHITECTURES, base)
+    ..llama_family("Qwen2", "qwen2", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] = &[

@@ -5,7 +5,7 @@ use taper_model::QueryKeyNorm;
 
 use super::llama::{
     ACTIVATION, ATTENTION_BIASES, ATTENTION_DROPOUT, EPSILON, HEADS, LAYERS, WIDTH,
-    key_value_heads, of,
+    key_value_heads, llama_family,
 };
 use super::{rotary, windows};
 use crate::config::RunConfig;
@@ -34,7 +34,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         windows::FIRST,
         windows::TYPES,
     ],
-    ..of("Qwen3", "qwen3", ARCHITECTURES, base)
+    ..llama_family("Qwen3", "qwen3", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] = &[

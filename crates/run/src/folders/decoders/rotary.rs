@@ -16,7 +16,7 @@ pub(super) const BASE: Key =
 
 /// Scaling; no scaling by default.
 pub(super) const SCALING: Key =
-    Key::own("rope_scaling", read, write).spelled(&["/rope_parameters"]);
+    Key::custom("rope_scaling", read, write).spelled(&["/rope_parameters"]);
 
 /// Base of the speeds in models that rotate a part of each head, under its older name.
 pub(super) const BASE_OF_PART: Key =
@@ -28,17 +28,20 @@ const SHARES: &[&str] = &["/rope_parameters/partial_rotary_factor", "/partial_ro
 
 /// Share of each head that is rotated; by default a quarter, as in GPT-NeoX.
 pub(super) const QUARTER: Key =
-    Key::own("rotary_pct", |given, recipe| read_share(given, recipe, 0.25), write_share)
+    Key::custom("rotary_pct", |given, recipe| read_share(given, recipe, 0.25), write_share)
         .spelled(SHARES);
 
 /// Share of each head that is rotated; by default one half, as in Phi.
-pub(super) const HALF: Key =
-    Key::own("partial_rotary_factor", |given, recipe| read_share(given, recipe, 0.5), write_share)
-        .spelled(SHARES);
+pub(super) const HALF: Key = Key::custom(
+    "partial_rotary_factor",
+    |given, recipe| read_share(given, recipe, 0.5),
+    write_share,
+)
+.spelled(SHARES);
 
 /// Share of each head that is rotated, in models that rotate all of it.
 pub(super) const WHOLE: Key =
-    Key::own("partial_rotary_factor", read_whole, |_| None).spelled(SHARES);
+    Key::custom("partial_rotary_factor", read_whole, |_| None).spelled(SHARES);
 
 fn read_whole(given: &Value, _: &mut RunConfig) -> Result<()> {
     if !given.is_null() && given.as_f64() != Some(1.0) {
@@ -139,8 +142,8 @@ fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
             length.with_context(whole)?
         }
     });
-    for (key, of, usual, _) in settings(rotary.scaling) {
-        *of(rotary) = number(key)?.filter(|number| Some(*number) != *usual);
+    for (key, field, usual, _) in settings(rotary.scaling) {
+        *field(rotary) = number(key)?.filter(|number| Some(*number) != *usual);
     }
     let scales = (number("mscale")?, number("mscale_all_dim")?);
     if rotary.scaling == RotaryScaling::Yarn
@@ -149,8 +152,8 @@ fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
         && one != 0.0
         && all != 0.0
     {
-        let of = |scale: f64| 0.1 * scale * rotary.factor.ln() + 1.0;
-        rotary.magnitude = Some(of(one) / of(all));
+        let attention_factor = |scale: f64| 0.1 * scale * rotary.factor.ln() + 1.0;
+        rotary.magnitude = Some(attention_factor(one) / attention_factor(all));
     }
     Ok(())
 }
@@ -173,8 +176,8 @@ fn write(recipe: &RunConfig) -> Option<Value> {
     if let Some(length) = rotary.original_length {
         keys.insert("original_max_position_embeddings".to_owned(), json!(length));
     }
-    for (key, of, usual, always) in settings(rotary.scaling) {
-        let value = of(&mut rotary).or(usual.filter(|_| *always));
+    for (key, field, usual, always) in settings(rotary.scaling) {
+        let value = field(&mut rotary).or(usual.filter(|_| *always));
         keys.extend(value.map(|value| ((*key).to_owned(), json!(value))));
     }
     Some(keys.into())

@@ -9,23 +9,24 @@ use crate::config::RunConfig;
 use crate::folders::keys::Key;
 
 /// Window of all layers of a Mistral.
-pub(super) const OF_ALL: Key = Key::own("sliding_window", read_of_all, |recipe| {
+pub(super) const OF_ALL: Key = Key::custom("sliding_window", read_of_all, |recipe| {
     let window = recipe.model.decoder_attention.window;
     Some(if has_windows(recipe) { json!(window) } else { Value::Null })
 });
 
 /// Whether a Qwen has windows; reads the other keys of windows, too.
 pub(super) const USE: Key =
-    Key::own("use_sliding_window", read, |recipe| Some(json!(has_windows(recipe)))).spelled(&[""]);
-pub(super) const WIDTH: Key = Key::own("sliding_window", read_before, |recipe| {
+    Key::custom("use_sliding_window", read, |recipe| Some(json!(has_windows(recipe))))
+        .spelled(&[""]);
+pub(super) const WIDTH: Key = Key::custom("sliding_window", read_before, |recipe| {
     has_windows(recipe).then(|| json!(recipe.model.decoder_attention.window))
 });
 /// Number of layers without a window before those with one, for older versions.
-pub(super) const FIRST: Key = Key::own("max_window_layers", read_before, |recipe| {
+pub(super) const FIRST: Key = Key::custom("max_window_layers", read_before, |recipe| {
     let first = kinds(recipe).into_iter().take_while(|kind| !is_window(*kind)).count();
     has_windows(recipe).then(|| json!(first))
 });
-pub(super) const TYPES: Key = Key::own("layer_types", read_before, |recipe| {
+pub(super) const TYPES: Key = Key::custom("layer_types", read_before, |recipe| {
     let name = |kind| if is_window(kind) { SLIDING } else { FULL };
     has_windows(recipe).then(|| json!(kinds(recipe).into_iter().map(name).collect::<Vec<_>>()))
 });
@@ -41,8 +42,8 @@ fn is_window(kind: AttentionKind) -> bool {
 
 /// Kind of each layer.
 fn kinds(recipe: &RunConfig) -> Vec<AttentionKind> {
-    let of = |layer| recipe.model.decoder_attention.kind_of(layer);
-    (0..recipe.model.decoder_layers).map(of).collect()
+    let kind_of = |layer| recipe.model.decoder_attention.kind_of(layer);
+    (0..recipe.model.decoder_layers).map(kind_of).collect()
 }
 
 fn has_windows(recipe: &RunConfig) -> bool {

@@ -13,7 +13,7 @@ use crate::folders::tokens::TokenizerFiles;
 pub(in crate::folders) static FAMILY: Family = Family {
     keys: &keys("gelu", 0.0, false, [TIED, ENCODES]),
     tokens: TokenizerFiles::Begun,
-    ..of("BART", "bart", ARCHITECTURES, base)
+    ..bart_family("BART", "bart", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] =
@@ -60,7 +60,7 @@ pub(super) const fn keys(
 }
 
 /// Family with the tensor names that all of them share.
-pub(super) const fn of(
+pub(super) const fn bart_family(
     name: &'static str,
     model_type: &'static str,
     architectures: &'static [Architecture],

@@ -6,7 +6,7 @@ use serde_json::json;
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions, SinusoidFrequencies};
 
-use super::bart::{TIED, keys, of, shared};
+use super::bart::{TIED, bart_family, keys, shared};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
 use crate::folders::keys::Key;
@@ -15,14 +15,14 @@ pub(in crate::folders) static FAMILY: Family = Family {
     keys: &keys("relu", 0.1, true, [TIED, FIRST_POSITION]),
     free: &["embedding_dropout"],
     zeros: &[],
-    ..of("M2M100", "m2m_100", ARCHITECTURES, base)
+    ..bart_family("M2M100", "m2m_100", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("M2M100ForConditionalGeneration", Task::Translation, &[])];
 
 /// Positions are counted from the row after the padding's.
-const FIRST_POSITION: Key = Key::own(
+const FIRST_POSITION: Key = Key::custom(
     "pad_token_id",
     |given, recipe| {
         let pad = if given.is_null() { Some(1) } else { given.as_u64() };

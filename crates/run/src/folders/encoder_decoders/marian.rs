@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions, Tied};
 
-use super::bart::{keys, of, shared};
+use super::bart::{bart_family, keys, shared};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
 use crate::folders::keys::Key;
@@ -17,7 +17,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
     keys: &keys("gelu", 0.0, false, [TIED, SHARED]),
     tokens: TokenizerFiles::Sides,
     unused: &["*.embed_positions.weight"],
-    ..of("MarianMT", "marian", ARCHITECTURES, base)
+    ..bart_family("MarianMT", "marian", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] =
@@ -31,7 +31,7 @@ const TIED: Key = Key::switch(
 );
 
 /// Key for whether both languages share a vocabulary; it comes after [`TIED`].
-const SHARED: Key = Key::own("share_encoder_decoder_embeddings", read_shared, |recipe| {
+const SHARED: Key = Key::custom("share_encoder_decoder_embeddings", read_shared, |recipe| {
     Some(json!(recipe.model.tied.ties_embeddings()))
 });
 

@@ -4,13 +4,13 @@
 use taper_data::{Task, TokenizerKind};
 use taper_model::NormPlacement;
 
-use super::bart::{ENCODES, TIED, keys, learned, of};
+use super::bart::{ENCODES, TIED, bart_family, keys, learned};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
 
 pub(in crate::folders) static FAMILY: Family = Family {
     keys: &keys("gelu", 0.0, false, [TIED, ENCODES]),
-    ..of("mBART", "mbart", ARCHITECTURES, base)
+    ..bart_family("mBART", "mbart", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] =

@@ -4,7 +4,7 @@
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, Positions};
 
-use super::bart::{ENCODES, TIED, keys, of, shared};
+use super::bart::{ENCODES, TIED, bart_family, keys, shared};
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family};
 use crate::folders::tokens::TokenizerFiles;
@@ -13,7 +13,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
     keys: &keys("gelu", 0.0, false, [TIED, ENCODES]),
     tokens: TokenizerFiles::Fast,
     unused: &["*.embed_positions.weight"],
-    ..of("Pegasus", "pegasus", ARCHITECTURES, base)
+    ..bart_family("Pegasus", "pegasus", ARCHITECTURES, base)
 };
 
 const ARCHITECTURES: &[Architecture] =

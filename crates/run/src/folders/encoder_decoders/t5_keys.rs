@@ -10,17 +10,17 @@ use crate::folders::keys::{Key, activation_name, activation_of, width_of_heads};
 
 pub(super) const WIDTH: Key = Key::count("d_model", 512, |recipe| &mut recipe.model.d_model);
 pub(super) const DECODER_LAYERS: Key =
-    Key::own("num_decoder_layers", reads_decoder_layers, |recipe| {
+    Key::custom("num_decoder_layers", reads_decoder_layers, |recipe| {
         Some(json!(recipe.model.decoder_layers))
     });
 pub(super) const HEAD_WIDTH: Key =
     Key::derived("d_kv", Some(64), |recipe| &mut recipe.model.head_width, width_of_heads);
-pub(super) const FEED_FORWARD: Key = Key::own(
+pub(super) const FEED_FORWARD: Key = Key::custom(
     "feed_forward_proj",
     |given, recipe| reads_feed_forward(given, "relu", recipe),
     feed_forward,
 );
-pub(super) const MULTILINGUAL_FEED_FORWARD: Key = Key::own(
+pub(super) const MULTILINGUAL_FEED_FORWARD: Key = Key::custom(
     "feed_forward_proj",
     |given, recipe| reads_feed_forward(given, "gated-gelu", recipe),
     feed_forward,
@@ -65,7 +65,7 @@ pub(super) const SCALE: Key = Key::switch(
 .spelled(&["/scale_decoder_outputs", "/tie_word_embeddings"]);
 
 /// Key of the text before every source, if the folder has only one task.
-pub(super) const TASKS: Key = Key::own("task_specific_params", reads_tasks, tasks);
+pub(super) const TASKS: Key = Key::custom("task_specific_params", reads_tasks, tasks);
 
 /// Sets the properties that all models of this shape share.
 pub(super) fn base(recipe: &mut RunConfig) {

@@ -68,10 +68,10 @@ const SHARED: Family = Family {
         bert::ATTENTION_DROPOUT,
         // Positions count from the id after the padding, so the table also has rows for the ids
         // before.
-        Key::own("pad_token_id", read_padding, |recipe| {
+        Key::custom("pad_token_id", read_padding, |recipe| {
             recipe.model.position_offset.checked_sub(1).map(|id| json!(id))
         }),
-        Key::own("max_position_embeddings", read_positions, |recipe| {
+        Key::custom("max_position_embeddings", read_positions, |recipe| {
             Some(json!(recipe.model.position_rows()))
         }),
         Key::count("type_vocab_size", 2, |recipe| &mut recipe.model.segments),

@@ -84,8 +84,9 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     }
     let special: Vec<&str> =
         FIRST.into_iter().chain(named.iter().map(String::as_str)).chain([MASK]).collect();
-    let made = pieces::tokenizer(&model, &ids, tokens.len(), "<unk>", &special, &BTreeSet::new())?;
-    let mut file: Value = serde_json::from_str(&made.json)?;
+    let converted =
+        pieces::tokenizer(&model, &ids, tokens.len(), "<unk>", &special, &BTreeSet::new())?;
+    let mut file: Value = serde_json::from_str(&converted.json)?;
     let added = file["added_tokens"].as_array_mut().into_iter().flatten();
     for mask in added.filter(|token| token["content"] == MASK) {
         // The token includes the space before it.
@@ -130,9 +131,9 @@ fn languages(files: &Files) -> Result<Vec<String>> {
         let list = lists.into_iter().find_map(Value::as_array).into_iter().flatten();
         list.filter_map(spelling).filter(|token| *token != MASK).map(str::to_owned).collect()
     };
-    let own = ["additional_special_tokens", "extra_special_tokens"].map(listed);
+    let listed_tokens = ["additional_special_tokens", "extra_special_tokens"].map(listed);
     let usual = usual.split(' ').map(str::to_owned).collect();
-    Ok(own.into_iter().find(|list| !list.is_empty()).unwrap_or(usual))
+    Ok(listed_tokens.into_iter().find(|list| !list.is_empty()).unwrap_or(usual))
 }
 
 /// Post-processor of XLM-R: `<s> A </s>`, and `<s> A </s> </s> B </s>`.

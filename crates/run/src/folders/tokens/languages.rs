@@ -73,7 +73,7 @@ pub(in super::super) fn with_languages(
             Ok((TokenizerPair::joint(begun), [usual(0), usual(1)]))
         }
         TokenizerFiles::Languages => {
-            let spoken = Spoken::of(tokenizers.target(), &files);
+            let spoken = Spoken::find(tokenizers.target(), &files);
             let [read, written] = [given(0), given(1).or_else(|| spoken.written(&files))];
             let shown = || source.display().to_string();
             let ids =
@@ -98,7 +98,7 @@ pub(in super::super) fn kind_of(
     asked: [Option<&str>; 2],
 ) -> Result<TokenizerFiles> {
     let files = Files::read(source, config)?;
-    let spoken = Spoken::of(tokenizer, &files);
+    let spoken = Spoken::find(tokenizer, &files);
     let are_spoken = asked.iter().all(|name| name.is_some_and(|name| spoken.0.contains_key(name)));
     let is_of = |class: &&str| files.class().starts_with(class);
     Ok(match ["Nllb", "M2M100", "MBart"].iter().any(is_of) {
@@ -127,7 +127,7 @@ struct Spoken(BTreeMap<String, u32>);
 impl Spoken {
     /// Languages among the special tokens: `__en__` of M2M100, `eng_Latn` of NLLB, `en_XX` of
     /// mBART.
-    fn of(tokenizer: &Tokenizer, files: &Files) -> Self {
+    fn find(tokenizer: &Tokenizer, files: &Files) -> Self {
         let named: BTreeSet<u32> =
             files.all_named().into_iter().filter_map(|token| tokenizer.id(token)).collect();
         let special = tokenizer.special_tokens().no_text.iter().copied();
@@ -150,8 +150,9 @@ impl Spoken {
         let ids = ["forced_bos_token_id", "decoder_start_token_id"]
             .into_iter()
             .flat_map(|key| keys.iter().map(move |keys| keys[key].as_u64()));
-        let of = |id: u64| self.0.iter().find(|&(_, &own)| u64::from(own) == id);
-        ids.flatten().find_map(of).map(|(name, _)| name.clone())
+        let language_of =
+            |id: u64| self.0.iter().find(|&(_, &language_id)| u64::from(language_id) == id);
+        ids.flatten().find_map(language_of).map(|(name, _)| name.clone())
     }
 
     /// Token of a language, for the option `--{option}`.

@@ -57,7 +57,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Rows by the post-processor of a `tokenizer.json` and the other files of the folder.
-    pub(super) fn of(file: &Value, files: &Files, special: &SpecialTokens) -> Self {
+    pub(super) fn read(file: &Value, files: &Files, special: &SpecialTokens) -> Self {
         let processor = post_processor(file);
         let (class, separator) = (special.class, special.separator);
         let between = 1 + usize::from(special.doubled_separator);
@@ -89,14 +89,14 @@ impl Rows {
     /// `None` if they are equal, or the task does not depend on them.
     pub(super) fn difference(&self, task: Task, segments: usize) -> Option<String> {
         let are_segments = segments == 1 || self.has_segments || self.shared_segment;
-        let which = match (self.is_single, self.is_pair && are_segments) {
+        let rows = match (self.is_single, self.is_pair && are_segments) {
             _ if !entry(task).marks_texts() => return None,
             (false, _) => "a text",
             (true, false) if entry(task).reads_pairs => "a pair of texts",
             _ => return None,
         };
         Some(format!(
-            "Transformers makes another row of {which} than is read here, which is {} A {1} or {0} \
+            "Transformers makes another row of {rows} than is read here, which is {} A {1} or {0} \
              A {1} B {1} with segments 0 and 1, or 0 alone: answers may differ",
             CLASSES[0], SEPARATORS[0]
         ))

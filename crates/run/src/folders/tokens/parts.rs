@@ -13,11 +13,11 @@ pub(super) fn added<'a>(
     ids: &BTreeMap<&str, u64>,
     files: &'a Files,
 ) -> Vec<Value> {
-    let mut found: BTreeMap<u64, &str> = BTreeMap::new();
+    let mut tokens: BTreeMap<u64, &str> = BTreeMap::new();
     for token in usual.chain(files.all_named()) {
-        found.extend(ids.get(token).map(|&id| (id, token)));
+        tokens.extend(ids.get(token).map(|&id| (id, token)));
     }
-    found.into_iter().map(|(id, token)| added_token(token, id, true)).collect()
+    tokens.into_iter().map(|(id, token)| added_token(token, id, true)).collect()
 }
 
 /// Post-processor that puts BERT's marks around one text or two; null if a mark has no id.

@@ -17,7 +17,7 @@ const SPACE: &str = "\u{2581}";
 const ENDS: &str = r"\A +| +\z";
 
 /// Tokenizer made from a model.
-pub(super) struct Made {
+pub(super) struct ConvertedTokenizer {
     /// Content of its `tokenizer.json`.
     pub(super) json: String,
     /// Number of pieces without an id in the vocabulary; their ids follow its ids.
@@ -40,7 +40,7 @@ pub(super) fn tokenizer(
     unknown: &str,
     special: &[&str],
     codes: &BTreeSet<&str>,
-) -> Result<Made> {
+) -> Result<ConvertedTokenizer> {
     if model.space_ends {
         bail!("its pieces end with a space (treat_whitespace_as_suffix), which is not known here");
     }
@@ -81,7 +81,7 @@ pub(super) fn tokenizer(
             other => bail!("its algorithm is number {other}: only Unigram and BPE are known here"),
         },
     });
-    Ok(Made { json: file.to_string(), without_row })
+    Ok(ConvertedTokenizer { json: file.to_string(), without_row })
 }
 
 /// Scores of the pieces that text is cut into.

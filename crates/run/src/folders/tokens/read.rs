@@ -30,10 +30,10 @@ const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 pub(in super::super) fn read(
     (source, config): (&Path, &Value),
     size: usize,
-    of: (Task, usize),
+    row_kind: (Task, usize),
     notices: &mut Vec<Notice>,
 ) -> Result<TokenizerPair> {
-    let tokenizer = read_file((source, config), TOKENIZER, size, of, notices)?;
+    let tokenizer = read_file((source, config), TOKENIZER, size, row_kind, notices)?;
     Ok(TokenizerPair::joint(tokenizer))
 }
 
@@ -52,7 +52,7 @@ pub(in super::super) fn read_file(
     let files = Files::read(source, config)?;
     let (path, json) = match read_text(&source.join(name))? {
         Some(json) => (source.join(name), json),
-        None => vocabulary::of(source, &files)?,
+        None => vocabulary::tokenizer_json(source, &files)?,
     };
     let (mut kept, binary_files) = (files.kept(), vocabulary::kept(source)?);
     if !binary_files.is_empty() && path.ends_with(TOKENIZER) {
@@ -82,11 +82,11 @@ pub(in super::super) fn read_file(
         );
     }
     require_marks(&special, task).with_context(|| path.display().to_string())?;
-    let rows = Rows::of(&file, &files, &special);
+    let rows = Rows::read(&file, &files, &special);
     special.shared_segment = segments > 1 && rows.shared_segment;
     let others = rows.difference(task, segments);
-    let note = |said| format!("{}: {said}", path.display());
-    notices.extend(others.map(|said| RecipeNotice::WithoutEffect(note(said)).into()));
+    let note = |reason| format!("{}: {reason}", path.display());
+    notices.extend(others.map(|reason| RecipeNotice::WithoutEffect(note(reason)).into()));
     let ids = files.keys(CONFIG).as_object().into_iter().flatten();
     let folder = FolderTokens {
         vocabulary_size: size,

@@ -75,7 +75,7 @@ pub(in super::super) fn read_sides(
     }
     let of_source = vocabularies.first().context("no vocabulary")?;
     let of_target = vocabularies.last().context("no vocabulary")?;
-    let side = |name, of: &Vocabulary| of.tokenizer(source, &files, name);
+    let side = |name, vocabulary: &Vocabulary| vocabulary.tokenizer(source, &files, name);
     if is_one {
         return Ok(TokenizerPair::joint(side(OF_ALL, of_source)?));
     }
@@ -142,14 +142,15 @@ impl Vocabulary {
         let model = SentencePieceModel::read(&bytes).with_context(shown)?;
         let special: Vec<&str> = self.special.iter().map(String::as_str).collect();
         let codes = self.ids.keys().map(String::as_str).filter(|token| is_code(token)).collect();
-        let made = pieces::tokenizer(&model, &self.ids, self.size, &self.unknown, &special, &codes);
-        let made = made.with_context(shown)?;
-        let tokenizer = Tokenizer::of_others(&made.json, &path)?;
+        let converted =
+            pieces::tokenizer(&model, &self.ids, self.size, &self.unknown, &special, &codes);
+        let converted = converted.with_context(shown)?;
+        let tokenizer = Tokenizer::of_others(&converted.json, &path)?;
         let mut texts = files.kept();
         texts.insert(self.name.to_owned(), self.text.clone());
         let folder = FolderTokens {
             vocabulary_size: self.size,
-            without_row: made.without_row,
+            without_row: converted.without_row,
             sentence_piece_forms: true,
             special: self.roles.clone(),
             ids: ids(files.keys(CONFIG)),

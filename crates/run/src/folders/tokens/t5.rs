@@ -56,8 +56,9 @@ pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     let special: Vec<&str> =
         [&end, &unknown, &pad].into_iter().chain(&marks).map(String::as_str).collect();
     let size = model.pieces.len() + marks.len();
-    let made = super::pieces::tokenizer(&model, &ids, size, &unknown, &special, &BTreeSet::new())?;
-    let mut file: Value = serde_json::from_str(&made.json)?;
+    let converted =
+        super::pieces::tokenizer(&model, &ids, size, &unknown, &special, &BTreeSet::new())?;
+    let mut file: Value = serde_json::from_str(&converted.json)?;
     file["post_processor"] = ends(&end, end_id);
     Ok(file.to_string())
 }

@@ -33,7 +33,7 @@ const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 ///
 /// # Errors
 /// When there is none, or it is damaged.
-pub(super) fn of(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
+pub(super) fn tokenizer_json(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
     if let Some((name, bytes)) = sentence_pieces(source)? {
         let path = source.join(name);
         let json = match name {

@@ -73,15 +73,17 @@ impl Weights {
         names.sort();
         names.dedup();
         for file in names {
-            let (tensor, _) = map.iter().find(|(_, of)| of == file).expect("it is of the map");
+            let (tensor, _) =
+                map.iter().find(|(_, tensor_file)| tensor_file == file).expect("it is of the map");
             let shard = within(source, file)
                 .with_context(|| format!("weight_map.{tensor:?} is {file:?}"))
                 .with_context(shown)?;
             weights.add(shard)?;
         }
         for (tensor, file) in &map {
-            let found = weights.tensors.get(tensor).map(|&(number, _)| &weights.files[number].0);
-            if found.is_none_or(|found| *found != source.join(file)) {
+            let file_of_tensor =
+                weights.tensors.get(tensor).map(|&(number, _)| &weights.files[number].0);
+            if file_of_tensor.is_none_or(|file_of_tensor| *file_of_tensor != source.join(file)) {
                 bail!("{}: weight_map says that {tensor} is in {file}, but it is not", shown());
             }
         }
@@ -99,8 +101,8 @@ impl Weights {
     /// When it is missing or damaged.
     pub(super) fn open_model_bin(source: &Path) -> Result<(Self, ModelBin)> {
         let path = source.join(MODEL_BIN);
-        if let Some(what) = not_a_file(&path) {
-            bail!("{}: {what}, but a file of weights is expected", path.display());
+        if let Some(problem) = not_a_file(&path) {
+            bail!("{}: {problem}, but a file of weights is expected", path.display());
         }
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let read = model_bin::read(&file).with_context(|| path.display().to_string())?;
@@ -140,8 +142,8 @@ impl Weights {
     /// Opens a file of weights.
     fn add(&mut self, path: PathBuf) -> Result<()> {
         let shown = || path.display().to_string();
-        if let Some(what) = not_a_file(&path) {
-            bail!("{}: {what}, but a file of weights is expected", path.display());
+        if let Some(problem) = not_a_file(&path) {
+            bail!("{}: {problem}, but a file of weights is expected", path.display());
         }
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let stored = match path.to_string_lossy().ends_with(PICKLED) {

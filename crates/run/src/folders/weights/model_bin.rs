@@ -107,14 +107,14 @@ fn scale(
         .map(|(name, _)| name.clone())
         .collect();
     for name in integers {
-        let of = format!("{name}{SCALES}");
-        let scales = match (attributes.remove(&of), tensors.remove(&of)) {
+        let scales_name = format!("{name}{SCALES}");
+        let scales = match (attributes.remove(&scales_name), tensors.remove(&scales_name)) {
             (Some(Attribute::Float(scale)), None) => Scales::All(scale),
             (None, Some(scales)) => {
                 let rows = tensors[&name].shape[0];
                 if scales.dtype != "F32" || scales.shape != [rows] {
                     bail!(
-                        "{of} has type {} and shape {:?}: {name} has {rows} rows, with a scale in F32 each",
+                        "{scales_name} has type {} and shape {:?}: {name} has {rows} rows, with a scale in F32 each",
                         scales.dtype,
                         scales.shape
                     );

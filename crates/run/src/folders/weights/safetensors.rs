@@ -104,9 +104,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {
                 self,
                 mut map: A,
             ) -> std::result::Result<Self::Value, A::Error> {
-                let (mut entries, mut seen) = (Vec::new(), std::collections::HashSet::new());
+                let (mut entries, mut names) = (Vec::new(), std::collections::HashSet::new());
                 while let Some((key, value)) = map.next_entry::<String, T>()? {
-                    if !seen.insert(key.clone()) {
+                    if !names.insert(key.clone()) {
                         return Err(A::Error::custom(format!("{key:?} is there twice")));
                     }
                     entries.push((key, value));

@@ -129,19 +129,19 @@ pub(super) fn pairs(
     };
     let mut data = of_parent(parent, task);
     let languages = [data.source_language.clone(), data.target_language.clone()];
-    let corpus = Corpus::of(&settings.files, fields)?;
+    let corpus = Corpus::from_files(&settings.files, fields)?;
     let facts = corpus.look(&languages)?;
     let as_it_lies = corpus.as_it_lies(&languages).filter(|data| !data.validation.is_empty());
-    let (own, divided) = match as_it_lies {
-        Some(own) => (own, None),
+    let (chosen, divided) = match as_it_lies {
+        Some(chosen) => (chosen, None),
         None => {
             let folder = divided(settings, recipe);
             (held_out::divide(&corpus, &facts, &languages, &folder)?, Some(folder))
         }
     };
-    data.dir = seen_from(folder_of(recipe), &own.dir);
-    (data.format, data.fields) = (own.format, own.fields);
-    (data.train, data.validation, data.test) = (own.train, own.validation, own.test);
+    data.dir = seen_from(folder_of(recipe), &chosen.dir);
+    (data.format, data.fields) = (chosen.format, chosen.fields);
+    (data.train, data.validation, data.test) = (chosen.train, chosen.validation, chosen.test);
     let mut counts = ExampleCounts { examples: facts.pairs, ..ExampleCounts::default() };
     let mut tokens = [0, 0];
     let mut sampled = 0;
@@ -169,7 +169,7 @@ fn home(
     recipe: &Path,
     examples: u64,
 ) -> Result<(CorpusConfig, u64)> {
-    let home = Corpus::of(&settings.home, FieldsConfig::default()).context("--home")?;
+    let home = Corpus::from_files(&settings.home, FieldsConfig::default()).context("--home")?;
     let pairs = home.look(languages).context("--home")?.pairs.max(1);
     let mut mixed = match home {
         Corpus::Files { source, target } => CorpusConfig {
@@ -200,7 +200,7 @@ pub(super) fn texts(
         data.fields.text.clone_from(text);
     }
     let files = [settings.files.as_slice(), &settings.home].concat();
-    let of = |files: &[PathBuf]| -> Result<u64> {
+    let bytes_of = |files: &[PathBuf]| -> Result<u64> {
         let size = |file: &PathBuf| -> Result<u64> {
             let known =
                 fs::metadata(file).with_context(|| format!("cannot read {}", file.display()));
@@ -208,7 +208,7 @@ pub(super) fn texts(
         };
         files.iter().map(size).sum()
     };
-    let tokens = of(&files)? / BYTES_OF_A_TOKEN;
+    let tokens = bytes_of(&files)? / BYTES_OF_A_TOKEN;
     let file = named(&files, recipe).into();
     let name = name(&settings.files);
     data.train = Corpora(vec![CorpusConfig { file, name, ..CorpusConfig::default() }]);
@@ -249,14 +249,15 @@ pub(super) fn labelled_texts(
         Corpora(vec![CorpusConfig { file: file.into(), ..CorpusConfig::default() }])
     };
     let rows = read_labelled(&data, &corpus(settings.files.clone()))?;
-    let found: BTreeSet<&str> = rows.iter().map(|[label, _]| label.as_str()).collect();
+    let labels: BTreeSet<&str> = rows.iter().map(|[label, _]| label.as_str()).collect();
     let known = &data.labelled.labels;
-    if task != parent.config.task || !found.iter().all(|label| known.iter().any(|one| one == label))
+    if task != parent.config.task
+        || !labels.iter().all(|label| known.iter().any(|one| one == label))
     {
-        if found.len() < 2 {
+        if labels.len() < 2 {
             bail!("all {} texts have the same label: there is nothing to distinguish", rows.len());
         }
-        data.labelled.labels = found.into_iter().map(str::to_owned).collect();
+        data.labelled.labels = labels.into_iter().map(str::to_owned).collect();
     }
     let is_single = data.labelled.pairs == Pairs::No;
     let pairs = rows.iter().filter(|[_, text]| !is_single && text.contains('\t')).count();

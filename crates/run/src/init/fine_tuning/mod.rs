@@ -82,8 +82,8 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
             parent.config.task
         );
     }
-    let of = examples::name(&settings.files);
-    let default = || PathBuf::from(format!("{}-{of}.toml", parent.name()));
+    let corpus_name = examples::name(&settings.files);
+    let default = || PathBuf::from(format!("{}-{corpus_name}.toml", parent.name()));
     let recipe = settings.recipe.clone().unwrap_or_else(default);
     ensure!(
         !recipe.exists(),

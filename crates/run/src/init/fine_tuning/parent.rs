@@ -67,7 +67,9 @@ pub fn run_of(
     let (run, checkpoint) = RunFolder::of_weights(target)?;
     let origin = read_state(&checkpoint)?.parent.map(|parent| parent.path);
     let data = run.load_config(&[])?.data;
-    let speaks = |asked: &Option<String>, own: &String| asked.as_ref().is_none_or(|one| one == own);
+    let speaks = |asked: &Option<String>, language: &String| {
+        asked.as_ref().is_none_or(|one| one == language)
+    };
     let is_it = origin.is_some() && origin == path.canonicalize().ok();
     if !is_it
         || !speaks(&settings.source_language, &data.source_language)

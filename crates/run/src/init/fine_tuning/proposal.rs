@@ -86,7 +86,7 @@ pub(super) fn propose(
         let mut batch = tokens;
         loop {
             let config = with(&config, parent, lora, (tokens, batch));
-            let cost = Cost::of(&config, vocabularies(&parent.tokenizers), &Device::Cpu);
+            let cost = Cost::count(&config, vocabularies(&parent.tokenizers), &Device::Cpu);
             let bytes = cost.peak_bytes;
             let first = *first.get_or_insert(bytes);
             let too_large = lora.is_some().then_some(first);
@@ -176,8 +176,9 @@ mod tests {
 
     #[test]
     fn updates_are_small_if_there_is_little_to_learn_from() {
-        let of = |tokens| tokens_of_update(&ExampleCounts { tokens, ..ExampleCounts::default() });
-        let all = [0, 20_000, 30_000, 60_000, 120_000, 1_000_000, u64::MAX].map(of);
+        let update_of =
+            |tokens| tokens_of_update(&ExampleCounts { tokens, ..ExampleCounts::default() });
+        let all = [0, 20_000, 30_000, 60_000, 120_000, 1_000_000, u64::MAX].map(update_of);
         assert_eq!(all, [512, 512, 512, 1024, 2048, 4096, 4096]);
         assert_eq!(rounded(6.7e-5), 7e-5);
         assert_eq!(rounded(4e-4), 4e-4);

@@ -31,10 +31,10 @@ pub(super) fn text(
     let mut of_parent = RunConfig { model: parent.config.model.clone(), ..RunConfig::default() };
     of_parent.model.lora = LoraConfig::default();
     of_parent.model.embeddings = EmbeddingsConfig::default();
-    let mut own = different(table(config)?, &table(&of_parent)?);
+    let mut changed = different(table(config)?, &table(&of_parent)?);
     // The settings that the comments explain are always written.
     for (key, value) in shown(config) {
-        set(&mut own, key, value);
+        set(&mut changed, key, value);
     }
     let (name, from) = (&config.name, parent.path.display());
     let mut text = format!(
@@ -44,7 +44,7 @@ pub(super) fn text(
          # [model] is that of {from}. Every key that may be set: taper config show {name}.toml\n\n",
         counted(read)
     );
-    write_section(&mut text, "", &own, &reasons(proposal, read));
+    write_section(&mut text, "", &changed, &reasons(proposal, read));
     Ok(text)
 }
 
@@ -92,9 +92,9 @@ fn set(table: &mut Table, key: &str, value: Value) {
 /// Keys of `table` whose values differ from those of `usual`.
 fn different(table: Table, usual: &Table) -> Table {
     let is_other = |(key, value): (String, Value)| match (value, usual.get(&key)) {
-        (Value::Table(own), Some(Value::Table(usual))) => {
-            let own = different(own, usual);
-            (!own.is_empty()).then_some((key, Value::Table(own)))
+        (Value::Table(section), Some(Value::Table(usual))) => {
+            let section = different(section, usual);
+            (!section.is_empty()).then_some((key, Value::Table(section)))
         }
         (value, usual) => (Some(&value) != usual).then_some((key, value)),
     };
@@ -162,7 +162,7 @@ fn write_section(text: &mut String, name: &str, table: &Table, reasons: &[(&str,
         let _ = write!(text, "\n[{name}]\n");
     }
     for (key, value) in table.iter().filter(|(_, value)| is_plain(value)) {
-        if let Some((_, reason)) = reasons.iter().find(|(of, _)| *of == full(key)) {
+        if let Some((_, reason)) = reasons.iter().find(|(reason_key, _)| *reason_key == full(key)) {
             let _ = writeln!(text, "# {reason}");
         }
         let _ = writeln!(text, "{key} = {value}");

@@ -2,7 +2,7 @@
 
 use taper_data::Task;
 
-use super::{Examples, Predicts, Reads, Stacks, TaskEntry};
+use super::{Examples, InputKind, PredictionEntry, Stacks, TaskEntry};
 
 /// Facts about a task.
 #[must_use]
@@ -91,7 +91,7 @@ const CLASSIFICATION: TaskEntry = TaskEntry {
     begins_with: &[Task::MaskedLanguageModel],
     reads: &["data.labelled", "data.labelled.pairs", "data.fields.text", "model.pooling"],
     learns_from: Some(Examples::LabelledTexts),
-    predicts: Some(Predicts::new("labels texts", "labelling", Reads::Lines("TEXTS"))),
+    predicts: Some(PredictionEntry::new("labels texts", "labelling", InputKind::Lines("TEXTS"))),
     hub_name: Some("text-classification"),
     reads_pairs: true,
     uses: "`taper predict` labels texts, `taper evaluate` measures it",
@@ -102,7 +102,7 @@ const CLASSIFICATION: TaskEntry = TaskEntry {
 const TAGGING: TaskEntry = TaskEntry {
     begins_with: &[Task::MaskedLanguageModel],
     reads: &["data.labelled"],
-    predicts: Some(Predicts::new("tags texts", "tagging", Reads::Lines("TEXTS"))),
+    predicts: Some(PredictionEntry::new("tags texts", "tagging", InputKind::Lines("TEXTS"))),
     hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
     hub_name: Some("token-classification"),
     uses: "`taper predict` tags the words of texts, `taper evaluate` measures it",
@@ -113,7 +113,11 @@ const TAGGING: TaskEntry = TaskEntry {
 const QUESTION_ANSWERING: TaskEntry = TaskEntry {
     begins_with: &[Task::MaskedLanguageModel],
     reads: &["data.questions"],
-    predicts: Some(Predicts::new("answers questions", "answering", Reads::Lines("QUESTIONS"))),
+    predicts: Some(PredictionEntry::new(
+        "answers questions",
+        "answering",
+        InputKind::Lines("QUESTIONS"),
+    )),
     hides_attention: Some(
         "the run answers questions: attention is shown of classifiers and others",
     ),
@@ -126,9 +130,9 @@ const QUESTION_ANSWERING: TaskEntry = TaskEntry {
 
 const IMAGE_CLASSIFICATION: TaskEntry = TaskEntry {
     reads: &["model.pooling"],
-    predicts: Some(Predicts {
+    predicts: Some(PredictionEntry {
         draws_attention: true,
-        ..Predicts::new("labels images", "labelling", Reads::Images)
+        ..PredictionEntry::new("labels images", "labelling", InputKind::Images)
     }),
     hides_attention: Some(
         "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where",
@@ -144,7 +148,7 @@ const CAPTIONS: TaskEntry = TaskEntry {
     writes: true,
     begins_with: &[Task::ImageClassification],
     reads: &["data.captions", "model.pooling"],
-    predicts: Some(Predicts::new("describes images", "describing", Reads::Images)),
+    predicts: Some(PredictionEntry::new("describes images", "describing", InputKind::Images)),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
     hub_name: Some("image-to-text"),
     uses: "`taper predict` describes images, `taper evaluate` measures it",
@@ -156,9 +160,9 @@ const IMAGE_TEXT: TaskEntry = TaskEntry {
     stacks: Stacks::TwoEncoders,
     begins_with: &[Task::ImageClassification],
     reads: &["data.captions", "model.pooling"],
-    predicts: Some(Predicts {
+    predicts: Some(PredictionEntry {
         takes_prompts: true,
-        ..Predicts::new("compares images", "comparing", Reads::Images)
+        ..PredictionEntry::new("compares images", "comparing", InputKind::Images)
     }),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
     hub_name: Some("zero-shot-image-classification"),

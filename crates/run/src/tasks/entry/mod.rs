@@ -39,7 +39,7 @@ pub struct TaskEntry {
     /// recipe can fine-tune them.
     pub learns_from: Option<Examples>,
     /// Prediction for texts or images; `None` if the models predict nothing for a single one.
-    pub predicts: Option<Predicts>,
+    pub predicts: Option<PredictionEntry>,
     /// Reason why attention is not shown over the words of a text; `None` if it is shown.
     pub hides_attention: Option<&'static str>,
     /// Reason why runs are not served; `None` if they are served.
@@ -96,29 +96,29 @@ impl Stacks {
 
 /// Properties of predictions for texts or images.
 #[derive(Debug)]
-pub struct Predicts {
+pub struct PredictionEntry {
     /// Verb phrase that describes the prediction, in the third person.
     pub does: &'static str,
     /// Participle that describes the prediction, for a progress bar.
     pub doing: &'static str,
     /// Items that the model reads.
-    pub reads: Reads,
+    pub reads: InputKind,
     /// Whether prompts may be given with the items.
     pub takes_prompts: bool,
     /// Whether attention can be drawn on the items.
     pub draws_attention: bool,
 }
 
-impl Predicts {
+impl PredictionEntry {
     /// Predictions that take no prompts, and whose attention is not drawn.
-    pub(super) const fn new(does: &'static str, doing: &'static str, reads: Reads) -> Self {
+    pub(super) const fn new(does: &'static str, doing: &'static str, reads: InputKind) -> Self {
         Self { does, doing, reads, takes_prompts: false, draws_attention: false }
     }
 }
 
 /// Items for which something is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reads {
+pub enum InputKind {
     /// Lines of a file, with the name of such a file in a command.
     Lines(&'static str),
     /// Image files.
@@ -139,21 +139,21 @@ pub struct Items<'i> {
 }
 
 /// Predictions for items; a bad item has an error in its place.
-pub type Predictions = Result<Vec<Result<Answered>>>;
+pub type Predictions = Result<Vec<Result<ItemPrediction>>>;
 
 /// Receiver of the number of items done.
-pub type Done<'d> = &'d mut dyn FnMut(usize);
+pub type OnProgress<'d> = &'d mut dyn FnMut(usize);
 
 /// Prediction for an item.
 #[derive(Debug, Clone)]
-pub struct Answered {
+pub struct ItemPrediction {
     /// JSON object.
     pub json: String,
     /// Text for a reader; several lines if the item has several parts.
     pub text: String,
 }
 
-impl Answered {
+impl ItemPrediction {
     /// Converts predictions to JSON objects, and to text by `text`.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use taper_data::{SpelledSpecial, Task, TokenizerPair};
 use taper_ops::ParameterStore;
 
 use crate::attention::{AttentionMap, require_words};
-use crate::tasks::{Done, Items, Predictions, TaskModel, require_task, with_model};
+use crate::tasks::{Items, OnProgress, Predictions, TaskModel, require_task, with_model};
 use crate::{LoadSettings, LoadedRun, Notice, RunConfig};
 
 /// Loaded run of any task.
@@ -38,7 +38,7 @@ pub trait AnyRun: Any + Send + Sync {
     ///
     /// # Errors
     /// When the model fails.
-    fn predict_each(&self, items: &Items<'_>, done: Done<'_>) -> Predictions;
+    fn predict_each(&self, items: &Items<'_>, done: OnProgress<'_>) -> Predictions;
 
     /// See [`TaskModel::draw_attention`].
     ///
@@ -46,7 +46,7 @@ pub trait AnyRun: Any + Send + Sync {
     /// When the attention cannot be drawn.
     fn draw_attention(&self, image: &Path, to: &Path) -> Result<()>;
 
-    /// See [`AttentionMap::of`].
+    /// See [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// When the run reads no such text, or no layer has attention weights.
@@ -100,7 +100,7 @@ impl<M: TaskModel> AnyRun for LoadedRun<M> {
         M::notice_on(&self.config, lines, path)
     }
 
-    fn predict_each(&self, items: &Items<'_>, done: Done<'_>) -> Predictions {
+    fn predict_each(&self, items: &Items<'_>, done: OnProgress<'_>) -> Predictions {
         M::predict_each(self, items, done)
     }
 

@@ -32,9 +32,13 @@ impl Source for TrainingBatches {
         Ok(self.epochs.plan(epoch).batches() as u64)
     }
 
-    fn arrange(&mut self, places: &mut [Position], own: Range<usize>) -> Result<(), BoxError> {
+    fn arrange(
+        &mut self,
+        places: &mut [Position],
+        own_leaves: Range<usize>,
+    ) -> Result<(), BoxError> {
         if let Some(&begin) = places.first() {
-            self.update = (begin, places.len(), own);
+            self.update = (begin, places.len(), own_leaves);
             self.epochs.forget_before(begin.epoch);
         }
         let mut at = places.iter().map(|&place| in_data(place)).collect::<Result<Vec<_>, _>>()?;
@@ -50,13 +54,13 @@ impl Source for TrainingBatches {
         let ahead = match &mut self.ahead {
             Some(ahead) => ahead,
             None => {
-                let (begin, count, own) = self.update.clone();
+                let (begin, count, own_leaves) = self.update.clone();
                 let all = self.epochs.positions(in_data(begin)?);
                 let places = OwnPlaces {
                     epochs: Arc::clone(&self.epochs),
                     all,
                     count,
-                    own,
+                    own_leaves,
                     next: Vec::new(),
                 };
                 self.ahead.insert(Prefetcher::new(&self.epochs, places))
@@ -94,7 +98,7 @@ struct OwnPlaces {
     epochs: Arc<Epochs>,
     all: Positions,
     count: usize,
-    own: Range<usize>,
+    own_leaves: Range<usize>,
     /// Positions of this update, the last first.
     next: Vec<taper_data::Position>,
 }
@@ -106,7 +110,7 @@ impl Iterator for OwnPlaces {
         if self.next.is_empty() {
             let mut places: Vec<_> = self.all.by_ref().take(self.count).collect();
             arrange(&self.epochs, &mut places);
-            self.next = places.get(self.own.clone())?.to_vec();
+            self.next = places.get(self.own_leaves.clone())?.to_vec();
             self.next.reverse();
         }
         self.next.pop()
@@ -223,11 +227,11 @@ mod tests {
                 for (number, count) in updates.iter().copied().enumerate() {
                     let mut places = update(&mut source, &mut next, count);
                     let mut sorted = places.clone();
-                    let own = rank * count / size..(rank + 1) * count / size;
-                    source.arrange(&mut places, own.clone()).unwrap();
-                    for &place in &places[own] {
-                        let found = source.batch(place).unwrap().answers;
-                        assert_eq!(found, [place.epoch as u32, place.index as u32]);
+                    let own_leaves = rank * count / size..(rank + 1) * count / size;
+                    source.arrange(&mut places, own_leaves.clone()).unwrap();
+                    for &place in &places[own_leaves] {
+                        let answers = source.batch(place).unwrap().answers;
+                        assert_eq!(answers, [place.epoch as u32, place.index as u32]);
                         of_all[number].push(place);
                     }
                     places.sort_unstable();

@@ -21,14 +21,14 @@ pub(crate) fn save(
     prepared: &Prepared,
     device: &Device,
 ) -> Result<()> {
-    let json = serde_json::to_vec_pretty(&DataSummary::of(config, prepared, device))
+    let json = serde_json::to_vec_pretty(&DataSummary::new(config, prepared, device))
         .context("the data report is not JSON")?;
     write_atomically(path, &json)
 }
 
 impl<'a> DataSummary<'a> {
     /// Summary of `prepared`, for training on `device`.
-    pub(crate) fn of(config: &RunConfig, prepared: &'a Prepared, device: &Device) -> Self {
+    pub(crate) fn new(config: &RunConfig, prepared: &'a Prepared, device: &Device) -> Self {
         let (source_vocabulary, target_vocabulary) = vocabularies(&prepared.tokenizers);
         Self {
             train: prepared.train.report(),

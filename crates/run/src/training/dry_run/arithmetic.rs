@@ -79,7 +79,7 @@ impl Peak {
 impl Arithmetic {
     /// Arithmetic of steps that took `seconds` seconds in total.
     #[must_use]
-    pub fn of(profile: &Profile, seconds: f64, peak: Option<&Peak>) -> Self {
+    pub fn from_profile(profile: &Profile, seconds: f64, peak: Option<&Peak>) -> Self {
         let rate = |flops: u64, seconds: f64| 1e-9 * flops as f64 / seconds;
         let peak_gflops = peak.and_then(Peak::gflops);
         let share = |gflops: f64| peak_gflops.map(|peak| gflops / peak);

@@ -82,7 +82,7 @@ fn dry_run_with<M: TaskModel>(
     settings: &TrainSettings,
     observer: &mut dyn RunObserver,
 ) -> Result<DryRun> {
-    let parent = ParentRun::of(settings, config)?;
+    let parent = ParentRun::find(settings, config)?;
     let config = parent.as_ref().map_or(config, |parent| &parent.config);
     let config = &preflight(config, settings, observer)?;
     for note in without_effect(config)? {
@@ -96,10 +96,10 @@ fn dry_run_with<M: TaskModel>(
     let ready =
         ReadyRun::<M>::new(&RunFolder::new(&place.0), folder, config, settings, true, observer)?;
     let (config, device) = (&ready.config, ready.model.parameters().device());
-    let cost = Cost::of(config, vocabularies(&ready.prepared.tokenizers), device);
+    let cost = Cost::count(config, vocabularies(&ready.prepared.tokenizers), device);
     // The parent's weights are not read.
     let unread = memory::unread_bytes(device, &cost);
-    let data = DataSummary::of(config, &ready.prepared, device);
+    let data = DataSummary::new(config, &ready.prepared, device);
     observer.observe(&RunEvent::Prepared { data, cost })?;
     taper_ops::allocator::keep_freed_pages();
     let mut batches = TrainingBatches::new(
@@ -109,7 +109,7 @@ fn dry_run_with<M: TaskModel>(
     );
     let Measurement { updates, tokens, seconds, arithmetic } =
         measure(&ready.model, config, &mut batches)?;
-    let limits = TrainingLimits::of(&config.training, ready.prepared.train.batching());
+    let limits = TrainingLimits::from_config(&config.training, ready.prepared.train.batching());
     let seconds_per_update = seconds / updates as f64;
     let parameters = ready.model.parameters().len() as u64;
     Ok(DryRun {
@@ -162,7 +162,7 @@ fn measure<M: TaskModel>(
         measured += u64::from(number >= WARM_UP);
         peak.measure();
     }
-    let arithmetic = Arithmetic::of(&profile::stop(), seconds, Some(&peak));
+    let arithmetic = Arithmetic::from_profile(&profile::stop(), seconds, Some(&peak));
     Ok(Measurement { updates: measured, tokens, seconds, arithmetic })
 }
 

@@ -4,7 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use taper_model::{Batch, Model};
-use taper_trainer::{Alone, DueUpdate, Exchange, Measured, Outcome, TrainingConfig, Updater};
+use taper_trainer::{
+    DueUpdate, Exchange, Outcome, SingleProcess, TrainingConfig, UpdateMetrics, Updater,
+};
 
 /// Updates without data loading, checkpoints or validations.
 pub struct TimedUpdates<'a, M> {
@@ -21,7 +23,7 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
     /// # Errors
     /// When there is no memory for the moments.
     pub fn new(model: &'a M, training: &'a TrainingConfig, learning_rate: f64) -> Result<Self> {
-        Self::among(Box::new(Alone::default()), model, training, learning_rate)
+        Self::among(Box::new(SingleProcess::default()), model, training, learning_rate)
     }
 
     /// Prepares updates like [`TimedUpdates::new`], as one of several processes that make each
@@ -51,7 +53,7 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
     ///
     /// # Errors
     /// When it cannot be computed, or the loss or a gradient is not finite.
-    pub fn make(&mut self, batches: &[Batch]) -> Result<Measured> {
+    pub fn make(&mut self, batches: &[Batch]) -> Result<UpdateMetrics> {
         self.made += 1;
         let outcome = self
             .updater

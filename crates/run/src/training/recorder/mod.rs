@@ -44,7 +44,7 @@ impl<'a> Recorder<'a> {
             folder.note_command(command)?;
         }
         let log = Some(MetricsLog::open(&folder.metrics(), state, observer)?);
-        let files = Some(KeptFiles::of(folder)?);
+        let files = Some(KeptFiles::read(folder)?);
         let events = TensorBoard::open(folder.root(), config, state)?;
         Ok(Self { log, files, events, observer })
     }

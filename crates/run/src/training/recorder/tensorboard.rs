@@ -12,7 +12,7 @@ use taper_data::TokenizerPair;
 use taper_model::Model;
 use taper_plots::{Language, PlotError, Theme};
 use taper_tensorboard::{EventFile, Histogram, Parameter, Value};
-use taper_trainer::{BoxError, Event, Sample, Scores, State, Validate};
+use taper_trainer::{BoxError, Event, Sample, Scores, State, Validator};
 
 use crate::attention::{AttentionLayer, AttentionMap, AttentionPart, attention_figure};
 use crate::config::RunConfig;
@@ -174,7 +174,7 @@ fn drawn(map: &AttentionMap) -> impl Iterator<Item = &AttentionLayer> {
 
 /// Event file of a run, if it has one.
 fn existing(root: &Path) -> Result<Option<PathBuf>> {
-    let mut found: Vec<PathBuf> = fs::read_dir(root)
+    let mut files: Vec<PathBuf> = fs::read_dir(root)
         .with_context(|| format!("cannot read {}", root.display()))?
         .flatten()
         .map(|entry| entry.path())
@@ -183,8 +183,8 @@ fn existing(root: &Path) -> Result<Option<PathBuf>> {
         })
         .filter(|path| path.extension().is_none_or(|extension| extension != "partial"))
         .collect();
-    found.sort();
-    Ok(found.pop())
+    files.sort();
+    Ok(files.pop())
 }
 
 /// Formats a sample as a table.
@@ -201,18 +201,18 @@ fn table(sample: &Sample) -> String {
 /// Keys of a recipe whose values are numbers, flags or words.
 fn parameters(config: &RunConfig) -> Result<Vec<(String, Parameter)>> {
     let json = serde_json::to_value(config).context("the recipe is not JSON")?;
-    let mut found = Vec::new();
-    collect("", &json, &mut found);
-    Ok(found)
+    let mut parameters = Vec::new();
+    collect("", &json, &mut parameters);
+    Ok(parameters)
 }
 
-fn collect(name: &str, value: &serde_json::Value, found: &mut Vec<(String, Parameter)>) {
+fn collect(name: &str, value: &serde_json::Value, parameters: &mut Vec<(String, Parameter)>) {
     use serde_json::Value as Json;
     let parameter = match value {
         Json::Object(map) => {
             for (key, value) in map {
                 let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                collect(&name, value, found);
+                collect(&name, value, parameters);
             }
             return;
         }
@@ -221,7 +221,7 @@ fn collect(name: &str, value: &serde_json::Value, found: &mut Vec<(String, Param
         Json::String(text) => Parameter::Text(text.clone()),
         Json::Null | Json::Array(_) => return,
     };
-    found.push((name.to_owned(), parameter));
+    parameters.push((name.to_owned(), parameter));
 }
 
 fn seconds() -> f64 {
@@ -230,7 +230,7 @@ fn seconds() -> f64 {
 
 /// Validation after which the weights and the attention are recorded.
 pub(crate) struct Watched<M> {
-    inner: Box<dyn Validate<M>>,
+    inner: Box<dyn Validator<M>>,
     events: TensorBoard,
     tokenizers: TokenizerPair,
     /// Samples of the last validation.
@@ -240,10 +240,10 @@ pub(crate) struct Watched<M> {
 impl<M: TaskModel> Watched<M> {
     /// Wraps `inner`, which then also records the weights in `events`, if there are any.
     pub(crate) fn boxed(
-        inner: Box<dyn Validate<M>>,
+        inner: Box<dyn Validator<M>>,
         events: Option<&TensorBoard>,
         tokenizers: &TokenizerPair,
-    ) -> Box<dyn Validate<M>>
+    ) -> Box<dyn Validator<M>>
     where
         M: 'static,
     {
@@ -252,7 +252,7 @@ impl<M: TaskModel> Watched<M> {
     }
 }
 
-impl<M: TaskModel> Validate<M> for Watched<M> {
+impl<M: TaskModel> Validator<M> for Watched<M> {
     fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError> {
         let scores = self.inner.validate(model, step)?;
         self.events.record_weights(model, step)?;

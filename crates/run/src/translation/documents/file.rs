@@ -87,14 +87,14 @@ mod tests {
         let written = file.write(text.clone()).expect("bytes");
         let again = read("again.docx", &written).expect("a letter");
         assert_eq!(again.document("en").expect("a document").write(&[]), text);
-        for (name, bytes, said) in [
+        for (name, bytes, phrase) in [
             ("a.doc", &b"x"[..], "must end in one of .html"),
             ("a.docx", b"PK", "not a readable DOCX file"),
             ("a.txt", b"\xff\xfea\0", "UTF-16"),
             ("a.md", b"a\n\xff", "line 2"),
         ] {
             let error = format!("{:#}", read(name, bytes).expect_err(name));
-            assert!(error.contains(said), "{name}: {error}");
+            assert!(error.contains(phrase), "{name}: {error}");
         }
         let error = DocumentFile::read(Path::new("a.docx"), letter, 10).expect_err("too large");
         assert!(format!("{error:#}").contains("larger than 10 bytes"), "{error:#}");

@@ -57,8 +57,8 @@ pub fn translate_document(
         let (before, all) = (translation.done(), translation.lines());
         let report = |count: usize| progress((before + count.min(texts.len())).min(all));
         let translated = translator.translate(texts, &[], 1, report)?;
-        let found = linked_sentences(prefix, texts, translated)?;
-        translation.add(&window, found);
+        let sentences = linked_sentences(prefix, texts, translated)?;
+        translation.add(&window, sentences);
     }
     Ok(translation.finish())
 }
@@ -175,19 +175,19 @@ impl DocumentTranslation {
     }
 
     /// Adds the translations of a window's sentences, or the reasons why they have none.
-    pub fn add(&mut self, window: &SentenceWindow, found: Vec<Result<TranslatedSentence>>) {
+    pub fn add(&mut self, window: &SentenceWindow, sentence: Vec<Result<TranslatedSentence>>) {
         self.done += window.numbers.len();
-        for (&number, found) in window.numbers.iter().zip(found) {
+        for (&number, sentence) in window.numbers.iter().zip(sentence) {
             let Some(translation) = self.translations.get_mut(number) else { continue };
-            match found {
+            match sentence {
                 Err(error) => {
                     self.faults.push((number + 1, error));
                     *translation = None;
                 }
-                Ok(found) => {
-                    self.missing_terms.insert(number, found.missing_terms);
-                    self.truncated[number] = found.is_truncated;
-                    *translation = found.translation;
+                Ok(sentence) => {
+                    self.missing_terms.insert(number, sentence.missing_terms);
+                    self.truncated[number] = sentence.is_truncated;
+                    *translation = sentence.translation;
                 }
             }
         }

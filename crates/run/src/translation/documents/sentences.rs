@@ -5,7 +5,7 @@ use taper_documents::Translated;
 
 use crate::items::BadItem;
 use crate::translation::links::links;
-use crate::translation::{Detail, TranslatedLine, TranslationSettings};
+use crate::translation::{TranslatedLine, TranslationDetail, TranslationSettings};
 
 /// Translation of a sentence of a document.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +22,7 @@ pub struct TranslatedSentence {
 /// Settings for translating sentences: the best translation alone, aligned if `is_aligned`.
 #[must_use]
 pub fn sentence_settings(settings: &TranslationSettings, is_aligned: bool) -> TranslationSettings {
-    let detail = Detail { all: false, alignments: is_aligned, weights: is_aligned };
+    let detail = TranslationDetail { all: false, alignments: is_aligned, weights: is_aligned };
     TranslationSettings { detail, ..settings.clone() }
 }
 
@@ -37,14 +37,14 @@ pub fn linked_sentences(
     texts: &[String],
     translated: impl IntoIterator<Item = Result<TranslatedLine>>,
 ) -> Result<Vec<Result<TranslatedSentence>>> {
-    let mut found = Vec::with_capacity(texts.len());
+    let mut sentences = Vec::with_capacity(texts.len());
     for (text, translated) in texts.iter().zip(translated) {
-        found.push(match translated {
+        sentences.push(match translated {
             Err(error) if error.is::<BadItem>() => Err(error),
             translated => Ok(sentence(source_prefix, text, translated?)),
         });
     }
-    Ok(found)
+    Ok(sentences)
 }
 
 fn sentence(source_prefix: &str, text: &str, translated: TranslatedLine) -> TranslatedSentence {

@@ -55,13 +55,17 @@ impl Reranker {
     ///
     /// # Errors
     /// When a candidate cannot be scored.
-    pub(super) fn rank(&self, texts: &[TextPart], found: &mut [Vec<Translation>]) -> Result<()> {
+    pub(super) fn rank(
+        &self,
+        texts: &[TextPart],
+        translations: &mut [Vec<Translation>],
+    ) -> Result<()> {
         if !self.settings.is_active() {
             return Ok(());
         }
         let weights = self.settings.weights();
-        let scores = self.scores(&weights, texts, found)?;
-        for (candidates, scores) in found.iter_mut().zip(scores) {
+        let scores = self.scores(&weights, texts, translations)?;
+        for (candidates, scores) in translations.iter_mut().zip(scores) {
             for (candidate, scores) in candidates.iter_mut().zip(scores) {
                 candidate.total = Some(scores.total(&weights));
             }
@@ -78,9 +82,9 @@ impl Reranker {
     pub(super) fn all_scores(
         &self,
         texts: &[TextPart],
-        found: &[Vec<Translation>],
+        translations: &[Vec<Translation>],
     ) -> Result<Vec<Vec<Criteria>>> {
-        self.scores(&Criteria::from([1.0; 4]), texts, found)
+        self.scores(&Criteria::from([1.0; 4]), texts, translations)
     }
 
     /// Scores of the candidates of each text; a criterion without a weight or a model gives 0.
@@ -88,18 +92,18 @@ impl Reranker {
         &self,
         weights: &Criteria,
         texts: &[TextPart],
-        found: &[Vec<Translation>],
+        translations: &[Vec<Translation>],
     ) -> Result<Vec<Vec<Criteria>>> {
-        let utilities: Vec<Vec<f64>> = found
+        let utilities: Vec<Vec<f64>> = translations
             .par_iter()
             .map(|candidates| match weights.utility == 0.0 || candidates.is_empty() {
                 true => Ok(vec![0.0; candidates.len()]),
                 false => self.utilities(candidates),
             })
             .collect::<Result<_>>()?;
-        let [back, fluency] = self.by_models(weights, texts, found)?;
+        let [back, fluency] = self.by_models(weights, texts, translations)?;
         let mut of_models = back.into_iter().zip(fluency);
-        let scores = found.iter().zip(utilities).map(|(candidates, utilities)| {
+        let scores = translations.iter().zip(utilities).map(|(candidates, utilities)| {
             candidates
                 .iter()
                 .zip(utilities)
@@ -120,16 +124,17 @@ impl Reranker {
         &self,
         weights: &Criteria,
         texts: &[TextPart],
-        found: &[Vec<Translation>],
+        translations: &[Vec<Translation>],
     ) -> Result<[Vec<f64>; 2]> {
-        let none = || vec![0.0; found.iter().map(Vec::len).sum()];
+        let none = || vec![0.0; translations.iter().map(Vec::len).sum()];
         let candidates: Vec<String> = match self.models.are_any() {
-            true => found.iter().flatten().map(|one| one.text.clone()).collect(),
+            true => translations.iter().flatten().map(|one| one.text.clone()).collect(),
             false => return Ok([none(), none()]),
         };
-        let counted = texts.iter().zip(found);
-        let sources: Vec<String> =
-            counted.flat_map(|(text, found)| vec![text.text.clone(); found.len()]).collect();
+        let counted = texts.iter().zip(translations);
+        let sources: Vec<String> = counted
+            .flat_map(|(text, translations)| vec![text.text.clone(); translations.len()])
+            .collect();
         let back = match weights.reverse == 0.0 {
             true => None,
             false => self.models.back(&sources, &candidates)?,
@@ -177,9 +182,9 @@ impl Reranker {
         if self.are_drawn {
             return vec![1.0; candidates.len()];
         }
-        let of = |one: &Translation| one.log_probability;
-        let most = candidates.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
-        candidates.iter().map(|one| (of(one) - most).exp().max(f64::MIN_POSITIVE)).collect()
+        let score_of = |one: &Translation| one.log_probability;
+        let most = candidates.iter().map(score_of).fold(f64::NEG_INFINITY, f64::max);
+        candidates.iter().map(|one| (score_of(one) - most).exp().max(f64::MIN_POSITIVE)).collect()
     }
 }
 
@@ -204,9 +209,10 @@ mod tests {
     fn ranked(config: &DecodingConfig, candidates: &[(&str, f64)]) -> Vec<String> {
         let reranker = Reranker::alone(config, Tokenizer::default());
         let text = TextPart::default();
-        let mut found = [candidates.iter().map(|&(text, score)| candidate(text, score)).collect()];
-        reranker.rank(&[text], &mut found).expect("scored");
-        let [candidates]: [Vec<Translation>; 1] = found;
+        let mut ranked_lists =
+            [candidates.iter().map(|&(text, score)| candidate(text, score)).collect()];
+        reranker.rank(&[text], &mut ranked_lists).expect("scored");
+        let [candidates]: [Vec<Translation>; 1] = ranked_lists;
         candidates.into_iter().map(|one| one.text).collect()
     }
 

@@ -42,7 +42,7 @@ fn gpt2(change: impl Fn(&Path)) -> LoadedRun<LanguageModel> {
 
 /// Continues a text by the likeliest tokens, or by sampled ones.
 fn written(run: &LoadedRun<LanguageModel>, tokens: usize, temperature: f64) -> GeneratedText {
-    let mut settings = GenerationSettings::of(&run.config);
+    let mut settings = GenerationSettings::from_config(&run.config);
     settings.max_tokens = tokens;
     settings.decoding.sampling.temperature = temperature;
     let prompt = ["The sea".to_owned()];

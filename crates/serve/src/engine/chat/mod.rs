@@ -162,7 +162,7 @@ impl ChatTemplate {
             names.insert(absent.to_owned(), ().into());
         }
         let rendered = self.environment.get_template(NAME).and_then(|own| own.render(names));
-        rendered.map_err(|error| match Raised::of(&error) {
+        rendered.map_err(|error| match Raised::message_in(&error) {
             Some(message) => Refusal::Malformed(message),
             None => Refusal::Unfit(format!("the chat template: {error}")),
         })
@@ -208,7 +208,7 @@ impl Raised {
         format!("{}{message}", Self::MARK)
     }
 
-    fn of(error: &Error) -> Option<String> {
+    fn message_in(error: &Error) -> Option<String> {
         error.detail()?.strip_prefix(Self::MARK).map(str::to_owned)
     }
 }

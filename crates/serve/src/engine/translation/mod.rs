@@ -1,22 +1,22 @@
 //! Translation models, for clients.
 
+mod line_answer;
 mod sentences;
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use serde::Serialize;
 use taper_data::{Direction, EncodedText, Tokenizer, TokenizerPair};
 use taper_decoding::{AlignedAttention, Control, Renumbered};
 use taper_model::TranslationModel;
 use taper_run::attention::AttentionMap;
-use taper_run::generation::pieces_of;
-use taper_run::translation::{
-    AlignedTokens, Detail, LineTranslator, Terms, TranslatedLine, Translation, TranslationSettings,
-};
+use taper_run::translation::{LineTranslator, Terms, TranslationDetail, TranslationSettings};
 use taper_run::{LoadSettings, LoadedRun};
 
+pub(crate) use line_answer::{LineAnswer, rounded};
 pub(crate) use sentences::TranslateSentences;
+
+use line_answer::line_answer;
 
 use super::attention::{Attend, AttendPair};
 use super::handlers::{Answers, Handlers, Opening, Serve, Service};
@@ -52,46 +52,6 @@ impl Default for TranslateOptions {
         let (direction, beam, length_penalty) = (None, None, None);
         Self { direction, alternatives: 1, beam, length_penalty, alignment: false, prefix, terms }
     }
-}
-
-/// Translations of one line.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct LineAnswer {
-    /// Source line.
-    pub(crate) source: String,
-    /// Translations, best first.
-    pub(crate) translations: Vec<OneTranslation>,
-    /// Number of parts of a line with more tokens than in training.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) parts: Option<usize>,
-    /// Translations of terms that the best translation lacks.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) missing_terms: Vec<String>,
-}
-
-/// Single translation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct OneTranslation {
-    pub(crate) text: String,
-    pub(crate) score: f64,
-    pub(crate) log_probability: f64,
-    pub(crate) truncated: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) alignment: Option<AlignedText>,
-}
-
-/// Alignment of the parts of two texts.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct AlignedText {
-    /// Text of each source token.
-    pub(crate) source: Vec<String>,
-    /// Text of each token of the translation.
-    pub(crate) target: Vec<String>,
-    /// Weight of each source token for each token of the translation; the remainder up to 1 belongs
-    /// to the end of the line.
-    pub(crate) weights: Vec<Vec<f64>>,
-    /// Probability of each token of the translation, given its predecessors.
-    pub(crate) probabilities: Vec<f64>,
 }
 
 /// Translate lines.
@@ -162,7 +122,7 @@ impl Service for Translates<'_> {
                 aligns: own.aligns,
                 beam: own.settings.decoding.beam_size,
             }),
-            ..RunInfo::of(&run, opening.name)
+            ..RunInfo::from_run(&run, opening.name)
         };
         serve(own.handlers(), info);
         Ok(())
@@ -175,7 +135,7 @@ impl<'a> Translates<'a> {
     /// # Errors
     /// When a member of its ensemble cannot be loaded.
     pub(super) fn new(run: &'a LoadedRun, limits: Limits) -> Result<Self> {
-        let settings = TranslationSettings::of(&run.config);
+        let settings = TranslationSettings::from_config(&run.config);
         let translator = LineTranslator::new(run, &settings)?;
         let aligns = AlignedAttention::check(settings.aligned_by, &run.model).is_ok();
         Ok(Self { run, spoken: Vec::new(), translator, settings, limits, aligns })
@@ -250,8 +210,11 @@ impl Translates<'_> {
             decoding.length_penalty = penalty;
         }
         decoding.validate()?;
-        settings.detail =
-            Detail { all: true, alignments: options.alignment, weights: options.alignment };
+        settings.detail = TranslationDetail {
+            all: true,
+            alignments: options.alignment,
+            weights: options.alignment,
+        };
         let tokenizers = self.tokenizers(options.direction.as_ref());
         let tokenizers = tokenizers.map_err(|refusal| anyhow!("{refusal:?}"))?;
         settings.terms = Terms::parse(&options.terms, "", tokenizers)?.map(Arc::new);
@@ -391,62 +354,6 @@ impl Answers<Measure> for Translates<'_> {
 
     fn answer(&self, requests: &[(&Measure, &())], _: &dyn Control) -> Result<Vec<Fit>> {
         let tokenizer = self.run.tokenizers.source();
-        requests.iter().map(|(one, ())| Ok(Fit::of(tokenizer, &one.text)?)).collect()
+        requests.iter().map(|(one, ())| Ok(Fit::measure(tokenizer, &one.text)?)).collect()
     }
-}
-
-fn line_answer(
-    tokenizers: &TokenizerPair,
-    line: &EncodedText,
-    translated: TranslatedLine,
-) -> Result<LineAnswer> {
-    let parts = translated.overlong.map(|overlong| overlong.parts);
-    let missing_terms = translated.missing_terms;
-    let translations = translated
-        .translations
-        .into_iter()
-        .map(|one| {
-            let alignment = one.alignment.as_ref();
-            let alignment = alignment
-                .map(|alignment| aligned(tokenizers, line, &one, alignment))
-                .transpose()?;
-            Ok(OneTranslation {
-                text: one.text,
-                score: one.score,
-                log_probability: one.log_probability,
-                truncated: one.truncated,
-                alignment,
-            })
-        })
-        .collect::<Result<_>>()?;
-    Ok(LineAnswer { source: line.text().to_owned(), translations, parts, missing_terms })
-}
-
-fn aligned(
-    tokenizers: &TokenizerPair,
-    line: &EncodedText,
-    translation: &Translation,
-    alignment: &AlignedTokens,
-) -> Result<AlignedText> {
-    let ids = if line.is_blank() { &[] } else { line.ids() };
-    let mut source = pieces_of(tokenizers.source(), ids)?;
-    let words = alignment.source_tokens.len().saturating_sub(1);
-    // Blanks around a long line are left out.
-    if source.len() != words {
-        source = alignment.source_tokens[..words].to_vec();
-    }
-    let target = pieces_of(tokenizers.target(), &translation.tokens)?;
-    let weights = alignment
-        .weights
-        .iter()
-        .map(|row| row.iter().take(words).map(|&weight| rounded(weight)).collect())
-        .collect();
-    let probabilities = translation.token_log_probabilities.iter().take(target.len());
-    let probabilities = probabilities.map(|one| rounded(one.exp() as f32)).collect();
-    Ok(AlignedText { source, target, weights, probabilities })
-}
-
-/// Weight rounded to three decimals, as shown on pages.
-pub(crate) fn rounded(weight: f32) -> f64 {
-    (f64::from(weight) * 1e3).round() / 1e3
 }

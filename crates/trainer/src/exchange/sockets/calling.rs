@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::frame::Patience;
 use super::greeting::{Answer, Hello, Watch, introduce};
-use super::meeting::Meeting;
+use super::rendezvous::Rendezvous;
 use crate::ExchangeError;
 
 /// Time for one attempt to connect.
@@ -14,7 +14,7 @@ const CONNECTING_TIME: Duration = Duration::from_secs(5);
 /// Pause between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(10);
 
-impl Meeting {
+impl Rendezvous {
     /// Connects to process 0, which may be started later than this one. Returns the connection, the
     /// listener of this process, and its port.
     pub(super) fn join_first(
@@ -30,9 +30,9 @@ impl Meeting {
                 .and_then(|address| TcpStream::connect_timeout(&address, CONNECTING_TIME));
             let greeted = match reached {
                 Ok(stream) => {
-                    let own = stream.local_addr().map_err(|error| self.error(error))?.ip();
+                    let address = stream.local_addr().map_err(|error| self.error(error))?.ip();
                     let listener =
-                        TcpListener::bind((own, 0)).map_err(|error| self.error(error))?;
+                        TcpListener::bind((address, 0)).map_err(|error| self.error(error))?;
                     let port = listener.local_addr().map_err(|error| self.error(error))?.port();
                     let joined = self.introduced(stream, 0, port, deadline, watch)?;
                     joined.map(|stream| (stream, listener, port))

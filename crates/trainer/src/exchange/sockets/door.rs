@@ -49,7 +49,7 @@ pub(super) struct TurnedAway {
 }
 
 /// Reason to turn a caller away.
-enum Fault {
+enum SkipReason {
     OtherKey,
     OtherVersion,
     Stranger,
@@ -90,7 +90,7 @@ impl Door {
         }
         let excess = self.callers.len().saturating_sub(MOST_CALLERS);
         self.callers.drain(..excess);
-        self.turned_away.count(&Fault::Stranger, excess);
+        self.turned_away.count(&SkipReason::Stranger, excess);
         guests
     }
 }
@@ -104,7 +104,7 @@ impl Caller {
     }
 
     /// Reads new bytes, and returns whether the greeting is complete, with the right proof.
-    fn hear(&mut self, rank: usize, key: &str) -> Result<bool, Fault> {
+    fn hear(&mut self, rank: usize, key: &str) -> Result<bool, SkipReason> {
         loop {
             let awaited = if self.greeted.is_none() { HELLO } else { HELLO + PROOF };
             if !self.read(awaited)? {
@@ -122,40 +122,40 @@ impl Caller {
             }
             let answer = answer(Verdict::OtherKey, key, hello, challenge);
             let _ = (&self.stream).write_all(&answer);
-            return Err(Fault::OtherKey);
+            return Err(SkipReason::OtherKey);
         }
     }
 
     /// Reads until there are `awaited` bytes, and returns whether new ones have come.
-    fn read(&mut self, awaited: usize) -> Result<bool, Fault> {
+    fn read(&mut self, awaited: usize) -> Result<bool, SkipReason> {
         let mut bytes = [0; HELLO];
         let room = bytes.len().min(awaited - self.heard.len());
         match (&self.stream).read(&mut bytes[..room]) {
-            Ok(0) => Err(Fault::Stranger),
+            Ok(0) => Err(SkipReason::Stranger),
             Ok(count) => {
                 self.heard.extend_from_slice(&bytes[..count]);
                 let compared = self.heard.len().min(MAGIC.len());
                 let is_ours = self.heard[..compared] == MAGIC[..compared];
-                if is_ours { Ok(true) } else { Err(Fault::Stranger) }
+                if is_ours { Ok(true) } else { Err(SkipReason::Stranger) }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted || is_timeout(&error) => {
                 if Instant::now() > self.deadline {
-                    Err(Fault::Stranger)
+                    Err(SkipReason::Stranger)
                 } else {
                     Ok(false)
                 }
             }
-            Err(_) => Err(Fault::Stranger),
+            Err(_) => Err(SkipReason::Stranger),
         }
     }
 
     /// Sends a challenge; the system's buffer of a new connection has room for it.
-    fn challenge(&mut self, rank: usize) -> Result<(), Fault> {
-        let hello = Hello::parse(&self.heard).ok_or(Fault::Stranger)?;
-        let challenge = Challenge::new(rank).map_err(|_| Fault::Stranger)?;
-        (&self.stream).write_all(challenge.bytes()).map_err(|_| Fault::Stranger)?;
+    fn challenge(&mut self, rank: usize) -> Result<(), SkipReason> {
+        let hello = Hello::parse(&self.heard).ok_or(SkipReason::Stranger)?;
+        let challenge = Challenge::new(rank).map_err(|_| SkipReason::Stranger)?;
+        (&self.stream).write_all(challenge.bytes()).map_err(|_| SkipReason::Stranger)?;
         if !hello.is_of_this_version() {
-            return Err(Fault::OtherVersion);
+            return Err(SkipReason::OtherVersion);
         }
         self.greeted = Some((hello, challenge));
         Ok(())
@@ -182,11 +182,11 @@ impl Guest {
 }
 
 impl TurnedAway {
-    fn count(&mut self, fault: &Fault, more: usize) {
+    fn count(&mut self, fault: &SkipReason, more: usize) {
         *match fault {
-            Fault::OtherKey => &mut self.other_keys,
-            Fault::OtherVersion => &mut self.other_versions,
-            Fault::Stranger => &mut self.strangers,
+            SkipReason::OtherKey => &mut self.other_keys,
+            SkipReason::OtherVersion => &mut self.other_versions,
+            SkipReason::Stranger => &mut self.strangers,
         } += more;
     }
 }
@@ -201,7 +201,7 @@ impl fmt::Display for TurnedAway {
         let parts: Vec<String> = parts
             .iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
+            .map(|(count, description)| format!("{count} {description}"))
             .collect();
         match parts.is_empty() {
             true => Ok(()),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Kind of a frame's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FrameKind {
     /// Values in f32.
     Part,
     /// Bytes of a message between processes.
@@ -34,16 +34,16 @@ pub(super) enum Kind {
     Taken,
 }
 
-const KINDS: [Kind; 9] = [
-    Kind::Part,
-    Kind::Fact,
-    Kind::Alive,
-    Kind::Leave,
-    Kind::Heard,
-    Kind::Addresses,
-    Kind::Ready,
-    Kind::Offer,
-    Kind::Taken,
+const KINDS: [FrameKind; 9] = [
+    FrameKind::Part,
+    FrameKind::Fact,
+    FrameKind::Alive,
+    FrameKind::Leave,
+    FrameKind::Heard,
+    FrameKind::Addresses,
+    FrameKind::Ready,
+    FrameKind::Offer,
+    FrameKind::Taken,
 ];
 
 /// Number of bytes before the content.
@@ -113,7 +113,7 @@ impl Patience {
     pub(super) fn write_frame(
         self,
         mut stream: impl Write,
-        kind: Kind,
+        kind: FrameKind,
         content: &[u8],
     ) -> io::Result<()> {
         let mut header = [0; HEADER];
@@ -131,7 +131,7 @@ impl Patience {
     }
 
     /// Reads the beginning of a frame: its kind, and the number of bytes that follow.
-    pub(super) fn read_header(self, stream: impl Read) -> io::Result<(Kind, u64)> {
+    pub(super) fn read_header(self, stream: impl Read) -> io::Result<(FrameKind, u64)> {
         let mut header = [0; HEADER];
         self.read(stream, &mut header)?;
         let [kind, length @ ..] = header;
@@ -141,7 +141,7 @@ impl Patience {
 
     /// Beginning of a frame, if bytes have come or the connection has ended; otherwise returns at
     /// once.
-    pub(super) fn try_header(self, stream: &TcpStream) -> io::Result<Option<(Kind, u64)>> {
+    pub(super) fn try_header(self, stream: &TcpStream) -> io::Result<Option<(FrameKind, u64)>> {
         stream.set_nonblocking(true)?;
         let waiting = stream.peek(&mut [0]);
         stream.set_nonblocking(false)?;

@@ -139,13 +139,13 @@ pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge)
 
 /// Whether `said` is the correct proof, compared in constant time.
 pub(super) fn is_proof(
-    said: &[u8],
+    received: &[u8],
     key: &str,
     role: Role,
     hello: &Hello,
     challenge: &Challenge,
 ) -> bool {
-    said.ct_eq(&proof(key, role, hello, challenge)).into()
+    received.ct_eq(&proof(key, role, hello, challenge)).into()
 }
 
 /// Answer to a hello: `verdict`, with a proof unless the key was wrong.
@@ -317,17 +317,17 @@ mod tests {
     #[test]
     fn a_proof_holds_for_one_role_one_greeting_and_one_key() {
         let (hello, challenge) = (Hello::new(1, 2, 7).unwrap(), Challenge::new(0).unwrap());
-        let said = proof("key", Role::Connects, &hello, &challenge);
-        assert!(is_proof(&said, "key", Role::Connects, &hello, &challenge));
-        assert!(!is_proof(&said, "key", Role::Listens, &hello, &challenge));
-        assert!(!is_proof(&said, "kez", Role::Connects, &hello, &challenge));
-        assert!(!is_proof(&said[1..], "key", Role::Connects, &hello, &challenge));
+        let proved = proof("key", Role::Connects, &hello, &challenge);
+        assert!(is_proof(&proved, "key", Role::Connects, &hello, &challenge));
+        assert!(!is_proof(&proved, "key", Role::Listens, &hello, &challenge));
+        assert!(!is_proof(&proved, "kez", Role::Connects, &hello, &challenge));
+        assert!(!is_proof(&proved[1..], "key", Role::Connects, &hello, &challenge));
         let other = Challenge::new(0).unwrap();
-        assert!(!is_proof(&said, "key", Role::Connects, &hello, &other), "another nonce");
+        assert!(!is_proof(&proved, "key", Role::Connects, &hello, &other), "another nonce");
         for at in 0..HELLO {
             let mut changed = hello.clone();
             changed.0[at] ^= 1;
-            assert!(!is_proof(&said, "key", Role::Connects, &changed, &challenge), "byte {at}");
+            assert!(!is_proof(&proved, "key", Role::Connects, &changed, &challenge), "byte {at}");
         }
         assert!(Hello::parse(&hello.0).is_some_and(|heard| {
             heard.is_of_this_version() && (heard.rank(), heard.size(), heard.port()) == (1, 2, 7)

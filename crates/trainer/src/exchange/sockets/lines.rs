@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use candle_core::{Storage, Tensor};
 
-use super::frame::{Kind, Patience, as_bytes};
+use super::frame::{FrameKind, Patience, as_bytes};
 use super::stream::Stream;
 
 /// Time for which a process that ends waits until the others have read its notice.
@@ -35,7 +35,7 @@ pub(super) enum Incoming {
 pub(super) type Loss = (usize, String);
 
 /// Function that is called with the rank of a process that is gone, and the reason.
-pub type OnLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
+pub type OnProcessLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
 
 /// Message to another process.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) struct Lines {
     closing: AtomicBool,
     /// Reason why this process ends.
     loss: Mutex<Option<Loss>>,
-    on_loss: OnLoss,
+    on_loss: OnProcessLoss,
 }
 
 impl Lines {
@@ -77,7 +77,7 @@ impl Lines {
         streams: Vec<Option<Stream>>,
         patience: Patience,
         incoming: &Sender<(usize, Incoming)>,
-        on_loss: OnLoss,
+        on_loss: OnProcessLoss,
     ) -> io::Result<Arc<Self>> {
         let mut queues: Vec<Option<Receiver<Outgoing>>> = Vec::new();
         let line = |stream: Option<Stream>| {
@@ -117,30 +117,30 @@ impl Lines {
 
     /// Sends a message to a process, after all earlier ones, without waiting. A process that cannot
     /// receive has ended, which the processes that wait for it will notice.
-    pub(super) fn send(&self, rank: usize, what: Outgoing) {
+    pub(super) fn send(&self, rank: usize, frame: Outgoing) {
         if let Some(line) = self.lines.get(rank).and_then(Option::as_ref) {
             self.unsent.fetch_add(1, Ordering::AcqRel);
-            let _ = line.outgoing.send(what);
+            let _ = line.outgoing.send(frame);
         }
     }
 
     /// Writes the messages for process `rank`, until this process ends.
     fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
         let mut is_open = true;
-        for what in queue {
+        for frame in queue {
             // If a message cannot be sent, the processes that wait for that process will notice.
-            is_open = is_open && self.write_whole(rank, &what).is_ok();
+            is_open = is_open && self.write_whole(rank, &frame).is_ok();
             self.unsent.fetch_sub(1, Ordering::AcqRel);
-            if matches!(what, Outgoing::Leave(_)) {
+            if matches!(frame, Outgoing::Leave(_)) {
                 return;
             }
         }
     }
 
-    fn write_whole(&self, rank: usize, what: &Outgoing) -> io::Result<()> {
-        let part = match what {
-            Outgoing::Fact(bytes) => return self.write_frame(rank, Kind::Fact, bytes),
-            Outgoing::Leave(reason) => return self.write_frame(rank, Kind::Leave, reason),
+    fn write_whole(&self, rank: usize, frame: &Outgoing) -> io::Result<()> {
+        let part = match frame {
+            Outgoing::Fact(bytes) => return self.write_frame(rank, FrameKind::Fact, bytes),
+            Outgoing::Leave(reason) => return self.write_frame(rank, FrameKind::Leave, reason),
             Outgoing::Part(part) => part,
         };
         let (storage, layout) = part.storage_and_layout();
@@ -151,10 +151,10 @@ impl Lines {
             _ => None,
         };
         let values = values.ok_or(ErrorKind::InvalidData)?;
-        self.write_frame(rank, Kind::Part, &as_bytes(values))
+        self.write_frame(rank, FrameKind::Part, &as_bytes(values))
     }
 
-    fn write_frame(&self, rank: usize, kind: Kind, content: &[u8]) -> io::Result<()> {
+    fn write_frame(&self, rank: usize, kind: FrameKind, content: &[u8]) -> io::Result<()> {
         let Some(line) = self.lines.get(rank).and_then(Option::as_ref) else { return Ok(()) };
         let _writing = lock(&line.writing);
         self.patience.write_frame(&line.stream, kind, content)
@@ -168,18 +168,21 @@ impl Lines {
         let error = loop {
             let next = patience.read_header(stream).and_then(|(kind, length)| {
                 Ok(match kind {
-                    Kind::Part => Some(Incoming::Part(patience.read_values(stream, length)?)),
-                    Kind::Fact => Some(Incoming::Fact(patience.read_bytes(stream, length)?)),
-                    Kind::Leave => {
+                    FrameKind::Part => Some(Incoming::Part(patience.read_values(stream, length)?)),
+                    FrameKind::Fact => Some(Incoming::Fact(patience.read_bytes(stream, length)?)),
+                    FrameKind::Leave => {
                         let reason = patience.read_bytes(stream, length)?;
                         Some(Incoming::Left(serde_json::from_slice(&reason).unwrap_or_default()))
                     }
-                    Kind::Heard => {
+                    FrameKind::Heard => {
                         self.set_quiet(rank);
                         None
                     }
-                    Kind::Alive => None,
-                    Kind::Addresses | Kind::Ready | Kind::Offer | Kind::Taken => {
+                    FrameKind::Alive => None,
+                    FrameKind::Addresses
+                    | FrameKind::Ready
+                    | FrameKind::Offer
+                    | FrameKind::Taken => {
                         return Err(ErrorKind::InvalidData.into());
                     }
                 })
@@ -188,7 +191,7 @@ impl Lines {
                 Ok(Some(message)) => {
                     if matches!(message, Incoming::Left(_)) {
                         has_left = true;
-                        let _ = self.write_frame(rank, Kind::Heard, &[]);
+                        let _ = self.write_frame(rank, FrameKind::Heard, &[]);
                     }
                     // When this process ends, nobody receives messages any more.
                     let _ = incoming.send((rank, message));
@@ -229,7 +232,7 @@ impl Lines {
         while !self.closing.load(Ordering::Acquire) {
             // A frame that is being written counts as a sign of life.
             if let Ok(_writing) = line.writing.try_lock()
-                && self.patience.write_frame(&line.stream, Kind::Alive, &[]).is_err()
+                && self.patience.write_frame(&line.stream, FrameKind::Alive, &[]).is_err()
             {
                 return;
             }

@@ -11,8 +11,8 @@ mod door;
 mod frame;
 mod greeting;
 mod lines;
-mod meeting;
 mod neighbour;
+mod rendezvous;
 mod stream;
 
 use std::collections::VecDeque;
@@ -26,8 +26,8 @@ use super::{Exchange, ExchangeError};
 use frame::Patience;
 use lines::{Incoming, Lines, Outgoing};
 
-pub use lines::OnLoss;
-pub use meeting::Meeting;
+pub use lines::OnProcessLoss;
+pub use rendezvous::Rendezvous;
 
 /// One of several processes that are connected by sockets.
 pub struct Sockets {
@@ -43,9 +43,9 @@ pub struct Sockets {
 
 /// Handle that announces the end of a process that ends at once, for example after a signal.
 #[derive(Clone)]
-pub struct Farewell(Arc<Lines>);
+pub struct LeaveHandle(Arc<Lines>);
 
-impl Farewell {
+impl LeaveHandle {
     /// Tells the other processes that this one ends, and reports the reason itself.
     pub fn say(&self) {
         self.0.leave();
@@ -63,24 +63,24 @@ impl Sockets {
     /// connect in time, runs another version of this program, or was started with another number of
     /// processes.
     pub fn meet(
-        meeting: &Meeting,
+        rendezvous: &Rendezvous,
         listener: Option<TcpListener>,
         watch: &mut dyn FnMut() -> Result<(), ExchangeError>,
-        on_loss: OnLoss,
+        on_loss: OnProcessLoss,
     ) -> Result<Self, ExchangeError> {
-        let (rank, size) = (meeting.rank, meeting.size);
-        let streams = meeting.connections(listener, watch)?;
+        let (rank, size) = (rendezvous.rank, rendezvous.size);
+        let streams = rendezvous.connections(listener, watch)?;
         let (sender, incoming) = channel();
         let lines = Lines::open(streams, Patience::USUAL, &sender, on_loss)
-            .map_err(|error| ExchangeError::Meeting(format!("process {rank}: {error}")))?;
+            .map_err(|error| ExchangeError::Rendezvous(format!("process {rank}: {error}")))?;
         let waiting = (0..size).map(|_| VecDeque::new()).collect();
         Ok(Self { rank, size, lines, incoming, waiting, own: VecDeque::new() })
     }
 
     /// Handle that announces the end of this process.
     #[must_use]
-    pub fn farewell(&self) -> Farewell {
-        Farewell(Arc::clone(&self.lines))
+    pub fn farewell(&self) -> LeaveHandle {
+        LeaveHandle(Arc::clone(&self.lines))
     }
 
     /// The other processes, beginning with the next one, so that not all of them send to the same
@@ -142,9 +142,9 @@ impl Exchange for Sockets {
     }
 
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError> {
-        let own = self.own.pop_front().ok_or(ExchangeError::Garbled { rank: self.rank })?;
-        let device: Device = own.device().clone();
-        let mut received = vec![own; self.size];
+        let own_part = self.own.pop_front().ok_or(ExchangeError::Garbled { rank: self.rank })?;
+        let device: Device = own_part.device().clone();
+        let mut received = vec![own_part; self.size];
         for rank in self.others() {
             let Incoming::Part(values) = self.receive(rank)? else {
                 return Err(ExchangeError::Garbled { rank });

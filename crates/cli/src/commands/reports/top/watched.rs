@@ -29,7 +29,7 @@ impl WatchedRun {
         let name = root.file_name().unwrap_or(root.as_os_str()).to_string_lossy().into_owned();
         let mut run = Self {
             name,
-            summary: RunSummary::of(&folder),
+            summary: RunSummary::read(&folder),
             record: Record::default(),
             read: 0,
             checkpoints: Vec::new(),
@@ -42,7 +42,7 @@ impl WatchedRun {
 
     /// Reads new entries of the record. Unreadable parts appear in the summary.
     pub(super) fn refresh(&mut self) {
-        self.summary = RunSummary::of(&self.folder);
+        self.summary = RunSummary::read(&self.folder);
         let path = self.folder.metrics();
         let length = fs::metadata(&path).map_or(0, |file| file.len());
         if length < self.read {

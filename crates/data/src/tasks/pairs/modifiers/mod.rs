@@ -65,18 +65,18 @@ impl PairDraws {
         Self { draws: epoch.draws(PURPOSE), line }
     }
 
-    fn of(self, change: Change) -> Draws {
+    fn draws_for(self, change: Change) -> Draws {
         self.draws.within(self.line, change as u64)
     }
 
     /// Random number that decides about a change.
     fn decides(self, change: Change) -> f64 {
-        self.of(change).unit(0)
+        self.draws_for(change).unit(0)
     }
 
     /// Draws for the choices within a change.
     fn choices(self, change: Change) -> Draws {
-        self.of(change).within(1, 0)
+        self.draws_for(change).within(1, 0)
     }
 }
 

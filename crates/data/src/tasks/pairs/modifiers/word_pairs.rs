@@ -49,8 +49,8 @@ struct Vocabulary<'a> {
 impl WordPairs {
     /// Learns from pairs of sentences. The same pairs always give the same words.
     pub(crate) fn learn(pairs: &[(String, String)]) -> Self {
-        let sources = Vocabulary::of(pairs.iter().map(|pair| pair.0.as_str()));
-        let targets = Vocabulary::of(pairs.iter().map(|pair| pair.1.as_str()));
+        let sources = Vocabulary::count(pairs.iter().map(|pair| pair.0.as_str()));
+        let targets = Vocabulary::count(pairs.iter().map(|pair| pair.1.as_str()));
         let mut pairs_with = vec![Vec::new(); sources.words.len()];
         for (pair, words) in sources.texts.iter().enumerate() {
             words.iter().for_each(|&word| pairs_with[word].push(pair));
@@ -103,7 +103,7 @@ impl WordPairs {
 }
 
 impl<'a> Vocabulary<'a> {
-    fn of(texts: impl Iterator<Item = &'a str>) -> Self {
+    fn count(texts: impl Iterator<Item = &'a str>) -> Self {
         let texts: Vec<Vec<&str>> = texts.map(pieces).collect();
         let mut counts: HashMap<&str, usize> = HashMap::new();
         texts.iter().flatten().for_each(|piece| *counts.entry(piece).or_default() += 1);

@@ -42,7 +42,7 @@ impl NearKeys {
     }
 
     /// Keys of a pair.
-    pub fn of(&self, source: &str, target: &str) -> Vec<u32> {
+    pub fn for_pair(&self, source: &str, target: &str) -> Vec<u32> {
         self.bands.keys(&shingles(source, target))
     }
 }

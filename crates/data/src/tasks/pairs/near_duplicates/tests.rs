@@ -9,7 +9,7 @@ fn kept(pairs: &[(String, String)], threshold: f64) -> Vec<usize> {
     let keys = NearKeys::new(threshold);
     let mut earlier = NearDuplicates::new(threshold, &folder.path().join("x")).expect("a file");
     let mut is_kept = |(source, target): &(String, String)| {
-        let keys = keys.of(source, target);
+        let keys = keys.for_pair(source, target);
         earlier.take(&keys, source, target).expect("room")
     };
     (0..pairs.len()).filter(|&pair| is_kept(&pairs[pair])).collect()

@@ -133,7 +133,7 @@ pub(crate) fn tokenise_share(
     for part in parts(config, &ready) {
         let (path, key) = (part.cache(run), cache_key(config, &ready.tokenizers, &part));
         if Cache::report::<serde_json::Value>(&path, &key)?.is_none() {
-            let shards = Shards::of(&path, &key);
+            let shards = Shards::new(&path, &key);
             PairShards::new(config, &ready.tokenizers, &part, shards)?.make(share, observe)?;
         }
     }
@@ -173,8 +173,9 @@ impl Ready {
 
     /// Reads the facts that another process has obtained; writes nothing.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
-        let text_of =
-            |split: &Corpora| Fingerprint::of(&split_files(config, split)?, &split.name(), run);
+        let text_of = |split: &Corpora| {
+            Fingerprint::compute(&split_files(config, split)?, &split.name(), run)
+        };
         let is_validated = !config.validation.is_empty();
         Ok(Self {
             tokenizers: TokenizerPair::load(run)?.with_source_prefix(&config.source_prefix)?,
@@ -272,7 +273,7 @@ fn prepare_split(
     let has_links = part.has_links();
     let epochs = part.bidirectional_epochs;
     let open = || PairDataset::open(&path, &key, &config.batching, &corpora, epochs, has_links);
-    let shards = Shards::of(&path, &key);
+    let shards = Shards::new(&path, &key);
     let make = || {
         let made = PairShards::new(config, tokenizers, part, shards.clone())?;
         made.make(Share::WHOLE, observe)?;

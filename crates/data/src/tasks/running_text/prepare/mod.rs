@@ -161,8 +161,9 @@ impl Ready {
 
     /// Reads the facts that another process has obtained; writes nothing.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
-        let find =
-            |split| Split::find(config, split, |files, name| Fingerprint::of(files, name, run));
+        let find = |split| {
+            Split::find(config, split, |files, name| Fingerprint::compute(files, name, run))
+        };
         let is_named = !config.validation.is_empty();
         Ok(Self {
             tokenizers: TokenizerPair::load(run)?,
@@ -218,7 +219,7 @@ pub(crate) struct Portions<'a> {
 }
 
 impl<'a> Portions<'a> {
-    pub(crate) fn of(config: &'a DataConfig, files: &'a [PathBuf]) -> Self {
+    pub(crate) fn new(config: &'a DataConfig, files: &'a [PathBuf]) -> Self {
         Self { config, files, found: std::cell::OnceCell::new() }
     }
 
@@ -250,7 +251,7 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
         return Ok(TokenizerPair::joint(Tokenizer::load(path)?));
     }
     let files = files(config, &config.train)?;
-    let portion = Portions::of(config, &files).get()?.0;
+    let portion = Portions::new(config, &files).get()?.0;
     let mut is_empty = true;
     let lines = TextReader::new(&files, config, portion)
         .flat_map(|passage| match passage {
@@ -337,7 +338,7 @@ impl<'a> Text<'a> {
         run: &Path,
     ) -> TextShards<'a> {
         let (path, key) = self.cache(config, tokenizers, run);
-        let portions = Portions::of(config, &self.split.files);
+        let portions = Portions::new(config, &self.split.files);
         let portion = move || {
             Ok(match self.part {
                 Part::Whole => Portion::WHOLE,
@@ -345,7 +346,7 @@ impl<'a> Text<'a> {
                 Part::HeldOut => portions.get()?.1,
             })
         };
-        let shards = Shards::of(&path, &key);
+        let shards = Shards::new(&path, &key);
         TextShards::new(self.split, config, tokenizers.target(), Box::new(portion), shards)
     }
 
@@ -365,6 +366,6 @@ impl<'a> Text<'a> {
             shards.make(Share::WHOLE, observe)?;
             shards.merge(&path, &key)
         };
-        Shards::of(&path, &key).open_or_make(&path, open, make)
+        Shards::new(&path, &key).open_or_make(&path, open, make)
     }
 }

@@ -74,7 +74,7 @@ impl LinearAttention {
     pub(super) fn own_vectors(&self) -> Result<Option<Tensor>> {
         match &self.features {
             Features::Elu => Ok(None),
-            Features::Random(features) => Ok(Some(features.own()?)),
+            Features::Random(features) => Ok(Some(features.fixed()?)),
         }
     }
 
@@ -110,16 +110,17 @@ impl Mechanism for LinearAttention {
 
     fn step(&self, qkv: &Tensor, past: &mut LayerPast, _: &PastRows<'_>) -> Result<Tensor> {
         let vectors = self.own_vectors()?;
-        let kept = past.running.as_ref();
-        let (out, kept) = composed::linear_attention_step(qkv, vectors.as_ref(), self.heads, kept)?;
-        past.running = Some(kept);
+        let running = past.running.as_ref();
+        let (out, running) =
+            composed::linear_attention_step(qkv, vectors.as_ref(), self.heads, running)?;
+        past.running = Some(running);
         Ok(out)
     }
 
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
         let (vectors, spec) = (self.own_vectors()?, self.spec(&texts.lengths.into()));
-        let (out, kept) = linear_attention_after(qkv, vectors.as_ref(), &spec)?;
-        past.put_running(kept, texts.rows, texts.count)?;
+        let (out, running) = linear_attention_after(qkv, vectors.as_ref(), &spec)?;
+        past.put_running(running, texts.rows, texts.count)?;
         Ok(out)
     }
 }

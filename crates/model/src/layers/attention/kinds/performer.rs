@@ -26,7 +26,7 @@ pub(super) struct RandomFeatures {
     key: u64,
     redraw_every: usize,
     /// Vectors outside of training, `(M, Dh)`, drawn on first use.
-    own: OnceLock<Tensor>,
+    fixed: OnceLock<Tensor>,
 }
 
 impl RandomFeatures {
@@ -38,7 +38,7 @@ impl RandomFeatures {
     }
 
     fn with_key(head: usize, count: usize, key: u64, redraw_every: usize) -> Self {
-        Self { head, count, key, redraw_every, own: OnceLock::new() }
+        Self { head, count, key, redraw_every, fixed: OnceLock::new() }
     }
 
     /// Vectors of a seed, never redrawn.
@@ -51,7 +51,7 @@ impl RandomFeatures {
     #[cfg(test)]
     pub(super) fn given(vectors: &Tensor) -> Self {
         let (count, head) = vectors.dims2().unwrap();
-        Self { own: OnceLock::from(vectors.clone()), ..Self::with_key(head, count, 0, 0) }
+        Self { fixed: OnceLock::from(vectors.clone()), ..Self::with_key(head, count, 0, 0) }
     }
 
     /// Number of features of a head.
@@ -66,17 +66,17 @@ impl RandomFeatures {
                 let draw = updates / self.redraw_every as u64;
                 orthogonal(self.count, self.head, mix(self.key, &[draw]))
             }
-            _ => self.own(),
+            _ => self.fixed(),
         }
     }
 
     /// Vectors ω outside of training, `(M, Dh)`.
-    pub(super) fn own(&self) -> Result<Tensor> {
-        if let Some(own) = self.own.get() {
-            return Ok(own.clone());
+    pub(super) fn fixed(&self) -> Result<Tensor> {
+        if let Some(vectors) = self.fixed.get() {
+            return Ok(vectors.clone());
         }
-        let own = orthogonal(self.count, self.head, self.key)?;
-        Ok(self.own.get_or_init(|| own).clone())
+        let vectors = orthogonal(self.count, self.head, self.key)?;
+        Ok(self.fixed.get_or_init(|| vectors).clone())
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn rows(features: &RandomFeatures) -> Vec<Vec<f64>> {
-        features.own().unwrap().to_vec2().unwrap()
+        features.fixed().unwrap().to_vec2().unwrap()
     }
 
     fn inner(a: &[f64], b: &[f64]) -> f64 {

@@ -11,8 +11,10 @@ impl LayerPast {
         rows: &PastRows<'_>,
         count: usize,
     ) -> Result<(Tensor, Vec<Vec<u32>>)> {
-        let Some(kept) = self.cache.kept() else { candle_core::bail!("a step has no token") };
-        let all = kept.joined()?;
+        let Some(cached_rows) = self.cache.kept() else {
+            candle_core::bail!("a step has no token")
+        };
+        let all = cached_rows.joined()?;
         let of_row = |row| all.visible_to(row, rows.read, rows.history).collect();
         let of_rows = (0..count).map(of_row).collect();
         Ok((all.rows, of_rows))

@@ -94,9 +94,9 @@ fn linear_attention_is_the_equation() {
 /// Compares `Σ gradient ⊙ direction` with the central difference along that direction, for each
 /// input.
 fn check_gradients(name: &str, inputs: &[Var], operation: impl Fn(&[Tensor]) -> Result<Tensor>) {
-    let given: Vec<&Tensor> = inputs.iter().map(Var::as_tensor).collect();
+    let tensors: Vec<&Tensor> = inputs.iter().map(Var::as_tensor).collect();
     let tape = Tape::new();
-    let out = composed::on_tape(Some(&tape), "kind", &given, &operation).unwrap();
+    let out = composed::on_tape(Some(&tape), "kind", &tensors, &operation).unwrap();
     let adjoint = random(out.dim(0).unwrap(), out.dim(1).unwrap(), 3);
     let gradients = tape.differentiate(&out, &adjoint).unwrap();
     for (index, input) in inputs.iter().enumerate() {
@@ -160,12 +160,12 @@ fn performers_of_others_agree() {
         let vectors = RandomFeatures::given(tensor("omega"));
         let kind = LinearAttention::performer(4, causal, Products::F32, vectors);
         let length = qkv.dim(0).unwrap();
-        let check = |tape: Tape, out: Tensor, way: &str| {
+        let check = |tape: Tape, out: Tensor, path: &str| {
             let gradients = tape.differentiate(&out, tensor("output_gradient")).unwrap();
             let error = relative(&out, tensor("output"));
-            assert!(error < 1e-6, "{case}, {way}: {error}");
+            assert!(error < 1e-6, "{case}, {path}: {error}");
             let error = relative(&gradients.get(&qkv).unwrap().unwrap(), tensor("grad.qkv"));
-            assert!(error < 1e-6, "{case}, {way}, gradient: {error}");
+            assert!(error < 1e-6, "{case}, {path}, gradient: {error}");
         };
         let tape = Tape::new();
         let out =
@@ -184,27 +184,27 @@ fn linformers_of_others_agree() {
         let tensor = |name: &str| &file[&format!("{case}.{name}")];
         let names = ["input", "key_sums", "value_sums"];
         let inputs = names.map(|name| Var::from_tensor(tensor(name)).unwrap());
-        let given = [inputs[0].as_tensor(), inputs[1].as_tensor(), inputs[2].as_tensor()];
-        let lengths = [given[0].dim(0).unwrap()];
+        let tensors = [inputs[0].as_tensor(), inputs[1].as_tensor(), inputs[2].as_tensor()];
+        let lengths = [tensors[0].dim(0).unwrap()];
         let project = |x: &Tensor| x.matmul(&tensor("qkv.weight").t()?);
-        let check = |tape: Tape, out: Tensor, way: &str| {
+        let check = |tape: Tape, out: Tensor, path: &str| {
             let gradients = tape.differentiate(&out, tensor("output_gradient")).unwrap();
             let error = relative(&out, tensor("output"));
-            assert!(error < 1e-6, "{case}, {way}: {error}");
-            for (input, name) in given.iter().zip(names) {
+            assert!(error < 1e-6, "{case}, {path}: {error}");
+            for (input, name) in tensors.iter().zip(names) {
                 let gradient = gradients.get(input).unwrap().unwrap();
                 let error = relative(&gradient, tensor(&format!("grad.{name}")));
-                assert!(error < 1e-6, "{case}, {way}, gradient of {name}: {error}");
+                assert!(error < 1e-6, "{case}, {path}, gradient of {name}: {error}");
             }
         };
         let tape = Tape::new();
-        let out = composed::on_tape(Some(&tape), "linformer", &given, |x| {
+        let out = composed::on_tape(Some(&tape), "linformer", &tensors, |x| {
             linformer(None, [&project(&x[0])?, &x[1], &x[2]], &lengths, 4)
         });
         check(tape, out.unwrap(), "composed");
         let tape = Tape::new();
-        let qkv = composed::on_tape(Some(&tape), "qkv", &given[..1], |x| project(&x[0])).unwrap();
-        let out = linformer(Some(&tape), [&qkv, given[1], given[2]], &lengths, 4);
+        let qkv = composed::on_tape(Some(&tape), "qkv", &tensors[..1], |x| project(&x[0])).unwrap();
+        let out = linformer(Some(&tape), [&qkv, tensors[1], tensors[2]], &lengths, 4);
         check(tape, out.unwrap(), "fused");
     }
 }
@@ -216,8 +216,8 @@ fn a_linformer_that_sums_nothing_is_full_attention() {
     let lengths = [length, length];
     let qkv = random(2 * length, 36, 8);
     let identity = Tensor::eye(length, DType::F64, &Device::Cpu).unwrap();
-    let given = [&qkv.detach(), &identity, &identity];
-    let attended = linformer(None, given, &lengths, heads).unwrap();
+    let tensors = [&qkv.detach(), &identity, &identity];
+    let attended = linformer(None, tensors, &lengths, heads).unwrap();
     let spec = AttentionSpec::new(AttentionShape::dividing(12, heads), lengths);
     let full = composed::self_attention(&qkv, None, &spec).unwrap();
     let error = relative(&attended, &full);
@@ -378,22 +378,26 @@ fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     let rows = qv.to_vec2::<f64>().unwrap();
     let (width, head) = (rows[0].len() / 2, rows[0].len() / 2 / HEADS);
     let mut out = vec![0.0; length * width];
-    for (i, own) in (0..length).flat_map(|i| (0..HEADS).map(move |h| (i, h * head))) {
+    for (i, first_column) in (0..length).flat_map(|i| (0..HEADS).map(move |h| (i, h * head))) {
         let score = |j: usize| {
-            let key = &rows[j][own..own + head];
+            let key = &rows[j][first_column..first_column + head];
             let mean = key.iter().map(|x| x * x).sum::<f64>() / head as f64;
-            let product: f64 = rows[i][own..own + head].iter().zip(key).map(|(a, b)| a * b).sum();
+            let product: f64 = rows[i][first_column..first_column + head]
+                .iter()
+                .zip(key)
+                .map(|(a, b)| a * b)
+                .sum();
             product / ((mean + 1e-6) * head as f64).sqrt()
         };
         let all = 0..if causal { i + 1 } else { length };
-        let mut seen: Vec<usize> = all.filter(|&j| j != i).collect();
-        if seen.is_empty() {
-            seen.push(i);
+        let mut visible: Vec<usize> = all.filter(|&j| j != i).collect();
+        if visible.is_empty() {
+            visible.push(i);
         }
-        let total: f64 = seen.iter().map(|&j| score(j).exp()).sum();
-        for column in own..own + head {
+        let total: f64 = visible.iter().map(|&j| score(j).exp()).sum();
+        for column in first_column..first_column + head {
             let value = |&j: &usize| score(j).exp() / total * rows[j][width + column];
-            out[i * width + column] = seen.iter().map(value).sum();
+            out[i * width + column] = visible.iter().map(value).sum();
         }
     }
     Tensor::from_vec(out, (length, width), &Device::Cpu).unwrap()

@@ -87,8 +87,8 @@ impl Segments {
     /// sums, and the projection of each distance.
     fn flops(self, width: usize, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
-        let seen = (segment + memory) as f64;
-        6.0 * (width * count * segment) as f64 * seen + 2.0 * seen * (width * width) as f64
+        let visible = (segment + memory) as f64;
+        6.0 * (width * count * segment) as f64 * visible + 2.0 * visible * (width * width) as f64
     }
 
     /// Scalars kept for a sequence in whole segments. Per token: queries, keys and values, padded
@@ -98,20 +98,25 @@ impl Segments {
     fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
         let padded = count * segment;
-        let (seen, scores) = ((memory + segment) as f64, if drops { 12.0 } else { 10.0 });
+        let (visible, scores) = ((memory + segment) as f64, if drops { 12.0 } else { 10.0 });
         let (d, h) = (width as f64, self.heads as f64);
         let of_rows = if memory > 0 { 25.0 } else { 21.0 } * d + 4.0 * h;
-        let of_token = of_rows + seen * (scores * h + 1.0);
+        let of_token = of_rows + visible * (scores * h + 1.0);
         let of_memory = (7 * count + 4) as f64 * memory as f64 * d;
         let added = if padded > length { 3.0 * d * (2 * padded - length) as f64 } else { 0.0 };
-        padded as f64 * of_token + of_memory + 5.0 * seen * d + added
+        padded as f64 * of_token + of_memory + 5.0 * visible * d + added
     }
 
     /// Computes weights and values from `qkv (N, 5·D)`: query, key and value, and the key and value
     /// that the next segment sees; or from `(N, 3·D)` if they are the same. `given` are `W_R`, `u`
     /// and `v`.
-    fn attended(self, qkv: &Tensor, given: [&Tensor; 3], lengths: &[usize]) -> Result<Attended> {
-        let width = given[0].dim(0)?;
+    fn attended(
+        self,
+        qkv: &Tensor,
+        parameters: [&Tensor; 3],
+        lengths: &[usize],
+    ) -> Result<Attended> {
+        let width = parameters[0].dim(0)?;
         let padded = wide(&composed::pad(qkv, lengths)?)?;
         let (batch, longest, columns) = padded.dims3()?;
         let (heads, head) = (self.heads, width / self.heads);
@@ -146,19 +151,19 @@ impl Segments {
             Tensor::cat(&[remembered.contiguous()?, segments], 3)
         };
         let (query, keys, values) = (segments(0)?, with_memory(1)?, with_memory(2)?);
-        let seen = memory + segment;
-        let [u, v] = [given[1], given[2]].map(|bias| {
+        let visible = memory + segment;
+        let [u, v] = [parameters[1], parameters[2]].map(|bias| {
             query.broadcast_add(&bias.to_dtype(query.dtype())?.reshape((1, heads, 1, 1, head))?)
         });
         let groups = batch * heads * count;
         let by_content = u?
             .reshape((groups, segment, head))?
-            .times(&keys.reshape((groups, seen, head))?.transpose(1, 2)?.contiguous()?)?
-            .reshape((batch, heads, count, segment, seen))?;
-        let by_distance = self.by_distance(&v?, given[0], seen)?;
+            .times(&keys.reshape((groups, visible, head))?.transpose(1, 2)?.contiguous()?)?
+            .reshape((batch, heads, count, segment, visible))?;
+        let by_distance = self.by_distance(&v?, parameters[0], visible)?;
         let scores = ((by_content + by_distance)? * (head as f64).powf(-0.5))?;
         let mask = self.mask(lengths, longest);
-        let mask = Tensor::from_vec(mask, (batch, 1, count, segment, seen), scores.device())?;
+        let mask = Tensor::from_vec(mask, (batch, 1, count, segment, visible), scores.device())?;
         let scores = scores.broadcast_add(&mask.to_dtype(scores.dtype())?)?;
         Ok(Attended { weights: softmax(&scores)?, values })
     }
@@ -167,22 +172,22 @@ impl Segments {
     ///
     /// # Shapes
     /// `(B, H, n, C, Dh)`, `matrix (D, D)` → `(B, H, n, C, seen)`.
-    fn by_distance(self, queries: &Tensor, matrix: &Tensor, seen: usize) -> Result<Tensor> {
+    fn by_distance(self, queries: &Tensor, matrix: &Tensor, visible: usize) -> Result<Tensor> {
         let (batch, heads, count, segment, head) = queries.dims5()?;
         // Column `c` belongs to distance `seen - 1 - c`. This is right for the last token of a
         // segment; each row before it is shifted one place further to the left.
-        let distances = self.distances(matrix, seen, queries.dtype())?; // (H, Dh, seen)
+        let distances = self.distances(matrix, visible, queries.dtype())?; // (H, Dh, visible)
         queries
             .transpose(0, 1)?
             .contiguous()?
             .reshape((heads, batch * count * segment, head))?
             .times(&distances)?
-            .reshape((heads * batch * count, segment, seen))?
+            .reshape((heads * batch * count, segment, visible))?
             .pad_with_zeros(2, 1, 0)?
-            .reshape((heads * batch * count, seen + 1, segment))?
-            .narrow(1, 1, seen)?
+            .reshape((heads * batch * count, visible + 1, segment))?
+            .narrow(1, 1, visible)?
             .contiguous()?
-            .reshape((heads, batch, count, segment, seen))?
+            .reshape((heads, batch, count, segment, visible))?
             .transpose(0, 1)?
             .contiguous()
     }
@@ -191,8 +196,8 @@ impl Segments {
     /// `(B, 1, n, C, seen)`.
     fn mask(self, lengths: &[usize], longest: usize) -> Vec<f64> {
         let (segment, count, memory) = self.cut(longest);
-        let seen = memory + segment;
-        let mut mask = Vec::with_capacity(lengths.len() * count * segment * seen);
+        let visible = memory + segment;
+        let mut mask = Vec::with_capacity(lengths.len() * count * segment * visible);
         for &length in lengths {
             for (i, query) in (0..count).flat_map(|i| (0..segment).map(move |q| (i, q))) {
                 let is_seen = |key: usize| {
@@ -201,7 +206,7 @@ impl Segments {
                     let is_near = !self.same_length || key + self.memory > memory + query;
                     key <= memory + query && place >= memory && place < memory + length && is_near
                 };
-                mask.extend((0..seen).map(|key| if is_seen(key) { 0.0 } else { HIDDEN }));
+                mask.extend((0..visible).map(|key| if is_seen(key) { 0.0 } else { HIDDEN }));
             }
         }
         mask
@@ -229,16 +234,16 @@ impl Segments {
     pub(super) fn run(
         self,
         qkv: &Tensor,
-        given: [&Tensor; 3],
+        parameters: [&Tensor; 3],
         lengths: &[usize],
         dropout: Dropout,
     ) -> Result<Tensor> {
-        let Attended { weights, values } = self.attended(qkv, given, lengths)?;
-        let (batch, heads, count, segment, seen) = weights.dims5()?;
+        let Attended { weights, values } = self.attended(qkv, parameters, lengths)?;
+        let (batch, heads, count, segment, visible) = weights.dims5()?;
         let (groups, head) = (batch * heads * count, values.dim(4)?);
         let out = composed::drop(&weights, dropout)?
-            .reshape((groups, segment, seen))?
-            .times(&values.reshape((groups, seen, head))?)?
+            .reshape((groups, segment, visible))?
+            .times(&values.reshape((groups, visible, head))?)?
             .reshape((batch, heads, count * segment, head))?
             .transpose(1, 2)?
             .contiguous()?
@@ -293,9 +298,9 @@ impl Mechanism for TransformerXl {
         let [matrix, content, distance] = self.given(pass);
         let inputs = [qkv, matrix, content, distance];
         composed::on_tape(pass.tape(), "segments", &inputs, |inputs| {
-            let given = [&inputs[1], &inputs[2], &inputs[3]];
+            let parameters = [&inputs[1], &inputs[2], &inputs[3]];
             let dropout = pass.dropout(self.dropout, self.site);
-            self.segments.run(&inputs[0], given, lengths, dropout)
+            self.segments.run(&inputs[0], parameters, lengths, dropout)
         })
     }
 
@@ -317,27 +322,27 @@ impl Mechanism for TransformerXl {
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor> {
         let Within { lengths, pass, .. } = within;
         let weights = self.segments.attended(qkv, self.given(pass), lengths)?.weights;
-        let (_, _, count, segment, seen) = weights.dims5()?;
-        let (memory, all) = (seen - segment, count * segment);
+        let (_, _, count, segment, visible) = weights.dims5()?;
+        let (memory, all) = (visible - segment, count * segment);
         let of_segment = |i: usize| {
             // There are no keys before the first token.
             let missing = memory.saturating_sub(i * segment);
             let first = (i * segment).saturating_sub(memory);
-            let columns = seen - missing;
+            let columns = visible - missing;
             weights.narrow(2, i, 1)?.squeeze(2)?.narrow(3, missing, columns)?.pad_with_zeros(
                 3,
                 first,
                 all - first - columns,
             )
         };
-        let whole = Tensor::cat(&(0..count).map(of_segment).collect::<Result<Vec<_>>>()?, 2)?;
+        let joined = Tensor::cat(&(0..count).map(of_segment).collect::<Result<Vec<_>>>()?, 2)?;
         let longest = lengths.iter().copied().max().unwrap_or(0);
-        whole.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous() // (B, H, T, T)
+        joined.narrow(2, 0, longest)?.narrow(3, 0, longest)?.contiguous() // (B, H, T, T)
     }
 
     fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
-        let given = self.weights.each_ref().map(Weight::value);
-        let (count, width) = (qkv.dim(0)?, given[0].dim(0)?);
+        let parameters = self.weights.each_ref().map(Weight::value);
+        let (count, width) = (qkv.dim(0)?, parameters[0].dim(0)?);
         past.cache.add_step(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;
         let (all, mut of_rows) = past.tokens(rows, count)?;
         let Segments { heads, segment, memory, same_length, .. } = self.segments;
@@ -357,11 +362,11 @@ impl Mechanism for TransformerXl {
         };
         let query = wide(&qkv.narrow(1, 0, width)?.contiguous()?)?;
         let query = query.reshape((count, heads, head))?;
-        let [u, v] = [given[1], given[2]]
+        let [u, v] = [parameters[1], parameters[2]]
             .map(|bias| query.broadcast_add(&bias.to_dtype(query.dtype())?.unsqueeze(0)?));
         let by_content =
             u?.unsqueeze(2)?.times(&part(0)?.transpose(2, 3)?.contiguous()?)?.squeeze(2)?;
-        let distances = self.segments.distances(given[0], longest, query.dtype())?;
+        let distances = self.segments.distances(parameters[0], longest, query.dtype())?;
         let by_distance = v?.transpose(0, 1)?.contiguous()?.times(&distances)?.transpose(0, 1)?;
         let scores = ((by_content + by_distance)? * (head as f64).powf(-0.5))?; // (R, H, T)
         let mut mask = Vec::with_capacity(count * longest);
@@ -376,9 +381,9 @@ impl Mechanism for TransformerXl {
     }
 
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor> {
-        let given = self.weights.each_ref().map(Weight::value);
-        let width = given[0].dim(0)?;
+        let parameters = self.weights.each_ref().map(Weight::value);
+        let width = parameters[0].dim(0)?;
         past.cache.add_text(qkv.narrow(1, width, 2 * width)?.contiguous()?)?;
-        self.segments.run(qkv, given, texts.lengths, Dropout::none())
+        self.segments.run(qkv, parameters, texts.lengths, Dropout::none())
     }
 }

@@ -137,9 +137,9 @@ impl Experts {
         build.count(of_router.keeping(8 * count + (1 + 2 * drawn) * width));
         let mut of_one = PartCost::default();
         let experts = build.layers(&[(0, count)], |build, index| {
-            let counted = |own: PartCost| {
-                of_one = PartCost { parameters: 0.0, ..own };
-                own.once()
+            let counted = |part: PartCost| {
+                of_one = PartCost { parameters: 0.0, ..part };
+                part.once()
             };
             // A single expert drops the same elements as a dense layer.
             let site = name_key(name).wrapping_add(index as u64);

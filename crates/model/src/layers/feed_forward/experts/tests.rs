@@ -35,7 +35,7 @@ fn run(experts: &Experts, x: &Tensor, residual: &Tensor, pass: &Pass) -> Tensor 
 fn switch_transformers_agree() {
     let file = golden("layers/experts");
     // Capacity: 5 of 18 tokens.
-    let own = ExpertsConfig {
+    let experts_config = ExpertsConfig {
         count: 4,
         capacity: 1.1,
         balance_loss: 0.5,
@@ -43,7 +43,7 @@ fn switch_transformers_agree() {
         jitter: 0.0,
         ..ExpertsConfig::default()
     };
-    let (experts, store) = layer(&config(16, 24, own));
+    let (experts, store) = layer(&config(16, 24, experts_config));
     let named = |name: &str| {
         let name = name.strip_prefix("layer.").unwrap().strip_suffix(".weight").unwrap();
         match name.strip_prefix("experts.").and_then(|rest| rest.split_once('.')) {
@@ -125,7 +125,7 @@ fn gradients_are_finite_differences() {
     let cases =
         [(1, FeedForwardKind::Plain), (2, FeedForwardKind::Plain), (1, FeedForwardKind::Gated)];
     for (per_token, feed_forward) in cases {
-        let own = ExpertsConfig {
+        let experts_config = ExpertsConfig {
             count: 3,
             per_token,
             capacity: 1.0,
@@ -135,11 +135,12 @@ fn gradients_are_finite_differences() {
         };
         // The derivative of relu jumps.
         let activation = crate::ActivationKind::Gelu;
-        let (made, _) = layer(&ModelConfig { activation, feed_forward, ..config(6, 8, own) });
+        let (drawn, _) =
+            layer(&ModelConfig { activation, feed_forward, ..config(6, 8, experts_config) });
         let experts = Experts {
-            router: made.router.in_f64(),
-            experts: made.experts.iter().map(DenseFeedForward::in_f64).collect(),
-            ..made
+            router: drawn.router.in_f64(),
+            experts: drawn.experts.iter().map(DenseFeedForward::in_f64).collect(),
+            ..drawn
         };
         let x = Var::from_tensor(&random(&[9, 6], 1)).unwrap();
         let adjoint = random(&[9, 6], 2);
@@ -186,8 +187,9 @@ fn gradients_are_finite_differences() {
 /// in evaluation.
 #[test]
 fn two_experts_weigh_as_their_shares() {
-    let own = ExpertsConfig { count: 3, per_token: 2, capacity: 1.0, ..ExpertsConfig::default() };
-    let (experts, _) = layer(&config(8, 12, own));
+    let experts_config =
+        ExpertsConfig { count: 3, per_token: 2, capacity: 1.0, ..ExpertsConfig::default() };
+    let (experts, _) = layer(&config(8, 12, experts_config));
     let counter = Counter::new(7);
     let values: Vec<f32> = (0..80).map(|i| counter.normal_at(i) as f32).collect();
     let x = Tensor::from_vec(values, (10, 8), &Device::Cpu).unwrap();
@@ -203,8 +205,8 @@ fn two_experts_weigh_as_their_shares() {
         let mut expected = x.get(token).unwrap();
         for expert in &order[..2] {
             let gate = f64::from(row[*expert] / total);
-            let own = (each[*expert].get(token).unwrap() * gate).unwrap();
-            expected = (expected + own).unwrap();
+            let contribution = (each[*expert].get(token).unwrap() * gate).unwrap();
+            expected = (expected + contribution).unwrap();
         }
         let error = relative(&out.get(token).unwrap(), &expected);
         assert!(error < 1e-6, "token {token}: {error}");
@@ -216,8 +218,8 @@ fn two_experts_weigh_as_their_shares() {
 #[test]
 fn arithmetic_is_that_of_the_experts_that_are_met() {
     let counted = |count: usize, per_token: usize| {
-        let own = ExpertsConfig { count, per_token, ..ExpertsConfig::default() };
-        let shape = config(64, 256, own);
+        let experts_config = ExpertsConfig { count, per_token, ..ExpertsConfig::default() };
+        let shape = config(64, 256, experts_config);
         let (experts, _) = layer(&shape);
         let cost = Builder::part_cost(false, |build| Experts::new(build, "layer", &shape));
         let counter = Counter::new(8);

@@ -182,7 +182,7 @@ unsafe fn finish<P: TileProducts>(
     out: Shared<P::Value>,
     log_sums: Shared<P::Value>,
 ) {
-    let (heads, dh, one) = (layout.shape().heads, layout.shape().head_width, P::Value::of(1.0));
+    let (heads, dh, one) = (layout.shape().heads, layout.shape().head_width, P::Value::cast(1.0));
     let rows = worker.sums.chunks_exact_mut(stride(dh)).zip(task.queries.clone());
     for (i, (sums, query)) in rows.enumerate() {
         let online = &statistics[i / PANEL];

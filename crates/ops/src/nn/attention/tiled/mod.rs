@@ -127,7 +127,7 @@ fn terms<'a, T: Float>(
     let number = |row| mask_index(row, spec.shape.heads, head, layout.longest_key, 0);
     Terms {
         scale: layout.scale(),
-        slope: T::of(spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head])),
+        slope: T::cast(spec.slopes.as_ref().map_or(0.0, |slopes| slopes[head])),
         bias: operands.bias.map(|(bias, size, row)| (&bias[head * size..(head + 1) * size], row)),
         causal: spec.causal,
         start: spec.query_start,

@@ -55,7 +55,7 @@ impl<T: Float> Online<T> {
     pub(super) fn new() -> Self {
         // Below every score, but finite, so that the difference between it and a hidden score of -∞
         // is a number.
-        Self { largest: [T::of(-1e30); PANEL], total: [T::default(); PANEL] }
+        Self { largest: [T::cast(-1e30); PANEL], total: [T::default(); PANEL] }
     }
 }
 
@@ -79,7 +79,7 @@ vectorised! {
         if terms.slope != T::default() {
             for (row, key) in tile.iter_mut().zip(at.key..) {
                 for (lane, score) in row.iter_mut().enumerate() {
-                    *score -= terms.slope * T::of((first + lane).abs_diff(key) as f64);
+                    *score -= terms.slope * T::cast((first + lane).abs_diff(key) as f64);
                 }
             }
         }
@@ -176,7 +176,7 @@ vectorised! {
             if terms.slope != T::default() {
                 for (lane, score) in scores.iter_mut().enumerate() {
                     let distance = (terms.start + query).abs_diff(at.key + lane);
-                    *score -= terms.slope * T::of(distance as f64);
+                    *score -= terms.slope * T::cast(distance as f64);
                 }
             }
             if let Some((bias, stride)) = terms.bias {
@@ -185,7 +185,7 @@ vectorised! {
                     *score += *bias;
                 }
             }
-            let mut factors = [T::of(1.0); PANEL];
+            let mut factors = [T::cast(1.0); PANEL];
             if terms.dropout.is_active() {
                 let (factor, first) = (terms.dropout.kernel::<T>(), terms.mask_index(query, at.key));
                 for (lane, value) in factors.iter_mut().enumerate() {

@@ -94,7 +94,7 @@ impl SplitRules {
         let whole = || fingerprint(&format!("{}\n{target}", pair.source));
         let lengths = || (characters(source), characters(target));
         let near = |(_, keys): &(f64, NearKeys)| NearText {
-            keys: keys.of(source, target),
+            keys: keys.for_pair(source, target),
             text: format!("{source}\n{target}"),
         };
         Preface {

@@ -205,8 +205,10 @@ impl Mechanism for Reformer {
         let (count, width) = qv.dims2()?;
         let (heads, head) = (self.heads, width / 2 / self.heads);
         let (rounds, size) = (self.rotations.rounds, self.chunks.size());
-        let Some(kept) = past.cache.kept() else { candle_core::bail!("a step has no token") };
-        let cached = kept.joined()?;
+        let Some(cached_rows) = past.cache.kept() else {
+            candle_core::bail!("a step has no token")
+        };
+        let cached = cached_rows.joined()?;
         let all = &cached.rows;
         let hashes = all.narrow(1, width, heads * rounds)?.to_device(&Device::Cpu)?;
         let hashes = hashes.to_dtype(DType::F32)?.to_vec2::<f32>()?;
@@ -270,20 +272,20 @@ impl Reformer {
         let empty = (buckets.len() * heads) as u32;
         let (mut keys, mut mask) = (Vec::new(), Vec::new());
         for tokens in tokens {
-            let Some((&own, _)) = tokens.split_last() else {
+            let Some((&query_token, _)) = tokens.split_last() else {
                 candle_core::bail!("a row has no token of its own");
             };
             for (head, round) in (0..heads).flat_map(|h| (0..rounds).map(move |r| (h, r))) {
                 let bucket = |token: usize| buckets[token][head * rounds + round];
                 let same: Vec<usize> =
-                    tokens.iter().copied().filter(|&t| bucket(t) == bucket(own)).collect();
+                    tokens.iter().copied().filter(|&t| bucket(t) == bucket(query_token)).collect();
                 // The chunk before the token's own is the first that it meets.
                 let first = ((same.len() - 1) / size).saturating_sub(1) * size;
                 for place in 0..2 * size {
                     let key = same.get(first + place);
                     keys.push(key.map_or(empty, |&token| (token * heads + head) as u32));
                     mask.push(match key {
-                        Some(&token) if token == own => ITSELF,
+                        Some(&token) if token == query_token => ITSELF,
                         Some(_) => 0.0,
                         None => HIDDEN,
                     });

@@ -152,8 +152,8 @@ impl StateSpaceMechanism {
         let selective = is_selective(config, causal, layer);
         let channels = config.state_space.expand * config.d_model;
         let mut cost = PartCost::default();
-        let counted = |own: PartCost| {
-            cost = PartCost { mixing_flops: own.flops, ..own };
+        let counted = |part: PartCost| {
+            cost = PartCost { mixing_flops: part.flops, ..part };
             cost
         };
         let directions = build.counted_as(counted, |build| {
@@ -417,24 +417,24 @@ fn window_after(
     window: &Tensor,
     (channels, taps): (usize, usize),
 ) -> Result<Tensor> {
-    let (batch, kept) = (lengths.len(), taps - 1);
-    if kept == 0 {
+    let (batch, remembered) = (lengths.len(), taps - 1);
+    if remembered == 0 {
         return Ok(window.clone());
     }
     let inputs = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
     // Inputs of the window stand after those of the sequences.
-    let rows = Tensor::cat(&[inputs, window.reshape((batch * kept, channels))?], 0)?;
+    let rows = Tensor::cat(&[inputs, window.reshape((batch * remembered, channels))?], 0)?;
     let (mut first, all) = (0, gated.dim(0)?);
-    let mut index = Vec::with_capacity(batch * kept);
+    let mut index = Vec::with_capacity(batch * remembered);
     for (sequence, &length) in lengths.iter().enumerate() {
-        for place in 0..kept {
-            index.push(match (length + place).checked_sub(kept) {
+        for place in 0..remembered {
+            index.push(match (length + place).checked_sub(remembered) {
                 Some(inputs) => first + inputs,
-                None => all + sequence * kept + place + length,
+                None => all + sequence * remembered + place + length,
             } as u32);
         }
         first += length;
     }
-    let index = Tensor::from_vec(index, batch * kept, rows.device())?;
-    rows.index_select(&index, 0)?.reshape((batch, kept * channels))
+    let index = Tensor::from_vec(index, batch * remembered, rows.device())?;
+    rows.index_select(&index, 0)?.reshape((batch, remembered * channels))
 }

@@ -90,7 +90,7 @@ fn what_is_remembered_of_a_text_is_as_much_for_each_length() {
         let (layer, _) = layer(64, kind, true);
         let gated = Tensor::zeros((24, 256), DType::F32, &Device::Cpu).unwrap();
         let lengths = [3, 1, 20].into();
-        let (_, kept) = layer.mechanism.go_on(&gated, &lengths, None, &Pass::evaluate()).unwrap();
-        assert_eq!(kept.dims(), [3, (3 + 5) * 128]);
+        let (_, state) = layer.mechanism.go_on(&gated, &lengths, None, &Pass::evaluate()).unwrap();
+        assert_eq!(state.dims(), [3, (3 + 5) * 128]);
     }
 }

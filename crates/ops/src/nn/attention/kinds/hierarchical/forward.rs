@@ -68,7 +68,7 @@ pub(super) fn terms<'a, T: Float>(
 ) -> Terms<'a, T> {
     let causal = layout.spec.causal;
     Terms {
-        scale: T::of((layout.head as f64).powf(-0.5)),
+        scale: T::cast((layout.head as f64).powf(-0.5)),
         added: &seen.added,
         visible: if causal { seen.count + first + 1 } else { seen.all() },
         growth: usize::from(causal),

@@ -133,7 +133,7 @@ impl Layout {
         let (mut summaries, mut added, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (level, among, place) in self.hierarchy.seen(chunk, &sequence.counts) {
             let tokens = |index| self.hierarchy.tokens(level, index, length) as f64;
-            added.extend(among.clone().map(|index| T::of(tokens(index).ln())));
+            added.extend(among.clone().map(|index| T::cast(tokens(index).ln())));
             places.extend((place..place + among.len()).map(|place| place as u32));
             let start = sequence.levels[level - 1];
             summaries.push(start + among.start..start + among.end);

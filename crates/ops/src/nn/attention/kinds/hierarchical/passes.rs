@@ -34,7 +34,7 @@ vectorised! {
                 *score = (*score - largest).exp();
             }
             let total = blocked_sum([&*seen], |[weight]| weight);
-            let share = T::of(1.0) / total;
+            let share = T::cast(1.0) / total;
             for weight in &mut *seen {
                 *weight *= share;
             }

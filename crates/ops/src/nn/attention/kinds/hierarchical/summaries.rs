@@ -21,7 +21,7 @@ pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     let of_tokens = |mean: &mut Vec<T>, &(sequence, chunk): &(&Sequence, usize)| {
         mean.fill(T::default());
         let count = layout.hierarchy.tokens(1, chunk, sequence.length);
-        let share = T::of(1.0 / count as f64);
+        let share = T::cast(1.0 / count as f64);
         for row in sequence.first + chunk * size..sequence.first + chunk * size + count {
             add_scaled(mean, &qkv[(3 * row + 1) * width..3 * (row + 1) * width], share);
         }
@@ -55,7 +55,7 @@ fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]
         let below = &below[sequence.levels[level - 1] * width..];
         for (index, below) in below.chunks_exact(width).enumerate() {
             let parent = index / hierarchy.chunk;
-            let share = T::of(tokens(level, index) / tokens(level + 1, parent));
+            let share = T::cast(tokens(level, index) / tokens(level + 1, parent));
             add_scaled(&mut above[parent * width..(parent + 1) * width], below, share);
         }
     }
@@ -73,7 +73,7 @@ pub(super) fn token_adjoint<T: Float>(
     for level in 1..=hierarchy.levels {
         let row = (sequence.levels[level - 1] + index) * width;
         let share = 1.0 / hierarchy.tokens(level, index, sequence.length) as f64;
-        add_scaled(&mut sum, &adjoints[row..row + width], T::of(share));
+        add_scaled(&mut sum, &adjoints[row..row + width], T::cast(share));
         index /= hierarchy.chunk;
     }
     sum

@@ -38,7 +38,7 @@ impl<'a, P: TileProducts> Features<'a, P> {
             Random {
                 across: products.summed(columns),
                 along: products.summed(rows),
-                scale: P::Value::of((head as f64).powf(-0.5)),
+                scale: P::Value::cast((head as f64).powf(-0.5)),
             }
         });
         Self { count, random }
@@ -76,7 +76,7 @@ impl<'a, P: TileProducts> Features<'a, P> {
             return at_least;
         };
         random.project(products, worker, rows, out);
-        let half = random.scale * P::Value::of(0.5);
+        let half = random.scale * P::Value::cast(0.5);
         let largest = subtract_squares(rows, half, out, self.count);
         let left_out = if largest > at_least { largest } else { at_least };
         exponentials(out, (rows.count, self.count), stride(self.count), left_out);
@@ -125,7 +125,7 @@ impl<P: TileProducts> Random<'_, P> {
 vectorised! {
     /// Computes `elu(x) + 1`.
     fn elu<T>(rows: Rows<'_, T>, out: &mut [T], stride: usize) {
-        let (zero, one) = (T::default(), T::of(1.0));
+        let (zero, one) = (T::default(), T::cast(1.0));
         for (row, out) in out.chunks_exact_mut(stride).take(rows.count).enumerate() {
             for (out, &x) in out.iter_mut().zip(rows.row(row)) {
                 *out = if x > zero { x + one } else { x.exp() };
@@ -143,7 +143,7 @@ vectorised! {
         out: &mut [T],
     ) {
         let (width, stride) = widths;
-        let (zero, one) = (T::default(), T::of(1.0));
+        let (zero, one) = (T::default(), T::cast(1.0));
         for (row, out) in out.chunks_exact_mut(stride).take(rows.count).enumerate() {
             let (features, adjoint) = (&features[row * width..], &adjoint[row * width..]);
             for (((out, &x), &feature), &adjoint) in

@@ -251,7 +251,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// The requirements of [`Self::sequence`].
     unsafe fn finish(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>) {
         let (layout, width) = (self.layout, self.layout.shape.head);
-        let epsilon = P::Value::of(LinearAttentionSpec::epsilon(layout.is_random));
+        let epsilon = P::Value::cast(LinearAttentionSpec::epsilon(layout.is_random));
         let out = worker.out.chunks_exact_mut(stride(width));
         for ((out, &denominator), row) in out.zip(&worker.denominators).zip(rows.clone()) {
             let divisor = denominator + epsilon;

@@ -60,7 +60,7 @@ impl<T: Float> State<T> {
     }
 
     pub(super) fn scale(&mut self, factor: T) {
-        if factor != T::of(1.0) {
+        if factor != T::cast(1.0) {
             multiply(&mut self.sums, factor);
             multiply(&mut self.totals, factor);
         }
@@ -122,7 +122,7 @@ vectorised! {
     ) {
         let (stride, count) = layout;
         for (i, row) in rows.chunks_exact(stride).take(count).enumerate() {
-            let weight = weights.map_or(T::of(1.0), |weights| weights[i]);
+            let weight = weights.map_or(T::cast(1.0), |weights| weights[i]);
             for (total, &value) in total.iter_mut().zip(row) {
                 *total += value * weight;
             }
@@ -140,7 +140,7 @@ vectorised! {
     ) {
         let (stride, count) = layout;
         for (i, out) in out.chunks_exact_mut(stride).take(count).enumerate() {
-            let weight = weights.map_or(T::of(1.0), |weights| weights[i]);
+            let weight = weights.map_or(T::cast(1.0), |weights| weights[i]);
             for (out, &value) in out.iter_mut().zip(row) {
                 *out += value * weight;
             }

@@ -289,7 +289,7 @@ fn back_step<T: Float>(
     outputs: Outputs<T>,
     sums: &mut Sums<T>,
 ) {
-    let one = T::of(1.0);
+    let one = T::cast(1.0);
     let ScanShape { tokens, channels: all, states } = operands.shape;
     let channels = operands.channels(block);
     let place = token * all + channels.start;

@@ -52,7 +52,7 @@ pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
 /// is at most a third; the power series is truncated at terms below the type's rounding.
 #[inline(always)]
 pub(super) fn softplus<T: Float>(x: T) -> T {
-    let (zero, two) = (T::of(0.0), T::of(2.0));
+    let (zero, two) = (T::cast(0.0), T::cast(2.0));
     let size = if x < zero { -x } else { x };
     let power = (-size).exp();
     let ratio = power / (two + power);
@@ -60,7 +60,7 @@ pub(super) fn softplus<T: Float>(x: T) -> T {
     let terms = if size_of::<T>() == 4 { 8 } else { 18 };
     let mut series = zero;
     for term in (0..terms).rev() {
-        series = series * square + T::of(1.0 / f64::from(2 * term + 1));
+        series = series * square + T::cast(1.0 / f64::from(2 * term + 1));
     }
     let positive = if x < zero { zero } else { x };
     positive + two * ratio * series
@@ -69,7 +69,7 @@ pub(super) fn softplus<T: Float>(x: T) -> T {
 /// Computes `1 / (1 + e^−x)`.
 #[inline(always)]
 pub(super) fn sigmoid<T: Float>(x: T) -> T {
-    T::of(1.0) / (T::of(1.0) + (-x).exp())
+    T::cast(1.0) / (T::cast(1.0) + (-x).exp())
 }
 
 #[cfg(test)]

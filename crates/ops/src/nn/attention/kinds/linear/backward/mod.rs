@@ -294,7 +294,7 @@ vectorised! {
         for (i, (of_row, of_denominator)) in
             rows.zip(of_denominators).take(adjoint.count).enumerate()
         {
-            let factor = T::of(1.0) / denominators[i * step];
+            let factor = T::cast(1.0) / denominators[i * step];
             let (adjoint, out) = (adjoint.row(i), out.row(i));
             for (of_row, &adjoint) in of_row.iter_mut().zip(adjoint) {
                 *of_row = adjoint * factor;

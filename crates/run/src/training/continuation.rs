@@ -4,7 +4,7 @@ use taper_trainer::{StopReason, TrainingConfig};
 
 /// Change of a recipe that continues a training that has ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Further {
+pub enum Continuation {
     /// `training.max_updates` is raised to this number.
     Updates {
         /// New limit: twice the number of updates so far.
@@ -31,10 +31,10 @@ pub struct Seam {
     pub after: f64,
 }
 
-impl Further {
+impl Continuation {
     /// Finds the change for a training of a model of width `d_model` that ended after `step` updates
     /// for `reason`.
-    pub(super) fn of(
+    pub(super) fn find(
         reason: StopReason,
         step: u64,
         training: &TrainingConfig,
@@ -63,23 +63,26 @@ mod tests {
 
     #[test]
     fn a_rate_that_has_fallen_to_its_end_rises_again() {
-        let of = |kind, reason| {
+        let continuation_for = |kind, reason| {
             let schedule =
                 ScheduleConfig { kind, learning_rate: 1e-3, warmup: 10, ..Default::default() };
             let training = TrainingConfig { schedule, max_updates: 110, ..Default::default() };
-            Further::of(reason, 110, &training, 64)
+            Continuation::find(reason, 110, &training, 64)
         };
-        let Further::Updates { updates: 220, seam: Some(seam) } =
-            of(ScheduleKind::Linear, StopReason::MaxUpdates)
+        let Continuation::Updates { updates: 220, seam: Some(seam) } =
+            continuation_for(ScheduleKind::Linear, StopReason::MaxUpdates)
         else {
             panic!("a linear schedule has a seam");
         };
         assert_eq!(seam.before, 0.0);
         assert!((seam.after - 1e-3 * (220.0 - 111.0) / 210.0).abs() < 1e-12, "{seam:?}");
         for kind in [ScheduleKind::Noam, ScheduleKind::InverseSqrt, ScheduleKind::Constant] {
-            let further = of(kind, StopReason::MaxUpdates);
-            assert_eq!(further, Further::Updates { updates: 220, seam: None });
+            let continuation = continuation_for(kind, StopReason::MaxUpdates);
+            assert_eq!(continuation, Continuation::Updates { updates: 220, seam: None });
         }
-        assert_eq!(of(ScheduleKind::Cosine, StopReason::EarlyStopping), Further::Patience);
+        assert_eq!(
+            continuation_for(ScheduleKind::Cosine, StopReason::EarlyStopping),
+            Continuation::Patience
+        );
     }
 }

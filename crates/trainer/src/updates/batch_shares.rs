@@ -10,7 +10,7 @@ use crate::{BoxError, Exchange};
 /// Micro-batches of an update, over all processes. The range of each process follows that of the
 /// previous process.
 #[derive(Debug)]
-pub(crate) struct Roll {
+pub(crate) struct BatchShares {
     /// The number of this process.
     pub(crate) rank: usize,
     /// Number of micro-batches of the update.
@@ -21,9 +21,12 @@ pub(crate) struct Roll {
     shares: Vec<Range<usize>>,
 }
 
-impl Roll {
+impl BatchShares {
     /// Sends the facts about `batches`, which this process has, to the others, and receives theirs.
-    pub(crate) fn call(exchange: &mut dyn Exchange, batches: &[Batch]) -> Result<Self, BoxError> {
+    pub(crate) fn exchange(
+        exchange: &mut dyn Exchange,
+        batches: &[Batch],
+    ) -> Result<Self, BoxError> {
         let tokens: usize = batches.iter().map(Batch::tokens).sum();
         let all: Vec<(usize, usize)> = everyone(exchange, (batches.len(), tokens))?;
         let mut leaves = 0;
@@ -45,12 +48,12 @@ impl Roll {
     }
 
     /// The micro-batches of this process.
-    pub(crate) fn own(&self) -> Range<usize> {
+    pub(crate) fn own_leaves(&self) -> Range<usize> {
         self.shares[self.rank].clone()
     }
 
     /// Subtrees whose sums process `rank` has.
     pub(crate) fn nodes(&self, rank: usize) -> Vec<Range<usize>> {
-        self.shares.get(rank).map_or_else(Vec::new, |own| nodes_of(0..self.leaves, own))
+        self.shares.get(rank).map_or_else(Vec::new, |leaves| nodes_of(0..self.leaves, leaves))
     }
 }

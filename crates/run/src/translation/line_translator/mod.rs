@@ -1,24 +1,22 @@
 //! Translation of lines of text: the search, with overlong lines, prefixes, ensembles and
 //! alignments.
 
+mod search;
+
 use std::sync::Arc;
 
 use anyhow::Result;
 use serde::Serialize;
 use taper_data::{EncodedText, TokenizerPair};
-use taper_decoding::{
-    AlignedAttention, Control, Criteria, DecodingConfig, Ensemble, LengthSettings, Renumbered,
-    StepModel, WithSpecialIds,
-};
+use taper_decoding::{AlignedAttention, Control, DecodingConfig, StepModel, WithSpecialIds};
 use taper_model::{Inference, Model, TranslationModel};
 
 use super::alignment::{LineAligner, SearchedLine, by_weight};
 use super::overlong::{LineLimit, Overlong};
-use super::parts::{DividedLine, DividedLines, LineDivider, TextPart, merge};
-use super::punctuation::join;
+use super::parts::{DividedLine, DividedLines, LineDivider, merge};
 use super::reranking::Reranker;
-use super::search::{speaking, translate, translate_under};
-use super::{Detail, Terms, Translation, TranslationSettings, for_the_best};
+use super::search::speaking;
+use super::{Terms, Translation, TranslationDetail, TranslationSettings, for_the_best};
 use crate::LoadedRun;
 
 /// Translations of one line.
@@ -67,7 +65,7 @@ pub struct LineTranslator<'a> {
     limit: LineLimit,
     aligned_by: AlignedAttention,
     terms: Option<Arc<Terms>>,
-    pub(super) detail: Detail,
+    pub(super) detail: TranslationDetail,
     control: &'a dyn Control,
 }
 
@@ -77,7 +75,7 @@ impl<'a> LineTranslator<'a> {
     /// # Errors
     /// When a member cannot be loaded, or has another tokenizer.
     pub fn new(run: &'a LoadedRun, settings: &TranslationSettings) -> Result<Self> {
-        let mut translator = Self::of(&run.model, &run.tokenizers, settings)?;
+        let mut translator = Self::from_model(&run.model, &run.tokenizers, settings)?;
         let mut members = vec![speaking(&run.model, run.tokenizers.target())];
         for member in &settings.ensemble {
             let member = run.load_member(member)?;
@@ -97,7 +95,7 @@ impl<'a> LineTranslator<'a> {
         settings: &TranslationSettings,
         models: &PackedModels,
     ) -> Result<Self> {
-        let translator = Self::of(&run.model, &run.tokenizers, settings)?;
+        let translator = Self::from_model(&run.model, &run.tokenizers, settings)?;
         Ok(Self { members: Arc::clone(&models.0), ..translator })
     }
 
@@ -147,7 +145,7 @@ impl<'a> LineTranslator<'a> {
     ///
     /// # Errors
     /// When a model that chooses among candidates cannot be loaded.
-    pub(crate) fn of(
+    pub(crate) fn from_model(
         model: &'a TranslationModel,
         tokenizers: &'a TokenizerPair,
         settings: &TranslationSettings,
@@ -171,70 +169,6 @@ impl<'a> LineTranslator<'a> {
             detail: *detail,
             control: &(),
         })
-    }
-
-    /// Best translation of each line under each of `lengths`, with a beam of `beam_size`: all lines
-    /// under the first setting, then all under the next. Each equals the result of [`Self::best`]
-    /// under its setting.
-    ///
-    /// # Errors
-    /// See [`Self::translate`].
-    pub(crate) fn best_under(
-        &self,
-        lines: &[String],
-        beam_size: usize,
-        lengths: &[LengthSettings],
-        progress: impl FnMut(usize),
-    ) -> Result<Vec<Vec<String>>> {
-        let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
-        let config = DecodingConfig { beam_size, n_best: 1, ..self.decoding.clone() };
-        let found = match &*self.members {
-            [one] => translate_under(one, self.tokenizers, &config, lengths, &texts, progress)?,
-            several => {
-                let ensemble = Ensemble::new(several)?;
-                translate_under(&ensemble, self.tokenizers, &config, lengths, &texts, progress)?
-            }
-        };
-        let mut whole = vec![Vec::with_capacity(lines.len()); lengths.len()];
-        let mut found = found.iter();
-        for DividedLine { parts, overlong, .. } in divided {
-            overlong?;
-            let of_line: Vec<&Vec<String>> = found.by_ref().take(parts).collect();
-            for (at, whole) in whole.iter_mut().enumerate() {
-                let texts: Vec<&str> = of_line.iter().map(|part| part[at].as_str()).collect();
-                whole.push(join(&texts));
-            }
-        }
-        Ok(whole)
-    }
-
-    /// Candidates of each line in the order of the search, with their scores by every criterion;
-    /// empty for a line that is translated in parts.
-    ///
-    /// # Errors
-    /// See [`Self::translate`].
-    pub(crate) fn candidates(
-        &self,
-        lines: &[String],
-        progress: impl FnMut(usize),
-    ) -> Result<Vec<Vec<(String, Criteria)>>> {
-        let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
-        let found = self.found(&texts, 1, progress)?;
-        let scores = self.reranker.all_scores(&texts, &found)?;
-        let mut scored = found.into_iter().zip(scores);
-        divided
-            .into_iter()
-            .map(|DividedLine { parts, overlong, .. }| {
-                overlong?;
-                let parts: Vec<_> = scored.by_ref().take(parts).collect();
-                Ok(match <[_; 1]>::try_from(parts) {
-                    Ok([(found, scores)]) => {
-                        found.into_iter().map(|one| one.text).zip(scores).collect()
-                    }
-                    Err(_) => Vec::new(),
-                })
-            })
-            .collect()
     }
 
     /// Translates `lines`, which are numbered from `first`; each translation begins with the line's
@@ -304,80 +238,23 @@ impl<'a> LineTranslator<'a> {
         first: usize,
         progress: impl FnMut(usize),
     ) -> Result<impl Iterator<Item = Result<TranslatedLine>>> {
-        let mut found = self.search(&texts, first, progress)?.into_iter();
+        let mut found_translations = self.search(&texts, first, progress)?.into_iter();
         let to_align = texts.into_iter().filter(|_| self.detail.alignments);
         let mut sources = to_align.map(|text| text.source);
         let most = self.wanted;
-        let found = lines.into_iter().map(|DividedLine { parts, whole, terms, overlong }| {
-            let mut translations: Vec<Vec<Translation>> = found.by_ref().take(parts).collect();
-            // A translation of the line consists of one translation of each part.
-            let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
-            translations.iter_mut().for_each(|part| part.truncate(ranks));
-            let sources = sources.by_ref().take(parts).collect();
-            SearchedLine { whole, sources, translations, terms, overlong }
-        });
-        Ok(by_weight(found)
+        let found_translations =
+            lines.into_iter().map(|DividedLine { parts, whole, terms, overlong }| {
+                let mut translations: Vec<Vec<Translation>> =
+                    found_translations.by_ref().take(parts).collect();
+                // A translation of the line consists of one translation of each part.
+                let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
+                translations.iter_mut().for_each(|part| part.truncate(ranks));
+                let sources = sources.by_ref().take(parts).collect();
+                SearchedLine { whole, sources, translations, terms, overlong }
+            });
+        Ok(by_weight(found_translations)
             .into_iter()
             .flat_map(move |group| self.finish(group).unwrap_or_else(|error| vec![Err(error)])))
-    }
-
-    /// Translations of texts. If a translation lacks the translation of a term, the text is
-    /// searched again with the terms as constraints. Most translations contain their terms without
-    /// constraints, and are better for it.
-    fn search(
-        &self,
-        texts: &[TextPart],
-        first: usize,
-        progress: impl FnMut(usize),
-    ) -> Result<Vec<Vec<Translation>>> {
-        let mut found = self.search_once(texts, first, progress)?;
-        let Some(terms) = &self.terms else { return Ok(found) };
-        let lacks = |number: &usize| {
-            let (numbers, best) = (&texts[*number].terms, found[*number].first());
-            best.is_some_and(|best| terms.missing(numbers, &best.text).next().is_some())
-        };
-        let again: Vec<usize> = (0..texts.len()).filter(lacks).collect();
-        let with_phrases = |&number: &usize| TextPart {
-            phrases: terms.phrases(&texts[number].terms),
-            ..texts[number].clone()
-        };
-        let texts: Vec<TextPart> = again.iter().map(with_phrases).collect();
-        let with_terms = self.search_once(&texts, first, |_| {})?;
-        for (number, translations) in again.into_iter().zip(with_terms) {
-            if !translations.is_empty() {
-                found[number] = translations;
-            }
-        }
-        Ok(found)
-    }
-
-    fn search_once(
-        &self,
-        texts: &[TextPart],
-        first: usize,
-        progress: impl FnMut(usize),
-    ) -> Result<Vec<Vec<Translation>>> {
-        let mut found = self.found(texts, first, progress)?;
-        self.reranker.rank(texts, &mut found)?;
-        Ok(found)
-    }
-
-    /// Results of one search, in its order.
-    fn found(
-        &self,
-        texts: &[TextPart],
-        first: usize,
-        progress: impl FnMut(usize),
-    ) -> Result<Vec<Vec<Translation>>> {
-        let (tokenizers, config) = (self.tokenizers, &self.decoding);
-        let lines: Vec<usize> = texts.iter().map(|text| text.line - first).collect();
-        let control = &Renumbered::new(self.control, &lines);
-        match &*self.members {
-            [one] => translate(one, tokenizers, config, texts, control, progress),
-            several => {
-                translate(&Ensemble::new(several)?, tokenizers, config, texts, control, progress)
-            }
-        }
     }
 
     /// Joins parts to lines, and aligns their translations if requested.
@@ -425,8 +302,8 @@ mod tests {
         let settings = TranslationSettings {
             overlong: rule,
             max_source_tokens: 6,
-            detail: Detail { all: true, alignments: true, weights: true },
-            ..TranslationSettings::of(&run.config)
+            detail: TranslationDetail { all: true, alignments: true, weights: true },
+            ..TranslationSettings::from_config(&run.config)
         };
         let translator = LineTranslator::new(&run, &settings).expect("a translator");
         let owned =

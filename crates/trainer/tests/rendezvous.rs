@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use taper_trainer::{Exchange, ExchangeError, Meeting, Sockets};
+use taper_trainer::{Exchange, ExchangeError, Rendezvous, Sockets};
 
 /// First bytes of a greeting, and the lengths of its parts.
 const MAGIC: &[u8] = b"TAPERNET";
@@ -18,12 +18,12 @@ const PROOF: usize = 32;
 /// More silent callers than this time has greetings, if each were waited for by itself.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn meeting(rank: usize, size: usize, port: u16, key: &str) -> Meeting {
+fn meeting(rank: usize, size: usize, port: u16, key: &str) -> Rendezvous {
     let (host, key, patience) = ("127.0.0.1".to_owned(), key.to_owned(), PATIENCE);
-    Meeting { rank, size, host, port, key, patience }
+    Rendezvous { rank, size, host, port, key, patience }
 }
 
-fn meet(meeting: &Meeting, listener: Option<TcpListener>) -> Result<Sockets, ExchangeError> {
+fn meet(meeting: &Rendezvous, listener: Option<TcpListener>) -> Result<Sockets, ExchangeError> {
     Sockets::meet(meeting, listener, &mut || Ok(()), Box::new(|_, _| {}))
 }
 
@@ -124,7 +124,7 @@ fn without_a_key_processes_meet_on_one_machine_alone() {
     meet_all(listener().0, 2, "");
     for host in ["0.0.0.0", "node1", "192.0.2.7", "::"] {
         for rank in [0, 1] {
-            let meeting = Meeting { host: host.to_owned(), ..meeting(rank, 2, 29_500, "") };
+            let meeting = Rendezvous { host: host.to_owned(), ..meeting(rank, 2, 29_500, "") };
             let Err(error) = meet(&meeting, None) else { panic!("{host}: met") };
             let error = error.to_string();
             assert!(error.contains("TAPER_KEY") && error.contains(host), "{error}");
@@ -134,7 +134,7 @@ fn without_a_key_processes_meet_on_one_machine_alone() {
     let (free, port) = listener();
     drop(free);
     let meet_at = |rank: usize| {
-        let meeting = Meeting { host: "0.0.0.0".to_owned(), ..meeting(rank, 2, port, "secret") };
+        let meeting = Rendezvous { host: "0.0.0.0".to_owned(), ..meeting(rank, 2, port, "secret") };
         let mut sockets = meet(&meeting, None).unwrap();
         assert_eq!(sockets.gather(vec![7]).unwrap(), [[7], [7]]);
     };

@@ -1,4 +1,4 @@
-//! Meeting of processes: all connect to the first process, which sends them the addresses of the
+//! Rendezvous of processes: all connect to the first process, which sends them the addresses of the
 //! others.
 
 use std::io;
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::door::Door;
-use super::frame::{Kind, Patience};
+use super::frame::{FrameKind, Patience};
 use super::greeting::Watch;
 use super::lines::Loss;
 use super::neighbour::{self, Offer};
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Meeting place of processes, and the number of this one.
 #[derive(Debug, Clone)]
-pub struct Meeting {
+pub struct Rendezvous {
     /// The number of this process, from 0.
     pub rank: usize,
     /// Number of processes.
@@ -34,7 +34,7 @@ pub struct Meeting {
     pub patience: Duration,
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Whether the meeting place is a loopback address, which no other machine can reach.
     fn is_local(&self) -> bool {
         self.host == "localhost"
@@ -55,8 +55,8 @@ impl Meeting {
         )))
     }
 
-    pub(super) fn error(&self, what: impl std::fmt::Display) -> ExchangeError {
-        ExchangeError::Meeting(format!("process {} of {}: {what}", self.rank, self.size))
+    pub(super) fn error(&self, problem: impl std::fmt::Display) -> ExchangeError {
+        ExchangeError::Rendezvous(format!("process {} of {}: {problem}", self.rank, self.size))
     }
 
     /// Listener of the first process.
@@ -114,7 +114,7 @@ impl Meeting {
         };
         let reason = serde_json::to_vec(&loss).unwrap_or_default();
         for stream in nearest.iter().flatten() {
-            let _ = Patience::USUAL.write_frame(stream, Kind::Leave, &reason);
+            let _ = Patience::USUAL.write_frame(stream, FrameKind::Leave, &reason);
         }
         Err(error)
     }
@@ -135,7 +135,7 @@ impl Meeting {
         };
         let addresses = all.iter().zip(&ports).map(address).collect::<io::Result<Vec<_>>>();
         let addresses = addresses.map_err(|error| self.error(error))?.join("\n");
-        self.tell_all(all, Kind::Addresses, addresses.as_bytes())?;
+        self.tell_all(all, FrameKind::Addresses, addresses.as_bytes())?;
         // Now each of the others connects to each other.
         let mut waiting: Vec<usize> = (1..self.size).collect();
         while !waiting.is_empty() {
@@ -143,7 +143,7 @@ impl Meeting {
             let mut still = Vec::new();
             for rank in waiting {
                 match self.heard_of(all, rank)? {
-                    Some((Kind::Ready, _)) => {}
+                    Some((FrameKind::Ready, _)) => {}
                     Some(_) => return Err(ExchangeError::Garbled { rank }),
                     None => still.push(rank),
                 }
@@ -151,7 +151,7 @@ impl Meeting {
             waiting = still;
             self.pause(deadline, &waiting, &"")?;
         }
-        self.tell_all(all, Kind::Ready, &[])
+        self.tell_all(all, FrameKind::Ready, &[])
     }
 
     /// The part of any other process.
@@ -171,11 +171,11 @@ impl Meeting {
         self.receive(listener, all, deadline, watch)?;
         if let Some(first) = &all[0] {
             Patience::USUAL
-                .write_frame(first, Kind::Ready, &[])
+                .write_frame(first, FrameKind::Ready, &[])
                 .map_err(|error| ExchangeError::lost(0, self.rank, &error))?;
         }
         match self.heard(all, 0, deadline, watch)? {
-            (Kind::Ready, _) => Ok(()),
+            (FrameKind::Ready, _) => Ok(()),
             _ => Err(ExchangeError::Garbled { rank: 0 }),
         }
     }
@@ -195,18 +195,18 @@ impl Meeting {
             let Some(stream) = stream else { continue };
             let offer = Offer::to(stream);
             let secret = offer.as_ref().map_or(&[][..], Offer::secret);
-            Patience::USUAL.write_frame(stream, Kind::Offer, secret).map_err(lost(rank))?;
+            Patience::USUAL.write_frame(stream, FrameKind::Offer, secret).map_err(lost(rank))?;
             offers.push((rank, offer));
         }
         for (rank, stream) in all.iter().enumerate().take(self.rank) {
             let Some(stream) = stream else { continue };
-            let secret = self.content(all, rank, Kind::Offer, deadline, watch)?;
+            let secret = self.content(all, rank, FrameKind::Offer, deadline, watch)?;
             near[rank] = neighbour::take(&secret);
             let taken = [u8::from(near[rank].is_some())];
-            Patience::USUAL.write_frame(stream, Kind::Taken, &taken).map_err(lost(rank))?;
+            Patience::USUAL.write_frame(stream, FrameKind::Taken, &taken).map_err(lost(rank))?;
         }
         for (rank, offer) in offers {
-            let taken = self.content(all, rank, Kind::Taken, deadline, watch)?;
+            let taken = self.content(all, rank, FrameKind::Taken, deadline, watch)?;
             if let (Some(offer), [1]) = (offer, &taken[..]) {
                 near[rank] = Some(offer.accept().map_err(lost(rank))?);
             }
@@ -219,12 +219,12 @@ impl Meeting {
         &self,
         all: &[Option<TcpStream>],
         rank: usize,
-        kind: Kind,
+        kind: FrameKind,
         deadline: Instant,
         watch: &mut Watch<'_>,
     ) -> Result<Vec<u8>, ExchangeError> {
-        let (of, length) = self.heard(all, rank, deadline, watch)?;
-        let Some(stream) = all[rank].as_ref().filter(|_| of == kind) else {
+        let (received_kind, length) = self.heard(all, rank, deadline, watch)?;
+        let Some(stream) = all[rank].as_ref().filter(|_| received_kind == kind) else {
             return Err(ExchangeError::Garbled { rank });
         };
         let read = Patience::USUAL.read_bytes(stream, length);
@@ -235,7 +235,7 @@ impl Meeting {
     fn tell_all(
         &self,
         all: &[Option<TcpStream>],
-        kind: Kind,
+        kind: FrameKind,
         content: &[u8],
     ) -> Result<(), ExchangeError> {
         for (rank, stream) in all.iter().enumerate() {
@@ -252,11 +252,11 @@ impl Meeting {
         &self,
         all: &[Option<TcpStream>],
         rank: usize,
-    ) -> Result<Option<(Kind, u64)>, ExchangeError> {
+    ) -> Result<Option<(FrameKind, u64)>, ExchangeError> {
         let Some(Some(stream)) = all.get(rank) else { return Ok(None) };
         let lost = |error: io::Error| ExchangeError::lost(rank, self.rank, &error);
         match Patience::USUAL.try_header(stream).map_err(lost)? {
-            Some((Kind::Leave, length)) => {
+            Some((FrameKind::Leave, length)) => {
                 let reason = Patience::USUAL.read_bytes(stream, length).map_err(lost)?;
                 let loss: Option<Loss> = serde_json::from_slice(&reason).unwrap_or_default();
                 Err(match loss {
@@ -275,7 +275,7 @@ impl Meeting {
         rank: usize,
         deadline: Instant,
         watch: &mut Watch<'_>,
-    ) -> Result<(Kind, u64), ExchangeError> {
+    ) -> Result<(FrameKind, u64), ExchangeError> {
         loop {
             watch()?;
             if let Some(heard) = self.heard_of(all, rank)? {
@@ -342,8 +342,8 @@ impl Meeting {
                 }
                 if rank == self.rank || !matches!(all.get(rank), Some(None)) {
                     guest.refuse(&self.key);
-                    let what = format_args!("two processes were started as number {rank}");
-                    return Err(self.error(what));
+                    let problem = format_args!("two processes were started as number {rank}");
+                    return Err(self.error(problem));
                 }
                 // A process that was disconnected calls again.
                 if let Ok(stream) = guest.admit(&self.key) {
@@ -372,7 +372,7 @@ impl Meeting {
         watch: &mut Watch<'_>,
     ) -> Result<Vec<SocketAddr>, ExchangeError> {
         let garbled = || ExchangeError::Garbled { rank: 0 };
-        let text = self.content(all, 0, Kind::Addresses, deadline, watch)?;
+        let text = self.content(all, 0, FrameKind::Addresses, deadline, watch)?;
         let text = String::from_utf8(text).map_err(|_| garbled())?;
         let none = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         let parse = |(rank, line): (usize, &str)| match rank {

@@ -1,0 +1,97 @@
+//! The vocabulary of a tokenizer: its ids, their tokens and what they stand for.
+
+use tokenizers::ModelWrapper;
+
+use super::{END, Marks, SPECIAL_TOKENS, START, SpecialTokens, Tokenizer};
+
+impl Tokenizer {
+    /// Token of an id; `None` beyond the vocabulary.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// Whether each id is one of the 256 tokens that spell a byte.
+    pub(crate) fn byte_ids(&self) -> Vec<bool> {
+        let mut is_byte = vec![false; self.vocabulary_size];
+        for byte in 0..=u8::MAX {
+            if let Some(id) = self.inner.token_to_id(&byte_token(byte)) {
+                is_byte[id as usize] = true;
+            }
+        }
+        is_byte
+    }
+
+    /// Id of a token.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// Special tokens, by their roles.
+    pub fn special_tokens(&self) -> &SpecialTokens {
+        &self.special
+    }
+
+    /// Id of the token that ends a document: `</s>`, or its counterpart in an imported model.
+    pub fn end(&self) -> u32 {
+        // There is always such a token: in our tokenizers, implied by a file, or required of a
+        // folder.
+        self.special.ends.first().copied().unwrap_or(END)
+    }
+
+    /// Id of the first input of a decoder of translations: `<s>`, or its counterpart in an imported
+    /// model.
+    pub fn decoder_start(&self) -> u32 {
+        self.special.start.unwrap_or(START)
+    }
+
+    /// Ids without a token: rows of a model beyond its vocabulary, or gaps in it.
+    pub fn ids_without_token(&self) -> Vec<u32> {
+        let all = 0..self.vocabulary_size as u32;
+        all.filter(|&id| self.inner.id_to_token(id).is_none()).collect()
+    }
+
+    /// Whether an id is a special token, which stands for no text.
+    pub fn is_special(&self, id: u32) -> bool {
+        let is_mark = |marks: Marks| [marks.class, marks.separator, marks.mask].contains(&id);
+        self.special.contains(id) || self.marks().is_ok_and(is_mark)
+    }
+
+    /// Prefix of pieces that continue a word; `None` if the vocabulary marks the beginnings of
+    /// words instead.
+    pub(crate) fn continuing_prefix(&self) -> Option<&str> {
+        match self.inner.get_model() {
+            ModelWrapper::WordPiece(model) => Some(&model.continuing_subword_prefix),
+            _ => None,
+        }
+    }
+
+    /// Whether the vocabulary has the special tokens of this project at their ids.
+    pub fn has_special_tokens(&self) -> bool {
+        self.is_ours
+    }
+
+    /// Whether an id represents text that the vocabulary cannot spell.
+    pub fn is_unknown(&self, id: u32) -> bool {
+        self.special.unknown == Some(id)
+    }
+
+    /// Number of ids, including special tokens and ids [without a token](Self::ids_without_token);
+    /// this is the number of rows of an embedding matrix.
+    pub fn vocabulary_size(&self) -> usize {
+        self.vocabulary_size
+    }
+}
+
+/// Token that represents a byte.
+pub(crate) fn byte_token(byte: u8) -> String {
+    format!("<0x{byte:02X}>")
+}
+
+/// Whether a token of a vocabulary spells text: special tokens and bytes do not.
+pub(crate) fn is_text(token: &str) -> bool {
+    let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+    let is_byte = digits
+        .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+        .is_some_and(|byte| byte_token(byte) == token);
+    !is_byte && !SPECIAL_TOKENS.contains(&token)
+}

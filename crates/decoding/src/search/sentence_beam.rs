@@ -1,0 +1,326 @@
+//! Beam of one sentence: its live and finished hypotheses, and when it is over.
+
+use crate::search::candidates::Candidate;
+use crate::search::constraints::{Constraints, looks_back};
+use crate::search::hypothesis::Path;
+use crate::search::phrases::{Progress, shared_out, token_count};
+use crate::{
+    DecodingConfig, DecodingError, Hypothesis, OutputLimits, Result, SearchRules, Sentence,
+    SpecialIds,
+};
+
+/// Parent of a hypothesis' first token.
+const ROOT: usize = usize::MAX;
+
+/// One token of a hypothesis. Hypotheses of a sentence share their common beginnings.
+struct Node {
+    parent: usize,
+    token: u32,
+    /// The log-probability of the token alone.
+    log_probability: f64,
+}
+
+/// A hypothesis that is still growing.
+#[derive(Clone, Copy)]
+pub(super) struct Live {
+    /// Node of its last token, [`ROOT`] before the first.
+    node: usize,
+    /// Last token, the next model input.
+    pub(super) token: u32,
+    log_probability: f64,
+    /// Number that orders the beam: the log-probability, after the repetition penalty if there is
+    /// one.
+    rank: f64,
+    /// Progress through the phrases of the sentence.
+    progress: Progress,
+}
+
+/// A continuation of one of a sentence's live hypotheses.
+#[derive(Clone, Copy)]
+struct Continuation {
+    /// Index of the live hypothesis.
+    live: usize,
+    token: u32,
+    /// The log-probability of the token alone.
+    of_token: f64,
+    /// Total log-probability with this token.
+    log_probability: f64,
+    rank: f64,
+    progress: Progress,
+}
+
+/// Fate of a continuation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeamFate {
+    /// The continuation became a live hypothesis at the next position.
+    Kept,
+    /// The continuation ended.
+    Finished,
+    /// Better continuations displaced it.
+    Dropped,
+}
+
+/// A continuation that a beam search considered: one token after a hypothesis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BeamNode {
+    /// Continuation that it extends; `None` for the first tokens.
+    pub parent: Option<usize>,
+    /// The token.
+    pub token: u32,
+    /// Log-probability of all tokens up to this one.
+    pub log_probability: f64,
+    /// Fate in the search.
+    pub fate: BeamFate,
+}
+
+/// All continuations that a search considered, in the order of positions.
+#[derive(Default)]
+pub(super) struct Trace {
+    pub(super) nodes: Vec<BeamNode>,
+    /// Index of each node of the search among them.
+    kept: Vec<usize>,
+}
+
+/// Beam of one sentence.
+pub(super) struct SentenceBeam<'a> {
+    /// Index of the sentence.
+    pub(super) index: usize,
+    sentence: Sentence<'a>,
+    limits: OutputLimits,
+    /// Number of live hypotheses: the configured number, or more if phrases have more tokens.
+    pub(super) width: usize,
+    nodes: Vec<Node>,
+    /// Live hypotheses, best first; all have the same length.
+    pub(super) live: Vec<Live>,
+    /// Best finished hypotheses by score under each of the settings, best first; among equals, the
+    /// first one found comes first.
+    pub(super) finished: Vec<Vec<Hypothesis>>,
+    /// Number of finished hypotheses, kept or not.
+    finished_count: usize,
+    /// Continuations that were considered, if they are recorded.
+    pub(super) trace: Option<Trace>,
+}
+
+impl<'a> SentenceBeam<'a> {
+    pub(super) fn new(
+        index: usize,
+        sentence: Sentence<'a>,
+        first: u32,
+        limits: OutputLimits,
+        settings: &[DecodingConfig],
+    ) -> Self {
+        let progress = Progress::default();
+        let lists = settings.len();
+        let least = match token_count(sentence.phrases) {
+            0 => 0,
+            tokens => tokens + 1,
+        };
+        Self {
+            index,
+            sentence,
+            limits,
+            width: settings.first().map_or(1, |config| config.beam_size).max(least),
+            nodes: Vec::new(),
+            live: vec![Live {
+                node: ROOT,
+                token: first,
+                log_probability: 0.0,
+                rank: 0.0,
+                progress,
+            }],
+            finished: vec![Vec::new(); lists],
+            finished_count: 0,
+            trace: None,
+        }
+    }
+
+    /// Advances by one position, given the best tokens of each live hypothesis. Returns, for each
+    /// new one, the index of the former live hypothesis that it extends.
+    pub(super) fn advance(
+        &mut self,
+        candidates: &[Vec<Candidate>],
+        special: &SpecialIds,
+        settings: &[DecodingConfig],
+    ) -> Vec<usize> {
+        let (width, phrases) = (self.width, self.sentence.phrases);
+        let former = std::mem::take(&mut self.live);
+        let mut origins = Vec::with_capacity(width);
+        let continuations = continuations(&former, candidates, phrases);
+        for (place, continuation) in continuations.into_iter().enumerate() {
+            let parent = former[continuation.live].node;
+            let Continuation { token, of_token, log_probability, rank, progress, .. } =
+                continuation;
+            let is_end = special.is_end(token);
+            // A hypothesis that lacks a phrase ends at the maximum length only if no other has
+            // finished.
+            let may_end = self.finished_count == 0 || progress.is_complete(phrases);
+            let fate = match is_end {
+                true if place < width && may_end => BeamFate::Finished,
+                false if self.live.len() < width => BeamFate::Kept,
+                _ => BeamFate::Dropped,
+            };
+            // Continuations far behind are not recorded.
+            if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * width) {
+                if fate == BeamFate::Kept {
+                    trace.kept.push(trace.nodes.len());
+                }
+                let parent = trace.kept.get(parent).copied();
+                trace.nodes.push(BeamNode { parent, token, log_probability, fate });
+            }
+            if is_end {
+                if fate == BeamFate::Finished {
+                    self.finished_count += 1;
+                    let path = self.path(parent, of_token, log_probability, rank);
+                    let path = path.stopped(self.limits, &settings[0]);
+                    for (list, config) in self.finished.iter_mut().zip(settings) {
+                        keep(list, &path, self.limits, config);
+                    }
+                }
+            } else if self.live.len() < width {
+                let node = self.nodes.len();
+                self.live.push(Live { node, token, log_probability, rank, progress });
+                self.nodes.push(Node { parent, token, log_probability: of_token });
+                origins.push(continuation.live);
+            }
+        }
+        if !phrases.is_empty() {
+            // Best first again.
+            let mut both: Vec<(Live, usize)> = self.live.drain(..).zip(origins).collect();
+            both.sort_by(|(a, _), (b, _)| b.rank.total_cmp(&a.rank));
+            (self.live, origins) = both.into_iter().unzip();
+        }
+        origins
+    }
+
+    /// Whether no live hypothesis can still change an n-best list, or enough have finished.
+    pub(super) fn is_over(&self, settings: &[DecodingConfig]) -> bool {
+        let Some(best_live) = self.live.first() else {
+            return true;
+        };
+        let longest = self.limits.max_length.saturating_add(1);
+        self.finished.iter().zip(settings).all(|(list, config)| {
+            if list.len() < config.kept() {
+                return false;
+            }
+            let wanted = (config.beam_size as f64 * config.patience).round();
+            let enough = (config.patience > 0.0 && self.finished_count as f64 >= wanted)
+                || self.has_best_with_phrases(list, config);
+            let bound = match config.rules {
+                SearchRules::Exact => config.score(best_live.rank, longest, self.limits),
+                SearchRules::Transformers | SearchRules::TransformersOpen => {
+                    let length = self.back_from(best_live.node).count();
+                    config.score(best_live.rank, length, self.limits)
+                }
+            };
+            enough || list.last().is_some_and(|worst| bound <= worst.score)
+        })
+    }
+
+    /// Whether the search for a sentence with phrases has enough finished hypotheses, and no live
+    /// one with all phrases would enter the list if it ended.
+    fn has_best_with_phrases(&self, list: &[Hypothesis], config: &DecodingConfig) -> bool {
+        let phrases = self.sentence.phrases;
+        if phrases.is_empty() || self.finished_count < config.beam_size {
+            return false;
+        }
+        let complete = self.live.iter().find(|live| live.progress.is_complete(phrases));
+        let score = |live: &Live| {
+            config.score(live.rank, self.back_from(live.node).count() + 1, self.limits)
+        };
+        match (complete, list.last()) {
+            (Some(live), Some(worst)) => score(live) <= worst.score,
+            _ => true,
+        }
+    }
+
+    /// Leaves the best `n_best` in each list.
+    ///
+    /// # Errors
+    /// [`DecodingError::DeadEnd`] if no hypothesis has finished.
+    pub(super) fn finish(&mut self, settings: &[DecodingConfig]) -> Result<()> {
+        if self.finished.iter().any(Vec::is_empty) {
+            return Err(DecodingError::DeadEnd { sentence: self.index });
+        }
+        for (list, config) in self.finished.iter_mut().zip(settings) {
+            list.truncate(config.n_best);
+        }
+        Ok(())
+    }
+
+    /// The nodes from `node` back to the first.
+    fn back_from(&self, node: usize) -> impl Iterator<Item = &Node> {
+        std::iter::successors(self.nodes.get(node), |node| self.nodes.get(node.parent))
+    }
+
+    /// Tokens up to `node`, in order.
+    fn tokens(&self, node: usize) -> Vec<u32> {
+        let mut tokens: Vec<u32> = self.back_from(node).map(|node| node.token).collect();
+        tokens.reverse();
+        tokens
+    }
+
+    /// Path through `node` to `</s>`, with its totals; `of_end` is the log-probability of `</s>`.
+    fn path(&self, node: usize, of_end: f64, log_probability: f64, rank: f64) -> Path {
+        let of_ancestors = self.back_from(node).map(|node| node.log_probability);
+        let mut token_log_probabilities: Vec<f64> =
+            std::iter::once(of_end).chain(of_ancestors).collect();
+        token_log_probabilities.reverse();
+        Path { tokens: self.tokens(node), token_log_probabilities, log_probability, rank }
+    }
+}
+
+/// Continuations of live hypotheses, given the best tokens of each, best first; with phrases, in
+/// the order of a divided beam.
+fn continuations(
+    live: &[Live],
+    candidates: &[Vec<Candidate>],
+    phrases: &[Vec<u32>],
+) -> Vec<Continuation> {
+    let mut continuations: Vec<Continuation> = live
+        .iter()
+        .zip(candidates)
+        .enumerate()
+        .flat_map(|(live, (hypothesis, candidates))| {
+            candidates.iter().map(move |candidate| Continuation {
+                live,
+                token: candidate.token,
+                of_token: candidate.log_probability,
+                log_probability: hypothesis.log_probability + candidate.log_probability,
+                rank: hypothesis.rank + candidate.rank,
+                progress: hypothesis.progress.after(candidate.token, phrases),
+            })
+        })
+        .collect();
+    // The sort is stable. Before it, the order is by hypothesis, and within one by probability and
+    // then by id, which settles ties.
+    continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
+    if phrases.is_empty() {
+        return continuations;
+    }
+    let tokens = |one: Continuation| (one.progress.tokens(phrases), one);
+    shared_out(continuations.into_iter().map(tokens).collect())
+}
+
+/// Adds a finished hypothesis to a list, best first, if it is among the `n_best`.
+fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
+    let score = config.score(path.rank, path.token_log_probabilities.len(), limits);
+    let position = list.partition_point(|other| other.score >= score);
+    if position < config.kept() {
+        list.insert(position, Hypothesis::from_path(path.clone(), limits, config));
+        list.truncate(config.kept());
+    }
+}
+
+/// Constraints on the next token of a live row after `position` output tokens.
+pub(super) fn constraints<'a>(
+    search: &SentenceBeam<'_>,
+    live: Live,
+    special: &'a SpecialIds,
+    position: usize,
+    config: &DecodingConfig,
+) -> Constraints<'a> {
+    let history = if looks_back(config) { search.tokens(live.node) } else { Vec::new() };
+    let (sentence, limits) = (&search.sentence, search.limits);
+    Constraints::after(special, position, &history, sentence, limits, config)
+        .containing(live.progress, sentence.phrases)
+}

@@ -1,0 +1,136 @@
+//! Search for the translations of texts: under the run's settings or others, again with terms, and
+//! ranked.
+
+use anyhow::Result;
+use taper_decoding::{Criteria, DecodingConfig, Ensemble, LengthSettings, Renumbered};
+
+use super::LineTranslator;
+use crate::translation::Translation;
+use crate::translation::parts::{DividedLine, DividedLines, TextPart};
+use crate::translation::punctuation::join;
+use crate::translation::search::{translate, translate_under};
+
+impl LineTranslator<'_> {
+    /// Best translation of each line under each of `lengths`, with a beam of `beam_size`: all lines
+    /// under the first setting, then all under the next. Each equals the result of [`Self::best`]
+    /// under its setting.
+    ///
+    /// # Errors
+    /// See [`Self::translate`].
+    pub(crate) fn best_under(
+        &self,
+        lines: &[String],
+        beam_size: usize,
+        lengths: &[LengthSettings],
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<String>>> {
+        let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
+        let config = DecodingConfig { beam_size, n_best: 1, ..self.decoding.clone() };
+        let translations = match &*self.members {
+            [one] => translate_under(one, self.tokenizers, &config, lengths, &texts, progress)?,
+            several => {
+                let ensemble = Ensemble::new(several)?;
+                translate_under(&ensemble, self.tokenizers, &config, lengths, &texts, progress)?
+            }
+        };
+        let mut whole = vec![Vec::with_capacity(lines.len()); lengths.len()];
+        let mut translations = translations.iter();
+        for DividedLine { parts, overlong, .. } in divided {
+            overlong?;
+            let of_line: Vec<&Vec<String>> = translations.by_ref().take(parts).collect();
+            for (at, whole) in whole.iter_mut().enumerate() {
+                let texts: Vec<&str> = of_line.iter().map(|part| part[at].as_str()).collect();
+                whole.push(join(&texts));
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Candidates of each line in the order of the search, with their scores by every criterion;
+    /// empty for a line that is translated in parts.
+    ///
+    /// # Errors
+    /// See [`Self::translate`].
+    pub(crate) fn candidates(
+        &self,
+        lines: &[String],
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<(String, Criteria)>>> {
+        let DividedLines { texts, lines: divided } = self.divider().divide(lines, &[], 1)?;
+        let candidates = self.search_unranked(&texts, 1, progress)?;
+        let scores = self.reranker.all_scores(&texts, &candidates)?;
+        let mut scored = candidates.into_iter().zip(scores);
+        divided
+            .into_iter()
+            .map(|DividedLine { parts, overlong, .. }| {
+                overlong?;
+                let parts: Vec<_> = scored.by_ref().take(parts).collect();
+                Ok(match <[_; 1]>::try_from(parts) {
+                    Ok([(candidates, scores)]) => {
+                        candidates.into_iter().map(|one| one.text).zip(scores).collect()
+                    }
+                    Err(_) => Vec::new(),
+                })
+            })
+            .collect()
+    }
+
+    /// Translations of texts. If a translation lacks the translation of a term, the text is
+    /// searched again with the terms as constraints. Most translations contain their terms without
+    /// constraints, and are better for it.
+    pub(super) fn search(
+        &self,
+        texts: &[TextPart],
+        first: usize,
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<Translation>>> {
+        let mut translations = self.search_and_rank(texts, first, progress)?;
+        let Some(terms) = &self.terms else { return Ok(translations) };
+        let lacks = |number: &usize| {
+            let (numbers, best) = (&texts[*number].terms, translations[*number].first());
+            best.is_some_and(|best| terms.missing(numbers, &best.text).next().is_some())
+        };
+        let again: Vec<usize> = (0..texts.len()).filter(lacks).collect();
+        let with_phrases = |&number: &usize| TextPart {
+            phrases: terms.phrases(&texts[number].terms),
+            ..texts[number].clone()
+        };
+        let texts: Vec<TextPart> = again.iter().map(with_phrases).collect();
+        let with_terms = self.search_and_rank(&texts, first, |_| {})?;
+        for (number, better) in again.into_iter().zip(with_terms) {
+            if !better.is_empty() {
+                translations[number] = better;
+            }
+        }
+        Ok(translations)
+    }
+
+    fn search_and_rank(
+        &self,
+        texts: &[TextPart],
+        first: usize,
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<Translation>>> {
+        let mut translations = self.search_unranked(texts, first, progress)?;
+        self.reranker.rank(texts, &mut translations)?;
+        Ok(translations)
+    }
+
+    /// Results of one search, in its order.
+    fn search_unranked(
+        &self,
+        texts: &[TextPart],
+        first: usize,
+        progress: impl FnMut(usize),
+    ) -> Result<Vec<Vec<Translation>>> {
+        let (tokenizers, config) = (self.tokenizers, &self.decoding);
+        let lines: Vec<usize> = texts.iter().map(|text| text.line - first).collect();
+        let control = &Renumbered::new(self.control, &lines);
+        match &*self.members {
+            [one] => translate(one, tokenizers, config, texts, control, progress),
+            several => {
+                translate(&Ensemble::new(several)?, tokenizers, config, texts, control, progress)
+            }
+        }
+    }
+}
