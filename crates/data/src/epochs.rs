@@ -33,7 +33,7 @@ impl Epochs {
     /// The plan of an epoch.
     pub fn plan(&self, epoch: u64) -> Arc<dyn EpochPlan> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = match plans.iter().position(|(kept, _)| *kept == epoch) {
+        let plan = match plans.iter().position(|(planned, _)| *planned == epoch) {
             Some(place) => plans.remove(place).1,
             None => {
                 // The oldest plan is dropped before the new one is made, when memory use is
@@ -54,7 +54,7 @@ impl Epochs {
     /// Drops the plans of epochs before `epoch`.
     pub fn forget_before(&self, epoch: u64) {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        plans.retain(|(kept, _)| *kept >= epoch);
+        plans.retain(|(planned, _)| *planned >= epoch);
     }
 
     /// The batch at a position.

@@ -231,8 +231,8 @@ fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     }
     let mut begin = Vec::new();
     File::open(path).and_then(|file| file.take(8).read_to_end(&mut begin)).ok()?;
-    let found = KINDS.into_iter().find(|(magic, ..)| begin.starts_with(magic));
-    found.map(|(_, kind, remedy)| (kind, remedy))
+    let known = KINDS.into_iter().find(|(magic, ..)| begin.starts_with(magic));
+    known.map(|(_, kind, remedy)| (kind, remedy))
 }
 
 #[cfg(test)]
@@ -242,17 +242,17 @@ mod tests {
     #[test]
     fn a_file_that_is_no_text_is_named_for_what_it_is() {
         let folder = tempfile::tempdir().unwrap();
-        let said = |name: &str, bytes: &[u8]| {
+        let message_for = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).unwrap();
             let mut lines = crate::LineReader::open(&path).unwrap();
             lines.find_map(Result::err).unwrap().to_string()
         };
-        let parquet = said("texts", b"PAR1\x15\x04\n\xff\xfe\n");
+        let parquet = message_for("texts", b"PAR1\x15\x04\n\xff\xfe\n");
         assert!(parquet.contains("is a Parquet file") && !parquet.contains("iconv"), "{parquet}");
-        let utf16 = said("texts", b"\xff\xfeh\0i\0\n\0");
+        let utf16 = message_for("texts", b"\xff\xfeh\0i\0\n\0");
         assert!(utf16.contains("is UTF-16") && utf16.contains("iconv"), "{utf16}");
-        let latin = said("texts", b"sch\xf6n\n");
+        let latin = message_for("texts", b"sch\xf6n\n");
         assert!(latin.contains("line 1: not valid UTF-8"), "{latin}");
     }
 }

@@ -45,7 +45,7 @@ pub fn not_a_file(path: &Path) -> Option<&'static str> {
 /// # Errors
 /// If the path is not a regular file, or the file is larger or cannot be read.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let refused = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let refused = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
     if let Some(kind) = not_a_file(path) {
         return Err(refused(format!("{kind}, where a regular file is expected")));
     }
@@ -147,9 +147,10 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("file"), "12345").expect("write");
         assert_eq!(read_regular(&path("file"), 5).expect("it fits"), b"12345");
-        let said = |name: &str| read_regular(&path(name), 4).expect_err("refused").to_string();
-        assert!(said("file").contains("larger than 4 bytes"));
-        assert!(said(".").contains("a folder"));
+        let message_for =
+            |name: &str| read_regular(&path(name), 4).expect_err("refused").to_string();
+        assert!(message_for("file").contains("larger than 4 bytes"));
+        assert!(message_for(".").contains("a folder"));
         assert_eq!(
             read_regular(&path("absent"), 4).expect_err("none").kind(),
             io::ErrorKind::NotFound
@@ -157,9 +158,9 @@ mod tests {
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink("round", path("round")).expect("link");
-            assert!(said("round").contains("lead back to itself"));
+            assert!(message_for("round").contains("lead back to itself"));
             std::os::unix::fs::symlink("absent", path("dangling")).expect("link");
-            assert!(said("dangling").contains("leads nowhere"));
+            assert!(message_for("dangling").contains("leads nowhere"));
             assert_eq!(not_a_file(Path::new("/dev/null")), Some("a device"));
         }
     }

@@ -66,7 +66,7 @@ impl Iterator for Prefetcher {
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.here {
-            Some(here) => here.next(),
+            Some(iterator) => iterator.next(),
             None => self.receiver.as_ref()?.recv().ok(),
         }
     }

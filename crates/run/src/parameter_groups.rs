@@ -134,7 +134,7 @@ fn layer_of(name: &str) -> Option<(&str, usize)> {
 fn depth_from_above(name: &str, names: &[&str]) -> usize {
     let layers = |stack: &str| {
         let of_stack =
-            names.iter().filter_map(|name| layer_of(name)).filter(|layer| layer.0 == stack);
+            names.iter().filter_map(|name| layer_of(name)).filter(|place| place.0 == stack);
         of_stack.map(|(_, layer)| layer + 1).max().unwrap_or(0)
     };
     if let Some((stack, layer)) = layer_of(name) {
@@ -151,7 +151,7 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
             });
             // A parameter whose name is outside all stacks counts as before the first layer.
             let first =
-                names.iter().find_map(|name| layer_of(name)).map_or(0, |layer| layers(layer.0));
+                names.iter().find_map(|name| layer_of(name)).map_or(0, |place| layers(place.0));
             1 + if own_layers > 0 { own_layers } else { first }
         }
     }

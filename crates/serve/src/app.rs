@@ -48,15 +48,16 @@ impl App {
             let named = self.engines.iter().find(|engine| engine.info.name == name);
             return named.ok_or_else(|| Refusal::Missing(format!("no run is named {name:?}")));
         }
-        let own: Vec<&Engine> = self.engines_for::<V>().collect();
-        match own[..] {
+        let engines: Vec<&Engine> = self.engines_for::<V>().collect();
+        match engines[..] {
             [only] => Ok(only),
             [] => {
                 let task = V::Model::TASK;
                 Err(Refusal::Missing(format!("no run of the task {task} is served")))
             }
             _ => {
-                let names: Vec<&str> = own.iter().map(|own| own.info.name.as_str()).collect();
+                let names: Vec<&str> =
+                    engines.iter().map(|engine| engine.info.name.as_str()).collect();
                 Err(Refusal::Malformed(format!(
                     "several runs do that: name one as `run`: {}",
                     names.join(", ")

@@ -33,14 +33,15 @@ fn load(file: &LanguageModelFile) -> Result<Cow<'static, LanguageIdentifier>> {
 fn identify(arguments: &LanguagesIdentify) -> Result<()> {
     let model = load(&arguments.model)?;
     for line in read_lines(&arguments.input)? {
-        let found = model.identify(&line);
+        let identified = model.identify(&line);
         if arguments.json {
-            print_line(&json!({ "text": line, "language": found }).to_string())?;
+            print_line(&json!({ "text": line, "language": identified }).to_string())?;
             continue;
         }
         // Code of ISO 639-2 for text in no language.
-        let (language, probability) =
-            found.map_or(("zxx".to_owned(), 1.0), |found| (found.language, found.probability));
+        let (language, probability) = identified.map_or(("zxx".to_owned(), 1.0), |identified| {
+            (identified.language, identified.probability)
+        });
         print_line(&format!("{language}\t{probability:.4}\t{line}"))?;
     }
     Ok(())
@@ -64,9 +65,9 @@ fn evaluate(arguments: &LanguagesEvaluate) -> Result<()> {
     for (language, text) in texts(&arguments.file)? {
         let number = model.number_of(&language);
         let known = number.map(|number| &model.languages()[number]);
-        let found = model.identify(&text).map(|found| found.language);
+        let identified = model.identify(&text).map(|identified| identified.language);
         let (right, all) = results.entry(language).or_default();
-        *right += u64::from(found.is_some() && found.as_ref() == known);
+        *right += u64::from(identified.is_some() && identified.as_ref() == known);
         *all += 1;
     }
     let share = |&(right, all): &(u64, u64)| 100.0 * right as f64 / all as f64;
@@ -90,11 +91,11 @@ fn train(arguments: &LanguagesTrain) -> Result<()> {
     let texts = texts(&arguments.file)?;
     let LanguagesTrain { features, pieces, seed, .. } = *arguments;
     let settings = IdentifierTraining { features, pieces, seed, ..IdentifierTraining::default() };
-    let mut told = |piece: u64, loss: f64| {
+    let mut report = |piece: u64, loss: f64| {
         say(&format!("piece {piece} of {pieces}  loss {loss:.4}"));
         Ok(())
     };
-    let model = train_identifier(&texts, settings, &mut told)?;
+    let model = train_identifier(&texts, settings, &mut report)?;
     let (output, bytes) = (&arguments.output, model.to_bytes());
     write_whole(output, |file| file.write_all(&bytes))?;
     print_line(&format!(

@@ -50,9 +50,10 @@ pub(crate) fn backtranslate(arguments: &Backtranslate) -> Result<()> {
     let output = &folders.output;
     let job = BackTranslation { text, settings, method: arguments.method.into(), output };
     let mut bars = Bars::default();
-    let made =
-        made_text::back_translate(&run, &job, &folders.cache(root), &mut |seen| bars.show(seen))?;
-    tell(&made, output, ", tag = \"<BT>\"")
+    let pairs = made_text::back_translate(&run, &job, &folders.cache(root), &mut |progress| {
+        bars.show(progress)
+    })?;
+    tell(&pairs, output, ", tag = \"<BT>\"")
 }
 
 /// Runs `distill`.
@@ -73,8 +74,9 @@ pub(crate) fn distill(arguments: &Distill) -> Result<()> {
     let output = &folders.output;
     let job = Distillation { corpus: &corpus, settings, interpolates, output };
     let mut bars = Bars::default();
-    let made = made_text::distill(&run, &job, &folders.cache(root), &mut |seen| bars.show(seen))?;
-    tell(&made, output, "")
+    let pairs =
+        made_text::distill(&run, &job, &folders.cache(root), &mut |progress| bars.show(progress))?;
+    tell(&pairs, output, "")
 }
 
 /// Runs `diversify`.
@@ -96,8 +98,8 @@ pub(crate) fn diversify(arguments: &Diversify) -> Result<()> {
     };
     let mut bars = Bars::default();
     let cache = |run: &Path| folders.cache(run);
-    let made = made_text::diversify(&job, &cache, &mut |seen| bars.show(seen))?;
-    tell(&made, &folders.output, "")
+    let pairs = made_text::diversify(&job, &cache, &mut |progress| bars.show(progress))?;
+    tell(&pairs, &folders.output, "")
 }
 
 /// Runs `filter`.
@@ -118,7 +120,7 @@ pub(crate) fn filter(arguments: &Filter) -> Result<()> {
     };
     let mut bars = Bars::default();
     let cache = |run: &Path| folders.cache(run);
-    let filtered = made_text::filter(&job, &cache, &mut |seen| bars.show(seen))?;
+    let filtered = made_text::filter(&job, &cache, &mut |progress| bars.show(progress))?;
     drop(bars);
     for one in &filtered.examples {
         let score = one.score.map_or_else(|| "no score".to_owned(), |score| format!("{score:.4}"));
@@ -133,8 +135,8 @@ pub(crate) fn filter(arguments: &Filter) -> Result<()> {
 }
 
 /// Reports the files that were made, and how a recipe can read them.
-fn tell(made: &MadePairs, output: &Path, tag: &str) -> Result<()> {
-    for origin in &made.origins {
+fn tell(pairs: &MadePairs, output: &Path, tag: &str) -> Result<()> {
+    for origin in &pairs.origins {
         let mut line = format!("{}: {} pairs", origin.origin, grouped(origin.pairs));
         for (count, why) in
             [(origin.duplicates, "were there already"), (origin.empty, "have an empty side")]
@@ -145,7 +147,7 @@ fn tell(made: &MadePairs, output: &Path, tag: &str) -> Result<()> {
         }
         print_line(&line)?;
     }
-    let [source, target] = made.files.each_ref().map(|name| output.join(name));
+    let [source, target] = pairs.files.each_ref().map(|name| output.join(name));
     print_line(&format!(
         "for a recipe: train = {{ source = {:?}, target = {:?}{tag} }}",
         source.display().to_string(),

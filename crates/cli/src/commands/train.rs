@@ -68,8 +68,8 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
 /// resumed.
 fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
     let Some(from) = &arguments.from else { return Ok(None) };
-    let own = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);
-    match own.filter(|folder| folder.config().is_file()) {
+    let resumed = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);
+    match resumed.filter(|folder| folder.config().is_file()) {
         Some(folder) => folder.load_config(&[]).map(|config| Some(config.model)),
         None => training::model_of(from).map(Some),
     }

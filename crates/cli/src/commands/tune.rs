@@ -159,7 +159,7 @@ fn conclusion(tuning: &Tuning) -> (usize, String) {
 fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> Result<Tuning> {
     let grid = arguments.grid();
     let metric = arguments.metric.into();
-    let own = run.config.decoding.clone();
+    let of_run = run.config.decoding.clone();
     if !arguments.json {
         print_line(
             "beam  length penalty  length reward  shortfall   BLEU  brevity  length  chrF2",
@@ -178,8 +178,8 @@ fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> R
                     bar.finish_and_clear();
                 }
                 if !arguments.json {
-                    for trial in shown(trials, metric, |trial| trial.is_of(&own)) {
-                        let mark = if trial.is_of(&own) { "  the run's" } else { "" };
+                    for trial in shown(trials, metric, |trial| trial.is_of(&of_run)) {
+                        let mark = if trial.is_of(&of_run) { "  the run's" } else { "" };
                         print_line(&format!("{}{mark}", row(trial)))?;
                     }
                 }

@@ -19,8 +19,8 @@ pub(crate) struct ScoreCourse {
 impl ScoreCourse {
     /// Adds the value of a validation.
     pub(crate) fn note(&mut self, scores: &Scores) {
-        let found = JUDGED.into_iter().find_map(|(name, label)| Some((label, scores.get(name)?)));
-        let Some((label, value)) = found else { return };
+        let judged = JUDGED.into_iter().find_map(|(name, label)| Some((label, scores.get(name)?)));
+        let Some((label, value)) = judged else { return };
         if self.label != label {
             *self = Self { label, values: Vec::new() };
         }

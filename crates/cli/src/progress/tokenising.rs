@@ -92,8 +92,8 @@ fn rate(progress: &TokenisingProgress, from: (f64, u64), seconds: f64) -> String
 
 /// Describes the files of a corpus.
 pub(crate) fn describe_files(corpus: &str, files: &[PathBuf]) -> String {
-    let of = |file: Option<&PathBuf>| file.map(|file| file.display().to_string());
-    let (first, last) = (of(files.first()), of(files.last()));
+    let shown = |file: Option<&PathBuf>| file.map(|file| file.display().to_string());
+    let (first, last) = (shown(files.first()), shown(files.last()));
     format!(
         "{corpus}: {} files, from {} to {}; the run's config.toml lists them",
         files.len(),

@@ -23,11 +23,11 @@ pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: boo
         lines.push(format!("  not taken  {}", layers(&started.unwanted).join(", ")));
     }
     lines.extend(started.drawn.iter().map(|one| {
-        let found = match &one.found {
+        let stored = match &one.found {
             Some(shape) => format!(", found as {shape:?}"),
             None => String::new(),
         };
-        format!("  drawn      {} {:?}{found}", one.name, one.shape)
+        format!("  drawn      {} {:?}{stored}", one.name, one.shape)
     }));
     lines.extend(started.unused.iter().map(|name| format!("  not used   {name}")));
     let whose = if own_tokenizer { "its own" } else { "that run's" };
@@ -74,7 +74,7 @@ pub(crate) fn vector_lines(taken: &[TakenVectors]) -> Vec<String> {
 
 /// Returns the layers, or else modules, of the tensors with these names, each once and in order.
 fn layers(names: &[String]) -> Vec<&str> {
-    let mut found = Vec::new();
+    let mut names_of_layers = Vec::new();
     for name in names {
         let number = name
             .split_inclusive('.')
@@ -86,11 +86,11 @@ fn layers(names: &[String]) -> Vec<&str> {
             }
             None => name.rsplit_once('.').map_or(name.as_str(), |(module, _)| module),
         };
-        if !found.contains(&layer) {
-            found.push(layer);
+        if !names_of_layers.contains(&layer) {
+            names_of_layers.push(layer);
         }
     }
-    found
+    names_of_layers
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
 impl DataConfig {
     /// Direction of a corpus.
     pub fn direction_of(&self, corpus: &Corpus) -> Direction {
-        let or = |own: &String, usual: &String| if own.is_empty() { usual } else { own }.clone();
+        let or =
+            |given: &String, usual: &String| if given.is_empty() { usual } else { given }.clone();
         Direction {
             from: or(&corpus.from, &self.source_language),
             to: or(&corpus.to, &self.target_language),
@@ -144,8 +145,8 @@ impl DataConfig {
             ("data.validation", &self.validation),
             ("data.test", &self.test),
         ] {
-            let own = |corpus: &&Corpus| !corpus.from.is_empty() || !corpus.to.is_empty();
-            for corpus in split.iter().filter(|corpus| trained.len() > 1 || own(corpus)) {
+            let has_direction = |corpus: &&Corpus| !corpus.from.is_empty() || !corpus.to.is_empty();
+            for corpus in split.iter().filter(|corpus| trained.len() > 1 || has_direction(corpus)) {
                 validate_direction(key, &self.direction_of(corpus), &trained)?;
             }
         }
@@ -262,11 +263,11 @@ mod tests {
 
     #[test]
     fn impossible_directions_are_refused() {
-        let refused = |change: &dyn Fn(&mut DataConfig), said: &str| {
+        let refused = |change: &dyn Fn(&mut DataConfig), phrase: &str| {
             let mut config = european();
             change(&mut config);
             let error = config.validate_directions().expect_err("refused").to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(phrase), "{error}");
         };
         refused(&|config| config.languages.temperature = 0.5, "data.languages.temperature");
         refused(&|config| config.languages.temperature = f64::NAN, "data.languages.temperature");

@@ -105,9 +105,9 @@ fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
 /// Files that a path names: the matches if it is a pattern that matches anything, else the path
 /// itself.
 fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
-    let found = if is_pattern(path) { matches(path, endings)? } else { Vec::new() };
+    let matches_of_pattern = if is_pattern(path) { matches(path, endings)? } else { Vec::new() };
     let itself = || vec![Match { path: path.to_owned(), stands_for: String::new() }];
-    Ok(if found.is_empty() { itself() } else { found })
+    Ok(if matches_of_pattern.is_empty() { itself() } else { matches_of_pattern })
 }
 
 /// Files of the second pattern, each in the place of the file of the first pattern that it belongs
@@ -118,9 +118,9 @@ fn beside(
     (second, of_second): (&Path, Vec<Match>),
 ) -> Result<Vec<PathBuf>> {
     let wrong = |message: String| Err(Error::Malformed { path: second.to_owned(), message });
-    let count = |path: &Path, found: &[Match]| match found {
+    let count = |path: &Path, matched: &[Match]| match matched {
         [one] if one.path == path && is_pattern(path) => 0,
-        found => found.len(),
+        matched => matched.len(),
     };
     let counts = [count(first, of_first), count(second, &of_second)];
     let matches_of_first = format!("{} matches {}", first.display(), counts[0]);
@@ -138,12 +138,12 @@ fn beside(
         }
         return Ok(of_second.into_iter().map(|one| one.path).collect());
     }
-    let by_wildcards = |found: &'_ [Match]| -> HashMap<String, PathBuf> {
-        found.iter().map(|one| (one.stands_for.clone(), one.path.clone())).collect()
+    let by_wildcards = |matched: &'_ [Match]| -> HashMap<String, PathBuf> {
+        matched.iter().map(|one| (one.stands_for.clone(), one.path.clone())).collect()
     };
     let (firsts, mut seconds) = (by_wildcards(of_first), by_wildcards(&of_second));
-    for (pattern, found, others) in [(second, of_first, &seconds), (first, &of_second, &firsts)] {
-        if let Some(alone) = found.iter().find(|one| !others.contains_key(&one.stands_for)) {
+    for (pattern, matched, others) in [(second, of_first, &seconds), (first, &of_second, &firsts)] {
+        if let Some(alone) = matched.iter().find(|one| !others.contains_key(&one.stands_for)) {
             return wrong(format!(
                 "matches {} files, and {matches_of_first}; no file that {} matches belongs to {}, \
                  since wildcards have to stand for the same in both",
@@ -218,14 +218,14 @@ mod tests {
     #[test]
     fn sides_that_do_not_belong_together_are_refused() {
         let folder = folder(&["t.1.en", "t.2.en", "t.1.de", "t.3.de", "u.1.de"]);
-        let refused = |target: &str, said: &[&str]| {
+        let refused = |target: &str, phrases: &[&str]| {
             let path = |name: &str| FileList::from(folder.path().join(name));
             let corpus =
                 Corpus { source: path("t.*.en"), target: path(target), ..Corpus::default() };
             let mut corpora = Corpora(vec![corpus]);
             let error = expand_pairs(&DataConfig::default(), &mut corpora).expect_err("refused");
             let error = error.to_string();
-            assert!(said.iter().all(|said| error.contains(said)), "{error}");
+            assert!(phrases.iter().all(|phrase| error.contains(phrase)), "{error}");
         };
         refused("t.*.de", &["t.*.de: matches 2 files", "t.*.en matches 2", "t.2.en"]);
         refused("u.*.de", &["u.*.de: matches 1 files", "t.*.en matches 2", "t.2.en"]);

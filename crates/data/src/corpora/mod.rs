@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_corpus_is_refused() {
-        for (value, said) in [
+        for (value, phrase) in [
             (serde_json::json!({ "source": "a.txt" }), "needs both"),
             (serde_json::json!({ "stem": "a", "file": "b.tsv" }), "needs one place"),
             (serde_json::json!({ "weight": 2.0 }), "needs one place"),
@@ -278,7 +278,7 @@ mod tests {
             (serde_json::json!({ "stem": "a", "tag": "<s>" }), "no special token"),
         ] {
             let error = train(value).unwrap().validate("data.train", true).unwrap_err().to_string();
-            assert!(error.starts_with("data.train: ") && error.contains(said), "{error}");
+            assert!(error.starts_with("data.train: ") && error.contains(phrase), "{error}");
         }
         let heavy = train(serde_json::json!({ "stem": "a", "weight": 2.0 })).unwrap();
         assert!(heavy.validate("data.train", true).is_ok());

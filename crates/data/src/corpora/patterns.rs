@@ -53,7 +53,7 @@ pub(super) fn matches(pattern: &Path, endings: &[&str]) -> Result<Vec<Match>> {
                 .to_owned();
         return Err(Error::Malformed { path: pattern.to_owned(), message });
     }
-    let mut found: BTreeMap<PathBuf, Match> = BTreeMap::new();
+    let mut by_path: BTreeMap<PathBuf, Match> = BTreeMap::new();
     for name in names_of(pattern, endings) {
         for one in walk(&name)? {
             if let Some(kind) = not_a_file(&one.path) {
@@ -65,36 +65,36 @@ pub(super) fn matches(pattern: &Path, endings: &[&str]) -> Result<Vec<Match>> {
                 return Err(Error::Malformed { path: pattern.to_owned(), message });
             }
             let plain = uncompressed(&one.path);
-            match found.get(&plain) {
+            match by_path.get(&plain) {
                 Some(other) if other.path <= one.path => {}
-                _ => drop(found.insert(plain, one)),
+                _ => drop(by_path.insert(plain, one)),
             }
         }
     }
-    Ok(found.into_values().collect())
+    Ok(by_path.into_values().collect())
 }
 
 /// Every path that `pattern` matches.
 fn walk(pattern: &Path) -> Result<Vec<Match>> {
-    let mut found = vec![Match { path: PathBuf::new(), stands_for: String::new() }];
+    let mut reached = vec![Match { path: PathBuf::new(), stands_for: String::new() }];
     for component in pattern.components() {
         let Component::Normal(name) = component else {
-            found.iter_mut().for_each(|one| one.path.push(component));
+            reached.iter_mut().for_each(|one| one.path.push(component));
             continue;
         };
         let text = name.to_string_lossy();
         let parts = parts(&text);
         if wildcards(&text) == 0 {
-            found.iter_mut().for_each(|one| one.path.push(name));
-            found.retain(|one| one.path.exists());
+            reached.iter_mut().for_each(|one| one.path.push(name));
+            reached.retain(|one| one.path.exists());
             continue;
         }
         let mut next = Vec::new();
         for one in
-            found.into_iter().filter(|one| one.path.as_os_str().is_empty() || one.path.is_dir())
+            reached.into_iter().filter(|one| one.path.as_os_str().is_empty() || one.path.is_dir())
         {
-            let here = Path::new(".");
-            let folder = if one.path.as_os_str().is_empty() { here } else { &one.path };
+            let working_folder = Path::new(".");
+            let folder = if one.path.as_os_str().is_empty() { working_folder } else { &one.path };
             let failed = |error| Error::io(folder, error);
             for entry in std::fs::read_dir(folder).map_err(failed)? {
                 let name = entry.map_err(failed)?.file_name();
@@ -108,9 +108,9 @@ fn walk(pattern: &Path) -> Result<Vec<Match>> {
                 }
             }
         }
-        found = next;
+        reached = next;
     }
-    Ok(found)
+    Ok(reached)
 }
 
 /// Part of a pattern.
@@ -259,9 +259,9 @@ mod tests {
             std::fs::write(path(name), "").expect("write");
         }
         let names = |pattern: &str| -> Vec<String> {
-            let found = matches(&path(pattern), &[""]).expect("readable");
+            let matched = matches(&path(pattern), &[""]).expect("readable");
             let name = |one: &Match| one.path.file_name().map(|name| name.to_string_lossy().into());
-            found.iter().filter_map(name).collect()
+            matched.iter().filter_map(name).collect()
         };
         assert_eq!(names("p.*.en"), ["p.10.en", "p.2.en", "p.3.en.zst"]);
         assert_eq!(names("p.*.fr"), [""; 0]);
@@ -278,8 +278,8 @@ mod tests {
             std::fs::create_dir(path(shard)).expect("folder");
             std::fs::write(path(shard).join("t.en"), "").expect("write");
         }
-        let found = matches(&path("s?/t.*"), &[""]).expect("readable");
-        let stands_for: Vec<&str> = found.iter().map(|one| one.stands_for.as_str()).collect();
+        let matched = matches(&path("s?/t.*"), &[""]).expect("readable");
+        let stands_for: Vec<&str> = matched.iter().map(|one| one.stands_for.as_str()).collect();
         assert_eq!(stands_for, ["1/en/", "2/en/"]);
     }
 }

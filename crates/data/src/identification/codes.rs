@@ -15,9 +15,9 @@ pub(super) fn canonical(code: &str) -> String {
     let code = code.trim().to_ascii_lowercase();
     let language = code.split(['-', '_']).next().unwrap_or_default();
     let mut words = OTHERS.split(' ');
-    while let (Some(other), Some(own)) = (words.next(), words.next()) {
+    while let (Some(other), Some(canonical_code)) = (words.next(), words.next()) {
         if other == language {
-            return own.to_owned();
+            return canonical_code.to_owned();
         }
     }
     language.to_owned()

@@ -161,9 +161,9 @@ mod tests {
             ("素早い狐がのろまな犬を飛び越える。", "ja"),
             ("الثعلب البني السريع يقفز فوق الكلب الكسول", "ar"),
         ] {
-            let found = model.identify(text).expect("letters");
-            assert_eq!(found.language, language, "{text}: {found:?}");
-            assert!(found.probability > 0.5, "{text}: {found:?}");
+            let identified = model.identify(text).expect("letters");
+            assert_eq!(identified.language, language, "{text}: {identified:?}");
+            assert!(identified.probability > 0.5, "{text}: {identified:?}");
             // Case and marks are nothing to go by.
             assert_eq!(model.identify(&text.to_uppercase()).expect("letters").language, language);
         }

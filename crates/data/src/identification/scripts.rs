@@ -94,12 +94,12 @@ impl OwnLetters {
         let is_own = |letter: char| {
             self.script.is_none_or(|script| script.iter().any(|&(a, z)| (a..=z).contains(&letter)))
         };
-        let (mut own, mut all) = (0_usize, 0_usize);
+        let (mut count, mut all) = (0_usize, 0_usize);
         for letter in text.chars().filter(|character| character.is_alphabetic()) {
             all += 1;
-            own += usize::from(is_own(letter));
+            count += usize::from(is_own(letter));
         }
-        (all > 0).then(|| own as f64 / all as f64)
+        (all > 0).then(|| count as f64 / all as f64)
     }
 }
 

@@ -62,7 +62,7 @@ struct Trainee {
 pub fn train_identifier(
     lines: &[(String, String)],
     settings: IdentifierTraining,
-    told: &mut dyn FnMut(u64, f64) -> Result<()>,
+    report: &mut dyn FnMut(u64, f64) -> Result<()>,
 ) -> Result<LanguageIdentifier> {
     let mut of_language: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (language, line) in lines {
@@ -104,7 +104,7 @@ pub fn train_identifier(
             since += 1;
         }
         if (piece + 1) % 100_000 == 0 || piece + 1 == settings.pieces {
-            told(piece + 1, loss / f64::from(since.max(1)))?;
+            report(piece + 1, loss / f64::from(since.max(1)))?;
             (loss, since) = (0.0, 0);
         }
     }
@@ -243,15 +243,18 @@ mod tests {
     #[test]
     fn languages_are_learnt_and_survive_their_file() {
         let mut losses = Vec::new();
-        let mut told = |_, loss| {
+        let mut report = |_, loss| {
             losses.push(loss);
             Ok(())
         };
-        let model = train_identifier(&lines(), SETTINGS, &mut told).expect("trained");
+        let model = train_identifier(&lines(), SETTINGS, &mut report).expect("trained");
         assert_eq!(losses.len(), 1);
-        let found = |text: &str| model.identify(text).expect("letters");
-        assert_eq!((&*found("salote kato").language, &*found("wulz grimm").language), ("aa", "bb"));
-        assert!(found("salote kato").probability > 0.9);
+        let identified = |text: &str| model.identify(text).expect("letters");
+        assert_eq!(
+            (&*identified("salote kato").language, &*identified("wulz grimm").language),
+            ("aa", "bb")
+        );
+        assert!(identified("salote kato").probability > 0.9);
         let again = train_identifier(&lines(), SETTINGS, &mut |_, _| Ok(())).expect("trained");
         assert_eq!(model, again);
         let bytes = model.to_bytes();

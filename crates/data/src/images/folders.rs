@@ -56,15 +56,15 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf
 /// Entries of a folder that are not hidden, by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io(folder, error);
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] != b'.') {
-            found.push(path);
+            paths.push(path);
         }
     }
-    found.sort();
-    Ok(found)
+    paths.sort();
+    Ok(paths)
 }
 
 /// Images of folders.

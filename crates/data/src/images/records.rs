@@ -46,27 +46,27 @@ impl Records {
         let mut bytes = Vec::with_capacity(header);
         stream.by_ref().take(header as u64).read_to_end(&mut bytes).map_err(io)?;
         if bytes.len() < header {
-            let found = bytes.len();
-            return Err(wrong_length(path, &format!("at least {header}"), found as u64));
+            let size = bytes.len();
+            return Err(wrong_length(path, &format!("at least {header}"), size as u64));
         }
-        let (content, found) = if is_compressed(path) {
+        let (content, size) = if is_compressed(path) {
             let expected = length(&bytes, None)?;
             // A further byte shows that a file is longer.
             let rest = expected.saturating_sub(header as u64).saturating_add(1);
             stream.take(rest).read_to_end(&mut bytes).map_err(io)?;
-            let found = bytes.len() as u64;
-            if found > expected {
-                return Err(wrong_length(path, &expected.to_string(), found));
+            let size = bytes.len() as u64;
+            if size > expected {
+                return Err(wrong_length(path, &expected.to_string(), size));
             }
-            (Content::Held(bytes), (expected, found))
+            (Content::Held(bytes), (expected, size))
         } else {
             let file = File::open(path).map_err(io)?;
-            let found = file.metadata().map_err(io)?.len();
-            (Content::OnDisk(file), (length(&bytes, Some(found))?, found))
+            let size = file.metadata().map_err(io)?.len();
+            (Content::OnDisk(file), (length(&bytes, Some(size))?, size))
         };
-        let (expected, found) = found;
-        if found != expected {
-            return Err(wrong_length(path, &expected.to_string(), found));
+        let (expected, size) = size;
+        if size != expected {
+            return Err(wrong_length(path, &expected.to_string(), size));
         }
         Ok(Self { path: path.to_owned(), content, length: expected })
     }

@@ -79,9 +79,9 @@ fn pictures_are_turned_and_converted_as_pillow_does_it() {
             Raster::from_picture(picture, channels)
         };
         for (channels, expected) in [(3, rgb), (1, grey)] {
-            let found = turned(channels);
-            assert_eq!((found.height, found.width), (height, width), "{name}");
-            assert!(found.values == expected.0, "{name}, {channels} channels");
+            let raster = turned(channels);
+            assert_eq!((raster.height, raster.width), (height, width), "{name}");
+            assert!(raster.values == expected.0, "{name}, {channels} channels");
         }
     }
 }
@@ -100,8 +100,8 @@ fn resizing_and_cropping_give_the_pixels_of_transformers() {
             center_crop,
             ..ImagesConfig::default()
         };
-        let found = Pixels::of_bytes(&file.0, &settings).expect("a picture");
-        assert!(found.0 == planes.0, "{resize:?} {:?} {resample:?}", settings.resize_to);
+        let pixels = Pixels::of_bytes(&file.0, &settings).expect("a picture");
+        assert!(pixels.0 == planes.0, "{resize:?} {:?} {resample:?}", settings.resize_to);
     }
 }
 
@@ -109,15 +109,15 @@ fn resizing_and_cropping_give_the_pixels_of_transformers() {
 fn a_jpeg_is_taken_or_refused_as_pillow_does_it() {
     let settings = ImagesConfig { channels: 3, ..ImagesConfig::default() };
     for Whole { name, file: Bytes(file), taken } in golden().whole {
-        let found = Pixels::of_bytes(&file, &settings);
-        assert_eq!(found.is_ok(), taken, "{name}: {found:?}");
+        let result = Pixels::of_bytes(&file, &settings);
+        assert_eq!(result.is_ok(), taken, "{name}: {result:?}");
         if !name.ends_with("whole") {
             continue;
         }
         for part in 0..file.len() {
             let error = Pixels::of_bytes(&file[..part], &settings).expect_err("cut off");
-            let said = if part < 3 { "is no PNG or JPEG" } else { "is a JPEG that is cut off" };
-            assert!(error.to_string().contains(said), "{name}, {part} bytes: {error}");
+            let phrase = if part < 3 { "is no PNG or JPEG" } else { "is a JPEG that is cut off" };
+            assert!(error.to_string().contains(phrase), "{name}, {part} bytes: {error}");
         }
     }
 }
@@ -125,14 +125,14 @@ fn a_jpeg_is_taken_or_refused_as_pillow_does_it() {
 #[test]
 fn a_picture_that_comes_out_in_another_size_is_refused() {
     let file = golden().resized.file.0;
-    let of = |resize, resize_to: &[usize]| {
+    let resized = |resize, resize_to: &[usize]| {
         let resize_to = resize_to.to_vec();
         let settings =
             ImagesConfig { size: 16, channels: 3, resize, resize_to, ..ImagesConfig::default() };
         Pixels::of_bytes(&file, &settings).expect_err("refused").to_string()
     };
-    let error = of(Resize::ShortestEdge, &[16]);
+    let error = resized(Resize::ShortestEdge, &[16]);
     assert!(error.contains("25 x 16 pixels, but the model reads 16 x 16"), "{error}");
-    let error = of(Resize::None, &[]);
+    let error = resized(Resize::None, &[]);
     assert!(error.contains("37 x 23 pixels"), "{error}");
 }

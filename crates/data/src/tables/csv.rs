@@ -29,7 +29,7 @@ impl CsvRecords {
         let mut reader =
             csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bounded);
         let mut first = csv::StringRecord::new();
-        let found = reader.read_record(&mut first).map_err(|error| fault(path, error))?;
+        let has_record = reader.read_record(&mut first).map_err(|error| fault(path, error))?;
         let cells: Vec<&str> = first.iter().collect();
         let (columns, is_header) = (wanted.columns)(&cells)?;
         Ok(Self {
@@ -37,7 +37,7 @@ impl CsvRecords {
             reader,
             read_since,
             columns,
-            first: (found && !is_header).then_some(first),
+            first: (has_record && !is_header).then_some(first),
             row: csv::StringRecord::new(),
         })
     }

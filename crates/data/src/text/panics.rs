@@ -32,15 +32,15 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> std::result::Result<T, Stri
         }));
     });
     let outer = IS_CAUGHT.replace(true);
-    let found = catch_unwind(AssertUnwindSafe(work));
+    let result = catch_unwind(AssertUnwindSafe(work));
     IS_CAUGHT.set(outer);
-    found.map_err(|panic| said_by(&*panic))
+    result.map_err(|panic| said_by(&*panic))
 }
 
 fn said_by(panic: &(dyn Any + Send)) -> String {
-    let said = panic.downcast_ref::<String>().map(String::as_str);
-    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-    said.unwrap_or("it gives no reason").to_owned()
+    let reason = panic.downcast_ref::<String>().map(String::as_str);
+    let reason = reason.or_else(|| panic.downcast_ref::<&str>().copied());
+    reason.unwrap_or("it gives no reason").to_owned()
 }
 
 /// Result of the library for `text`.

@@ -14,7 +14,7 @@ mod tests {
 
     #[test]
     fn only_spaces_and_tabs_divide_words() {
-        let found: Vec<&str> = words("\t10\u{a0}000  I\u{3000}a\u{2003}b\u{b}c \t").collect();
-        assert_eq!(found, ["10\u{a0}000", "I\u{3000}a\u{2003}b\u{b}c"]);
+        let divided: Vec<&str> = words("\t10\u{a0}000  I\u{3000}a\u{2003}b\u{b}c \t").collect();
+        assert_eq!(divided, ["10\u{a0}000", "I\u{3000}a\u{2003}b\u{b}c"]);
     }
 }

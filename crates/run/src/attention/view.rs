@@ -46,9 +46,9 @@ pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
     let mut parts = map.parts();
     parts.sort_by_key(|part| *part != AttentionPart::Cross);
     let of_part = |part: &AttentionPart| {
-        let of_part = map.layers.iter().filter(|layer| layer.part == *part);
+        let layers_of_part = map.layers.iter().filter(|layer| layer.part == *part);
         let mut layers: Vec<Value> =
-            of_part.map(|one| layer(one, &one.layer.to_string(), &roles(one))).collect();
+            layers_of_part.map(|one| layer(one, &one.layer.to_string(), &roles(one))).collect();
         // Attention to an encoder has no rollout.
         if let Ok(rolled) = map.rollout(*part) {
             let all = language.choose("all, rolled out", "全部，累积");

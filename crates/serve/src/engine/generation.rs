@@ -114,12 +114,12 @@ impl Service for Generates<'_> {
             context: Some(settings.context),
             chat: ChatTemplate::of_run(opening.root, run.tokenizers.target())
                 .transpose()
-                .map(|found| found.map(Arc::new)),
+                .map(|template| template.map(Arc::new)),
             ..RunInfo::from_run(&run, opening.name)
         };
-        let own = Generates { run: &run, generator, settings, limits: opening.limits };
+        let service = Generates { run: &run, generator, settings, limits: opening.limits };
         let handlers = Handlers::new("goes on with texts");
-        serve(handlers.with::<Generate>(&own).with::<Attend>(&own), info);
+        serve(handlers.with::<Generate>(&service).with::<Attend>(&service), info);
         Ok(())
     }
 }
@@ -197,8 +197,8 @@ fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refu
 
 /// Cuts a text before the first of its stop texts.
 fn cut(output: &mut GeneratedText, stop: &[String]) {
-    let found = stop.iter().filter_map(|stop| Some((output.text.find(stop)?, stop)));
-    if let Some((at, stop)) = found.min_by_key(|(at, _)| *at) {
+    let stops = stop.iter().filter_map(|stop| Some((output.text.find(stop)?, stop)));
+    if let Some((at, stop)) = stops.min_by_key(|(at, _)| *at) {
         output.stop_at(at, stop);
     }
 }
@@ -287,10 +287,10 @@ impl Answers<Generate> for Generates<'_> {
         let samples = if self.settings_draw(options) { options.samples } else { 1 };
         let (mut prompts, mut numbers) = (Vec::new(), Vec::new());
         let mut tellers: Vec<Vec<Teller<'_>>> = Vec::new();
-        for (number, (Generate { prompts: own, options, pieces }, ids)) in
+        for (number, (Generate { prompts: own_prompts, options, pieces }, ids)) in
             requests.iter().enumerate()
         {
-            for (PromptText { number: draws, .. }, ids) in own.iter().zip(*ids) {
+            for (PromptText { number: draws, .. }, ids) in own_prompts.iter().zip(*ids) {
                 prompts.push(Prompt { content: PromptContent::Tokens(ids), number: *draws });
                 numbers.push(number);
                 let teller = |sample| Teller {
@@ -306,7 +306,8 @@ impl Answers<Generate> for Generates<'_> {
         let control = Renumbered::new(control, &numbers);
         let generator = self.generator.under(&self.settings(options)?, &control)?;
         let generated = generator.generate_until(&prompts, |new| {
-            let teller = tellers.get_mut(new.prompt).and_then(|own| own.get_mut(new.sample));
+            let teller =
+                tellers.get_mut(new.prompt).and_then(|samples| samples.get_mut(new.sample));
             teller.map_or(ControlFlow::Break(()), |teller| teller.push(new.text))
         })?;
         let mut generated = generated.into_iter().zip(tellers);
@@ -351,7 +352,7 @@ mod tests {
     #[test]
     fn what_may_stop_a_text_is_held_back() {
         let stop = ["\n\n".to_owned(), "END".to_owned()];
-        let (pieces, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (pieces, mut received) = tokio::sync::mpsc::unbounded_channel();
         let teller = |sample| Teller {
             sample,
             stop: &stop,
@@ -361,7 +362,7 @@ mod tests {
         };
         let mut all = || {
             let mut all = String::new();
-            while let Ok(piece) = told.try_recv() {
+            while let Ok(piece) = received.try_recv() {
                 all += &piece.text;
             }
             all
@@ -383,7 +384,7 @@ mod tests {
         let mut three = teller(2);
         assert!(three.push("abENDc").is_break());
         assert_eq!(all(), "ab");
-        told.close();
+        received.close();
         assert!(teller(3).push("x").is_break(), "nobody listens");
     }
 }

@@ -80,9 +80,9 @@ impl Service for LabelsTexts<'_> {
             pairs: settings.pairs != Pairs::No,
             ..RunInfo::from_run(&run, opening.name)
         };
-        let own = LabelsTexts { run: &run, limits: opening.limits };
-        let handlers = Handlers::new("labels texts").with::<LabelTexts>(&own);
-        serve(handlers.with::<Occlude>(&own).with::<Attend>(&own), info);
+        let service = LabelsTexts { run: &run, limits: opening.limits };
+        let handlers = Handlers::new("labels texts").with::<LabelTexts>(&service);
+        serve(handlers.with::<Occlude>(&service).with::<Attend>(&service), info);
         Ok(())
     }
 }
@@ -105,8 +105,9 @@ impl Answers<LabelTexts> for LabelsTexts<'_> {
     ) -> Result<Vec<Vec<Prediction>>> {
         let rows: Vec<&Row> = requests.iter().flat_map(|&(_, rows)| rows).collect();
         let mut labelled = predict_rows(self.run, &rows, |_| control.between_steps())?.into_iter();
-        let own = requests.iter().map(|(_, rows)| labelled.by_ref().take(rows.len()).collect());
-        Ok(own.collect())
+        let labels_of_requests =
+            requests.iter().map(|(_, rows)| labelled.by_ref().take(rows.len()).collect());
+        Ok(labels_of_requests.collect())
     }
 }
 
@@ -166,8 +167,8 @@ impl Service for LabelsImages<'_> {
         let settings = &run.config.data.images;
         let info =
             RunInfo { labels: settings.labels.clone(), ..RunInfo::from_run(&run, opening.name) };
-        let own = LabelsImages { run: &run, settings };
-        serve(Handlers::new("labels images").with::<LabelImage>(&own), info);
+        let service = LabelsImages { run: &run, settings };
+        serve(Handlers::new("labels images").with::<LabelImage>(&service), info);
         Ok(())
     }
 }

@@ -53,8 +53,9 @@ impl Service for DescribesImages<'_> {
 
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun<ImageCaptioner> = LoadedRun::open(opening.root, opening.load)?;
-        let (own, info) = (DescribesImages { run: &run }, RunInfo::from_run(&run, opening.name));
-        serve(Handlers::new("describes images").with::<Describe>(&own), info);
+        let (service, info) =
+            (DescribesImages { run: &run }, RunInfo::from_run(&run, opening.name));
+        serve(Handlers::new("describes images").with::<Describe>(&service), info);
         Ok(())
     }
 }
@@ -91,9 +92,9 @@ impl Service for MatchesImages<'_> {
             _ => images.labels.clone(),
         };
         let info = RunInfo { labels, ..RunInfo::from_run(&run, opening.name) };
-        let own = MatchesImages { run: &run, limits: opening.limits };
+        let service = MatchesImages { run: &run, limits: opening.limits };
         let handlers = Handlers::new("finds the text that matches an image");
-        serve(handlers.with::<Match>(&own), info);
+        serve(handlers.with::<Match>(&service), info);
         Ok(())
     }
 }

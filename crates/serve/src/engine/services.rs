@@ -34,7 +34,7 @@ const SERVICES: &[(Task, Open)] = &[
 /// # Errors
 /// When the run cannot be loaded, or the task is not served.
 pub(super) fn open(task: Task, opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
-    if let Some((_, open)) = SERVICES.iter().find(|(own, _)| *own == task) {
+    if let Some((_, open)) = SERVICES.iter().find(|(service_task, _)| *service_task == task) {
         return open(opening, serve);
     }
     let root = opening.root.display();

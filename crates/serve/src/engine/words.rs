@@ -68,8 +68,8 @@ impl Service for TagsWords<'_> {
         let run: LoadedRun<TokenTagger> = LoadedRun::open(opening.root, opening.load)?;
         let labels = run.config.data.labelled.labels.clone();
         let info = RunInfo { labels, ..RunInfo::from_run(&run, opening.name) };
-        let own = TagsWords { run: &run, limits: opening.limits };
-        serve(Handlers::new("tags words").with::<Tag>(&own), info);
+        let service = TagsWords { run: &run, limits: opening.limits };
+        serve(Handlers::new("tags words").with::<Tag>(&service), info);
         Ok(())
     }
 }
@@ -91,8 +91,9 @@ impl Answers<Tag> for TagsWords<'_> {
     ) -> Result<Vec<Vec<TaggedText>>> {
         let texts: Vec<&EncodedWords> = requests.iter().flat_map(|&(_, texts)| texts).collect();
         let mut tagged = tag_encoded(self.run, &texts, |_| control.between_steps())?.into_iter();
-        let own = requests.iter().map(|(_, texts)| tagged.by_ref().take(texts.len()).collect());
-        Ok(own.collect())
+        let tags_of_requests =
+            requests.iter().map(|(_, texts)| tagged.by_ref().take(texts.len()).collect());
+        Ok(tags_of_requests.collect())
     }
 }
 
@@ -107,9 +108,9 @@ impl Service for AnswersQuestions<'_> {
 
     fn open(opening: &Opening<'_>, serve: Serve<'_>) -> Result<()> {
         let run: LoadedRun<SpanExtractor> = LoadedRun::open(opening.root, opening.load)?;
-        let own = AnswersQuestions { run: &run, limits: opening.limits };
+        let service = AnswersQuestions { run: &run, limits: opening.limits };
         let info = RunInfo::from_run(&run, opening.name);
-        serve(Handlers::new("answers questions").with::<Question>(&own), info);
+        serve(Handlers::new("answers questions").with::<Question>(&service), info);
         Ok(())
     }
 }
@@ -133,7 +134,8 @@ impl Answers<Question> for AnswersQuestions<'_> {
         let questions: Vec<(&QuestionInContext, &EncodedQuestion)> = questions.collect();
         let answers = answer_encoded(self.run, &questions, |_| control.between_steps())?;
         let mut answers = answers.into_iter();
-        let own = requests.iter().map(|(_, all)| answers.by_ref().take(all.len()).collect());
-        Ok(own.collect())
+        let answers_of_requests =
+            requests.iter().map(|(_, all)| answers.by_ref().take(all.len()).collect());
+        Ok(answers_of_requests.collect())
     }
 }

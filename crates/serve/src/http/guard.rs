@@ -88,9 +88,9 @@ fn has_key(app: &App, headers: &HeaderMap) -> bool {
 /// Whether `key` or the headers contain the server's key, if there is one. The time of the
 /// comparison does not depend on where they differ.
 pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool {
-    let Some(own) = &app.settings.api_key else { return true };
+    let Some(own_key) = &app.settings.api_key else { return true };
     match key {
-        Some(key) => bool::from(own.as_bytes().ct_eq(key.trim().as_bytes())),
+        Some(key) => bool::from(own_key.as_bytes().ct_eq(key.trim().as_bytes())),
         None => has_key(app, headers),
     }
 }

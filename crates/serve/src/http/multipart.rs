@@ -75,10 +75,10 @@ pub(crate) async fn multipart_of(
 /// Parts between boundaries.
 fn parts(bytes: &[u8], boundary: &str) -> Option<Vec<Part>> {
     let mut rest = after(bytes, boundary.as_bytes())?.1;
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     while !rest.starts_with(b"--") {
         let (padding, of_part) = after(rest, b"\r\n")?;
-        if found.len() == PARTS || !padding.iter().all(|byte| b" \t".contains(byte)) {
+        if all.len() == PARTS || !padding.iter().all(|byte| b" \t".contains(byte)) {
             return None;
         }
         let (part, behind) = after(of_part, boundary.as_bytes())?;
@@ -89,14 +89,14 @@ fn parts(bytes: &[u8], boundary: &str) -> Option<Vec<Part>> {
             let (name, value) = line.split_once(':')?;
             name.trim().eq_ignore_ascii_case("content-disposition").then_some(value.trim())
         })?;
-        found.push(Part {
+        all.push(Part {
             name: parameter(disposition, "name")?,
             file: parameter(disposition, "filename"),
             bytes: content.to_vec(),
         });
         rest = behind;
     }
-    Some(found)
+    Some(all)
 }
 
 /// Text before and after the first `mark`.

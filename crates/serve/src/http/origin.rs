@@ -38,7 +38,7 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
     {
         return Sender::Allowed(allowed);
     }
-    let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let header_text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let sites: Vec<&HeaderValue> = headers.get_all("sec-fetch-site").iter().collect();
     let site = match sites[..] {
         [] => None,
@@ -51,7 +51,7 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
         Some("same-origin") => false,
         site => {
             let is_link = matches!(*request.method(), Method::GET | Method::HEAD)
-                && told("sec-fetch-mode") == Some("navigate");
+                && header_text("sec-fetch-mode") == Some("navigate");
             let is_of_another = site.is_some_and(|site| site != "none") && !is_link;
             is_of_another || origins.iter().any(|origin| !is_own(settings, headers, origin))
         }
@@ -61,10 +61,11 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
 
 /// Header value for an allowed origin.
 fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue> {
-    if settings.origins.iter().any(|own| own == "*") {
+    if settings.origins.iter().any(|allowed_origin| allowed_origin == "*") {
         return Some(HeaderValue::from_static("*"));
     }
-    let is_named = |own: &String| origin.as_bytes().eq_ignore_ascii_case(own.as_bytes());
+    let is_named =
+        |allowed_origin: &String| origin.as_bytes().eq_ignore_ascii_case(allowed_origin.as_bytes());
     settings.origins.iter().any(is_named).then(|| origin.clone())
 }
 
@@ -158,12 +159,12 @@ mod tests {
         let headers = [("host", "a.example"), (origin, "https://a.example:443")];
         assert_eq!(sent(&settings, "POST", &headers), Own);
         settings.origins = vec!["https://friend.example".to_owned()];
-        let told = |origin: &str| {
+        let sender_for = |origin: &str| {
             sent(&settings, "POST", &[host, (site, "cross-site"), ("origin", origin)])
         };
         let friend = HeaderValue::from_static("https://friend.example");
-        assert_eq!(told("https://friend.example"), Sender::Allowed(friend));
-        assert_eq!(told("https://friend.example.evil.example"), Foreign);
+        assert_eq!(sender_for("https://friend.example"), Sender::Allowed(friend));
+        assert_eq!(sender_for("https://friend.example.evil.example"), Foreign);
         settings.origins = vec!["*".to_owned()];
         let any = sent(&settings, "POST", &[host, (origin, "null")]);
         assert_eq!(any, Sender::Allowed(HeaderValue::from_static("*")));

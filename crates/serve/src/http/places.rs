@@ -42,11 +42,11 @@ impl Places {
     pub(crate) fn take(&self, client: IpAddr) -> Option<Place> {
         let client = network(client);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = taken.entry(client).or_default();
-        if *own >= self.most {
+        let places_taken = taken.entry(client).or_default();
+        if *places_taken >= self.most {
             return None;
         }
-        *own += 1;
+        *places_taken += 1;
         Some(Place { client, taken: Arc::clone(&self.taken) })
     }
 }
@@ -54,9 +54,9 @@ impl Places {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = taken.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
+        if let Some(places_taken) = taken.get_mut(&self.client) {
+            *places_taken -= 1;
+            if *places_taken == 0 {
                 taken.remove(&self.client);
             }
         }
@@ -74,14 +74,14 @@ fn network(client: IpAddr) -> IpAddr {
 }
 
 /// Tells a client that it has reached its limit of connections, and ends this one.
-pub(crate) fn turn_away(stream: TcpStream, places: &Places, told: &mut JoinSet<()>) {
+pub(crate) fn turn_away(stream: TcpStream, places: &Places, refusals: &mut JoinSet<()>) {
     let Ok(place) = Arc::clone(&places.told).try_acquire_owned() else { return };
     let message = format!(
         "this address has {} connections, as many as it may have (--client-connections): end one, \
          or use it again",
         places.most
     );
-    told.spawn(async move {
+    refusals.spawn(async move {
         let body = json!({ "error": message }).to_string();
         let answer = format!(
             "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\

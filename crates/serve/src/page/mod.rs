@@ -67,9 +67,9 @@ fn prefers_chinese(accepts: &str) -> bool {
 }
 
 fn page(language: Language) -> Result<(String, String)> {
-    let (own, other) = (language.choose("en", "zh"), language.choose("zh", "en"));
+    let (this_language, other) = (language.choose("en", "zh"), language.choose("zh", "en"));
     let mut texts: Value = serde_json::from_str(TEXTS).context("texts.json")?;
-    let mut texts = texts[own].take();
+    let mut texts = texts[this_language].take();
     let endings: Vec<String> = DocumentFile::endings().map(|one| format!(".{one}")).collect();
     texts["document-endings"] = endings.join(",").into();
     texts["other-code"] = other.into();
@@ -79,7 +79,9 @@ fn page(language: Language) -> Result<(String, String)> {
     body += parts.next().unwrap_or_default();
     for part in parts {
         let (name, after) = part.split_once("}}").context("body.html: {{ without }}")?;
-        let text = texts[name].as_str().with_context(|| format!("texts.json: no {own} {name}"))?;
+        let text = texts[name]
+            .as_str()
+            .with_context(|| format!("texts.json: no {this_language} {name}"))?;
         body += &escape(text);
         body += after;
     }

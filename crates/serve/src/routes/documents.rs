@@ -153,12 +153,12 @@ impl DocumentWork {
         if self.window.is_none() {
             self.window = self.translation.next_window().map(|window| (window, Vec::new()));
         }
-        let Some((window, found)) = &mut self.window else { return Ok(false) };
-        let texts = together(&window.texts()[found.len()..], app.limits());
+        let Some((window, translated)) = &mut self.window else { return Ok(false) };
+        let texts = together(&window.texts()[translated.len()..], app.limits());
         let answers = loop {
             let asked = TranslateSentences {
                 texts: texts.to_vec(),
-                first: found.len() + 1,
+                first: translated.len() + 1,
                 direction: Some(self.direction.clone()),
                 terms: self.terms.clone(),
                 is_aligned: window.is_aligned(),
@@ -174,19 +174,19 @@ impl DocumentWork {
         if answers.len() != texts.len() {
             return Err(Refusal::Failed("sentences have no translation".to_owned()));
         }
-        found.extend(answers);
+        translated.extend(answers);
         self.has_begun = true;
-        if found.len() == window.texts().len()
-            && let Some((window, found)) = self.window.take()
+        if translated.len() == window.texts().len()
+            && let Some((window, translated)) = self.window.take()
         {
-            self.translation.add(&window, found);
+            self.translation.add(&window, translated);
         }
         Ok(true)
     }
 
     /// Number of sentences done so far, and number of all sentences.
     pub(super) fn progress(&self) -> (usize, usize) {
-        let in_window = self.window.as_ref().map_or(0, |(_, found)| found.len());
+        let in_window = self.window.as_ref().map_or(0, |(_, translated)| translated.len());
         let all = self.translation.lines();
         ((self.translation.done() + in_window).min(all), all)
     }
@@ -200,10 +200,10 @@ impl DocumentWork {
         mut self,
         app: &App,
         engine: &Engine,
-        told: impl FnMut(&Self),
+        report: impl FnMut(&Self),
     ) -> Result<StoredDocument, Refusal> {
         let all = async move {
-            self.rest(app, engine, told).await?;
+            self.rest(app, engine, report).await?;
             self.store(app).await
         };
         in_time(app, all).await
@@ -220,8 +220,8 @@ impl DocumentWork {
         engine: &Engine,
     ) -> Result<(String, Option<String>), Refusal> {
         in_time(app, self.rest(app, engine, |_| {})).await?;
-        let mut found = self.translation.finish();
-        Ok((std::mem::take(&mut found.text), warning(&found)))
+        let mut document = self.translation.finish();
+        Ok((std::mem::take(&mut document.text), warning(&document)))
     }
 
     async fn rest(
@@ -312,8 +312,8 @@ impl StoredDocument {
     }
 }
 
-fn warning(found: &TranslatedDocument) -> Option<String> {
-    let TranslatedDocument { lines, faults, truncated, .. } = found;
+fn warning(document: &TranslatedDocument) -> Option<String> {
+    let TranslatedDocument { lines, faults, truncated, .. } = document;
     let mut warnings = Vec::new();
     if let Some((sentence, error)) = faults.first() {
         warnings.push(format!(

@@ -81,15 +81,15 @@ pub(super) async fn generate(
             StreamEvent::Piece(piece) => {
                 sender.send(&json!({ "sample": piece.sample, "text": piece.text }))
             }
-            StreamEvent::End(found) => {
-                sender.send(&json!({ "done": true, "texts": found[0].texts }))
+            StreamEvent::End(generated_texts) => {
+                sender.send(&json!({ "done": true, "texts": generated_texts[0].texts }))
             }
             StreamEvent::Failed(refusal) => sender.send(&json!({ "error": refusal.message() })),
         })
         .await;
     }
-    let found = generated(&app, &name, prompts, options).await?;
-    Ok(json(200, &json!({ "run": name, "texts": found[0].texts })))
+    let generated_texts = generated(&app, &name, prompts, options).await?;
+    Ok(json(200, &json!({ "run": name, "texts": generated_texts[0].texts })))
 }
 
 /// Refuses values out of range.
@@ -170,14 +170,14 @@ pub(super) async fn stream(
     options: GenerateOptions,
     mut tell: impl FnMut(StreamEvent, &EventSender) -> bool + Send + 'static,
 ) -> Result<Response, Refusal> {
-    let (pieces, mut told) = unbounded_channel();
+    let (pieces, mut received) = unbounded_channel();
     let request = Generate { prompts, options, pieces: Some(pieces) };
     let mut answer = app.engine::<Generate>(Some(&run))?.submit(request)?;
     let late = tokio::time::sleep(app.limits().answer);
     let mut late = Box::pin(late);
     // A refusal has its own status if nothing was sent before it.
     let first = tokio::select! {
-        piece = told.recv() => piece,
+        piece = received.recv() => piece,
         () = &mut late => return Err(Refusal::Late),
     };
     if first.is_none() {
@@ -200,7 +200,7 @@ pub(super) async fn stream(
                 return;
             }
             piece = tokio::select! {
-                piece = told.recv() => piece,
+                piece = received.recv() => piece,
                 () = &mut late => {
                     tell(StreamEvent::Failed(Refusal::Late), &sender);
                     return;

@@ -39,8 +39,8 @@ pub(super) async fn classify(
     let warning = tab.map(|line| {
         format!("text {} has a tab, but the run labels one text at a time, not pairs", line + 1)
     });
-    let found = app.ask(engine, LabelTexts { texts }).await?;
-    Ok(answer(engine, &found, warning))
+    let labels = app.ask(engine, LabelTexts { texts }).await?;
+    Ok(answer(engine, &labels, warning))
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,10 +58,10 @@ pub(super) async fn occlusion(
     let OcclusionRequest { run, text } = json_of(request, app.limits()).await?;
     lines(Texts::Several(vec![text.clone()]))?;
     let engine = app.engine::<Occlude>(run.as_deref())?;
-    let found = app.ask(engine, Occlude { text }).await?;
+    let evidence = app.ask(engine, Occlude { text }).await?;
     let answer = json!({
-        "run": engine.info.name, "label": found.prediction.label,
-        "probability": found.prediction.probability, "words": found.words,
+        "run": engine.info.name, "label": evidence.prediction.label,
+        "probability": evidence.prediction.probability, "words": evidence.words,
     });
     Ok(json(200, &answer))
 }
@@ -74,8 +74,8 @@ pub(super) async fn classify_image(
     let Query { run, .. } = Query::parse(&request, false)?;
     let engine = app.engine::<LabelImage>(run.as_deref())?;
     let file = file_of(request, app.limits()).await?;
-    let found = app.ask(engine, LabelImage { file }).await?;
-    Ok(answer(engine, &[found], None))
+    let label = app.ask(engine, LabelImage { file }).await?;
+    Ok(answer(engine, &[label], None))
 }
 
 /// Finds the best of some texts, or of the run's labels, for a picture.
@@ -88,8 +88,8 @@ pub(super) async fn match_image(
     let engine = app.engine::<Match>(run.as_deref())?;
     let file = file_of(request, app.limits()).await?;
     let names = if texts.is_empty() { engine.info.labels.clone() } else { texts.clone() };
-    let found = app.ask(engine, Match { file, texts }).await?;
-    Ok(named(engine, &names, &[found], None))
+    let matched = app.ask(engine, Match { file, texts }).await?;
+    Ok(named(engine, &names, &[matched], None))
 }
 
 fn answer(engine: &Engine, found: &[Prediction], warning: Option<String>) -> Response {

@@ -175,9 +175,10 @@ impl Layer {
             Some(_) => Some(UnprojectedAttention::new(shape, causal, layer)?),
             None => None,
         };
-        let attention_bytes = unprojected.as_ref().map(|own| own.kept_bytes(tokens) as u64);
+        let attention_bytes =
+            unprojected.as_ref().map(|attention| attention.kept_bytes(tokens) as u64);
         let computed_attention_flops =
-            unprojected.as_ref().map(|own| own.forward_flops(tokens) as u64);
+            unprojected.as_ref().map(|attention| attention.forward_flops(tokens) as u64);
         let attention_flops = match (attention, computed_attention_flops) {
             (None | Some(AttentionKind::Full), _) | (_, None) => cost.pair_flops_of(tokens),
             (Some(_), Some(computed)) => computed,
@@ -398,10 +399,10 @@ mod tests {
             (layer.forward_flops - layer.attention_flops, layer.attention_flops)
         };
         let (full, pairs) = around(AttentionKind::Full);
-        let (sparse, seen) = around(AttentionKind::Sparse);
+        let (sparse, visible) = around(AttentionKind::Sparse);
         let (linear, sums) = around(AttentionKind::Linear);
         let (performer, _) = around(AttentionKind::Performer);
         assert!(full == sparse && full == linear && full == performer, "{full} {sparse} {linear}");
-        assert!(sums < seen && seen < pairs, "{sums} {seen} {pairs}");
+        assert!(sums < visible && visible < pairs, "{sums} {visible} {pairs}");
     }
 }

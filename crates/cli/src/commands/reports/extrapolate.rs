@@ -16,27 +16,27 @@ use crate::text::print_line;
 pub(crate) fn run(arguments: &Extrapolate) -> Result<()> {
     let load = arguments.loading.settings();
     let settings = arguments.settings();
-    let mut found = Vec::new();
+    let mut measured = Vec::new();
     for root in &arguments.runs {
         let mut observer = |_: &RunEvent<'_>| Ok(());
-        found.extend(extrapolate(root, &load, &settings, &mut observer)?);
+        measured.extend(extrapolate(root, &load, &settings, &mut observer)?);
     }
     if arguments.json {
-        print_line(&serde_json::to_string_pretty(&found)?)?;
+        print_line(&serde_json::to_string_pretty(&measured)?)?;
     } else {
-        table(&found)?;
+        table(&measured)?;
     }
     match (&arguments.pictures.svg, &arguments.pictures.png) {
         (None, None) => Ok(()),
-        _ => write_pictures(&figures(&found), &arguments.pictures),
+        _ => write_pictures(&figures(&measured), &arguments.pictures),
     }
 }
 
 /// Perplexity of all models by length, and the keys that each of them found.
-fn figures(found: &[Extrapolation]) -> Vec<NamedFigure> {
+fn figures(measured: &[Extrapolation]) -> Vec<NamedFigure> {
     let name = "extrapolation".to_owned();
-    let mut figures = vec![NamedFigure { name, figure: extrapolation_figure(found) }];
-    for one in found {
+    let mut figures = vec![NamedFigure { name, figure: extrapolation_figure(measured) }];
+    for one in measured {
         let name = format!("passkeys-{}-{}", one.run, one.scaling.name());
         figures.extend(passkey_figure(one).map(|figure| NamedFigure { name, figure }));
     }
@@ -44,10 +44,10 @@ fn figures(found: &[Extrapolation]) -> Vec<NamedFigure> {
 }
 
 /// Prints a line for each model, with its run: perplexity, and the share of keys over all depths.
-fn table(found: &[Extrapolation]) -> Result<()> {
-    rows(found, "perplexity, blocks of", |point| Some(format!("{:.3}", point.perplexity?)))?;
-    if found.iter().flat_map(|one| &one.points).any(|point| point.passkey.is_some()) {
-        rows(found, "keys found, texts of", |point| {
+fn table(measured: &[Extrapolation]) -> Result<()> {
+    rows(measured, "perplexity, blocks of", |point| Some(format!("{:.3}", point.perplexity?)))?;
+    if measured.iter().flat_map(|one| &one.points).any(|point| point.passkey.is_some()) {
+        rows(measured, "keys found, texts of", |point| {
             let depths = point.passkey.as_ref()?;
             let count = |number: fn(&PasskeyRecall) -> usize| {
                 depths.iter().map(number).sum::<usize>() as f64
@@ -56,7 +56,7 @@ fn table(found: &[Extrapolation]) -> Result<()> {
             Some(format!("{share:.3}"))
         })?;
     }
-    for one in found {
+    for one in measured {
         for point in &one.points {
             if let Some(why) = &point.refused {
                 print_line(&format!("{}, {} tokens: {why}", one.name(), point.length))?;
@@ -68,12 +68,12 @@ fn table(found: &[Extrapolation]) -> Result<()> {
 
 /// Prints a table with a line for each model; lengths are printed above it whenever they change.
 fn rows(
-    found: &[Extrapolation],
+    measured: &[Extrapolation],
     title: &str,
     cell: impl Fn(&LengthMeasurement) -> Option<String>,
 ) -> Result<()> {
     let mut heads = String::new();
-    for one in found {
+    for one in measured {
         let lengths: String =
             one.points.iter().map(|point| format!("{:>9}", point.length)).collect();
         if lengths != heads {

@@ -74,13 +74,13 @@ impl Progress {
             match form {
                 Form::Best | Form::Json => whole = Self { lines: whole.lines + 1, bytes },
                 Form::NBest => {
-                    let of = line_number(&line).context("its lines are not n-best lists")?;
-                    if of != number {
+                    let current = line_number(&line).context("its lines are not n-best lists")?;
+                    if current != number {
                         // Translations of the last line may be missing, so it is translated again.
                         before = whole;
-                        number = of;
+                        number = current;
                     }
-                    whole = Self { lines: of, bytes };
+                    whole = Self { lines: current, bytes };
                 }
             }
             line.clear();
@@ -102,17 +102,17 @@ mod tests {
 
     #[test]
     fn only_whole_lines_count() {
-        let of = |text: &str, form: Form| {
+        let measured = |text: &str, form: Form| {
             let mut file = tempfile::tempfile().expect("a file");
             file.write_all(text.as_bytes()).expect("write");
             Progress::measure(&mut file, form).map(|progress| (progress.lines, progress.bytes)).ok()
         };
-        assert_eq!(of("", Form::Best), Some((0, 0)));
-        assert_eq!(of("eins\n\nzw", Form::Best), Some((2, 6)));
-        assert_eq!(of("{}\n{}\n", Form::Json), Some((2, 6)));
+        assert_eq!(measured("", Form::Best), Some((0, 0)));
+        assert_eq!(measured("eins\n\nzw", Form::Best), Some((2, 6)));
+        assert_eq!(measured("{}\n{}\n", Form::Json), Some((2, 6)));
         // The second line may have had more translations.
-        assert_eq!(of("1\t-1\ta\n1\t-2\tb\n2\t-1\tc\n2\t-3", Form::NBest), Some((1, 14)));
-        assert_eq!(of("1\t-1\ta\n", Form::NBest), Some((0, 0)));
-        assert_eq!(of("eins\n", Form::NBest), None);
+        assert_eq!(measured("1\t-1\ta\n1\t-2\tb\n2\t-1\tc\n2\t-3", Form::NBest), Some((1, 14)));
+        assert_eq!(measured("1\t-1\ta\n", Form::NBest), Some((0, 0)));
+        assert_eq!(measured("eins\n", Form::NBest), None);
     }
 }

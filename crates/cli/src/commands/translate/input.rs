@@ -61,12 +61,12 @@ impl Input {
         }
         let prefixes = arguments.prefix.as_deref().map(Source::open).transpose()?;
         if let Some(prefixes) = &prefixes
-            && let (Some(found), Some(wanted)) = (prefixes.total, text.total)
-            && found != wanted
+            && let (Some(prefix_lines), Some(wanted)) = (prefixes.total, text.total)
+            && prefix_lines != wanted
         {
             let (prefixes, text) = (prefixes.lines.path().display(), text.lines.path().display());
             bail!(
-                "{prefixes} has {found} lines, but {text} has {wanted}; give each line its \
+                "{prefixes} has {prefix_lines} lines, but {text} has {wanted}; give each line its \
                  prefix, or an empty line"
             );
         }
@@ -180,11 +180,11 @@ impl Source {
 
     /// Checks, at the end of the text, that it has the number of lines that was counted.
     fn unchanged(&self) -> Result<()> {
-        let (path, found) = (self.lines.path().display(), self.lines.line());
+        let (path, lines_now) = (self.lines.path().display(), self.lines.line());
         match self.total {
-            Some(counted) if counted != found => {
+            Some(counted) if counted != lines_now => {
                 bail!(
-                    "{path} had {counted} lines and now has {found}: it changed while it was \
+                    "{path} had {counted} lines and now has {lines_now}: it changed while it was \
                      read; repeat the command once it is complete"
                 )
             }

@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
     let output = Output::open(arguments.text.output.as_deref(), continued)?;
     input.skip(output.lines())?;
     let translated = translate(arguments, form, &mut input, &output);
-    let translated = translated.and_then(|found| output.finish().map(|()| found));
+    let translated = translated.and_then(|ended| output.finish().map(|()| ended));
     let (faults, lines) = translated.inspect_err(|_| output.give_up())?;
     faults.end(lines)
 }
@@ -125,10 +125,12 @@ fn stream(
         let (before, count) = (window.first - 1, window.lines.len());
         // Parts of long lines are counted as they come; there are more parts than lines.
         let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
-        let found =
+        let translations =
             translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
         bar.suspend(|| -> Result<()> {
-            for ((line, source), translated) in (window.first..).zip(&window.lines).zip(found) {
+            for ((line, source), translated) in
+                (window.first..).zip(&window.lines).zip(translations)
+            {
                 lines += 1;
                 let translated = match translated {
                     Err(error) if error.is::<BadItem>() => {

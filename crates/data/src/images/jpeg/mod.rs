@@ -245,7 +245,9 @@ impl Decoder {
     /// Sizes of the components, and room for their blocks.
     fn lay_out(&mut self) -> Result<(), String> {
         let (height, width) = (self.height, self.width);
-        let most = |of: fn(&Component) -> usize| self.components.iter().map(of).max().unwrap_or(1);
+        let most = |sampling: fn(&Component) -> usize| {
+            self.components.iter().map(sampling).max().unwrap_or(1)
+        };
         let (most_across, most_down) = (most(|one| one.across), most(|one| one.down));
         let divides = |one: &Component| most_across % one.across == 0 && most_down % one.down == 0;
         if !self.components.iter().all(divides) {

@@ -87,23 +87,23 @@ impl Component {
 /// Doubles the samples: each new one is three quarters the nearest and one quarter the next.
 fn across_twice(samples: &[u8]) -> Vec<u8> {
     let value = |at: usize| u32::from(samples[at.min(samples.len() - 1)]);
-    let of = |at: usize| {
-        let own = 3 * value(at);
-        let left = (own + value(at.saturating_sub(1)) + 1) >> 2;
-        let right = (own + value(at + 1) + 2) >> 2;
+    let doubled = |at: usize| {
+        let weighted = 3 * value(at);
+        let left = (weighted + value(at.saturating_sub(1)) + 1) >> 2;
+        let right = (weighted + value(at + 1) + 2) >> 2;
         [left as u8, right as u8]
     };
-    (0..samples.len()).flat_map(of).collect()
+    (0..samples.len()).flat_map(doubled).collect()
 }
 
 /// Doubles sums of two rows, whose weights add up to four.
 fn both_twice(sums: &[u32]) -> Vec<u8> {
     let value = |at: usize| sums[at.min(sums.len() - 1)];
-    let of = |at: usize| {
-        let own = 3 * value(at);
-        let left = (own + value(at.saturating_sub(1)) + 8) >> 4;
-        let right = (own + value(at + 1) + 7) >> 4;
+    let doubled = |at: usize| {
+        let weighted = 3 * value(at);
+        let left = (weighted + value(at.saturating_sub(1)) + 8) >> 4;
+        let right = (weighted + value(at + 1) + 7) >> 4;
         [left as u8, right as u8]
     };
-    (0..sums.len()).flat_map(of).collect()
+    (0..sums.len()).flat_map(doubled).collect()
 }

@@ -54,7 +54,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 
 /// The captions of each image of a split.
 fn captions(config: &DataConfig, split: &Split) -> Result<Vec<Vec<String>>> {
-    let of = |image: usize| -> Result<Vec<String>> {
+    let captions_of = |image: usize| -> Result<Vec<String>> {
         if config.images.format == ImageFormat::Table {
             return Ok(split.captions(image).to_vec());
         }
@@ -63,7 +63,7 @@ fn captions(config: &DataConfig, split: &Split) -> Result<Vec<Vec<String>>> {
         let label = &config.images.labels[split.classes()[image] as usize];
         Ok(grammar::captions_of(config, label, &pixels))
     };
-    (0..split.classes().len()).into_par_iter().map(of).collect()
+    (0..split.classes().len()).into_par_iter().map(captions_of).collect()
 }
 
 /// Tokenizer: the configured one, or one trained on the captions of the training split.
@@ -114,11 +114,11 @@ pub fn prepare_captions(
     validate(config)?;
     let (train, validation) = open_images(config, run)?;
     let tokenizers = TokenizerPair::load_or_train(run, || train_tokenizer(config))?;
-    let of =
+    let dataset_of =
         |images| CaptionedDataset::new(usage, config, tokenizers.target(), images).map(Arc::new);
     Ok(Prepared {
-        train: of(train)?,
-        validation: validation.map(of).transpose()?,
+        train: dataset_of(train)?,
+        validation: validation.map(dataset_of).transpose()?,
         tokenizers: tokenizers.clone(),
     })
 }
@@ -153,16 +153,16 @@ impl CaptionedDataset {
         };
         let captions = captions(config, images.images())?.into_iter();
         let all: Vec<Vec<u32>> =
-            captions.map(|of| of.into_iter().map(&mut number).collect()).collect();
+            captions.map(|texts| texts.into_iter().map(&mut number).collect()).collect();
         let ids = tokenizer.encode_batch(&texts)?;
         let fits = |caption: &u32| ids[*caption as usize].len() <= config.captions.max_tokens;
         let before = images.len();
-        let counted = |of: &[Vec<u32>], images: &ImageDataset| -> u64 {
-            images.part().iter().map(|&image| of[image].len() as u64).sum()
+        let counted = |captions_of_images: &[Vec<u32>], images: &ImageDataset| -> u64 {
+            images.part().iter().map(|&image| captions_of_images[image].len() as u64).sum()
         };
         let read = counted(&all, &images);
         let mut of_images: Vec<Vec<u32>> =
-            all.into_iter().map(|of| of.into_iter().filter(fits).collect()).collect();
+            all.into_iter().map(|captions| captions.into_iter().filter(fits).collect()).collect();
         let kept = counted(&of_images, &images);
         images.retain(&config.batching, |image| !of_images[image].is_empty());
         if images.is_empty() {
@@ -216,8 +216,8 @@ impl CaptionedDataset {
 
     /// Distinct captions, and the indices of each image's captions.
     pub fn captions(&self) -> (&[String], Vec<&[u32]>) {
-        let of = |&image: &usize| self.of_images[image].as_slice();
-        (&self.texts, self.images.part().iter().map(of).collect())
+        let captions_of_image = |&image: &usize| self.of_images[image].as_slice();
+        (&self.texts, self.images.part().iter().map(captions_of_image).collect())
     }
 
     /// Values of images of this part for models, by their indices in it.
@@ -319,9 +319,9 @@ impl EpochPlan for Plan {
         let (images, pixels) = batches.read(&data.images, batch)?;
         let draws = batches.epoch.draws(CHOICE);
         let captions = images.iter().map(|&image| {
-            let own = &data.of_images[image];
-            let chosen = (draws.unit(image as u64) * own.len() as f64) as usize;
-            data.ids[own[chosen] as usize].as_slice()
+            let choices = &data.of_images[image];
+            let chosen = (draws.unit(image as u64) * choices.len() as f64) as usize;
+            data.ids[choices[chosen] as usize].as_slice()
         });
         let indices = images.iter().map(|image| image + 1).collect();
         Ok(Batch { indices, ..data.batch(&pixels, &captions.collect::<Vec<_>>()) })

@@ -51,17 +51,17 @@ pub(super) fn validate(config: &DataConfig) -> Result<()> {
 /// Expands `sentences` by the label and every combination of words for the other fields; each
 /// sentence once.
 fn written(sentences: &[String], label: &str) -> Vec<String> {
-    let mut found: Vec<String> =
+    let mut captions: Vec<String> =
         sentences.iter().map(|sentence| sentence.replace(LABEL, label)).collect();
     for (field, words) in FIELDS {
         let with = |sentence: String| match sentence.contains(field) {
             true => words.iter().map(|word| sentence.replace(field, word)).collect(),
             false => vec![sentence],
         };
-        found = found.into_iter().flat_map(with).collect();
+        captions = captions.into_iter().flat_map(with).collect();
     }
-    let mut once = Vec::with_capacity(found.len());
-    for sentence in found {
+    let mut once = Vec::with_capacity(captions.len());
+    for sentence in captions {
         if !once.contains(&sentence) {
             once.push(sentence);
         }
@@ -71,8 +71,8 @@ fn written(sentences: &[String], label: &str) -> Vec<String> {
 
 /// All captions of the grammar, by label.
 pub(super) fn all_captions(config: &DataConfig) -> Vec<String> {
-    let of = |label: &String| written(&config.captions.sentences, label);
-    config.images.labels.iter().flat_map(of).collect()
+    let captions_of = |label: &String| written(&config.captions.sentences, label);
+    config.images.labels.iter().flat_map(captions_of).collect()
 }
 
 /// Prompts for each label.

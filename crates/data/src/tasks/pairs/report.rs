@@ -161,9 +161,9 @@ impl BatchingReport {
     /// Number of batches in the first `epochs` epochs; at most 2^64 - 1.
     pub fn batches_of(&self, epochs: u64) -> u64 {
         let bidirectional = epochs.min(self.bidirectional_epochs);
-        let of = |epochs: u64, batches: usize| epochs.saturating_mul(batches as u64);
-        of(bidirectional, self.bidirectional_batches)
-            .saturating_add(of(epochs - bidirectional, self.batches))
+        let batches_in = |epochs: u64, batches: usize| epochs.saturating_mul(batches as u64);
+        batches_in(bidirectional, self.bidirectional_batches)
+            .saturating_add(batches_in(epochs - bidirectional, self.batches))
     }
 }
 

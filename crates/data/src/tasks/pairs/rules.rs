@@ -70,17 +70,17 @@ impl TextRules {
             return Err(DropReason::Case);
         }
         if config.min_own_script > 0.0 {
-            let is_other = |(text, own): (&str, OwnLetters)| {
-                own.share(text).is_some_and(|share| share < config.min_own_script)
+            let is_other = |(text, letters): (&str, OwnLetters)| {
+                letters.share(text).is_some_and(|share| share < config.min_own_script)
             };
             if sides.into_iter().zip(self.letters).any(is_other) {
                 return Err(DropReason::Script);
             }
         }
         if let Some(languages) = self.languages {
-            let is_other = |(text, own): (&str, usize)| {
+            let is_other = |(text, language): (&str, usize)| {
                 LanguageIdentifier::bundled().probabilities(text).is_some_and(|probabilities| {
-                    f64::from(1.0 - probabilities[own]) >= config.other_language
+                    f64::from(1.0 - probabilities[language]) >= config.other_language
                 })
             };
             if sides.into_iter().zip(languages).any(is_other) {

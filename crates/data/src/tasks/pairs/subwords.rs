@@ -44,8 +44,8 @@ impl PairSampler {
                 !sides().all(is_bpe),
             ),
         ];
-        for (key, strength, needed, found) in settings {
-            if strength > 0.0 && !found {
+        for (key, strength, needed, is_available) in settings {
+            if strength > 0.0 && !is_available {
                 return Err(Error::Config {
                     key,
                     message: format!("needs a {needed} tokenizer, but there is none: set it to 0"),

@@ -48,9 +48,9 @@ impl Context {
     pub fn bytes_of(&self, text: &str, (first, last): (usize, usize)) -> Range<usize> {
         let tokens = self.0.bytes();
         let (start, end) = (tokens[first].start, tokens[last].end.max(tokens[first].start));
-        let found = &text[start..end];
-        let start = start + (found.len() - found.trim_start().len());
-        start..start + found.trim().len()
+        let span = &text[start..end];
+        let start = start + (span.len() - span.trim_start().len());
+        start..start + span.trim().len()
     }
 }
 
@@ -164,11 +164,11 @@ pub(crate) fn rows_of_split(
 ) -> Result<(Vec<Row>, Vec<Vec<u32>>)> {
     let (mut rows, mut answers) = (Vec::new(), Vec::new());
     let mut add = |paragraphs: &[Paragraph]| -> Result<()> {
-        let made: Vec<_> = paragraphs
+        let of_paragraphs: Vec<_> = paragraphs
             .par_iter()
             .map(|paragraph| rows_of_paragraph(tokenizer, paragraph, &config.questions))
             .collect::<Result<_>>()?;
-        for (row, answer) in made.into_iter().flatten() {
+        for (row, answer) in of_paragraphs.into_iter().flatten() {
             rows.push(row);
             answers.push(answer);
         }

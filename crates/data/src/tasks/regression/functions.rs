@@ -73,16 +73,16 @@ mod tests {
 
     #[test]
     fn a_function_is_known_by_seed_epoch_and_number_or_by_split_and_number() {
-        let of = |seed, epoch, number| {
+        let function = |seed, epoch, number| {
             Functions::of_training(Epoch::new(seed, epoch)).draw(number, &settings())
         };
-        assert_eq!(of(1, 2, 3), of(1, 2, 3));
+        assert_eq!(function(1, 2, 3), function(1, 2, 3));
         let splits =
             ["val", "test", "test2"].map(|name| Functions::of_split(name).draw(3, &settings()));
-        let others = [of(2, 2, 3), of(1, 3, 3), of(1, 2, 4)];
+        let others = [function(2, 2, 3), function(1, 3, 3), function(1, 2, 4)];
         let all: Vec<&LinearFunction> = splits.iter().chain(&others).collect();
         for (at, one) in all.iter().enumerate() {
-            assert_ne!(**one, of(1, 2, 3));
+            assert_ne!(**one, function(1, 2, 3));
             assert!(all[..at].iter().all(|other| other != one));
         }
     }
@@ -118,9 +118,12 @@ mod tests {
         for (values, deviation) in [(weights, 1.0), (inputs, 1.0), (noise, 0.5)] {
             let (count, variance) = (values.len() as f64, deviation * deviation);
             let mean = values.iter().sum::<f64>() / count;
-            let found = values.iter().map(|x| x * x).sum::<f64>() / count;
+            let measured = values.iter().map(|x| x * x).sum::<f64>() / count;
             assert!(mean.abs() < 5.0 * deviation / count.sqrt(), "{mean}");
-            assert!((found - variance).abs() < 5.0 * variance * (2.0 / count).sqrt(), "{found}");
+            assert!(
+                (measured - variance).abs() < 5.0 * variance * (2.0 / count).sqrt(),
+                "{measured}"
+            );
         }
     }
 }

@@ -218,14 +218,16 @@ impl TextReader {
                     }
                 },
                 // A record is a document, even if it has several lines.
-                Some(Current::Table(table)) => match table.next_record()?.map(|of| of.concat()) {
-                    Some(text) if text.trim().is_empty() => {}
-                    Some(text) => return Ok(Some(Passage { text, begins_document: true })),
-                    None => {
-                        self.behind = self.bytes_read();
-                        self.current = None;
+                Some(Current::Table(table)) => {
+                    match table.next_record()?.map(|cells| cells.concat()) {
+                        Some(text) if text.trim().is_empty() => {}
+                        Some(text) => return Ok(Some(Passage { text, begins_document: true })),
+                        None => {
+                            self.behind = self.bytes_read();
+                            self.current = None;
+                        }
                     }
-                },
+                }
             }
         }
     }

@@ -118,11 +118,11 @@ impl SubwordSampler {
         for word in
             ids.chunk_by(|_, next| !self.begins.get(*next as usize).copied().unwrap_or(false))
         {
-            let own = words.get(first..first + word.len()).unwrap_or_default();
+            let ids_of_word = words.get(first..first + word.len()).unwrap_or_default();
             first += word.len();
-            if own.iter().any(|one| *one != own[0]) {
+            if ids_of_word.iter().any(|one| *one != ids_of_word[0]) {
                 out.extend(word);
-                words_out.extend(own);
+                words_out.extend(ids_of_word);
                 continue;
             }
             match &self.algorithm {
@@ -134,7 +134,7 @@ impl SubwordSampler {
                     pieces.segment(word, *alpha, draws, &mut out)
                 }
             }
-            if let Some(one) = own.first() {
+            if let Some(one) = ids_of_word.first() {
                 words_out.resize(out.len(), *one);
             }
         }

@@ -222,8 +222,8 @@ impl WordEncoder {
         KNOWN.with_borrow_mut(|encoders| {
             let known = self.known(encoders);
             self.division.each_word(&text, |word| -> tokenizers::Result<()> {
-                if let Some(found) = known.ids_of(word) {
-                    ids.extend_from_slice(found);
+                if let Some(word_ids) = known.ids_of(word) {
+                    ids.extend_from_slice(word_ids);
                     return Ok(());
                 }
                 let before = ids.len();
@@ -274,7 +274,7 @@ mod tests {
 
     /// Tokenizers that divide words, of both layouts, with and without normal forms.
     fn tokenizers() -> Vec<crate::Tokenizer> {
-        let mut made = Vec::new();
+        let mut trained = Vec::new();
         for (kind, byte_fallback) in [
             (TokenizerKind::Bpe, true),
             (TokenizerKind::Bpe, false),
@@ -294,10 +294,10 @@ mod tests {
                 let texts = (0..20).map(|number| Ok(texts[number % 2].to_owned()));
                 let tokenizer =
                     crate::Tokenizer::train_for(layout, &config, changed, changed, texts);
-                made.push(tokenizer.expect("trains"));
+                trained.push(tokenizer.expect("trains"));
             }
         }
-        made
+        trained
     }
 
     fn assert_same(tokenizer: &crate::Tokenizer, encoder: &WordEncoder, text: &str) {

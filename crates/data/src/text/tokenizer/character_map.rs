@@ -84,7 +84,7 @@ impl CharacterMap {
 
     /// Length of the longest beginning of `text` that the map replaces, and its normal form.
     fn longest(&self, text: &str) -> Option<(usize, &str)> {
-        let mut found = None;
+        let mut longest_leaf = None;
         let mut place = offset(*self.units.first()?);
         for (length, &byte) in (1..).zip(text.as_bytes()) {
             place ^= usize::from(byte);
@@ -96,10 +96,10 @@ impl CharacterMap {
             place ^= offset(unit);
             if has_leaf(unit) {
                 let leaf = self.units.get(place)?;
-                found = Some((length, (leaf & !(1 << 31)) as usize));
+                longest_leaf = Some((length, (leaf & !(1 << 31)) as usize));
             }
         }
-        let (length, start) = found?;
+        let (length, start) = longest_leaf?;
         let form = self.forms.get(start..)?;
         Some((length, &form[..form.find('\0')?])).filter(|_| text.is_char_boundary(length))
     }
@@ -203,23 +203,23 @@ mod tests {
     fn parts_come_from_whole_characters_of_the_original() {
         let (map, cases) = golden(&[]);
         for (text, normal) in cases {
-            let made = map.normalize(&text);
-            assert_eq!(made.text(), normal);
-            assert_eq!(made.original(0..normal.len()).end, text.len(), "{text:?}");
+            let mapped = map.normalize(&text);
+            assert_eq!(mapped.text(), normal);
+            assert_eq!(mapped.original(0..normal.len()).end, text.len(), "{text:?}");
             let mut before = 0;
             for (at, character) in normal.char_indices() {
-                let part = made.original(at..at + character.len_utf8());
+                let part = mapped.original(at..at + character.len_utf8());
                 assert!(part.start >= before && part.start < part.end, "{text:?}: {part:?}");
                 assert!(normal.contains(&map.text(&text[part.clone()])), "{text:?}: {part:?}");
                 before = part.start;
             }
         }
-        let made = map.normalize("x\u{3000}㍿。");
-        assert_eq!(made.text(), "x 株式会社。");
-        assert_eq!(made.original(1..2), 1..4);
-        assert_eq!(made.original(5..8), 4..7);
-        assert_eq!(made.original(14..17), 7..10);
-        assert_eq!(made.original(3..3), 4..4);
+        let mapped = map.normalize("x\u{3000}㍿。");
+        assert_eq!(mapped.text(), "x 株式会社。");
+        assert_eq!(mapped.original(1..2), 1..4);
+        assert_eq!(mapped.original(5..8), 4..7);
+        assert_eq!(mapped.original(14..17), 7..10);
+        assert_eq!(mapped.original(3..3), 4..4);
     }
 
     #[test]

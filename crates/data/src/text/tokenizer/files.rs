@@ -176,20 +176,20 @@ fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
     serde_json::from_str::<serde::de::IgnoredAny>(json)
         .map_err(|error| malformed(error.to_string()))?;
     caught(|| json.parse())
-        .map_err(|said| malformed(format!("the library gave up on it: {said}")))?
+        .map_err(|reason| malformed(format!("the library gave up on it: {reason}")))?
         .map_err(|error: tokenizers::Error| malformed(error.to_string()))
 }
 
 /// Refuses a tokenizer without the special tokens at their ids.
 fn require_special_tokens(inner: &tokenizers::Tokenizer, path: &Path) -> Result<()> {
     for (expected, token) in (0_u32..).zip(SPECIAL_TOKENS) {
-        let found = inner.token_to_id(token);
-        if found != Some(expected) {
+        let id_found = inner.token_to_id(token);
+        if id_found != Some(expected) {
             return Err(Error::SpecialToken {
                 path: path.to_owned(),
                 token,
                 expected,
-                found: found.map_or("is absent".to_owned(), |id| format!("has id {id}")),
+                found: id_found.map_or("is absent".to_owned(), |id| format!("has id {id}")),
             });
         }
     }

@@ -55,9 +55,9 @@ impl Tokenizer {
     pub fn spelled(&self, text: &str) -> Option<&str> {
         let names = self.spelling.known.names.get_or_init(|| self.special_names());
         let place = |name: &String| text.find(name.as_str());
-        let found = names.iter().filter_map(|name| Some((place(name)?, name)));
+        let spelled_names = names.iter().filter_map(|name| Some((place(name)?, name)));
         // The longer of two at the same place comes first, as in the library.
-        let first = found.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())));
+        let first = spelled_names.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())));
         first.map(|(_, name)| name.as_str())
     }
 
@@ -121,8 +121,8 @@ impl Tokenizer {
             })
         };
         let ids = 0..self.vocabulary_size() as u32;
-        let own = ids.filter(|&id| self.special.contains(id) || is_mark(id));
-        let mut names: Vec<String> = own.filter_map(|id| self.token(id)).collect();
+        let special_ids = ids.filter(|&id| self.special.contains(id) || is_mark(id));
+        let mut names: Vec<String> = special_ids.filter_map(|id| self.token(id)).collect();
         let added = self.inner.get_added_tokens_decoder();
         names.extend(added.values().filter(|one| one.special).map(|one| one.content.clone()));
         names.sort_unstable();

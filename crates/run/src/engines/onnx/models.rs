@@ -87,8 +87,8 @@ pub(super) fn decoder<'a>(
     for (layer, (past, biases)) in past.into_iter().zip(&biases).enumerate() {
         let [own_past, of_encoder] =
             past.map_or([None, None], |[own_past, other]| [Some(own_past), Some(other)]);
-        let positions = (angles.as_ref(), biases.as_deref());
-        x = writer.own_attention((x, layer), positions, own_past.as_ref(), TARGET)?;
+        let position_inputs = (angles.as_ref(), biases.as_deref());
+        x = writer.own_attention((x, layer), position_inputs, own_past.as_ref(), TARGET)?;
         let name = format!("decoder.layers.{layer}.cross_attention");
         let key_value = match (of_encoder, &encoded) {
             (None, Some(encoded)) => {

@@ -68,7 +68,7 @@ impl ChatTemplate {
     pub(crate) fn of_run(root: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
         let path = root.join(TEMPLATE);
         let files = tokenizer.folder().map(|folder| &folder.files);
-        let own = || -> Result<Option<String>> {
+        let own_template = || -> Result<Option<String>> {
             if !path.exists() {
                 return Ok(None);
             }
@@ -77,13 +77,13 @@ impl ChatTemplate {
             let text = String::from_utf8(bytes);
             Ok(Some(text.with_context(|| format!("{}: not UTF-8", path.display()))?))
         };
-        let found = own().and_then(|own| Self::choose(own, files));
+        let found = own_template().and_then(|own_template| Self::choose(own_template, files));
         found.map_err(|error| taper_run::one_line(&error))
     }
 
     /// Chooses the run's `own` template, or the one in `files` of its tokenizer.
     fn choose(
-        own: Option<String>,
+        own_template: Option<String>,
         files: Option<&BTreeMap<String, String>>,
     ) -> Result<Option<Self>> {
         let file = |name: &str| files.and_then(|files| files.get(name));
@@ -91,7 +91,7 @@ impl ChatTemplate {
             Some(text) => serde_json::from_str(text).context(SETTINGS)?,
             None => serde_json::Value::Null,
         };
-        let template = match own.or_else(|| file(TEMPLATE).cloned()) {
+        let template = match own_template.or_else(|| file(TEMPLATE).cloned()) {
             Some(template) => Some(template),
             None => template_of(&settings["chat_template"])?,
         };
@@ -161,7 +161,8 @@ impl ChatTemplate {
         for absent in ["tools", "documents"] {
             names.insert(absent.to_owned(), ().into());
         }
-        let rendered = self.environment.get_template(NAME).and_then(|own| own.render(names));
+        let rendered =
+            self.environment.get_template(NAME).and_then(|template| template.render(names));
         rendered.map_err(|error| match Raised::message_in(&error) {
             Some(message) => Refusal::Malformed(message),
             None => Refusal::Unfit(format!("the chat template: {error}")),
@@ -186,8 +187,8 @@ fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
 /// Special tokens named by a tokenizer's settings; without settings, those of tokenizers made here.
 fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     let Some(settings) = settings.as_object() else {
-        let own = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
-        return own.map(|(name, token)| (name.to_owned(), token.to_owned())).into();
+        let usual = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
+        return usual.map(|(name, token)| (name.to_owned(), token.to_owned())).into();
     };
     let token = |(name, value): (&String, &serde_json::Value)| {
         let token = value.as_str().or_else(|| value["content"].as_str());
@@ -215,13 +216,13 @@ impl Raised {
 
 /// Removes `{% generation %}` and its end, which only mark text for training.
 fn without_generation(template: &str) -> String {
-    let mut made = String::with_capacity(template.len());
+    let mut rewritten = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(at) = rest.find("{%") {
         let inside = &rest[at + 2..];
         let words = inside.trim_start_matches(['-', '+']).trim_start();
         let start = at + 2 + (inside.len() - words.len());
-        made += &rest[..start];
+        rewritten += &rest[..start];
         let block = [("endgeneration", "endif"), ("generation", "if true")].into_iter().find(
             |(name, _)| {
                 let behind = words.strip_prefix(name).map(|behind| {
@@ -232,13 +233,13 @@ fn without_generation(template: &str) -> String {
         );
         rest = match block {
             Some((name, other)) => {
-                made += other;
+                rewritten += other;
                 &words[name.len()..]
             }
             None => words,
         };
     }
-    made + rest
+    rewritten + rest
 }
 
 #[cfg(test)]
@@ -309,26 +310,26 @@ mod tests {
 
     #[test]
     fn a_template_is_found_where_folders_have_it() {
-        let found = |own: Option<&str>, files: &[(&str, &str)]| {
+        let chosen = |own: Option<&str>, files: &[(&str, &str)]| {
             let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
             ChatTemplate::choose(own.map(str::to_owned), Some(&files.collect()))
         };
-        let text = |found: Result<Option<ChatTemplate>>| {
-            found.expect("read").expect("a template").render(&[(); 0]).expect("text")
+        let text = |chosen: Result<Option<ChatTemplate>>| {
+            chosen.expect("read").expect("a template").render(&[(); 0]).expect("text")
         };
         let settings = (SETTINGS, r#"{"bos_token": {"content": "<b>"}}"#);
-        assert!(matches!(found(None, &[settings]), Ok(None)));
-        assert_eq!(text(found(Some("own{{bos_token}}"), &[settings])), "own<b>");
+        assert!(matches!(chosen(None, &[settings]), Ok(None)));
+        assert_eq!(text(chosen(Some("own{{bos_token}}"), &[settings])), "own<b>");
         let one = r#"{"bos_token": "<c>", "chat_template": "one{{bos_token}}"}"#;
-        assert_eq!(text(found(None, &[(SETTINGS, one)])), "one<c>");
+        assert_eq!(text(chosen(None, &[(SETTINGS, one)])), "one<c>");
         let several = json!({ "chat_template": [
             { "name": "tools", "template": "no" }, { "name": "default", "template": "two" },
         ] });
         let several = several.to_string();
-        assert_eq!(text(found(None, &[(SETTINGS, &several)])), "two");
-        assert_eq!(text(found(None, &[(SETTINGS, &several), (TEMPLATE, "three")])), "three");
-        assert_eq!(text(found(Some("four"), &[(TEMPLATE, "three")])), "four");
-        assert!(found(Some("{{"), &[]).is_err());
+        assert_eq!(text(chosen(None, &[(SETTINGS, &several)])), "two");
+        assert_eq!(text(chosen(None, &[(SETTINGS, &several), (TEMPLATE, "three")])), "three");
+        assert_eq!(text(chosen(Some("four"), &[(TEMPLATE, "three")])), "four");
+        assert!(chosen(Some("{{"), &[]).is_err());
         assert_eq!(text(ChatTemplate::choose(Some("{{eos_token}}".to_owned()), None)), "</s>");
     }
 }

@@ -110,21 +110,21 @@ impl Service for Translates<'_> {
         let every = LoadSettings { every_direction: true, ..opening.load.clone() };
         let run: LoadedRun = LoadedRun::open(opening.root, &every)?;
         let is_one = opening.load.from.is_some() || opening.load.to.is_some();
-        let mut own = Translates::new(&run, opening.limits)?;
+        let mut service = Translates::new(&run, opening.limits)?;
         if run.config.data.is_multilingual() && !is_one {
-            own.speak()?;
+            service.speak()?;
         }
         let info = RunInfo {
             translation: Some(TranslationInfo {
-                source: own.first().from,
-                target: own.first().to,
-                directions: own.spoken.iter().map(|(direction, _)| direction.clone()).collect(),
-                aligns: own.aligns,
-                beam: own.settings.decoding.beam_size,
+                source: service.first().from,
+                target: service.first().to,
+                directions: service.spoken.iter().map(|(direction, _)| direction.clone()).collect(),
+                aligns: service.aligns,
+                beam: service.settings.decoding.beam_size,
             }),
             ..RunInfo::from_run(&run, opening.name)
         };
-        serve(own.handlers(), info);
+        serve(service.handlers(), info);
         Ok(())
     }
 }
@@ -162,14 +162,14 @@ impl<'a> Translates<'a> {
 
     /// Tokenizers for a request in `direction`.
     fn tokenizers(&self, direction: Option<&Direction>) -> Result<&TokenizerPair, Refusal> {
-        let of = |direction: &Direction| {
+        let tokenizers_for = |direction: &Direction| {
             self.spoken.iter().find(|(known, _)| known == direction).map(|(_, own)| own)
         };
         match (direction, self.spoken.as_slice()) {
             (None, []) => Ok(&self.run.tokenizers),
             (Some(asked), []) if *asked == self.first() => Ok(&self.run.tokenizers),
-            (Some(asked), _) if of(asked).is_some() => {
-                Ok(of(asked).unwrap_or(&self.run.tokenizers))
+            (Some(asked), _) if tokenizers_for(asked).is_some() => {
+                Ok(tokenizers_for(asked).unwrap_or(&self.run.tokenizers))
             }
             (asked, _) => {
                 let known: Vec<String> = match self.spoken.as_slice() {

@@ -256,9 +256,9 @@ impl Worker {
         }
         let given = pauses.given();
         let turn = Turn::new(pauses, &group);
-        let found = self.guarded(|| handlers.answer(&group, &turn));
+        let result = self.guarded(|| handlers.answer(&group, &turn));
         let dropped = turn.dropped();
-        match found {
+        match result {
             Ok(Ok(answers)) => {
                 self.panics.store(0, Ordering::Relaxed);
                 let time = begun.elapsed().saturating_sub(pauses.given() - given);

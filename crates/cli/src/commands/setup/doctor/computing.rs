@@ -24,16 +24,16 @@ pub(super) fn processor() -> Vec<Finding> {
         .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
         .map_or(std::env::consts::ARCH, |(_, name)| name.trim());
     let features = features();
-    let found = match features.as_slice() {
+    let description = match features.as_slice() {
         [] => format!("{name}, without features that kernels use"),
         some => format!("{name}, with {}", some.join(", ")),
     };
     vec![if fastest(Products::F32) == Kernel::Gemm {
         let advice = "matrices are multiplied by the `gemm` crate alone; processors with AVX2, \
                       AVX-512 or NEON are several times as fast";
-        Finding::warn("processor", found, advice)
+        Finding::warn("processor", description, advice)
     } else {
-        Finding::ok("processor", found)
+        Finding::ok("processor", description)
     }]
 }
 
@@ -76,7 +76,7 @@ pub(super) fn kernels() -> Vec<Finding> {
         }
     };
     let by = |products| Kernel::best(products).instructions();
-    let found = format!(
+    let description = format!(
         "f32 by {}, bf16 by {}, int8 by {}",
         by(Products::F32),
         by(Products::Bf16),
@@ -85,10 +85,10 @@ pub(super) fn kernels() -> Vec<Finding> {
     vec![match chosen {
         Some(kernel) if kernel != fastest(Products::F32) => Finding::warn(
             "kernels",
-            format!("{found}, since TAPER_KERNEL={}", kernel.name()),
+            format!("{description}, since TAPER_KERNEL={}", kernel.name()),
             format!("unset TAPER_KERNEL for {}", fastest(Products::F32).instructions()),
         ),
-        _ => Finding::ok("kernels", found),
+        _ => Finding::ok("kernels", description),
     }]
 }
 
@@ -97,9 +97,9 @@ pub(super) fn cores() -> Vec<Finding> {
     let usable = std::thread::available_parallelism().map_or(1, NonZero::get);
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let all = information.lines().filter(|line| line.starts_with("processor")).count();
-    let mut found = format!("{usable}");
+    let mut description = format!("{usable}");
     if all > usable {
-        found += &format!(" of {all}, by a limit of a container, batch system or `taskset`");
+        description += &format!(" of {all}, by a limit of a container, batch system or `taskset`");
     }
     let nodes = fs::read_dir("/sys/devices/system/node").map_or(0, |entries| {
         let names = entries.flatten().map(|entry| entry.file_name());
@@ -109,20 +109,20 @@ pub(super) fn cores() -> Vec<Finding> {
         names.filter(|name| name.to_str().is_some_and(is_node)).count()
     });
     if nodes > 1 {
-        found += &format!(", memory in {nodes} NUMA nodes");
+        description += &format!(", memory in {nodes} NUMA nodes");
     }
     if let Some(threads) = std::env::var_os("RAYON_NUM_THREADS") {
-        found += &format!(", RAYON_NUM_THREADS={}", threads.display());
+        description += &format!(", RAYON_NUM_THREADS={}", threads.display());
     }
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().and_then(|load| load.parse::<f64>().ok());
     vec![match load {
         Some(load) if load > 1.5 * all.max(usable) as f64 => Finding::warn(
             "cores",
-            format!("{found}, with a load of {load:.1}"),
+            format!("{description}, with a load of {load:.1}"),
             "other programs compute: training is slower, and no measurement of speed holds",
         ),
-        _ => Finding::ok("cores", found),
+        _ => Finding::ok("cores", description),
     }]
 }
 
@@ -131,26 +131,26 @@ pub(super) fn memory() -> Vec<Finding> {
     let Some(free) = memory::available() else {
         return vec![Finding::ok("memory", "not reported by this system")];
     };
-    let mut found = format!("{} available", bytes(free));
+    let mut description = format!("{} available", bytes(free));
     if let Some(total) = memory::total() {
-        found += &format!(" of {}", bytes(total));
+        description += &format!(" of {}", bytes(total));
     }
     if let Some(addresses) = Limit::Addresses.value() {
-        found += &format!(", {} of addresses by `ulimit -v`", bytes(addresses));
+        description += &format!(", {} of addresses by `ulimit -v`", bytes(addresses));
     }
     vec![if free < LITTLE {
         let advice = "small models only: end other programs, or raise the limit of the container \
                       or of `ulimit -v`";
-        Finding::warn("memory", found, advice)
+        Finding::warn("memory", description, advice)
     } else {
-        Finding::ok("memory", found)
+        Finding::ok("memory", description)
     }]
 }
 
 /// Limits of open files and of their size.
 pub(super) fn limits() -> Vec<Finding> {
     let files = Limit::OpenFiles.value();
-    let mut found = match files {
+    let mut description = match files {
         Some(files) => format!("{files} open files"),
         None => "open files without limit".to_owned(),
     };
@@ -159,12 +159,12 @@ pub(super) fn limits() -> Vec<Finding> {
         advice.push("raise the number of open files, as by `ulimit -n 1024`");
     }
     if let Some(size) = Limit::FileSize.value() {
-        found += &format!(", {} a file", bytes(size));
+        description += &format!(", {} a file", bytes(size));
         advice.push("no larger checkpoint can be saved: `ulimit -f unlimited`");
     }
     vec![match advice.as_slice() {
-        [] => Finding::ok("limits", found),
-        some => Finding::warn("limits", found, some.join("; ")),
+        [] => Finding::ok("limits", description),
+        some => Finding::warn("limits", description, some.join("; ")),
     }]
 }
 

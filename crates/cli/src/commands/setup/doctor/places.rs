@@ -107,14 +107,14 @@ pub(super) fn terminal() -> Vec<Finding> {
     };
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable);
     let speaks_unicode = !cfg!(unix) || locale.as_deref().is_some_and(is_utf8);
-    let found = format!("{} columns, {colours}", terminal_width());
+    let description = format!("{} columns, {colours}", terminal_width());
     vec![if speaks_unicode {
-        Finding::ok("terminal", format!("{found}, Unicode"))
+        Finding::ok("terminal", format!("{description}, Unicode"))
     } else {
         let locale = locale.map_or_else(|| "none".to_owned(), |name| name.display().to_string());
         Finding::warn(
             "terminal",
-            format!("{found}, the locale is {locale}"),
+            format!("{description}, the locale is {locale}"),
             "set LC_ALL to a UTF-8 locale, such as C.UTF-8, so that all letters are shown",
         )
     }]

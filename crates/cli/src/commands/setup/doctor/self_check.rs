@@ -106,8 +106,8 @@ pub(super) fn models() -> Vec<Finding> {
 fn timed(topic: &'static str, check: impl FnOnce() -> Result<String>) -> Finding {
     let began = Instant::now();
     match check() {
-        Ok(found) => {
-            Finding::ok(topic, format!("{found} ({:.1} s)", began.elapsed().as_secs_f64()))
+        Ok(description) => {
+            Finding::ok(topic, format!("{description} ({:.1} s)", began.elapsed().as_secs_f64()))
         }
         Err(error) => Finding::fail(topic, taper_run::one_line(&error), REPORT),
     }

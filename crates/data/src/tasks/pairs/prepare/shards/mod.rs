@@ -80,8 +80,9 @@ impl<'a> PairShards<'a> {
     ) -> Result<Self> {
         let files = pair_files(config, part.split)?;
         let size = |files: &PairFiles| -> Result<u64> {
-            let of = |path| std::fs::metadata(path).map_err(|error| Error::io(path, error));
-            files.paths().map(|path| Ok(of(path)?.len())).sum()
+            let metadata_of =
+                |path| std::fs::metadata(path).map_err(|error| Error::io(path, error));
+            files.paths().map(|path| Ok(metadata_of(path)?.len())).sum()
         };
         let bytes = files.iter().map(size).collect::<Result<_>>()?;
         let held_out = if part.is_training { held_out_sentences(config)? } else { HashSet::new() };
@@ -104,8 +105,8 @@ impl<'a> PairShards<'a> {
         observe: &mut dyn FnMut(&TokenisingProgress),
     ) -> Result<()> {
         let owners = share.owners(&self.bytes);
-        let own = (0..self.files.len()).filter(|&file| owners.reads(file));
-        let all: u64 = own.clone().map(|file| self.bytes[file]).sum();
+        let own_files = (0..self.files.len()).filter(|&file| owners.reads(file));
+        let all: u64 = own_files.clone().map(|file| self.bytes[file]).sum();
         let (mut behind, mut tokenised) = (0, 0);
         let mut tell = |read: u64, text: u64| {
             tokenised += text;
@@ -116,7 +117,7 @@ impl<'a> PairShards<'a> {
                 processes: share.of,
             });
         };
-        for file in own {
+        for file in own_files {
             let mut reader = None;
             // Number of pairs before the next shard that this process has not read.
             let mut unread = 0;
