@@ -103,8 +103,8 @@ pub fn align_with(
         let aligned = align_batch((model, start), attention, &sources[..count], &targets[..count])?;
         for (index, alignment) in aligned.into_iter().enumerate() {
             if !alignment.weights.iter().flatten().all(|weight| weight.is_finite()) {
-                let (what, sentence) = ("the alignment", done + index);
-                return Err(DecodingError::NotFinite { what, sentence });
+                let (quantity, sentence) = ("the alignment", done + index);
+                return Err(DecodingError::NotFinite { quantity, sentence });
             }
             each(alignment);
         }

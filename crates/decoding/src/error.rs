@@ -125,13 +125,13 @@ pub enum DecodingError {
 
     /// A number of the answer is NaN or infinite.
     #[error(
-        "the computation gave a value that is not finite (NaN or infinite) in {what} of sentence \
+        "the computation gave a value that is not finite (NaN or infinite) in {quantity} of sentence \
          {sentence}; the weights may have diverged, or the text be unlike all that they learned \
          from: look at both, or try an earlier checkpoint"
     )]
     NotFinite {
         /// Name of the computed value.
-        what: &'static str,
+        quantity: &'static str,
         /// Index of the sentence.
         sentence: usize,
     },

@@ -109,7 +109,9 @@ pub(crate) fn scores_of<M: StepModel>(
                 .ok_or(DecodingError::NotADistribution { sentence, position })?;
             match log_probability.is_finite() {
                 true => Ok(log_probability),
-                false => Err(DecodingError::NotFinite { what: "the log-probability", sentence }),
+                false => {
+                    Err(DecodingError::NotFinite { quantity: "the log-probability", sentence })
+                }
             }
         })?;
         active.iter().zip(step_scores).for_each(|(&sentence, score)| scores[sentence].push(score));

@@ -21,7 +21,7 @@ const LONGEST_HOST: usize = 255;
 /// ```
 #[must_use]
 pub fn placeholders(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
+    let mut ranges = Vec::new();
     let mut at = 0;
     while let Some(character) = text[at..].chars().next() {
         let rest = &text[at..];
@@ -35,13 +35,13 @@ pub fn placeholders(text: &str) -> Vec<Range<usize>> {
         };
         match length {
             Some(length) => {
-                found.push(at..at + length);
+                ranges.push(at..at + length);
                 at += length;
             }
             None => at += character.len_utf8(),
         }
     }
-    found
+    ranges
 }
 
 /// Length of one or two pairs of braces with a name, a number or a format between them.

@@ -24,20 +24,22 @@ const ABBREVIATIONS: &str = include_str!("abbreviations.txt");
 
 /// Abbreviations of a language, in lowercase and without the last full stop.
 fn abbreviations(language: &str) -> Vec<&'static str> {
-    let of = |wanted: &str| -> Vec<&'static str> {
+    let abbreviations_of = |wanted: &str| -> Vec<&'static str> {
         let mut words = Vec::new();
         let mut is_of = false;
         for line in ABBREVIATIONS.lines().filter(|line| !line.starts_with('#')) {
             match line.strip_suffix(':') {
-                Some(languages) => is_of = languages.split(' ').any(|own| own == wanted),
+                Some(languages) => {
+                    is_of = languages.split(' ').any(|of_language| of_language == wanted)
+                }
                 None if is_of => words.extend(line.split_whitespace()),
                 None => {}
             }
         }
         words
     };
-    let own = of(language);
-    if own.is_empty() { of("*") } else { own }
+    let of_language = abbreviations_of(language);
+    if of_language.is_empty() { abbreviations_of("*") } else { of_language }
 }
 
 /// Byte ranges of the sentences of a text in a language, without the blanks around them. A line
@@ -47,7 +49,7 @@ pub fn sentences(text: &str, language: &str) -> Vec<Range<usize>> {
     let language = language.split(['-', '_']).next().unwrap_or_default().to_lowercase();
     let abbreviations = abbreviations(&language);
     let has_ordinals = ORDINALS.contains(&language.as_str());
-    let mut found = Vec::new();
+    let mut ranges = Vec::new();
     let mut line_start = 0;
     for line in text.split_inclusive('\n') {
         let (mut start, end) = (line_start, line_start + line.len());
@@ -78,21 +80,21 @@ pub fn sentences(text: &str, language: &str) -> Vec<Range<usize>> {
                 }
             };
             if is_end {
-                push(&mut found, text, start..end - line.len() + behind);
+                push(&mut ranges, text, start..end - line.len() + behind);
                 start = end - line.len() + behind;
             }
         }
-        push(&mut found, text, start..end);
+        push(&mut ranges, text, start..end);
     }
-    found
+    ranges
 }
 
-fn push(found: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
+fn push(ranges: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     let part = &text[range.clone()];
     let start = range.start + part.len() - part.trim_start().len();
     let end = start + part.trim().len();
     if start < end {
-        found.push(start..end);
+        ranges.push(start..end);
     }
 }
 

@@ -57,7 +57,7 @@ impl Hub {
             .redirect(Policy::limited(10))
             .build();
         let client = client.map_err(|error| HubError::Network {
-            what: "connection".to_owned(),
+            subject: "connection".to_owned(),
             endpoint: endpoint.clone(),
             message: whole(&error),
         })?;
@@ -99,14 +99,14 @@ impl Hub {
     /// the request.
     pub(crate) fn send(
         &self,
-        what: &str,
+        subject: &str,
         request: RequestBuilder,
         bytes: u64,
         accepted: &[u16],
     ) -> Result<Response> {
         let patience = PATIENCE + Duration::from_secs(bytes / SLOWEST);
         let answer = request.timeout(patience).send();
-        let answer = answer.map_err(|error| self.unreachable(what, &error))?;
+        let answer = answer.map_err(|error| self.unreachable(subject, &error))?;
         let status = answer.status().as_u16();
         if answer.status().is_success() || accepted.contains(&status) {
             return Ok(answer);
@@ -117,7 +117,7 @@ impl Hub {
             None => message_of(&answer.text().unwrap_or_default()),
         };
         let message: String = message.chars().take(MOST_SHOWN).collect();
-        Err(HubError::status(what, status, &message, self.token.is_some()))
+        Err(HubError::status(subject, status, &message, self.token.is_some()))
     }
 
     /// Sends a request and reads the JSON of its answer.
@@ -126,19 +126,22 @@ impl Hub {
     /// Errors of [`Self::send`], and when the answer has another form.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
-        what: &str,
+        subject: &str,
         request: RequestBuilder,
         bytes: u64,
     ) -> Result<T> {
-        let text = self.send(what, request, bytes, &[])?.text();
-        let text = text.map_err(|error| self.unreachable(what, &error))?;
+        let text = self.send(subject, request, bytes, &[])?.text();
+        let text = text.map_err(|error| self.unreachable(subject, &error))?;
         let read = serde_json::from_str(&text);
-        read.map_err(|error| HubError::Answer { what: what.to_owned(), message: error.to_string() })
+        read.map_err(|error| HubError::Answer {
+            subject: subject.to_owned(),
+            message: error.to_string(),
+        })
     }
 
-    pub(crate) fn unreachable(&self, what: &str, error: &reqwest::Error) -> HubError {
+    pub(crate) fn unreachable(&self, subject: &str, error: &reqwest::Error) -> HubError {
         HubError::Network {
-            what: what.to_owned(),
+            subject: subject.to_owned(),
             endpoint: self.endpoint.clone(),
             message: whole(error),
         }

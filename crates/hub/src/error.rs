@@ -11,59 +11,61 @@ pub enum HubError {
     Repository(String),
     /// Status 401 without a token.
     #[error(
-        "{what}: the hub asks for a token (401): set HF_TOKEN, or write it to the file that \
+        "{subject}: the hub asks for a token (401): set HF_TOKEN, or write it to the file that \
          HF_TOKEN_PATH names; https://huggingface.co/settings/tokens makes one"
     )]
     NoToken {
         /// Request or file.
-        what: String,
+        subject: String,
     },
     /// Status 401 with a token.
-    #[error("{what}: the hub does not accept the token (401): it may have expired, make another")]
+    #[error(
+        "{subject}: the hub does not accept the token (401): it may have expired, make another"
+    )]
     Token {
         /// Request or file.
-        what: String,
+        subject: String,
     },
     /// Status 403.
     #[error(
-        "{what}: the token may not do this (403){message}: it needs the right to write there, or \
+        "{subject}: the token may not do this (403){message}: it needs the right to write there, or \
          for a gated model your consent on its page"
     )]
     Forbidden {
         /// Request or file.
-        what: String,
+        subject: String,
         /// The hub's own message, or the cause.
         message: String,
     },
     /// Status 404.
     #[error(
-        "{what}: not there (404){message}: check the name and --revision; a private repository \
+        "{subject}: not there (404){message}: check the name and --revision; a private repository \
          is there with a token alone (HF_TOKEN)"
     )]
     Missing {
         /// Request or file.
-        what: String,
+        subject: String,
         /// The hub's own message, or the cause.
         message: String,
     },
     /// Status 409 or 412.
     #[error(
-        "{what}: another change came first ({status}){message}: look at it, and run the same \
+        "{subject}: another change came first ({status}){message}: look at it, and run the same \
          command again"
     )]
     Conflict {
         /// Request or file.
-        what: String,
+        subject: String,
         /// Status of the answer.
         status: u16,
         /// The hub's own message, or the cause.
         message: String,
     },
     /// Any other status that is not a success.
-    #[error("{what}: the hub answers {status}{message}{}", advice(*.status))]
+    #[error("{subject}: the hub answers {status}{message}{}", advice(*.status))]
     Refused {
         /// Request or file.
-        what: String,
+        subject: String,
         /// Status of the answer.
         status: u16,
         /// The hub's own message, or the cause.
@@ -71,22 +73,22 @@ pub enum HubError {
     },
     /// No answer.
     #[error(
-        "{what}: no answer from {endpoint} ({message}): check the network and HF_ENDPOINT; the \
+        "{subject}: no answer from {endpoint} ({message}): check the network and HF_ENDPOINT; the \
          same command continues where it stopped"
     )]
     Network {
         /// Request or file.
-        what: String,
+        subject: String,
         /// Address of the hub.
         endpoint: String,
         /// The hub's own message, or the cause.
         message: String,
     },
     /// An answer that does not follow the API.
-    #[error("{what}: not an answer of the hub's API ({message}): check HF_ENDPOINT")]
+    #[error("{subject}: not an answer of the hub's API ({message}): check HF_ENDPOINT")]
     Answer {
         /// Request or file.
-        what: String,
+        subject: String,
         /// The hub's own message, or the cause.
         message: String,
     },
@@ -115,19 +117,19 @@ impl HubError {
     }
 
     /// Error of a status, with the hub's own message.
-    pub(crate) fn status(what: &str, status: u16, message: &str, has_token: bool) -> Self {
-        let what = what.to_owned();
+    pub(crate) fn status(subject: &str, status: u16, message: &str, has_token: bool) -> Self {
+        let subject = subject.to_owned();
         let message = match message {
             "" => String::new(),
             message => format!(", {message:?}"),
         };
         match status {
-            401 if has_token => Self::Token { what },
-            401 => Self::NoToken { what },
-            403 => Self::Forbidden { what, message },
-            404 => Self::Missing { what, message },
-            409 | 412 => Self::Conflict { what, status, message },
-            _ => Self::Refused { what, status, message },
+            401 if has_token => Self::Token { subject },
+            401 => Self::NoToken { subject },
+            403 => Self::Forbidden { subject, message },
+            404 => Self::Missing { subject, message },
+            409 | 412 => Self::Conflict { subject, status, message },
+            _ => Self::Refused { subject, status, message },
         }
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn upload(
     for file in files {
         let Some(object) = batch.objects.iter().find(|object| object.oid == file.oid) else {
             let message = format!("it says nothing of {}", file.path);
-            return Err(HubError::Answer { what: repository.to_owned(), message });
+            return Err(HubError::Answer { subject: repository.to_owned(), message });
         };
         if let Some(Fault { code, message }) = &object.error {
             return Err(HubError::status(&file.path, *code, message, true));
@@ -131,8 +131,10 @@ fn at_once(hub: &Hub, file: &LargeFile, upload: &Action) -> Result<()> {
 
 /// Uploads parts of `size` bytes to the addresses that the header lists by their numbers.
 fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Result<()> {
-    let fault =
-        |message: &str| HubError::Answer { what: file.path.clone(), message: message.to_owned() };
+    let fault = |message: &str| HubError::Answer {
+        subject: file.path.clone(),
+        message: message.to_owned(),
+    };
     let size = size.as_str().and_then(|size| size.parse().ok()).or(size.as_u64());
     let size = size.filter(|&size| size > 0).ok_or_else(|| fault("chunk_size is no size"))?;
     let numbered = upload

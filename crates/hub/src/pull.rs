@@ -86,9 +86,9 @@ pub fn pull(
     observer: &mut dyn FnMut(HubEvent<'_>),
 ) -> Result<Pulled> {
     owner_and_name(repository)?;
-    let what = format!("{repository} at {revision}");
+    let subject = format!("{repository} at {revision}");
     let place = of_models(repository, "revision", revision);
-    let info: Info = hub.ask(&what, hub.get(&format!("{place}?blobs=true")), 0)?;
+    let info: Info = hub.ask(&subject, hub.get(&format!("{place}?blobs=true")), 0)?;
     let places = info.siblings.iter().map(|file| within(folder, &file.rfilename));
     let places = places.collect::<Result<Vec<PathBuf>>>()?;
     let mut missing = Vec::new();
@@ -170,7 +170,7 @@ fn copy(
     let copied = io::copy(answer, out);
     out.flush().ok();
     copied.map(|_| ()).map_err(|error| HubError::Network {
-        what: path.to_owned(),
+        subject: path.to_owned(),
         endpoint: hub.endpoint().to_owned(),
         message: error.to_string(),
     })

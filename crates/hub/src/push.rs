@@ -170,7 +170,7 @@ fn by_mode(
     for file in files {
         let mode = modes.iter().find(|mode| mode.path == file.path);
         let mode = mode.ok_or_else(|| HubError::Answer {
-            what: repository.to_owned(),
+            subject: repository.to_owned(),
             message: format!("it says nothing of {}", file.path),
         })?;
         match mode.upload_mode.as_str() {

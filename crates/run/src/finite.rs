@@ -6,13 +6,13 @@ use anyhow::Result;
 /// Error of a computation that gave NaN or infinity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the computation gave a value that is not finite (NaN or infinite) in {what}: the weights may \
+    "the computation gave a value that is not finite (NaN or infinite) in {quantity}: the weights may \
      have diverged, or the input be unlike all that they learned from; look at both, or try an \
      earlier checkpoint (--checkpoint)"
 )]
 pub struct NotFinite {
     /// Name of the result.
-    what: &'static str,
+    quantity: &'static str,
 }
 
 /// Refuses values of `what` unless all are finite.
@@ -20,11 +20,11 @@ pub struct NotFinite {
 /// # Errors
 /// [`NotFinite`].
 pub(crate) fn require_finite(
-    what: &'static str,
+    quantity: &'static str,
     values: impl IntoIterator<Item = impl Into<f64>>,
 ) -> Result<()> {
     match values.into_iter().all(|value| value.into().is_finite()) {
         true => Ok(()),
-        false => Err(NotFinite { what }.into()),
+        false => Err(NotFinite { quantity }.into()),
     }
 }

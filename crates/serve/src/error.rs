@@ -113,8 +113,8 @@ mod tests {
             refusal(&anyhow::Error::new(error).context("decoding failed")).status()
         };
         assert_eq!(status(DecodingError::NotADistribution { sentence: 0, position: 2 }), 500);
-        let what = "the alignment";
-        assert_eq!(status(DecodingError::NotFinite { what, sentence: 0 }), 500);
+        let quantity = "the alignment";
+        assert_eq!(status(DecodingError::NotFinite { quantity, sentence: 0 }), 500);
         assert_eq!(status(DecodingError::DeadEnd { sentence: 0 }), 422);
     }
 }

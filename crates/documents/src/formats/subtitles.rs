@@ -116,9 +116,9 @@ fn pieces(
         if !begins_tag(rest.as_bytes()) {
             let first = rest.chars().next().map_or(0, char::len_utf8);
             let end = rest[first..].find(['<', '{']).map_or(range.end, |end| at + first + end);
-            let of = &line[at..end];
-            let of = if is_vtt { decoded(of) } else { of.to_owned() };
-            tags.push((Piece::Text(of, at..end), None));
+            let content = &line[at..end];
+            let content = if is_vtt { decoded(content) } else { content.to_owned() };
+            tags.push((Piece::Text(content, at..end), None));
             at = end;
             continue;
         }

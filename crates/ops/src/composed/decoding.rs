@@ -21,12 +21,12 @@ use std::sync::Arc;
 /// If the shapes disagree.
 pub fn decoding_attention(
     query: &Tensor,
-    seen: VisibleKeys<'_>,
+    visible: VisibleKeys<'_>,
     shape: AttentionShape,
 ) -> Result<Tensor> {
     let (queries, device) = (query.dim(0)?, query.device());
     let AttentionShape { heads, key_value_heads, head_width: head, scale } = shape;
-    let lengths: Vec<usize> = (0..queries).map(|query| seen.keys(query)).collect();
+    let lengths: Vec<usize> = (0..queries).map(|query| visible.keys(query)).collect();
     let longest = lengths.iter().copied().max().unwrap_or(0);
     if longest == 0 {
         return query.narrow(1, 0, shape.query_width())?.zeros_like();
@@ -36,7 +36,7 @@ pub fn decoding_attention(
         "keys and values of attention",
         2 * shape.key_value_width() * queries * longest,
     )?;
-    let (all, index) = places(seen, &lengths, longest)?;
+    let (all, index) = places(visible, &lengths, longest)?;
     static INDICES: Recent<Vec<u32>> = Recent::new();
     let index = INDICES.get(index.clone(), device, || {
         let count = index.len();
@@ -54,14 +54,14 @@ pub fn decoding_attention(
         scores.reshape((queries, heads, 1, longest))
     };
     let mut scores = products(0)?;
-    if let VisibleKeys::Past { dual_chunk: Some(chunks), .. } = seen {
+    if let VisibleKeys::Past { dual_chunk: Some(chunks), .. } = visible {
         let rotations = rotations(chunks, &lengths, longest);
         scores = by_rotation(scores, products, rotations, &[queries, 1, 1, longest])?;
     }
-    if let Some(mask) = mask(seen, lengths.clone(), heads, scores.dtype(), device)? {
+    if let Some(mask) = mask(visible, lengths.clone(), heads, scores.dtype(), device)? {
         scores = scores.broadcast_add(&mask)?;
     }
-    let scores = with_biases(scores, seen, longest)?;
+    let scores = with_biases(scores, visible, longest)?;
     let exponents = scores.broadcast_sub(&scores.detach().max_keepdim(D::Minus1)?)?.exp()?;
     let weights = exponents.broadcast_div(&exponents.sum_keepdim(D::Minus1)?)?;
     let weights = weights.to_dtype(values.dtype())?;
@@ -87,8 +87,8 @@ fn rotations(chunks: DualChunk, lengths: &[usize], longest: usize) -> Vec<usize>
 }
 
 /// Adds terms that depend on distances to scores `(R, H, 1, T)` of the past.
-fn with_biases(mut scores: Tensor, seen: VisibleKeys<'_>, longest: usize) -> Result<Tensor> {
-    let VisibleKeys::Past { bias, slopes, .. } = seen else { return Ok(scores) };
+fn with_biases(mut scores: Tensor, visible: VisibleKeys<'_>, longest: usize) -> Result<Tensor> {
+    let VisibleKeys::Past { bias, slopes, .. } = visible else { return Ok(scores) };
     if let Some(bias) = bias {
         let last = bias.narrow(1, 0, 1)?.narrow(2, bias.dim(2)? - longest, longest)?;
         scores = scores.broadcast_add(&last.to_dtype(scores.dtype())?.unsqueeze(0)?)?;
@@ -102,7 +102,11 @@ fn with_biases(mut scores: Tensor, seen: VisibleKeys<'_>, longest: usize) -> Res
 
 /// Tensor of all keys and values, and the row in it for each column of each query. A hidden column
 /// has the row of the query's own last key, which is finite if the query's keys are.
-fn places(seen: VisibleKeys<'_>, lengths: &[usize], longest: usize) -> Result<(Tensor, Vec<u32>)> {
+fn places(
+    visible: VisibleKeys<'_>,
+    lengths: &[usize],
+    longest: usize,
+) -> Result<(Tensor, Vec<u32>)> {
     let mut index = Vec::with_capacity(lengths.len() * longest);
     let mut add = |length: usize, rows: &mut dyn Iterator<Item = u32>| {
         let first = index.len() + longest - length;
@@ -111,7 +115,7 @@ fn places(seen: VisibleKeys<'_>, lengths: &[usize], longest: usize) -> Result<(T
         let last = if length > 0 { index[index.len() - 1] } else { 0 };
         index[first + length - longest..first].fill(last);
     };
-    let all = match seen {
+    let all = match visible {
         VisibleKeys::Source { key_value, rows } => {
             for (&length, range) in lengths.iter().zip(rows) {
                 add(length, &mut range.clone().map(|row| row as u32));
@@ -141,14 +145,14 @@ struct MaskKey {
 /// Mask `(R, H or 1, 1, T)`: [`HIDDEN`] where a query does not see a column; `None` if all queries
 /// see all columns.
 fn mask(
-    seen: VisibleKeys<'_>,
+    visible: VisibleKeys<'_>,
     lengths: Vec<usize>,
     heads: usize,
     dtype: DType,
     device: &Device,
 ) -> Result<Option<Tensor>> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
-    let sparse = match seen {
+    let sparse = match visible {
         VisibleKeys::Source { .. } => None,
         VisibleKeys::Past { sparse, .. } => sparse,
     };

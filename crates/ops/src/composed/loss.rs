@@ -232,10 +232,10 @@ fn weight_gradient(gradient: &Tensor, hidden: &Tensor, sum: Option<Tensor>) -> R
     if let Some(computed) = kernels.weight_gradient(gradient, hidden, sum.as_ref()) {
         return computed;
     }
-    let here = wide(&gradient.t()?.times(hidden)?)?;
+    let of_block = wide(&gradient.t()?.times(hidden)?)?;
     match sum {
-        Some(sum) => sum + here,
-        None => Ok(here),
+        Some(sum) => sum + of_block,
+        None => Ok(of_block),
     }
 }
 

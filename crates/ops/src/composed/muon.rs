@@ -25,16 +25,16 @@ pub fn muon_step(
         let start = parameter.offset() + within.start;
         let part = |flat: &Tensor| flat.narrow(0, start - range.start, within.len());
         let gradient = part(gradient)?;
-        let mut own = [part(&buffers[0])?, part(&buffers[1])?];
+        let mut moments = [part(&buffers[0])?, part(&buffers[1])?];
         if parameter.projections().is_empty() {
-            adam_step(store, start..start + within.len(), &gradient, &mut own, &step.adam)?;
+            adam_step(store, start..start + within.len(), &gradient, &mut moments, &step.adam)?;
         } else {
             let gradient = (gradient * step.adam.gradient_scale)?;
-            own[0] = ahead(&own[0], &gradient, step.momentum)?;
-            let direction = ahead(&own[0], &gradient, step.momentum)?;
+            moments[0] = ahead(&moments[0], &gradient, step.momentum)?;
+            let direction = ahead(&moments[0], &gradient, step.momentum)?;
             store.set_trained(start, &moved(parameter, &direction, step)?)?;
         }
-        parts.iter_mut().zip(own).for_each(|(parts, own)| parts.push(own));
+        parts.iter_mut().zip(moments).for_each(|(parts, moments)| parts.push(moments));
     }
     if !range.is_empty() {
         *buffers = [Tensor::cat(&parts[0], 0)?, Tensor::cat(&parts[1], 0)?];

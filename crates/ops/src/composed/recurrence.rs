@@ -11,23 +11,23 @@ use candle_core::{D, DType, Result, Tensor};
 ///
 /// # Errors
 /// If the shapes disagree.
-pub fn recurrence(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<Recurred> {
+pub fn recurrence(recurrence: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<Recurred> {
     let steps = TimeSteps::new(&spec.lengths, spec.backwards);
-    let (width, count) = (given.weight.dim(1)?, spec.lengths.len());
-    let (dtype, device) = (given.inputs.dtype(), given.inputs.device());
+    let (width, count) = (recurrence.weight.dim(1)?, spec.lengths.len());
+    let (dtype, device) = (recurrence.inputs.dtype(), recurrence.inputs.device());
     let wide_dtype = wide_type(dtype);
     let rows_of = |x: &Tensor, rows: Vec<usize>| {
         let rows: Vec<u32> = rows.into_iter().map(|row| row as u32).collect();
         let count = rows.len();
         x.index_select(&Tensor::from_vec(rows, count, device)?, 0)
     };
-    let weight = given.weight.to_dtype(dtype)?.t()?; // (H, G·H)
-    let bias = given.bias.map(|bias| bias.to_dtype(wide_dtype)).transpose()?;
-    let initial = match given.initial {
+    let weight = recurrence.weight.to_dtype(dtype)?.t()?; // (H, G·H)
+    let bias = recurrence.bias.map(|bias| bias.to_dtype(wide_dtype)).transpose()?;
+    let initial = match recurrence.initial {
         Some(initial) => rows_of(&wide(initial)?, steps.order.clone())?, // (B, S)
         None => Tensor::zeros((count, spec.cell.vectors() * width), wide_dtype, device)?,
     };
-    let attention = Keys::new(given, spec, &steps)?;
+    let attention = Keys::new(recurrence, spec, &steps)?;
     let mut states = vec![initial];
     let (mut outputs, mut all_weights) = (Vec::new(), Vec::new());
     for step in 0..steps.count() {
@@ -35,7 +35,7 @@ pub fn recurrence(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<Recur
         let state = states[step].narrow(0, 0, active)?; // (R, S)
         let hidden = state.narrow(1, 0, width)?.to_dtype(dtype)?.contiguous()?;
         let packed = (0..active).map(|place| steps.packed_row(place, step)).collect();
-        let mut inputs = wide(&rows_of(given.inputs, packed)?)?; // (R, G·H)
+        let mut inputs = wide(&rows_of(recurrence.inputs, packed)?)?; // (R, G·H)
         let mut context = None;
         if let Some(keys) = &attention {
             let (weights, of_row) = keys.attend(&hidden)?;
@@ -110,12 +110,12 @@ struct Keys {
 
 impl Keys {
     fn new(
-        given: &Recurrence<'_>,
+        recurrence: &Recurrence<'_>,
         spec: &RecurrenceSpec,
         steps: &TimeSteps,
     ) -> Result<Option<Self>> {
-        let Some(attention) = &given.attention else { return Ok(None) };
-        let (dtype, device) = (given.inputs.dtype(), given.inputs.device());
+        let Some(attention) = &recurrence.attention else { return Ok(None) };
+        let (dtype, device) = (recurrence.inputs.dtype(), recurrence.inputs.device());
         let (count, longest) =
             (steps.order.len(), spec.attended.iter().map(std::ops::Range::len).max().unwrap_or(0));
         let (mut rows, mut mask) = (Vec::new(), Vec::new());

@@ -114,12 +114,13 @@ impl<T> Gradients<T> {
 /// Computes the sums over all rows, and the gradients.
 pub(super) fn compute<T: Float>(
     hidden: &[T],
-    of: &Classes<'_, T>,
+    class_weights: &Classes<'_, T>,
     targets: &[u32],
     spec: &CrossEntropySpec,
     wanted: Wanted,
 ) -> (LossSums, Gradients<T>) {
-    let (rows, width, classes) = (targets.len(), hidden.len() / targets.len().max(1), of.count);
+    let (rows, width, classes) =
+        (targets.len(), hidden.len() / targets.len().max(1), class_weights.count);
     let zeros = |is_wanted: bool, count| vec![T::default(); if is_wanted { count } else { 0 }];
     let mut gradients = Gradients {
         hidden: zeros(wanted.hidden, hidden.len()),
@@ -137,20 +138,21 @@ pub(super) fn compute<T: Float>(
         product_onto(
             (chunk, width, classes),
             (hidden, hidden_at),
-            of.transposed,
+            class_weights.transposed,
             (logits, logits_at),
             Write::Replace,
             spec.products,
         );
         let targets = &targets[start..start + chunk];
-        let row_sums =
-            region(even(chunk), || sums_of_rows(logits, of.bias, targets, spec, wanted.hidden));
+        let row_sums = region(even(chunk), || {
+            sums_of_rows(logits, class_weights.bias, targets, spec, wanted.hidden)
+        });
         row_sums.iter().for_each(|row| sums.add(row));
         if wanted.hidden {
             product_onto(
                 (chunk, classes, width),
                 (logits, logits_at),
-                of.weight,
+                class_weights.weight,
                 (&mut gradients.hidden, hidden_at),
                 Write::Replace,
                 spec.products,

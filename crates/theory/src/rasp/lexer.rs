@@ -37,7 +37,7 @@ const MOST_WORDS: usize = 2000;
 
 /// Divides a program into words; `#` begins a comment.
 pub(super) fn lexemes(text: &str) -> Result<Vec<(Place, Lexeme)>, TheoryError> {
-    let mut found = Vec::new();
+    let mut lexemes = Vec::new();
     let mut depth = 0_usize;
     for (number, line) in (1..).zip(text.lines()) {
         let mut column = 1;
@@ -49,7 +49,7 @@ pub(super) fn lexemes(text: &str) -> Result<Vec<(Place, Lexeme)>, TheoryError> {
             let place = Place { line: number, column };
             if rest.is_empty() || rest.starts_with('#') {
                 if depth == 0 {
-                    found.push((place, Lexeme::End));
+                    lexemes.push((place, Lexeme::End));
                 }
                 break;
             }
@@ -61,8 +61,8 @@ pub(super) fn lexemes(text: &str) -> Result<Vec<(Place, Lexeme)>, TheoryError> {
             }
             column += rest[..length].chars().count();
             rest = &rest[length..];
-            found.push((place, lexeme));
-            if found.len() > MOST_WORDS {
+            lexemes.push((place, lexeme));
+            if lexemes.len() > MOST_WORDS {
                 let message = format!("a program has at most {MOST_WORDS} words");
                 return Err(TheoryError::program(place, message));
             }
@@ -70,8 +70,8 @@ pub(super) fn lexemes(text: &str) -> Result<Vec<(Place, Lexeme)>, TheoryError> {
     }
     let last = text.lines().last().map_or(0, |line| line.chars().count());
     let place = Place { line: text.lines().count().max(1), column: last + 1 };
-    found.push((place, Lexeme::End));
-    Ok(found)
+    lexemes.push((place, Lexeme::End));
+    Ok(lexemes)
 }
 
 /// First word of a text that is neither empty nor blank, and its length in bytes.

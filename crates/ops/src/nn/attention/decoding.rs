@@ -31,32 +31,32 @@ use std::ops::Range;
 /// If the shapes disagree, `shape` is impossible, or a row does not exist.
 pub fn decoding_attention(
     query: &Tensor,
-    seen: VisibleKeys<'_>,
+    visible: VisibleKeys<'_>,
     shape: AttentionShape,
 ) -> Result<Tensor> {
-    check(seen, query.dims2()?, shape)?;
-    let (whole, steps, bias) = match seen {
+    check(visible, query.dims2()?, shape)?;
+    let (whole, steps, bias) = match visible {
         VisibleKeys::Source { key_value, .. } => (Some(key_value), [].as_slice(), None),
         VisibleKeys::Past { kept: CachedRows::Apart { text, steps }, bias, .. } => {
             (text, steps, bias)
         }
         VisibleKeys::Past { kept: CachedRows::Joined { .. }, .. } => {
             crate::device::check(query.device())?;
-            return crate::composed::decoding_attention(query, seen, shape);
+            return crate::composed::decoding_attention(query, visible, shape);
         }
     };
     let inputs: Vec<&Tensor> = [query].into_iter().chain(bias).chain(whole).chain(steps).collect();
     if !is_fused(None, &inputs)? {
-        return crate::composed::decoding_attention(query, seen, shape);
+        return crate::composed::decoding_attention(query, visible, shape);
     }
     crate::profile::time(
         "attention",
-        || for_float!(query, T => fused::<T>(query, (whole, steps), seen, shape)),
+        || for_float!(query, T => fused::<T>(query, (whole, steps), visible, shape)),
     )
 }
 
 fn check(
-    seen: VisibleKeys<'_>,
+    visible: VisibleKeys<'_>,
     (queries, width): (usize, usize),
     shape: AttentionShape,
 ) -> Result<()> {
@@ -70,11 +70,11 @@ fn check(
             && rows.len() == queries
             && rows.iter().all(|range| range.start <= range.end && range.end <= keys))
     };
-    let fits = match seen {
+    let fits = match visible {
         VisibleKeys::Source { key_value, rows } => whole(key_value, rows)?,
-        VisibleKeys::Past { .. } => past_fits(seen, queries, shape)?,
+        VisibleKeys::Past { .. } => past_fits(visible, queries, shape)?,
     };
-    let rotations = match seen {
+    let rotations = match visible {
         VisibleKeys::Past { dual_chunk: Some(_), .. } => DualChunk::ROTATIONS,
         _ => 1,
     };
@@ -87,8 +87,9 @@ fn check(
 }
 
 /// Whether past tokens fit the queries.
-fn past_fits(seen: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Result<bool> {
-    let VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk } = seen else {
+fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Result<bool> {
+    let VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk } = visible
+    else {
         return Ok(false);
     };
     let (heads, columns) = (shape.heads, 2 * shape.key_value_width());
@@ -126,7 +127,7 @@ fn past_fits(seen: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Re
     }
     if let Some(bias) = bias {
         let shape = bias.dims3()?;
-        let keys = |query| seen.keys(query);
+        let keys = |query| visible.keys(query);
         fits = fits
             && (shape.0, shape.1 > 0) == (heads, true)
             && (0..queries).map(keys).max().is_none_or(|longest| shape.2 >= longest);
@@ -152,12 +153,12 @@ const LINE: usize = 64;
 fn fused<T: Float>(
     query: &Tensor,
     (whole, blocks): (Option<&Tensor>, &[Tensor]),
-    seen: VisibleKeys<'_>,
+    visible: VisibleKeys<'_>,
     shape: AttentionShape,
 ) -> Result<Tensor> {
     let heads = shape.heads;
     let ((rows, columns), width) = (query.dims2()?, shape.query_width());
-    let (bias, slopes, sparse, dual_chunk) = match seen {
+    let (bias, slopes, sparse, dual_chunk) = match visible {
         VisibleKeys::Source { .. } => (None, None, None, None),
         VisibleKeys::Past { bias, slopes, sparse, dual_chunk, .. } => {
             (bias, slopes, sparse, dual_chunk)
@@ -182,9 +183,9 @@ fn fused<T: Float>(
         |(pairs, chosen, weights), (chunk, out)| {
             for (i, out) in out.chunks_exact_mut(width).enumerate() {
                 let query = chunk * QUERIES + i;
-                chosen.choose(sparse, heads, seen.keys(query));
+                chosen.choose(sparse, heads, visible.keys(query));
                 pairs.clear();
-                gather(pairs, seen, query, (whole, &blocks), pair, chosen);
+                gather(pairs, visible, query, (whole, &blocks), pair, chosen);
                 weights.clear();
                 weights.resize(heads * pairs.len().next_multiple_of(LANES), T::NEGATIVE_INFINITY);
                 attend(
@@ -267,13 +268,13 @@ impl Chosen {
 /// then of later tokens. Other tokens are not read.
 fn gather<'a, T>(
     pairs: &mut Vec<&'a [T]>,
-    seen: VisibleKeys<'_>,
+    visible: VisibleKeys<'_>,
     query: usize,
     (whole, blocks): (&'a [T], &[&'a [T]]),
     size: usize,
     chosen: &Chosen,
 ) {
-    let (text, history) = match seen {
+    let (text, history) = match visible {
         VisibleKeys::Source { rows, .. } => (rows[query].clone(), [].as_slice()),
         VisibleKeys::Past { text, history, .. } => {
             (text.get(query).cloned().unwrap_or_default(), history)

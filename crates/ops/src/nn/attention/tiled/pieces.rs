@@ -21,7 +21,7 @@ pub(super) fn pieces(
     panels: usize,
     mut seen: impl FnMut(usize, &mut Vec<Range<usize>>),
 ) -> Vec<Piece> {
-    let (mut found, mut ranges) = (Vec::new(), Vec::new());
+    let (mut pieces, mut ranges) = (Vec::new(), Vec::new());
     for panel in 0..panels {
         seen(panel, &mut ranges);
         widen(&mut ranges);
@@ -29,13 +29,13 @@ pub(super) fn pieces(
             let mut start = range.start;
             while start < range.end {
                 let end = (start + STEP - start % STEP).min(range.end);
-                found.push(Piece { panel, passing: start..end });
+                pieces.push(Piece { panel, passing: start..end });
                 start = end;
             }
         }
     }
-    found.sort_by_key(|piece| (piece.passing.start / STEP, piece.panel));
-    found
+    pieces.sort_by_key(|piece| (piece.passing.start / STEP, piece.panel));
+    pieces
 }
 
 /// Extends ranges to begin at whole panels.
@@ -52,12 +52,12 @@ pub(super) fn keys_of(
     causal: bool,
     positions: Range<usize>,
     keys: usize,
-    seen: &mut Vec<Range<usize>>,
+    ranges: &mut Vec<Range<usize>>,
 ) {
     let keys = 0..if causal { keys.min(positions.end) } else { keys };
     match sight {
-        Some(sight) => sight.keys_of(positions, keys, seen),
-        None => *seen = vec![keys],
+        Some(sight) => sight.keys_of(positions, keys, ranges),
+        None => *ranges = vec![keys],
     }
 }
 

@@ -105,10 +105,10 @@ impl<P: TileProducts> Pass<'_, P> {
         let mut of_summaries: Vec<_> = heads.clone().map(|_| [room(), room()]).collect();
         let chunks = 0..sequence.counts[0];
         for chunk in chunks.clone().rev() {
-            let seen = layout.seen(sequence, chunk);
+            let chunk_keys = layout.seen(sequence, chunk);
             for (of_summaries, head) in of_summaries.iter_mut().zip(heads.clone()) {
                 // SAFETY: the caller's promise.
-                unsafe { self.chunk(worker, (sequence, head), (chunk, &seen), of_summaries) };
+                unsafe { self.chunk(worker, (sequence, head), (chunk, &chunk_keys), of_summaries) };
             }
         }
         for chunk in chunks.filter(|_| !causal) {

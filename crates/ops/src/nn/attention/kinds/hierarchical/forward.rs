@@ -63,17 +63,17 @@ pub(super) fn across<T>(rows: Rows<'_, T>) -> Rows<'_, T> {
 pub(super) fn terms<'a, T: Float>(
     layout: &Layout,
     (sequence, head): (&Sequence, usize),
-    seen: &'a ChunkKeys<T>,
+    chunk_keys: &'a ChunkKeys<T>,
     (chunk, first): (usize, usize),
 ) -> Terms<'a, T> {
     let causal = layout.spec.causal;
     Terms {
         scale: T::cast((layout.head as f64).powf(-0.5)),
-        added: &seen.added,
-        visible: if causal { seen.count + first + 1 } else { seen.all() },
+        added: &chunk_keys.added,
+        visible: if causal { chunk_keys.count + first + 1 } else { chunk_keys.all() },
         growth: usize::from(causal),
         dropout: layout.spec.dropout,
-        places: &seen.places,
+        places: &chunk_keys.places,
         mask: (layout.mask_start(sequence, head, (chunk, first)), layout.hierarchy.places() as u32),
     }
 }
@@ -121,10 +121,10 @@ pub(super) unsafe fn run<P: TileProducts>(
     let pass = Pass { products, layout, inputs, to };
     layout.for_heads(worker, |worker, sequence, heads| {
         for chunk in 0..sequence.counts[0] {
-            let seen = layout.seen(sequence, chunk);
+            let chunk_keys = layout.seen(sequence, chunk);
             for head in heads.clone() {
                 // SAFETY: each task has its own heads of a sequence.
-                unsafe { pass.chunk(worker, (sequence, head), (chunk, &seen)) };
+                unsafe { pass.chunk(worker, (sequence, head), (chunk, &chunk_keys)) };
             }
         }
     });

@@ -74,8 +74,8 @@ pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> 
 pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) -> f64 {
     let layout = Layout::new(spec, width);
     let of_chunk = |sequence, chunk| {
-        let seen = layout.seen::<f32>(sequence, chunk);
-        (seen.tokens.len() * seen.all()) as f64
+        let chunk_keys = layout.seen::<f32>(sequence, chunk);
+        (chunk_keys.tokens.len() * chunk_keys.all()) as f64
     };
     let chunks = layout
         .sequences

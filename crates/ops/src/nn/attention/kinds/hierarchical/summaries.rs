@@ -39,8 +39,8 @@ pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     for sequence in layout.sequences.iter().filter(|sequence| sequence.length > 0) {
         let count = sequence.summaries() * head_width;
         let first = sequence.summary * 2 * width;
-        for own in all[first..].chunks_exact_mut(count).take(2 * layout.spec.heads) {
-            average_levels(layout, sequence, own);
+        for of_head in all[first..].chunks_exact_mut(count).take(2 * layout.spec.heads) {
+            average_levels(layout, sequence, of_head);
         }
     }
     all
