@@ -137,6 +137,13 @@ pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Res
     Ok(())
 }
 
+/// Fills `bytes` from `at` of the file. WebAssembly has one thread.
+#[cfg(not(any(unix, windows)))]
+pub(crate) fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    io::Seek::seek(&mut file, io::SeekFrom::Start(at))?;
+    io::Read::read_exact(&mut file, bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// Number of `mi_option_purge_delay` in mimalloc.h, the same in versions 2 and 3. The value is in
 /// milliseconds; −1 means never.
+#[cfg(not(target_family = "wasm"))]
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 /// Keeps the pages of freed memory from now on, for training.
@@ -37,6 +38,12 @@ pub fn return_freed_pages() {
 /// batches of long and of short sentences need different sizes, on any thread: without this call,
 /// translating 2,000 lines took half as much memory again.
 pub fn collect() {
+    #[cfg(not(target_family = "wasm"))]
+    collect_on_every_thread();
+}
+
+#[cfg(not(target_family = "wasm"))]
+fn collect_on_every_thread() {
     // SAFETY: frees memory of the calling thread that is no longer used; it touches nothing that is
     // in use.
     let of_this_thread = || unsafe { libmimalloc_sys::mi_collect(true) };
@@ -100,8 +107,13 @@ fn count(change: i64) {
 }
 
 fn set_purge_delay(milliseconds: std::ffi::c_long) {
+    #[cfg(target_family = "wasm")]
+    let _ = milliseconds;
     // SAFETY: sets an option of the allocator, which it reads with atomic operations.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, milliseconds) };
+    #[cfg(not(target_family = "wasm"))]
+    unsafe {
+        libmimalloc_sys::mi_option_set(PURGE_DELAY, milliseconds)
+    };
 }
 
 /// An allocator that ends the process with an error message and exit code 2 when memory is

@@ -59,7 +59,15 @@ impl Method {
             // A gzip file may have many members, one after another; this applies to the formats
             // below too.
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(bytes))),
+            #[cfg(not(target_family = "wasm"))]
             Self::Zstandard => Box::new(zstd::Decoder::new(bytes)?),
+            #[cfg(target_family = "wasm")]
+            Self::Zstandard => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "Zstandard is not read in WebAssembly; compress the file with gzip instead",
+                ));
+            }
             Self::Xz => {
                 Box::new(lzma_rust2::XzReader::new_mem_limit(buffered(bytes), true, XZ_MEMORY))
             }

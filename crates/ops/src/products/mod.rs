@@ -7,6 +7,8 @@
 //! - [`Kernel::Dots`]: AVX-512 BF16, for bf16 products alone;
 //! - [`Kernel::Fma512`], [`Kernel::Fma256`], [`Kernel::Neon`]: multiply-adds of f32, on registers
 //!   of each width; bf16 products round the operands while they pack them;
+//! - [`Kernel::Simd128`]: the same in WebAssembly, which has no fused multiply-add: a product is
+//!   rounded before it is added;
 //! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, and as
 //!   an oracle for the other kernels.
 //!
@@ -21,7 +23,7 @@
 // On other processors no kernel packs its operands: the code for packing kernels is compiled but
 // unused.
 #![cfg_attr(
-    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32")),
     allow(unreachable_code, unused_variables, dead_code)
 )]
 

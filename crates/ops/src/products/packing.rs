@@ -139,6 +139,10 @@ impl Packing {
                 Kernel::Neon => {
                     super::kernels::fma::neon::pack_step(operand, panel, step, round, lines)
                 }
+                #[cfg(target_arch = "wasm32")]
+                Kernel::Simd128 => {
+                    super::kernels::fma::simd128::pack_step(operand, panel, step, round, lines)
+                }
                 other => unreachable!("{other:?} does not pack"),
             }
         }
@@ -167,6 +171,8 @@ impl Multiply {
             Kernel::Fma256 => Self::Fma(super::kernels::fma::avx2::multiply),
             #[cfg(target_arch = "aarch64")]
             Kernel::Neon => Self::Fma(super::kernels::fma::neon::multiply),
+            #[cfg(target_arch = "wasm32")]
+            Kernel::Simd128 => Self::Fma(super::kernels::fma::simd128::multiply),
             other => unreachable!("{other:?} does not pack"),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 /// Number of registers with a sum each: at least the latency of a multiply-add in cycles, times the
 /// number that begin per cycle.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32"))]
 const SUMS: usize = 12;
 
 /// Runs the multiply-adds of `kernel` `rounds` times, on registers only and on the calling thread;
@@ -30,6 +30,8 @@ pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize
             Kernel::Fma256 => super::kernels::fma::avx2::multiply_registers::<SUMS>(rounds),
             #[cfg(target_arch = "aarch64")]
             Kernel::Neon => super::kernels::fma::neon::multiply_registers::<{ 2 * SUMS }>(rounds),
+            #[cfg(target_arch = "wasm32")]
+            Kernel::Simd128 => super::kernels::fma::simd128::multiply_registers::<SUMS>(rounds),
             _ => return None,
         }
     };
@@ -42,7 +44,7 @@ pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize
 /// thread runs `rounds` iterations, of about 2 ns each.
 #[must_use]
 pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
-    let limits = [Kernel::Fma512, Kernel::Fma256, Kernel::Neon];
+    let limits = [Kernel::Fma512, Kernel::Fma256, Kernel::Neon, Kernel::Simd128];
     let limit = match kernel {
         Kernel::Gemm => limits.into_iter().find(|kernel| kernel.is_here())?,
         kernel => kernel,

@@ -105,6 +105,8 @@ fn for_kernel(kernel: Kernel) -> Option<Multiply> {
         Kernel::Fma256 => Some(avx2::multiply),
         #[cfg(target_arch = "aarch64")]
         Kernel::Neon => Some(neon::multiply),
+        #[cfg(target_arch = "wasm32")]
+        Kernel::Simd128 => Some(simd128::multiply),
         _ => None,
     }
 }
@@ -268,6 +270,8 @@ kernel!(avx512, "avx512f", std::arch::x86_64::__m512, 8: 1 2 3 4 5 6 7 8);
 kernel!(avx2, "avx2,fma", std::arch::x86_64::__m256, 6: 1 2 3 4 5 6);
 #[cfg(target_arch = "aarch64")]
 kernel!(neon, "neon", std::arch::aarch64::float32x4_t, 8: 1 2 3 4 5 6 7 8);
+#[cfg(target_arch = "wasm32")]
+kernel!(simd128, "simd128", std::arch::wasm32::v128, 6: 1 2 3 4 5 6);
 
 #[cfg(test)]
 mod tests {

@@ -77,6 +77,8 @@ pub struct Page {
     pub data: Vec<(String, Value)>,
     /// Whether scripts may call the server of the page. Otherwise they may call no server.
     pub asks_server: bool,
+    /// Whether scripts may start threads of scripts in the page, and run WebAssembly there.
+    pub runs_module: bool,
 }
 
 impl Page {
@@ -124,9 +126,13 @@ impl Page {
     #[must_use]
     pub fn policy(&self) -> String {
         let connections = if self.asks_server { "connect-src 'self'; " } else { "" };
+        let (module, threads) = match self.runs_module {
+            true => (" 'wasm-unsafe-eval'", "worker-src blob:; "),
+            false => ("", ""),
+        };
         format!(
-            "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; {connections}\
-             base-uri 'none'; form-action 'none'",
+            "default-src 'none'; style-src '{}'; script-src '{}'{module}; img-src data:; \
+             {connections}{threads}base-uri 'none'; form-action 'none'",
             hash(&self.whole_style()),
             hash(&self.whole_script()),
         )

@@ -42,7 +42,7 @@ impl DtypeChoice {
                 name: "bf16",
                 reason: format!("{instructions} multiplies it faster than f32"),
             },
-            Kernel::Fma512 | Kernel::Fma256 | Kernel::Neon | Kernel::Gemm => {
+            Kernel::Fma512 | Kernel::Fma256 | Kernel::Neon | Kernel::Simd128 | Kernel::Gemm => {
                 Self { name: "f32", reason: format!("by {instructions}, bf16 would be no faster") }
             }
         }

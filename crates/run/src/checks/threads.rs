@@ -44,6 +44,10 @@ fn size_pool(origin: &str, threads: usize) -> Result<()> {
              each"
         );
     }
+    // WebAssembly has one thread, which cannot start others.
+    if cfg!(target_family = "wasm") {
+        return Ok(());
+    }
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
         // A pool exists already, and no other is requested.
         Err(error) if threads == 0 && error.source().is_none() => Ok(()),

@@ -3,6 +3,7 @@
 //! An engine is one implementation of [`Engine`]. The lists of tasks, and the refusal of models by
 //! the name of a key, are shared.
 
+pub mod browser;
 pub mod ctranslate2;
 mod limits;
 pub mod onnx;

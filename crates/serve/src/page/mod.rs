@@ -93,6 +93,7 @@ fn page(language: Language) -> Result<(String, String)> {
         script: SCRIPTS.concat(),
         data: vec![("page-texts".to_owned(), texts)],
         asks_server: true,
+        runs_module: false,
     };
     Ok((page.html(), page.policy()))
 }

@@ -1,10 +1,10 @@
-//! Arguments of `average`, `merge` and `quantize`, which make new weights from existing ones.
+//! Arguments of `average`, `merge`, `quantize` and `page`, which make new weights from existing ones.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::Checkpoint;
+use crate::arguments::{Checkpoint, PageLanguage};
 
 /// Arguments of `average`.
 #[derive(Debug, Args)]
@@ -39,6 +39,24 @@ pub(crate) struct Quantize {
     /// Folder to make [default: the run's name followed by -int8]
     #[arg(long, short, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) from: Checkpoint,
+}
+
+/// Arguments of `page`.
+#[derive(Debug, Args)]
+pub(crate) struct PageOfRun {
+    /// Folder of the translation run
+    pub(crate) run: PathBuf,
+    /// File to write, such as translate.html
+    pub(crate) page: PathBuf,
+    /// WebAssembly module that translates, made by scripts/package/web.sh [default: the one that is
+    /// installed beside the program]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) module: Option<PathBuf>,
+    /// Language of the page
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) language: PageLanguage,
     #[command(flatten)]
     pub(crate) from: Checkpoint,
 }

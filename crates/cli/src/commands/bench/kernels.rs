@@ -116,7 +116,9 @@ fn limit(kernel: Kernel) -> Option<Kernel> {
     if kernel != Kernel::Gemm {
         return Some(kernel);
     }
-    [Kernel::Fma512, Kernel::Fma256, Kernel::Neon].into_iter().find(|kernel| kernel.is_here())
+    [Kernel::Fma512, Kernel::Fma256, Kernel::Neon, Kernel::Simd128]
+        .into_iter()
+        .find(|kernel| kernel.is_here())
 }
 
 /// Measures the peak and every product in turn, as often as requested, and keeps the shortest time

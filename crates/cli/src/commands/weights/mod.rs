@@ -4,4 +4,5 @@ pub(super) mod average;
 pub(super) mod exchange;
 pub(super) mod hub;
 pub(super) mod merge;
+pub(super) mod page;
 pub(super) mod quantize;

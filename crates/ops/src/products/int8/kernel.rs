@@ -19,19 +19,22 @@ pub enum Int8Kernel {
     NeonDot,
     /// `smull` and `sadalp` of NEON.
     Neon,
+    /// `i32x4.dot_i16x8_s` of WebAssembly: values are widened to 16 bits, two products per lane.
+    Simd128,
     /// A loop in plain Rust, for every processor, and the oracle of the other kernels.
     Plain,
 }
 
 impl Int8Kernel {
     /// All kernels, the fastest first.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Vnni512,
         Self::Vnni256,
         Self::Words512,
         Self::Words256,
         Self::NeonDot,
         Self::Neon,
+        Self::Simd128,
         Self::Plain,
     ];
 
@@ -45,6 +48,7 @@ impl Int8Kernel {
             Self::Words256 => "words256",
             Self::NeonDot => "neon-dot",
             Self::Neon => "neon",
+            Self::Simd128 => "simd128",
             Self::Plain => "plain",
         }
     }
@@ -59,6 +63,7 @@ impl Int8Kernel {
             Self::Words256 => "AVX2",
             Self::NeonDot => "NEON dot products",
             Self::Neon => "NEON",
+            Self::Simd128 => "SIMD of WebAssembly",
             Self::Plain => "plain Rust",
         }
     }
@@ -74,7 +79,10 @@ impl Int8Kernel {
 
     fn goes_with(self, chosen: Option<Kernel>) -> bool {
         match chosen {
-            None | Some(Kernel::Tiles | Kernel::Dots | Kernel::Fma512 | Kernel::Neon) => true,
+            None
+            | Some(
+                Kernel::Tiles | Kernel::Dots | Kernel::Fma512 | Kernel::Neon | Kernel::Simd128,
+            ) => true,
             Some(Kernel::Fma256) => matches!(self, Self::Words256 | Self::Plain),
             Some(Kernel::Gemm) => self == Self::Plain,
         }
@@ -106,6 +114,7 @@ impl Int8Kernel {
             Self::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            Self::Simd128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
             Self::Plain => true,
             #[allow(unreachable_patterns, reason = "every processor lacks some of them")]
             _ => false,
@@ -127,6 +136,8 @@ impl Int8Kernel {
             Self::NeonDot => loops::neon_dot::PARTS,
             #[cfg(target_arch = "aarch64")]
             Self::Neon => loops::neon::PARTS,
+            #[cfg(target_arch = "wasm32")]
+            Self::Simd128 => loops::simd128::PARTS,
             _ => loops::plain::PARTS,
         }
     }

@@ -174,6 +174,8 @@ kernel!(words256, "avx2", registers::Words256, 6 by 1);
 kernel!(neon_dot, "neon,dotprod", registers::NeonDot, 6 by 4);
 #[cfg(target_arch = "aarch64")]
 kernel!(neon, "neon", registers::Neon, 4 by 4);
+#[cfg(target_arch = "wasm32")]
+kernel!(simd128, "simd128", registers::Simd128, 4 by 2);
 
 /// A plain loop, as a reference for the other kernels.
 pub(super) mod plain {

@@ -253,6 +253,8 @@ kernel!(avx512, "avx512f", std::arch::x86_64::__m512, 8 by 2);
 kernel!(avx2, "avx2,fma", std::arch::x86_64::__m256, 3 by 4);
 #[cfg(target_arch = "aarch64")]
 kernel!(neon, "neon", std::arch::aarch64::float32x4_t, 6 by 4);
+#[cfg(target_arch = "wasm32")]
+kernel!(simd128, "simd128", std::arch::wasm32::v128, 3 by 4);
 
 #[cfg(test)]
 mod tests {

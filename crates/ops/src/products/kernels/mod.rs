@@ -25,6 +25,8 @@ pub enum Kernel {
     Fma256,
     /// Multiply-adds of NEON.
     Neon,
+    /// SIMD of WebAssembly, whose products and sums are rounded separately.
+    Simd128,
     /// The `gemm` crate.
     Gemm,
 }
@@ -55,8 +57,15 @@ pub enum KernelError {
 
 impl Kernel {
     /// All kernels, the fastest first.
-    pub const ALL: [Self; 6] =
-        [Self::Tiles, Self::Dots, Self::Fma512, Self::Fma256, Self::Neon, Self::Gemm];
+    pub const ALL: [Self; 7] = [
+        Self::Tiles,
+        Self::Dots,
+        Self::Fma512,
+        Self::Fma256,
+        Self::Neon,
+        Self::Simd128,
+        Self::Gemm,
+    ];
 
     /// Name in `TAPER_KERNEL`.
     #[must_use]
@@ -67,6 +76,7 @@ impl Kernel {
             Self::Fma512 => "fma512",
             Self::Fma256 => "fma256",
             Self::Neon => "neon",
+            Self::Simd128 => "simd128",
             Self::Gemm => "gemm",
         }
     }
@@ -80,6 +90,7 @@ impl Kernel {
             Self::Fma512 => "AVX-512F",
             Self::Fma256 => "AVX2 and FMA",
             Self::Neon => "NEON",
+            Self::Simd128 => "SIMD of WebAssembly",
             Self::Gemm => "the gemm crate",
         }
     }
@@ -141,6 +152,7 @@ impl Kernel {
             }
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            Self::Simd128 => cfg!(all(target_arch = "wasm32", target_feature = "simd128")),
             Self::Gemm => true,
             #[allow(unreachable_patterns, reason = "every processor lacks some of them")]
             Self::Tiles | Self::Dots | Self::Fma512 | Self::Fma256 | Self::Neon => false,
@@ -172,7 +184,7 @@ mod tests {
         assert_eq!(
             unknown,
             "TAPER_KERNEL=tile: no such matrix kernel; this processor has tiles, dots, fma512, \
-             fma256, neon, gemm"
+             fma256, neon, simd128, gemm"
         );
     }
 

@@ -2,6 +2,8 @@
 
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
+#[cfg(target_arch = "wasm32")]
+use std::arch::wasm32::*;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
@@ -24,7 +26,7 @@ pub(in crate::products) trait Vector: Copy {
     unsafe fn store(self, to: *mut f32);
     /// Stores the first `count` lanes, which must not be all.
     unsafe fn store_some(self, to: *mut f32, count: usize);
-    /// Computes `self + a · b`, rounded once.
+    /// Computes `self + a · b`, rounded once; in WebAssembly, rounded after each operation.
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
     /// Transposes `LANES` rows of as many values, from the addresses that `from` returns into rows
     /// `to_stride` apart.
@@ -289,6 +291,87 @@ impl Vector for float32x4_t {
             ];
             for (i, values) in columns.into_iter().enumerate() {
                 vst1q_f32(to.add(i * to_stride), vreinterpretq_f32_f64(values));
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+impl Vector for v128 {
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller's promise, here and below.
+        f32x4_splat(0.0)
+    }
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        // SAFETY: as above.
+        f32x4_splat(value)
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: as above.
+        unsafe { v128_load(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, count: usize) -> Self {
+        let mut values = [0.0; 4];
+        // SAFETY: as above.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, values.as_mut_ptr(), count);
+            v128_load(values.as_ptr().cast())
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe { v128_store(to.cast(), self) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(self, to: *mut f32, count: usize) {
+        let mut values = [0.0; 4];
+        // SAFETY: as above.
+        unsafe {
+            v128_store(values.as_mut_ptr().cast(), self);
+            std::ptr::copy_nonoverlapping(values.as_ptr(), to, count);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: as above.
+        f32x4_add(self, f32x4_mul(a, b))
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
+        // SAFETY: as above.
+        unsafe {
+            let row = |r: usize| v128_load(from(r).cast());
+            let rows = [row(0), row(1), row(2), row(3)];
+            let low = [
+                i32x4_shuffle::<0, 4, 1, 5>(rows[0], rows[1]),
+                i32x4_shuffle::<0, 4, 1, 5>(rows[2], rows[3]),
+            ];
+            let high = [
+                i32x4_shuffle::<2, 6, 3, 7>(rows[0], rows[1]),
+                i32x4_shuffle::<2, 6, 3, 7>(rows[2], rows[3]),
+            ];
+            let columns = [
+                i64x2_shuffle::<0, 2>(low[0], low[1]),
+                i64x2_shuffle::<1, 3>(low[0], low[1]),
+                i64x2_shuffle::<0, 2>(high[0], high[1]),
+                i64x2_shuffle::<1, 3>(high[0], high[1]),
+            ];
+            for (i, values) in columns.into_iter().enumerate() {
+                v128_store(to.add(i * to_stride).cast(), values);
             }
         }
     }

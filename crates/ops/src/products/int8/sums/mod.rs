@@ -78,11 +78,15 @@ macro_rules! sum {
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+#[cfg(target_arch = "wasm32")]
+mod wasm32;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 pub(super) use aarch64::{Neon, NeonDot};
+#[cfg(target_arch = "wasm32")]
+pub(super) use wasm32::Simd128;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::{Vnni256, Vnni512, Words256, Words512};
 

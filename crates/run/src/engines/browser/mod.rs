@@ -1,0 +1,183 @@
+//! Translation in a browser: a run as a page of one file, which asks no server.
+//!
+//! The page holds the weights in int8, the tokenizers and the recipe, and the module that
+//! `scripts/package/web.sh` compiles from `taper-web`. The module reads them as the files of a run,
+//! so that a browser translates by the code that translates everywhere.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::json;
+use taper_plots::{Language, Page, escape};
+use taper_trainer::{MODEL_FILE, STATE_FILE, checkpoint_name, read_state};
+
+use crate::config::RunConfig;
+use crate::folder::RunFolder;
+use crate::folder::files::{with_suffix, write_atomically};
+use crate::quantize;
+use crate::tasks::entry;
+
+/// Files of the page's script: the file system of the module, and the thread that it runs on.
+const WORKER: &str = concat!(include_str!("files.js"), include_str!("worker.js"));
+/// First bytes of a module of WebAssembly.
+const MAGIC: &[u8] = b"\0asm";
+
+/// Result of [`write_page`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrowserPage {
+    /// Bytes of the page.
+    pub bytes: usize,
+    /// Update after which the weights were saved.
+    pub step: u64,
+}
+
+/// Writes a page that translates with the run at `root`, with the weights of `checkpoint` or else
+/// the default ones, by `module`, the content of a file of WebAssembly.
+///
+/// # Errors
+/// When the run does not translate, has several directions or adapters, cannot be read, or the page
+/// exists or cannot be written; or when `module` is no module.
+pub fn write_page(
+    root: &Path,
+    checkpoint: Option<&str>,
+    module: &[u8],
+    language: Language,
+    page: &Path,
+) -> Result<BrowserPage> {
+    ensure!(module.starts_with(MAGIC), "the module is not WebAssembly; make it again");
+    ensure!(!page.exists(), "{} exists already and is left as it is", page.display());
+    let config = RunFolder::open(root)?.load_config(&[])?;
+    ensure!(
+        entry(config.task).translates,
+        "a run of the task {} cannot be exported for browsers: they only translate",
+        config.task
+    );
+    ensure!(
+        !config.data.is_multilingual(),
+        "{}: the run has several directions, and a page has one; train a run of one direction",
+        root.display()
+    );
+    let checkpoint = RunFolder::open(root)?.checkpoint(checkpoint)?;
+    let step = read_state(&checkpoint)?.step;
+    let files = match read_state(&checkpoint)?.int8_of {
+        Some(_) => run_files(root, &checkpoint)?,
+        None => rounded_files(root, &checkpoint, &with_suffix(page, ".run"))?,
+    };
+    let html = html(&config, &files, module, language)?;
+    write_atomically(page, html.as_bytes())?;
+    Ok(BrowserPage { bytes: html.len(), step })
+}
+
+/// Files of the run with its weights rounded, by their paths in the page; `folder` is used, and
+/// removed.
+fn rounded_files(
+    root: &Path,
+    checkpoint: &Path,
+    folder: &Path,
+) -> Result<BTreeMap<String, Vec<u8>>> {
+    // Left by a killed process.
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    // A name with a separator is a path.
+    let path = Path::new(".").join(checkpoint);
+    let name = path.to_str().with_context(|| checkpoint.display().to_string())?;
+    let rounded = quantize(root, Some(name), Some(folder))?;
+    let saved = RunFolder::open(&rounded.folder)?.checkpoint(None)?;
+    let files = run_files(&rounded.folder, &saved);
+    fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    files
+}
+
+/// Files that translation with one checkpoint of a run reads, by their paths in the page.
+fn run_files(root: &Path, checkpoint: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    let mut add = |folder: &Path, to: &str, is_needed: &dyn Fn(&str) -> bool| -> Result<()> {
+        for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_file() && is_needed(name) {
+                let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+                files.insert(format!("{to}/{name}"), bytes);
+            }
+        }
+        Ok(())
+    };
+    let is_recipe_or_tokenizer =
+        |name: &str| name == "config.toml" || name.starts_with("tokenizer");
+    add(root, "/run", &is_recipe_or_tokenizer)?;
+    let step = checkpoint_name(read_state(checkpoint)?.step);
+    let is_of_weights = |name: &str| [MODEL_FILE, STATE_FILE].contains(&name);
+    add(checkpoint, &format!("/run/checkpoints/{step}"), &is_of_weights)?;
+    files.insert("/run/checkpoints/last".to_owned(), step.into_bytes());
+    Ok(files)
+}
+
+/// The page as HTML.
+fn html(
+    config: &RunConfig,
+    files: &BTreeMap<String, Vec<u8>>,
+    module: &[u8],
+    language: Language,
+) -> Result<String> {
+    let packed: BTreeMap<&String, String> =
+        files.iter().map(|(path, bytes)| Ok((path, packed(bytes)?))).collect::<Result<_>>()?;
+    let say = |english, chinese| language.choose(english, chinese);
+    let [from, to] = [&config.data.source_language, &config.data.target_language];
+    let body = [
+        ("{{loading}}", say("The model is being loaded…", "正在载入模型……")),
+        ("{{source}}", say("Text", "原文")),
+        ("{{target}}", say("Translation", "译文")),
+        ("{{hint}}", say("Type or paste a text.", "输入或粘贴文字。")),
+        (
+            "{{about}}",
+            say(
+                "The model runs on this device. The page loads nothing and sends nothing.",
+                "模型在本机运行；页面不载入也不发送任何数据。",
+            ),
+        ),
+        ("{{from}}", from),
+        ("{{to}}", to),
+    ]
+    .iter()
+    .fold(include_str!("body.html").to_owned(), |body, (name, text)| {
+        body.replace(name, &escape(text))
+    });
+    let texts = json!({
+        "ready": say("Ready after {seconds} s.", "{seconds} 秒后就绪。"),
+        "speed": say(
+            "{seconds} s for the last line: {rate} words a second.",
+            "上一行用时 {seconds} 秒：每秒 {rate} 词。",
+        ),
+    });
+    let page = Page {
+        language,
+        title: format!("{}: {from} → {to}", config.name),
+        body,
+        style: include_str!("style.css").to_owned(),
+        script: include_str!("page.js").to_owned(),
+        data: vec![
+            ("texts".to_owned(), texts),
+            ("worker".to_owned(), json!(WORKER)),
+            ("files".to_owned(), json!(packed)),
+            ("module".to_owned(), json!(self::packed(module)?)),
+        ],
+        runs_module: true,
+        ..Page::default()
+    };
+    Ok(page.html())
+}
+
+/// Bytes, compressed by gzip, as text in base64.
+fn packed(bytes: &[u8]) -> Result<String> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    gzip.write_all(bytes)?;
+    Ok(STANDARD.encode(gzip.finish()?))
+}

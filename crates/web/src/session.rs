@@ -1,0 +1,83 @@
+//! A run that is open, and its answers.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use taper_run::translation::{PackedModels, TranslatedLine};
+use taper_run::{LineTranslator, LoadSettings, LoadedRun, TranslationSettings};
+
+/// Lines to translate.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Request {
+    /// Lines of text.
+    pub lines: Vec<String>,
+    /// Number of hypotheses; that of the run's recipe if it is left out.
+    pub beam_size: Option<usize>,
+}
+
+/// Translations of the lines of a request, in order.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// Each line as `taper translate --json` has it, or why it was not translated.
+    Lines(Vec<Line>),
+    /// Why nothing was translated.
+    Error {
+        /// The reasons, the outermost first.
+        error: String,
+    },
+}
+
+/// Answer to one line.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Line {
+    /// Its translations, best first.
+    Translated(TranslatedLine),
+    /// Why it was not translated.
+    Refused {
+        /// The reasons, the outermost first.
+        error: String,
+    },
+}
+
+/// A run with its packed weights.
+#[derive(Debug)]
+pub struct Session {
+    run: LoadedRun,
+    models: PackedModels,
+}
+
+impl Session {
+    /// Opens the translation run in the folder `root`.
+    ///
+    /// # Errors
+    /// If a file is missing or damaged, or the run has another task.
+    pub fn open(root: &Path) -> Result<Self> {
+        let run: LoadedRun = LoadedRun::open(root, &LoadSettings::default())?;
+        let models = LineTranslator::new(&run, &TranslationSettings::of(&run.config))?.models();
+        Ok(Self { run, models })
+    }
+
+    /// Translates lines.
+    ///
+    /// # Errors
+    /// If the search fails.
+    pub fn translate(&self, request: &Request) -> Result<Vec<Line>> {
+        let mut settings = TranslationSettings::of(&self.run.config);
+        if let Some(beam_size) = request.beam_size {
+            settings.decoding.beam_size = beam_size;
+            settings.decoding.validate()?;
+        }
+        let translator = LineTranslator::with_models(&self.run, &settings, &self.models)?;
+        let lines = translator.translate(&request.lines, &[], 1, |_| {})?;
+        Ok(lines
+            .map(|line| match line {
+                Ok(line) => Line::Translated(line),
+                Err(error) => Line::Refused { error: format!("{error:#}") },
+            })
+            .collect())
+    }
+}
