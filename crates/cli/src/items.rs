@@ -3,8 +3,8 @@
 
 use anyhow::{Result, bail};
 use taper_data::Tokenizer;
-use taper_run::one_line;
 
+use crate::advice::one_line;
 use crate::arguments::{SpecialTokenRule, SpecialTokens, Strict};
 use crate::text::say;
 

@@ -8,6 +8,7 @@
 // These macros end the process if the reader is gone; `text::say` and `text::print_line` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod advice;
 mod arguments;
 mod bars;
 mod commands;
@@ -26,6 +27,7 @@ use std::io::Write;
 
 use error::Ending;
 
+pub use advice::command;
 pub use program::Program;
 
 /// Runs the command that `program` was called with, and returns the exit code. A process runs one.
@@ -47,7 +49,7 @@ pub fn main(program: Program) -> u8 {
                 code
             }
             Ending::Fail(code) => {
-                text::say(&format!("error: {}", taper_run::one_line(&error)));
+                text::say(&format!("error: {}", advice::one_line(&error)));
                 code
             }
         },

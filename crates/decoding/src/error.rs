@@ -17,6 +17,14 @@ pub enum DecodingError {
         expected: String,
     },
 
+    /// The lengths of translations that `shortfall_penalty` needs have not been measured.
+    #[error(
+        "decoding.expected_length.ratio = 0.0 is not usable: expected the tokens of a translation \
+         for each token of its source, since shortfall_penalty is above 0: they are measured when a \
+         run begins with it, or is tuned"
+    )]
+    UnknownLength,
+
     /// The vocabulary lacks the special tokens.
     #[error(
         "the model has a target vocabulary of {size} tokens, too few to hold \

@@ -11,9 +11,10 @@ use taper_decoding::DecodingConfig;
 use taper_model::LanguageModel;
 use taper_run::generation::{GenerationSettings, Generator, Prompt, PromptContent};
 use taper_run::translation::{OverlongRule, PackedModels, TranslationDetail};
-use taper_run::{BadItem, LineTranslator, LoadedRun, TranslationSettings, answer_each, one_line};
+use taper_run::{BadItem, LineTranslator, LoadedRun, TranslationSettings, answer_each};
 
 use crate::engine::Cancelled;
+use crate::error::one_line;
 
 /// Number of lines translated together: the program's maximum.
 const WINDOW: usize = 4096;

@@ -1,20 +1,79 @@
 //! Conversion of errors to Python's.
 
+use std::path::PathBuf;
+
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
+use taper_run::advice::{Action, Resume, Start, Train, Verb};
 
 pyo3::create_exception!(
     taper,
     TaperError,
     PyException,
     "A request that cannot be fulfilled as given, or a computation that failed.\n\nThe message is \
-     the one that the program `taper` prints: what is wrong, where, and what to do."
+     the one that the program `taper` prints: what is wrong, where, and what to do, as a call."
 );
+
+/// Chain of causes on one line, with the calls that help.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    taper_run::one_line_with(error, |action| Some(format!("`{}`", call(action))))
+}
+
+/// Call of an action in Python, or else the program's command for it.
+fn call(action: &Action) -> String {
+    match action {
+        Action::Use(verb) => match verb {
+            Verb::Translate => "run.translate(texts)".to_owned(),
+            Verb::ScorePairs => "run.score(texts, targets)".to_owned(),
+            Verb::ScoreTexts => "run.score(texts)".to_owned(),
+            Verb::Generate => "run.generate(prompt)".to_owned(),
+            Verb::Predict => "run.predict(texts)".to_owned(),
+            Verb::PredictImages => "run.predict(images)".to_owned(),
+            Verb::MatchTexts => "run.predict(images, prompts=prompts)".to_owned(),
+            Verb::BeginWith => "taper.train(recipe, path, start_from=run.path)".to_owned(),
+            Verb::Evaluate | Verb::DrawAttention | Verb::Report => taper::command(action),
+        },
+        Action::Train(Train { recipe, from, run, change }) => {
+            let path = |path: &Option<PathBuf>, unknown: &str| {
+                path.as_ref().map_or_else(|| unknown.to_owned(), |path| literal(path.display()))
+            };
+            let (recipe, run) = (path(recipe, "recipe"), path(run, "path"));
+            let from = option("start_from", from.as_ref().map(|from| from.display()));
+            format!("taper.train({recipe}, {run}{from}{})", overrides(change))
+        }
+        // Only the program accepts changes.
+        Action::Resume(Resume { accepts_changes: true, .. }) => taper::command(action),
+        Action::Resume(Resume { run, from, change, .. }) => {
+            let from = match from {
+                Some(Start::Chosen) => ", checkpoint=checkpoint".to_owned(),
+                Some(Start::Named(name)) => option("checkpoint", Some(name)),
+                None => String::new(),
+            };
+            format!("taper.resume({}{from}{})", literal(run.display()), overrides(change))
+        }
+        Action::Average(_) | Action::Merge(_) | Action::Import(_) | Action::Tune => {
+            taper::command(action)
+        }
+    }
+}
+
+fn option(name: &str, value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| format!(", {name}={}", literal(value)))
+}
+
+fn overrides(key: &Option<String>) -> String {
+    key.as_ref().map_or_else(String::new, |key| format!(", overrides={{{}: …}}", literal(key)))
+}
+
+/// Text as a literal: those of JSON are Python's, too.
+fn literal(text: impl ToString) -> String {
+    serde_json::Value::String(text.to_string()).to_string()
+}
 
 /// Makes the exception of an error, with the program's message.
 pub(crate) fn exception(error: &anyhow::Error) -> PyErr {
-    TaperError::new_err(taper_run::one_line(error))
+    TaperError::new_err(one_line(error))
 }
 
 /// Parses options that Python has written as JSON.

@@ -85,8 +85,8 @@ impl SentenceSet {
     ) -> Result<Self> {
         ensure!(
             sources.len() == translations.len() && references.len() == translations.len(),
-            "split `{split}` has {} sentences now, but {} translations are kept: `taper \
-                 resume` translates them again",
+            "split `{split}` has {} sentences now, but {} translations are kept: resuming the \
+                 run translates them again",
             sources.len(),
             translations.len()
         );

@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod advice;
 pub mod attention;
 pub mod checks;
 pub mod config;
@@ -76,6 +77,7 @@ pub mod training;
 pub mod translation;
 pub mod word_vectors;
 
+pub use advice::{one_line, one_line_with};
 pub use config::RunConfig;
 pub use event::{
     FolderNotice, ImportNotice, Notice, RecipeNotice, RunEvent, RunObserver, TextNotice,
@@ -92,41 +94,3 @@ pub use quantization::{Quantized, quantize};
 pub use tasks::require_unedited;
 pub use training::{Outcome, TrainSettings};
 pub use translation::{LineTranslator, TranslationSettings};
-
-/// Chain of causes on one line. A cause that its parent already quotes is omitted, and line breaks
-/// become semicolons.
-pub fn one_line(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain() {
-        let text = cause.to_string();
-        let lines = text.lines().map(str::trim).filter(|part| !part.is_empty());
-        // With RUST_BACKTRACE, Candle's messages end with a backtrace, whose frames count from 0.
-        let text = lines.take_while(|line| !line.starts_with("0: ")).collect::<Vec<_>>().join("; ");
-        if line.is_empty() {
-            line = text;
-        } else if !line.contains(&text) {
-            line.push_str(": ");
-            line.push_str(&text);
-        }
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use anyhow::anyhow;
-
-    #[test]
-    fn causes_are_chained_once() {
-        let error = anyhow!("file a.toml is\nbroken").context("cannot train");
-        assert_eq!(one_line(&error), "cannot train: file a.toml is; broken");
-        let error = anyhow!(
-            "no such tensor\n   0: candle_core::error::Error::bt\n             at \
-             /src/error.rs:1\n   1: main"
-        );
-        assert_eq!(one_line(&error), "no such tensor");
-        let error = anyhow!("inner").context("outer: inner");
-        assert_eq!(one_line(&error), "outer: inner");
-    }
-}

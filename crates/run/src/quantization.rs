@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use taper_trainer::{MODEL_FILE, round_to_int8};
 
+use crate::advice::{Action, Advice};
 use crate::folder::{RunFolder, derived, quoted};
 use crate::tasks::require_decoding;
 
@@ -36,11 +37,13 @@ pub fn quantize(root: &Path, name: Option<&str>, to: Option<&Path>) -> Result<Qu
     let run = RunFolder::open(root)?;
     let config = run.load_config(&[])?;
     require_decoding(config.task).with_context(|| root.display().to_string())?;
-    ensure!(
-        !config.model.lora.is_on(),
-        "{}: the run has adapters: merge them first (taper merge), and round that run",
-        root.display()
-    );
+    if config.model.lora.is_on() {
+        let error = anyhow!("{}: the run has adapters", root.display());
+        let merge = Action::Merge(root.to_owned());
+        return Err(
+            Advice::new(merge, "makes a run without them, which can be rounded").about(error)
+        );
+    }
     let target = match to {
         Some(to) => to.to_owned(),
         None => beside(root)?,

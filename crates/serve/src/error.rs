@@ -87,6 +87,11 @@ impl Refusal {
     }
 }
 
+/// Chain of causes on one line. What would help is left out: clients cannot do it.
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
+    taper_run::one_line_with(error, |_| None)
+}
+
 /// Refusal for an error of a run's model or text.
 pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
     let is_internal = error.chain().any(|cause| {
@@ -99,7 +104,7 @@ pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
             || of_search
             || matches!(cause.downcast_ref(), Some(taper_model::ModelError::Tensor(_)))
     });
-    let message = taper_run::one_line(error);
+    let message = one_line(error);
     if is_internal { Refusal::Failed(message) } else { Refusal::Unfit(message) }
 }
 

@@ -2,9 +2,14 @@
 
 use std::net::SocketAddr;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::run_info::RunInfo;
+
+/// Writes an error as text.
+fn one_line<S: Serializer>(error: &&anyhow::Error, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&taper_run::one_line(error))
+}
 
 /// Event of a server.
 #[derive(Debug, Clone, Serialize)]
@@ -21,8 +26,9 @@ pub enum ServeEvent<'a> {
     Down {
         /// Name of the run.
         run: &'a str,
-        /// Reason.
-        reason: &'a str,
+        /// Reason, with advice for whoever runs the server.
+        #[serde(serialize_with = "one_line")]
+        reason: &'a anyhow::Error,
     },
     /// Work was dropped because its client had left, or had waited for too long.
     Abandoned {

@@ -6,6 +6,18 @@ use crate::arguments::ConfigCommand;
 use crate::text::print_line;
 use taper_run::config::{RunConfig, annotated, explain, reference, schema, without_effect};
 
+/// Head of the page of the manual with the reference of all keys.
+const REFERENCE_HEAD: &str = "\
+# Configuration
+
+<!-- Written by `taper config explain --markdown`; a test compares. -->
+
+Every key of a recipe, as `taper config explain` prints them; `taper config explain KEY` explains
+one, and `taper config show CONFIG` shows a whole recipe with these words as comments. A key that a
+recipe does not name has its default.
+
+";
+
 /// Runs the command.
 pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
     match command {
@@ -34,7 +46,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<()> {
         ConfigCommand::Explain(arguments) => {
             let text = match (arguments.json, arguments.markdown) {
                 (true, _) => serde_json::to_string_pretty(&schema())?,
-                (_, true) => reference(),
+                (_, true) => format!("{REFERENCE_HEAD}{}", reference()),
                 _ => explain(arguments.key.as_deref())?,
             };
             print_line(text.trim_end())

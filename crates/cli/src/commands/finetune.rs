@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use taper_run::RunEvent;
 use taper_run::folders::ImportSettings;
 use taper_run::init::{FineTuneSettings, FineTuning, Machine, fine_tune, run_of};
 use taper_run::numbers::grouped;
-use taper_run::{Notice, RunEvent};
 
 use super::train;
+use crate::advice::{say_notice, usage};
 use crate::arguments::{Finetune, Train};
-use crate::text::{print_line, quoted, say};
+use crate::text::{print_line, quoted};
 
 /// Runs the command; `threads` is the number of threads, if given.
 pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
@@ -19,7 +20,7 @@ pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
         from.file_name().with_context(|| format!("{}: a folder has a name", from.display()))?;
     let mut observer = |event: &RunEvent<'_>| {
         if let RunEvent::Notice(notice) = event {
-            say(&Notice::to_string(notice));
+            say_notice(notice);
         }
         Ok(())
     };
@@ -37,6 +38,7 @@ pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
         recipe: arguments.output.clone(),
         divided: arguments.data.clone(),
         memory: arguments.training.memory,
+        usage,
     };
     let written = fine_tune(&settings, &Machine::here())?;
     if !arguments.training.json {

@@ -9,6 +9,7 @@ use taper_run::init::{Corpus, InitSettings, Machine, WrittenRecipe, init};
 use taper_run::numbers::grouped;
 use taper_run::{RunFolder, TrainSettings};
 
+use crate::advice::usage;
 use crate::arguments::Init;
 use crate::estimate::estimate;
 use crate::text::{print_line, quoted, say, standard_input};
@@ -78,6 +79,7 @@ fn settings(arguments: &Init) -> Result<InitSettings> {
         languages,
         recipe: arguments.output.clone(),
         divided: arguments.data.clone(),
+        usage,
     })
 }
 

@@ -9,6 +9,7 @@ use taper_run::tasks::entry;
 use taper_run::training::{Continuation, Seam};
 use taper_trainer::StopReason;
 
+use crate::advice;
 use crate::text::report_line;
 
 /// Reports sample translations and scores.
@@ -37,7 +38,7 @@ pub(crate) fn report_next(
     scored: Option<bool>,
     continuation: Option<Continuation>,
 ) {
-    let mut lines = vec![use_of(run, task)];
+    let mut lines = vec![first_use(run, task)];
     lines.extend(scored.map(|scored| {
         let what = match scored {
             true => "score the test sets again, with other settings",
@@ -55,10 +56,10 @@ pub(crate) fn report_next(
 
 /// Formats the first command for a run of the task, and its effect, in columns like those of other
 /// commands.
-fn use_of(run: &str, task: Task) -> String {
-    let (command, effect) = entry(task).next;
+fn first_use(run: &str, task: Task) -> String {
+    let (verb, effect) = entry(task).next;
     let width = 23 + run.chars().count();
-    format!("{:width$}   {effect}", command.replace("{run}", run))
+    format!("{:width$}   {effect}", advice::use_of(run, verb))
 }
 
 /// Returns the change of a recipe for continuing a finished training, and the jump of its learning

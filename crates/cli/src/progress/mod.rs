@@ -21,6 +21,7 @@ use taper_run::training::{Continuation, Outcome, TrainingLimits};
 use taper_run::{RunEvent, RunObserver};
 use taper_trainer::{Event, ProcessTime};
 
+use crate::advice::say_notice;
 use crate::arguments::TrainOutput;
 use crate::bars::{TICK, bar_style, clock};
 use crate::error::Interrupted;
@@ -371,7 +372,7 @@ impl RunObserver for Reporter<'_> {
                 report_next(&quoted(folder), *task, scored, self.continuation);
             }
             // The notice must not break the bar.
-            RunEvent::Notice(notice) => self.bar.suspend(|| say(&notice.to_string())),
+            RunEvent::Notice(notice) => self.bar.suspend(|| say_notice(notice)),
             _ => self.tests.observe(event)?,
         }
         Ok(())

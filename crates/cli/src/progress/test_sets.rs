@@ -4,8 +4,8 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use taper_run::{RunEvent, RunObserver};
 
+use crate::advice::say_notice;
 use crate::bars::sentence_bar;
-use crate::text::say;
 
 /// Reporter that shows the progress of decoding test sets, and notices.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl RunObserver for TestReporter {
                     bar.finish_and_clear();
                 }
             }
-            RunEvent::Notice(notice) => say(&notice.to_string()),
+            RunEvent::Notice(notice) => say_notice(notice),
             _ => {}
         }
         Ok(())

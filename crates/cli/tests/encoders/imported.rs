@@ -57,7 +57,7 @@ fn what_cannot_be_exchanged_is_told_with_what_can() {
     let workspace = Workspace::of_frozen_run();
     let said = workspace.fail("export run out", &["cannot be exported as a MarianMT"]);
     mentions(&said, &["model.norm", "\"post\""]);
-    assert!(!said.contains("this command is for"), "{said}");
+    assert!(!said.contains("this is for"), "{said}");
 
     fs::create_dir(workspace.path("broken")).expect("a folder");
     workspace

@@ -40,7 +40,7 @@ impl LanguageIdentifier {
     /// Model of a file's content.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         const OTHER: &str =
-            "not a model of languages: expected the output of `taper languages train`";
+            "not a model of languages: expected a file that was made from text in known languages";
         const VERSIONS: &str = "a model of languages of another version of Taper";
         let rest = bytes.strip_prefix(MAGIC).ok_or(OTHER)?.strip_prefix(VERSION).ok_or(VERSIONS)?;
         let end = rest.iter().position(|&byte| byte == b'\n').ok_or(OTHER)?;

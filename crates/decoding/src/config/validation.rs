@@ -37,14 +37,12 @@ impl DecodingConfig {
     /// text have been measured.
     ///
     /// # Errors
-    /// [`DecodingError::Config`] for the first value that a search cannot use.
+    /// [`DecodingError::Config`] for the first value that a search cannot use, or
+    /// [`DecodingError::UnknownLength`].
     pub fn validate_search(&self) -> Result<()> {
         self.validate()?;
         if self.shortfall_penalty > 0.0 && self.expected_length.is_unknown() {
-            let expected = "the tokens of a translation for each token of its source, since \
-                shortfall_penalty is above 0: runs that begin with it measure them, and `taper tune` \
-                does";
-            return Err(refused("expected_length.ratio", 0.0, expected.to_owned()));
+            return Err(DecodingError::UnknownLength);
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl WordVectors {
         let files = [Format::Binary, Format::Text].map(|format| path.join(format.file_name()));
         let file = files.iter().find(|file| file.exists()).ok_or_else(|| {
             let message = "it has no vectors.bin or vectors.txt; if a training in it was \
-                           interrupted, finish it with `taper embeddings resume`";
+                           interrupted, resume it";
             Error::malformed(path, "", message)
         })?;
         Self::read(file)

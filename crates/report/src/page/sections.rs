@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use taper_plots::parts::{note, panel, panels, table};
 use taper_plots::{Language, escape};
-use taper_run::folder::quoted;
 use taper_run::numbers::grouped;
 
 use crate::flaws::Flaw;
@@ -306,17 +305,12 @@ pub(super) fn commands(run: &RunData, language: Language) -> String {
         )),
         false => format!("<pre tabindex=\"0\">{}</pre>", escape(&given)),
     };
-    let folder = quoted(run.folder.root());
-    let again = format!(
-        "taper train {folder}/config.toml --run NEW\ntaper evaluate {folder}\n\
-         taper report {folder}\n"
-    );
-    let again = format!("<pre tabindex=\"0\">{}</pre>", escape(&again));
-    panels(&[
-        panel(&say("Given to this run", "本次运行的命令"), &given),
-        panel(
-            &say("To do it again, to score it, to make this page", "重新训练、评分、生成本页"),
-            &again,
-        ),
-    ])
+    let mut all = vec![panel(&say("Given to this run", "本次运行的命令"), &given)];
+    if !run.again.is_empty() {
+        let again = format!("<pre tabindex=\"0\">{}</pre>", escape(&run.again));
+        let title =
+            say("To do it again, to score it, to make this page", "重新训练、评分、生成本页");
+        all.push(panel(&title, &again));
+    }
+    panels(&all)
 }

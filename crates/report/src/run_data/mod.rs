@@ -49,6 +49,8 @@ pub struct RunData {
     pub hostile: Vec<Value>,
     /// Commands that the run was given.
     pub commands: Vec<Command>,
+    /// Commands that make the run, its scores and its page again; its page has them, unless empty.
+    pub again: String,
     /// Parent of the run, if it still exists.
     pub parent: Option<Parent>,
     /// Test sets with a translation of each sentence.
@@ -85,6 +87,7 @@ impl RunData {
             data: json(&folder.data_report())?,
             parent: None,
             commands: folder.commands()?,
+            again: String::new(),
             sets: Vec::new(),
             chosen: Vec::new(),
             missing: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use taper_data::{EncodedText, LabelledConfig, Row, Task, Tokenizer, TokenizerPair, rows_of};
 use taper_model::{
     AttentionRecord, Batch, LanguageModel, MaskedLanguageModel, Model, ModelError, Objective, Pass,
@@ -12,8 +12,9 @@ use taper_ops::threads::in_pool;
 
 use super::map::{layers, shown_tokens};
 use super::{AttentionMap, AttentionPart};
+use crate::advice::{Action, Advice, Verb};
 use crate::generation::TextScorer;
-use crate::tasks::{TaskEntry, TaskModel, entry, tasks_that, with_model};
+use crate::tasks::{Predicts, TaskEntry, TaskModel, entry, tasks_that, with_model};
 use crate::translation::{LineTranslator, TranslationSettings};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
@@ -26,14 +27,18 @@ const NO_WEIGHTS: &str =
 /// # Errors
 /// With the reason.
 pub(crate) fn require_words(task: Task, target: Option<&str>) -> Result<()> {
-    let TaskEntry { translates, hides_attention, .. } = entry(task);
+    let TaskEntry { translates, hides_attention, predicts, .. } = entry(task);
     if target.is_some() && !translates {
         bail!("a target is for {}; the run's task is {task}", tasks_that(|one| one.translates));
     }
-    match hides_attention {
-        Some(reason) => bail!("{reason}"),
-        None => Ok(()),
-    }
+    let Some(reason) = hides_attention else { return Ok(()) };
+    let error = anyhow!("{reason}");
+    Err(match predicts {
+        Some(Predicts { draws_attention: true, .. }) => {
+            Advice::new(Action::Use(Verb::DrawAttention), "draws where").about(error)
+        }
+        _ => error,
+    })
 }
 
 impl AttentionMap {

@@ -22,7 +22,7 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
         ],
     ),
     (
-        "the command `taper resume RUN`",
+        "the verb `resume`, which continues a run",
         &["resume_from", "resume_from_checkpoint", "restore_file", "load_model", "reload"],
     ),
 ];

@@ -28,7 +28,12 @@ pub fn explain(name: Option<&str>) -> Result<String> {
     }
     match did_you_mean(name) {
         Some(meant) => bail!("there is no key `{name}`; did you mean {meant}?"),
-        None => bail!("there is no key `{name}`; `taper config explain` lists all"),
+        None => {
+            let is_outer = |key: &&Key| key.is_section() && key.section().is_empty();
+            let sections = keys().iter().filter(is_outer).map(|key| key.name.as_str());
+            let sections = sections.collect::<Vec<_>>().join(", ");
+            bail!("there is no key `{name}`; the sections are {sections}")
+        }
     }
 }
 
@@ -55,20 +60,9 @@ fn described(key: &Key) -> String {
     text
 }
 
-/// Reference of all keys, a page of the manual in Markdown.
+/// Reference of all keys in Markdown, section by section.
 pub fn reference() -> String {
-    let mut text = String::from(
-        "# Configuration\n\n<!-- Written by `taper config explain --markdown`; a test compares. \
-         -->\n\n",
-    );
-    text += &wrapped(
-        "Every key of a recipe, as `taper config explain` prints them; `taper config explain \
-         KEY` explains one, and `taper config show CONFIG` shows a whole recipe with these words \
-         as comments. A key that a recipe does not name has its default.",
-        "",
-        "",
-    );
-    text += "\n## At the top\n\n";
+    let mut text = String::from("## At the top\n\n");
     for key in keys().iter().filter(|key| !key.is_section() && key.section().is_empty()) {
         text += &entry(key);
     }

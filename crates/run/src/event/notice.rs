@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::advice::{Action, Advice, Verb};
 use crate::checks::dtype_choice::DtypeChoice;
 use crate::numbers::bytes;
 
@@ -20,6 +21,20 @@ pub enum Notice {
     Import(ImportNotice),
 }
 
+impl Notice {
+    /// Advice about it.
+    #[must_use]
+    pub fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::Import(ImportNotice::HeadDrawn { .. }) => {
+                Some(Advice::new(Action::Use(Verb::BeginWith), "begins a model for your data"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The message without [`Notice::advice`].
 impl fmt::Display for Notice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -289,8 +304,7 @@ impl fmt::Display for ImportNotice {
             Self::HeadDrawn { architecture, parameters } => write!(
                 formatter,
                 "warning: a {architecture} has no head: {} are initialised randomly, and their \
-                 predictions mean nothing before training; begin a model for your data with \
-                 `taper train CONFIG --from RUN`",
+                 predictions mean nothing before training",
                 some_of(parameters)
             ),
         }

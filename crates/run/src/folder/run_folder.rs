@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use taper_data::split_name;
 use taper_trainer::{AVERAGED, BEST, Checkpoints, LAST, State, read_state};
 
-use super::quoted::quoted;
 use super::run_lock::{LOCK_FILE, RunLock};
+use crate::advice::{Action, Advice, Train};
 use crate::config::RunConfig;
 use crate::config::paths::{absolute, moved};
 use crate::event::RunObserver;
@@ -32,12 +32,11 @@ impl RunFolder {
     /// When there is no folder, or no config.toml in it.
     pub fn open(root: &Path) -> Result<Self> {
         let folder = Self::new(root);
-        ensure!(
-            root.is_dir(),
-            "{}: no such run; `taper train CONFIG --run {}` would make it",
-            root.display(),
-            root.display()
-        );
+        if !root.is_dir() {
+            let train = Train { run: Some(root.to_owned()), ..Train::default() };
+            let error = anyhow!("{}: no such run", root.display());
+            return Err(Advice::new(Action::Train(train), "would make it").about(error));
+        }
         if !folder.config().is_file() {
             let shown = root.display();
             match Self::around(root) {
@@ -243,11 +242,9 @@ impl RunFolder {
         let root = self.checkpoints();
         let checkpoints = Checkpoints::new(&root);
         match name {
-            Some("average" | "averaged") => checkpoints.resolve(AVERAGED).with_context(|| {
-                format!(
-                    "no averaged weights; make them with `taper average {}`",
-                    self.root.display()
-                )
+            Some("average" | "averaged") => checkpoints.resolve(AVERAGED).map_err(|error| {
+                let error = anyhow::Error::from(error).context("no averaged weights");
+                Advice::new(Action::Average(self.root.clone()), "makes them").about(error)
             }),
             Some(name) if name.contains(['/', '\\']) => {
                 let path = PathBuf::from(name);
@@ -257,12 +254,11 @@ impl RunFolder {
             Some(name) => Ok(checkpoints.resolve(name)?),
             None => {
                 if let Some(averaged) = checkpoints.find(AVERAGED)? {
-                    let state = read_state(&averaged).with_context(|| {
-                        format!(
-                            "make the average again with `taper average {}`, or choose other \
-                             weights with --checkpoint",
-                            self.root.display()
-                        )
+                    let state = read_state(&averaged).map_err(|error| {
+                        let error = anyhow::Error::from(error)
+                            .context("the averaged weights are unusable: choose others");
+                        let average = Action::Average(self.root.clone());
+                        Advice::new(average, "makes the average again").about(error)
                     })?;
                     // A checkpoint of an interruption is not averaged if there is any other.
                     let newest = checkpoints
@@ -279,11 +275,8 @@ impl RunFolder {
                     return Ok(best);
                 }
                 let Some(last) = checkpoints.find(LAST)? else {
-                    bail!(
-                        "{} has no checkpoint yet; `taper resume {}` trains on",
-                        self.root.display(),
-                        quoted(&self.root)
-                    )
+                    let error = anyhow!("{} has no checkpoint yet", self.root.display());
+                    return Err(Advice::new(Action::resume(&self.root), "trains on").about(error));
                 };
                 Ok(last)
             }

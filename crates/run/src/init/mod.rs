@@ -24,6 +24,9 @@ pub use proposal::Machine;
 /// complete and check keys.
 const SCHEMA: &str = "taper.schema.json";
 
+/// Writer of lines on the use of the recipe in a file, and of the run that gives the first weights.
+pub type Usage = fn(recipe: &Path, from: Option<&Path>) -> Vec<String>;
+
 /// Settings of a new recipe.
 #[derive(Debug, Clone)]
 pub struct InitSettings {
@@ -36,6 +39,8 @@ pub struct InitSettings {
     /// Folder for the divided text, if a validation set has to be split off. `None`: a folder of
     /// the recipe's name under `data`.
     pub divided: Option<PathBuf>,
+    /// Lines on the use of the recipe, for a comment at its head.
+    pub usage: Usage,
 }
 
 /// Recipe that was written.
@@ -84,7 +89,7 @@ pub fn init(settings: &InitSettings, machine: &Machine) -> Result<WrittenRecipe>
     let folder = recipe.parent().unwrap_or(Path::new(""));
     data.dir = seen_from(folder, &data.dir);
     let proposal = propose(name, &data, &facts, machine);
-    let text = recipe_text::text(&proposal, &facts, machine);
+    let text = recipe_text::text(&proposal, &facts, machine, settings.usage);
     write_atomically(&folder.join(SCHEMA), serde_json::to_string(&schema())?.as_bytes())?;
     write_atomically(&recipe, text.as_bytes())?;
     let config = RunConfig::load(&recipe, &[])?;
@@ -124,7 +129,10 @@ mod tests {
                 ..DataConfig::default()
             };
             let proposal = propose("mine", &data, &facts, &machine);
-            std::fs::write(&path, recipe_text::text(&proposal, &facts, &machine)).expect("write");
+            let usage: Usage = |recipe, _| vec![format!("train {}", recipe.display())];
+            let text = recipe_text::text(&proposal, &facts, &machine, usage);
+            assert!(text.contains("#   train mine.toml\n"), "{text}");
+            std::fs::write(&path, text).expect("write");
             let read = RunConfig::load(&path, &[]).expect("a valid recipe");
             assert_eq!(read, proposal.config);
             let idle = crate::config::without_effect(&read).expect("JSON");

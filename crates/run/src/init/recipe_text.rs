@@ -1,15 +1,21 @@
 //! A proposed recipe as a file with comments.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use taper_data::{DataConfig, Format};
 
 use super::proposal::Proposal;
-use super::{CorpusFacts, Machine};
+use super::{CorpusFacts, Machine, Usage};
 use crate::numbers::{bytes, grouped};
 
 /// Text of the recipe. Keys that are absent have their defaults.
-pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) -> String {
+pub(super) fn text(
+    proposal: &Proposal,
+    facts: &CorpusFacts,
+    machine: &Machine,
+    usage: Usage,
+) -> String {
     let Proposal { config, size, .. } = proposal;
     let (data, model, training) = (&config.data, &config.model, &config.training);
     format!(
@@ -19,6 +25,7 @@ pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) 
         pairs = grouped(facts.pairs),
         machine = describe(machine),
         name = config.name,
+        usage = usage_comment(usage, &config.name, None),
         size = size.name,
         origin = size.origin,
         too_large = too_large(proposal),
@@ -50,6 +57,12 @@ pub(super) fn text(proposal: &Proposal, facts: &CorpusFacts, machine: &Machine) 
         shortfall_penalty = config.decoding.shortfall_penalty,
         tokenize = config.evaluation.tokenize.name(),
     )
+}
+
+/// Comment on the use of the recipe `name`, a line for each of `usage`.
+pub(super) fn usage_comment(usage: Usage, name: &str, from: Option<&Path>) -> String {
+    let lines = usage(Path::new(&format!("{name}.toml")), from);
+    lines.iter().map(|line| format!("#   {line}\n")).collect()
 }
 
 /// Description of a machine: `2 cores and 7.5 GiB of memory`.

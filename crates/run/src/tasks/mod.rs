@@ -33,6 +33,7 @@ use taper_trainer::{Sample, Validator};
 
 use loss::LossValidation;
 
+use crate::advice::advised;
 use crate::attention::{AttentionMap, Journey};
 use crate::config::RunConfig;
 use crate::evaluation::{Batches, Split, TestSetResult};
@@ -380,21 +381,22 @@ pub fn require_decoding(task: Task) -> Result<()> {
 /// Refuses a run unless its task is `wanted`.
 ///
 /// # Errors
-/// When it has another task; the message has the command for that task.
+/// When it has another task; the error has the uses of that task as advice.
 pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     if config.task == wanted { Ok(()) } else { Err(another_task(config, wanted)) }
 }
 
 fn another_task(config: &RunConfig, wanted: Task) -> Error {
-    let (task, instead) = (config.task, entry(config.task).uses);
-    anyhow!("the run's task is {task}, and this command is for {wanted}: {instead}")
+    let task = config.task;
+    let error = anyhow!("the run's task is {task}, and this is for {wanted}");
+    advised(error, entry(task).advice())
 }
 
 /// Properties of the predictions of a run.
 ///
 /// # Errors
-/// When its models predict nothing for a single text or image; the message has the command for its
-/// task.
+/// When its models predict nothing for a single text or image; the error has the uses of its task
+/// as advice.
 pub fn require_predictions(config: &RunConfig) -> Result<&'static PredictionEntry> {
     if let Some(predicts) = &entry(config.task).predicts {
         return Ok(predicts);

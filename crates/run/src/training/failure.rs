@@ -5,9 +5,9 @@ use taper_trainer::{BEST, ExchangeError, ScheduleKind, TrainError, Trainer, chec
 
 use super::TrainSettings;
 use super::recorder::Recorder;
+use crate::advice::{Action, Advice, Resume, Start, Train, one_line};
 use crate::config::RunConfig;
-use crate::folder::{RunFolder, quoted, rescue};
-use crate::one_line;
+use crate::folder::{RunFolder, rescue};
 use crate::tasks::TaskModel;
 
 /// Error of a training, with advice on how to continue. If the disk failed, the state is saved
@@ -21,12 +21,12 @@ pub(super) fn explained<M: TaskModel>(
     settings: &TrainSettings,
 ) -> Error {
     if is_of_another(&error) {
-        let run = quoted(folder.root());
-        let next = match folder.has_checkpoint() {
-            Ok(true) => format!("`taper resume {run}` continues from the last checkpoint"),
-            _ => format!("`taper resume {run}` begins again"),
+        let effect = match folder.has_checkpoint() {
+            Ok(true) => "continues from the last checkpoint",
+            _ => "begins again",
         };
-        return Error::from(error).context(format!("training ended; {next}"));
+        let error = Error::from(error).context("training ended");
+        return Advice::new(Action::resume(folder.root()), effect).about(error);
     }
     if !recorder.is_of_first() {
         if trainer.needs_rescue() {
@@ -59,26 +59,29 @@ pub(super) fn explained<M: TaskModel>(
     }
 }
 
-/// Error for a loss that has grown or is not finite, with a command that restarts before that
-/// point.
+/// Error for a loss that has grown or is not finite, with advice to restart before that point.
 fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) -> Result<Error> {
-    let run = quoted(folder.root());
-    let begin = match error {
-        TrainError::Astray { best: None, .. } => "taper train CONFIG --run DIR".to_owned(),
-        TrainError::Astray { best: Some((step, _)), .. } => {
-            format!("taper resume {run} --from {}", checkpoint_name(*step))
-        }
-        _ if folder.has_checkpoint()? => format!("taper resume {run} --from CHECKPOINT"),
-        _ => format!("taper resume {run}"),
-    };
     let key = match config.training.schedule.kind {
         ScheduleKind::Noam => "scale",
         _ => "learning_rate",
     };
-    Ok(anyhow!(
-        "{error}: `{begin} --set training.schedule.{key}=…`; metrics.jsonl has the losses that \
-         led here"
-    ))
+    let change = Some(format!("training.schedule.{key}"));
+    let resume = |from| {
+        let run = folder.root().to_owned();
+        Action::Resume(Resume { run, from, change: change.clone(), ..Resume::default() })
+    };
+    let action = match error {
+        TrainError::Astray { best: None, .. } => {
+            Action::Train(Train { change: change.clone(), ..Train::default() })
+        }
+        TrainError::Astray { best: Some((step, _)), .. } => {
+            resume(Some(Start::Named(checkpoint_name(*step))))
+        }
+        _ if folder.has_checkpoint()? => resume(Some(Start::Chosen)),
+        _ => resume(None),
+    };
+    let error = anyhow!("{error}: metrics.jsonl has the losses that led here");
+    Ok(Advice::new(action, "tries another rate").about(error))
 }
 
 /// Whether training ended because a process is gone, and its part of the state with it.
@@ -102,12 +105,12 @@ fn after_rescue(
         Ok(run) => {
             let elsewhere =
                 if run.root() == folder.root() { String::new() } else { left_behind(folder) };
-            let run = quoted(run.root());
-            anyhow!(
-                "{}; nothing is lost: the state after step {step} is in {run}, continue with \
-                 `taper resume {run}`{elsewhere}",
-                one_line(&error)
-            )
+            let error = anyhow!(
+                "{}; nothing is lost: the state after step {step} is in {}{elsewhere}",
+                one_line(&error),
+                run.root().display()
+            );
+            Advice::new(Action::resume(run.root()), "continues").about(error)
         }
         Err(cause) => anyhow!(
             "{}; the state after step {step} could not be saved elsewhere either ({}), so \

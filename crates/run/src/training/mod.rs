@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use candle_core::Device;
 use taper_data::{BatchingReport, Corpus, Prepared, TokenizerPair, recorded_text};
 use taper_trainer::{
@@ -26,11 +26,12 @@ use taper_trainer::{
     Validator, load_model, read_state,
 };
 
+use crate::advice::{Action, Advice};
 use crate::checks::cost::Cost;
 use crate::config::{RunConfig, recipe, validation_identity, without_effect};
 use crate::evaluation::{self, Split, TestSetResult};
 use crate::event::{FolderNotice, RecipeNotice, RunEvent, RunObserver};
-use crate::folder::{RunFolder, RunLock, quoted};
+use crate::folder::{RunFolder, RunLock};
 use crate::tasks::{TaskModel, vocabularies, with_model};
 use data::batches::TrainingBatches;
 use failure::{explained, is_loss};
@@ -100,11 +101,11 @@ fn start_with<M: TaskModel>(
     fs::create_dir_all(folder.root())
         .with_context(|| format!("cannot make {}", folder.root().display()))?;
     let _lock = RunLock::acquire(folder.root(), observer)?;
-    ensure!(
-        !folder.exists(),
-        "{} was begun by another process a moment ago: continue it with `taper resume`",
-        folder.root().display()
-    );
+    if folder.exists() {
+        let run = folder.root();
+        let error = anyhow!("{} was begun by another process a moment ago", run.display());
+        return Err(Advice::new(Action::resume(run), "continues it").about(error));
+    }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
         // The initial weights exist before the run does: as soon as the run has its configuration,
@@ -128,8 +129,8 @@ fn start_with<M: TaskModel>(
         }
         // The run itself is intact, and tokenised text can be used again.
         Err(error) if error.downcast_ref().is_some_and(is_loss) => {
-            let run = quoted(folder.root());
-            Err(error.context(format!("`taper resume {run}` continues with the prepared data")))
+            let resume = Action::resume(folder.root());
+            Err(Advice::new(resume, "continues with the prepared data").about(error))
         }
         Err(error) => {
             // This happens under the lock, so that no other process can have written to the folder.
@@ -224,9 +225,9 @@ fn train<M: TaskModel>(
         return Ok(Outcome::Complete { reason, step, results: Vec::new() });
     }
     let tested = test(folder, config, tokenizers, &trainer.into_model(), &mut recorder);
-    let run = quoted(folder.root());
-    let results = tested.with_context(|| {
-        format!("training is complete and saved, its test failed (`taper resume {run}` repeats it)")
+    let results = tested.map_err(|error| {
+        let error = error.context("training is complete and saved, its test failed");
+        Advice::new(Action::resume(folder.root()), "repeats it").about(error)
     })?;
     Ok(Outcome::Complete { reason, step, results })
 }

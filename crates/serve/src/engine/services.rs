@@ -1,7 +1,8 @@
 //! Services of all tasks that are served.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use taper_data::Task;
+use taper_run::advice::advised;
 use taper_run::tasks::{TaskModel, entry};
 
 use super::generation::Generates;
@@ -39,7 +40,7 @@ pub(super) fn open(task: Task, opening: &Opening<'_>, serve: Serve<'_>) -> Resul
     }
     let root = opening.root.display();
     match entry(task).not_served {
-        Some(reason) => bail!("{root}: {reason}"),
+        Some(reason) => Err(advised(anyhow!("{root}: {reason}"), entry(task).advice())),
         None => bail!("{root}: a run of the task {task} is not served"),
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::App;
 use crate::engine::{Engine, TranslateSentences};
-use crate::error::Refusal;
+use crate::error::{Refusal, one_line};
 use crate::files::KeptFile;
 use crate::http::Part;
 use crate::settings::Limits;
@@ -82,8 +82,7 @@ async fn read(
 ) -> Result<SentDocument, Refusal> {
     let most = app.limits().document_bytes;
     aside(move || {
-        let malformed =
-            |error| Refusal::Malformed(format!("{name:?}: {}", taper_run::one_line(&error)));
+        let malformed = |error| Refusal::Malformed(format!("{name:?}: {}", one_line(&error)));
         let file = DocumentFile::read(Path::new(&name), bytes, EXPANSION * most as u64);
         let file = file.map_err(malformed)?;
         // Without a language, any division into sentences suffices to detect it.
@@ -131,7 +130,7 @@ impl DocumentWork {
         let most = app.limits().sentences;
         aside(move || {
             let parsed = document.file.document(&direction.from);
-            let parsed = parsed.map_err(|error| Refusal::Malformed(taper_run::one_line(&error)))?;
+            let parsed = parsed.map_err(|error| Refusal::Malformed(one_line(&error)))?;
             let sentences = parsed.lines().len();
             if sentences > most {
                 return Err(Refusal::Large(format!(
@@ -242,7 +241,7 @@ impl DocumentWork {
             let mut found = translation.finish();
             let media_type = file.media_type();
             let bytes = file.write(std::mem::take(&mut found.text));
-            let bytes = bytes.map_err(|error| Refusal::Failed(taper_run::one_line(&error)))?;
+            let bytes = bytes.map_err(|error| Refusal::Failed(one_line(&error)))?;
             drop(place);
             Ok((found, KeptFile { name, media_type, content: Bytes::from(bytes) }))
         });
@@ -292,9 +291,9 @@ impl StoredDocument {
     pub(super) fn description(&self) -> Value {
         let TranslatedDocument { lines, faults, repaired, truncated, missing_terms, .. } =
             &self.found;
-        let unchanged = faults.iter().map(|(sentence, error)| {
-            json!({ "sentence": sentence, "reason": taper_run::one_line(error) })
-        });
+        let unchanged = faults
+            .iter()
+            .map(|(sentence, error)| json!({ "sentence": sentence, "reason": one_line(error) }));
         let missing = missing_terms
             .iter()
             .map(|(sentence, term)| json!({ "sentence": sentence, "term": term }));
@@ -319,7 +318,7 @@ fn warning(document: &TranslatedDocument) -> Option<String> {
         warnings.push(format!(
             "{} of {lines} sentences are not translated; the first is sentence {sentence}: {}",
             faults.len(),
-            taper_run::one_line(error)
+            one_line(error)
         ));
     }
     if *truncated > 0 {

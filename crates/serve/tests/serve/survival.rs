@@ -206,6 +206,10 @@ fn while_a_run_cannot_be_loaded_its_clients_are_told_and_health_says_so() {
     let health = server.get("/health").expect(503);
     assert_eq!(health["status"], "down");
     assert_eq!(health["down"][0]["run"], "run");
+    // Who asks cannot train a run.
+    let reason = || server.get("/health").expect(503)["down"][0]["reason"].to_string();
+    until(|| reason().contains("no such run"));
+    assert!(reason().ends_with("run: no such run\""), "{}", reason());
     let refused = server.post("/api/translate", &json!({ "text": "red cat" }));
     let error = refused.expect(503)["error"].as_str().expect("text").to_owned();
     assert!(error.contains("the run run has failed and is loaded again"), "{error}");

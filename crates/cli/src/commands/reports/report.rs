@@ -4,12 +4,14 @@ use anyhow::Result;
 use taper_report::RunData;
 
 use super::{write_page, write_pictures};
+use crate::advice::again;
 use crate::arguments::Report;
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Report) -> Result<()> {
     let language = arguments.pictures.language.into();
     let mut run = RunData::read(&arguments.run)?;
+    run.again = again(&arguments.run);
     if !arguments.attention.is_empty() {
         let load = arguments.loading.settings();
         run.look(&arguments.attention, &load)?;

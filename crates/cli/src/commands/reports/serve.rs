@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use taper_serve::{ServeEvent, Server};
 
+use crate::advice::one_line;
 use crate::arguments::Serve;
 use crate::signals::on_signal;
 use crate::text::{print_line, say, visible, visible_json};
@@ -45,7 +46,7 @@ fn report(event: &ServeEvent<'_>, is_json: bool) {
             run.name, run.task, run.parameters
         ),
         ServeEvent::Down { run, reason } => {
-            format!("{run} has failed and is loaded again: {reason}")
+            format!("{run} has failed and is loaded again: {}", one_line(reason))
         }
         ServeEvent::Abandoned { run, lines, begun } => {
             let when = if *begun { "in the middle" } else { "before they were begun" };

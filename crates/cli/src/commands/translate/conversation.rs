@@ -14,6 +14,7 @@ use taper_run::translation::{
 };
 
 use super::{render, report};
+use crate::advice::one_line;
 use crate::arguments::Form;
 use crate::error::Interrupted;
 use crate::text::{print_line, say};
@@ -109,7 +110,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
         // The next sentence may succeed.
         match translate(&translator, sentence, number) {
             Ok(translated) => show(sentence, number, &translated, asked, form)?,
-            Err(error) => say(&format!("error: {error:#}")),
+            Err(error) => say(&format!("error: {}", one_line(&error))),
         }
     }
     Ok(())

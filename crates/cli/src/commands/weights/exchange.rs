@@ -6,6 +6,7 @@ use taper_run::numbers::grouped;
 use taper_run::tasks::{InputKind, PredictionEntry, entry, labels};
 use taper_run::{RunConfig, RunEvent, RunFolder, folders};
 
+use crate::advice::{say_notice, use_of};
 use crate::arguments::{Export, Format, Import};
 use crate::text::{print_line, quoted, say};
 
@@ -14,7 +15,7 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
     let folder = RunFolder::new(&arguments.run);
     let mut observer = |event: &RunEvent<'_>| {
         if let RunEvent::Notice(notice) = event {
-            say(&notice.to_string());
+            say_notice(notice);
         }
         Ok(())
     };
@@ -47,7 +48,7 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
         let size = config.data.images.size;
         parts.push(format!("images of {size} x {size} pixels"));
     }
-    let next = task.next.0.replace("{run}", &quoted(&arguments.run));
+    let next = use_of(&quoted(&arguments.run), task.next.0);
     let lines = match &task.predicts {
         Some(PredictionEntry { reads: InputKind::Lines(name), .. }) => format!(" < {name}"),
         _ => String::new(),

@@ -1,4 +1,4 @@
-//! Recipe for the further training of a finished model: `taper finetune`.
+//! Recipe for the further training of a finished model.
 
 mod examples;
 mod parent;
@@ -7,11 +7,12 @@ mod recipe_text;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use taper_data::Task;
 
-use super::Machine;
 use super::recipe_text::describe;
+use super::{Machine, Usage};
+use crate::advice::{Action, Advice, Train};
 use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
 use crate::tasks::{Examples, entry};
@@ -39,6 +40,8 @@ pub struct FineTuneSettings {
     pub divided: Option<PathBuf>,
     /// Bytes of memory that training may take. `None`: as many as the machine has free.
     pub memory: Option<u64>,
+    /// Lines on the use of the recipe, for a comment at its head.
+    pub usage: Usage,
 }
 
 /// Recipe that was written.
@@ -69,11 +72,10 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
     let parent = parent::Parent::read(&settings.parent)?;
     let task = settings.task.unwrap_or(parent.config.task);
     let Some(kind) = entry(task).learns_from else {
-        bail!(
-            "the task {task} is not fine-tuned by one command: write a recipe and train it with \
-             `taper train RECIPE --from {}`",
-            settings.parent.display()
-        );
+        let train = Train { from: Some(settings.parent.clone()), ..Train::default() };
+        let error = anyhow!("no recipe is written for the fine-tuning of the task {task}");
+        let effect = "trains by a recipe of your own";
+        return Err(Advice::new(Action::Train(train), effect).about(error));
     };
     if task != parent.config.task && !entry(task).begins_with.contains(&parent.config.task) {
         bail!(
@@ -85,14 +87,15 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
     let corpus_name = examples::name(&settings.files);
     let default = || PathBuf::from(format!("{}-{corpus_name}.toml", parent.name()));
     let recipe = settings.recipe.clone().unwrap_or_else(default);
-    ensure!(
-        !recipe.exists(),
-        "{} exists already and is left as it is: train it with `taper train {} --from {}`, or \
-             name another recipe with --output",
-        recipe.display(),
-        recipe.display(),
-        settings.parent.display()
-    );
+    if recipe.exists() {
+        let error = anyhow!(
+            "{} exists already and is left as it is: name another file for the recipe",
+            recipe.display()
+        );
+        let (recipe, from) = (Some(recipe), Some(settings.parent.clone()));
+        let train = Action::Train(Train { recipe, from, ..Train::default() });
+        return Err(Advice::new(train, "trains by it").about(error));
+    }
     let name = recipe
         .file_stem()
         .and_then(|name| name.to_str())
@@ -105,7 +108,7 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
     let read = read(settings, &parent, task, &recipe)?;
     let machine = Machine { memory: settings.memory.or(machine.memory), ..*machine };
     let proposal = proposal::propose(name, (&parent, task, kind), &read, &machine);
-    let text = recipe_text::text(&proposal, &parent, &read, &describe(&machine))?;
+    let text = recipe_text::text(&proposal, &parent, &read, &describe(&machine), settings.usage)?;
     write_atomically(&recipe, text.as_bytes())?;
     let config = RunConfig::load_beginning_as(&recipe, &[], &parent.config.model)?;
     let machine = describe(&machine);

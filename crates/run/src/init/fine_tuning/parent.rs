@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use taper_data::TokenizerPair;
 use taper_trainer::read_state;
 
+use crate::advice::{Action, Advice};
 use crate::config::{RunConfig, trained_with};
 use crate::event::RunObserver;
 use crate::folder::RunFolder;
@@ -75,13 +76,13 @@ pub fn run_of(
         || !speaks(&settings.source_language, &data.source_language)
         || !speaks(&settings.target_language, &data.target_language)
     {
-        bail!(
-            "{} exists already, and is not an import of {} with these settings: import that with \
-             `taper import {} RUN`, and fine-tune the run",
+        let error = anyhow!(
+            "{} exists already, and is not an import of {} with these settings",
             target.display(),
-            path.display(),
             path.display()
         );
+        let import = Action::Import(path.to_owned());
+        return Err(Advice::new(import, "makes a run to be fine-tuned").about(error));
     }
     Ok(target.to_owned())
 }

@@ -11,6 +11,8 @@ use super::examples::ReadExamples;
 use super::parent::Parent;
 use super::proposal::Proposal;
 use crate::config::RunConfig;
+use crate::init::Usage;
+use crate::init::recipe_text::usage_comment;
 use crate::numbers::{bytes, grouped};
 
 /// Text of the recipe. Keys that are absent have their defaults, and the keys of the model come
@@ -23,6 +25,7 @@ pub(super) fn text(
     parent: &Parent,
     read: &ReadExamples,
     machine: &str,
+    usage: Usage,
 ) -> Result<String> {
     let table = |config: &RunConfig| {
         Table::try_from(config).context("the configuration cannot be written as TOML")
@@ -38,11 +41,9 @@ pub(super) fn text(
     }
     let (name, from) = (&config.name, parent.path.display());
     let mut text = format!(
-        "# Fine-tuning of {from}{}, written by `taper finetune` for {machine}.\n#\n\
-         #   taper train {name}.toml --from {from} --dry-run    # checks everything, and measures\n\
-         #   taper train {name}.toml --from {from}\n#\n\
-         # [model] is that of {from}. Every key that may be set: taper config show {name}.toml\n\n",
-        counted(read)
+        "# Fine-tuning of {from}{}, for {machine}.\n#\n{}#\n# [model] is that of {from}.\n\n",
+        counted(read),
+        usage_comment(usage, name, Some(&parent.path))
     );
     write_section(&mut text, "", &changed, &reasons(proposal, read));
     Ok(text)

@@ -3,6 +3,7 @@
 use taper_data::Task;
 
 use super::{Examples, InputKind, PredictionEntry, Stacks, TaskEntry};
+use crate::advice::Verb;
 
 /// Facts about a task.
 #[must_use]
@@ -20,6 +21,9 @@ pub const fn entry(task: Task) -> &'static TaskEntry {
         Task::InContextRegression => &IN_CONTEXT_REGRESSION,
     }
 }
+
+/// Use of every run.
+const MEASURES: (Verb, &str) = (Verb::Evaluate, "measures it");
 
 /// Entry of a typical task; each task sets the fields that are empty here.
 const USUAL: TaskEntry = TaskEntry {
@@ -40,8 +44,8 @@ const USUAL: TaskEntry = TaskEntry {
     not_served: None,
     hub_name: None,
     peft_name: None,
-    uses: "",
-    next: ("", ""),
+    uses: &[],
+    next: (Verb::Evaluate, "measure it"),
 };
 
 const TRANSLATION: TaskEntry = TaskEntry {
@@ -52,8 +56,8 @@ const TRANSLATION: TaskEntry = TaskEntry {
     hub_name: Some("translation"),
     peft_name: Some("SEQ_2_SEQ_LM"),
     learns_from: Some(Examples::Pairs),
-    uses: "`taper translate` translates with it, `taper score` scores pairs",
-    next: ("taper translate {run}", "type sentences, or pipe a file in"),
+    uses: &[(Verb::Translate, "translates with it"), (Verb::ScorePairs, "scores pairs")],
+    next: (Verb::Translate, "type sentences, or pipe a file in"),
     ..USUAL
 };
 
@@ -65,9 +69,8 @@ const LANGUAGE_MODEL: TaskEntry = TaskEntry {
     hub_name: Some("text-generation"),
     peft_name: Some("CAUSAL_LM"),
     learns_from: Some(Examples::Texts),
-    uses: "`taper generate` continues text, `taper evaluate` measures it, `taper score --text` \
-           scores texts",
-    next: ("taper generate {run} --prompt TEXT", "go on with a text"),
+    uses: &[(Verb::Generate, "continues text"), MEASURES, (Verb::ScoreTexts, "scores texts")],
+    next: (Verb::Generate, "go on with a text"),
     ..USUAL
 };
 
@@ -81,9 +84,8 @@ const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
     ),
     hub_name: Some("fill-mask"),
     hides_tokens: true,
-    uses: "`taper evaluate` measures it, `taper train CONFIG --from RUN` makes a classifier of \
-           it",
-    next: ("taper train CONFIG --from {run}", "make a classifier of it"),
+    uses: &[MEASURES, (Verb::BeginWith, "makes a classifier of it")],
+    next: (Verb::BeginWith, "make a classifier of it"),
     ..USUAL
 };
 
@@ -94,8 +96,8 @@ const CLASSIFICATION: TaskEntry = TaskEntry {
     predicts: Some(PredictionEntry::new("labels texts", "labelling", InputKind::Lines("TEXTS"))),
     hub_name: Some("text-classification"),
     reads_pairs: true,
-    uses: "`taper predict` labels texts, `taper evaluate` measures it",
-    next: ("taper predict {run}", "type texts, or pipe a file in"),
+    uses: &[(Verb::Predict, "labels texts"), MEASURES],
+    next: (Verb::Predict, "type texts, or pipe a file in"),
     ..USUAL
 };
 
@@ -105,8 +107,8 @@ const TAGGING: TaskEntry = TaskEntry {
     predicts: Some(PredictionEntry::new("tags texts", "tagging", InputKind::Lines("TEXTS"))),
     hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
     hub_name: Some("token-classification"),
-    uses: "`taper predict` tags the words of texts, `taper evaluate` measures it",
-    next: ("taper predict {run}", "tag the words of texts"),
+    uses: &[(Verb::Predict, "tags the words of texts"), MEASURES],
+    next: (Verb::Predict, "tag the words of texts"),
     ..USUAL
 };
 
@@ -123,8 +125,8 @@ const QUESTION_ANSWERING: TaskEntry = TaskEntry {
     ),
     hub_name: Some("question-answering"),
     reads_pairs: true,
-    uses: "`taper predict` answers questions about texts, `taper evaluate` measures it",
-    next: ("taper predict {run}", "answer questions about texts, in JSON lines"),
+    uses: &[(Verb::Predict, "answers questions about texts"), MEASURES],
+    next: (Verb::Predict, "answer questions about texts, in JSON lines"),
     ..USUAL
 };
 
@@ -134,12 +136,10 @@ const IMAGE_CLASSIFICATION: TaskEntry = TaskEntry {
         draws_attention: true,
         ..PredictionEntry::new("labels images", "labelling", InputKind::Images)
     }),
-    hides_attention: Some(
-        "the run looks at images: `taper predict RUN IMAGE --attention FOLDER` draws where",
-    ),
+    hides_attention: Some("the run looks at images"),
     hub_name: Some("image-classification"),
-    uses: "`taper predict` labels images, `taper evaluate` measures it",
-    next: ("taper predict {run} IMAGE…", "label PNG or JPEG files"),
+    uses: &[(Verb::PredictImages, "labels images"), MEASURES],
+    next: (Verb::PredictImages, "label PNG or JPEG files"),
     ..USUAL
 };
 
@@ -151,8 +151,8 @@ const CAPTIONS: TaskEntry = TaskEntry {
     predicts: Some(PredictionEntry::new("describes images", "describing", InputKind::Images)),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
     hub_name: Some("image-to-text"),
-    uses: "`taper predict` describes images, `taper evaluate` measures it",
-    next: ("taper predict {run} IMAGE…", "describe PNG or JPEG files"),
+    uses: &[(Verb::PredictImages, "describes images"), MEASURES],
+    next: (Verb::PredictImages, "describe PNG or JPEG files"),
     ..USUAL
 };
 
@@ -166,9 +166,8 @@ const IMAGE_TEXT: TaskEntry = TaskEntry {
     }),
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
     hub_name: Some("zero-shot-image-classification"),
-    uses: "`taper predict --prompt TEXT` finds the text that matches an image, `taper evaluate` \
-           measures it",
-    next: ("taper predict {run} IMAGE… --prompt TEXT --prompt TEXT", "which fits"),
+    uses: &[(Verb::MatchTexts, "finds the text that matches an image"), MEASURES],
+    next: (Verb::MatchTexts, "which fits"),
     ..USUAL
 };
 
@@ -177,10 +176,8 @@ const IN_CONTEXT_REGRESSION: TaskEntry = TaskEntry {
     reads: &["data.regression"],
     predicts_classes: false,
     hides_attention: Some("the run reads points of functions, and attention is shown over words"),
-    not_served: Some(
-        "a run of the task in-context-regression is not served; `taper evaluate` measures it",
-    ),
-    uses: "`taper evaluate` measures it beside ridge regression, `taper report` draws that",
-    next: ("taper report {run}", "draw its error beside least squares"),
+    not_served: Some("a run of the task in-context-regression is not served"),
+    uses: &[(Verb::Evaluate, "measures it beside ridge regression"), (Verb::Report, "draws that")],
+    next: (Verb::Report, "draw its error beside least squares"),
     ..USUAL
 };

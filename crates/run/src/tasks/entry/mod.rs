@@ -8,6 +8,8 @@ use anyhow::Result;
 use serde::Serialize;
 use taper_data::Task;
 
+use crate::advice::{Action, Advice, Verb};
+
 pub use entries::entry;
 
 /// Facts about a task that commands, checks, reports and servers ask for.
@@ -48,13 +50,19 @@ pub struct TaskEntry {
     pub hub_name: Option<&'static str>,
     /// Name of the task in PEFT; `None` if a name would make PEFT expect a head in the folder.
     pub peft_name: Option<&'static str>,
-    /// Commands for a run of the task, each with its effect.
-    pub uses: &'static str,
-    /// First command for a trained run, with `{run}` in place of its folder, and its effect.
-    pub next: (&'static str, &'static str),
+    /// Uses of a run of the task, each with its effect in the third person.
+    pub uses: &'static [(Verb, &'static str)],
+    /// First use of a trained run, and its effect.
+    pub next: (Verb, &'static str),
 }
 
 impl TaskEntry {
+    /// Advice to use a run of the task for what it is.
+    #[must_use]
+    pub fn advice(&self) -> Vec<Advice> {
+        self.uses.iter().map(|(verb, effect)| Advice::new(Action::Use(*verb), effect)).collect()
+    }
+
     /// Whether marks surround each text of a row, as in encoders of texts.
     #[must_use]
     pub const fn marks_texts(&self) -> bool {

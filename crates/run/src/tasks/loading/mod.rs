@@ -5,7 +5,7 @@ mod building;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::Device;
 use serde_json::Value;
 use taper_data::Direction;
@@ -13,11 +13,12 @@ use taper_model::ModelConfig;
 use taper_trainer::{State, load_model, read_state};
 
 use super::{TaskModel, entry, require_decoding, require_task};
+use crate::advice::{Action, Advice, Resume};
 use crate::checks::{device, use_threads};
 use crate::config::{
     Change, Difference, Override, RunConfig, Weights, described, differences, keys, trained_with,
 };
-use crate::folder::{RunFolder, quoted};
+use crate::folder::RunFolder;
 use crate::loaded_run::in_direction;
 use crate::{LoadSettings, LoadedRun, WeightType};
 
@@ -235,13 +236,15 @@ pub fn require_unedited(
             None => false,
         })
     };
-    ensure!(
-        changes.is_empty() || is_accepted().unwrap_or(false),
-        "{} is not what the weights were trained with: {}; put it back, or train on with the \
-         change: taper resume {} --accept-changes",
+    if changes.is_empty() || is_accepted().unwrap_or(false) {
+        return Ok(());
+    }
+    let error = anyhow!(
+        "{} is not what the weights were trained with: {}; put it back",
         folder.config().display(),
-        described(&changes),
-        quoted(folder.root())
+        described(&changes)
     );
-    Ok(())
+    let run = folder.root().to_owned();
+    let resume = Action::Resume(Resume { run, accepts_changes: true, ..Resume::default() });
+    Err(Advice::new(resume, "trains on with the change").about(error))
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use taper_run::{LoadSettings, RunFolder};
 
@@ -20,7 +20,7 @@ use super::handlers::{Handlers, Opening};
 use super::queue::Queue;
 use super::services::open;
 use super::work::{Answer, Job};
-use crate::error::{Refusal, refusal};
+use crate::error::{Refusal, one_line, refusal};
 use crate::event::{Observer, ServeEvent};
 use crate::metrics::Metrics;
 use crate::run_info::RunInfo;
@@ -68,9 +68,9 @@ impl Worker {
             let served = || self.load_and_serve(root, load, &mut first, &mut known);
             let reason = match catch_unwind(AssertUnwindSafe(served)) {
                 Ok(Ok(())) if self.panics.swap(0, Ordering::Relaxed) < MOST_PANICS => return,
-                Ok(Ok(())) => "its computations failed in the program".to_owned(),
+                Ok(Ok(())) => anyhow!("its computations failed in the program"),
                 Ok(Err(error)) => match first.take() {
-                    None => taper_run::one_line(&error),
+                    None => error,
                     Some(ready) => {
                         // Nobody listens any more if the server has ended.
                         let _ = ready.send(Err(error));
@@ -79,7 +79,7 @@ impl Worker {
                 },
                 // The closed sender informs waiting clients.
                 Err(_) if first.is_some() => return,
-                Err(_) => "its thread failed in the program".to_owned(),
+                Err(_) => anyhow!("its thread failed in the program"),
             };
             if begun.elapsed() > SOUND {
                 pause = Duration::ZERO;
@@ -93,8 +93,8 @@ impl Worker {
     }
 
     /// Reports that the run does not answer, and refuses waiting work.
-    fn goes_down(&self, reason: &str, pause: Duration) {
-        if self.load.set_down(Some(reason.to_owned())) {
+    fn goes_down(&self, reason: &anyhow::Error, pause: Duration) {
+        if self.load.set_down(Some(one_line(reason))) {
             self.metrics.is_up(&self.name, false);
         }
         self.refuse_all(pause);

@@ -200,7 +200,7 @@ pub(super) fn devices() -> Vec<Finding> {
             Finding::ok("device", format!("device = \"auto\" is {}", device::describe(&chosen)))
         }
         Err(error) => {
-            Finding::fail("device", taper_run::one_line(&error), "give another with --device")
+            Finding::fail("device", crate::advice::one_line(&error), "give another with --device")
         }
     });
     findings
@@ -220,7 +220,7 @@ fn opened(name: &str, advice: &str) -> Finding {
         Ok(None) => Finding::ok("device", format!("{name}:0 opens")),
         Err(error) => Finding::warn(
             "device",
-            taper_run::one_line(&error),
+            crate::advice::one_line(&error),
             format!("{advice}until it opens, `--device cpu` computes"),
         ),
     }

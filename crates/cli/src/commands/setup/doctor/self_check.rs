@@ -109,7 +109,7 @@ fn timed(topic: &'static str, check: impl FnOnce() -> Result<String>) -> Finding
         Ok(description) => {
             Finding::ok(topic, format!("{description} ({:.1} s)", began.elapsed().as_secs_f64()))
         }
-        Err(error) => Finding::fail(topic, taper_run::one_line(&error), REPORT),
+        Err(error) => Finding::fail(topic, crate::advice::one_line(&error), REPORT),
     }
 }
 

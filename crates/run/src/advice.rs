@@ -1,0 +1,295 @@
+//! What to do about an error or a message, as data. The program, the package for Python and the
+//! server each name it for their readers: a command, a call, or a request to the operator.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Error;
+use taper_decoding::DecodingError;
+
+/// Use of a trained run; its name is that of its command and, if there is one, its method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Translate sentences.
+    Translate,
+    /// Score pairs of sentences.
+    ScorePairs,
+    /// Score texts.
+    ScoreTexts,
+    /// Continue texts.
+    Generate,
+    /// Measure the model on its test sets.
+    Evaluate,
+    /// Predict something for each text.
+    Predict,
+    /// Predict something for each image.
+    PredictImages,
+    /// Find the text that matches an image.
+    MatchTexts,
+    /// Draw where a model of images looks.
+    DrawAttention,
+    /// Begin another run with its weights.
+    BeginWith,
+    /// Draw the recorded figures.
+    Report,
+}
+
+impl Verb {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Translate => "translate",
+            Self::ScorePairs | Self::ScoreTexts => "score",
+            Self::Generate => "generate",
+            Self::Evaluate => "evaluate",
+            Self::Predict | Self::PredictImages | Self::MatchTexts | Self::DrawAttention => {
+                "predict"
+            }
+            Self::BeginWith => "train",
+            Self::Report => "report",
+        }
+    }
+}
+
+/// Training of a new run; `None`: the reader chooses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Train {
+    /// File of the recipe.
+    pub recipe: Option<PathBuf>,
+    /// Run whose weights begin the new one; `None`: random weights.
+    pub from: Option<PathBuf>,
+    /// Folder of the new run.
+    pub run: Option<PathBuf>,
+    /// Key of the recipe that gets another value; `None`: no key does.
+    pub change: Option<String>,
+}
+
+/// Further training of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resume {
+    /// Folder of the run.
+    pub run: PathBuf,
+    /// Checkpoint to continue from; `None`: the last one.
+    pub from: Option<Start>,
+    /// Key of the recipe that gets another value; `None`: no key does.
+    pub change: Option<String>,
+    /// Whether edited keys that shape the weights are accepted.
+    pub accepts_changes: bool,
+}
+
+/// Checkpoint from which training continues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// Checkpoint of this name.
+    Named(String),
+    /// Checkpoint that the reader chooses.
+    Chosen,
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Named(name) => name,
+            Self::Chosen => "CHECKPOINT",
+        })
+    }
+}
+
+/// Something that a reader can do. `Display` writes it for readers of no particular interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Use a run.
+    Use(Verb),
+    /// Train a new run.
+    Train(Train),
+    /// Train a run further.
+    Resume(Resume),
+    /// Average the checkpoints of this run.
+    Average(PathBuf),
+    /// Merge the adapters of this run into its weights.
+    Merge(PathBuf),
+    /// Import this folder of another library.
+    Import(PathBuf),
+    /// Tune the search of a run.
+    Tune,
+}
+
+impl Action {
+    /// Training of this run from its last checkpoint.
+    #[must_use]
+    pub fn resume(run: &Path) -> Self {
+        Self::Resume(Resume { run: run.to_owned(), ..Resume::default() })
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let change = |key: &Option<String>| {
+            key.as_ref().map_or_else(String::new, |key| format!(" with another {key}"))
+        };
+        match self {
+            Self::Use(verb) => write!(formatter, "`{}`", verb.name()),
+            Self::Train(Train { recipe, from, run, change: key }) => {
+                let part = |before: &str, path: &Option<PathBuf>| {
+                    let path = path.as_ref().map(|path| format!(" {before}{}", path.display()));
+                    path.unwrap_or_default()
+                };
+                let (from, run) = (part("from ", from), part("into ", run));
+                let recipe = match recipe {
+                    Some(path) => path.display().to_string(),
+                    None => "a recipe".to_owned(),
+                };
+                write!(formatter, "training {recipe}{from}{run}{}", change(key))
+            }
+            Self::Resume(Resume { run, from, change: key, accepts_changes }) => {
+                let from = from.as_ref().map_or_else(String::new, |start| format!(" from {start}"));
+                let accepted = if *accepts_changes { " and accepting the change" } else { "" };
+                write!(formatter, "resuming {}{from}{}{accepted}", run.display(), change(key))
+            }
+            Self::Average(run) => {
+                write!(formatter, "averaging the checkpoints of {}", run.display())
+            }
+            Self::Merge(run) => write!(formatter, "merging the adapters of {}", run.display()),
+            Self::Import(folder) => write!(formatter, "importing {}", folder.display()),
+            Self::Tune => formatter.write_str("tuning the run"),
+        }
+    }
+}
+
+/// Action with its effect, a verb phrase in the third person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// The action, the subject of the sentence.
+    pub action: Action,
+    /// Its effect, the predicate.
+    pub effect: &'static str,
+}
+
+impl Advice {
+    /// Makes advice.
+    #[must_use]
+    pub const fn new(action: Action, effect: &'static str) -> Self {
+        Self { action, effect }
+    }
+
+    /// Adds the advice to an error.
+    #[must_use]
+    pub fn about(self, error: Error) -> Error {
+        advised(error, vec![self])
+    }
+
+    /// Advice about an error of another crate, which knows no runs.
+    fn of(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        match cause.downcast_ref()? {
+            DecodingError::UnknownLength => Some(Self::new(Action::Tune, "measures them")),
+            _ => None,
+        }
+    }
+}
+
+/// Writes `advice`, each action by its name for the reader; actions without a name are left out.
+/// Empty if nothing is left, else it begins with a semicolon.
+#[must_use]
+pub fn words(advice: &[Advice], name: impl Fn(&Action) -> Option<String>) -> String {
+    let sentence = |one: &Advice| Some(format!("{} {}", name(&one.action)?, one.effect));
+    let sentences: Vec<String> = advice.iter().filter_map(sentence).collect();
+    if sentences.is_empty() { String::new() } else { format!("; {}", sentences.join(", ")) }
+}
+
+/// Name of an action for readers of no particular interface.
+#[expect(clippy::unnecessary_wraps, reason = "other readers lack names for some actions")]
+fn plain(action: &Action) -> Option<String> {
+    Some(action.to_string())
+}
+
+/// Error with advice, which [`one_line_with`] finds among the causes.
+#[derive(Debug)]
+struct Advised {
+    error: Error,
+    advice: Vec<Advice>,
+}
+
+impl fmt::Display for Advised {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{}", self.error, words(&self.advice, plain))
+    }
+}
+
+impl std::error::Error for Advised {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.error)
+    }
+}
+
+/// Adds advice to an error.
+#[must_use]
+pub fn advised(error: Error, advice: Vec<Advice>) -> Error {
+    Advised { error, advice }.into()
+}
+
+/// Chain of causes on one line, with advice at its end. A cause that its parent already quotes is
+/// omitted, and line breaks become semicolons.
+#[must_use]
+pub fn one_line(error: &Error) -> String {
+    one_line_with(error, plain)
+}
+
+/// [`one_line`] with other names of actions; `None`: the readers cannot do it.
+#[must_use]
+pub fn one_line_with(error: &Error, name: impl Fn(&Action) -> Option<String>) -> String {
+    let (mut line, mut all_advice) = (String::new(), Vec::new());
+    for cause in error.chain() {
+        if let Some(Advised { advice, .. }) = cause.downcast_ref() {
+            all_advice.extend(advice.iter().cloned());
+            continue;
+        }
+        all_advice.extend(Advice::of(cause));
+        let text = cause.to_string();
+        let lines = text.lines().map(str::trim).filter(|part| !part.is_empty());
+        // With RUST_BACKTRACE, Candle's messages end with a backtrace, whose frames count from 0.
+        let text = lines.take_while(|line| !line.starts_with("0: ")).collect::<Vec<_>>().join("; ");
+        if line.is_empty() {
+            line = text;
+        } else if !line.contains(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+    }
+    line + &words(&all_advice, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn causes_are_chained_once() {
+        let error = anyhow!("file a.toml is\nbroken").context("cannot train");
+        assert_eq!(one_line(&error), "cannot train: file a.toml is; broken");
+        let error = anyhow!(
+            "no such tensor\n   0: candle_core::error::Error::bt\n             at \
+             /src/error.rs:1\n   1: main"
+        );
+        assert_eq!(one_line(&error), "no such tensor");
+        let error = anyhow!("inner").context("outer: inner");
+        assert_eq!(one_line(&error), "outer: inner");
+    }
+
+    #[test]
+    fn advice_ends_the_line_in_the_words_of_the_reader_and_hides_no_cause() {
+        let cause = Error::from(DecodingError::DeadEnd { sentence: 0 }).context("training ended");
+        let resume = Advice::new(Action::resume(Path::new("runs/a")), "begins again");
+        let error = resume.about(cause).context("in b");
+        let causes = "in b: training ended: ";
+        let line = one_line(&error);
+        assert!(line.starts_with(causes), "{line}");
+        assert!(line.ends_with("; resuming runs/a begins again"), "{line}");
+        assert_eq!(line.matches("training ended").count(), 1, "{line}");
+        assert!(one_line_with(&error, |_| Some("this".into())).ends_with("; this begins again"));
+        assert!(!one_line_with(&error, |_| None).contains("begins again"));
+        assert!(error.chain().any(|cause| cause.is::<DecodingError>()));
+
+        let error = Error::from(DecodingError::UnknownLength).context("cannot translate");
+        assert!(one_line(&error).ends_with("; tuning the run measures them"));
+    }
+}
