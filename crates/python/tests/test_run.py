@@ -107,6 +107,22 @@ def test_settings_are_checked_in_the_programs_words(run):
         taper.Run.load(run.path, checkpoint="nothing")
 
 
+def test_what_to_do_is_said_as_a_call_or_else_as_a_command(run):
+    with pytest.raises(taper.TaperError) as error:
+        run.generate("red").result
+    assert str(error.value).endswith(
+        "this is for language-model; `run.translate(texts)` translates with it, "
+        "`run.score(texts, targets)` scores pairs"
+    )
+    with pytest.raises(taper.TaperError) as error:
+        taper.Run.load("no where")
+    assert str(error.value).endswith(
+        'no such run; `taper.train(recipe, "no where")` would make it'
+    )
+    with pytest.raises(taper.TaperError, match="`taper average .*` makes them"):
+        taper.Run.load(FROZEN, checkpoint="average")
+
+
 def test_drawn_translations_follow_their_seed(run):
     def drawn(seed):
         sampling = {"temperature": 1.0, "seed": seed}

@@ -18,7 +18,8 @@ fn a_run_folder_that_exists_is_left_alone() {
 #[test]
 fn a_run_that_is_not_there() {
     let workspace = Workspace::new();
-    workspace.fail("resume nowhere", &["nowhere", "no such run"]);
+    let advice = "nowhere: no such run; `taper train CONFIG --run nowhere` would make it";
+    workspace.fail("resume nowhere", &[advice]);
     workspace.fail("translate nowhere", &["nowhere", "no such run"]);
     workspace.fail("average nowhere", &["nowhere"]);
 }

@@ -159,6 +159,10 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     workspace.fail("predict long images.toml", &["images.toml: is no PNG or JPEG"]);
     workspace.fail("generate long", &["task is image-classification", "taper predict"]);
     workspace.fail(
+        "attention long x",
+        &["the run looks at images; `taper predict RUN IMAGE --attention FOLDER` draws where"],
+    );
+    workspace.fail(
         format!("predict whole-convolutional {row} --attention none"),
         &["no attention weights"],
     );

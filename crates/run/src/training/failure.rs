@@ -80,8 +80,8 @@ fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) 
         _ if folder.has_checkpoint()? => resume(Some(Start::Chosen)),
         _ => resume(None),
     };
-    let error = anyhow!("{error}: metrics.jsonl has the losses that led here");
-    Ok(Advice::new(action, "tries another rate").about(error))
+    let error = anyhow!("{error}; metrics.jsonl has the losses that led here");
+    Ok(Advice::new(action, "does so").about(error))
 }
 
 /// Whether training ended because a process is gone, and its part of the state with it.
