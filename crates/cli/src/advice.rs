@@ -18,7 +18,6 @@ pub(crate) fn say_notice(notice: &Notice) {
     say(&format!("{notice}{}", words(notice.advice().as_slice(), in_backticks)));
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "readers of other crates lack names for some actions")]
 fn in_backticks(action: &Action) -> Option<String> {
     Some(format!("`{}`", command(action)))
 }

@@ -1,5 +1,5 @@
-//! What to do about an error or a message, as data. The program, the package for Python and the
-//! server each name it for their readers: a command, a call, or a request to the operator.
+//! What to do about an error or a message, as data. The program names it as a command, the package
+//! for Python as a call, and the server leaves it out for its clients.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -196,7 +196,6 @@ pub fn words(advice: &[Advice], name: impl Fn(&Action) -> Option<String>) -> Str
 }
 
 /// Name of an action for readers of no particular interface.
-#[expect(clippy::unnecessary_wraps, reason = "other readers lack names for some actions")]
 fn plain(action: &Action) -> Option<String> {
     Some(action.to_string())
 }

@@ -81,7 +81,7 @@ fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) 
         _ => resume(None),
     };
     let error = anyhow!("{error}; metrics.jsonl has the losses that led here");
-    Ok(Advice::new(action, "does so").about(error))
+    Ok(Advice::new(action, "tries a lower rate").about(error))
 }
 
 /// Whether training ended because a process is gone, and its part of the state with it.
