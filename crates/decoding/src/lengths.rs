@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExpectedLength {
-    /// Tokens for each token of the source. 0: measured on the training text when a run begins, if
-    /// `shortfall_penalty` is above 0.
+    /// Number of target tokens for each source token. 0: measured on the training text when a run
+    /// begins, if `shortfall_penalty` is above 0.
     #[schemars(range(min = 0.0))]
     pub ratio: f64,
-    /// Number of tokens in addition to these.
+    /// Number of target tokens that is added to `ratio` times the source tokens.
     pub offset: f64,
 }
 

@@ -42,7 +42,7 @@ impl ScheduleKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScheduleConfig {
-    /// The shape.
+    /// Shape of the schedule.
     #[schemars(
         extend("x-names" = "lr_scheduler lr_scheduler_type lr_schedule scheduler scheduling \
             decay_method learning_rate_scheduler learning_rate_scheduler_type")

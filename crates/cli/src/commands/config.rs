@@ -12,9 +12,9 @@ const REFERENCE_HEAD: &str = "\
 
 <!-- Written by `taper config explain --markdown`; a test compares. -->
 
-Every key of a recipe, as `taper config explain` prints them; `taper config explain KEY` explains
-one, and `taper config show CONFIG` shows a whole recipe with these words as comments. A key that a
-recipe does not name has its default.
+This page lists every key of a recipe, as `taper config explain` prints them. `taper config explain
+KEY` explains one key, and `taper config show CONFIG` prints a whole recipe with these explanations
+as comments. A key that a recipe does not set has its default.
 
 ";
 

@@ -85,12 +85,9 @@ fn a_mistyped_value_names_file_line_key_and_type() {
     workspace.write("bad.toml", "[training]\n\nmax_updates = \"many\"\n");
     workspace.fail(
         "config check bad.toml",
-        &["bad.toml:3", "`training.max_updates`", "text \"many\"", "a whole number from 0"],
+        &["bad.toml:3", "`training.max_updates`", "text \"many\"", "an integer from 0"],
     );
-    set_fails(
-        "model.heads=two",
-        &["--set model.heads=two", "`model.heads`", "a whole number from 1"],
-    );
+    set_fails("model.heads=two", &["--set model.heads=two", "`model.heads`", "an integer from 1"]);
     set_fails("evaluation.tokenize=zj", &["`evaluation.tokenize`", "`zh`"]);
 }
 

@@ -10,7 +10,7 @@ fn a_key_and_a_section_are_explained() {
     let workspace = Workspace::new();
     let said = workspace.succeed("config explain training.schedule.warmup");
     assert!(said.starts_with("training.schedule.warmup\n    The number of warm-up"), "{said}");
-    mentions(&said, &["Values: a whole number from 0.", "Default: 4000."]);
+    mentions(&said, &["Values: an integer from 0.", "Default: 4000."]);
     mentions(workspace.succeed("config explain model"), &["model.heads", "\"rotary\": "]);
     workspace.fail("config explain lr", &["did you mean `training.schedule.learning_rate`"]);
     let schema = workspace.json("config explain --json");
@@ -21,7 +21,7 @@ fn a_key_and_a_section_are_explained() {
 fn a_recipe_is_shown_with_the_meaning_of_its_keys_and_is_a_recipe_still() {
     let workspace = Workspace::new();
     let shown = workspace.succeed("config show tiny.toml");
-    mentions(&shown, &["# Attention heads", "\nheads = 2\n"]);
+    mentions(&shown, &["# Number of attention heads", "\nheads = 2\n"]);
     workspace.write("again.toml", &shown);
     let again = workspace.succeed("config show again.toml");
     // The name is that of the file, which the first one has written down.
@@ -34,13 +34,13 @@ fn values_of_the_wrong_kind_are_spoken_of_as_toml_has_them() {
     workspace.write("bad.toml", "[model]\nheads = \"two\"\n");
     workspace.fail(
         "config check bad.toml",
-        &["bad.toml:2: key `model.heads`: expected a whole number from 1, found the text \"two\""],
+        &["bad.toml:2: key `model.heads`: expected an integer from 1, found the text \"two\""],
     );
     for (set, said) in [
         ("training.optimizer=adam", "expected a section of keys, found the text \"adam\""),
         ("model.residual_dropout=1e308", "1e308 is not a rate"),
         ("training.clip_norm=-1e308", "training.clip_norm is -1e308:"),
-        ("decoding.beam_size=-1", "expected a whole number from 1 to 65536, found the number -1"),
+        ("decoding.beam_size=-1", "expected an integer from 1 to 65536, found the number -1"),
     ] {
         let message = workspace.fail(format!("config check tiny.toml --set {set}"), &[said]);
         assert!(!message.contains("struct") && !message.contains("usize"), "{message}");

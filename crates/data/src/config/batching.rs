@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchingConfig {
-    /// Largest number of tokens of a batch on either side, end marks included. Batches are packed:
-    /// every token is one of the text, and none is padding. With `"auto"`, the program finds the
-    /// number that fits into memory before training.
+    /// Largest number of tokens of a batch on either side, end marks included. Batches are packed,
+    /// without padding. With `"auto"`, the program finds the number that fits into memory before
+    /// training.
     #[serde(with = "tokens_or_auto")]
     #[schemars(schema_with = "tokens_or_auto::schema")]
     #[schemars(
@@ -23,7 +23,8 @@ pub struct BatchingConfig {
             batch_sentences per_device_train_batch_size max_batch_size")
     )]
     pub max_sentences: usize,
-    /// Whether to draw a new order in each epoch; otherwise each has the order of the corpus.
+    /// Whether to draw a new order in each epoch; otherwise every epoch has the order of the
+    /// corpus.
     #[schemars(extend("x-idle" = ["functions-drawn"]))]
     pub shuffle: bool,
     /// Whether to put pairs of similar length together.
@@ -32,8 +33,8 @@ pub struct BatchingConfig {
         extend("x-idle" = ["not-translation", "not-shuffled"])
     )]
     pub group_by_length: bool,
-    /// Looseness of this: the spread of the random factor on a length before pairs are ordered by
-    /// it.
+    /// Looseness of grouping by length: spread of a random factor on each length, by which pairs
+    /// are then ordered.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-idle" = ["not-translation", "not-shuffled", "not-grouped"]))]
     pub length_noise: f64,
@@ -93,7 +94,7 @@ mod tokens_or_auto {
 
     pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "x-values": "a whole number from 1 or \"auto\"",
+            "x-values": "an integer from 1 or \"auto\"",
             "anyOf": [{ "type": "integer", "minimum": 1 }, { "const": "auto" }]
         })
     }

@@ -10,10 +10,10 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CleaningConfig {
-    /// A side with fewer tokens drops its pair.
+    /// A pair is dropped if a side has fewer tokens.
     #[schemars(extend("x-names" = "min_len min_seq_len min_length"))]
     pub min_tokens: usize,
-    /// A side with more tokens drops its pair.
+    /// A pair is dropped if a side has more tokens.
     #[schemars(range(min = 1))]
     #[schemars(
         extend("x-names" = "max_len max_seq_len max_seq_length max_sequence_length \
@@ -25,12 +25,12 @@ pub struct CleaningConfig {
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "length_ratio ratio"))]
     pub max_ratio: f64,
-    /// A side with more characters drops its pair before it is tokenised.
+    /// A pair is dropped, before it is tokenised, if a side has more characters.
     pub max_characters: usize,
     /// Whether to drop a training pair that equals an earlier one, letter for letter.
     pub drop_duplicates: bool,
-    /// A side that is in another language than its own with at least this probability drops its
-    /// pair, as the model of 74 languages in the program has it; 0: languages are not identified.
+    /// A pair is dropped if a side is in another language with at least this probability, by the
+    /// bundled model of 74 languages; 0: languages are not identified.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "language_id langid lid"))]
     pub other_language: f64,
@@ -39,18 +39,18 @@ pub struct CleaningConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "script_ratio"))]
     pub min_own_script: f64,
-    /// Whether to drop a pair whose target has the letters and digits of its source.
+    /// Whether to drop a pair whose target has the same letters and digits as its source.
     #[schemars(extend("x-names" = "copy copies"))]
     pub drop_copies: bool,
-    /// Whether to drop a pair whose sides differ in their digits, in whatever order and script.
-    /// Digits that a side with Chinese numerals lacks are not judged.
+    /// Whether to drop a pair whose sides have different digits; order and script do not matter.
+    /// Missing digits are ignored if a side has Chinese numerals.
     #[schemars(extend("x-names" = "digits numbers"))]
     pub same_digits: bool,
     /// Whether to drop a pair if one side is in capitals throughout and the other is not.
     pub same_case: bool,
-    /// A training pair is dropped if the ratio of characters of its sides is further from the usual
-    /// one than this many standard deviations. Both are learned from the other pairs of the same
-    /// languages and of about its length; 0: they are not learned.
+    /// A training pair is dropped if the ratio of its lengths in characters differs from the usual
+    /// ratio by more than this many standard deviations. Usual ratio and deviation are learned from
+    /// the other pairs of the same languages and of about its length; 0: they are not learned.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "length_zscore gale_church"))]
     pub length_deviations: f64,

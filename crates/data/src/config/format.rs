@@ -30,8 +30,8 @@ pub enum Format {
     /// A ZIP archive with the two files of `text`, as OPUS ships them; their names end in the
     /// languages.
     Zip,
-    /// A data set on the Hugging Face hub, in its Parquet form; the stem of a split is its name
-    /// there.
+    /// A data set on the Hugging Face hub, in its Parquet form; the stem of a corpus is the name of
+    /// a split.
     Hub,
 }
 

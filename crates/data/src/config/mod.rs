@@ -41,19 +41,19 @@ pub(crate) const HELD_OUT: &str = "held-out";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataConfig {
-    /// The folder with the files of corpora that are named by their stem.
+    /// Folder of the corpora that are given by a stem, such as `"train"`.
     #[schemars(
         extend("x-names" = "data_dir data_path dataset_dir dataset_path"),
         extend("x-change" = "free")
     )]
     pub dir: PathBuf,
-    /// The language translated from; the file extension in text format.
+    /// Source language; in text format, also the file extension.
     #[schemars(
         extend("x-names" = "src src_lang source_lang source source_language_code"),
         extend("x-idle" = ["not-translation"])
     )]
     pub source_language: String,
-    /// The language translated into; the file extension in text format.
+    /// Target language; in text format, also the file extension.
     #[schemars(
         extend("x-names" = "tgt trg tgt_lang trg_lang target_lang target target_language_code"),
         extend("x-idle" = ["not-translation"])
@@ -70,7 +70,7 @@ pub struct DataConfig {
     pub source_prefix: String,
     /// The training corpora: a name in `data.dir`, two files `{ source = "a.txt", target = "b.txt"
     /// }`, a table `{ file = "pairs.tsv" }`, or a list of these, each of which may have a weight
-    /// and a mark: `{ stem = "news", weight = 2, tag = "<news>" }`.
+    /// and a tag: `{ stem = "news", weight = 2, tag = "<news>" }`.
     #[schemars(
         extend("x-names" = "train_file train_data train_set train_sets train_path trainset \
             trainpref")
@@ -139,7 +139,8 @@ pub struct DataConfig {
     /// Several directions in one model.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub languages: LanguagesConfig,
-    /// Changes to training pairs that make a model robust.
+    /// Changes to training pairs that make a model robust. Each key is the probability of its
+    /// change.
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub modifiers: ModifiersConfig,
     /// Conversion of text to ids.
@@ -196,7 +197,7 @@ pub enum Side {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HubConfig {
-    /// The id, `owner/name`.
+    /// Id of the data set, `owner/name`.
     #[schemars(extend("x-names" = "dataset dataset_name hf_dataset"))]
     pub dataset: String,
     /// The configuration (subset) of the data set; empty if it has only one.

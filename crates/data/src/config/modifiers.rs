@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Changes to training pairs that make a model robust. Each key is the probability that a pair gets
-/// this change, redrawn in each epoch. Batches are planned by the tokens of unchanged text,
-/// validation and test sets are not changed, and a pair that would exceed
-/// `data.cleaning.max_tokens` is not changed.
+/// Changes to training pairs that make a model robust.
+/// Each key is the probability that a pair gets this change, redrawn in each epoch. Batches are
+/// planned by the tokens of unchanged text, validation and test sets are not changed, and a pair
+/// that would exceed `data.cleaning.max_tokens` is not changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModifiersConfig {
@@ -34,13 +34,13 @@ pub struct ModifiersConfig {
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "merge concatenated"), extend("x-change" = "accepted"))]
     pub merged_sentences: f64,
-    /// A single word of the source, with its translation. Both are in the pair. Only words with a
-    /// clear translation in the first 50,000 pairs of the training text are used; in free
-    /// translations, most words have none.
+    /// Only one word of the source, with its translation in the target. Only words with a clear
+    /// translation in the first 50,000 pairs of the training text are used; in free translations,
+    /// most words have none.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "one_word word_pairs"), extend("x-change" = "accepted"))]
     pub single_words: f64,
-    /// A repeated word of the source; in a text without spaces, a repeated character.
+    /// One word of the source twice; in a text without spaces, one character twice.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "repeated_words"), extend("x-change" = "accepted"))]
     pub doubled_words: f64,

@@ -30,7 +30,7 @@ pub enum TokenizerKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenizerConfig {
-    /// The algorithm to train.
+    /// Kind of the tokenizer to train.
     #[schemars(
         extend("x-names" = "tokenizer_type subword subword_type"),
         extend("x-idle" = ["no-text", "tokenizer-given"])
@@ -56,12 +56,12 @@ pub struct TokenizerConfig {
     /// Whether characters outside the vocabulary are spelled as bytes, so that no text is unknown.
     #[schemars(extend("x-idle" = ["no-text", "characters", "bytes", "tokenizer-given"]))]
     pub byte_fallback: bool,
-    /// Share of the characters of the training text that is covered by separate tokens; the rest,
-    /// which are the rarest characters, is spelled as bytes.
+    /// Share of the characters of the training text that have separate tokens. The rarest
+    /// characters, beyond this share, are spelled as bytes.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-idle" = ["no-text", "characters", "bytes", "tokenizer-given"]))]
     pub character_coverage: f64,
-    /// Largest number of training pairs, from the first, that train the tokenizer.
+    /// Largest number of training pairs, counted from the first, that the tokenizer is trained on.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-text", "tokenizer-given"]))]
     pub max_pairs: u64,

@@ -35,24 +35,22 @@ pub struct Corpus {
     #[serde(skip_serializing_if = "is_empty")]
     pub target: FileList,
     /// A file with both sides: a table (`.tsv`, `.csv`, `.jsonl` or `.parquet`), a translation
-    /// memory (`.tmx`), a file of translators (`.xlf`, `.po`), or a `.zip` with two text files
-    /// whose names end in the languages.
+    /// memory (`.tmx`), a translation file (`.xlf`, `.po`), or a `.zip` with two text files whose
+    /// names end in the languages.
     #[serde(skip_serializing_if = "is_empty")]
     pub file: FileList,
     /// The columns or fields of the table; if empty, those of `data.fields`.
     #[serde(skip_serializing_if = "FieldsConfig::is_default")]
     pub fields: FieldsConfig,
-    /// The name in reports, and in the names of its translations. Empty: the stem, or the name of
-    /// the table or of the source file, followed by `from` and `to` if these are set.
+    /// Name in reports and in the file names of translations. Empty: the stem, or the name of the
+    /// table or of the source file, followed by `from` and `to` if these are set.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The language translated from, in a model of several directions; if empty,
-    /// `data.source_language`.
+    /// Source language, in a model of several directions; if empty, `data.source_language`.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub from: String,
-    /// The language translated into, in a model of several directions; if empty,
-    /// `data.target_language`.
+    /// Target language, in a model of several directions; if empty, `data.target_language`.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("x-idle" = ["not-translation"]))]
     pub to: String,
@@ -61,14 +59,14 @@ pub struct Corpus {
     #[serde(skip_serializing_if = "is_once")]
     #[schemars(range(max = 1000.0), extend("exclusiveMinimum" = 0.0))]
     pub weight: f64,
-    /// A mark such as `<news>` before each source sentence, so that the model can distinguish this
+    /// Token such as `<news>` before each source sentence. With it the model can distinguish this
     /// corpus from others, and a text to translate can name the corpus that it resembles (Kobus et
-    /// al. 2017, "Domain Control for Neural Machine Translation"). A tokenizer that is trained here
-    /// has a token for it. Empty: no mark.
+    /// al. 2017, "Domain Control for Neural Machine Translation"). A tokenizer that the run trains
+    /// has this token. Empty: no tag.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tag: String,
-    /// A file with the word links of each pair, one line for each, such as `0-0 1-2`: words of the
-    /// source and of the target, counted from 0 and divided by spaces and tabs. For
+    /// File with word links, one line for each pair, such as `0-0 1-2`: numbers of source and
+    /// target words, counted from 0. Only spaces and tabs divide words. For
     /// `training.guided_alignment`.
     #[serde(skip_serializing_if = "is_empty")]
     #[schemars(extend("x-idle" = ["not-guided"]))]

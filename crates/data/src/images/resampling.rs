@@ -21,11 +21,11 @@ pub enum Resampling {
     Nearest,
     /// Lanczos's filter over three pixels on each side, filter 1.
     Lanczos,
-    /// Triangles, number 2.
+    /// Triangles, filter 2.
     Bilinear,
     /// Cubic curves over two pixels on each side, filter 3.
     Bicubic,
-    /// The plain mean, number 4.
+    /// The plain mean, filter 4.
     Box,
     /// Hamming's window over one pixel on each side, filter 5.
     Hamming,

@@ -31,27 +31,27 @@ pub use dataset::{Dataset, EpochPlan, Prepared, Report};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
-    /// A sentence in another language.
+    /// Predicts a sentence in another language.
     #[default]
     Translation,
-    /// Each token of running text, from the tokens before it.
+    /// Predicts each token of running text from the tokens before it.
     LanguageModel,
-    /// Hidden tokens of running text, from the tokens on both sides.
+    /// Predicts hidden tokens of running text from the tokens on both sides.
     MaskedLanguageModel,
-    /// The label of a text.
+    /// Predicts the label of a text.
     Classification,
-    /// The tag of each word of a text.
+    /// Predicts the tag of each word of a text.
     Tagging,
-    /// The span of a text that answers a question about it.
+    /// Predicts the span of a text that answers a question about it.
     QuestionAnswering,
-    /// The label of an image.
+    /// Predicts the label of an image.
     ImageClassification,
-    /// A sentence that describes an image.
+    /// Predicts a sentence that describes an image.
     Captions,
-    /// The text among several that matches an image, and the image among several that matches a
-    /// text.
+    /// Finds the text among several that matches an image, and the image among several that matches
+    /// a text.
     ImageText,
-    /// The value of a function, from some of its points.
+    /// Predicts the value of a function from some of its points.
     InContextRegression,
 }
 

@@ -68,7 +68,8 @@ impl From<CellKind> for taper_ops::Cell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecurrentAttention {
-    /// None: the information about a sentence has to fit into one vector (Sutskever et al. 2014).
+    /// No attention: the information about a sentence has to fit into one vector (Sutskever et al.
+    /// 2014).
     None,
     /// Before each step, in the last layer, with scores `vᵀ tanh(W s + U h)` of the previous state
     /// (Bahdanau et al. 2015).
@@ -76,7 +77,7 @@ pub enum RecurrentAttention {
     Additive,
     /// After the last layer, with scores `s · (W h)` of its states ("general" in Luong et al. 2015,
     /// section 3.1), divided by the root of the width as in a Transformer. Nothing is fed back, so
-    /// that all positions train at once.
+    /// all positions are trained at once.
     Dot,
 }
 
@@ -122,8 +123,8 @@ impl Default for RecurrentConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConvolutionalConfig {
-    /// Tokens that a convolution sees: in the encoder an odd number centred on each token; in the
-    /// decoder the token and those before it.
+    /// Number of tokens that a convolution sees: in the encoder an odd number, centred on each
+    /// token; in the decoder the token and the tokens before it.
     #[schemars(range(min = 1))]
     pub kernel: usize,
 }

@@ -66,8 +66,8 @@ pub enum FeedForwardKind {
     #[default]
     Plain,
     /// `W₂ (V x ⊙ f(W₁ x))` (Shazeer 2020, "GLU Variants Improve Transformer"): with `"swish"`
-    /// SwiGLU, with `"gelu"` GEGLU, with `"relu"` ReGLU. A third matrix: at two thirds of `d_ff` as
-    /// many parameters as plain.
+    /// SwiGLU, with `"gelu"` GEGLU, with `"relu"` ReGLU. It has a third matrix: with two thirds of
+    /// `d_ff` it has as many parameters as a plain layer.
     Gated,
 }
 
@@ -85,15 +85,15 @@ impl FeedForwardKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum ParallelFeedForward {
-    /// Behind it, and behind attention to an encoder: `y = x + A(norm(x))`, then
-    /// `y + F(norm(y))`.
+    /// After self-attention, and after attention to an encoder: `y = x + A(norm(x))`, then `y +
+    /// F(norm(y))`.
     #[default]
     None,
-    /// Beside it, with the same norm: `x + A(norm(x)) + F(norm(x))`, as in GPT-J, PaLM (Chowdhery
+    /// In parallel, with the same norm: `x + A(norm(x)) + F(norm(x))`, as in GPT-J, PaLM (Chowdhery
     /// et al. 2022, section 2) and Phi. Attention to an encoder follows.
     SharedNorm,
-    /// Beside it, with a norm of its own: `x + A(norm₁(x)) + F(norm₂(x))`, as in GPT-NeoX (Black
-    /// et al. 2022, section 2.1.2). Attention to an encoder follows.
+    /// In parallel, with a separate norm: `x + A(norm₁(x)) + F(norm₂(x))`, as in GPT-NeoX (Black et
+    /// al. 2022, section 2.1.2). Attention to an encoder follows.
     OwnNorm,
 }
 

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Embedding matrices that are shared.
+/// Which embedding matrices are shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tied {
@@ -50,17 +50,17 @@ impl Tied {
 #[serde(deny_unknown_fields, default)]
 pub struct EmbeddingsConfig {
     /// Word vectors of `d_model` dimensions for the tokens of the source or, if the model has one
-    /// table, of all: a file of word2vec, gensim or GloVe, or the folder of
-    /// `taper embeddings train`. A word that the tokenizer makes a single token, alone or after a
-    /// space, gives its vector to this token; the first such word in the file counts. One factor
-    /// brings all vectors to the mean square of drawn ones; other tokens keep drawn vectors.
+    /// table, of all: a file of word2vec, gensim or GloVe, or the folder of `taper embeddings
+    /// train`. A word that is a single token, alone or after a space, gives its vector to this
+    /// token; the first such word in the file counts. All vectors are scaled by one factor, to the
+    /// mean square of random vectors; other tokens keep random vectors.
     pub file: PathBuf,
-    /// Word vectors for the tokens of the target, if they have a table of their own.
+    /// Word vectors for the tokens of the target, if they have a separate table.
     pub target_file: PathBuf,
-    /// Whether the embedding of token i is 1 in place i and 0 elsewhere; `d_model` must have a place
-    /// for each token.
+    /// Whether the embedding of token i is 1 at index i and 0 elsewhere; `d_model` must be at least
+    /// the number of tokens.
     pub one_hot: bool,
-    /// Whether tables that begin with word vectors, or one-hot, are not trained; this includes the
+    /// Whether tables that start from word vectors or one-hot vectors are frozen. This includes the
     /// output projection if it is the same table.
     pub frozen: bool,
 }

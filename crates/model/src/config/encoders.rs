@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Encoder of the images of a classifier; with text it is a Transformer.
+/// Image encoder of a classifier; models of images and text always use a Transformer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImageEncoder {
@@ -11,8 +11,8 @@ pub enum ImageEncoder {
     #[default]
     Transformer,
     /// `encoder_layers` convolutions of 3 x 3 pixels, the first with `d_model` channels; every
-    /// second one has stride 2 and twice as many channels. The class is predicted from the mean of
-    /// all places.
+    /// second one has stride 2 and twice as many channels. The class is predicted from the mean
+    /// over all positions.
     Convolutional,
 }
 

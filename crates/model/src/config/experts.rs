@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExpertsConfig {
-    /// Experts of a layer, each a feed-forward layer of `model.d_ff`; 0 for feed-forward layers
-    /// without any.
+    /// Number of experts of a layer, each a feed-forward layer of width `model.d_ff`; 0: plain
+    /// feed-forward layers, without experts.
     #[schemars(extend("x-idle" = ["not-transformer"]))]
     pub count: usize,
     /// Number of experts of a token: 1 in Switch Transformers, 2 in GShard.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-experts"]))]
     pub per_token: usize,
-    /// One layer in every `every` has experts, the last of them; 1 for all layers.
+    /// The last of every `every` layers has experts; 1: all layers have experts.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-experts"]))]
     pub every: usize,

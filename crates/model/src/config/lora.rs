@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum BaseDtype {
-    /// 32 bits, as in the run that this one begins with.
+    /// 32 bits, as in the original run.
     #[default]
     F32,
     /// Matrices of linear layers and of tokens rounded to bf16: half of their memory. They are
-    /// widened where they are multiplied, so that adapters are trained for the rounded weights.
+    /// converted to f32 when they are multiplied, so adapters are trained for the rounded weights.
     Bf16,
 }
 
@@ -23,18 +23,18 @@ pub enum BaseDtype {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoraConfig {
-    /// Rank of each change, the rows of A; 0 trains all weights, without adapters. A fused matrix,
-    /// such as `qkv`, has factors of this rank for each of its parts.
+    /// Rank of each adapter, the number of rows of A; 0: no adapters, and all weights are trained.
+    /// A fused matrix, such as `qkv`, has an adapter of this rank for each of its parts.
     #[schemars(extend("x-names" = "lora_r lora_rank lora_dim adapter_dim r"))]
     pub rank: usize,
-    /// Scale of the change, times the rank: s is `alpha / rank`.
+    /// Scale of the adapters: s is `alpha / rank`.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     #[schemars(extend("x-names" = "lora_alpha"), extend("x-idle" = ["no-adapters"]))]
     pub alpha: f64,
     /// Whether s is `alpha / √rank` (Kalajdzievski 2023, "rsLoRA").
     #[schemars(extend("x-names" = "rs use_rslora rslora"), extend("x-idle" = ["no-adapters"]))]
     pub rank_stabilized: bool,
-    /// Whether the length of each row of a changed matrix is trained by itself (Liu et al. 2024,
+    /// Whether the length of each row of an adapted matrix is trained separately (Liu et al. 2024,
     /// "DoRA", equation 5).
     #[schemars(extend("x-names" = "use_dora"), extend("x-idle" = ["no-adapters"]))]
     pub dora: bool,
@@ -49,8 +49,8 @@ pub struct LoraConfig {
         extend("x-idle" = ["no-adapters"])
     )]
     pub layers: Vec<String>,
-    /// Parameters outside adapters that are trained as a whole, such as a new head: names or
-    /// patterns, as in `layers`.
+    /// Other parameters that are trained, without adapters, such as a new head: names or patterns,
+    /// as in `layers`.
     #[schemars(extend("x-names" = "modules_to_save"), extend("x-idle" = ["no-adapters"]))]
     pub train: Vec<String>,
     /// Type of the frozen weights while adapters are trained; they are rounded to it.

@@ -63,7 +63,7 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub d_ff: usize,
-    /// Attention heads; they divide `d_model`, if `head_width` is not set.
+    /// Number of attention heads; `d_model` is a multiple of it if `head_width` is not set.
     #[schemars(range(min = 1))]
     #[schemars(
         extend("x-names" = "nhead n_head n_heads num_heads attention_heads num_attention_heads \
@@ -72,9 +72,9 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub heads: usize,
-    /// Heads of keys and values, which divide `heads`: each is shared by a group of heads of
-    /// queries (Ainslie et al. 2023, "GQA"); 1 is multi-query attention (Shazeer 2019). If it is
-    /// not set, every head has keys and values of its own.
+    /// Number of key-value heads, a divisor of `heads`. A group of query heads shares each of them
+    /// (Ainslie et al. 2023, "GQA"); 1 is multi-query attention (Shazeer 2019). If it is not set,
+    /// every query head has separate keys and values.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     #[schemars(
@@ -138,8 +138,8 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub feed_forward: FeedForwardKind,
-    /// Whether the feed-forward layer runs beside self-attention, on the same input; with
-    /// `norm = "pre"`. If it is not set: "none".
+    /// Whether the feed-forward layer runs in parallel with self-attention, on the same input;
+    /// needs `norm = "pre"`. If it is not set: "none".
     #[serde(skip_serializing_if = "ParallelFeedForward::is_none")]
     #[schemars(
         extend("x-names" = "parallel_residual use_parallel_residual parallel_attn parallel_block \
@@ -179,18 +179,18 @@ pub struct ModelConfig {
     #[serde(skip_serializing_if = "SinusoidFrequencies::are_usual")]
     #[schemars(extend("x-idle" = ["convolutional-images", "positions-not-sinusoidal"]))]
     pub sinusoid_frequencies: SinusoidFrequencies,
-    /// Position of the first token, for positions that are added to embeddings. If it is not
-    /// set: 0. A learned table has this many more rows than `max_positions`, which no token reads:
-    /// 2 in BART and RoBERTa (Liu et al. 2019); the sinusoids of M2M100 begin at 2 too.
+    /// Position of the first token, for positions that are added to embeddings. If it is not set:
+    /// 0. A learned table then has this many additional, unused rows: 2 in BART and RoBERTa (Liu et
+    /// al. 2019). The sinusoids of M2M100 begin at 2 too.
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(
         extend("x-names" = "positions_offset offset padding_offset"),
         extend("x-idle" = ["positions-of-patches", "positions-not-added", "positions-by-steps"])
     )]
     pub position_offset: usize,
-    /// Buckets of distances of T5's biases, each with a bias of its own. If it is not set: 32. An
-    /// encoder has one half of them for keys before a query, and one for keys after it; half of the
-    /// buckets on a side are of single distances.
+    /// Number of buckets of distances for T5's biases; each bucket has one bias. If it is not set:
+    /// 32. In an encoder, half of the buckets are for keys before a query, and half for keys after
+    /// it. Half of the buckets of a side stand for single distances.
     #[serde(skip_serializing_if = "relative::is_usual_count")]
     #[schemars(range(min = 4))]
     #[schemars(
@@ -198,8 +198,8 @@ pub struct ModelConfig {
         extend("x-idle" = ["not-t5"])
     )]
     pub relative_buckets: usize,
-    /// Distance from which all share T5's last bucket, more than half of `relative_buckets`. If it
-    /// is not set: 128.
+    /// Distance from which on all distances share T5's last bucket; it is more than half of
+    /// `relative_buckets`. If it is not set: 128.
     #[serde(skip_serializing_if = "relative::is_usual_distance")]
     #[schemars(range(min = 3))]
     #[schemars(
@@ -207,9 +207,9 @@ pub struct ModelConfig {
         extend("x-idle" = ["not-t5"])
     )]
     pub relative_distance: usize,
-    /// Whether each layer has a table of T5's biases, like in umT5 (Chung et al. 2023,
+    /// Whether each layer has a separate table of T5's biases, as in umT5 (Chung et al. 2023,
     /// "UniMax: Fairer and More Effective Language Sampling for Large-Scale Multilingual
-    /// Pretraining"). If it is not set: one for all layers of a stack.
+    /// Pretraining"). If it is not set: one table for all layers of a stack.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("x-idle" = ["not-t5"]))]
     pub relative_by_layer: bool,
@@ -224,7 +224,7 @@ pub struct ModelConfig {
         extend("x-idle" = ["positions-of-patches", "positions-not-learned", "positions-by-steps"])
     )]
     pub max_positions: usize,
-    /// Encoder of the images of a classifier; with text it is a Transformer.
+    /// Image encoder of a classifier; models of images and text always use a Transformer.
     #[schemars(extend("x-idle" = ["no-images"]))]
     pub image_encoder: ImageEncoder,
     /// Rows of the embedding of segments in an encoder of texts: one for each text of a pair, or 1
@@ -241,7 +241,7 @@ pub struct ModelConfig {
     /// State from which the class of an image or of a text is predicted.
     #[schemars(extend("x-idle" = ["nothing-pooled", "convolutional-images"]))]
     pub pooling: Pooling,
-    /// Embedding matrices that are shared.
+    /// Which embedding matrices are shared.
     #[schemars(
         extend("x-names" = "share_embeddings share_all_embeddings share_decoder_embeddings \
             tie_embeddings tie_word_embeddings tied_embeddings tied_embeddings_all tied_softmax \
@@ -268,14 +268,14 @@ pub struct ModelConfig {
     /// Whether linear layers have biases.
     #[schemars(extend("x-names" = "bias use_bias use_biases"))]
     pub biases: bool,
-    /// Whether projections of attention have biases too, if linear layers do: those of a
+    /// Whether the projections of attention have biases if linear layers have them. Those of a
     /// Transformer-XL have none (Dai et al. 2019).
     #[schemars(
         extend("x-names" = "attention_bias attn_bias"),
         extend("x-idle" = ["not-transformer"])
     )]
     pub attention_biases: bool,
-    /// Whether feed-forward layers have biases too, if linear layers do.
+    /// Whether feed-forward layers have biases if linear layers have them.
     #[schemars(
         extend("x-names" = "mlp_bias ffn_bias"),
         extend("x-idle" = ["convolutional-images", "not-transformer", "no-biases"])
@@ -378,10 +378,10 @@ pub struct ModelConfig {
     /// Initial values of token embeddings.
     #[schemars(extend("x-weights" = ["other-part", "no-part"]))]
     pub embeddings: EmbeddingsConfig,
-    /// Encoder of text beside the encoder of images, and the space that they share.
+    /// Text encoder of a model of images and text, and the space that images and texts share.
     #[schemars(extend("x-weights" = ["other-part"]), extend("x-idle" = ["not-image-text"]))]
     pub contrastive: ContrastiveConfig,
-    /// Adapters of the linear layers of a model whose own weights are frozen.
+    /// Adapters of linear layers; the weights of the model itself are frozen.
     #[serde(skip_serializing_if = "LoraConfig::is_default")]
     #[schemars(extend("x-weights" = ["no-part"]))]
     pub lora: LoraConfig,

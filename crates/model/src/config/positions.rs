@@ -11,8 +11,8 @@ pub enum Positions {
     /// images, half of the width encodes the row and half the column.
     #[default]
     Sinusoidal,
-    /// Sines in the first half of the width, cosines in the second, like in Tensor2Tensor and
-    /// Marian. Their frequencies are other ones: see `sinusoid_frequencies`.
+    /// Sines in the first half of the width, cosines in the second, as in Tensor2Tensor and Marian.
+    /// These two use other frequencies: see `sinusoid_frequencies`.
     SinusoidalHalves,
     /// A trained table, added to the embedding (Gehring et al. 2017); limits the length to
     /// `max_positions`.
@@ -24,9 +24,9 @@ pub enum Positions {
     Rotary,
     /// A fixed bias, linear in the distance, on the scores of self-attention (Press et al. 2022).
     Alibi,
-    /// None. Layers that read in order know the position, and a causal mask reveals it in part
-    /// (Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in
-    /// Transformers"); to full attention of an encoder a sentence is a bag of words.
+    /// No positions. Layers that read in order know the position, and a causal mask reveals it in
+    /// part (Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in
+    /// Transformers"). For full attention in an encoder, a sentence is then a bag of words.
     None,
 }
 
@@ -62,7 +62,7 @@ impl Positions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum SinusoidFrequencies {
-    /// `10000^(-2i/d)` (Vaswani et al. 2017, section 3.5), like in Transformers' MarianMT.
+    /// `10000^(-2i/d)` (Vaswani et al. 2017, section 3.5), as in Transformers' MarianMT.
     #[default]
     Paper,
     /// `10000^(-i/(d/2 - 1))`, so that the last is 1/10000: Tensor2Tensor, fairseq with M2M100 and

@@ -13,10 +13,11 @@ const BASE: f64 = 10_000.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RotaryPairs {
-    /// One of the first half of a head with one of the second, as in GPT-NeoX and Llama.
+    /// An element of the first half of a head with one of the second half, as in GPT-NeoX and
+    /// Llama.
     #[default]
     Halves,
-    /// Neighbours, as in the paper and in GPT-J.
+    /// Neighbouring elements, as in the paper and in GPT-J.
     Interleaved,
 }
 
@@ -33,14 +34,15 @@ pub enum RotaryScaling {
     /// "NTK-aware").
     Ntk,
     /// Angles with fewer rotations over `original_length` than `slow_rotations` are divided by the
-    /// factor, those with more than `fast_rotations` are kept, and between them the share grows
-    /// with the rotations (Grattafiori et al. 2024, "The Llama 3 Herd of Models").
+    /// factor, and those with more than `fast_rotations` are kept. Between them, the two are
+    /// interpolated by the number of rotations (Grattafiori et al. 2024, "The Llama 3 Herd of
+    /// Models").
     Llama3,
-    /// Scaling like "llama3", but the share grows with the number of the angle, and queries and
-    /// keys are multiplied by `magnitude` (Peng et al. 2024, "YaRN").
+    /// Like "llama3", but interpolated by the index of the angle; queries and keys are multiplied
+    /// by `magnitude` (Peng et al. 2024, "YaRN").
     Yarn,
-    /// Angles are kept. Positions begin anew with each chunk of `chunk` tokens, and no chunk before
-    /// that of a query is farther than `original_length` (An et al. 2024, "Training-Free
+    /// Angles are kept. Positions restart in each chunk of `chunk` tokens, and earlier chunks are
+    /// never farther from a query than `original_length` (An et al. 2024, "Training-Free
     /// Long-Context Scaling of Large Language Models"). For decoders.
     DualChunk,
 }
@@ -75,8 +77,8 @@ impl RotaryScaling {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RotaryConfig {
-    /// Base of the speeds: pair i of a head of width d rotates by position / base^(2i/d). If it is
-    /// not set: 10,000.
+    /// Base of the frequencies: pair i of a head of width d rotates by position / base^(2i/d). If
+    /// it is not set: 10,000.
     #[schemars(range(min = 1.0))]
     #[serde(skip_serializing_if = "is_usual_base")]
     #[schemars(extend("x-names" = "rope_theta rotary_emb_base rope_base rotary_base"))]
@@ -150,8 +152,8 @@ pub struct RotaryConfig {
         extend("x-idle" = ["rotary-not-dual-chunk"])
     )]
     pub chunk: Option<usize>,
-    /// Tokens at the beginning of a chunk that see the chunk before it at true distances, with
-    /// "dual-chunk". If it is not set: `original_length` − `chunk`.
+    /// Number of tokens at the beginning of a chunk that see the previous chunk at true distances,
+    /// with "dual-chunk". If it is not set: `original_length` − `chunk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         extend("x-names" = "local_size"),

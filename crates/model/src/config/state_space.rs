@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StateSpaceConfig {
-    /// Channels for each element of `model.d_model`.
+    /// Number of channels for each element of `model.d_model`.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-state-space"]))]
     pub expand: usize,
-    /// Numbers of state that a channel keeps.
+    /// Size of the state of a channel.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["no-state-space"]))]
     pub states: usize,
@@ -25,8 +25,8 @@ pub struct StateSpaceConfig {
     /// Rank of the projection to the step sizes of a `mamba`; 0 for a sixteenth of `model.d_model`.
     #[schemars(extend("x-idle" = ["no-mamba"]))]
     pub step_rank: usize,
-    /// Whether a feed-forward layer follows, as after attention. In the paper there is none, and
-    /// two such layers stand for attention and a feed-forward layer.
+    /// Whether a feed-forward layer follows, as after attention. The paper has none: two
+    /// state-space layers replace attention and a feed-forward layer.
     #[schemars(extend("x-idle" = ["no-state-space"]))]
     pub feed_forward: bool,
 }

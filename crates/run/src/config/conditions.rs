@@ -80,19 +80,19 @@ conditions! { |config, section|
         is_of_images(config) && config.model.image_encoder == ImageEncoder::Convolutional;
     "not-regression": "task is not \"in-context-regression\"",
         !reads(config, "data.regression");
-    "functions-drawn": "functions are drawn, in an order of their own",
+    "functions-drawn": "the task draws its functions in a random order",
         reads(config, "data.regression");
-    "numbers-predicted": "answers are numbers, and no classes",
+    "numbers-predicted": "the answers are numbers, not classes",
         reads(config, "data.regression");
     "no-text": "the task has no text",
         !config.task.reads_text();
-    "norm-in-any-case": "an encoder of texts has this norm in any case",
+    "norm-in-any-case": "an encoder of texts always has this norm",
         config.task.reads_text() && stacks(config) == Stacks::Encoder;
-    "bias-in-any-case": "a masked language model has this bias in any case",
+    "bias-in-any-case": "a masked language model always has this bias",
         reads(config, "data.masked");
     "no-segments": "the model does not read pairs of texts",
         !(config.task.reads_text() && stacks(config) == Stacks::Encoder);
-    "positions-of-patches": "an image has as many positions as patches",
+    "positions-of-patches": "the model reads images, which have a position for each patch",
         is_of_images(config);
     "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction 1, so nothing is drawn",
         config.data.images.hold_out == 0 && config.data.images.fraction == 1.0;
@@ -102,29 +102,30 @@ conditions! { |config, section|
         stacks(config) == Stacks::Decoder;
     "classifier": "a classifier has no projection to the vocabulary",
         stacks(config) == Stacks::Encoder && !entry(config.task).pretrains;
-    "texts-only-read": "texts are read, not written, so nothing projects to the vocabulary",
+    "texts-only-read": "the model only reads texts, so it has no projection to the vocabulary",
         stacks(config) == Stacks::TwoEncoders;
-    "no-beam": "the task writes nothing that a beam searches for",
+    "no-beam": "the task has no beam search",
         !entry(config.task).writes;
     "not-translation": "task is not \"translation\"",
         !entry(config.task).translates;
     "one-embedding": "the model has one embedding, so \"decoder\" means \"all\"",
         !entry(config.task).translates && config.model.tied == Tied::Decoder;
-    "characters": "data.tokenizer.kind is \"char\", which has each character of the training text",
+    "characters": "data.tokenizer.kind is \"char\", whose tokens are the characters of the \
+        training text",
         config.data.tokenizer.kind == TokenizerKind::Char;
-    "bytes": "data.tokenizer.kind is \"bytes\", which spell every character",
+    "bytes": "data.tokenizer.kind is \"bytes\", which can spell every character",
         config.data.tokenizer.kind == TokenizerKind::Bytes;
     "no-tables": "no corpus is a table",
         !has_table(config);
     "not-hub": "data.format is not \"hub\"",
         config.data.format != Format::Hub;
-    "tokenizer-given": "data.tokenizer.path names a tokenizer that is trained already",
+    "tokenizer-given": "data.tokenizer.path names an existing tokenizer",
         config.data.tokenizer.path.is_some();
     "not-shuffled": "data.batching.shuffle is false, which keeps the order of the text",
         !config.data.batching.shuffle;
     "not-grouped": "data.batching.group_by_length is false",
         config.data.batching.shuffle && !config.data.batching.group_by_length;
-    "lion": "training.optimizer.kind is \"lion\", which divides by nothing",
+    "lion": "training.optimizer.kind is \"lion\", which has no such number",
         config.training.optimizer.kind == OptimizerKind::Lion;
     "not-muon": "training.optimizer.kind is not \"muon\"",
         config.training.optimizer.kind != OptimizerKind::Muon;
@@ -146,15 +147,15 @@ conditions! { |config, section|
         config.training.schedule.kind == ScheduleKind::Noam;
     "not-noam": "training.schedule.kind is not \"noam\"",
         config.training.schedule.kind != ScheduleKind::Noam;
-    "constant-rate": "training.schedule.kind is \"constant\", which does not fall",
+    "constant-rate": "training.schedule.kind is \"constant\", whose rate does not fall",
         config.training.schedule.kind == ScheduleKind::Constant;
-    "one-direction": "the corpora of data.train have one direction of translation",
+    "one-direction": "data.train has only one direction of translation",
         !config.data.is_multilingual();
     "no-validation": "nothing is validated",
         !config.task.validates(&config.data);
-    "validations-not-compared": "no two validations are compared",
+    "validations-not-compared": "the recipe compares no validations",
         !config.task.validates(&config.data) || config.training.validate_every == 0;
-    "drawn": "translations are drawn, not searched for",
+    "drawn": "translations are sampled, not searched for",
         config.decoding.sampling.is_active();
     "not-drawn": "decoding.sampling.temperature is 0, so nothing is sampled",
         !config.decoding.sampling.is_active();
@@ -199,11 +200,11 @@ conditions! { |config, section|
         !attention(config, section).has(Hierarchical);
     "not-transformer-xl": "{section}.kind is not \"transformer-xl\"",
         !attention(config, section).has(TransformerXl);
-    "attention-without-draws": "{section}.kind draws nothing",
+    "attention-without-draws": "{section}.kind uses no random numbers",
         ![Sparse, Performer, Reformer].iter().any(|&kind| attention(config, section).has(kind));
     "no-experts": "model.experts.count is 0",
         config.model.experts.count == 0;
-    "on-gpu": "on a GPU every activation is kept",
+    "on-gpu": "the device is a GPU, where every activation is kept",
         !matches!(config.device.as_str(), "auto" | "cpu");
     "no-state-space": "no layer is \"mamba\" or \"s4d\"",
         !has_layer(config, Mamba) && !has_layer(config, S4d);

@@ -70,7 +70,7 @@ fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
         (Some(Values::Other(_)), _) => expected.to_owned(),
         (Some(values), "u32") if !given.contains('-') => format!("{values} to {}", u32::MAX),
         (Some(values), _) => values.to_string(),
-        (None, "u32" | "u64" | "usize") => "a whole number from 0".to_owned(),
+        (None, "u32" | "u64" | "usize") => "an integer from 0".to_owned(),
         (None, "f64") => "a number".to_owned(),
         (None, "a boolean") => "true or false".to_owned(),
         (None, "a string" | "path string") => "text".to_owned(),
@@ -206,16 +206,16 @@ mod tests {
         assert!(diagnosis.message.contains("key `model.heads`"), "{diagnosis:?}");
         assert_eq!(
             diagnosis.message,
-            "key `model.heads`: expected a whole number from 1, found the text \"four\""
+            "key `model.heads`: expected an integer from 1, found the text \"four\""
         );
     }
 
     #[test]
     fn values_are_spoken_of_as_toml_has_them() {
         for (text, message) in [
-            ("[model]\nd_ff = 1.5\n", "expected a whole number from 1, found the number 1.5"),
-            ("[model]\nd_ff = -3\n", "expected a whole number from 1, found the number -3"),
-            ("[model]\nd_ff = 1e308\n", "expected a whole number from 1, found the number 1e308"),
+            ("[model]\nd_ff = 1.5\n", "expected an integer from 1, found the number 1.5"),
+            ("[model]\nd_ff = -3\n", "expected an integer from 1, found the number -3"),
+            ("[model]\nd_ff = 1e308\n", "expected an integer from 1, found the number 1e308"),
             ("model = 3\n", "key `model`: expected a section of keys, found the number 3"),
             ("name = { a = 1 }\n", "key `name`: expected text, found a section of keys"),
             ("[model]\nbiases = \"yes\"\n", "expected true or false, found the text \"yes\""),
@@ -230,7 +230,7 @@ mod tests {
         }
         assert_eq!(
             mistyped("invalid type: sequence, expected usize", None).as_deref(),
-            Some("expected a whole number from 0, found a list")
+            Some("expected an integer from 0, found a list")
         );
     }
 

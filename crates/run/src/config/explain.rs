@@ -62,7 +62,7 @@ fn described(key: &Key) -> String {
 
 /// Reference of all keys in Markdown, section by section.
 pub fn reference() -> String {
-    let mut text = String::from("## At the top\n\n");
+    let mut text = String::from("## Top-level keys\n\n");
     for key in keys().iter().filter(|key| !key.is_section() && key.section().is_empty()) {
         text += &entry(key);
     }
@@ -172,7 +172,7 @@ fn default(key: &Key) -> String {
 fn idle(key: &Key) -> Option<String> {
     let reasons: Vec<String> =
         key.idle.iter().map(|condition| condition.reason(key.section())).collect();
-    (!reasons.is_empty()).then(|| format!("Has no effect where {}.", reasons.join(", or where ")))
+    (!reasons.is_empty()).then(|| format!("Has no effect if {}.", reasons.join(", or if ")))
 }
 
 /// Lines of at most [`WIDTH`] columns, the first after `first`, the others after `rest`.
@@ -206,7 +206,7 @@ mod tests {
         assert!(text.starts_with("training.schedule.scale\n    "), "{text}");
         assert!(text.contains("Values: a number above 0."), "{text}");
         assert!(text.contains("Default: 1.0."), "{text}");
-        assert!(text.contains("Has no effect where training.schedule.kind is not"), "{text}");
+        assert!(text.contains("Has no effect if training.schedule.kind is not"), "{text}");
         let section = explain(Some("training.schedule")).expect("a section");
         assert!(section.starts_with("[training.schedule]\n") && section.contains("warmup\n"));
         let error = explain(Some("lr")).expect_err("no key").to_string();

@@ -173,7 +173,7 @@ impl fmt::Display for Values {
         match self {
             Self::Section => formatter.write_str("a section"),
             Self::Switch => formatter.write_str("true or false"),
-            Self::Whole(range) => write!(formatter, "a whole number{range}"),
+            Self::Whole(range) => write!(formatter, "an integer{range}"),
             Self::Number(range) => write!(formatter, "a number{range}"),
             Self::Text => formatter.write_str("text"),
             Self::Choice(choices) => {
@@ -396,7 +396,7 @@ mod tests {
             assert!(!key.meaning.is_empty() && !key.meaning.contains("[`"), "{key:?}");
         }
         let warmup = key("training.schedule.warmup").expect("a key");
-        assert_eq!(warmup.values.to_string(), "a whole number from 0");
+        assert_eq!(warmup.values.to_string(), "an integer from 0");
         assert_eq!(warmup.default, Some(4000.into()));
     }
 

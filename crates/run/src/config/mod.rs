@@ -60,8 +60,8 @@ pub struct RunConfig {
     /// `metal`.
     #[schemars(extend("x-names" = "use_cuda cuda gpu gpus use_gpu accelerator gpu_ranks"))]
     pub device: String,
-    /// Type of the computation: `auto`, `f32`, `bf16` or `f16`. `auto` is the faster of f32 and bf16
-    /// on the machine where a run begins; the run keeps it.
+    /// Number type of the computation: `auto`, `f32`, `bf16` or `f16`. `auto` is the faster of f32
+    /// and bf16 on the machine where a run begins; the run keeps it.
     #[schemars(
         extend("x-names" = "fp16 bf16 amp precision half mixed_precision model_dtype"),
         extend("x-change" = "accepted")

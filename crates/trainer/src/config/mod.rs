@@ -48,8 +48,8 @@ impl Default for EarlyStoppingConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuidedAlignmentConfig {
-    /// The factor of its loss, which is added to the cross entropy; Garg et al. use 0.05. 0 guides
-    /// nothing.
+    /// Weight of the alignment loss, which is added to the cross entropy; Garg et al. use 0.05. 0:
+    /// no guided alignment.
     #[schemars(range(min = 0.0))]
     #[schemars(
         extend("x-names" = "alignment_loss lambda_align alignment_loss_weight \
@@ -57,10 +57,10 @@ pub struct GuidedAlignmentConfig {
         extend("x-idle" = ["not-translation"])
     )]
     pub weight: f64,
-    /// The decoder layer, counted from 1; 0 means the one before the last.
+    /// Decoder layer whose attention is guided, counted from 1; 0 means the layer before the last.
     #[schemars(extend("x-names" = "alignment_layer"), extend("x-idle" = ["not-guided"]))]
     pub layer: usize,
-    /// The head, counted from 1.
+    /// Attention head that is guided, counted from 1.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-guided"]))]
     pub head: usize,
@@ -112,7 +112,7 @@ impl DistributedConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainingConfig {
-    /// Seed of dropout; the caller uses it for initialisation and data order as well.
+    /// Seed of initialisation, dropout and the order of the data.
     #[schemars(
         extend("x-names" = "random_seed manual_seed rng_seed"),
         extend("x-change" = "never")
@@ -245,9 +245,9 @@ pub struct TrainingConfig {
     )]
     pub average_last: usize,
     /// Updates whose loss exceeds this multiple of the mean of about the last hundred losses are
-    /// skipped; updates that are not finite are always skipped. For data that is partly broken
-    /// (Chowdhery et al. 2022, "PaLM", section 5.1, skip the batches around a spike). 0: no such
-    /// rule.
+    /// skipped; updates that are not finite are always skipped. This is for data that is partly
+    /// broken (Chowdhery et al. 2022, "PaLM", section 5.1, skip the batches around a spike). 0: no
+    /// such rule.
     #[schemars(range(min = 0.0))]
     pub spike_factor: f64,
     /// Number of consecutive skipped updates after which training fails.

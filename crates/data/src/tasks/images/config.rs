@@ -28,7 +28,7 @@ pub struct ImagesConfig {
     /// Resizing of pictures in folders and tables.
     pub resize: Resize,
     /// Target size of resizing, in pixels: two numbers, or one for both; empty: `size`.
-    #[schemars(extend("x-values" = "a list of at most two whole numbers"))]
+    #[schemars(extend("x-values" = "a list of at most two integers"))]
     pub resize_to: Vec<usize>,
     /// Filter of resizing, as in Pillow.
     #[schemars(extend("x-names" = "interpolation"))]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelledConfig {
-    /// The labels, or tags, in the order of the classes; a file with others is refused.
+    /// The labels, or tags, in the order of the classes; files with other labels are refused.
     #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub labels: Vec<String>,
     /// Whether each label has two texts, such as a premise and a hypothesis, with a tab between
@@ -24,8 +24,8 @@ pub struct LabelledConfig {
     /// with a tab is two texts, and a line without one is a single text.
     #[schemars(extend("x-idle" = ["not-classification"]))]
     pub pairs: Pairs,
-    /// Largest number of tokens that are read, including the marks. The rest is cut off; with two
-    /// texts, at the end of the longer one.
+    /// Largest number of tokens that are read, including special tokens. The rest is cut off; with
+    /// two texts, at the end of the longer one.
     #[schemars(range(min = 3))]
     #[schemars(extend("x-idle" = ["no-labelled-texts"]))]
     pub max_tokens: usize,

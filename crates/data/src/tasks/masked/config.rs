@@ -13,7 +13,7 @@ pub struct MaskedConfig {
     /// `<mask>`, 10 % become another token, and 10 % stay unchanged.
     #[schemars(extend("exclusiveMinimum" = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub rate: f64,
-    /// Whether the tokens of a word are predicted all together.
+    /// Whether all tokens of a word are predicted together.
     pub whole_words: bool,
     /// Whether a row has two texts. In half of the rows the second text follows the first, in the
     /// others it comes from elsewhere, and the model predicts which is the case.

@@ -27,7 +27,7 @@ pub struct RegressionConfig {
     /// Number of functions of an epoch of training; no function occurs in two epochs.
     #[schemars(range(min = 1))]
     pub functions: usize,
-    /// Number of functions of a split for measuring.
+    /// Number of functions of a validation or test set.
     #[schemars(range(min = 1))]
     pub measured: usize,
 }

@@ -17,12 +17,13 @@ pub enum AttentionKind {
     /// A softmax over a window, global tokens and blocks drawn from a seed (Beltagy et al. 2020,
     /// "Longformer"; Zaheer et al. 2020, "Big Bird").
     Sparse,
-    /// No softmax: the weight of a value is (elu(q) + 1) · (elu(k) + 1), so that a sum stands for
-    /// all past tokens (Katharopoulos et al. 2020). There are no weights for `attention_dropout` to
-    /// drop.
+    /// No softmax: the weight of a value is (elu(q) + 1) · (elu(k) + 1), so that one sum represents
+    /// all past tokens (Katharopoulos et al. 2020). It ignores `attention_dropout`, since it
+    /// computes no weights.
     Linear,
-    /// The softmax over all tokens, estimated with random features, so that a sum stands for all
-    /// past tokens (Choromanski et al. 2021). There are no weights for `attention_dropout` to drop.
+    /// The softmax over all tokens, estimated with random features, so that one sum represents all
+    /// past tokens (Choromanski et al. 2021). It ignores `attention_dropout`, since it computes no
+    /// weights.
     Performer,
     /// A softmax over `rank` sums of keys, each over the whole sequence with trained weights (Wang
     /// et al. 2020). Only for encoders, and sequences of up to `length`.

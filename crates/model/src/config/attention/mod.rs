@@ -13,19 +13,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AttentionConfig {
-    /// The kind.
+    /// Kind of attention.
     #[schemars(extend("x-idle" = ["not-transformer", "kind-of-each-layer"]))]
     pub kind: AttentionKind,
-    /// The kind of each layer, first to last, if they differ: `["2 linear", "full"]` for three. The
-    /// other keys apply to all layers of their kind. Empty: all layers are of `kind`.
+    /// Kind of each layer, from first to last, if they differ: `["2 linear", "full"]` for three
+    /// layers. The other keys apply to all layers of their kind. Empty: all layers are of `kind`.
     pub kinds: LayerKinds,
     /// Tokens of a block, the unit of window, dilation, global and random blocks: 1 for a window
     /// counted in tokens, 32 or more with random blocks.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub block: usize,
-    /// Blocks at less than this distance are seen, a token's own block being at 0: this many in a
-    /// decoder, twice as many less one in an encoder.
+    /// Width of the window: blocks at less than this distance are seen, where a token's own block
+    /// has distance 0. These are this many blocks in a decoder, and twice as many minus one in an
+    /// encoder.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub window: usize,
@@ -42,7 +43,8 @@ pub struct AttentionConfig {
     /// Additional random blocks that each block of each head sees.
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub random: usize,
-    /// Random features of a head of a Performer: the error of the estimate falls with their number.
+    /// Number of random features of a Performer's head; more of them reduce the error of the
+    /// estimate.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-performer"]))]
     pub features: usize,
@@ -50,16 +52,16 @@ pub struct AttentionConfig {
     /// Outside of training the features of `seed` are used.
     #[schemars(extend("x-idle" = ["not-performer"]))]
     pub redraw_every: usize,
-    /// Sums of keys, and of values, that a Linformer attends to.
+    /// Number of sums of keys, and of values, that a Linformer attends to.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-linformer"]))]
     pub rank: usize,
-    /// Tokens of the longest sequence of a Linformer, which has a trained weight for each position.
+    /// Longest sequence of a Linformer, in tokens; it has a trained weight for each position.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-linformer"]))]
     pub length: usize,
-    /// Rounds of hashing of a Reformer: with more rounds, fewer nearby tokens are missed. Each
-    /// round draws by itself, so that a model can be evaluated with more.
+    /// Rounds of hashing of a Reformer: with more rounds, fewer nearby tokens are missed. Rounds
+    /// are independent, so a model can be evaluated with more of them.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-reformer"]))]
     pub hash_rounds: usize,
@@ -71,13 +73,14 @@ pub struct AttentionConfig {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-reformer"]))]
     pub hash_chunk: usize,
-    /// Tokens of a chunk of hierarchical attention, and chunks of one level in a chunk of the next.
+    /// Number of tokens in a chunk of hierarchical attention, and of chunks that form a chunk of
+    /// the next level.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-hierarchical"]))]
     pub chunk: usize,
     /// Levels of summaries of hierarchical attention: with one, all other chunks are seen by their
     /// summaries; with each further level, chunks that are farther away are seen by summaries of
-    /// summaries. As many as possible, such as 10, make the cost grow as n log n.
+    /// summaries. With enough levels, such as 10, the cost grows as n log n.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-hierarchical"]))]
     pub levels: usize,
@@ -95,7 +98,7 @@ pub struct AttentionConfig {
     #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
     pub same_length: bool,
     /// The largest distance of a Transformer-XL: larger ones count as this one, so that a model can
-    /// be evaluated with more memory than it was trained on; 0 sets no bound.
+    /// be evaluated with more memory than it was trained on; 0 sets no limit.
     #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
     pub clamp_distance: usize,
     /// Seed of random blocks, features and rotations.
