@@ -86,21 +86,22 @@ conditions! { |config, section|
         reads(config, "data.regression");
     "no-text": "the task has no text",
         !config.task.reads_text();
-    "norm-in-any-case": "an encoder of texts always has this norm",
+    "norm-in-any-case": "the model is an encoder of texts, which always has this norm",
         config.task.reads_text() && stacks(config) == Stacks::Encoder;
-    "bias-in-any-case": "a masked language model always has this bias",
+    "bias-in-any-case": "the model is a masked language model, which always has this bias",
         reads(config, "data.masked");
     "no-segments": "the model does not read pairs of texts",
         !(config.task.reads_text() && stacks(config) == Stacks::Encoder);
     "positions-of-patches": "the model reads images, which have a position for each patch",
         is_of_images(config);
-    "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction 1, so nothing is drawn",
+    "no-images-drawn": "data.images.hold_out is 0 and data.images.fraction is 1, so nothing is \
+        drawn",
         config.data.images.hold_out == 0 && config.data.images.fraction == 1.0;
     "no-decoder": "the model has no decoder",
         stacks(config) == Stacks::Encoder;
     "no-encoder": "the model has no encoder",
         stacks(config) == Stacks::Decoder;
-    "classifier": "a classifier has no projection to the vocabulary",
+    "classifier": "the model is a classifier, which has no projection to the vocabulary",
         stacks(config) == Stacks::Encoder && !entry(config.task).pretrains;
     "texts-only-read": "the model only reads texts, so it has no projection to the vocabulary",
         stacks(config) == Stacks::TwoEncoders;
