@@ -66,6 +66,11 @@ class Browser:
         return self.call("POST", f"{self.session}/execute/sync",
                          {"script": script, "args": list(arguments)})
 
+    def run_async(self, script, *arguments):
+        """What a script gives to the function that is its last argument."""
+        return self.call("POST", f"{self.session}/execute/async",
+                         {"script": script, "args": list(arguments)})
+
     def resize(self, width, height):
         self.call("POST", f"{self.session}/window/rect", {"width": width, "height": height})
 

@@ -24,3 +24,8 @@ if command -v mdbook >/dev/null; then
 else
   echo "no mdbook: the manual is left out" >&2
 fi
+if rustup target list --installed 2>/dev/null | grep -q '^wasm32-wasip1$'; then
+  scripts/package/web.sh "$to/taper/taper.wasm"
+else
+  echo "no target wasm32-wasip1: the module for browsers is left out" >&2
+fi

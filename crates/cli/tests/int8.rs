@@ -22,6 +22,7 @@ fn weights_in_int8() {
     workspace.train("run");
     rounded_here_and_rounded_before(&workspace);
     types_of_weights(&workspace);
+    pages(&workspace);
     what_an_int8_folder_is_not_for(&workspace);
     damage(&workspace);
 }
@@ -79,6 +80,39 @@ fn what_an_int8_folder_is_not_for(workspace: &Workspace) {
     assert!(!workspace.path("no").exists());
 }
 
+/// Pages for browsers. What they translate is checked in a browser, by scripts/check/web_page.py.
+fn pages(workspace: &Workspace) {
+    fs::write(workspace.path("module.wasm"), b"\0asm\x01\0\0\0").expect("write");
+    let weights = |page: &str| {
+        let html = fs::read_to_string(workspace.path(page)).expect("a page");
+        let data = html.split("id=\"files\">").nth(1).expect("files");
+        let files: serde_json::Value =
+            serde_json::from_str(data.split("</script>").next().expect("an end")).expect("JSON");
+        let paths: Vec<&String> = files.as_object().expect("an object").keys().collect();
+        let checkpoint = "/run/checkpoints/step-00000012";
+        let [weights, state] =
+            ["model.safetensors", "state.json"].map(|file| format!("{checkpoint}/{file}"));
+        let expected = ["/run/checkpoints/last", &weights, &state, "/run/config.toml"];
+        assert_eq!(paths[..4], expected);
+        assert_eq!(paths[4..], ["/run/tokenizer.json"]);
+        files[&weights].as_str().expect("base64").to_owned()
+    };
+    let page = "page run rounded.html --module module.wasm";
+    mentions(workspace.succeed(page), &["rounded.html", "step 12"]);
+    workspace.succeed("page run-int8 was-rounded.html --module module.wasm --language zh");
+    assert_eq!(weights("rounded.html"), weights("was-rounded.html"));
+    let beside = fs::read_dir(workspace.path(".")).expect("a folder");
+    let names = beside.map(|entry| entry.expect("an entry").file_name());
+    assert!(
+        names.into_iter().all(|name| name != "rounded.html.run"),
+        "what was made for it is gone"
+    );
+    workspace.fail(page, &["rounded.html exists"]);
+    workspace.fail("page run other.html --module rounded.html", &["not WebAssembly"]);
+    workspace.fail("page run other.html --module nowhere", &["nowhere"]);
+    workspace.fail("page run other.html", &["taper.wasm", "--module"]);
+}
+
 fn damage(workspace: &Workspace) {
     let weights = workspace.path("run-int8/checkpoints/step-00000012/model.safetensors");
     let whole = fs::read(&weights).expect("weights");
@@ -104,6 +138,8 @@ fn a_language_model_in_int8() {
     let here = generated("run", "--weights int8");
     assert_eq!(generated("run-int8", ""), here);
     assert_ne!(generated("run", ""), here, "rounding shows in the probability");
+    fs::write(workspace.path("module.wasm"), b"\0asm").expect("write");
+    workspace.fail("page run page.html --module module.wasm", &["they only translate"]);
     // Text is read by the rounded weights, in f32.
     assert_eq!(
         workspace.succeed("evaluate run-int8").lines().nth(2),

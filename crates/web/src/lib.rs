@@ -10,4 +10,4 @@
 pub mod exports;
 mod session;
 
-pub use session::{Answer, Request, Session};
+pub use session::{Answer, Line, Request, Session};

@@ -57,7 +57,8 @@ impl Session {
     /// If a file is missing or damaged, or the run has another task.
     pub fn open(root: &Path) -> Result<Self> {
         let run: LoadedRun = LoadedRun::open(root, &LoadSettings::default())?;
-        let models = LineTranslator::new(&run, &TranslationSettings::of(&run.config))?.models();
+        let models =
+            LineTranslator::new(&run, &TranslationSettings::from_config(&run.config))?.models();
         Ok(Self { run, models })
     }
 
@@ -66,7 +67,7 @@ impl Session {
     /// # Errors
     /// If the search fails.
     pub fn translate(&self, request: &Request) -> Result<Vec<Line>> {
-        let mut settings = TranslationSettings::of(&self.run.config);
+        let mut settings = TranslationSettings::from_config(&self.run.config);
         if let Some(beam_size) = request.beam_size {
             settings.decoding.beam_size = beam_size;
             settings.decoding.validate()?;
