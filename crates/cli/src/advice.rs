@@ -78,7 +78,10 @@ pub(crate) fn usage(recipe: &Path, from: Option<&Path>) -> Vec<String> {
     let recipe = quoted(recipe);
     let from = from.map_or_else(String::new, |run| format!(" --from {}", quoted(run)));
     vec![
-        format!("taper train {recipe}{from} --dry-run    # checks everything, and measures"),
+        format!(
+            "taper train {recipe}{from} --dry-run    # checks everything, and measures how long it \
+             will take"
+        ),
         format!("taper train {recipe}{from}"),
         format!("taper config show {recipe}    # every key that may be set, with its default"),
     ]

@@ -5,10 +5,23 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-use crate::{DecodingConfig, DecodingError, FinishedChunk, Result};
+use crate::{DecodingConfig, DecodingError, Result};
 
 /// Number of batches after which memory is tidied.
 const BATCHES_BETWEEN: usize = 8;
+
+/// A finished batch, for progress reports and for showing translations early.
+#[derive(Clone, Copy, Debug)]
+pub struct FinishedChunk<'a, T> {
+    /// Input positions of the sentences that were just finished.
+    pub indices: &'a [usize],
+    /// Their results, in the order of `indices`.
+    pub results: &'a [T],
+    /// Total number of sentences finished so far.
+    pub sentences_done: usize,
+    /// Number of sentences of the call.
+    pub sentences_total: usize,
+}
 
 /// Budgets of one of `workers` workers: in total they stay within the configuration's, and divide
 /// the work.

@@ -91,6 +91,7 @@ mod tokens;
 mod translator;
 
 pub use alignment::{AlignedAttention, Alignment, align, align_with};
+pub use batches::FinishedChunk;
 pub use config::{DecodingConfig, LengthPenaltyForm, OutputLimits, SamplingConfig, SearchRules};
 pub use control::{Control, Renumbered};
 pub use error::DecodingError;
@@ -103,7 +104,7 @@ pub use search::{
 };
 pub use sentence::Sentence;
 pub use tokens::{END, PAD, START, SpecialIds, UNKNOWN};
-pub use translator::{FinishedChunk, Translator};
+pub use translator::Translator;
 
 /// A result whose error is a [`DecodingError`].
 pub type Result<T> = std::result::Result<T, DecodingError>;

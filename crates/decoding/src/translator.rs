@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::batches::{Collector, batches, in_order, shared};
+use crate::batches::{Collector, FinishedChunk, batches, in_order, shared};
 use crate::forced::{check_counts, check_target, scores_of};
 use crate::search::beam::{beam, beam_under};
 use crate::search::greedy::greedy;
@@ -23,19 +23,6 @@ pub struct Translator<'m, M> {
     model: &'m M,
     config: DecodingConfig,
     control: &'m dyn Control,
-}
-
-/// A finished batch, for progress reports and for showing translations early.
-#[derive(Clone, Copy, Debug)]
-pub struct FinishedChunk<'a, T> {
-    /// Input positions of the sentences that were just finished.
-    pub indices: &'a [usize],
-    /// Their results, in the order of `indices`.
-    pub results: &'a [T],
-    /// Total number of sentences finished so far.
-    pub sentences_done: usize,
-    /// Number of sentences of the call.
-    pub sentences_total: usize,
 }
 
 impl<'m, M: StepModel> Translator<'m, M> {

@@ -9,11 +9,11 @@ use super::job::Job;
 use super::operand::{DEPTH, Line, Operand, PANEL};
 use super::packed::Packed;
 use super::packing::{Packing, pack};
+use super::scratch::{RIGHT, with_scratch};
 use super::{Finish, Threads};
 use crate::profile::{even, region};
 use crate::shared::{Shared, Write};
 use rayon::prelude::*;
-use std::cell::Cell;
 use std::ops::Range;
 
 /// Number of multiply-adds below which a second thread costs more than it saves.
@@ -30,28 +30,6 @@ pub(super) struct Destination {
     pub(super) offset: usize,
     pub(super) stride: usize,
     pub(super) write: Write,
-}
-
-thread_local! {
-    /// Scratch for packed operands, kept between products.
-    pub(super) static LEFT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    pub(super) static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-}
-
-/// Returns a scratch vector of at least `lines` lines. It is taken out of its cell, so that a task
-/// that runs while another waits gets its own.
-pub(super) fn with_scratch<R>(
-    cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
-    lines: usize,
-    work: impl FnOnce(&mut [Line]) -> R,
-) -> R {
-    let mut scratch = cell.take();
-    if scratch.len() < lines {
-        scratch.resize(lines, Line::ZERO);
-    }
-    let result = work(&mut scratch[..lines]);
-    cell.set(scratch);
-    result
 }
 
 /// Number of stretches into which the summed dimension of a deep product is cut; two, four or eight

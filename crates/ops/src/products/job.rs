@@ -2,9 +2,9 @@
 //! the right one.
 
 use super::Threads;
-use super::blocked::{LEFT, with_scratch};
 use super::operand::{Line, Operand, PANEL, Results};
 use super::packing::{Multiply, Packing, pack};
+use super::scratch::{LEFT, with_scratch};
 use crate::shared::{Shared, Write};
 use std::ops::Range;
 

@@ -37,6 +37,7 @@ mod operand;
 mod packed;
 mod packing;
 mod peak;
+mod scratch;
 mod small;
 
 use crate::claims::claim;

@@ -6,9 +6,9 @@
 //! operand is only copied if it is transposed in memory, or if its columns do not fill whole
 //! registers. Every result is summed in order, as in the other multiply-add kernels.
 
-use super::blocked::{RIGHT, with_scratch};
 use super::kernels::vector::Vector;
 use super::operand::Line;
+use super::scratch::{RIGHT, with_scratch};
 use super::{Kernel, Matrix};
 use crate::shared::{Shared, Write};
 

@@ -14,7 +14,7 @@ use super::map::{layers, shown_tokens};
 use super::{AttentionMap, AttentionPart};
 use crate::advice::{Action, Advice, Verb};
 use crate::generation::TextScorer;
-use crate::tasks::{Predicts, TaskEntry, TaskModel, entry, tasks_that, with_model};
+use crate::tasks::{PredictionEntry, TaskEntry, TaskModel, entry, tasks_that, with_model};
 use crate::translation::{LineTranslator, TranslationSettings};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
@@ -34,7 +34,7 @@ pub(crate) fn require_words(task: Task, target: Option<&str>) -> Result<()> {
     let Some(reason) = hides_attention else { return Ok(()) };
     let error = anyhow!("{reason}");
     Err(match predicts {
-        Some(Predicts { draws_attention: true, .. }) => {
+        Some(PredictionEntry { draws_attention: true, .. }) => {
             Advice::new(Action::Use(Verb::DrawAttention), "draws where").about(error)
         }
         _ => error,

@@ -1,0 +1,26 @@
+//! Scratch memory of products, which threads keep.
+
+use super::operand::Line;
+use std::cell::Cell;
+
+thread_local! {
+    /// Scratch for packed operands, kept between products.
+    pub(super) static LEFT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    pub(super) static RIGHT: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// Returns a scratch vector of at least `lines` lines. It is taken out of its cell, so that a task
+/// that runs while another waits gets its own.
+pub(super) fn with_scratch<R>(
+    cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
+    lines: usize,
+    work: impl FnOnce(&mut [Line]) -> R,
+) -> R {
+    let mut scratch = cell.take();
+    if scratch.len() < lines {
+        scratch.resize(lines, Line::ZERO);
+    }
+    let result = work(&mut scratch[..lines]);
+    cell.set(scratch);
+    result
+}
