@@ -302,19 +302,17 @@ impl Vector for v128 {
 
     #[inline(always)]
     unsafe fn zero() -> Self {
-        // SAFETY: the caller's promise, here and below.
         f32x4_splat(0.0)
     }
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
-        // SAFETY: as above.
         f32x4_splat(value)
     }
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise, here and below.
         unsafe { v128_load(from.cast()) }
     }
 
@@ -346,7 +344,6 @@ impl Vector for v128 {
 
     #[inline(always)]
     unsafe fn plus_product(self, a: Self, b: Self) -> Self {
-        // SAFETY: as above.
         f32x4_add(self, f32x4_mul(a, b))
     }
 

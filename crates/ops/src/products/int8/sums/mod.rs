@@ -20,6 +20,7 @@ macro_rules! sum {
         #[derive(Clone, Copy)]
         pub(in super::super) struct $name($register);
 
+        #[allow(unused_unsafe, reason = "in WebAssembly, what touches registers alone is safe")]
         impl super::Sum for $name {
             type Activation = $activation;
             type Quad = $four_activations;
