@@ -44,11 +44,27 @@ fn completions_are_openais() {
     let texts = chunks.iter().map(|chunk| chunk["choices"][0]["text"].as_str().expect("text"));
     assert_eq!(texts.collect::<String>(), " brown fox");
     assert_eq!(chunks.last().expect("chunks")["choices"][0]["finish_reason"], "stop");
+    // Extensions of other servers: the likeliest token alone is drawn, and values without effect.
+    let text = |change: Value| {
+        let mut asked = json!({ "model": "text", "prompt": "the quick", "max_tokens": 12 });
+        let changes = change.as_object().expect("an object").clone();
+        asked.as_object_mut().expect("an object").extend(changes);
+        server.post("/v1/completions", &asked).expect(200)["choices"][0]["text"].clone()
+    };
+    let likeliest = text(json!({ "temperature": 0 }));
+    assert_eq!(text(json!({ "temperature": 5, "seed": 1, "top_k": 1 })), likeliest);
+    assert_ne!(text(json!({ "temperature": 5, "seed": 1, "top_k": -1 })), likeliest);
+    let neutral = json!({ "temperature": 0, "min_p": 0, "repetition_penalty": 1, "bad_words": [] });
+    assert_eq!(text(neutral), likeliest);
+    assert_ne!(text(json!({ "temperature": 0, "repetition_penalty": 100 })), likeliest);
     for (change, fragment) in [
         (json!({ "logprobs": 21 }), "logprobs must be at most 20"),
         (json!({ "logprobs": 1, "stream": true }), "a stream has no logprobs"),
         (json!({ "logit_bias": { "5": 1 } }), "logit_bias is not supported"),
         (json!({ "suffix": "end" }), "suffix is not supported"),
+        (json!({ "min_p": 0.1 }), "min_p is not supported"),
+        (json!({ "stop_token_ids": [5] }), "stop_token_ids is not supported"),
+        (json!({ "repetition_penalty": -1 }), "repetition_penalty = -1"),
         (json!({ "presence_penalty": 3 }), "presence_penalty"),
         (json!({ "best_of": 4 }), "best_of"),
         (json!({ "stream": true, "n": 2 }), "a stream is of one text"),

@@ -111,13 +111,11 @@ pub(in crate::routes) async fn chat(State(app): State<Arc<App>>, request: Reques
 }
 
 /// Keys that would change the answer.
-const UNSUPPORTED: [&str; 10] = [
-    "logit_bias",
+const UNSUPPORTED: [&str; 8] = [
     "tools",
     "tool_choice",
     "functions",
     "function_call",
-    "response_format",
     "audio",
     "modalities",
     "prediction",

@@ -69,7 +69,7 @@ pub(in crate::routes) async fn completions(
 async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal> {
     let CompletionRequest { prompt, echo, best_of, logprobs, shared, others } =
         json_of(request, app.limits()).await?;
-    refuse(&others, &["suffix", "logit_bias"])?;
+    refuse(&others, &["suffix"])?;
     if best_of.is_some_and(|best| best != shared.samples()) {
         return Err(Refusal::Malformed("best_of must be n: leave it out".to_owned()));
     }

@@ -30,7 +30,9 @@ pub(super) struct Shared {
     pub(super) seed: Option<i64>,
     pub(super) presence_penalty: Option<f64>,
     pub(super) frequency_penalty: Option<f64>,
-    /// Extension of OpenAI's API.
+    /// Extensions of OpenAI's API, here and on other servers. No `top_k` above 0 means all tokens.
+    pub(super) top_k: Option<i64>,
+    pub(super) repetition_penalty: Option<f64>,
     #[serde(default)]
     pub(super) special_tokens: SpelledSpecial,
 }
@@ -61,9 +63,9 @@ impl Shared {
         GenerateOptions {
             max_tokens,
             temperature: Some(self.temperature.unwrap_or(1.0)),
-            top_k: None,
+            top_k: self.top_k.map(|top_k| usize::try_from(top_k).unwrap_or(0)),
             top_p: self.top_p,
-            repetition_penalty: None,
+            repetition_penalty: self.repetition_penalty,
             presence_penalty: self.presence_penalty.unwrap_or(0.0),
             frequency_penalty: self.frequency_penalty.unwrap_or(0.0),
             // Any bits can be a seed.
@@ -76,11 +78,25 @@ impl Shared {
     }
 }
 
-/// Refuses keys that would change the text, unless their value changes nothing.
+/// Keys that would change every kind of text, of OpenAI's API and of other servers.
+const UNSUPPORTED: [&str; 9] = [
+    "logit_bias",
+    "response_format",
+    "min_p",
+    "min_tokens",
+    "ignore_eos",
+    "stop_token_ids",
+    "bad_words",
+    "allowed_token_ids",
+    "use_beam_search",
+];
+
+/// Refuses keys that would change the text, those of [`UNSUPPORTED`] and `more`, unless their value
+/// changes nothing.
 ///
 /// # Errors
 /// With the key.
-pub(super) fn refuse(others: &Map<String, Value>, unsupported: &[&str]) -> Result<(), Refusal> {
+pub(super) fn refuse(others: &Map<String, Value>, more: &[&str]) -> Result<(), Refusal> {
     let is_neutral = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
         Value::Number(number) => number.as_f64() == Some(0.0),
@@ -89,7 +105,8 @@ pub(super) fn refuse(others: &Map<String, Value>, unsupported: &[&str]) -> Resul
         Value::String(text) => text.is_empty() || text == "none",
         Value::Bool(true) => false,
     };
-    match unsupported.iter().find(|name| others.get(**name).is_some_and(|v| !is_neutral(v))) {
+    let mut unsupported = UNSUPPORTED.iter().chain(more);
+    match unsupported.find(|name| others.get(**name).is_some_and(|v| !is_neutral(v))) {
         Some(name) => {
             Err(Refusal::Malformed(format!("{name} is not supported here: leave it out")))
         }
