@@ -24,9 +24,10 @@ pub(crate) struct Generate {
     /// File with one prompt per line; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompts: Option<PathBuf>,
-    /// Largest number of tokens added to a prompt
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 256)]
-    pub(crate) max_tokens: usize,
+    /// Largest number of tokens added to a prompt [default: 256, or the run's decoding.max_length
+    /// if that is smaller]
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) max_tokens: Option<usize>,
     /// Number of texts drawn for each prompt [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) samples: Option<usize>,
@@ -46,6 +47,9 @@ pub(crate) struct Generate {
     pub(crate) json: bool,
 }
 
+/// Largest number of tokens that are added to a prompt by default.
+const USUAL_TOKENS: usize = 256;
+
 impl Generate {
     /// Settings for generating text with a run of the recipe `config`.
     ///
@@ -54,7 +58,7 @@ impl Generate {
     pub(crate) fn settings(&self, config: &RunConfig) -> Result<GenerationSettings> {
         let mut settings = GenerationSettings::from_config(config);
         self.control.apply(&mut settings.decoding)?;
-        settings.max_tokens = self.max_tokens;
+        settings.max_tokens = self.max_tokens.unwrap_or(settings.max_tokens.min(USUAL_TOKENS));
         settings.special_tokens = self.items.special_tokens.rule.into();
         if let Some(context) = self.context {
             settings.context = context;
