@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::files::{Files, spelling};
+use super::pieces::Divides;
 use super::sentence_piece::SentencePieceModel;
 use super::{ADDED_TOKENS, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, pieces};
 
@@ -84,8 +85,9 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     }
     let special: Vec<&str> =
         FIRST.into_iter().chain(named.iter().map(String::as_str)).chain([MASK]).collect();
+    let (divides, codes) = (Divides::AsTokenizers, BTreeSet::new());
     let converted =
-        pieces::tokenizer(&model, &ids, tokens.len(), "<unk>", &special, &BTreeSet::new())?;
+        pieces::tokenizer(&model, divides, &ids, tokens.len(), "<unk>", &special, &codes)?;
     let mut file: Value = serde_json::from_str(&converted.json)?;
     let added = file["added_tokens"].as_array_mut().into_iter().flatten();
     for mask in added.filter(|token| token["content"] == MASK) {

@@ -9,7 +9,28 @@ use taper_data::{Tokenizer, read_regular};
 
 use super::super::CONFIG;
 use super::super::json::without_mark;
-use super::{ADDED_TOKENS, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, added_token};
+use super::{
+    ADDED_TOKENS, GENERATION_CONFIG, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, added_token,
+};
+
+/// Classes of tokenizers with BERT's arguments, each with the type of models that have it by
+/// default.
+const BERT_CLASSES: [(&str, &str); 5] = [
+    ("Bert", "bert"),
+    ("DistilBert", "distilbert"),
+    ("Electra", "electra"),
+    ("MobileBert", "mobilebert"),
+    ("ConvBert", "convbert"),
+];
+/// Such classes with GPT-2's arguments.
+const GPT2_CLASSES: [(&str, &str); 6] = [
+    ("GPT2", "gpt2"),
+    ("GPT2", "gptj"),
+    ("GPT2", "phi"),
+    ("Roberta", "roberta"),
+    ("GPTNeoX", "gpt_neox"),
+    ("CodeGen", "codegen"),
+];
 
 /// Largest size of the file of a tokenizer.
 const MOST_BYTES: u64 = 1 << 30;
@@ -56,6 +77,14 @@ impl Files {
     /// Content of a JSON file; null if there is no such file.
     pub(super) fn keys(&self, file: &str) -> &Value {
         self.keys.get(file).unwrap_or(&Value::Null)
+    }
+
+    /// Settings of generation: those of their own file, or else those of `config.json`.
+    pub(super) fn generation(&self) -> &Value {
+        match self.keys(GENERATION_CONFIG) {
+            Value::Null => self.keys(CONFIG),
+            settings => settings,
+        }
     }
 
     /// Files for a later export.
@@ -112,7 +141,11 @@ impl Files {
         if !file.is_object() {
             return Ok(json); // The library says what is wrong with it.
         }
-        let changed = [self.add_tokens(&mut file, path)?, self.set_arguments(&mut file)];
+        let changed = [
+            self.add_tokens(&mut file, path)?,
+            self.set_arguments(&mut file),
+            self.drop_first_space(&mut file),
+        ];
         Ok(if changed.contains(&true) { serde_json::to_string_pretty(&file)? } else { json })
     }
 
@@ -169,7 +202,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Sets the arguments of BERT's and GPT-2's tokenizers, which take precedence over
+    /// Sets the arguments of tokenizers like BERT's and GPT-2's, which take precedence over
     /// `tokenizer.json` in Transformers, even with their defaults; returns whether any of them
     /// differed.
     fn set_arguments(&self, file: &mut Value) -> bool {
@@ -189,8 +222,11 @@ impl Files {
                 &[("add_prefix_space", "add_prefix_space", Value::Bool(false))],
             ),
         ];
-        let bert = self.is_of("Bert", "bert");
-        let gpt2 = self.is_of("GPT2", "gpt2") || self.is_of("Roberta", "roberta");
+        let is_one_of = |classes: &[(&str, &str)]| {
+            classes.iter().any(|(class, model)| self.is_of(class, model))
+        };
+        let bert = is_one_of(&BERT_CLASSES);
+        let gpt2 = is_one_of(&GPT2_CLASSES);
         let mut changed = false;
         for ((part, kind, keys), is_made) in arguments.into_iter().zip([bert, gpt2]) {
             if !is_made || file[part]["type"] != kind {
@@ -206,6 +242,28 @@ impl Files {
             }
         }
         changed
+    }
+
+    /// Leaves out the space before a text if the arguments of Llama's tokenizer say so; returns
+    /// whether they do.
+    fn drop_first_space(&self, file: &mut Value) -> bool {
+        let adds = &self.keys(TOKENIZER_CONFIG)["add_prefix_space"];
+        if !self.class().starts_with("Llama") || *adds != false {
+            return false;
+        }
+        for (list, of_space) in
+            [("/normalizer/normalizers", "Prepend"), ("/decoder/decoders", "Strip")]
+        {
+            if let Some(Value::Array(parts)) = file.pointer_mut(list) {
+                parts.retain(|part| part["type"] != of_space);
+            }
+        }
+        for part in ["pre_tokenizer", "decoder"] {
+            if file[part]["type"] == "Metaspace" {
+                file[part]["prepend_scheme"] = "never".into();
+            }
+        }
+        true
     }
 
     /// Whether the class of the tokenizer begins with `class`: the named class, or else the default

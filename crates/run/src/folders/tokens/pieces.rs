@@ -16,6 +16,15 @@ const SPACE: &str = "\u{2581}";
 /// Pattern of the spaces at both ends of a text.
 const ENDS: &str = r"\A +| +\z";
 
+/// Program whose division of text a tokenizer has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Divides {
+    /// The package `sentencepiece`, which Transformers calls for MarianMT.
+    AsSentencePiece,
+    /// The library `tokenizers`.
+    AsTokenizers,
+}
+
 /// Tokenizer made from a model.
 pub(super) struct ConvertedTokenizer {
     /// Content of its `tokenizer.json`.
@@ -35,6 +44,7 @@ pub(super) struct ConvertedTokenizer {
 /// When the kind of the model is not supported, or it has no token for text that it cannot spell.
 pub(super) fn tokenizer(
     model: &SentencePieceModel,
+    divides: Divides,
     vocabulary: &BTreeMap<String, u32>,
     size: usize,
     unknown: &str,
@@ -44,6 +54,14 @@ pub(super) fn tokenizer(
     if model.space_ends {
         bail!("its pieces end with a space (treat_whitespace_as_suffix), which is not known here");
     }
+    let preferred;
+    let model = match divides {
+        Divides::AsSentencePiece => {
+            preferred = preferring_defined(model)?;
+            &preferred
+        }
+        Divides::AsTokenizers => model,
+    };
     let scores = scores(model);
     let (names, without_row) = names(model, &scores, vocabulary, size, special, codes)?;
     let Some(&unknown_id) = vocabulary.get(unknown) else {
@@ -57,6 +75,13 @@ pub(super) fn tokenizer(
     let space = json!({
         "type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": within_words,
     });
+    // The library drops all spaces of the first piece, and not only the one before a text.
+    let spaces = match divides {
+        Divides::AsSentencePiece => {
+            json!({ "type": "Replace", "pattern": { "String": SPACE }, "content": " " })
+        }
+        Divides::AsTokenizers => space.clone(),
+    };
     let file = json!({
         "version": "1.0",
         "truncation": null,
@@ -68,7 +93,7 @@ pub(super) fn tokenizer(
         "decoder": { "type": "Sequence", "decoders": [
             { "type": "Replace", "pattern": { "String": " " }, "content": "" },
             { "type": "ByteFallback" },
-            space,
+            spaces,
             { "type": "Fuse" },
             { "type": "Replace", "pattern": { "Regex": ENDS }, "content": "" },
         ] },
@@ -82,6 +107,26 @@ pub(super) fn tokenizer(
         },
     });
     Ok(ConvertedTokenizer { json: file.to_string(), without_row })
+}
+
+/// Model whose defined pieces are ordinary ones, with the score by which SentencePiece prefers them
+/// to all others. A space does not precede the text behind them, as it does behind added tokens.
+///
+/// # Errors
+/// For a model of another algorithm than Unigram that has such pieces.
+fn preferring_defined(model: &SentencePieceModel) -> Result<SentencePieceModel> {
+    let most = model.pieces.iter().filter(|piece| piece.kind == PieceKind::Normal);
+    // SentencePiece begins with the smallest positive number here, too.
+    let most = most.map(|piece| piece.score).fold(f32::MIN_POSITIVE, f32::max);
+    let mut model = model.clone();
+    for piece in model.pieces.iter_mut().filter(|piece| piece.kind == PieceKind::UserDefined) {
+        if model.algorithm != 1 {
+            bail!("it is no Unigram, and {:?} is a piece that a user has defined", piece.text);
+        }
+        piece.kind = PieceKind::Normal;
+        piece.score = piece.text.len() as f32 * most - 0.1;
+    }
+    Ok(model)
 }
 
 /// Scores of the pieces that text is cut into.

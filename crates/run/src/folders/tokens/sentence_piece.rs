@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::protobuf::{Message, Value, each_field};
 
 /// Model that divides text into pieces.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct SentencePieceModel {
     /// Pieces in the order of their ids.
     pub(super) pieces: Vec<Piece>,

@@ -14,7 +14,7 @@ use super::super::CONFIG;
 use super::files::{Files, read_text};
 use super::languages;
 use super::older::for_older;
-use super::pieces;
+use super::pieces::{self, Divides};
 use super::read::never_written;
 use super::sentence_piece::SentencePieceModel;
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG};
@@ -142,8 +142,16 @@ impl Vocabulary {
         let model = SentencePieceModel::read(&bytes).with_context(shown)?;
         let special: Vec<&str> = self.special.iter().map(String::as_str).collect();
         let codes = self.ids.keys().map(String::as_str).filter(|token| is_code(token)).collect();
-        let converted =
-            pieces::tokenizer(&model, &self.ids, self.size, &self.unknown, &special, &codes);
+        let divides = Divides::AsSentencePiece;
+        let converted = pieces::tokenizer(
+            &model,
+            divides,
+            &self.ids,
+            self.size,
+            &self.unknown,
+            &special,
+            &codes,
+        );
         let converted = converted.with_context(shown)?;
         let tokenizer = Tokenizer::of_others(&converted.json, &path)?;
         let mut texts = files.kept();
@@ -199,7 +207,10 @@ fn roles(
         unknown: Some(unknown),
         start: Some(of_key("decoder_start_token_id", pad)?),
         ends: vec![of_key("eos_token_id", end)?],
-        never_written: never_written(key("bad_words_ids"), size)?,
+        never_written: match reads_only {
+            true => Vec::new(),
+            false => never_written(files.generation(), size)?,
+        },
         no_text,
         ..SpecialTokens::default()
     })

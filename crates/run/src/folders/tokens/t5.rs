@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::TOKENIZER_CONFIG;
 use super::files::Files;
 use super::parts::{added, ends};
+use super::pieces::Divides;
 use super::sentence_piece::SentencePieceModel;
 
 /// Number of sentinels of T5's tokenizer, unless its arguments set another number.
@@ -56,8 +57,9 @@ pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     let special: Vec<&str> =
         [&end, &unknown, &pad].into_iter().chain(&marks).map(String::as_str).collect();
     let size = model.pieces.len() + marks.len();
+    let (divides, codes) = (Divides::AsTokenizers, BTreeSet::new());
     let converted =
-        super::pieces::tokenizer(&model, &ids, size, &unknown, &special, &BTreeSet::new())?;
+        super::pieces::tokenizer(&model, divides, &ids, size, &unknown, &special, &codes)?;
     let mut file: Value = serde_json::from_str(&converted.json)?;
     file["post_processor"] = ends(&end, end_id);
     Ok(file.to_string())

@@ -313,6 +313,12 @@ fn vocabularies_of_slow_tokenizers_are_read() {
         fs::write(path.join("tokenizer_config.json"), r#"{"do_lower_case": false}"#).unwrap();
     });
     assert!(ids(&cased)[0].contains(&1) && !ids(&slow)[0].contains(&1), "T is no token");
+    // Classes that build on BERT's have its arguments, which come before those of tokenizer.json.
+    let distilled = tokenizer("bert", "distilled", &|path| {
+        let config = r#"{"tokenizer_class": "DistilBertTokenizer", "do_lower_case": false}"#;
+        fs::write(path.join("tokenizer_config.json"), config).unwrap();
+    });
+    assert_eq!(ids(&distilled), ids(&cased));
     let added = tokenizer("bert", "added", &|path| {
         pieces(path);
         set(path.join(CONFIG), "vocab_size", &json!(36));
@@ -335,6 +341,22 @@ fn vocabularies_of_slow_tokenizers_are_read() {
     let slow = tokenizer("gpt2", "slow", &pairs);
     assert_eq!(ids(&slow), ids(&fast));
     assert_eq!((slow.end(), slow.is_special(271)), (271, true));
+    let unspaced = tokenizer("gpt2", "unspaced", &|path| {
+        let mut file = json_of(path.join(TOKENIZER));
+        let prepended = json!({ "type": "Prepend", "prepend": " " });
+        file["normalizer"] = json!({ "type": "Sequence", "normalizers": [prepended] });
+        fs::write(path.join(TOKENIZER), file.to_string()).unwrap();
+        let config = r#"{"tokenizer_class": "LlamaTokenizer", "add_prefix_space": false}"#;
+        fs::write(path.join("tokenizer_config.json"), config).unwrap();
+    });
+    assert_eq!(ids(&unspaced), ids(&fast));
+    for class in ["GPTNeoXTokenizerFast", "CodeGenTokenizer"] {
+        let spaced = tokenizer("gpt2", class, &|path| {
+            let config = json!({ "tokenizer_class": class, "add_prefix_space": true });
+            fs::write(path.join("tokenizer_config.json"), config.to_string()).unwrap();
+        });
+        assert_eq!(spaced.encode("The sea").unwrap(), fast.encode(" The sea").unwrap(), "{class}");
+    }
     let says = |change: &dyn Fn(&Path)| refusal::<LanguageModel>(&golden("gpt2"), change);
     let error = says(&|path| {
         pairs(path);
