@@ -11,25 +11,45 @@ use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
 use crate::event::{Notice, RecipeNotice};
 
-/// Keys that change the texts of a language model in Transformers and have no effect here, each
-/// with the number that changes nothing.
-const NOT_FOLLOWED: [(&str, f64); 15] = [
-    ("num_beams", 1.0),
-    ("min_length", 0.0),
-    ("min_p", 0.0),
-    ("typical_p", 1.0),
-    ("epsilon_cutoff", 0.0),
-    ("eta_cutoff", 0.0),
-    ("penalty_alpha", 0.0),
+/// Keys that change texts in Transformers and have no effect here, each with the number that
+/// changes nothing.
+const NOT_FOLLOWED: [(&str, f64); 12] = [
+    ("encoder_repetition_penalty", 1.0),
+    ("encoder_no_repeat_ngram_size", 0.0),
     ("guidance_scale", 1.0),
     ("sequence_bias", 0.0),
     ("exponential_decay_length_penalty", 0.0),
     ("begin_suppress_tokens", 0.0),
-    ("forced_bos_token_id", -1.0),
-    ("forced_eos_token_id", -1.0),
+    ("penalty_alpha", 0.0),
     ("stop_strings", 0.0),
     ("watermarking_config", 0.0),
+    ("token_healing", 0.0),
+    ("dola_layers", 0.0),
+    ("max_time", 0.0),
 ];
+
+/// Such keys of a language model, in addition.
+const NOT_FOLLOWED_BY_TEXTS: [(&str, f64); 9] = [
+    ("num_beams", 1.0),
+    ("min_length", 0.0),
+    ("min_p", 0.0),
+    ("top_h", 0.0),
+    ("typical_p", 1.0),
+    ("epsilon_cutoff", 0.0),
+    ("eta_cutoff", 0.0),
+    ("forced_bos_token_id", -1.0),
+    ("forced_eos_token_id", -1.0),
+];
+
+/// Such keys of a translation model, in addition.
+const NOT_FOLLOWED_BY_TRANSLATIONS: [(&str, f64); 2] =
+    [("do_sample", 0.0), ("renormalize_logits", 0.0)];
+
+/// Types of models whose `config.json` forces an end without saying so.
+const FORCES_END: [&str; 4] = ["marian", "bart", "mbart", "pegasus"];
+
+/// Largest length of a translation, with the first input of the decoder, if no key says it.
+const USUAL_LENGTH: usize = 21;
 
 /// Settings of generation of a folder: its `generation_config.json`, and else its `config.json`.
 struct Settings<'a> {
@@ -45,11 +65,11 @@ impl<'a> Settings<'a> {
         Ok(Self { path, generation, config })
     }
 
+    /// Value of a key. As in Transformers, a `generation_config.json` replaces all settings of
+    /// `config.json`.
     fn key(&self, name: &str) -> &Value {
-        match &self.generation[name] {
-            Value::Null => &self.config[name],
-            set => set,
-        }
+        let keys = if self.generation.is_object() { &self.generation } else { self.config };
+        &keys[name]
     }
 
     fn wrong(&self, name: &str, expected: &str) -> String {
@@ -99,19 +119,27 @@ pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Valu
     Ok(())
 }
 
-/// Notes on the keys with which a language model generates differently in Transformers.
+/// Notes on the keys with which a language model, or one that `translates`, writes other texts in
+/// Transformers.
 ///
 /// # Errors
 /// When the file is damaged.
-pub(super) fn not_followed(source: &Path, config: &Value) -> Result<Vec<Notice>> {
+pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> Result<Vec<Notice>> {
     let settings = Settings::read(source, config)?;
     let changes = |name: &str, without_effect: f64| match settings.key(name) {
         Value::Null | Value::Bool(false) => false,
         Value::Array(list) => !list.is_empty(),
         given => given.as_f64() != Some(without_effect),
     };
-    let asked = NOT_FOLLOWED.iter().filter(|(name, without_effect)| changes(name, *without_effect));
+    let others: &[(&str, f64)] =
+        if translates { &NOT_FOLLOWED_BY_TRANSLATIONS } else { &NOT_FOLLOWED_BY_TEXTS };
+    let asked = NOT_FOLLOWED.iter().chain(others);
+    let asked = asked.filter(|(name, without_effect)| changes(name, *without_effect));
     let mut names: Vec<&str> = asked.map(|(name, _)| *name).collect();
+    if translates && settings.key("early_stopping") == "never" {
+        // The search here ends as late, but forces no end.
+        names.push("early_stopping");
+    }
     let is_one = |words: &Value| words.as_array().is_some_and(|words| words.len() == 1);
     let words = settings.key("bad_words_ids").as_array();
     if words.is_some_and(|words| !words.iter().all(is_one)) {
@@ -142,13 +170,20 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
             bail!("{}: what a search here does not do", wrong(name, &usual.to_string()));
         }
     }
+    let (end, forced) = (key("eos_token_id"), key("forced_eos_token_id"));
+    let is_end = end == forced || end.as_array().is_some_and(|ends| ends.contains(forced));
+    if !end.is_null() && !forced.is_null() && !is_end {
+        bail!(
+            "forced_eos_token_id is {forced}, which eos_token_id, {end}, does not name as an end"
+        );
+    }
     let decoding = &mut recipe.decoding;
     decoding.beam_size = count("num_beams", 1)?;
     decoding.n_best = 1;
     decoding.length_penalty = number("length_penalty", 1.0)?;
     decoding.length_penalty_form = LengthPenaltyForm::Power;
-    // Without the file, the end is forced, as in the families that come without it.
-    let is_open = generation.is_object() && generation["forced_eos_token_id"].is_null();
+    let is_usual = FORCES_END.iter().any(|family| keys["model_type"] == *family);
+    let is_open = forced.is_null() && (generation.is_object() || !is_usual);
     let rules = if is_open { SearchRules::TransformersOpen } else { SearchRules::Transformers };
     (decoding.rules, decoding.patience) = match key("early_stopping") {
         Value::Null | Value::Bool(false) => (rules, 0.0),
@@ -156,10 +191,19 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
         Value::String(never) if never == "never" => (SearchRules::Exact, 0.0),
         _ => bail!(wrong("early_stopping", "true, false or \"never\"")),
     };
-    // Both limits count the first input of the decoder, and the largest length counts a forced end.
-    let around = if decoding.rules == SearchRules::TransformersOpen { 1 } else { 2 };
-    decoding.max_length = count("max_length", 20)?.saturating_sub(around).max(1);
-    decoding.min_length = count("min_length", 0)?.saturating_sub(1);
+    // Limits named max_length and min_length count the first input of the decoder, the other two do
+    // not; the largest length counts a forced end.
+    let longest = match key("max_new_tokens") {
+        Value::Null => count("max_length", USUAL_LENGTH)?.saturating_sub(1),
+        _ => count("max_new_tokens", 0)?,
+    };
+    let forced = usize::from(decoding.rules != SearchRules::TransformersOpen);
+    decoding.max_length =
+        longest.checked_sub(forced).filter(|&most| most > 0).with_context(|| {
+            format!("the largest number of tokens is {longest}, which leaves none for words")
+        })?;
+    let least = count("min_length", 0)?.saturating_sub(1);
+    decoding.min_length = least.max(count("min_new_tokens", 0)?);
     decoding.max_length_ratio = 0.0;
     decoding.max_length_offset = decoding.max_length;
     decoding.no_repeat_ngram = count("no_repeat_ngram_size", 0)?;

@@ -142,8 +142,9 @@ fn read(
     let described = recipes::Described { source, family, architecture, keys, weights: &weights };
     with_model!(recipe.task, M => <M as TaskModel>::describe_import(&mut recipe, &described))
         .with_context(shown)?;
-    if entry(recipe.task).generates {
-        notices.extend(generation::not_followed(source, keys)?);
+    let task = entry(recipe.task);
+    if task.generates || task.translates {
+        notices.extend(generation::not_followed(source, keys, task.translates)?);
     }
     let mut tokenizers = match recipe.task.reads_text() {
         true => {

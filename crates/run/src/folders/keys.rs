@@ -6,7 +6,8 @@ use taper_model::{ActivationKind, Tied};
 
 use crate::config::RunConfig;
 
-/// Key of `config.json`. If it is absent or null, it has the default of Transformers.
+/// Key of `config.json`. If it is absent or null, it has the default of Transformers; a null count
+/// that follows from other keys has the value that follows.
 pub(super) struct Key {
     pub(super) name: &'static str,
     /// Other places, as JSON pointers, which take precedence if they exist.
@@ -131,10 +132,11 @@ impl Key {
         Self::switch("tie_word_embeddings", false, set, |recipe| recipe.model.tied.ties_output())
     }
 
-    /// Value in a `config.json`; null if it is absent.
-    fn given<'a>(&self, config: &'a Value) -> &'a Value {
+    /// Value in a `config.json`; `None` if it is absent.
+    fn given<'a>(&self, config: &'a Value) -> Option<&'a Value> {
         let places = self.spellings.iter().filter_map(|place| config.pointer(place));
-        places.chain([&config[self.name]]).find(|value| !value.is_null()).unwrap_or(&Value::Null)
+        let named = config.get(self.name);
+        places.chain(named).find(|value| !value.is_null()).or(named)
     }
 
     pub(super) const fn count(name: &'static str, usual: usize, of: Count) -> Self {
@@ -170,9 +172,10 @@ impl Key {
         Self::new(name, Setting::Only(value))
     }
 
-    /// Sets the value that a `config.json` has for the key.
-    fn read(&self, given: &Value, recipe: &mut RunConfig) -> Result<()> {
-        let name = self.name;
+    /// Sets the value that a `config.json` has for the key; `None` if it is absent.
+    fn read(&self, given: Option<&Value>, recipe: &mut RunConfig) -> Result<()> {
+        let (name, is_absent) = (self.name, given.is_none());
+        let given = given.unwrap_or(&Value::Null);
         let wrong = |expected: &str| format!("{name} is {given}, expected {expected}");
         let is_given = !given.is_null();
         let count = || -> Result<usize> {
@@ -212,7 +215,7 @@ impl Key {
                 recipe.model.tied = if flag(true)? { Tied::All } else { Tied::None };
             }
             Setting::Derived { usual, of, follows } => {
-                let count = if is_given { Some(count()?) } else { *usual };
+                let count = if is_given { Some(count()?) } else { usual.filter(|_| is_absent) };
                 let follows = follows(recipe);
                 *of(recipe) = count.filter(|&count| count != follows);
             }
@@ -270,10 +273,20 @@ pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Resul
     for key in keys {
         key.read(key.given(given), recipe)?;
     }
-    for key in keys.iter().filter(|key| matches!(key.setting, Setting::Count { .. })) {
-        let (said, is) = (&given[key.name], key.write(recipe));
-        if let Some(is) = is.filter(|is| !said.is_null() && is != said) {
-            bail!("{} is {said}, but another key sets the same property to {is}", key.name);
+    for key in keys {
+        let Setting::Count { usual, .. } = key.setting else { continue };
+        let Some(is) = key.write(recipe) else { continue };
+        let name = key.name;
+        let said = [key.given(given), given.get(name)];
+        let said: Vec<&Value> = said.into_iter().flatten().filter(|said| !said.is_null()).collect();
+        if let Some(other) = said.iter().find(|said| ***said != is) {
+            bail!("{name} is {other}, but another key sets the same property to {is}");
+        }
+        if said.is_empty() && is != usual {
+            bail!(
+                "{name} is absent, which means {usual}, but another key sets the same property to \
+                 {is}"
+            );
         }
     }
     Ok(())

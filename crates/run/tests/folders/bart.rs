@@ -1,6 +1,6 @@
 //! BART, mBART and NLLB, of `scripts/golden/translation/bart_folders.py`.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use taper_model::TranslationModel;
 use taper_run::folders::{ImportSettings, import_with};
 use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
@@ -97,6 +97,9 @@ fn folders_that_are_something_else_are_refused() {
         ("nllb", "tie_word_embeddings", json!(false), "tie_word_embeddings"),
         ("bart", "is_decoder", json!(true), "is_decoder"),
         ("mbart", "decoder_ffn_dim", json!(20), "another key sets the same property to 20"),
+        ("bart", "num_attention_heads", json!(2), "encoder_attention_heads is 2, but another key"),
+        ("bart", "num_hidden_layers", json!(1), "another key sets the same property to 1"),
+        ("bart", "encoder_attention_heads", Value::Null, "absent, which means 16, but another key"),
         ("mbart", "max_position_embeddings", json!(39), "embed_positions"),
         ("nllb", "vocab_size", json!(20), "vocab_size is 20"),
     ] {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use taper_model::{Batch, LanguageModel, Model, Pass, Sequences};
+use taper_model::{AttentionKind, Batch, LanguageModel, Model, Pass, RotaryScaling, Sequences};
 use taper_run::LoadedRun;
 use taper_run::folders::export;
 use taper_run::generation::{GenerationSettings, Generator, TextScorer};
@@ -131,6 +131,55 @@ fn keys_of_rotary_positions_have_two_spellings() {
     }
 }
 
+/// What version 5 of Transformers makes of keys in two places, and of keys that are absent.
+#[test]
+fn keys_have_the_precedence_and_defaults_of_transformers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut at = 0;
+    let mut model = |family: &str, keys: &Value| {
+        at += 1;
+        let change = |path: &Path| {
+            let mut config = json_of(path.join(CONFIG));
+            for (key, value) in keys.as_object().unwrap() {
+                config[key] = value.clone();
+                if value == "absent" {
+                    config.as_object_mut().unwrap().remove(key);
+                }
+            }
+            fs::write(path.join(CONFIG), config.to_string()).unwrap();
+        };
+        let other = super::changed(&golden(family), &folder.path().join(at.to_string()), &change);
+        let run = imported(&other, &folder.path().join(format!("run-{at}")));
+        let run: LoadedRun<LanguageModel> = run.unwrap();
+        run.config.model
+    };
+    let linear = json!({"type": "linear", "factor": 2});
+    let rotary = model("llama", &json!({"rope_scaling": linear})).rotary;
+    assert_eq!((rotary.scaling, rotary.factor), (RotaryScaling::Interpolation, 2.0));
+    assert_eq!((rotary.base, rotary.original_length), (10_000.0, None));
+    let rotary = model("llama", &json!({"rope_scaling": {}})).rotary;
+    assert_eq!((rotary.scaling, rotary.base), (RotaryScaling::Llama3, 500.0));
+    let rotary = model("llama", &json!({"original_max_position_embeddings": 32})).rotary;
+    assert_eq!(rotary.original_length, Some(32));
+
+    let neox = model(
+        "gpt-neox",
+        &json!({
+            "rope_parameters": null, "rotary_pct": 0.5, "rotary_emb_base": 300,
+            "partial_rotary_factor": 0.25, "rope_theta": 55,
+        }),
+    );
+    assert_eq!(neox.rotary.width, Some(neox.attention_shape().head_width / 2));
+    assert_eq!(neox.rotary.base, 300.0);
+
+    for family in ["mistral", "qwen2-windows"] {
+        let attention = model(family, &json!({"sliding_window": "absent"})).decoder_attention;
+        assert_eq!((attention.window, attention.kind_of(1)), (4096, AttentionKind::Sparse));
+        let attention = model(family, &json!({"sliding_window": null})).decoder_attention;
+        assert_eq!(attention.kind_of(1), AttentionKind::Full, "{family}");
+    }
+}
+
 #[test]
 fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
     let says = |family: &str, key: &str, value: &Value| {
@@ -157,6 +206,15 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
         ("qwen2-windows", "sliding_window", json!("wide"), "sliding_window is \"wide\""),
         ("mistral", "sliding_window", json!(-1), "sliding_window is -1"),
         ("qwen2", "tie_word_embeddings", json!(false), "no tensor lm_head.weight"),
+        (
+            "mistral",
+            "layer_types",
+            json!(["sliding_attention", "full_attention"]),
+            "layer_types is",
+        ),
+        ("gpt-neox", "head_dim", json!(64), "head_dim is 64"),
+        // No number of shared heads means a head for each of the queries, not the default of 32.
+        ("qwen2", "num_key_value_heads", Value::Null, "but config.json asks for"),
     ] {
         let error = says(family, key, &value);
         assert!(error.contains(said), "{key}: {error}");

@@ -2,14 +2,14 @@
 //! `scripts/golden/translation/marian_folder.py`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use taper_decoding::SearchRules;
 use taper_model::{Tied, TranslationModel};
-use taper_run::LoadedRun;
-use taper_run::folders::export;
+use taper_run::folders::{export, import};
 use taper_run::translation::TranslationSettings;
+use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
 
 use super::translation::{check_ids, check_model, check_searches};
 use super::{
@@ -112,6 +112,100 @@ fn searches_give_what_generate_gives() {
     check_searches("marian-two");
 }
 
+/// Ids and text of the package `sentencepiece` 0.2.3, with the pieces added here.
+#[test]
+fn pieces_that_a_user_has_defined_and_those_with_spaces_are_as_in_sentencepiece() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = changed(&golden(), folder.path(), &|path| {
+        let append = |file: &str, piece: &[u8]| {
+            let bytes = fs::read(path.join(file)).unwrap();
+            fs::write(path.join(file), [bytes.as_slice(), piece].concat()).unwrap();
+        };
+        // Each is a piece's text, score and kind: defined by a user, and normal.
+        append("source.spm", b"\n\x0f\n\x06segeln\x15\0\0\0\0\x18\x04");
+        let text = "\u{2581}auf\u{2581}See".as_bytes();
+        append("target.spm", &[b"\n\x15\n\x0c", text, b"\x15\0\0\x40\xc0\x18\x01"].concat());
+        let vocabulary = fs::read_to_string(path.join("vocab.json")).unwrap();
+        let mut vocabulary: Value = serde_json::from_str(&vocabulary).unwrap();
+        let names = vocabulary.as_object_mut().unwrap();
+        for (other, name) in [("C", "segeln"), ("é", "\u{2581}auf\u{2581}See")] {
+            let id = names.remove(other).unwrap();
+            names.insert(name.to_owned(), id);
+        }
+        fs::write(path.join("vocab.json"), vocabulary.to_string()).unwrap();
+    });
+    let run: LoadedRun<TranslationModel> = imported(&source, &folder.path().join("run")).unwrap();
+    let tokenizer = run.tokenizers.source();
+    let row = tokenizer.source_row(tokenizer.encode("Is segeln, the ship segelns?").unwrap());
+    assert_eq!(row, [2, 1, 5, 2, 29, 15, 2, 11, 3, 2, 5, 8, 35, 33, 2, 29, 5, 1, 0]);
+    let target = run.tokenizers.target();
+    assert_eq!(target.decode(&[32, 41]).unwrap(), "auf See segeln");
+}
+
+/// Settings of generation that `generate` of Transformers 5 follows.
+#[test]
+fn settings_of_generation_are_followed_or_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut at, mut notes) = (0, Vec::new());
+    let mut with = |generation: Value, config: &[(&str, Value)]| {
+        at += 1;
+        let change = |path: &Path| {
+            fs::write(path.join("generation_config.json"), generation.to_string()).unwrap();
+            config.iter().for_each(|(key, value)| set(path.join(CONFIG), key, value));
+        };
+        let source = changed(&golden(), &folder.path().join(at.to_string()), &change);
+        let run = folder.path().join(format!("run-{at}"));
+        notes.clear();
+        import(&source, &RunFolder::new(&run), &mut |event: &RunEvent<'_>| {
+            if let RunEvent::Notice(notice) = event {
+                notes.push(notice.to_string());
+            }
+            Ok(())
+        })
+        .unwrap();
+        let run: LoadedRun<TranslationModel> =
+            LoadedRun::open(&run, &LoadSettings::default()).unwrap();
+        (run, notes.join("\n"))
+    };
+    let forced = |keys: Value| {
+        let mut generation = json!({"eos_token_id": 0, "forced_eos_token_id": 0, "num_beams": 4});
+        generation.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        generation
+    };
+    // The number of new tokens comes before the whole length, and does not count the first input.
+    let (run, _) = with(forced(json!({"max_new_tokens": 6, "max_length": 30})), &[]);
+    assert_eq!(run.config.decoding.max_length, 5);
+    let (run, _) = with(forced(json!({"min_new_tokens": 12, "min_length": 4})), &[]);
+    assert_eq!(run.config.decoding.min_length, 12);
+    // The file replaces all settings of config.json; its defaults are 20 new tokens and one beam.
+    let (run, _) = with(
+        json!({"forced_eos_token_id": 0}),
+        &[("num_beams", json!(4)), ("max_length", json!(9)), ("no_repeat_ngram_size", json!(1))],
+    );
+    let decoding = &run.config.decoding;
+    assert_eq!((decoding.beam_size, decoding.max_length, decoding.no_repeat_ngram), (1, 19, 0));
+    let (run, _) = with(forced(json!({"forced_bos_token_id": 5})), &[]);
+    assert_eq!(run.tokenizers.target().special_tokens().before, [5]);
+    assert!(run.tokenizers.source().special_tokens().before.is_empty());
+    let words = json!({"suppress_tokens": [9, 7], "bad_words_ids": [[8]]});
+    let (run, _) = with(forced(words), &[("bad_words_ids", json!([[3]]))]);
+    assert_eq!(run.tokenizers.target().special_tokens().never_written, [7, 8, 9]);
+
+    for (key, value) in [
+        ("do_sample", json!(true)),
+        ("encoder_repetition_penalty", json!(1.5)),
+        ("encoder_no_repeat_ngram_size", json!(2)),
+        ("begin_suppress_tokens", json!([3])),
+        ("exponential_decay_length_penalty", json!([3, 1.5])),
+        ("early_stopping", json!("never")),
+    ] {
+        let (_, notes) = with(forced(json!({key: value})), &[]);
+        assert!(notes.contains(key) && notes.contains("not followed"), "{key}: {notes}");
+    }
+    let (_, notes) = with(forced(json!({"encoder_repetition_penalty": 1.0})), &[]);
+    assert!(!notes.contains("not followed"), "{notes}");
+}
+
 #[test]
 fn folders_that_are_something_else_are_refused() {
     type M = TranslationModel;
@@ -140,6 +234,12 @@ fn folders_that_are_something_else_are_refused() {
         (file("generation_config.json", b"{\"bad_words_ids\": [[1, 2]]}"), "single tokens"),
         (file("generation_config.json", b"{\"num_beams\": -1}"), "num_beams is -1"),
         (file("generation_config.json", b"{\"repetition_penalty\": 1.5}"), "repetition_penalty"),
+        (file("generation_config.json", b"{\"max_length\": 1}"), "leaves none for words"),
+        (
+            file("generation_config.json", b"{\"eos_token_id\": 0, \"forced_eos_token_id\": 7}"),
+            "forced_eos_token_id is 7",
+        ),
+        (file("generation_config.json", b"{\"forced_bos_token_id\": 999}"), "is not a token"),
     ] {
         assert!(error.contains(said), "{error}");
     }

@@ -154,6 +154,18 @@ fn searches_give_what_generate_gives() {
     }
 }
 
+/// Without settings of generation, `generate` of Transformers 5 writes 20 tokens and forces no end.
+#[test]
+fn a_folder_without_settings_of_generation_forces_no_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = changed(&golden("t5"), folder.path(), &|path| {
+        fs::remove_file(path.join("generation_config.json")).unwrap();
+    });
+    let run: LoadedRun<TranslationModel> = imported(&source, &folder.path().join("run")).unwrap();
+    let decoding = &run.config.decoding;
+    assert_eq!((decoding.rules, decoding.max_length), (SearchRules::TransformersOpen, 20));
+}
+
 #[test]
 fn folders_that_are_something_else_are_refused() {
     type M = TranslationModel;
@@ -164,7 +176,10 @@ fn folders_that_are_something_else_are_refused() {
         (config("feed_forward_proj", json!("gated-tanh")), "feed_forward_proj = \"tanh\""),
         (config("feed_forward_proj", json!("dense-relu")), "feed_forward_proj is \"dense-relu\""),
         (config("feed_forward_proj", json!(7)), "feed_forward_proj is 7"),
-        (config("feed_forward_proj", json!("gated-gelu")), "has no tensor"),
+        (config("feed_forward_proj", json!("gated-gelu")), "is_gated_act is false"),
+        (config("feed_forward_proj", json!("gelu")), "dense_act_fn is \"relu\""),
+        (config("dense_act_fn", json!("gelu")), "\"relu\", means \"relu\""),
+        (config("num_hidden_layers", json!(1)), "another key sets the same property to 1"),
         (config("d_kv", json!(5)), "config.json asks for"),
         (config("num_decoder_layers", json!(-1)), "num_decoder_layers is -1"),
         (config("relative_attention_num_buckets", json!(3)), "model.relative_buckets = 3"),

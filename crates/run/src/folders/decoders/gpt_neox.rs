@@ -1,13 +1,15 @@
 //! GPT-NeoX (Black et al. 2022) and Pythia: language models whose feed-forward layers run beside
 //! attention, and which rotate a part of each head.
 
+use anyhow::{Result, bail};
+use serde_json::Value;
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, ParallelFeedForward, Positions};
 
 use super::rotary;
 use crate::config::RunConfig;
 use crate::folders::family::{Architecture, Family, Module};
-use crate::folders::keys::{Fixed, Key};
+use crate::folders::keys::{Fixed, Key, width_of_heads};
 use crate::folders::tokens::TokenizerFiles;
 
 pub(in crate::folders) static FAMILY: Family = Family {
@@ -36,6 +38,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
             ],
         ),
         Key::number("layer_norm_eps", 1e-5, &[|recipe| &mut recipe.model.norm_epsilon]),
+        Key::custom("head_dim", read_head_width, |_| None),
         rotary::BASE_OF_PART,
         rotary::QUARTER,
         rotary::SCALING,
@@ -80,6 +83,15 @@ fn base(recipe: &mut RunConfig) {
     model.positions = Positions::Rotary;
     model.scale_embeddings = false;
     model.feed_forward_dropout = 0.0;
+}
+
+/// Refuses heads of another width, which Transformers uses for rotary positions alone.
+fn read_head_width(given: &Value, recipe: &mut RunConfig) -> Result<()> {
+    let width = width_of_heads(recipe);
+    if !given.is_null() && given.as_u64() != Some(width as u64) {
+        bail!("head_dim is {given}: the models that can be imported have {width}");
+    }
+    Ok(())
 }
 
 fn sets_parallel(recipe: &mut RunConfig, is: bool) {

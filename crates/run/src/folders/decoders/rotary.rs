@@ -1,6 +1,6 @@
 //! Keys of rotary positions. Version 5 of Transformers has all of them in `rope_parameters`; older
-//! ones have the base in `rope_theta` and the rest in `rope_scaling`. The older keys are written,
-//! because all versions read them.
+//! ones have the base in `rope_theta` and the rest in `rope_scaling`, which replaces the newer keys
+//! in a folder with both. The older keys are written, because all versions read them.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -10,40 +10,79 @@ use crate::config::RunConfig;
 use crate::folders::keys::Key;
 
 /// Base of the speeds.
-pub(super) const BASE: Key =
-    Key::number("rope_theta", 10_000.0, &[|recipe| &mut recipe.model.rotary.base])
-        .spelled(&["/rope_parameters/rope_theta", "/rope_scaling/rope_theta"]);
+pub(super) const BASE: Key = Key::custom(
+    "rope_theta",
+    |config, recipe| read_base(config, "rope_theta", recipe),
+    |recipe| Some(json!(recipe.model.rotary.base)),
+)
+.spelled(&[WHOLE_FILE]);
 
 /// Scaling; no scaling by default.
-pub(super) const SCALING: Key =
-    Key::custom("rope_scaling", read, write).spelled(&["/rope_parameters"]);
+pub(super) const SCALING: Key = Key::custom("rope_scaling", read, write).spelled(&[WHOLE_FILE]);
 
-/// Base of the speeds in models that rotate a part of each head, under its older name.
-pub(super) const BASE_OF_PART: Key =
-    Key::number("rotary_emb_base", 10_000.0, &[|recipe| &mut recipe.model.rotary.base])
-        .spelled(&["/rope_parameters/rope_theta", "/rope_theta"]);
+/// Base of the speeds in GPT-NeoX.
+pub(super) const BASE_OF_PART: Key = Key::custom(
+    "rotary_emb_base",
+    |config, recipe| read_base(config, "rotary_emb_base", recipe),
+    |recipe| Some(json!(recipe.model.rotary.base)),
+)
+.spelled(&[WHOLE_FILE]);
 
-/// Other places of the share of each head that is rotated. The keys of the heads come before it.
-const SHARES: &[&str] = &["/rope_parameters/partial_rotary_factor", "/partial_rotary_factor"];
+/// Pointer to all keys, for those that are read together.
+const WHOLE_FILE: &str = "";
+/// Key of the share of each head that is rotated.
+const SHARE: &str = "partial_rotary_factor";
 
-/// Share of each head that is rotated; by default a quarter, as in GPT-NeoX.
-pub(super) const QUARTER: Key =
-    Key::custom("rotary_pct", |given, recipe| read_share(given, recipe, 0.25), write_share)
-        .spelled(SHARES);
-
-/// Share of each head that is rotated; by default one half, as in Phi.
-pub(super) const HALF: Key = Key::custom(
-    "partial_rotary_factor",
-    |given, recipe| read_share(given, recipe, 0.5),
+/// Share of each head that is rotated; by default a quarter, as in GPT-NeoX. The keys of the heads
+/// come before it.
+pub(super) const QUARTER: Key = Key::custom(
+    "rotary_pct",
+    |config, recipe| read_share(share(config, "rotary_pct"), recipe, 0.25),
     write_share,
 )
-.spelled(SHARES);
+.spelled(&[WHOLE_FILE]);
+
+/// Share of each head that is rotated; by default one half, as in Phi.
+pub(super) const HALF: Key =
+    Key::custom(SHARE, |config, recipe| read_share(share(config, SHARE), recipe, 0.5), write_share)
+        .spelled(&[WHOLE_FILE]);
 
 /// Share of each head that is rotated, in models that rotate all of it.
-pub(super) const WHOLE: Key =
-    Key::custom("partial_rotary_factor", read_whole, |_| None).spelled(SHARES);
+pub(super) const WHOLE: Key = Key::custom(SHARE, read_whole, |_| None).spelled(&[WHOLE_FILE]);
 
-fn read_whole(given: &Value, _: &mut RunConfig) -> Result<()> {
+/// Keys of rotary positions that are together in a `config.json`: the older ones, if there are any.
+fn together(config: &Value) -> &Value {
+    let is_given = |keys: &&Value| match keys {
+        Value::Null => false,
+        Value::Object(keys) => !keys.is_empty(),
+        _ => true,
+    };
+    let places = [&config["rope_scaling"], &config["rope_parameters"]];
+    places.into_iter().find(is_given).unwrap_or(&Value::Null)
+}
+
+/// Value of the key `newer` among those that are together, and else of the key `older`.
+fn value<'a>(config: &'a Value, newer: &str, older: &str) -> &'a Value {
+    Some(&together(config)[newer]).filter(|value| !value.is_null()).unwrap_or(&config[older])
+}
+
+fn share<'a>(config: &'a Value, older: &str) -> &'a Value {
+    value(config, SHARE, older)
+}
+
+fn read_base(config: &Value, older: &str, recipe: &mut RunConfig) -> Result<()> {
+    let given = value(config, "rope_theta", older);
+    let wrong = || format!("the base of rotary positions is {given}, expected a number");
+    recipe.model.rotary.base =
+        if given.is_null() { USUAL_BASE } else { given.as_f64().with_context(wrong)? };
+    Ok(())
+}
+
+/// Base of the speeds if no key says it.
+const USUAL_BASE: f64 = 10_000.0;
+
+fn read_whole(config: &Value, _: &mut RunConfig) -> Result<()> {
+    let given = share(config, SHARE);
     if !given.is_null() && given.as_f64() != Some(1.0) {
         bail!("partial_rotary_factor is {given}: the models that can be imported have 1.0");
     }
@@ -102,7 +141,8 @@ fn scaling(kind: Option<&str>) -> Result<RotaryScaling> {
     })
 }
 
-fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
+fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
+    let given = together(config);
     let positions = recipe.model.max_positions;
     let rotary = &mut recipe.model.rotary;
     let RotaryConfig { base, width, .. } = *rotary;
@@ -129,12 +169,16 @@ fn read(given: &Value, recipe: &mut RunConfig) -> Result<()> {
         return Ok(());
     }
     let factor = number("factor")?;
+    let kind = kind.unwrap_or_default();
     rotary.factor = factor.with_context(|| format!("rope_type {kind:?} has no factor"))?;
     if rotary.scaling == RotaryScaling::Interpolation {
         return Ok(());
     }
-    let length = &given["original_max_position_embeddings"];
-    let whole = || format!("original_max_position_embeddings is {length}, expected a whole number");
+    // Transformers prefers the length that is not among the keys of rotary positions.
+    const LENGTH: &str = "original_max_position_embeddings";
+    let outer = Some(&config[LENGTH]).filter(|length| !length.is_null());
+    let length = outer.unwrap_or(&given[LENGTH]);
+    let whole = || format!("{LENGTH} is {length}, expected a whole number");
     rotary.original_length = Some(match length {
         Value::Null => positions,
         length => {

@@ -12,7 +12,8 @@ use crate::folders::keys::Key;
 pub(super) const OF_ALL: Key = Key::custom("sliding_window", read_of_all, |recipe| {
     let window = recipe.model.decoder_attention.window;
     Some(if has_windows(recipe) { json!(window) } else { Value::Null })
-});
+})
+.spelled(&[""]);
 
 /// Whether a Qwen has windows; reads the other keys of windows, too.
 pub(super) const USE: Key =
@@ -35,6 +36,8 @@ const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";
 /// Number of layers without a window by default.
 const USUAL_FIRST: usize = 28;
+/// Number of tokens in a window by default.
+const USUAL_WINDOW: usize = 4096;
 
 fn is_window(kind: AttentionKind) -> bool {
     kind == AttentionKind::Sparse
@@ -70,9 +73,27 @@ fn count(given: &Value, key: &str) -> Result<usize> {
     count.with_context(|| format!("{key} is {given}, expected a whole number"))
 }
 
-fn read_of_all(given: &Value, recipe: &mut RunConfig) -> Result<()> {
-    if !given.is_null() {
-        let window = count(given, "sliding_window")?;
+/// Number of tokens in a window; `None` if the key is null.
+fn window(config: &Value) -> Result<Option<usize>> {
+    match config.get("sliding_window") {
+        None => Ok(Some(USUAL_WINDOW)),
+        Some(Value::Null) => Ok(None),
+        Some(given) => count(given, "sliding_window").map(Some),
+    }
+}
+
+/// Reads the window of a Mistral. Transformers does not apply layers of another kind consistently.
+fn read_of_all(config: &Value, recipe: &mut RunConfig) -> Result<()> {
+    let window = window(config)?;
+    let expected = if window.is_some() { SLIDING } else { FULL };
+    let types = config["layer_types"].as_array();
+    if types.is_some_and(|types| types.iter().any(|one| one != expected)) {
+        bail!(
+            "layer_types is {}: the models that can be imported have {expected} in all layers",
+            config["layer_types"]
+        );
+    }
+    if let Some(window) = window {
         set(recipe, window, |_| true);
     }
     Ok(())
@@ -85,10 +106,7 @@ fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
         Value::Bool(true) => {}
         other => bail!("use_sliding_window is {other}, expected true or false"),
     }
-    if config["sliding_window"].is_null() {
-        return Ok(());
-    }
-    let window = count(&config["sliding_window"], "sliding_window")?;
+    let Some(window) = window(config)? else { return Ok(()) };
     let layers = recipe.model.decoder_layers;
     if let Some(types) = config["layer_types"].as_array() {
         let is_known = |one: &Value| one == SLIDING || one == FULL;

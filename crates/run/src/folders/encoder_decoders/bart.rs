@@ -40,10 +40,13 @@ pub(super) const fn keys(
     [tied, own]: [Key; 2],
 ) -> [Key; 16] {
     [
-        Key::count("d_model", 1024, |recipe| &mut recipe.model.d_model),
-        Key::count("encoder_layers", 12, |recipe| &mut recipe.model.encoder_layers),
+        // Transformers takes the general names of these keys, too.
+        Key::count("d_model", 1024, |recipe| &mut recipe.model.d_model).spelled(&["/hidden_size"]),
+        Key::count("encoder_layers", 12, |recipe| &mut recipe.model.encoder_layers)
+            .spelled(&["/num_hidden_layers"]),
         Key::count("decoder_layers", 12, |recipe| &mut recipe.model.decoder_layers),
-        Key::count("encoder_attention_heads", 16, |recipe| &mut recipe.model.heads),
+        Key::count("encoder_attention_heads", 16, |recipe| &mut recipe.model.heads)
+            .spelled(&["/num_attention_heads"]),
         Key::count("decoder_attention_heads", 16, |recipe| &mut recipe.model.heads),
         Key::count("encoder_ffn_dim", 4096, |recipe| &mut recipe.model.d_ff),
         Key::count("decoder_ffn_dim", 4096, |recipe| &mut recipe.model.d_ff),

@@ -32,5 +32,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
 
 pub(super) const INNER_WIDTH: Key = Key::count("d_ff", 1024, |recipe| &mut recipe.model.d_ff);
 pub(super) const LAYERS: Key =
-    Key::count("num_layers", 8, |recipe| &mut recipe.model.encoder_layers);
-pub(super) const HEADS: Key = Key::count("num_heads", 6, |recipe| &mut recipe.model.heads);
+    Key::count("num_layers", 8, |recipe| &mut recipe.model.encoder_layers)
+        .spelled(t5_keys::GENERAL_LAYERS);
+pub(super) const HEADS: Key =
+    Key::count("num_heads", 6, |recipe| &mut recipe.model.heads).spelled(t5_keys::GENERAL_HEADS);

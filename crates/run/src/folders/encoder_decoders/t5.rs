@@ -19,8 +19,10 @@ pub(in crate::folders) static FAMILY: Family = Family {
     keys: &[
         t5_keys::WIDTH,
         Key::count("d_ff", 2048, |recipe| &mut recipe.model.d_ff),
-        Key::count("num_layers", 6, |recipe| &mut recipe.model.encoder_layers),
-        Key::count("num_heads", 8, |recipe| &mut recipe.model.heads),
+        Key::count("num_layers", 6, |recipe| &mut recipe.model.encoder_layers)
+            .spelled(t5_keys::GENERAL_LAYERS),
+        Key::count("num_heads", 8, |recipe| &mut recipe.model.heads)
+            .spelled(t5_keys::GENERAL_HEADS),
         t5_keys::DECODER_LAYERS,
         t5_keys::HEAD_WIDTH,
         t5_keys::FEED_FORWARD,

@@ -8,23 +8,31 @@ use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions, Tied};
 use crate::config::RunConfig;
 use crate::folders::keys::{Key, activation_name, activation_of, width_of_heads};
 
-pub(super) const WIDTH: Key = Key::count("d_model", 512, |recipe| &mut recipe.model.d_model);
+/// General names of keys, which Transformers takes, too.
+pub(super) const GENERAL_LAYERS: &[&str] = &["/num_hidden_layers"];
+pub(super) const GENERAL_HEADS: &[&str] = &["/num_attention_heads"];
+
+pub(super) const WIDTH: Key =
+    Key::count("d_model", 512, |recipe| &mut recipe.model.d_model).spelled(&["/hidden_size"]);
 pub(super) const DECODER_LAYERS: Key =
     Key::custom("num_decoder_layers", reads_decoder_layers, |recipe| {
         Some(json!(recipe.model.decoder_layers))
     });
 pub(super) const HEAD_WIDTH: Key =
-    Key::derived("d_kv", Some(64), |recipe| &mut recipe.model.head_width, width_of_heads);
+    Key::derived("d_kv", Some(64), |recipe| &mut recipe.model.head_width, width_of_heads)
+        .spelled(&["/head_dim"]);
 pub(super) const FEED_FORWARD: Key = Key::custom(
     "feed_forward_proj",
-    |given, recipe| reads_feed_forward(given, "relu", recipe),
+    |config, recipe| reads_feed_forward(config, "relu", recipe),
     feed_forward,
-);
+)
+.spelled(&[""]);
 pub(super) const MULTILINGUAL_FEED_FORWARD: Key = Key::custom(
     "feed_forward_proj",
-    |given, recipe| reads_feed_forward(given, "gated-gelu", recipe),
+    |config, recipe| reads_feed_forward(config, "gated-gelu", recipe),
     feed_forward,
-);
+)
+.spelled(&[""]);
 pub(super) const BUCKETS: Key =
     Key::count("relative_attention_num_buckets", 32, |recipe| &mut recipe.model.relative_buckets);
 pub(super) const DISTANCE: Key = Key::count("relative_attention_max_distance", 128, |recipe| {
@@ -89,7 +97,8 @@ fn reads_decoder_layers(given: &Value, recipe: &mut RunConfig) -> Result<()> {
 }
 
 /// Reads kind and activation of the feed-forward layers, such as `relu` or `gated-silu`.
-fn reads_feed_forward(given: &Value, usual: &str, recipe: &mut RunConfig) -> Result<()> {
+fn reads_feed_forward(config: &Value, usual: &str, recipe: &mut RunConfig) -> Result<()> {
+    let given = &config["feed_forward_proj"];
     let other = || format!("feed_forward_proj is {given}, expected such as relu or gated-gelu");
     let name = match given {
         Value::Null => usual,
@@ -104,6 +113,13 @@ fn reads_feed_forward(given: &Value, usual: &str, recipe: &mut RunConfig) -> Res
     };
     recipe.model.feed_forward = kind;
     recipe.model.activation = activation_of("feed_forward_proj", activation)?;
+    // Transformers saves what follows from the key, and prefers it to the key.
+    let is_gated = kind == FeedForwardKind::Gated;
+    for (key, follows) in [("is_gated_act", json!(is_gated)), ("dense_act_fn", json!(activation))] {
+        if !config[key].is_null() && config[key] != follows {
+            bail!("{key} is {}, but feed_forward_proj, {name:?}, means {follows}", config[key]);
+        }
+    }
     Ok(())
 }
 

@@ -61,7 +61,7 @@ pub(in super::super) fn with_languages(
     }
     match kind {
         TokenizerFiles::Fast | TokenizerFiles::Pieces | TokenizerFiles::Sides => {
-            Ok((tokenizers, [usual(0), usual(1)]))
+            Ok((forced(tokenizers, &files)?, [usual(0), usual(1)]))
         }
         TokenizerFiles::Begun => {
             let tokenizer = tokenizers.source();
@@ -70,7 +70,7 @@ pub(in super::super) fn with_languages(
                 .id(begin)
                 .with_context(|| format!("{}: no token {begin} begins a text", source.display()))?;
             let begun = changed(tokenizer, |special| special.before = vec![id])?;
-            Ok((TokenizerPair::joint(begun), [usual(0), usual(1)]))
+            Ok((forced(TokenizerPair::joint(begun), &files)?, [usual(0), usual(1)]))
         }
         TokenizerFiles::Languages => {
             let spoken = Spoken::find(tokenizers.target(), &files);
@@ -83,6 +83,23 @@ pub(in super::super) fn with_languages(
                 (of_source.with_context(shown)?, of_target.with_context(shown)?);
             let pair = spoken.marked(&tokenizers, &files, [of_source, of_target])?;
             Ok((pair, [read, written].map(Option::unwrap_or_default)))
+        }
+    }
+}
+
+/// Tokenizers whose targets begin with the token that the settings of generation force, if any.
+fn forced(tokenizers: TokenizerPair, files: &Files) -> Result<TokenizerPair> {
+    let given = &files.generation()["forced_bos_token_id"];
+    let target = tokenizers.target();
+    let id = given.as_u64().and_then(|id| u32::try_from(id).ok());
+    let id = id.filter(|&id| (id as usize) < target.vocabulary_size());
+    match (given, id) {
+        (Value::Null, _) => Ok(tokenizers),
+        (_, None) => bail!("forced_bos_token_id is {given}, which is not a token"),
+        (_, Some(id)) if target.special_tokens().before == [id] => Ok(tokenizers),
+        (_, Some(id)) => {
+            let of_target = changed(target, |special| special.before = vec![id])?;
+            Ok(TokenizerPair::separate(tokenizers.source().clone(), of_target))
         }
     }
 }

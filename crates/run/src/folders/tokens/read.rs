@@ -157,9 +157,8 @@ impl Names<'_> {
             mask,
             no_text: self.no_text(file, &[class, separator, mask, unknown]),
             never_written: match entry(self.task).translates {
-                true if generation.is_null() => never_written(&keys["bad_words_ids"], self.size)?,
-                true => never_written(&generation["bad_words_ids"], self.size)?,
-                false if entry(self.task).generates => self.never_generated(generation),
+                true => never_written(self.files.generation(), self.size)?,
+                false if entry(self.task).generates => self.never_generated(),
                 false => Vec::new(),
             },
             before: Vec::new(),
@@ -185,18 +184,14 @@ impl Names<'_> {
 
     /// Tokens that a language model never writes: those that are suppressed, and excluded words of
     /// one token.
-    fn never_generated(&self, generation: &Value) -> Vec<u32> {
-        let keys = if generation.is_null() { self.files.keys(CONFIG) } else { generation };
+    fn never_generated(&self) -> Vec<u32> {
+        let keys = self.files.generation();
         let words = keys["bad_words_ids"].as_array().into_iter().flatten();
         let words = words.filter_map(|words| match words.as_array().map(Vec::as_slice) {
             Some([one]) => one.as_u64(),
             _ => None,
         });
-        let suppressed = keys["suppress_tokens"].as_array().into_iter().flatten();
-        let all = words.chain(suppressed.filter_map(Value::as_u64));
-        let known = all.filter(|&id| id < self.size as u64);
-        let known: BTreeSet<u32> = known.filter_map(|id| u32::try_from(id).ok()).collect();
-        known.into_iter().collect()
+        known(words.chain(suppressed(keys)), self.size)
     }
 
     /// Finds the first token of a row of an encoder, and the token after each of its texts. The
@@ -249,19 +244,27 @@ impl Names<'_> {
     }
 }
 
-/// Tokens of `bad_words_ids`, each a list of one id.
-pub(super) fn never_written(lists: &Value, size: usize) -> Result<Vec<u32>> {
+/// Tokens that a translation model never writes: those that are suppressed, and the words of
+/// `bad_words_ids`, each a list of one id.
+pub(super) fn never_written(keys: &Value, size: usize) -> Result<Vec<u32>> {
     let mut never = Vec::new();
-    for words in lists.as_array().into_iter().flatten() {
+    for words in keys["bad_words_ids"].as_array().into_iter().flatten() {
         match words.as_array().map(Vec::as_slice) {
-            Some([one]) => never.extend(
-                one.as_u64().filter(|&id| id < size as u64).and_then(|id| u32::try_from(id).ok()),
-            ),
+            Some([one]) => never.extend(one.as_u64()),
             _ => bail!("bad_words_ids has {words}: only single tokens can be excluded here"),
         }
     }
-    never.sort_unstable();
-    Ok(never)
+    Ok(known(never.into_iter().chain(suppressed(keys)), size))
+}
+
+fn suppressed(keys: &Value) -> impl Iterator<Item = u64> {
+    keys["suppress_tokens"].as_array().into_iter().flatten().filter_map(Value::as_u64)
+}
+
+/// Ids within a vocabulary of this size, ascending.
+fn known(ids: impl Iterator<Item = u64>, size: usize) -> Vec<u32> {
+    let ids = ids.filter(|&id| id < size as u64).filter_map(|id| u32::try_from(id).ok());
+    ids.collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
 /// Whether a token has the spelling of a byte, such as `<0xE6>`.
