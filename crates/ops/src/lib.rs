@@ -76,4 +76,4 @@ pub use spec::{
     LinearSpec, LossSums, LowRankSpec, MuonStep, NormSpec, NormedColumns, Pairs, Recurred,
     Recurrence, RecurrenceSpec, Rotations, Sparse, StateGradients, Turns, VisibleKeys,
 };
-pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal};
+pub use tape::{Adjoints, Gradients, Parameter, ParameterStore, Tape, WhenFinal, scalars};

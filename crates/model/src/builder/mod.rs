@@ -271,7 +271,7 @@ impl Builder {
         shape: &[usize],
         value: impl Fn(&Counter, u64) -> f32,
     ) -> Result<Weight> {
-        let count: usize = shape.iter().product();
+        let count = taper_ops::scalars(shape);
         let values = match self
             .seed
             .filter(|_| !self.store.is_outline())

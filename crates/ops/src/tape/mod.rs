@@ -22,7 +22,7 @@ pub(crate) use adjoints::Adjoint;
 pub use adjoints::Adjoints;
 use adjoints::{Flat, FlatValues};
 pub use gradients::Gradients;
-pub use parameters::{Parameter, ParameterStore};
+pub use parameters::{Parameter, ParameterStore, scalars};
 use watch::Watch;
 pub use watch::WhenFinal;
 

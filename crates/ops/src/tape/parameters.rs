@@ -51,7 +51,7 @@ impl Parameter {
     /// Number of scalars.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shape.iter().product()
+        scalars(&self.shape)
     }
 
     /// Whether the parameter has no scalars.
@@ -209,7 +209,7 @@ impl ParameterStore {
     /// If the name is taken, the values do not fill the shape, or the device has no memory left.
     pub fn add(&mut self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Tensor> {
         // Gradients and optimizer state are flat buffers, as long as all parameters together.
-        let total = self.total + shape.iter().product::<usize>();
+        let total = self.total.saturating_add(scalars(shape));
         crate::device::check_count(&self.device, "the parameters", total)?;
         let var = match self.is_outline {
             true => Var::zeros(0, DType::F32, &self.device)?,
@@ -230,7 +230,7 @@ impl ParameterStore {
     /// # Errors
     /// Errors of [`ParameterStore::add`].
     pub fn add_to_base(&mut self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        crate::device::check_count(&self.device, "a parameter", shape.iter().product())?;
+        crate::device::check_count(&self.device, "a parameter", scalars(shape))?;
         let var = match self.is_outline {
             true => Var::zeros(0, dtype, &self.device)?,
             false => Var::zeros(shape, dtype, &self.device)?,
@@ -441,4 +441,10 @@ impl ParameterStore {
             (first < end).then(|| (parameter, first - parameter.offset..end - parameter.offset))
         })
     }
+}
+/// Number of scalars of a tensor of this shape; the largest number if there are more than it can
+/// hold, as in a damaged configuration.
+#[must_use]
+pub fn scalars(shape: &[usize]) -> usize {
+    shape.iter().fold(1, |count, &size| count.saturating_mul(size))
 }
