@@ -147,8 +147,8 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     if asked > 0 {
         let share = |count: u32| 100.0 * f64::from(count) / f64::from(asked);
         say(&format!(
-            "right: {right} of {asked} ({:.1} %), by log-probability per byte {right_per_byte} \
-             ({:.1} %)",
+            "right: {right} of {asked} ({:.1} %); if chosen by log-probability per byte: \
+             {right_per_byte} of {asked} ({:.1} %)",
             share(right),
             share(right_per_byte)
         ));
@@ -170,8 +170,8 @@ fn print<T>(
     faults.end(all)
 }
 
-/// Prints the line of a score: its record with the number of the line, or its text. Without a
-/// score, prints the reason, or nothing.
+/// Prints the line of a score: with `as_json` its record and line number, otherwise its text. If
+/// there is no score, the line is the error as JSON, or empty.
 fn print_one<T>(
     index: usize,
     score: Result<T>,

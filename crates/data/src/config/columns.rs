@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::tables::Named;
 
-/// Names of the columns or fields of tables: of sentence pairs, and of running text and texts with
-/// labels if their files are tables.
+/// Names of the columns or fields of tables. They apply to sentence pairs, and to running text and
+/// labelled texts whose files are tables.
 ///
 /// In TSV and CSV a number is a column counted from 1, and a name is looked up in the first line,
 /// which is then a header. In JSON lines, Parquet and hub data a dot enters a nested object:
@@ -17,35 +17,35 @@ use crate::tables::Named;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FieldsConfig {
-    /// The source side. Empty: the column or field named like the language; otherwise column 1 in
-    /// TSV and CSV, and `translation.` with the language in other formats.
+    /// The source side. If empty, the column or field named like the language; if there is none,
+    /// column 1 in TSV and CSV, and `translation.LANGUAGE` in other formats.
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables"]))]
     pub source: String,
-    /// The target side. Empty: as for the source, with column 2.
+    /// The target side. If empty, found like the source, but with column 2 instead of 1.
     #[serde(deserialize_with = "column")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables"]))]
     pub target: String,
-    /// The text of language models and classifiers. Empty: `text`.
+    /// The text of language models and classifiers. If empty, `text`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["no-tables-of-texts"]))]
     pub text: String,
-    /// The second text of classifiers of two texts. Empty: `text_pair`.
+    /// The second text of classifiers of two texts. If empty, `text_pair`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["not-classification"]))]
     pub text_pair: String,
-    /// The label of classifiers, which may be a number. Empty: `label`.
+    /// The label of classifiers, which may be a number. If empty, `label`.
     #[serde(deserialize_with = "column", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "column_schema")]
     #[schemars(extend("x-idle" = ["not-classification"]))]
     pub label: String,
 }
 
-/// Name, or number of a column.
+/// Reads the name of a column or its number.
 fn column<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     struct Column;
 

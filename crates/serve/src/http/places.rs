@@ -11,10 +11,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Largest number of clients that are told at a time why they are turned away; further ones are
-/// turned away silently.
+/// At most this many clients at a time are told why they are turned away; others are turned away
+/// silently.
 const TOLD: usize = 32;
-/// Time that each of them has to receive the reason.
+/// Time that a client has to receive the reason.
 const TELLING: Duration = Duration::from_millis(250);
 
 /// Connections of each client, with their limit.
@@ -63,7 +63,7 @@ impl Drop for Place {
     }
 }
 
-/// Address or network of one client: in IPv6 a single machine gets a network of 2^64 addresses.
+/// Address of a client, or in IPv6 its network: a single machine gets a network of 2^64 addresses.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {
@@ -73,12 +73,12 @@ fn network(client: IpAddr) -> IpAddr {
     }
 }
 
-/// Tells a client that it has reached its limit of connections, and ends this one.
+/// Tells a client that it has reached its limit of connections, and closes the new connection.
 pub(crate) fn turn_away(stream: TcpStream, places: &Places, refusals: &mut JoinSet<()>) {
     let Ok(place) = Arc::clone(&places.told).try_acquire_owned() else { return };
     let message = format!(
-        "this address has {} connections, as many as it may have (--client-connections): end one, \
-         or use it again",
+        "this address already has {} connections, the most allowed (--client-connections): close \
+         one or reuse one",
         places.most
     );
     refusals.spawn(async move {

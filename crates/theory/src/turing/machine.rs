@@ -11,7 +11,7 @@ const MOST_RULES: usize = 4096;
 pub enum Move {
     /// One cell to the left.
     Left,
-    /// None.
+    /// No cell.
     Stay,
     /// One cell to the right.
     Right,
@@ -28,7 +28,7 @@ impl Move {
         }
     }
 
-    /// Letter in texts.
+    /// Letter of the move in the text format.
     #[must_use]
     pub const fn letter(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ pub struct Action {
 
 /// A deterministic machine with one head on one tape, which is endless to both sides.
 ///
-/// A machine halts in a state and on a symbol without a rule.
+/// A machine halts when it has no rule for its state and the symbol under the head.
 #[derive(Debug, Clone)]
 pub struct Machine {
     states: Vec<String>,
@@ -83,10 +83,10 @@ fn words(line: usize, text: &str) -> Vec<Word<'_>> {
     text.split_whitespace().map(|word| (place(start(word)), word)).collect()
 }
 
-/// Refuses names that tokens of actions could not be told apart with.
+/// Refuses names that would make the tokens of actions (`state/symbol/move`) ambiguous.
 fn check_name((place, name): Word<'_>) -> Result<(), TheoryError> {
     if name.contains('/') || name == "->" || name.starts_with('<') {
-        let message = format!("{name:?} is no name: it may not contain / or begin with <");
+        let message = format!("{name:?} is no name: a name is not ->, contains no / and does not begin with <");
         return Err(TheoryError::program(place, message));
     }
     Ok(())
@@ -99,8 +99,8 @@ impl Machine {
     /// `STATE SYMBOL -> STATE SYMBOL MOVE` with the move L, R or S (stay). `#` begins a comment.
     ///
     /// # Errors
-    /// With the place of a line that cannot be read, of a second rule for the same state and
-    /// symbol, of a state without rules that does not halt, and if `blank` or `start` is missing.
+    /// If a line cannot be read, a state and symbol have a second rule, a state neither has rules
+    /// nor halts or does both, or `blank` or `start` is missing. The error names the place.
     pub fn parse(text: &str) -> Result<Self, TheoryError> {
         let mut machine = Self {
             states: Vec::new(),
@@ -138,8 +138,8 @@ impl Machine {
                 }
                 [(place, word), ..] => {
                     let message = format!(
-                        "{word:?} begins neither blank SYMBOL, start STATE or halt STATE, nor a \
-                         rule STATE SYMBOL -> STATE SYMBOL MOVE"
+                        "no line begins with {word:?}: write blank SYMBOL, start STATE, halt \
+                         STATE, or a rule STATE SYMBOL -> STATE SYMBOL MOVE"
                     );
                     return Err(TheoryError::program(*place, message));
                 }
@@ -230,7 +230,7 @@ impl Machine {
         self.start
     }
 
-    /// Action in a state on a symbol; `None` halts.
+    /// Action in a state on a symbol; `None` if the machine halts there.
     #[must_use]
     pub fn rule(&self, state: usize, symbol: usize) -> Option<Action> {
         self.rules.get(&(state, symbol)).copied()
@@ -247,11 +247,11 @@ impl Machine {
         self.rules.values().copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Reads a tape: symbols between blanks, or one character each where all symbols are
-    /// characters.
+    /// Reads a tape. Whitespace separates symbols; it may be left out if each symbol of the machine
+    /// is a single character.
     ///
     /// # Errors
-    /// With a symbol that the machine does not have.
+    /// If the tape has a symbol that the machine lacks.
     pub fn read(&self, tape: &str) -> Result<Vec<usize>, TheoryError> {
         let find = |name: &str| {
             self.symbols.iter().position(|one| one == name).ok_or_else(|| {

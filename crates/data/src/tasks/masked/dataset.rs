@@ -11,15 +11,16 @@ use crate::{
     Stream, TextDataset, TextReport,
 };
 
-/// Keys of draws, apart from the draws of blocks: for hidden tokens, and for pairs of texts.
+/// Keys of the random draws of hidden tokens and of pairs of texts. They differ from the key for
+/// the order of blocks.
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
 
 /// Running text for rows with hidden tokens.
 ///
 /// A row is a piece of a block within one document: `<cls> text <sep>`, or with two texts
-/// `<cls> first <sep> second <sep>`. Hidden tokens are drawn from (seed, epoch, number of the
-/// block, piece).
+/// `<cls> first <sep> second <sep>`. Seed, epoch, block number and piece determine which tokens are
+/// hidden.
 #[derive(Debug)]
 pub struct MaskedDataset {
     text: Arc<TextDataset>,
@@ -33,7 +34,7 @@ pub struct MaskedDataset {
 }
 
 impl MaskedDataset {
-    /// Number of marks of a row: `<cls>` and `<sep>`, or `<cls>` and twice `<sep>`.
+    /// Number of marks of a row: `<cls>`, and one `<sep>` after each text.
     pub(crate) fn marks(config: &MaskedConfig) -> usize {
         if config.next_sentence { 3 } else { 2 }
     }
@@ -57,8 +58,8 @@ impl MaskedDataset {
         &self.text
     }
 
-    /// Texts of a piece. The result `1` says that the second text is from elsewhere. `None` if the
-    /// piece is too short for two.
+    /// Divides a piece into two texts: the length of the first, the tokens of the second, and 1 if
+    /// the second was taken from elsewhere, else 0. `None` if the piece is too short for two texts.
     fn pair(&self, piece: &[u32], draws: Draws) -> Result<Option<(usize, Vec<u32>, u32)>> {
         if piece.len() < 2 {
             return Ok(None);
@@ -72,7 +73,7 @@ impl MaskedDataset {
             let count = second.len().min(self.text.tokens() as usize);
             let from = below(2, self.text.tokens() - count as u64 + 1);
             let other = self.text.read(from, count)?;
-            // The text is within one document.
+            // The other text must not cross the end of a document.
             let mut parts = other.split(|&id| id == self.end);
             if let Some(part) = parts.find(|part| !part.is_empty()) {
                 return Ok(Some((first, part.to_vec(), 1)));

@@ -1,9 +1,9 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 //!
-//! The computation between the projections of self-attention is a [`Mechanism`]: the softmax over
-//! keys of [`softmax`], or one of [`kinds`], which the cargo feature of that name includes. Like a
-//! Transformer-XL, it may be written in plain Candle, on the tape through
-//! [`composed::on_tape`](taper_ops::composed::on_tape).
+//! The computation between the projections of self-attention is a [`Mechanism`]. It is the softmax
+//! over keys (module [`softmax`]) or a mechanism of module [`kinds`], which needs the cargo feature
+//! `kinds`. A mechanism may be written in plain Candle, as the Transformer-XL is;
+//! [`composed::on_tape`](taper_ops::composed::on_tape) then puts it on the tape.
 //!
 //! **Decision.** A mechanism sees packed projections and the past that its layer keeps. Only
 //! Linformer and Transformer-XL have parameters of their own, so that weights trained with one kind
@@ -65,13 +65,13 @@ impl Site<'_> {
 
 /// A mechanism of self-attention: the computation between the projections.
 ///
-/// `qkv (N, W)` has query, key and value of each token side by side, as an [`AttentionShape`] says;
-/// the result is as wide as the queries, `(N, Q)`. With two projections, `qkv` has the query, which
-/// is also the key, and the value. With rotary positions, queries and keys are rotated already, and
-/// with dual chunk attention `qkv` begins with all rotations of the query.
+/// `qkv (N, W)` has query, key and value of each token side by side, as an [`AttentionShape`] says.
+/// The result `(N, Q)` is as wide as the queries. With two projections, `qkv` has the value and one
+/// vector that is both query and key. With rotary positions, queries and keys are rotated already.
+/// With dual chunk attention, `qkv` begins with all rotations of the query.
 pub(crate) trait Mechanism: Debug + Send + Sync {
-    /// Whether tokens are also seen as a memory, without a gradient to the states below: then `qkv`
-    /// has a second key and value after the others.
+    /// Whether tokens also serve as a memory, through which no gradient reaches the states below.
+    /// If so, `qkv` ends with a second key and value.
     fn remembers(&self) -> bool {
         false
     }
@@ -83,15 +83,15 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     fn attend(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
     /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
-    /// this length; `width` is that of all heads together.
+    /// this length; `width` is the width of all heads together.
     fn flops(&self, width: usize, length: usize) -> f64;
 
-    /// Scalars that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
-    /// length, beside `qkv`: in plain Candle, every intermediate result, and a copy of `qkv`. In
-    /// f32, on a CPU.
+    /// Scalars in f32 that [`attend`](Self::attend) keeps on a CPU for the backward pass of one
+    /// sequence of this length, not counting `qkv` itself. A mechanism in plain Candle keeps every
+    /// intermediate result and a copy of `qkv`.
     fn kept(&self, width: usize, length: usize) -> f64;
 
-    /// Cost for a token of a sequence of the usual length, beside that of parameters.
+    /// Cost per token in a sequence of the usual length, without the cost of parameters.
     fn cost(&self, width: usize) -> PartCost {
         PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
     }
@@ -102,22 +102,23 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// `qkv (N, W)` → `(B, H, T, T)`.
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
-    /// Attends from one new token in each row, like [`attend`](Self::attend) after the tokens
-    /// before it. Records the token in `past`.
+    /// Attends from one new token in each row, and records the token in `past`. The result is that
+    /// of [`attend`](Self::attend) on the whole row so far.
     ///
     /// # Shapes
     /// `qkv (R, W)` → `(R, Q)`.
     fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor>;
 
-    /// Attends within whole texts at once, like [`step`](Self::step) token by token. Records them
-    /// in `past`.
+    /// Attends within whole texts at once, with the result of calling [`step`](Self::step) for each
+    /// token. Records the texts in `past`.
     ///
     /// # Shapes
     /// `qkv (N, W)` → `(N, Q)`.
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor>;
 }
 
-/// Makes the mixer of a layer, counted from 0, of a stack that is causal or not.
+/// Makes the mixer of a layer. `at` says whether the stack is causal, and gives the layer's number
+/// from 0.
 pub(crate) fn mixer(
     build: &mut Builder,
     name: &str,

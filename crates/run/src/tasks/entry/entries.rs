@@ -22,7 +22,7 @@ pub const fn entry(task: Task) -> &'static TaskEntry {
     }
 }
 
-/// Use of every run.
+/// A use that most tasks list: their runs can be measured.
 const MEASURES: (Verb, &str) = (Verb::Evaluate, "measures it");
 
 /// Entry of a typical task; each task sets the fields that are empty here.
@@ -80,7 +80,8 @@ const MASKED_LANGUAGE_MODEL: TaskEntry = TaskEntry {
     reads: &["data.text", "data.masked", "data.fields.text"],
     learns_from: Some(Examples::Texts),
     not_served: Some(
-        "a masked language model answers nobody; serve a classifier that begins with it",
+        "a masked language model cannot answer requests; serve a classifier that was trained from \
+         it",
     ),
     hub_name: Some("fill-mask"),
     hides_tokens: true,
@@ -105,7 +106,9 @@ const TAGGING: TaskEntry = TaskEntry {
     begins_with: &[Task::MaskedLanguageModel],
     reads: &["data.labelled"],
     predicts: Some(PredictionEntry::new("tags texts", "tagging", InputKind::Lines("TEXTS"))),
-    hides_attention: Some("the run tags words: attention is shown of classifiers and others"),
+    hides_attention: Some(
+        "attention is not shown for runs that tag words; it is shown for classifiers, for example",
+    ),
     hub_name: Some("token-classification"),
     uses: &[(Verb::Predict, "tags the words of texts"), MEASURES],
     next: (Verb::Predict, "tag the words of texts"),
@@ -121,7 +124,8 @@ const QUESTION_ANSWERING: TaskEntry = TaskEntry {
         InputKind::Lines("QUESTIONS"),
     )),
     hides_attention: Some(
-        "the run answers questions: attention is shown of classifiers and others",
+        "attention is not shown for runs that answer questions; it is shown for classifiers, for \
+         example",
     ),
     hub_name: Some("question-answering"),
     reads_pairs: true,
@@ -167,7 +171,7 @@ const IMAGE_TEXT: TaskEntry = TaskEntry {
     hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
     hub_name: Some("zero-shot-image-classification"),
     uses: &[(Verb::MatchTexts, "finds the text that matches an image"), MEASURES],
-    next: (Verb::MatchTexts, "which fits"),
+    next: (Verb::MatchTexts, "find the text that fits an image"),
     ..USUAL
 };
 
