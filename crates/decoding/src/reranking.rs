@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 
 /// Choice among several candidates, which are sampled or found by a beam of the same width.
 ///
-/// A candidate's total is a weighted sum: of its score by the model, a log-probability divided by
-/// the length penalty; of its utility, its mean similarity to all candidates, from 0 to 1; and of
-/// mean log-probabilities of a token by other models. Utility alone is minimum Bayes risk decoding
-/// (Kumar and Byrne 2004; Eikema and Aziz 2022, "Sampling-Based Approximations to Minimum Bayes
-/// Risk Decoding for Neural Machine Translation"); the models together are a noisy channel (Yee et
-/// al. 2019, "Simple and Effective Noisy Channel Modeling for Neural Machine Translation").
+/// A candidate's total is the weighted sum of three parts: its score by the model, which is a
+/// log-probability divided by the length penalty; its utility, which is its mean similarity to all
+/// candidates, from 0 to 1; and mean log-probabilities of a token by other models. Utility alone is
+/// minimum Bayes risk decoding (Kumar and Byrne 2004; Eikema and Aziz 2022, "Sampling-Based
+/// Approximations to Minimum Bayes Risk Decoding for Neural Machine Translation"); the models
+/// together are a noisy channel (Yee et al. 2019, "Simple and Effective Noisy Channel Modeling for
+/// Neural Machine Translation").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RerankingConfig {

@@ -263,8 +263,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 }
 
-/// Smallest number of rows of a batch that is worth a separate thread: as many as kernels multiply
-/// at a time.
+/// Smallest number of rows of a batch that is worth a separate thread, which is the number of rows
+/// that kernels multiply at a time.
 const LEAST_ROWS: usize = 32;
 
 /// End of sources: `</s>`, or its counterpart in an imported vocabulary.

@@ -83,11 +83,11 @@ impl LanguageModel {
     }
 
     /// Natural logarithms of the probabilities of `answers`; there is one answer for each token of
-    /// `text`, predicted from the tokens up to that one.
+    /// `text`, predicted from that token and the tokens before it.
     ///
     /// # Errors
-    /// The errors of [`LanguageModel::hidden`], and if there is not one answer for each token or
-    /// one is not in the vocabulary.
+    /// The errors of [`LanguageModel::hidden`]. Also if a token has no answer or more than one, or
+    /// an answer is not in the vocabulary.
     pub fn log_probabilities(&self, text: &Sequences, answers: &[u32]) -> Result<Vec<f64>> {
         let rows = text.ids.len();
         if answers.len() != rows || answers.iter().any(|&id| id as usize >= self.vocabulary) {

@@ -13,9 +13,9 @@ pub struct Objective {
     /// twice, with different dropout, and the loss of a token is `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) +
     /// KL(p₂‖p₁)) / 2`.
     ///
-    /// The paper adds the divergences to the sum of the cross entropies, not to their mean, so that
-    /// its α is twice this one, for twice this loss. The mean keeps losses, gradients and clipping
-    /// on the scale of one pass.
+    /// The paper adds the divergences to the sum of the cross entropies, not to their mean, so the
+    /// paper's α is twice this one, and its loss is twice this loss. The mean keeps losses,
+    /// gradients and clipping on the scale of one pass.
     pub r_drop: f64,
     /// Guidance of a translation model's attention by the links of a batch; `None`: no guidance.
     pub guidance: Option<Guidance>,

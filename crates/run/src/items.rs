@@ -16,8 +16,8 @@ impl BadItem {
     }
 }
 
-/// Answers the items in order: an item that could not be read gets its error, the others the
-/// results of `answer`, which receives all of them.
+/// Answers the items in order: an item that could not be read gets its error. `answer` receives all
+/// other items, and gives their results.
 ///
 /// # Errors
 /// When `answer` fails.

@@ -64,7 +64,7 @@ fn names(store: &ParameterStore) -> Vec<&str> {
 /// Freezes the parameters that a recipe names, and gives each its share of the learning rate.
 ///
 /// # Errors
-/// For a pattern that matches none, or if no parameter is left to train.
+/// If a pattern matches no parameter, or no parameter is left to train.
 pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<()> {
     let names = names(store);
     for pattern in &config.freeze {
@@ -84,10 +84,11 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
     Ok(())
 }
 
-/// Refuses adapters if no layer has any, and patterns that match none.
+/// Refuses adapters if no layer has any, and patterns that match no layer.
 ///
 /// # Errors
-/// With the pattern, and the nearest names.
+/// If no layer has adapters, or a pattern matches no layer. The error has the pattern and the
+/// nearest names.
 pub(crate) fn require_adapters(lora: &LoraConfig, store: &ParameterStore) -> Result<()> {
     if !lora.is_on() {
         return Ok(());
@@ -180,7 +181,7 @@ impl Selection {
     /// Refuses a word that matches no parameter of the model.
     ///
     /// # Errors
-    /// With the word, and the nearest names.
+    /// If a word matches no parameter. The error has the word and the nearest names.
     pub(crate) fn require(&self, store: &ParameterStore) -> Result<()> {
         let names = names(store);
         self.0

@@ -23,7 +23,7 @@ const TOKENS: usize = 4096;
 /// N texts → N rows of the encoder's width.
 ///
 /// # Errors
-/// When a text is empty or longer than the model's positions, and when the model fails.
+/// When a text is empty or longer than the model's positions, or the model fails.
 pub fn of_sources(run: &LoadedRun, texts: &[String]) -> Result<Vec<Vec<f32>>> {
     require_text(texts)?;
     let rows = encode_sources(&run.tokenizers, texts)?;

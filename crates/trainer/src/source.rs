@@ -25,11 +25,12 @@ pub trait Source {
     /// Number of micro-batches in pass `epoch`; must be above 0.
     ///
     /// # Errors
-    /// Any failure to read the data.
+    /// If the data cannot be read.
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError>;
 
     /// Puts the micro-batches at `places`, which form an update, into the order of the update's
-    /// leaves. This process requests the leaves in `own` next, and as many in the next update.
+    /// leaves. This process requests the leaves in `own` next; in the next update it requests the
+    /// same number of leaves.
     ///
     /// The result depends only on the places and the data. A source that knows costs sorts the
     /// micro-batches so that processes have equal work, like [`balanced`]; otherwise they keep
@@ -38,7 +39,7 @@ pub trait Source {
     /// [`balanced`]: crate::balanced
     ///
     /// # Errors
-    /// Any failure to read the data.
+    /// If the data cannot be read.
     fn arrange(&mut self, _places: &mut [Position], _own: Range<usize>) -> Result<(), BoxError> {
         Ok(())
     }
@@ -46,6 +47,6 @@ pub trait Source {
     /// The micro-batch at `position`.
     ///
     /// # Errors
-    /// Any failure to read the data.
+    /// If the data cannot be read.
     fn batch(&mut self, position: Position) -> Result<Batch, BoxError>;
 }

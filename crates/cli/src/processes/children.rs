@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// connected, nothing else would show that it has ended.
 ///
 /// # Errors
-/// The parent has ended.
+/// If the parent has ended.
 pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError> {
     if !is_orphan() {
         return Ok(());
@@ -75,7 +75,7 @@ impl Children {
     /// Checks that all child processes still run.
     ///
     /// # Errors
-    /// The first one that has ended.
+    /// If a process has ended. The error is about the first one.
     pub(super) fn watch(&mut self) -> std::result::Result<(), ExchangeError> {
         for (index, child) in self.0.iter_mut().enumerate() {
             let rank = index + 1;

@@ -2,8 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Smallest number of columns for text beside an indentation; if there are fewer, text is not
-/// indented.
+/// Smallest number of columns for indented text; if fewer remain, text is not indented.
 const LEAST: usize = 16;
 
 /// Lines of at most `width` columns with the text of `line`; lines after the first are indented by

@@ -169,9 +169,9 @@ pub enum SearchRules {
     Exact,
     /// The rules of `generate` in the library Transformers, so that an imported model gives its
     /// results. `beam_size` finished hypotheses are kept. The search stops once the best live
-    /// hypothesis, scored at its present length, does not exceed the worst of these; with
-    /// `patience` above 0 it stops as soon as there are that many. Forced tokens cost nothing. A
-    /// language model's repetition penalty also applies to tokens of the prompt.
+    /// hypothesis, scored at its present length, does not exceed the worst finished one; with
+    /// `patience` above 0 it stops as soon as `beam_size` hypotheses have finished. Forced tokens
+    /// cost nothing. A language model's repetition penalty also applies to tokens of the prompt.
     Transformers,
     /// The same rules for a model without `forced_eos_token_id`: no end is forced at the maximum
     /// length; a translation stops there without an end.
@@ -244,7 +244,8 @@ pub struct OutputLimits {
 }
 
 impl DecodingConfig {
-    /// Search for as many candidates as the choice needs: sampled, or by a beam of this width.
+    /// Search for all candidates that the choice needs. They are samples, or come from a beam of
+    /// this width.
     #[must_use]
     pub fn with_candidates(self) -> Self {
         if !self.reranking.is_active() {

@@ -109,9 +109,9 @@ pub(crate) struct TopK {
 }
 
 impl TopK {
-    /// Makes the request for the `count` likeliest tokens of each row that its constraints admit,
-    /// and for the tokens that the constraints need; `None` if the model cannot find them, or there
-    /// are too many.
+    /// Makes the request for each row's `count` likeliest tokens among those that its constraints
+    /// admit, and for the tokens that the constraints need. `None` if the model cannot find them,
+    /// or the tokens are too many.
     pub(crate) fn under<'a, M: StepModel>(
         model: &M,
         count: usize,

@@ -11,10 +11,10 @@ use crate::{
     StepModel,
 };
 
-/// Continues each prompt, which is the source of a sentence: `config.n_best` times if tokens are
-/// sampled, otherwise once with the likeliest tokens. Calls `on_token` for each new token. An
-/// output ends with an end token, when `on_token` stops it, or at the length limit; only in the
-/// first case does its probability include the end. The ban on repeated runs also counts the
+/// Continues each prompt, which is a sentence's source. If tokens are sampled, each prompt gets
+/// `config.n_best` outputs, otherwise one of the likeliest tokens. Calls `on_token` for each new
+/// token. An output ends with an end token, when `on_token` stops it, or at the length limit; only
+/// in the first case does its probability include the end. The ban on repeated runs also counts the
 /// prompt, as in Transformers. The repetition penalty counts only the output, unless the rules are
 /// those of Transformers.
 ///

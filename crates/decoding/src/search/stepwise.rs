@@ -26,7 +26,7 @@ pub(crate) enum Output {
 pub(crate) struct Growing<'a> {
     /// Index of the sentence.
     index: usize,
-    /// Index of the output among those of its sentence.
+    /// Index of the output among the outputs of its sentence.
     pub(crate) copy: usize,
     pub(crate) sentence: Sentence<'a>,
     output: Output,
@@ -88,7 +88,7 @@ impl<'s> Growing<'s> {
 pub struct NewToken {
     /// Index of the sentence.
     pub sentence: usize,
-    /// Index of the output among those of its sentence.
+    /// Index of the output among the outputs of its sentence.
     pub copy: usize,
     /// The token.
     pub token: u32,

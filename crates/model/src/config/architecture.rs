@@ -64,7 +64,7 @@ impl From<CellKind> for taper_ops::Cell {
     }
 }
 
-/// Attention of a recurrent decoder to the source, beside its initial state.
+/// Attention of a recurrent decoder to the source, in addition to its initial state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecurrentAttention {
@@ -93,7 +93,7 @@ impl RecurrentAttention {
     }
 }
 
-/// Shape of a recurrent translation model, beside the keys of all architectures.
+/// Shape of a recurrent translation model, in addition to the keys of all architectures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RecurrentConfig {
@@ -119,7 +119,7 @@ impl Default for RecurrentConfig {
     }
 }
 
-/// Shape of a convolutional translation model, beside the keys of all architectures.
+/// Shape of a convolutional translation model, in addition to the keys of all architectures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConvolutionalConfig {

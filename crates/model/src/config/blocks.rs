@@ -81,7 +81,7 @@ impl FeedForwardKind {
     }
 }
 
-/// Place of the feed-forward layer beside self-attention, in place of behind it.
+/// Whether the feed-forward layer runs in parallel with self-attention, and with which norm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum ParallelFeedForward {

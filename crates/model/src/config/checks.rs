@@ -52,7 +52,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Refuses a feed-forward layer beside self-attention where norms are behind them.
+    /// Refuses a feed-forward layer in parallel with self-attention if norms follow the layers.
     fn validate_parallel(&self) -> Result<(), ModelError> {
         if self.parallel_feed_forward.is_none() || self.norm == NormPlacement::Pre {
             return Ok(());

@@ -34,8 +34,8 @@ pub enum RotaryScaling {
     /// "NTK-aware").
     Ntk,
     /// Angles with fewer rotations over `original_length` than `slow_rotations` are divided by the
-    /// factor, and those with more than `fast_rotations` are kept. Between them, the two are
-    /// interpolated by the number of rotations (Grattafiori et al. 2024, "The Llama 3 Herd of
+    /// factor, and those with more than `fast_rotations` are kept. Angles between these two limits
+    /// are interpolated by their number of rotations (Grattafiori et al. 2024, "The Llama 3 Herd of
     /// Models").
     Llama3,
     /// Like "llama3", but interpolated by the index of the angle; queries and keys are multiplied

@@ -68,7 +68,7 @@ impl Attention {
         let columns = gates.saturating_mul(width);
         let named = |part: &str| format!("{name}.{part}");
         // A multiplication and an addition for each column of a score, and of a value. The context
-        // is kept twice, once beside the state.
+        // is kept twice: alone, and side by side with the state.
         let pair_flops = 2.0 * (width as f64 + attended as f64);
         build.count(PartCost { pair_flops, ..PartCost::product(width, width) }.with_heads(1));
         build.count(PartCost::product(attended, columns).unkept());

@@ -260,7 +260,7 @@ impl TranslationModel {
     /// One target sequence for each source sequence, N tokens → packed `(N, D)`.
     ///
     /// # Errors
-    /// The errors of [`TranslationModel::encode`]; and if the numbers of sequences differ.
+    /// The errors of [`TranslationModel::encode`]. Also if the numbers of sequences differ.
     pub fn decode(
         &self,
         target: &Sequences,

@@ -158,7 +158,7 @@ impl ImageClassifier {
     /// B images → for each layer `(B · P, D)`, the places of an image row by row.
     ///
     /// # Errors
-    /// The errors of [`ImageClassifier::logits`], and if the encoder is not convolutional.
+    /// The errors of [`ImageClassifier::logits`]. Also if the encoder is not convolutional.
     pub fn convolved(&self, images: &Sequences) -> Result<Vec<Tensor>, ModelError> {
         self.shape.check(images)?;
         let Encoder::Convolutional(encoder) = &self.encoder else {
@@ -173,7 +173,7 @@ impl ImageClassifier {
     /// Computes the attention weights of all layers over the tokens of each image.
     ///
     /// # Errors
-    /// The errors of [`ImageClassifier::logits`], and if the model has no attention with weights.
+    /// The errors of [`ImageClassifier::logits`]. Also if the model has no attention with weights.
     pub fn attention(&self, images: &Sequences) -> Result<Vec<AttentionRecord>> {
         self.shape.check(images)?;
         let pass = Pass::evaluate_with_attention();

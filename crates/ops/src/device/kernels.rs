@@ -39,7 +39,7 @@ pub(crate) fn kernels(is_taped: bool, inputs: &[&Tensor]) -> Result<&'static dyn
 /// measure for the others. Each kernel runs in `repeats` series; the fastest counts.
 ///
 /// # Errors
-/// On another device, when the sizes do not fit together, or when the device has no memory left.
+/// On another device, if the sizes do not fit together, or if the device has no memory left.
 pub fn kernel_times(
     device: &Device,
     sizes: &KernelSizes,

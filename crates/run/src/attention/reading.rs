@@ -25,7 +25,7 @@ const NO_WEIGHTS: &str =
 /// Refuses a run whose task has no attention over words, and a target that its models do not read.
 ///
 /// # Errors
-/// With the reason.
+/// If the task has no attention over words, or a target is given and the models read none.
 pub(crate) fn require_words(task: Task, target: Option<&str>) -> Result<()> {
     let TaskEntry { translates, hides_attention, predicts, .. } = entry(task);
     if target.is_some() && !translates {

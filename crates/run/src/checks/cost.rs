@@ -28,9 +28,9 @@ pub struct Cost {
     /// Bytes that a batch at the token limit keeps for the backward pass; on a GPU it is an
     /// estimate, without the scores of attention.
     pub activation_bytes: u64,
-    /// Bytes of a training at its peak: the state, and the largest of these: a batch with its loss,
-    /// a copy of a parameter that is loaded or saved, and weights in the layout of translations in
-    /// validations. Excludes the program itself, tokenizers and data.
+    /// Bytes of a training at its peak: the state, and the largest of three amounts: a batch with
+    /// its loss; a copy of a parameter that is loaded or saved; the weights in the layout with
+    /// which validations translate. Excludes the program itself, tokenizers and data.
     pub peak_bytes: u64,
     /// Length of the sequences of this estimate, in tokens.
     pub sequence_tokens: usize,

@@ -85,9 +85,9 @@ pub(crate) struct Scalars {
 }
 
 impl Scalars {
-    /// Bytes that a training on the CPU needs temporarily between its passes: the values of a
-    /// parameter that is loaded or saved, with those of another type; or packed weights, with which
-    /// validations translate.
+    /// Bytes that a training on the CPU needs temporarily between its passes: for loading and
+    /// saving, the values of a parameter in both types; for validations, the packed weights with
+    /// which they translate.
     pub(crate) fn passing_bytes(&self, config: &RunConfig) -> u64 {
         let copies = self.largest.saturating_mul(F32 + F32 / 2);
         let translates =

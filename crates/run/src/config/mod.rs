@@ -279,7 +279,7 @@ impl RunConfig {
     /// known before the first update must not end a training after hours.
     ///
     /// # Errors
-    /// With the keys to change.
+    /// If no validation measures the metric. The error names the keys to change.
     pub fn require_what_is_watched(&self) -> Result<()> {
         let watched = &self.training.early_stopping;
         let of_translations = matches!(watched.metric, Metric::Bleu | Metric::Chrf);

@@ -66,7 +66,7 @@ const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
 /// that differs from its default and is missing in [`EXPRESSED`], [`EXPRESSED_KINDS`] and `more`.
 ///
 /// # Errors
-/// With the key.
+/// If the engine does not compute the model. The error names the key.
 pub(super) fn require_expressed(
     config: &RunConfig,
     engine: &str,

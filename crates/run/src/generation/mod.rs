@@ -165,7 +165,7 @@ impl<'a> Generator<'a> {
     /// Generator with the model of a run.
     ///
     /// # Errors
-    /// For settings that cannot work.
+    /// If the settings cannot work.
     pub fn new(run: &'a LoadedRun<LanguageModel>, settings: &GenerationSettings) -> Result<Self> {
         let decoding = checked(settings)?;
         let tokenizer = run.tokenizers.target();
@@ -185,7 +185,7 @@ impl<'a> Generator<'a> {
     /// addresses prompts by their indices in a call; a cancelled prompt has no texts.
     ///
     /// # Errors
-    /// For settings that cannot work.
+    /// If the settings cannot work.
     pub fn under<'s>(
         &'s self,
         settings: &GenerationSettings,
@@ -207,7 +207,7 @@ impl<'a> Generator<'a> {
     /// are no prompts, generates one text from the beginning of a document or of a line.
     ///
     /// # Errors
-    /// For a prompt that cannot be [read](Self::read), and when the model or the tokenizer fails.
+    /// If a prompt cannot be [read](Self::read), or the model or the tokenizer fails.
     pub fn generate(
         &self,
         prompts: &[String],
@@ -301,8 +301,8 @@ impl<'a> Generator<'a> {
     /// Tokens that the model reads for a prompt.
     ///
     /// # Errors
-    /// For an empty prompt, one with characters that the vocabulary cannot spell, one with special
-    /// tokens if they are refused, and ids beyond the vocabulary.
+    /// If the prompt is empty, has characters that the vocabulary cannot spell, has special tokens
+    /// although they are refused, or has ids beyond the vocabulary.
     pub fn read(&self, prompt: PromptContent<'_>) -> Result<Vec<u32>> {
         match prompt {
             PromptContent::Beginning => beginning(self.tokenizer, self.documents),

@@ -73,7 +73,7 @@ impl<'a> TextScorer<'a> {
     /// Ids that the model reads for a text that begins a document.
     ///
     /// # Errors
-    /// For an empty text, and for one longer than the model's positions.
+    /// If the text is empty, or longer than the model's positions.
     pub fn read(&self, text: &str) -> Result<Vec<u32>> {
         Ok(self.scored("", &[], text).context("the text")?.ids)
     }
@@ -140,8 +140,8 @@ impl<'a> TextScorer<'a> {
     /// not have.
     ///
     /// # Errors
-    /// [`BadItem`] when there is no continuation, one is empty, or one is longer than the model's
-    /// positions; and when the model fails.
+    /// [`BadItem`] if there is no continuation, one is empty, or one is longer than the model's
+    /// positions. Other errors if the model fails.
     pub fn choices(&self, prompt: &str, choices: &[String]) -> Result<ChoiceScore> {
         let scored = || -> Result<Vec<Scored>> {
             ensure!(!choices.is_empty(), "there is nothing to choose from");

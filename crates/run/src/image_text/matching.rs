@@ -59,7 +59,7 @@ impl Placed {
     /// Embeds texts.
     ///
     /// # Errors
-    /// For a text with too many tokens, and when the model fails.
+    /// If a text has too many tokens, or the model fails.
     pub(crate) fn texts(
         model: &ContrastiveModel,
         tokenizer: &Tokenizer,
@@ -71,7 +71,7 @@ impl Placed {
     /// Embeds texts of the tokens `ids`.
     ///
     /// # Errors
-    /// For a text with too many tokens, and when the model fails.
+    /// If a text has too many tokens, or the model fails.
     fn encoded(model: &ContrastiveModel, texts: &[String], ids: &[Vec<u32>]) -> Result<Self> {
         let most = model.config().longest_sequence().unwrap_or(usize::MAX);
         let mut rows = Vec::new();
@@ -207,7 +207,7 @@ pub(crate) fn recalls<const N: usize>(
 /// place.
 ///
 /// # Errors
-/// When there are no prompts and the recipe has no labels, and when the model fails.
+/// When there are no prompts and the recipe has no labels, or the model fails.
 pub fn match_images(
     run: &LoadedRun<ContrastiveModel>,
     files: &[PathBuf],
@@ -229,7 +229,7 @@ pub fn match_images(
 /// labels, for each image.
 ///
 /// # Errors
-/// When there are no prompts and the recipe has no labels, and when the model fails.
+/// When there are no prompts and the recipe has no labels, or the model fails.
 pub fn match_pixels(
     run: &LoadedRun<ContrastiveModel>,
     images: Vec<Pixels>,

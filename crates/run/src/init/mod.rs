@@ -20,8 +20,8 @@ pub use corpus::{Corpus, CorpusFacts};
 pub use fine_tuning::{ExampleCounts, FineTuneSettings, FineTuning, fine_tune, run_of};
 pub use proposal::Machine;
 
-/// Schema of recipes, beside the recipe, which names it in its first line: editors use it to
-/// complete and check keys.
+/// Schema of recipes, in the recipe's folder. The recipe names it in its first line, and editors
+/// use it to complete and check keys.
 const SCHEMA: &str = "taper.schema.json";
 
 /// Writer of lines on the use of the recipe in a file, and of the run that gives the first weights.

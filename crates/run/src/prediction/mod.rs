@@ -272,7 +272,7 @@ pub fn predict_images(
 /// Labels images in one batch.
 ///
 /// # Errors
-/// When an image has another shape than the model's, and when the model fails.
+/// When an image has another shape than the model's, or the model fails.
 pub fn predict_pixels(
     run: &LoadedRun<ImageClassifier>,
     images: Vec<Pixels>,

@@ -49,8 +49,8 @@ impl PowerLaw {
 mod tests {
     use super::*;
 
-    /// The published law (Kaplan et al. 2020, equation 1.1: α = 0.076, N_c = 8.8 · 10¹³), beside
-    /// points of shorter trainings.
+    /// The published law (Kaplan et al. 2020, equation 1.1: α = 0.076, N_c = 8.8 · 10¹³), compared
+    /// with points of shorter trainings.
     #[test]
     fn a_power_law_is_fitted_to_the_lowest_losses() {
         let law = PowerLaw { critical: 8.8e13, exponent: 0.076 };

@@ -28,7 +28,7 @@ impl TaskModel for ImageCaptioner {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
-    /// Limit for captions: an image has as many positions as tokens.
+    /// Limit for captions. Images need none, since an image has as many positions as tokens.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }

@@ -26,7 +26,7 @@ impl TaskModel for ContrastiveModel {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
-    /// Limit for texts: an image has as many positions as tokens.
+    /// Limit for texts. Images need none, since an image has as many positions as tokens.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }

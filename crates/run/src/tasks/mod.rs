@@ -370,7 +370,7 @@ pub fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
 /// Refuses int8 weights for a model that does not decode.
 ///
 /// # Errors
-/// With the name of the task.
+/// If the task's models do not decode. The error names the task.
 pub fn require_decoding(task: Task) -> Result<()> {
     if with_model!(task, M => M::DECODES) {
         return Ok(());

@@ -268,7 +268,8 @@ impl DirectionValidation {
     }
 }
 
-/// Samples of several directions, from each in turn, at most as many as for a single direction.
+/// Samples of several directions, taken from each in turn; together at most as many as for a single
+/// direction.
 fn in_turn(samples: Vec<Vec<Sample>>) -> Vec<Sample> {
     let mut samples: Vec<_> = samples.into_iter().map(Vec::into_iter).collect();
     let mut chosen = Vec::with_capacity(MOST_SAMPLES);

@@ -55,7 +55,8 @@ pub use together::follow;
 /// `stop` becomes true.
 ///
 /// # Errors
-/// For errors of the device, the data or the disk, found before the first update if possible.
+/// If the device, the data or the disk has an error. It is found before the first update if
+/// possible.
 pub fn start(
     folder: &RunFolder,
     config: &RunConfig,

@@ -74,7 +74,7 @@ impl<M: TaskModel> ReadyRun<M> {
     /// `config` have been made, and `folder` has been checked.
     ///
     /// # Errors
-    /// For errors of the device or the data.
+    /// If the device or the data has an error.
     pub(super) fn opened(
         folder: &RunFolder,
         config: &RunConfig,
@@ -107,7 +107,7 @@ impl<M: TaskModel> ReadyRun<M> {
     /// Copies the vectors, lists in `folder` which tokens got one, and reports it.
     ///
     /// # Errors
-    /// Errors of [`ReadyRun::take_vectors`], and when the list cannot be written.
+    /// The errors of [`ReadyRun::take_vectors`]. Also if the list cannot be written.
     pub(super) fn begin_with_vectors(
         &self,
         folder: &RunFolder,
@@ -158,7 +158,7 @@ fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
 /// final type of the computation.
 ///
 /// # Errors
-/// With the key, the file or the device.
+/// If the recipe cannot be trained here. The error names the key, the file or the device.
 pub(super) fn preflight(
     config: &RunConfig,
     settings: &TrainSettings,
@@ -204,7 +204,7 @@ pub(super) fn preflight(
 /// Tokenises, and reports the progress.
 ///
 /// # Errors
-/// Errors of `tokenise` and of the observer.
+/// The errors of `tokenise` and of the observer.
 pub(super) fn observed<T>(
     observer: &mut dyn RunObserver,
     tokenise: impl FnOnce(&mut dyn FnMut(&TokenisingProgress)) -> taper_data::Result<T>,

@@ -22,7 +22,7 @@ use crate::tasks::with_model;
 /// as at its start, from its last checkpoint or from the checkpoint called `from`.
 ///
 /// # Errors
-/// Errors of [`start`](super::start), and when the run has no usable checkpoint, or `config`
+/// The errors of [`start`](super::start). Also if the run has no usable checkpoint, or `config`
 /// belongs to another run.
 pub fn resume(
     folder: &RunFolder,

@@ -29,7 +29,8 @@ pub struct TrainSettings {
     pub rescue: Option<PathBuf>,
     /// Number of processes that train together; 0: this one alone.
     pub processes: usize,
-    /// Number of these processes on this machine, whose memory they share; 0: this one alone.
+    /// Number of the training's processes on this machine, which share its memory. 0 means one
+    /// process.
     pub processes_here: usize,
     /// Command that is recorded in the run. `None`: nothing is recorded.
     pub command: Option<Command>,

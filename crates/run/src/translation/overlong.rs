@@ -70,7 +70,8 @@ impl LineLimit {
     /// parts so far.
     ///
     /// # Errors
-    /// [`BadItem`] for an overlong line if the rule is to refuse; and when the tokenizer fails.
+    /// [`BadItem`] if a line is overlong and the rule refuses such lines. Other errors if the
+    /// tokenizer fails.
     pub(super) fn apply<'l>(
         &self,
         tokenizer: &Tokenizer,

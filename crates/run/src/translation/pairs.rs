@@ -22,7 +22,7 @@ pub enum Side {
 /// index.
 ///
 /// # Errors
-/// When there is not one target for each source, and when the model fails.
+/// When the numbers of sources and targets differ, or the model fails.
 pub fn score_pairs(
     run: &LoadedRun,
     sources: &[String],

@@ -200,7 +200,7 @@ impl LineDivider<'_> {
     /// token, which translations do not have before a word.
     ///
     /// # Errors
-    /// [`BadItem`] for a prefix that no translation of line `number` can have.
+    /// [`BadItem`] if no translation of line `number` can have this prefix.
     pub(super) fn prefix(&self, prefix: &str, number: usize) -> Result<Vec<u32>> {
         if prefix.is_empty() {
             return Ok(Vec::new());
@@ -224,7 +224,7 @@ impl LineDivider<'_> {
 /// most `longest` tokens.
 ///
 /// # Errors
-/// With the number of the line.
+/// If no translation can have this prefix. The error has the number of the line.
 fn check_prefix(
     tokenizer: &Tokenizer,
     ids: &[u32],

@@ -50,7 +50,7 @@ pub(super) trait Answers<V: Verb>: Sync {
     /// Tokens of a request's texts, computed once for the check and for the answer.
     type Encoded: Send + Sync + 'static;
 
-    /// Tokenises a request. Refuses it if it exceeds limits or the model cannot answer it.
+    /// Tokenises a request. Refuses a request that exceeds limits or that the model cannot answer.
     ///
     /// # Errors
     /// With the message for the client.
@@ -150,7 +150,7 @@ impl<'s> Handlers<'s> {
         &**handler.expect("other requests are refused before they are queued")
     }
 
-    /// Tokenises a job. Refuses it if it exceeds limits or the model cannot answer it.
+    /// Tokenises a job. Refuses a request that exceeds limits or that the model cannot answer.
     ///
     /// # Errors
     /// With the message for the client.

@@ -101,7 +101,7 @@ pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + I
 /// Refuses a form with bytes that are not UTF-8, which the library would replace by U+FFFD.
 ///
 /// # Errors
-/// [`Refusal::Malformed`] with the field.
+/// [`Refusal::Malformed`] if a field is not UTF-8. The error names the field.
 fn require_utf8(form: &[u8]) -> Result<(), Refusal> {
     for field in form.split(|&byte| byte == b'&') {
         let (mut decoded, mut rest) = (Vec::with_capacity(field.len()), field);

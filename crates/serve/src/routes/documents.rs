@@ -194,7 +194,7 @@ impl DocumentWork {
     /// called after each part.
     ///
     /// # Errors
-    /// Errors of [`Self::step`], and when it takes too long.
+    /// The errors of [`Self::step`]. Also if it takes too long.
     pub(super) async fn finish(
         mut self,
         app: &App,

@@ -95,7 +95,7 @@ pub(super) async fn generate(
 /// Refuses values out of range.
 ///
 /// # Errors
-/// With the range.
+/// If an option is out of range. The error has the range.
 pub(super) fn check(app: &App, options: &GenerateOptions) -> Result<(), Refusal> {
     let limits = app.limits();
     let ranges = [

@@ -86,7 +86,9 @@ fn words(line: usize, text: &str) -> Vec<Word<'_>> {
 /// Refuses names that would make the tokens of actions (`state/symbol/move`) ambiguous.
 fn check_name((place, name): Word<'_>) -> Result<(), TheoryError> {
     if name.contains('/') || name == "->" || name.starts_with('<') {
-        let message = format!("{name:?} is no name: a name is not ->, contains no / and does not begin with <");
+        let message = format!(
+            "{name:?} is no name: a name is not ->, contains no / and does not begin with <"
+        );
         return Err(TheoryError::program(place, message));
     }
     Ok(())

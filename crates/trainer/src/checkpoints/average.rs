@@ -93,7 +93,7 @@ impl AveragedWeights {
     /// moments, so training cannot be resumed from it.
     ///
     /// # Errors
-    /// The directory cannot be written.
+    /// If the directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
         checkpoints::write(directory, &self.state, &[(MODEL_FILE, &self.tensors)])
     }

@@ -59,7 +59,7 @@ pub(crate) struct HashedFile<'a> {
 /// Hash of consecutive pieces.
 enum Hash {
     Here(Sha256),
-    /// Pieces are hashed in a second thread, beside the one that writes.
+    /// A second thread hashes pieces while the first one writes.
     Beside {
         pieces: SyncSender<Vec<u8>>,
         thread: JoinHandle<Sha256>,

@@ -80,7 +80,7 @@ impl QuantizedWeights {
     /// moments, so training cannot be resumed from it.
     ///
     /// # Errors
-    /// The directory cannot be written.
+    /// If the directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
         let write = |file: &Path| super::files::write_synced(file, &self.encode()?);
         super::checkpoint::write_files(

@@ -127,7 +127,7 @@ impl Checkpoints {
     /// directory.
     ///
     /// # Errors
-    /// Errors of [`Checkpoints::find`], and if no checkpoint has that name.
+    /// The errors of [`Checkpoints::find`]. Also if no checkpoint has that name.
     pub fn resolve(&self, name: &str) -> Result<PathBuf, CheckpointError> {
         match self.find(name)? {
             Some(path) => Ok(path),
@@ -193,7 +193,7 @@ impl Checkpoints {
     /// reports the damage.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// If the directory cannot be read.
     pub fn list(&self) -> Result<Vec<SavedCheckpoint>, CheckpointError> {
         let entries = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -225,7 +225,7 @@ impl Checkpoints {
     /// owns the run.
     ///
     /// # Errors
-    /// The directory cannot be read or written.
+    /// If the directory cannot be read or written.
     pub fn recover(&self) -> Result<(), CheckpointError> {
         files::recover(&self.root)
     }
@@ -346,8 +346,8 @@ impl Checkpoints {
     }
 
     /// Renames checkpoints after `step`, and an average that contains any of them: they belong to
-    /// an abandoned course of the run. So the run does not delete them, average them with its own,
-    /// or translate with them.
+    /// an abandoned course of the run. Under their new names the run neither deletes them, nor
+    /// averages them with its own checkpoints, nor translates with them.
     fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
         let later =
             self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);

@@ -227,7 +227,7 @@ impl MergedWeights {
     /// moments, so training cannot be resumed from it, but a new run can begin with it.
     ///
     /// # Errors
-    /// The directory cannot be written.
+    /// If the directory cannot be written.
     pub fn save(&self, directory: &Path) -> Result<(), CheckpointError> {
         checkpoints::write(directory, &self.state, &[(MODEL_FILE, &self.tensors)])
     }

@@ -39,7 +39,7 @@ impl TrainingConfig {
     /// Checks that the training loop can work with the values.
     ///
     /// # Errors
-    /// The first key that is out of range or contradicts another.
+    /// If a key is out of range or contradicts another. The error names the first such key.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_rule()?;
         self.check_objective()?;

@@ -132,8 +132,8 @@ pub struct TrainingConfig {
     pub label_smoothing: f64,
     /// R-Drop's factor α (Liang et al. 2021): each batch passes through the model twice, with
     /// different dropout, and α (KL(p‖q) + KL(q‖p)) / 2 of a token's two predictions is added to
-    /// the mean of their cross entropies. The paper adds it to the sum of the cross entropies, so
-    /// that its α is twice this one. 0 makes a single pass.
+    /// the mean of their cross entropies. The paper adds the term to the sum of the cross
+    /// entropies, so the paper's α is twice this one. 0 makes a single pass.
     #[schemars(range(min = 0.0))]
     #[schemars(
         extend("x-names" = "rdrop rdrop_alpha reg_alpha"),

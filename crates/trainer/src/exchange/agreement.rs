@@ -9,7 +9,7 @@ use crate::TrainError;
 /// Value of `fact` of each process, by rank.
 ///
 /// # Errors
-/// A process has ended.
+/// If a process has ended.
 pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     fact: T,
@@ -31,7 +31,7 @@ pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
 /// that process returns its own error, and the others return a notice of it.
 ///
 /// # Errors
-/// The error of this process, or a notice that another process has one.
+/// If a process has an error: in that process the error itself, in the others a notice of it.
 pub(crate) fn agree<T>(
     exchange: &mut dyn Exchange,
     result: Result<T, TrainError>,
@@ -46,7 +46,7 @@ pub(crate) fn agree<T>(
 /// Result of `work` for all processes; only process 0 does the work.
 ///
 /// # Errors
-/// Errors of `work` in process 0; in the other processes, a notice of them.
+/// If `work` fails: in process 0 the error itself, in the others a notice of it.
 pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     work: impl FnOnce() -> Result<T, TrainError>,

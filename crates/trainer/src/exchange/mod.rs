@@ -125,7 +125,7 @@ pub trait Exchange: Send {
     /// Parts are flat and f32, `(length,)`; their lengths may differ, and may be 0.
     ///
     /// # Errors
-    /// A process has ended, or the device has no memory left.
+    /// If a process has ended, or the device has no memory left.
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
 
     /// Waits for the first exchange that was begun but not ended, and returns the parts of each
@@ -149,7 +149,7 @@ pub trait Exchange: Send {
     /// that were begun must have been ended.
     ///
     /// # Errors
-    /// A process has ended.
+    /// If a process has ended.
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError>;
 
     /// Returns the message of process 0.

@@ -234,10 +234,10 @@ impl World {
     }
 
     /// Sends each process the next action of this one and the amount of data for it; returns the
-    /// amount of data that each has for this one.
+    /// amount of data that each process has for this one.
     ///
     /// # Errors
-    /// Another process has another action; all processes notice it.
+    /// If another process has another action, which all processes notice.
     fn agree_on(&self, action: Action, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
         let sent: Vec<u64> =
             counts.iter().flat_map(|&count| [action as u64, count as u64]).collect();

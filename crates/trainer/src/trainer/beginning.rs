@@ -68,7 +68,7 @@ impl<M: Model> Trainer<M> {
     /// validation scores, the best score and the patience are reset.
     ///
     /// # Errors
-    /// Errors of [`Trainer::resume`], and if `last` cannot be changed.
+    /// The errors of [`Trainer::resume`]. Also if `last` cannot be changed.
     pub fn resume_from(
         model: M,
         config: TrainingConfig,

@@ -70,7 +70,7 @@ impl<M: Model> Trainer<M> {
     /// the last validation is one of them.
     ///
     /// # Errors
-    /// Training has diverged.
+    /// If training has diverged.
     pub(super) fn require_convergence(&self, is_complete: bool) -> Result<(), TrainError> {
         let most = if is_complete { 0 } else { MOST_VALIDATIONS };
         let Some(astray) = self.state.astray.filter(|astray| astray.validations >= most) else {

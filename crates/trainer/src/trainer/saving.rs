@@ -24,7 +24,7 @@ impl UnsavedState {
     /// Saves the state as a checkpoint under `checkpoints`; returns its directory.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// If the disk refuses.
     pub fn save(&self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
         let checkpoints = Checkpoints::new(checkpoints);
         if let Some(base) = &self.state.base {
@@ -40,7 +40,7 @@ impl<M: Model> Trainer<M> {
     /// that adapters change are saved next to the checkpoints, once.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// If the disk refuses.
     pub fn save_beginning(&mut self, parent: Parent) -> Result<(), TrainError> {
         self.state.parent = Some(parent);
         self.state.base = checkpoints::save_base(&self.checkpoints, self.model.parameters())?;

@@ -239,8 +239,9 @@ impl Updater {
         let is_told = shares.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
-            // The sum is passed on during the backward pass, which needs a copy. This is worth it
-            // if others wait for it, and part of it can be sent before the rest.
+            // The sum is passed on during the backward pass, which needs a copy. The copy is worth
+            // its cost if other processes wait for the sum, and part of the sum can be sent before
+            // the rest.
             Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
                 self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)

@@ -63,7 +63,7 @@ impl UpdateMetrics {
     /// Sum over micro-batches, in their order.
     ///
     /// # Errors
-    /// The first loss that is not finite.
+    /// If a loss is not finite. The error is that of the first such loss.
     pub(crate) fn total(micro_batches: &[Self]) -> Result<Self, SkipReason> {
         let mut total = Self::default();
         for one in micro_batches {

@@ -10,7 +10,7 @@ use crate::{BoxError, TrainError, TrainingConfig};
 /// Computes loss and gradients of `batch` as an update would, and drops them.
 ///
 /// # Errors
-/// Errors of such an update: exhausted memory, or sentences beyond the last position.
+/// If memory is exhausted, or a sentence reaches beyond the last position.
 pub fn rehearse(
     model: &impl Model,
     config: &TrainingConfig,

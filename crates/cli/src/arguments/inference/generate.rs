@@ -54,7 +54,7 @@ impl Generate {
     /// Settings for generating text with a run of the recipe `config`.
     ///
     /// # Errors
-    /// For options that do not go together.
+    /// If options do not go together.
     pub(crate) fn settings(&self, config: &RunConfig) -> Result<GenerationSettings> {
         let mut settings = GenerationSettings::from_config(config);
         self.control.apply(&mut settings.decoding)?;

@@ -51,8 +51,8 @@ impl Translate {
     /// Returns the settings with which `run` translates.
     ///
     /// # Errors
-    /// For options that do not go together, values that the search refuses, or a file of terms that
-    /// cannot be read.
+    /// If options do not go together, the search refuses a value, or a file of terms cannot be
+    /// read.
     pub(crate) fn settings(&self, run: &LoadedRun) -> Result<TranslationSettings> {
         let mut settings = TranslationSettings::from_config(&run.config);
         self.control.apply(&mut settings.decoding)?;

@@ -114,7 +114,7 @@ impl Control {
     /// Writes the options to `config`.
     ///
     /// # Errors
-    /// For an option of sampling without sampling.
+    /// If an option of sampling is given although nothing is sampled.
     pub(crate) fn apply(&self, config: &mut DecodingConfig) -> Result<()> {
         let sampling = &mut config.sampling;
         let wanted = self.sample

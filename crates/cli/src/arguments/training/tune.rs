@@ -15,7 +15,7 @@ pub(crate) struct Tune {
     /// Split to translate; never one that will judge the run [default: the validation set]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Option<String>,
-    /// Largest number of its sentences; they are spread evenly over it
+    /// Largest number of sentences that are translated; they are spread evenly over the set
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) sentences: usize,
     /// Beams to try in addition to the run's own, each with one search [default: 2,4,8, and wider

@@ -25,7 +25,7 @@ pub(crate) struct SplitCorpus {
 }
 
 impl SplitCorpora {
-    /// Corpora of `split`; the temperature mixes only those of training.
+    /// Corpora of `split`; the temperature applies only to the corpora of training.
     ///
     /// # Errors
     ///

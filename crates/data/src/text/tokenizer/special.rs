@@ -1,5 +1,5 @@
-//! Special tokens of a vocabulary: the tokens of this project, or those of an imported model, which
-//! are implied by the file of its tokenizer or named by its folder.
+//! Special tokens of a vocabulary: the tokens of this project, or an imported model's, which its
+//! tokenizer's file implies or its folder names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

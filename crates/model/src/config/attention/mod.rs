@@ -25,8 +25,7 @@ pub struct AttentionConfig {
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub block: usize,
     /// Width of the window: blocks at less than this distance are seen, where a token's own block
-    /// has distance 0. These are this many blocks in a decoder, and twice as many minus one in an
-    /// encoder.
+    /// has distance 0. With a window of w, a decoder sees w blocks, and an encoder 2w − 1.
     #[schemars(range(min = 1))]
     #[schemars(extend("x-idle" = ["not-sparse"]))]
     pub window: usize,

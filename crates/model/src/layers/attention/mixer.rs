@@ -49,7 +49,7 @@ pub(super) trait Unprojected: Debug + Send + Sync {
     /// Attends within whole sequences.
     fn attend(&self, inputs: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
-    /// Scalars that are kept for the backward pass of one sequence of this length, beside the
+    /// Scalars that are kept for the backward pass of one sequence of this length, not counting the
     /// input.
     fn kept(&self, length: usize) -> f64;
 

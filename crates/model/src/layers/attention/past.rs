@@ -18,9 +18,9 @@ pub(crate) struct LayerPast {
 
 /// State of the rows that a decoder writes.
 ///
-/// Keys and values are written once and never move: `ranges` says which of those read as a whole
-/// belong to a row, and `history` which of those that came token by token. Linear attention keeps
-/// sums for each row instead, and recurrent layers keep states.
+/// Keys and values are written once and never move: `ranges` says which of the keys that were read
+/// as a whole belong to a row, and `history` which of the keys that were added token by token.
+/// Linear attention keeps sums for each row instead, and recurrent layers keep states.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodedRows {
     /// State of each layer.

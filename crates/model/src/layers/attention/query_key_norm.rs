@@ -50,7 +50,7 @@ impl QueryKeyNorms {
             return Ok(Self { parts: Vec::new() });
         }
         let parts = parts.iter().map(part).collect::<Result<_>>()?;
-        // The projection is kept beside the normalised one.
+        // Both the projection and the normalised projection are kept.
         build.count(PartCost::kept(width));
         Ok(Self { parts })
     }

@@ -95,18 +95,18 @@ impl UnprojectedAttention {
     }
 
     /// Bytes that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
-    /// length, by formula: beside its input, in f32, on a CPU. For a Reformer, they assume tokens
-    /// with normally distributed queries.
+    /// length, by formula, in f32 on a CPU, not counting its input. For a Reformer, the formula
+    /// assumes normally distributed queries.
     #[must_use]
     pub fn kept_bytes(&self, length: usize) -> f64 {
         size_of::<f32>() as f64 * self.0.kept(length)
     }
 
     /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
-    /// this length, by formula, as a CPU computes them: tiles and chunks count whole, a Reformer
-    /// has tokens with normally distributed queries, and state-space layers include their scans.
-    /// The backward pass takes five products for the two of a softmax, and otherwise two for each
-    /// one.
+    /// this length, by formula, as a CPU computes them. Tiles and chunks count whole, queries of a
+    /// Reformer are assumed to be normally distributed, and scans of state-space layers are
+    /// included. The backward pass takes five products for the two products of softmax attention,
+    /// and two for each product of other kinds.
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         self.0.flops(length)

@@ -81,7 +81,7 @@ impl Convolutions {
         Ok(Self { layers, shape, activations: build.activations })
     }
 
-    /// Cost of the last layer for one token, of which an image has as many as patches.
+    /// Cost of the last layer for one token; an image has one token for each patch.
     pub(crate) fn last_cost(config: &ModelConfig, shape: &ImageShape) -> LayerCost {
         Builder::part_cost(config.biases, |build| {
             let last = plans(config, shape).pop();
@@ -140,7 +140,7 @@ impl Convolution {
     ) -> Result<Self> {
         let name = format!("convolutions.{index}");
         let inputs = NEIGHBOURS.saturating_mul(plan.inputs);
-        // Places for each token, of which an image has as many as patches.
+        // Places for each token; an image has one token for each patch.
         let places = (plan.to * plan.to) as f64 / shape.patches().max(1) as f64;
         let counted = |part: PartCost| {
             part.keeping(inputs + 2 * plan.outputs + plan.inputs).times_a_token(places)

@@ -292,7 +292,7 @@ fn bias(
     taper_ops::relative_bias(pass.tape(), table, &buckets, count, keys)
 }
 
-/// Positions of one batch in the layers of a stack: the same in all, or those of each.
+/// Positions of one batch in the layers of a stack: one for all layers, or one for each layer.
 #[derive(Debug, Clone)]
 pub(crate) struct StackPositions(Arc<[PreparedPositions]>);
 

@@ -161,8 +161,8 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// Runs self-attention or the layer in its place by `mix`, and a feed-forward layer beside it:
-    /// `(N, D)` → `(N, D)`.
+    /// Runs `mix`, which is self-attention or the layer in its place, and a parallel feed-forward
+    /// layer if there is one: `(N, D)` → `(N, D)`.
     fn mixed(
         &self,
         x: &Tensor,

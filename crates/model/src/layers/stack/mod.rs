@@ -139,12 +139,12 @@ impl Stack {
 }
 
 /// Number of layers per segment. Every segment keeps its input, and one segment at a time keeps all
-/// intermediate results of its layers, so that both are about √n.
+/// intermediate results of its layers. With √n layers per segment, neither outgrows the other.
 fn segment_length(layers: usize) -> usize {
     (layers as f64).sqrt().ceil() as usize
 }
 
-/// Consecutive layers of a stack, with everything that they see beside their input.
+/// Consecutive layers of a stack, with everything that they see in addition to their input.
 #[derive(Clone)]
 struct Segment {
     /// Name of the stack.

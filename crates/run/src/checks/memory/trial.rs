@@ -42,7 +42,7 @@ pub(super) struct Trial<'a, M> {
     state_bytes: u64,
     /// Bytes of the gradients.
     gradient_bytes: u64,
-    /// Bytes beside the gradients that a training needs temporarily between its passes.
+    /// Bytes that a training needs temporarily between its passes, not counting the gradients.
     passing_bytes: u64,
     trains_classifier: bool,
 }

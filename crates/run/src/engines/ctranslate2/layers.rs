@@ -168,8 +168,8 @@ fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
     Some(parts.iter().map(|part| format!("{place}{part}/{kind}")).collect())
 }
 
-/// Name of a module of a layer in CTranslate2; `None` if it has none. Norms of sublayers beside each
-/// other belong to the layer.
+/// Name of a module of a layer in CTranslate2; `None` if it has none. Norms of parallel sublayers
+/// belong to the layer.
 fn in_layer(module: &str, parallel: ParallelFeedForward) -> Option<&'static str> {
     Some(match (module, parallel) {
         ("self_attention_norm", ParallelFeedForward::SharedNorm) => "shared_layer_norm",

@@ -106,8 +106,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The sublayer of self-attention in a layer, with a feed-forward layer beside it, if that is
-    /// where the model has one.
+    /// The sublayer of self-attention in a layer, with the feed-forward layer if the model runs
+    /// both in parallel.
     pub(super) fn attention_sublayer(
         &mut self,
         x: String,
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
         Ok(self.graph.node("Add", &[&sum, &fed]))
     }
 
-    /// The sublayer of the feed-forward layer, unless that is beside self-attention.
+    /// The sublayer of the feed-forward layer, unless it runs in parallel with self-attention.
     pub(super) fn feed_forward_sublayer(&mut self, x: String, layer: &str) -> Result<String> {
         if self.model.parallel_feed_forward != ParallelFeedForward::None {
             return Ok(x);

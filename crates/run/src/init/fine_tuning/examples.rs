@@ -30,7 +30,7 @@ pub struct ExampleCounts {
     pub examples: u64,
     /// Approximate number of tokens to learn from in one epoch; for pairs, of the longer side.
     pub tokens: u64,
-    /// Number of the parent's examples in an epoch, beside the new ones.
+    /// Number of the parent's examples in an epoch, in addition to the new examples.
     pub home: u64,
 }
 

@@ -63,7 +63,8 @@ pub struct FineTuning {
 /// ready for `machine`. Rates and updates follow from the size of the model and of the text; the
 /// memory decides between all weights and adapters.
 ///
-/// If there is no validation set beside the examples, one is divided from them, the same each time.
+/// If no validation set lies next to the examples, some of the examples become the validation set,
+/// the same ones each time.
 ///
 /// # Errors
 /// When the parent or an example cannot be read, there are too few, the task is not one of

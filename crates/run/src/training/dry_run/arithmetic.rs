@@ -14,8 +14,8 @@ const ROUNDS: usize = 1_000_000;
 pub struct Arithmetic {
     /// Billions of multiplications and additions a second.
     pub gflops: f64,
-    /// Rate of multiply-adds on registers alone, in the instructions of the kernel, on as many
-    /// threads as the steps and measured in turn with them; `None` if there is no such kernel.
+    /// Rate of multiply-adds on registers alone, with the kernel's instructions and as many threads
+    /// as the steps use; measured in turn with the steps. `None` if there is no such kernel.
     pub peak_gflops: Option<f64>,
     /// Share of this peak; `None` without a peak.
     pub share_of_peak: Option<f64>,

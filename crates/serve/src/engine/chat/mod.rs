@@ -127,7 +127,7 @@ impl ChatTemplate {
     /// nobody else. An abandoned thread ends when its template has used up its instructions.
     ///
     /// # Errors
-    /// Errors of `render`, and when it takes too long.
+    /// The errors of `render`. Also if it takes too long.
     pub(crate) async fn render_aside<T>(self: Arc<Self>, messages: T) -> Result<String, Refusal>
     where
         T: Serialize + Send + 'static,

@@ -95,7 +95,7 @@ const UNSUPPORTED: [&str; 9] = [
 /// changes nothing.
 ///
 /// # Errors
-/// With the key.
+/// If a key is not supported. The error names it.
 pub(super) fn refuse(others: &Map<String, Value>, more: &[&str]) -> Result<(), Refusal> {
     let is_neutral = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
@@ -117,7 +117,7 @@ pub(super) fn refuse(others: &Map<String, Value>, more: &[&str]) -> Result<(), R
 /// Refuses a request for more alternatives than the limit.
 ///
 /// # Errors
-/// With the limit.
+/// If more are asked for than allowed. The error has the limit.
 pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     match likeliest > MOST_LIKELIEST {
         true => Err(Refusal::Unfit(format!("{name} must be at most {MOST_LIKELIEST}"))),

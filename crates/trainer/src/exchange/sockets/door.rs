@@ -59,7 +59,7 @@ impl Door {
     /// Opens the port of `listener`.
     ///
     /// # Errors
-    /// The system refuses.
+    /// If the system refuses.
     pub(super) fn open(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { listener, callers: Vec::new(), turned_away: TurnedAway::default() })
@@ -166,7 +166,7 @@ impl Guest {
     /// Accepts the process, and returns its connection.
     ///
     /// # Errors
-    /// The caller is gone.
+    /// If the caller is gone.
     pub(super) fn admit(self, key: &str) -> io::Result<TcpStream> {
         Patience::USUAL.apply(&self.stream)?;
         let answer = answer(Verdict::Accepted, key, &self.hello, &self.challenge);

@@ -7,10 +7,10 @@
 //! who listens:   answer     verdict, HMAC(key, "listens" and all of the above)  33 bytes
 //! ```
 //!
-//! The key itself is never sent. A proof covers both nonces, so that it is valid once, the ranks,
-//! and the role, so that it cannot be sent back to its sender. The process that connects proves
-//! first, so that a stranger who calls receives nothing from which to guess the key. All lengths
-//! are fixed, so that no sender decides how much is read.
+//! The key itself is never sent. A proof covers both nonces, the ranks and the role. The nonces
+//! make it valid only once, and the role prevents that it is sent back to its sender. The process
+//! that connects proves first, so that a stranger who calls receives nothing from which to guess
+//! the key. All lengths are fixed, so that no sender decides how much is read.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -82,7 +82,7 @@ impl Hello {
     /// Makes the hello of process `rank` of `size`, which itself listens at `port`.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// If the system has no random numbers.
     pub(super) fn new(rank: usize, size: usize, port: u16) -> io::Result<Self> {
         let (rank, size) = ((rank as u32).to_le_bytes(), (size as u32).to_le_bytes());
         let version = VERSION.to_le_bytes();
@@ -117,7 +117,7 @@ impl Challenge {
     /// Makes the challenge of process `rank`.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// If the system has no random numbers.
     pub(super) fn new(rank: usize) -> io::Result<Self> {
         let (version, rank) = (VERSION.to_le_bytes(), (rank as u32).to_le_bytes());
         joined(&[MAGIC, &version, &rank, &nonce()?]).map(Self)

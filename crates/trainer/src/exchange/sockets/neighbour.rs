@@ -59,7 +59,7 @@ mod linux {
         /// secret, so that no waiting is necessary. Other callers are turned away.
         ///
         /// # Errors
-        /// The listener fails.
+        /// If the listener fails.
         pub(in super::super) fn accept(&self) -> io::Result<Stream> {
             self.listener.set_nonblocking(true)?;
             loop {

@@ -62,7 +62,7 @@ impl Rendezvous {
     /// Listener of the first process.
     ///
     /// # Errors
-    /// The port is taken.
+    /// If the port is taken.
     pub(super) fn listen(&self) -> Result<TcpListener, ExchangeError> {
         let all: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
         let bound = if self.is_local() {

@@ -112,8 +112,8 @@ pub(super) fn with_unknown_span(source: &str, target: &str, draws: Draws) -> (St
 /// Share of the places between ideographs that get a space.
 const SPACED: f64 = 0.3;
 
-/// Text without the spaces next to its ideographs, or with some added if it has none; `None` if it
-/// has no two adjacent ideographs.
+/// Text without the spaces next to its ideographs or, if it has no such spaces, with some added;
+/// `None` if no two ideographs are adjacent.
 pub(super) fn with_other_spaces(text: &str, draws: Draws) -> Option<String> {
     let characters: Vec<char> = text.trim().chars().collect();
     let is_ideograph = |place: usize| characters.get(place).copied().is_some_and(is_ideographic);

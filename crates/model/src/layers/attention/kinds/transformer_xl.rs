@@ -42,7 +42,7 @@ pub(super) struct TransformerXl {
     site: u64,
 }
 
-/// Settings of the computation, beside its parameters.
+/// Settings of the computation, without its parameters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segments {
     pub(super) heads: usize,

@@ -7,10 +7,11 @@
 //!
 //! over the tokens j that i meets (equations 2 and 3). Queries and keys share one projection, so
 //! that similar tokens fall into one bucket of a random rotation R. Tokens are sorted by bucket and
-//! cut into chunks, and each meets those of its own chunk and of the one before. Several rounds,
-//! each with a rotation of its own, are averaged with weights proportional to their sums exp(z_i^r)
-//! (section 2, "Multi-round LSH attention"). A token attends to itself only if it meets no other,
-//! since a query is nearest to its own key ("Causal masking for shared-QK attention").
+//! cut into chunks, and each token meets the tokens of its own chunk and of the chunk before.
+//! Several rounds, each with a rotation of its own, are averaged with weights proportional to their
+//! sums exp(z_i^r) (section 2, "Multi-round LSH attention"). A token attends to itself only if it
+//! meets no other, since a query is nearest to its own key ("Causal masking for shared-QK
+//! attention").
 //!
 //! **Decision.** In an encoder chunks are cut as in the paper, from the sorted tokens of all rounds
 //! one after the other. There, the end of a chunk, and so the earlier tokens that a token meets,
