@@ -181,8 +181,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
 
     /// Number of threads that take separate batches, for `rows` rows.
     ///
-    /// A step of a small model is a hundred short operations. Dividing each of them among threads
-    /// costs about as much as it saves, while sentences are independent.
+    /// A step of a small model is a hundred short operations. Dividing each operation among threads
+    /// would cost about as much as it saves, whereas sentences are independent.
     fn workers(&self, rows: usize) -> usize {
         if !self.model.gains_from_workers() {
             return 1;

@@ -14,8 +14,8 @@ const F32: f64 = 4.0;
 
 /// Number of results that the composed operations hold, at the peak of a pass, for each result of a
 /// layer. Candle's graph holds the result of every step of an operation and, during the backward
-/// pass, the gradients of the last ones. Counted with dropout and rotary positions; without them it
-/// is a third less (`trainer/tests/composed_memory.rs`).
+/// pass, the gradients of the last ones. Counted with dropout and rotary positions; without these
+/// two the number is a third less (`trainer/tests/composed_memory.rs`).
 const COMPOSED: f64 = 9.0;
 /// Number of results that the composed operations hold for each score: raw, masked and shifted
 /// scores, exponentials, weights, weights after dropout and its mask, and during the backward pass
@@ -201,8 +201,8 @@ pub struct Cost {
 pub struct LayerCost {
     /// Number of trained scalars.
     pub parameters: u64,
-    /// Forward arithmetic of the matrix products for one token; for self-attention without pairwise
-    /// scores, its share of a sequence of 1,024 tokens.
+    /// Forward arithmetic of the matrix products for one token. Self-attention without pairwise
+    /// scores counts with a token's share of the arithmetic for a sequence of 1,024 tokens.
     pub forward_flops: u64,
     /// Forward arithmetic for one token, without the computation between the projections of
     /// self-attention or of a state-space layer.

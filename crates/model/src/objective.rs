@@ -68,8 +68,8 @@ pub struct LossOutput {
     pub objective_sum: f64,
     /// Statistics of the tokens that a training pass sent to experts.
     pub routing: Routing,
-    /// Number of answers whose true class scored highest; with two passes, half of both counts
-    /// together, rounded down.
+    /// Number of answers whose true class scored highest; with two passes, half of the sum of both
+    /// counts, rounded down.
     pub correct: usize,
     /// Number of answers.
     pub tokens: usize,

@@ -23,8 +23,8 @@ pub struct TextInference {
 /// State of the texts that are being generated, one per row.
 #[derive(Debug, Clone)]
 pub struct TextState {
-    /// State of each row, whose range covers the tokens that were read as a whole; its history has
-    /// no entries for steps before its text was read again.
+    /// State of each row, whose range covers the tokens that were read as a whole; the row's
+    /// history has no entries for steps before its text was read again.
     rows: DecodedRows,
     /// Number of tokens that were read as a whole and are kept.
     read: usize,

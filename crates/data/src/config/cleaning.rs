@@ -50,7 +50,7 @@ pub struct CleaningConfig {
     pub same_case: bool,
     /// A training pair is dropped if the ratio of its lengths in characters differs from the usual
     /// ratio by more than this many standard deviations. Usual ratio and deviation are learned from
-    /// the other pairs of the same languages and of about its length; 0: they are not learned.
+    /// other pairs of the same languages and of about the same length; 0: they are not learned.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-names" = "length_zscore gale_church"))]
     pub length_deviations: f64,

@@ -36,7 +36,7 @@ pub struct ModifiersConfig {
     pub merged_sentences: f64,
     /// Only one word of the source, with its translation in the target. Only words with a clear
     /// translation in the first 50,000 pairs of the training text are used; in free translations,
-    /// most words have none.
+    /// most words have no clear translation.
     #[schemars(range(min = 0.0, max = 1.0))]
     #[schemars(extend("x-names" = "one_word word_pairs"), extend("x-change" = "accepted"))]
     pub single_words: f64,

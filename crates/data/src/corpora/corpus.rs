@@ -27,8 +27,8 @@ pub struct Corpus {
     /// The stem of its files in `data.dir`; a plain name in place of this table means the same.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stem: String,
-    /// The file with the sentences to translate, one on each line; or several files, as a list or a
-    /// pattern, each with a counterpart in `target`.
+    /// The file with the sentences to translate, one on each line; or a list or a pattern of
+    /// several files, each of which has a counterpart in `target`.
     #[serde(skip_serializing_if = "is_empty")]
     pub source: FileList,
     /// The file with their translations, one on each line.

@@ -22,8 +22,8 @@ use crate::text::cache::{Cache, CacheWriter, Items, Key};
 use crate::{Error, Result};
 
 /// Number of files per process from which on each file of a split is read by only one process. If
-/// there are fewer files, all processes share them shard by shard; otherwise some would have more
-/// work than others.
+/// there are fewer files, all processes share the files shard by shard; otherwise some processes
+/// would have more work than others.
 const FILES_OF_A_PROCESS: usize = 8;
 
 /// Place of this process among several that tokenise a split together.

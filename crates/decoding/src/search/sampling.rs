@@ -100,8 +100,8 @@ fn draw_of(
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
-    // Middle of the interval that the draw represents: its lower end, 0, would choose the first
-    // token even if it is very unlikely.
+    // Middle of the interval that the draw represents: the lower end of the interval may be 0,
+    // which would choose the first token even if it is very unlikely.
     let uniform = uniform + f64::EPSILON / 4.0;
     let drawn = reached(&tokens, |sum| sum > uniform * total);
     tokens.into_iter().nth(drawn)

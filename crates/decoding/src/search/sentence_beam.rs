@@ -269,8 +269,8 @@ impl<'a> SentenceBeam<'a> {
     }
 }
 
-/// Continuations of live hypotheses, given the best tokens of each, best first; with phrases, in
-/// the order of a divided beam.
+/// Continuations of live hypotheses by the best tokens of each, with the best continuation first,
+/// or in the order of a divided beam if there are phrases.
 fn continuations(
     live: &[Live],
     candidates: &[Vec<Candidate>],

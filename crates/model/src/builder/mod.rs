@@ -205,7 +205,8 @@ impl Builder {
     }
 
     /// Makes layers by their indices. `groups` has the index of the first of several equal layers,
-    /// and their number: if only the cost is needed, the first represents the others.
+    /// and the number of these layers. If only the cost is needed, the first layer represents all
+    /// of them.
     pub(crate) fn layers<T>(
         &mut self,
         groups: &[(usize, usize)],

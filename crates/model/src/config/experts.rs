@@ -27,8 +27,8 @@ pub struct ExpertsConfig {
     #[schemars(range(min = 1.0))]
     #[schemars(extend("x-weights" = ["no-part"]), extend("x-idle" = ["no-experts"]))]
     pub capacity: f64,
-    /// Weight of the loss for uneven loads: with 1 it adds one nat per token and layer if loads are
-    /// even, and up to `count` nats if not.
+    /// Weight of the loss for uneven loads. With a weight of 1, the loss adds one nat per token and
+    /// layer if loads are even, and up to `count` nats if they are uneven.
     #[schemars(range(min = 0.0))]
     #[schemars(extend("x-weights" = ["no-part"]), extend("x-idle" = ["no-experts"]))]
     pub balance_loss: f64,

@@ -350,7 +350,7 @@ pub struct ModelConfig {
         extend("x-weights" = ["no-part"])
     )]
     pub residual_dropout: f64,
-    /// Dropout on the result of the final norm of a stack, as in T5; if it is not set, 0.
+    /// Dropout on the result of the final norm of a stack, as in T5; the default is 0.
     #[serde(skip_serializing_if = "is_zero_rate")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     #[schemars(

@@ -51,8 +51,8 @@ impl Pass {
         }
     }
 
-    /// Sets whether stacks keep only the input of each of about √n segments of n layers, and
-    /// recompute the rest during the backward pass, with the same bits. It takes an additional
+    /// Sets whether a stack of n layers keeps only the inputs of about √n segments, and recomputes
+    /// all other results during the backward pass, with the same bits. It takes an additional
     /// forward pass, and has no effect if Candle differentiates.
     #[must_use]
     pub fn checkpointed(self, checkpoints: bool) -> Self {

@@ -11,7 +11,7 @@ use taper_ops::PackedWeights;
 /// been read.
 const LOGITS: usize = 1 << 20;
 /// Number of logits of a block per column of the hidden states. A narrow model has few weights,
-/// which are cheap to read again; its smaller blocks stay in the cache of one core.
+/// which are cheap to read again, and its smaller blocks of rows stay in the cache of one core.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
 /// Number of logits of a block on a GPU, 64 MiB: each block is copied to the host separately.
 const DEVICE_LOGITS: usize = 1 << 24;

@@ -13,8 +13,8 @@ const F32: u64 = 4;
 /// Allowance for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;
 
-/// Largest size of all checkpoints at any time: those that are kept (at most as many as the run
-/// makes), the one being written, and the average.
+/// Largest size of all checkpoints at any time: the checkpoints that are kept (at most the number
+/// that the run makes), the checkpoint being written, and the average.
 pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let weights = F32 * parameters;
     let checkpoint = weights * (1 + training.state_buffers());

@@ -29,9 +29,10 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
 
 /// Suggests, in words, an intended key for the unknown dotted `name`; `None` if no key is similar.
 ///
-/// Candidates are tried in this order: in the given section, a key of this name, then a key with
-/// this name in another toolkit; a key of this name in a section within it; a key with this name in
-/// another toolkit; a key of this name in any section; a key of similar spelling.
+/// Candidates are tried in this order: a key of this name in the given section; a key of the given
+/// section with this name in another toolkit; a key of this name in a section within the given one;
+/// any key with this name in another toolkit; a key of this name in any section; a key of similar
+/// spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();

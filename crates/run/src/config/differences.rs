@@ -70,8 +70,8 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Difference>
     Ok(differences)
 }
 
-/// Lists differences like [`differences`], in all keys that processes must share to train together:
-/// in [training] too.
+/// Lists differences in all keys that processes must share to train together. They are the keys of
+/// [`differences`], and the keys of [training].
 ///
 /// # Errors
 /// See [`differences`].

@@ -365,7 +365,8 @@ pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
     text.lines().map(|line| (name(line), line)).collect()
 }
 
-/// Sort key of a name: its written place, or after its parent, or after the rest of its section.
+/// Sort key of a name: its place if it is written; otherwise the place of the last written key of
+/// its section, or of the section itself.
 fn place(name: &str, written: &[String]) -> (usize, String) {
     let at = |name: &str| written.iter().position(|other| other == name);
     if let Some(place) = at(name) {

@@ -404,8 +404,8 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text_of(&bytes, path)?)
 }
 
-/// Error of a recipe, taken from the file or the override that is wrong by itself; `error` if
-/// neither is.
+/// Error of the file or the override that is wrong by itself; `error` if neither is wrong by
+/// itself.
 fn at_fault(
     text: &str,
     path: &Path,

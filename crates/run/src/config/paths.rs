@@ -98,8 +98,8 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// Converts `path`, relative to the current folder, to a path relative to `folder`; absolute if one
-/// of them does not exist.
+/// Converts `path`, relative to the current folder, to a path relative to `folder`; or to an
+/// absolute path if `path` or `folder` does not exist.
 pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
     let working_folder = Path::new("");
     if path.is_absolute() || folder == working_folder {

@@ -128,9 +128,8 @@ fn append_to(path: &Path) -> Result<File> {
 /// must be dropped. Invalid lines are left to a person: if there are any, the file is kept under
 /// another name, which the notice reports.
 ///
-/// The step alone does not decide: a skipped update does not advance it, but has its own count; and
-/// the validation at the end of a run comes after a checkpoint that may have been saved at the same
-/// step.
+/// The step alone does not decide: a skipped update does not advance the step, but is counted
+/// separately; and the validation at the end of a run may come after a checkpoint of the same step.
 fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let bytes = fs::read(path)?;
     let mut kept = Vec::with_capacity(bytes.len());

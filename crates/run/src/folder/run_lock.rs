@@ -87,8 +87,8 @@ impl RunLock {
         let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
     }
 
-    /// Whether the locked file still has this path: its last owner may have removed it between our
-    /// opening and locking, and a third process could lock another file.
+    /// Whether the locked file still has this path: the last owner of the lock may have removed the
+    /// file between our opening and locking, and a third process could lock a new file.
     #[cfg(unix)]
     fn is_at(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;

@@ -95,7 +95,8 @@ impl DividedText {
     }
 }
 
-/// `ln(p / (1 - p))` of a label, with the sum of the others as `1 - p`, which does not round to 0.
+/// `ln(p / (1 - p))` of a label, where `1 - p` is the sum of the other probabilities, which does
+/// not round to 0.
 fn log_odds(probabilities: &[f64], label: usize) -> f64 {
     let others = probabilities.iter().enumerate().filter(|(other, _)| *other != label);
     let others: f64 = others.map(|(_, probability)| probability).sum();

@@ -40,7 +40,8 @@ impl Origin {
     }
 
     /// Configuration with which the run in `folder` was trained until now, as recorded by its last
-    /// checkpoint or, if that is unreadable, by this one; for a run of an earlier version, `saved`.
+    /// checkpoint or, if the last one is unreadable, by this one. For a run of an earlier version,
+    /// `saved`.
     ///
     /// # Errors
     /// When the record is not of this version.

@@ -104,8 +104,8 @@ pub(crate) struct Control {
     /// contains
     #[arg(long, value_name = "X")]
     pub(crate) repetition_penalty: Option<f64>,
-    /// Forbid that any N consecutive tokens are repeated: in a translation (in each part, if a line
-    /// is translated in parts), or in a prompt and its continuation
+    /// Forbid that any N consecutive tokens are repeated: in a translation (within each part, if a
+    /// line is translated in parts), or in a prompt and its continuation together
     #[arg(long, value_name = "N")]
     pub(crate) no_repeat_ngram: Option<usize>,
 }

@@ -15,7 +15,7 @@ pub(crate) struct Average {
     #[arg(long, value_name = "K")]
     pub(crate) last: Option<usize>,
     /// Share of these weights, from 0 to 1; the rest comes from the weights that the run began
-    /// with, so that their abilities are forgotten less
+    /// with, so that fewer of the earlier abilities are forgotten
     #[arg(long, value_name = "SHARE")]
     pub(crate) with_parent: Option<f64>,
 }

@@ -62,8 +62,8 @@ struct Measurement {
     dtype: &'static str,
     /// Billions of multiplications and additions per second.
     rate: f64,
-    /// Rate of multiply-adds on registers alone, in the instructions of the kernel; for the `gemm`
-    /// crate, in those of the fastest f32 multiply-adds.
+    /// Rate of multiply-adds on registers alone, with the kernel's instructions; for the `gemm`
+    /// crate, with the instructions of the fastest f32 multiply-adds.
     peak: f64,
 }
 

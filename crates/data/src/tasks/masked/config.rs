@@ -15,8 +15,8 @@ pub struct MaskedConfig {
     pub rate: f64,
     /// Whether all tokens of a word are predicted together.
     pub whole_words: bool,
-    /// Whether a row has two texts. In half of the rows the second text follows the first, in the
-    /// others it comes from elsewhere, and the model predicts which is the case.
+    /// Whether a row has two texts. In half of the rows the second text follows the first; in the
+    /// other rows it comes from elsewhere. The model predicts which is the case.
     pub next_sentence: bool,
 }
 

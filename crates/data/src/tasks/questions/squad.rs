@@ -125,10 +125,10 @@ impl Paragraph {
 ///
 /// # Errors
 ///
-/// If a file is missing or not in SQuAD's format; if an answer is not at its stated place, or a
-/// question has none although [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set,
-/// with the numbers of article and paragraph, counted from 1; if the split has no question; and
-/// errors of `visit`.
+/// If a file is missing or not in SQuAD's format, the split has no question, an answer is not at
+/// its stated place, or a question has no answer although
+/// [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set. Errors of an answer or a
+/// question have the numbers of article and paragraph, counted from 1. Also the errors of `visit`.
 pub fn read_questions(
     config: &DataConfig,
     split: &Corpora,

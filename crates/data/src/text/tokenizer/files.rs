@@ -29,9 +29,9 @@ impl Tokenizer {
         Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
     }
 
-    /// Loads a `tokenizer.json` like [`Self::load`]. If it equals that of `other`, as for two
-    /// languages with one vocabulary, both share it: a tokenizer of 256,000 pieces takes some 200
-    /// MB.
+    /// Loads a `tokenizer.json` like [`Self::load`]. If its content equals the file of `other`, as
+    /// for two languages with one vocabulary, both share one tokenizer: a tokenizer of 256,000
+    /// pieces takes some 200 MB.
     ///
     /// # Errors
     ///

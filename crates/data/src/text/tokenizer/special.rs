@@ -205,7 +205,7 @@ pub struct FolderTokens {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub without_row: usize,
     /// Whether characters have the normal forms of SentencePiece, in cases where the library
-    /// `tokenizers` makes others from the same map.
+    /// `tokenizers` makes other forms from the same map.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sentence_piece_forms: bool,
     /// Special tokens.

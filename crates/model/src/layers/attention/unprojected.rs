@@ -36,8 +36,8 @@ impl Unprojected for OfWidth {
     }
 }
 
-/// Self-attention of the kind that a recipe names, or the state-space layer in its place, without
-/// the projections before and after: for measurements.
+/// Self-attention of the kind that a recipe names, or the state-space layer in its place. For
+/// measurements, it lacks the projections before and after.
 #[derive(Debug, Clone)]
 pub struct UnprojectedAttention(Arc<dyn Unprojected>);
 

@@ -176,7 +176,7 @@ impl Convolution {
 
 impl Plan {
     /// Row of each neighbour of each place of `count` images, from top to bottom and left to right;
-    /// neighbours outside an image have the row after all others.
+    /// neighbours outside an image get the index after the last row.
     fn neighbours(&self, count: usize) -> Arc<[u32]> {
         let Self { from, to, stride, .. } = *self;
         let outside = (count * from * from) as u32;

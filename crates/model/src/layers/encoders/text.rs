@@ -40,7 +40,8 @@ impl TextEncoder {
 
     /// Makes an encoder with an embedding of its own: the first part of every model that analyses a
     /// text without writing one. Its parameters have the same names as in a
-    /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), whose weights it can begin with.
+    /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that the encoder can begin with the
+    /// weights of one.
     pub(crate) fn with_embedding(
         build: &mut Builder,
         config: &ModelConfig,

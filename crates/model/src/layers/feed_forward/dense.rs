@@ -35,8 +35,8 @@ impl DenseFeedForward {
             Ok((up, Linear::new(build, &format!("{name}.down"), inner, outer, 1)?))
         };
         let (up, down) = build.with_biases_if(config.has_feed_forward_biases(), make)?;
-        // Between them stand the gated product, or the slopes of the nonlinearity; those of relu
-        // are the signs of its result.
+        // Between them stand the gated product, or the slopes of the nonlinearity; the slopes of
+        // relu are the signs of its result.
         build.count(match (kind, Activation::from(config.activation)) {
             (FeedForwardKind::Plain, Activation::Relu) => PartCost::default().forgetting(inner),
             _ => PartCost::kept(inner),

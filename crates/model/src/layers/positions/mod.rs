@@ -243,8 +243,8 @@ impl Relative {
         positions: &Arc<[u32]>,
         pass: &Pass,
     ) -> Result<StackPositions> {
-        // The bias by distance from the last token: computed for the longest row; the others use
-        // its end.
+        // The bias by distance from the last token is computed for the longest row; shorter rows
+        // use the end of it.
         let last = positions.iter().copied().max().unwrap_or(0) as usize;
         self.prepared(|| positions.clone(), (last..last + 1, last + 1), pass) // (H, 1, T)
     }

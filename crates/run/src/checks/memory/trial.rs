@@ -153,8 +153,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         Ok(height.max(self.between_passes()) + self.state_bytes)
     }
 
-    /// Measures like [`Trial::run`], but the memory of a GPU: its driver counts the memory in use;
-    /// otherwise the formula is used. Exhausted memory is an error.
+    /// Measures like [`Trial::run`], but the memory of a GPU. If the GPU's driver counts the memory
+    /// in use, its count is taken; otherwise the formula is used. Exhausted memory is an error.
     fn run_on_gpu(&self, batch: &Batch, tokens: usize) -> Result<u64> {
         let (outcome, height) = device::most_in_use(self.model.device(), || {
             rehearse(self.model, self.training, batch)

@@ -30,8 +30,8 @@ struct Corner {
 }
 
 impl CountedCandidates {
-    /// Best value of the weight `axis`, at least 0, while the other `weights` stay, with the score
-    /// of the candidates that it chooses.
+    /// Best value of the weight `axis`, at least 0, if the other `weights` do not change, and the
+    /// score of the candidates that this value chooses.
     pub(super) fn best_value(
         &self,
         metric: &dyn Metric,

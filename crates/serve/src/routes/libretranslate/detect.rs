@@ -213,8 +213,8 @@ fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found
 }
 
-/// Part of each language in a text that is in one of them, and the share of the text that consists
-/// of its own letters.
+/// Probability of each language if the text is in one of them, and the share of the text in letters
+/// that the language uses and its vocabulary knows.
 fn shares(text: &str, fits: &BTreeMap<String, Fit>) -> Vec<(String, f64, f64)> {
     let letters = |language: &str| own_letters(language, text);
     let costs = fits.iter().filter(|(language, _)| letters(language) > 0.0);

@@ -282,7 +282,7 @@ impl PairDataset {
     }
 
     /// Batch of these pairs, in this order: the sources, each with `</s>`, and the targets, each
-    /// after `<s>`; the rest of the target and `</s>` are predicted. `epoch` determines their
+    /// after `<s>`; the target's tokens and `</s>` are predicted. `epoch` determines their
     /// variation; `None`: no variation.
     ///
     /// # Errors

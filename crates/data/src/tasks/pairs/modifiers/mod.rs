@@ -25,8 +25,8 @@ use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 /// Key of these draws, distinct from the keys that order batches or segment text.
 const PURPOSE: u64 = 10;
 
-/// Changes. The number of each is part of the key of its draws, so that the probability of one does
-/// not affect the others.
+/// Changes. The number of each modifier is part of the key of its draws, so that its probability
+/// does not affect the other modifiers.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Merged = 0,

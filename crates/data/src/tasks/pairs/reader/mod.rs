@@ -316,9 +316,9 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
     Error::EmptyCorpus { split: split.name(), files: names.join(" and ") }
 }
 
-/// Existing files of a split: for each corpus, the source and target in text format or one or more
-/// files in other formats, and the file of its word links if it has one. A hub data set is fetched
-/// into the local hub cache.
+/// Existing files of a split: for each corpus, the files of source and target in text format, or
+/// one or more files in another format; and the file of the corpus's word links if it has one. A
+/// hub data set is fetched into the local hub cache.
 ///
 /// # Errors
 ///

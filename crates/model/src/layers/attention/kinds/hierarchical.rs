@@ -9,11 +9,11 @@
 //! means of the keys and values of chunk `J`, of `|J|` tokens, and `Z_i` is the sum of the
 //! exponentials. With one level of summaries, the J are all other chunks, or those before `C`: a
 //! query has about `chunk + n / chunk` scores. With more levels, a chunk of the next level is
-//! `chunk` chunks of the level below. The J are then, at each level, those in the same chunk of the
-//! next level, and at the last level all others: `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores. This is
-//! the coarsening of blocks of scores of Zhu and Soricut 2021 ("H-Transformer-1D", section 4),
-//! without coarsened queries; a summary counts as many times as it has tokens. Chunks of one token,
-//! and a chunk that holds the whole sequence, give full attention.
+//! `chunk` chunks of the level below. At each level but the last, the J are then the chunks in the
+//! same chunk of the next level, and at the last level all other chunks: `levels · chunk + n /
+//! chunkˡᵉᵛᵉˡˢ` scores. This is the coarsening of blocks of scores of Zhu and Soricut 2021
+//! ("H-Transformer-1D", section 4), without coarsened queries; a summary counts as many times as it
+//! has tokens. Chunks of one token, and a chunk that holds the whole sequence, give full attention.
 
 use super::rows::padded_rows;
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};

@@ -6,9 +6,9 @@
 //! p = softmax(W_r x),   y = Σ_e g_e · FFN_e(x)   over the experts of the k largest p
 //! ```
 //!
-//! With one expert a token, g is p (Switch, equation 2); with several, p divided by the sum of
-//! theirs (GShard, algorithm 1). The tokens of each expert are gathered and multiplied together, so
-//! that a token costs the arithmetic of its own experts, not of all.
+//! With one expert a token, g is p (Switch, equation 2); with several, p divided by the sum of the
+//! p of these experts (GShard, algorithm 1). The tokens of each expert are gathered and multiplied
+//! together, so that a token costs the arithmetic of its own experts, not of all.
 //!
 //! In training an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch,
 //! first choices before second ones and each in the order of the tokens (Switch, equation 3);
@@ -46,7 +46,7 @@ struct Plan {
     /// Tokens of each expert.
     tokens: Vec<Vec<u32>>,
     /// Row of each token, for each choice, among the rows of all experts, one expert after the
-    /// other; a dropped token has the row after the last.
+    /// other; a dropped token gets the index after the last row.
     rows: Vec<Vec<u32>>,
     /// Expert of each token, for each choice.
     experts: Vec<Vec<u32>>,

@@ -30,9 +30,9 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
 }
 
 /// Scalars kept for a sequence. Per token: queries and values, original and normalised, and the
-/// result. Per place in a chunk: its gathered and weighted rows, and in each head its scores with
-/// two chunks, and the results of softmax and dropout on them. Per round of a token: its result,
-/// weighted by its sum. `chunks` counts the chunks of all heads and rounds.
+/// result. For each place in a chunk: gathered and weighted rows. Also, in each head, the scores
+/// with two chunks, and the results of softmax and dropout on these scores. Per round of a token:
+/// its result, weighted by its sum. `chunks` counts the chunks of all heads and rounds.
 pub(super) fn kept(
     (width, heads): (usize, usize),
     (rounds, size): (usize, usize),

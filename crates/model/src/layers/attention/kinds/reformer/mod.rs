@@ -259,8 +259,8 @@ impl Reformer {
     }
 
     /// Finds the keys that the last token of each row meets, in each head and round, given the
-    /// `tokens` of the row and the buckets of all of them; a place without a key has the row after
-    /// the last. Returns them with the numbers that are added to their scores.
+    /// row's `tokens` and the buckets of all these tokens. A place without a key gets the index
+    /// after the last row. Returns them with the numbers that are added to their scores.
     ///
     /// # Shapes
     /// Tokens of R rows, `buckets (M, H·rounds)` → `(R, H, rounds, 2·C)` each.
