@@ -134,8 +134,8 @@ pub enum DecodingError {
     /// A number of the answer is NaN or infinite.
     #[error(
         "the computation gave a value that is not finite (NaN or infinite) in {quantity} of sentence \
-         {sentence}; the weights may have diverged, or the text be unlike all that they learned \
-         from: look at both, or try an earlier checkpoint"
+         {sentence}; the weights may have diverged, or the text may differ too much from the \
+         training data: check both, or try an earlier checkpoint"
     )]
     NotFinite {
         /// Name of the computed value.

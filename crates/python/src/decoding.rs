@@ -91,7 +91,7 @@ impl TranslateOptions {
         let draws = config.sampling.is_active();
         if let Some(beam) = self.beam {
             if draws {
-                bail!("beam has no effect where translations are drawn: leave one of them out");
+                bail!("beam has no effect if translations are sampled: leave one of them out");
             }
             config.beam_size = beam;
             config.n_best = config.n_best.min(beam.max(1));
@@ -181,7 +181,7 @@ impl GenerateOptions {
         sampling.top_p = self.top_p.unwrap_or(sampling.top_p);
         sampling.seed = self.seed.unwrap_or(sampling.seed);
         if self.seed.is_some() && !sampling.is_active() {
-            bail!("seed has no effect where nothing is drawn: give a temperature above 0");
+            bail!("seed has no effect if nothing is sampled: give a temperature above 0");
         }
         settings.max_tokens = self.max_tokens;
         settings.decoding.n_best = self.samples;
@@ -190,7 +190,7 @@ impl GenerateOptions {
         }
         if self.samples > 1 && !settings.decoding.sampling.is_active() {
             bail!(
-                "samples = {} would give one text again and again where nothing is drawn: leave \
+                "samples = {} would give one text again and again if nothing is sampled: leave \
                  it out, or give a temperature above 0",
                 self.samples
             );

@@ -7,7 +7,7 @@ use anyhow::Result;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the computation gave a value that is not finite (NaN or infinite) in {quantity}: the weights may \
-     have diverged, or the input be unlike all that they learned from; look at both, or try an \
+     have diverged, or the input may differ too much from the training data; check both, or try an \
      earlier checkpoint (--checkpoint)"
 )]
 pub struct NotFinite {

@@ -63,7 +63,7 @@ fn settings(arguments: &Init) -> Result<InitSettings> {
         match given.clone().or(known) {
             Some(language) => Ok(language),
             None => questions.ask(&format!("Language of the {side}, such as en")).map_err(|error| {
-                error.context(format!("the language of the {side} is not told by the names of the files: give --source-language and --target-language"))
+                error.context(format!("the names of the files do not show the language of the {side}: give --source-language and --target-language"))
             }),
         }
     };

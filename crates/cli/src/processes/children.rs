@@ -25,7 +25,7 @@ pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError
     if !is_orphan() {
         return Ok(());
     }
-    let why = "it ended without a word, as if it was killed".to_owned();
+    let why = "it ended without a message, as if killed".to_owned();
     Err(ExchangeError::Lost { rank: 0, here: rank, why })
 }
 

@@ -110,7 +110,7 @@ fn a_run_goes_on_from_its_own_checkpoints_only() {
     // Two courses would be mixed.
     workspace.fail(
         "resume run --from left-step-00000012",
-        &["--from left-step-00000012", "in a copy of the run's folder"],
+        &["--from left-step-00000012", "copy the run's folder"],
     );
     workspace.succeed("average run");
     workspace.fail("resume run --from average", &["--from average", "called step-"]);

@@ -270,7 +270,8 @@ impl DataConfig {
         if self.labelled.max_tokens < self.labelled.shortest_row() {
             return wrong(
                 "data.labelled.max_tokens",
-                "must leave room for a token of each text beside its marks: at least 3, or 5 of two",
+                "must have room for the marks and a token of each text: at least 3, or 5 if rows \
+                 have two texts",
             );
         }
         if self.captions.max_tokens == 0 {

@@ -205,7 +205,7 @@ impl Corpus {
             if !is_empty(other) && !is_empty(lead) && other.len() != lead.len() {
                 let first = if is_empty(&self.file) { "source" } else { "file" };
                 return wrong(format!(
-                    "{first} names {} files, but {name} {}: each has its own beside it",
+                    "{first} names {} files, but {name} names {}: each file needs one counterpart",
                     lead.len(),
                     other.len()
                 ));

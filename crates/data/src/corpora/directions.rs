@@ -194,8 +194,8 @@ fn validate_direction(
     }
     if !trained.iter().any(|one| one.to == *to) || !trained.iter().any(|one| one.from == *from) {
         let message = format!(
-            "has text from {from} to {to}, and no corpus of data.train is from the one, or none is \
-             to the other: leave it out, or train on some"
+            "has text from {from} to {to}, but data.train has no corpus from {from}, or none to \
+             {to}: leave it out, or add such a corpus"
         );
         return wrong(key, message);
     }

@@ -132,7 +132,7 @@ fn beside(
     if !alike {
         if counts[0] != counts[1] {
             return wrong(format!(
-                "matches {} files, but {matches_of_first}: each needs its own beside it",
+                "matches {} files, but {matches_of_first}: each file needs one counterpart",
                 counts[1]
             ));
         }

@@ -160,7 +160,7 @@ impl ModelConfig {
                 if kernel.is_multiple_of(2) {
                     return refuse(format!(
                         "model.convolutional.kernel = {kernel}: it must be odd, so that a token of \
-                         the encoder sees as many on each side"
+                         the encoder sees equally many tokens on each side"
                     ));
                 }
                 match self.positions {

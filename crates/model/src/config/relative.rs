@@ -44,7 +44,7 @@ impl ModelConfig {
         if distance <= count / 2 {
             return Err(ModelError::Config(format!(
                 "model.relative_distance = {distance}: it must be more than half of \
-                 model.relative_buckets = {count}, as that many distances have a bucket each"
+                 model.relative_buckets = {count}, since half of the buckets hold one distance each"
             )));
         }
         Ok(())

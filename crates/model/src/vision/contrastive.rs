@@ -202,8 +202,8 @@ impl Model for ContrastiveModel {
         let refuse = |message: &str| Err(ModelError::Batch(message.to_owned()));
         if objective.r_drop > 0.0 {
             return refuse(
-                "training.r_drop compares a batch with itself, which here would make each text \
-                 one that is not its image's: set it to 0",
+                "training.r_drop repeats the texts of a batch, and the copy of an image's text \
+                 would count as a wrong text: set it to 0",
             );
         }
         let [images, texts] = batch.read(["image", "text"])?;

@@ -294,8 +294,8 @@ impl RunConfig {
             }
         } else if of_translations && !entry(self.task).translates {
             bail!(
-                "training.early_stopping.metric = \"{}\" is measured on translations, which this \
-                 task has none of: watch \"loss\" or \"perplexity\"",
+                "training.early_stopping.metric = \"{}\" is measured on translations, but this \
+                 task has none: watch \"loss\" or \"perplexity\"",
                 watched.metric
             );
         } else if of_classes && !entry(self.task).predicts_classes {

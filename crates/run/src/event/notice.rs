@@ -128,7 +128,7 @@ impl fmt::Display for RecipeNotice {
             Self::ScoresForgotten { changes, best, step } => write!(
                 formatter,
                 "note: scores of validations cannot be compared with earlier ones ({changes}): \
-                 the best, {best} after update {step}, and the patience are forgotten"
+                 the best score, {best} after update {step}, and the patience are reset"
             ),
         }
     }
@@ -185,7 +185,7 @@ impl fmt::Display for FolderNotice {
             Self::ProcessKilled(process) => write!(
                 formatter,
                 "process {process}, which trained this run before, ended without saying so; \
-                 going on from the last checkpoint"
+                 training continues from the last checkpoint"
             ),
             Self::NotRemoved { folder, cause } => {
                 write!(formatter, "warning: cannot remove {}: {cause}", folder.display())

@@ -34,8 +34,8 @@ impl ParallelCorpus {
         };
         ensure!(
             !split.iter().any(|corpus| !corpus.tag.is_empty()),
-            "{name}: its corpora have tags, which text has not: name one without in a recipe of \
-                 its own"
+            "{name}: its corpora have tags, which files of text cannot have: name corpora without \
+                 tags in a recipe of their own"
         );
         Ok(Self { data: config.data.clone(), split, name: name.to_owned() })
     }

@@ -197,8 +197,8 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     let step = read_state(&path)?.step;
     if path.canonicalize()?.file_name().is_none_or(|file| file != checkpoint_name(step).as_str()) {
         bail!(
-            "--from {name}: training goes on from a checkpoint called step-…; from one that the \
-             run has left, in a copy of the run's folder in which it has that name again"
+            "--from {name}: name a checkpoint called step-…; to use a checkpoint left-step-…, copy \
+             the run's folder and rename the checkpoint there to step-…"
         );
     }
     Ok(path)

@@ -74,7 +74,7 @@ impl Terms {
                         return Ok(None);
                     }
                     bail!(
-                        "{source:?} has another translation before, {:?}; leave one of them",
+                        "{source:?} has another translation before, {:?}; keep only one",
                         terms[before].target
                     );
                 }

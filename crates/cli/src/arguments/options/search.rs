@@ -29,8 +29,8 @@ impl Search {
         if let Some(beam) = self.beam {
             ensure!(
                 !config.sampling.is_active(),
-                "--beam has no effect where translations are drawn: leave it out, or the \
-                     options of drawing; where the recipe draws, search with --set \
+                "--beam has no effect if translations are sampled: leave out --beam, or the \
+                     options of sampling; if the recipe samples, add --set \
                      decoding.sampling.temperature=0"
             );
             config.beam_size = beam;
@@ -141,7 +141,7 @@ impl Control {
             of_drawing.into_iter().find(|(_, given)| *given && !sampling.is_active())
         {
             bail!(
-                "{name} has no effect where nothing is drawn: leave it out, or give a \
+                "{name} has no effect if nothing is sampled: leave it out, or give a \
                  --temperature above 0, such as 1"
             );
         }

@@ -139,8 +139,8 @@ impl Serve {
         for origin in &self.origins {
             if origin != "*" && (!origin.contains("://") || origin.ends_with('/')) {
                 bail!(
-                    "--cors {origin} is no origin: expected SCHEME://NAME, with :PORT where it has \
-                     one and nothing behind it, or *"
+                    "--cors {origin} is no origin: expected SCHEME://NAME or SCHEME://NAME:PORT \
+                     with nothing after it, or *"
                 );
             }
         }

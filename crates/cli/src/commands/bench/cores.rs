@@ -140,7 +140,7 @@ impl Table<'_> {
         print_line("")?;
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         print_line(&format!(
-            "an empty region takes {:.1} µs on {threads} threads here, which each one is charged",
+            "an empty region takes {:.1} µs on {threads} threads here; each region costs this more",
             1e6 * self.meeting
         ))?;
         print_line(&format!("ms a step         regions   1 core    serial{names}"))?;

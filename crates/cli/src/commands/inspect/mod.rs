@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     }
     if arguments.processes.get() > 1 {
         print_line(&format!(
-            "processes    {}: the memory is that of each; together they have the moments once",
+            "processes    {}: memory is given for one; the moments are divided among all",
             arguments.processes
         ))?;
     }

@@ -207,7 +207,7 @@ impl ImagesConfig {
                 wrong("data.images.resize_to", "must be empty with resize = \"none\"".to_owned())
             }
             Resize::ShortestEdge if matches!(to[..], [shorter, longer] if longer < shorter) => {
-                let message = "must have the shorter edge first, and then the most of the longer";
+                let message = "must be the shorter edge, and then the limit of the longer edge";
                 wrong("data.images.resize_to", message.to_owned())
             }
             Resize::Stretch if !self.center_crop && to.iter().any(|side| *side != self.size) => {

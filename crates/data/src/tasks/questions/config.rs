@@ -54,8 +54,9 @@ impl QuestionsConfig {
             return wrong(
                 "data.questions.max_tokens",
                 format!(
-                    "is {}: beside three marks and data.questions.max_question_tokens = {} there \
-                     must be room for the context, at least {least} in all",
+                    "is {}: it must have room for three marks, for \
+                     data.questions.max_question_tokens = {} and for the context, at least {least} \
+                     in all",
                     self.max_tokens, self.max_question_tokens
                 ),
             );

@@ -66,7 +66,7 @@ impl AttentionConfig {
         } else if named > 0 && named != layers {
             Some(format!(
                 "{section}.kinds names the kinds of {named} layers, and model.{stack}_layers = \
-                 {layers}: let it name as many, or none"
+                 {layers}: name one kind for each layer, or none"
             ))
         } else if self.has(AttentionKind::Sparse) && causal && self.global_last > 0 {
             Some(format!(

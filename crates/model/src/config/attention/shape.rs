@@ -55,8 +55,8 @@ impl ModelConfig {
         }
         if !self.heads.is_multiple_of(shape.key_value_heads) {
             return refuse(format!(
-                "model.key_value_heads = {} does not divide model.heads = {}: as many heads of \
-                 queries must share each",
+                "model.key_value_heads = {} does not divide model.heads = {}: equally many heads \
+                 of queries must share each of them",
                 shape.key_value_heads, self.heads
             ));
         }

@@ -158,7 +158,8 @@ impl Passkey {
         let others = beginning.len() + statement.len() + question.len() + self.answer();
         let Some(room) = length.checked_sub(others).filter(|&room| room > 0) else {
             bail!(
-                "passkeys: a text of {length} tokens has no room for filler beside {others} others"
+                "passkeys: a text of {length} tokens has no room for filler: {others} tokens are \
+                 needed for the statement, the question and the key"
             );
         };
         let filler: Vec<&str> = (0..room)

@@ -80,7 +80,7 @@ pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineT
     };
     if task != parent.config.task && !entry(task).begins_with.contains(&parent.config.task) {
         bail!(
-            "{}: its task is {}, with which {task} does not begin",
+            "{}: its task is {}; a model of the task {task} does not begin with such weights",
             settings.parent.display(),
             parent.config.task
         );

@@ -153,7 +153,7 @@ const CAPTIONS: TaskEntry = TaskEntry {
     begins_with: &[Task::ImageClassification],
     reads: &["data.captions", "model.pooling"],
     predicts: Some(PredictionEntry::new("describes images", "describing", InputKind::Images)),
-    hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
+    hides_attention: Some("the run reads images with text; attention is only shown over words"),
     hub_name: Some("image-to-text"),
     uses: &[(Verb::PredictImages, "describes images"), MEASURES],
     next: (Verb::PredictImages, "describe PNG or JPEG files"),
@@ -168,7 +168,7 @@ const IMAGE_TEXT: TaskEntry = TaskEntry {
         takes_prompts: true,
         ..PredictionEntry::new("compares images", "comparing", InputKind::Images)
     }),
-    hides_attention: Some("the run reads images beside text, which cannot be shown word by word"),
+    hides_attention: Some("the run reads images with text; attention is only shown over words"),
     hub_name: Some("zero-shot-image-classification"),
     uses: &[(Verb::MatchTexts, "finds the text that matches an image"), MEASURES],
     next: (Verb::MatchTexts, "find the text that fits an image"),
@@ -179,9 +179,12 @@ const IN_CONTEXT_REGRESSION: TaskEntry = TaskEntry {
     stacks: Stacks::Decoder,
     reads: &["data.regression"],
     predicts_classes: false,
-    hides_attention: Some("the run reads points of functions, and attention is shown over words"),
+    hides_attention: Some("the run reads points of functions; attention is only shown over words"),
     not_served: Some("a run of the task in-context-regression is not served"),
-    uses: &[(Verb::Evaluate, "measures it beside ridge regression"), (Verb::Report, "draws that")],
-    next: (Verb::Report, "draw its error beside least squares"),
+    uses: &[
+        (Verb::Evaluate, "compares it with ridge regression"),
+        (Verb::Report, "draws the comparison"),
+    ],
+    next: (Verb::Report, "draw its error and that of least squares"),
     ..USUAL
 };

@@ -170,8 +170,8 @@ fn usual_lengths(all: &[UsualLengths]) -> Vec<String> {
     let line = |classes: &[UsualLengths]| {
         let list: Vec<String> = classes.iter().map(class).collect();
         format!(
-            "  usual lengths {}, characters of the target for each of the source, by those of both: \
-             {}",
+            "  usual lengths {}, target characters per source character, by the characters of \
+             both: {}",
             classes[0].direction,
             list.join(", ")
         )

@@ -214,7 +214,7 @@ impl Lines {
             ErrorKind::UnexpectedEof
             | ErrorKind::ConnectionReset
             | ErrorKind::ConnectionAborted
-            | ErrorKind::BrokenPipe => "it ended without a word, as if it was killed".to_owned(),
+            | ErrorKind::BrokenPipe => "it ended without a message, as if killed".to_owned(),
             ErrorKind::TimedOut => format!(
                 "nothing was heard of it for {} s",
                 (self.patience.beat * self.patience.beats).as_secs()

@@ -299,7 +299,8 @@ impl Rendezvous {
         if Instant::now() > deadline {
             let absent: Vec<String> = absent.iter().map(ToString::to_string).collect();
             return Err(self.error(format_args!(
-                "waited {} s in vain for process {}; was it started, and does it see the others?{more}",
+                "waited {} s in vain for process {}; was it started, and can it reach the \
+                 others?{more}",
                 self.patience.as_secs(),
                 absent.join(", ")
             )));
@@ -337,7 +338,7 @@ impl Rendezvous {
                 if size != self.size {
                     guest.refuse(&self.key);
                     return Err(self.error(format_args!(
-                        "another process was started as one of {size}: start each as one of as many"
+                        "another process was started as one of {size}: start all with the same size"
                     )));
                 }
                 if rank == self.rank || !matches!(all.get(rank), Some(None)) {
