@@ -1,6 +1,6 @@
 //! Learning in context as inference: a decoder trained on documents of a mixture of hidden Markov
-//! models, beside the exact posterior (Xie et al. 2022, "An Explanation of In-context Learning as
-//! Implicit Bayesian Inference", section 4).
+//! models, compared with the exact posterior (Xie et al. 2022, "An Explanation of In-context
+//! Learning as Implicit Bayesian Inference", section 4).
 //!
 //! The mixture, its documents, its prompts and the filter that computes the posterior are those of
 //! `taper_theory::studies`. The decoder reads whole documents, never a prompt: examples that begin

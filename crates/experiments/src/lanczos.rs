@@ -3,8 +3,7 @@
 
 use taper_ops::rng::{Counter, mix};
 
-/// Largest eigenvalue of a symmetric matrix of `size` rows, from so many products `matrix · v` as
-/// there are `steps`.
+/// Largest eigenvalue of a symmetric matrix of `size` rows, from `steps` products `matrix · v`.
 ///
 /// Each new vector is made orthogonal to all before it, without which rounding brings eigenvalues
 /// back that were found already.
@@ -44,8 +43,8 @@ fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(left, right)| left * right).sum()
 }
 
-/// Largest eigenvalue of a symmetric matrix with a diagonal and the numbers beside it, by bisection:
-/// the signs of the pivots of `matrix − x` tell how many eigenvalues are below x.
+/// Largest eigenvalue of a symmetric matrix that has only a diagonal and the diagonals next to it,
+/// by bisection: the signs of the pivots of `matrix − x` tell how many eigenvalues are below x.
 fn largest_of_three_diagonals(diagonal: &[f64], beside: &[f64]) -> f64 {
     let below = |x: f64| {
         let (mut count, mut pivot) = (0, 1.0);

@@ -190,8 +190,8 @@ impl SenseReader {
     }
 }
 
-/// Share of `asked` vectors, of two senses in turn, whose cosine with the mean of the `known` ones of
-/// their own sense is larger than with that of the other; a tie is half right.
+/// Share of `asked` vectors, of two senses in turn, whose cosine with the mean of the `known`
+/// vectors of their own sense is larger than with the mean of the other sense; a tie is half right.
 #[must_use]
 pub fn told_apart(known: &[Vec<f64>], asked: &[Vec<f64>]) -> f64 {
     let mean = |sense: usize| {

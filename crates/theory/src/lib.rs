@@ -7,7 +7,7 @@
 //! for proofs, would prove something about other code.
 //!
 //! **Norms.** A norm changes every column, and constructions need exact values. One column is
-//! therefore a large constant: beside it, the root mean square of a row is that of the constant
+//! therefore a large constant. The root mean square of a row is then, in f32, that of the constant
 //! alone, and an RMS norm with the matching weight is the identity, exactly, in f32
 //! ([`blueprint`]).
 //!

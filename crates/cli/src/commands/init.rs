@@ -59,13 +59,17 @@ fn settings(arguments: &Init) -> Result<InitSettings> {
         Some(known) => known.map(Some),
         None => [None, None],
     };
-    let mut language = |given: &Option<String>, known: Option<String>, side: &str| {
-        match given.clone().or(known) {
-            Some(language) => Ok(language),
-            None => questions.ask(&format!("Language of the {side}, such as en")).map_err(|error| {
-                error.context(format!("the names of the files do not show the language of the {side}: give --source-language and --target-language"))
-            }),
-        }
+    let mut language = |given: &Option<String>, known: Option<String>, side: &str| match given
+        .clone()
+        .or(known)
+    {
+        Some(language) => Ok(language),
+        None => questions.ask(&format!("Language of the {side}, such as en")).map_err(|error| {
+            error.context(format!(
+                "the names of the files do not show the language of the {side}: \
+                     give --source-language and --target-language"
+            ))
+        }),
     };
     let languages = [
         language(&arguments.source_language, source, "sentences")?,

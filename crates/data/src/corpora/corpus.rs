@@ -18,9 +18,9 @@ const HEAVIEST: f64 = 1000.0;
 /// One corpus of sentence pairs: its place, and its use in training.
 ///
 /// Its pairs are in the files of a `stem` in `data.dir`, in files `source` and `target` with one
-/// sentence on each line, or in a `file` with both sides. Each may be several files, which are read
-/// one after another: a list, or a pattern such as `train.*.gz`. Compressed files may end in `.gz`,
-/// `.zst`, `.xz`, `.bz2` or `.zip`.
+/// sentence on each line, or in a `file` with both sides. In place of each file there may be
+/// several, as a list or a pattern such as `train.*.gz`; they are read one after another.
+/// Compressed files may end in `.gz`, `.zst`, `.xz`, `.bz2` or `.zip`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Corpus {

@@ -5,10 +5,9 @@ use crate::ModelError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The encoder of text beside the encoder of images, and the space in which both are embedded
-/// (Radford et al. 2021, section 2.4). The encoder of images has `d_model`, `d_ff`, `heads` and
-/// `encoder_layers`; the encoder of text has `decoder_layers`, since its tokens see only those
-/// before them.
+/// The encoder of texts, and the space in which texts and images are embedded (Radford et al. 2021,
+/// section 2.4). The encoder of images has `d_model`, `d_ff`, `heads` and `encoder_layers`; the
+/// encoder of text has `decoder_layers`, since its tokens see only those before them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ContrastiveConfig {

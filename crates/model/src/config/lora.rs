@@ -13,8 +13,9 @@ pub enum BaseDtype {
     /// 32 bits, as in the original run.
     #[default]
     F32,
-    /// Matrices of linear layers and of tokens rounded to bf16: half of their memory. They are
-    /// converted to f32 when they are multiplied, so adapters are trained for the rounded weights.
+    /// Matrices of linear layers and of tokens are rounded to bf16, which halves their memory.
+    /// Products convert the rounded matrices to f32, so adapters are trained for the rounded
+    /// weights.
     Bf16,
 }
 

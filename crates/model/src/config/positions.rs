@@ -12,7 +12,7 @@ pub enum Positions {
     #[default]
     Sinusoidal,
     /// Sines in the first half of the width, cosines in the second, as in Tensor2Tensor and Marian.
-    /// These two use other frequencies: see `sinusoid_frequencies`.
+    /// Tensor2Tensor and Marian use other frequencies: see `sinusoid_frequencies`.
     SinusoidalHalves,
     /// A trained table, added to the embedding (Gehring et al. 2017); limits the length to
     /// `max_positions`.

@@ -35,7 +35,7 @@ impl Norm {
         Ok(Self { weight, bias, spec })
     }
 
-    /// The norm, for so many columns of a wider row.
+    /// The norm, for the given number of columns of a wider row.
     pub(crate) fn of_columns(&self, columns: usize, pass: &Pass) -> NormedColumns<'_> {
         let bias = self.bias.as_ref().map(|bias| bias.get(pass));
         NormedColumns { columns, weight: self.weight.get(pass), bias }

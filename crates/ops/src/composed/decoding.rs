@@ -133,7 +133,7 @@ fn places(
     Ok((all, index))
 }
 
-/// Key of a mask, beside its device.
+/// Key of a mask, without its device.
 #[derive(PartialEq)]
 struct MaskKey {
     lengths: Vec<usize>,

@@ -90,7 +90,7 @@ pub(super) struct Classes<'a, T> {
     pub(super) bias: Option<&'a [T]>,
 }
 
-/// Inputs whose gradients are computed beside the loss.
+/// Inputs whose gradients are computed together with the loss.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) hidden: bool,

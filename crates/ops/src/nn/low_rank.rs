@@ -1,11 +1,11 @@
 //! Low-rank adapters of a linear layer, whose matrix is frozen: `W + s · B A` (Hu et al. 2021,
 //! "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1).
 //!
-//! **Decision.** The change is computed as two thin products beside the large one, and is added to
-//! its result. The alternative, to form `W + s · B A` at each update, would need a product for a
-//! gradient as large as `W`, which adapters are meant to avoid. Matrices that a layer fuses, such
-//! as those of queries, keys and values, have separate factors; their products with A are computed
-//! as one.
+//! **Decision.** The change is computed as two thin products in addition to the large one, and is
+//! added to the result of the large one. The alternative, to form `W + s · B A` at each update,
+//! would need a product for a gradient as large as `W`, which adapters are meant to avoid. Matrices
+//! that a layer fuses, such as those of queries, keys and values, have separate factors; their
+//! products with A are computed as one.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;

@@ -1,4 +1,4 @@
-//! Scores of hostile variants of a test set, beside the scores of the original set.
+//! Scores of hostile variants of a test set, together with the scores of the original set.
 
 use std::path::Path;
 

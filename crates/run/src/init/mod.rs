@@ -58,8 +58,8 @@ pub struct WrittenRecipe {
     pub divided: Option<PathBuf>,
 }
 
-/// Reads the text and writes a recipe for it, with comments and ready to train on `machine`, and
-/// the schema of recipes beside it.
+/// Reads the text, and writes a recipe for it that has comments and is ready to train on `machine`.
+/// Writes the schema of recipes into the same folder.
 ///
 /// If there is no validation set next to the text, a validation and a test set are split off; the
 /// files named by the user stay unchanged.

@@ -123,9 +123,9 @@ impl LineAligner<'_> {
         Ok(aligned)
     }
 
-    /// Alignment of each translation of a line, from those of its parts in the order of
-    /// [`SearchedLine::pairs`]. Each part attends only to its own tokens and `</s>`; the latter is
-    /// shown as the line's.
+    /// Alignment of each translation of a line, made of the alignments of its parts, in the order
+    /// of [`SearchedLine::pairs`]. Each part attends only to its own tokens and `</s>`; this `</s>`
+    /// is shown as the line's.
     pub(super) fn aligned(
         &self,
         line: &SearchedLine,

@@ -35,8 +35,8 @@ pub(crate) struct TextPart {
 }
 
 impl TextPart {
-    /// Input of the search. Its number distinguishes its random draws from those of other texts;
-    /// they must not depend on the number of parts of earlier lines.
+    /// Input of the search. Its number distinguishes its random draws from the draws of other
+    /// texts. The draws must not depend on the number of parts of earlier lines.
     pub(super) fn sentence(&self) -> Sentence<'_> {
         let number = self.line as u64 | self.part << 40;
         Sentence { source: &self.source, prefix: &self.prefix, phrases: &self.phrases, number }

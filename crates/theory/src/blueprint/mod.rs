@@ -148,8 +148,8 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Makes an empty blueprint of a model with so many tokens and positions; with 0 positions, it
-    /// has none, and no limit of length.
+    /// Makes an empty blueprint of a model with the given numbers of tokens and positions. 0
+    /// positions mean a model without positions, which has no limit of length.
     #[must_use]
     pub fn new(vocabulary: usize, positions: usize) -> Self {
         Self {

@@ -11,7 +11,7 @@ use crate::blueprint::{Blueprint, Column, Encoder, Form, Head, Layer, Unit};
 use taper_model::{Model, Sequences};
 use taper_ops::rng::{Counter, mix};
 
-/// Factor of scores: beside e^64 the other tokens have no weight in f32.
+/// Factor of scores: compared with e^64, other tokens have no weight in f32.
 const HARD: f64 = 64.0;
 
 pub(super) const STUDY: Study = Study {

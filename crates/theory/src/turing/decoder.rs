@@ -232,7 +232,8 @@ fn rules(machine: &Machine, words: &Vocabulary, columns: &Columns, positions: us
     Layer { heads: vec![recall], units }
 }
 
-/// Weight of squared distances beside times: one cell counts more than all of the past.
+/// Weight of squared distances relative to times: a distance of one cell counts more than the whole
+/// past.
 pub(super) fn distance_weight(positions: usize) -> f64 {
     positions as f64 + 2.0
 }

@@ -49,7 +49,7 @@ pub fn precision(machine: &Machine, input: &[usize], steps: usize) -> Vec<Precis
     actions.into_iter().enumerate().map(step).collect()
 }
 
-/// Figure of the bits that steps need, beside those of number formats.
+/// Figure of the bits that steps need, together with the bits of number formats.
 #[must_use]
 pub fn precision_figure(steps: &[PrecisionStep]) -> Figure {
     let line = |name: &str, bits: fn(&PrecisionStep) -> f64| {

@@ -15,9 +15,9 @@ pub(crate) struct Evaluate {
     /// language model without any, its validation text]
     #[arg(long, value_name = "NAME")]
     pub(crate) split: Vec<String>,
-    /// Score hostile variants of the test sets beside the original sets: capitals throughout, no
-    /// full stop, two sentences, doubled words, one word, typing errors; the run keeps the scores
-    /// in scores.hostile.json
+    /// Score hostile variants of the test sets in addition to the original sets: capitals
+    /// throughout, no full stop, two sentences, doubled words, one word, typing errors; the run
+    /// keeps the scores in scores.hostile.json
     #[arg(long)]
     pub(crate) hostile: bool,
     #[command(flatten)]

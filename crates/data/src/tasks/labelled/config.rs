@@ -32,7 +32,7 @@ pub struct LabelledConfig {
 }
 
 impl LabelledConfig {
-    /// Smallest length of a row: a mark, and for each text a token and the mark after it.
+    /// Smallest length of a row: a mark, and for each text a token and another mark.
     pub(crate) fn shortest_row(&self) -> usize {
         if self.pairs == Pairs::No { 3 } else { 5 }
     }

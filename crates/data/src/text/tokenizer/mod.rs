@@ -387,7 +387,7 @@ impl Tokenizer {
         Ok(ids.into_iter().filter_map(|id| self.token(id)).collect())
     }
 
-    /// SHA-256 of the `tokenizer.json` and of the facts beside it, in hexadecimal.
+    /// SHA-256 of the `tokenizer.json` and of the facts stored with it, in hexadecimal.
     pub fn hash(&self) -> &str {
         &self.hash
     }

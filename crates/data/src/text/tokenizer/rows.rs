@@ -22,7 +22,7 @@ impl Tokenizer {
     }
 
     /// Puts the token of a target language, such as `<2de>` for `de`, before every source or before
-    /// every target, in place of another language's token. It is not part of the tokenizer's
+    /// every target, in place of another language's token. The token is not part of the tokenizer's
     /// identity.
     ///
     /// # Errors

@@ -96,7 +96,7 @@ fn require_size(size: usize, needed: usize, parts: &str) -> Result<()> {
 }
 
 /// Trains a vocabulary of characters: each character of the texts is a token, in the order of code
-/// points. It is byte-pair encoding without merges.
+/// points. This vocabulary is byte-pair encoding without merges.
 fn train_characters(
     texts: impl Iterator<Item = Result<String>>,
     normalizer: Option<&NormalizerWrapper>,

@@ -13,7 +13,7 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    /// Query, key and value; with two parts, the query, which is also the key, and the value.
+    /// Query, key and value. With two parts, the value and one vector that is both query and key.
     pub(super) fn query_key_value(config: &ModelConfig, parts: usize) -> Self {
         let shape = config.attention_shape();
         let mut outputs = vec![shape.key_value_width(); parts];

@@ -105,8 +105,8 @@ impl PatchEmbedding {
     ) -> Result<Self> {
         let width = config.d_model;
         let patches = Linear::new(build, "patches", shape.patch_values(), width, 1)?;
-        // Pixels are kept for the gradient of their projection, whose result is copied to stand
-        // beside the class token.
+        // Pixels are kept for the gradient of their projection, whose result is copied into the
+        // same tensor as the class token.
         build.count(PartCost::kept(shape.patch_values() + 2 * width));
         let class_token = match config.pooling {
             Pooling::ClassToken => Some(build.embedding("class_token.weight", 1, width)?),

@@ -257,7 +257,7 @@ fn packed(lengths: &[usize], longest: usize, device: &Device) -> Result<Tensor> 
 /// Score of hidden keys: finite in every float type, and its `exp` is 0 in all of them.
 pub(super) const HIDDEN: f64 = -3.0e4;
 
-/// Key of a mask, beside its device.
+/// Key of a mask, without its device.
 #[derive(PartialEq)]
 struct MaskKey {
     key_lengths: Arc<[usize]>,

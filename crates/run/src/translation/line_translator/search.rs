@@ -12,8 +12,8 @@ use crate::translation::search::{translate, translate_under};
 
 impl LineTranslator<'_> {
     /// Best translation of each line under each of `lengths`, with a beam of `beam_size`: all lines
-    /// under the first setting, then all under the next. Each equals the result of [`Self::best`]
-    /// under its setting.
+    /// under the first setting, then all lines under the next. Each translation equals the result
+    /// of [`Self::best`] under its setting.
     ///
     /// # Errors
     /// See [`Self::translate`].

@@ -12,7 +12,7 @@
 use crate::composed::CountedProduct;
 use candle_core::{D, Result, Tensor};
 
-/// Number added to exponents of absent keys, whose `exp` is then 0 beside any other.
+/// Number added to exponents of absent keys, whose `exp` is then 0 compared with any other.
 const NOTHING: f64 = -1e30;
 
 /// Computes `ωx − ‖x‖² / 2`: `(B, H, T, Dh)` and `(M, Dh)` → `(B, H, T, M)`.
