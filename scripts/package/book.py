@@ -54,7 +54,7 @@ def resolved(page, link):
 def parts():
     """The parts of the manual, by their titles: (page, its title, what it tells)."""
     text = (ROOT / START).read_text(encoding="utf-8")
-    manual, _, beside = text.partition("Beside the manual:")
+    manual, _, beside = text.partition("Outside the manual:")
     of = lambda text: [(resolved(START, path), title, tells)
                        for title, path, _, tells in ROW.findall(text)]
     chinese = [path for _, _, path, _ in ROW.findall(text) if path]
@@ -63,7 +63,7 @@ def parts():
     pages += sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.zh.md")
                     if path.relative_to(ROOT).as_posix() not in pages)
     first = [("README.md", "Taper", "what it is, and the first commands")]
-    return {"Manual": first + of(manual), "Beside the manual": of(beside),
+    return {"Manual": first + of(manual), "Outside the manual": of(beside),
             "中文": [(page, heading(page), "") for page in pages]}
 
 

@@ -84,8 +84,8 @@ pub(crate) struct Signals {
     stage: Arc<AtomicU8>,
     /// Exit code of the first signal.
     code: Arc<AtomicU8>,
-    /// Whether this is one of several processes but not the first, which alone prints. All of them
-    /// obey a signal to one of them.
+    /// Whether this is one of several processes but not the first; only the first prints. All
+    /// processes obey a signal to one of them.
     follows: bool,
 }
 

@@ -5,11 +5,11 @@
 //! names no model, knows no files of text, no tokenizer, no BLEU, and prints nothing.
 //!
 //! The central decision: the state of a run is weights, moments, counters and a data position, and
-//! nothing else. Dropout is a function of (seed, update, micro-batch, place), data order is one of
-//! (seed, epoch), and the learning rate is one of the update number. So a checkpoint is the
-//! complete state, and a resumed run equals an uninterrupted one byte for byte. The alternative, to
-//! save the state of generators and iterators, was rejected: each new source of randomness would be
-//! one more state to forget.
+//! nothing else. Dropout is a function of (seed, update, micro-batch, place), data order is a
+//! function of (seed, epoch), and the learning rate is a function of the update number. So a
+//! checkpoint is the complete state, and a resumed run equals an uninterrupted one byte for byte.
+//! The alternative, to save the state of generators and iterators, was rejected: each new source of
+//! randomness would be one more state to forget.
 //!
 //! Read [`config`](TrainingConfig) first, then `trainer.rs` (the loop), `updates` (one update),
 //! `optimizers` and `checkpoints` (what is on disk).

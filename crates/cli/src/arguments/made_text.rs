@@ -55,8 +55,8 @@ pub(crate) enum MethodChoice {
     Beam,
     /// Drawn from the model
     Sampling,
-    /// The best of a beam; a tenth of its words is removed, a tenth blanked, and words are moved by
-    /// at most three places
+    /// The best of a beam; a tenth of its words is removed, a tenth of the others blanked, and
+    /// words are moved by at most three places
     NoisedBeam,
 }
 

@@ -55,9 +55,9 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<AveragedWeights, CheckpointErr
 }
 
 impl AveragedWeights {
-    /// Mixes these weights, with the factor `weight`, and those of the checkpoint in the directory
-    /// `parent`, with which their run began (Wortsman et al. 2022, "Robust fine-tuning of zero-shot
-    /// models", equation 1). Weights that the parent lacks are not changed.
+    /// Mixes these weights, with the factor `weight`, with the weights of the checkpoint in the
+    /// directory `parent`, from which their run began (Wortsman et al. 2022, "Robust fine-tuning of
+    /// zero-shot models", equation 1). Weights that the parent lacks are not changed.
     ///
     /// For adapters, B is multiplied by `weight`. This is the same, because the parent has no
     /// change.

@@ -2,7 +2,7 @@
 //!
 //! A matrix is saved as a tensor of type I8, and the scale of each row under its name followed by
 //! `.scales`; other tensors stay in f32. Reading a matrix gives f32 again: exactly the numbers that
-//! the int8 values represent. They round to the same int8 values when they are used.
+//! the int8 values represent. When these numbers are used, they round to the same int8 values.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -316,8 +316,9 @@ impl Checkpoints {
     /// Makes the pointers agree with `state`, the state of the checkpoint at `path`, and sets aside
     /// later checkpoints; returns `false` if the checkpoint is not in this folder.
     ///
-    /// They disagree if the run goes back to an earlier checkpoint, or if a process was killed
-    /// after it replaced the last checkpoint by one of the same step that is also the best.
+    /// The pointers disagree with `state` if the run goes back to an earlier checkpoint, or if a
+    /// process was killed after it replaced the last checkpoint by one of the same step that is
+    /// also the best.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
         // A directory may have several names.

@@ -51,7 +51,7 @@ impl Written for Named {
 }
 
 /// A named tensor of a training. Its values are copied to the host when it is written, so that
-/// memory never holds a second copy of all tensors. It changes with the training.
+/// memory never holds a second copy of all tensors. The tensor changes with the training.
 #[derive(Debug)]
 pub(crate) struct Live {
     name: String,

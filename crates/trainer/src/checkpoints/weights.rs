@@ -4,7 +4,7 @@
 //! **Decision.** The frozen weights of a run with adapters are a file next to its checkpoints; the
 //! state of each names this file by its hash. So a checkpoint has only adapters and the state of
 //! their optimizer, and the run needs no other folder. Everything but training reads the sum of
-//! both, and knows no adapters.
+//! frozen weights and adapters, and knows no adapters.
 
 use std::collections::HashMap;
 use std::fs;

@@ -208,7 +208,7 @@ pub struct TrainingConfig {
     )]
     pub log_every: u64,
     /// Add the norms of each layer's gradients and weights to log events, to see where gradients
-    /// vanish or explode. They belong to the event's own update, before clipping.
+    /// vanish or explode. The norms are those of the event's update, before clipping.
     pub log_layers: bool,
     /// Updates between two validations; 0 validates only at the end.
     #[schemars(

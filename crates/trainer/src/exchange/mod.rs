@@ -1,11 +1,11 @@
 //! Communication of processes that train one model together.
 //!
 //! The micro-batches of an update are divided among processes. Each process sums the gradients of
-//! its own in the subtrees of one fixed tree. Pieces of the sums are exchanged, so that each
-//! process has one piece of the total, and makes the optimizer's step on that piece (Rajbhandari et
-//! al. 2020, "ZeRO", section 5.1). All decisions depend only on values that every process has. So
-//! the result is the same to the bit for any number of processes; a single process is the trivial
-//! case.
+//! its own micro-batches in the subtrees of one fixed tree. Pieces of the sums are exchanged, so
+//! that each process has one piece of the total, and makes the optimizer's step on that piece
+//! (Rajbhandari et al. 2020, "ZeRO", section 5.1). All decisions depend only on values that every
+//! process has. So the result is the same to the bit for any number of processes; a single process
+//! is the trivial case.
 //!
 //! The alternative, the reductions that MPI and NCCL offer, was rejected: the order of their sums
 //! depends on the number of processes and on the network.

@@ -1,8 +1,8 @@
 //! Optimizers: rules that change the weights by their gradient.
 //!
-//! To add one, write a file beside this one, and name it here three times: as a module, as an
-//! [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, `inspect`, and the checks of
-//! memory and disk ask it for its buffers.
+//! To add an optimizer, write a file in this folder, and name the optimizer here three times: as a
+//! module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, `inspect`, and
+//! the checks of memory and disk ask the optimizer for its buffers.
 //!
 //! Weights, gradient and buffers are flat, in the order of the parameter store, and a step is made
 //! on any range of them that cuts no parameter that the optimizer [needs as a

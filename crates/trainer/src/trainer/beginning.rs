@@ -63,8 +63,8 @@ impl<M: Model> Trainer<M> {
 
     /// Continues like [`Trainer::resume`], from the checkpoint in the directory `path`, wherever it
     /// is. New checkpoints are saved under `checkpoints`, and `last` there is this checkpoint from
-    /// now on. If `identity` differs from the checkpoint's, it replaces the latter, so that an
-    /// accepted change need not be accepted again. If it changes the identity or metric of
+    /// now on. If `identity` differs from the checkpoint's, it replaces the checkpoint's, so that
+    /// an accepted change need not be accepted again. If it changes the identity or metric of
     /// validation scores, the best score and the patience are reset.
     ///
     /// # Errors

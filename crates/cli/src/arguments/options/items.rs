@@ -15,8 +15,8 @@ pub(crate) struct ItemRules {
 /// Treatment of items that cannot be answered.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Strict {
-    /// Stop at the first line or file that cannot be answered [default: it is reported on standard
-    /// error, its place stays empty, the others are answered, and the exit code at the end is 2]
+    /// Stop at the first line or file that cannot be answered [default: such items are reported on
+    /// standard error and stay empty, all others are answered, and the exit code at the end is 2]
     #[arg(long)]
     pub(crate) strict: bool,
 }

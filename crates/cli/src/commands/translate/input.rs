@@ -13,7 +13,7 @@ use crate::text::{is_standard_stream, standard_input};
 
 /// Number of lines that are translated and written together unless `--window` changes it. Batches
 /// have lines of similar lengths: a window has dozens of batches, so that incomplete last ones cost
-/// little. It takes seconds or minutes, which is the largest loss at an interruption.
+/// little. A window takes seconds or minutes, and an interruption loses no more than this work.
 const WINDOW: usize = 4096;
 
 /// Number of lines of the first window. Each following window has twice as many, up to [`WINDOW`],

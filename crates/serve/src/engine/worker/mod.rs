@@ -162,8 +162,8 @@ impl Worker {
         Ok(info)
     }
 
-    /// Pool of the run's own threads, if other runs use the common ones: a thread that waits there
-    /// for a part of a step might meanwhile start the whole search of another run.
+    /// Pool of the run's own threads, if other runs use the common threads: a common thread that
+    /// waits for a part of a step might meanwhile start the whole search of another run.
     fn pool(&self, info: &RunInfo) -> Result<Option<ThreadPool>> {
         if !self.has_others || !info.is_on_cpu {
             return Ok(None);

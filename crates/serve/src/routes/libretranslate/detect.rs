@@ -1,17 +1,18 @@
 //! `POST /detect`: the language of a text, among the source languages of the runs.
 //!
 //! The identifier inside the program ([`LanguageIdentifier`]) gives each of its languages a
-//! probability, which is the confidence. It is low for a text in a language that no run reads.
+//! probability, which is the confidence. This confidence is low for a text in a language that no
+//! run reads.
 //!
 //! Languages that the identifier does not distinguish, such as `pt` and `pb` or `zh` and `zt`,
 //! share a probability; languages that it does not know share the probability that its likeliest
-//! language leaves. These are divided by the vocabularies of the runs. If all tokens of a
-//! vocabulary are equally likely, a text of `k` tokens has the probability `|V|^-k`, so the
-//! vocabulary that spells it in the fewest bits fits it best; each unknown character costs as much
-//! as one out of Unicode. Bayes' rule, with the share of the language's own letters as prior,
-//! determines each part. If nothing else is known of a language, the shares of own letters and of
-//! known characters also count. Languages whose runs share one vocabulary cannot be distinguished,
-//! and have equal confidences.
+//! language leaves. Shared probabilities are divided among their languages by the vocabularies of
+//! the runs. If all tokens of a vocabulary are equally likely, a text of `k` tokens has the
+//! probability `|V|^-k`, so the vocabulary that spells it in the fewest bits fits it best; each
+//! unknown character costs as much as one out of Unicode. Bayes' rule, with the share of the
+//! language's own letters as prior, determines each part. If nothing else is known of a language,
+//! the shares of own letters and of known characters also count. Languages whose runs share one
+//! vocabulary cannot be distinguished, and have equal confidences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
