@@ -119,8 +119,9 @@ impl<M> LoadedRun<M> {
     }
 }
 
-/// Recipe and tokenizers of a run for one of its directions: with the languages of the data, the
-/// usual tokenizer of scores of the target language, and rows that name it.
+/// Recipe and tokenizers of a run for one of its directions: the recipe has the direction's
+/// languages and the usual tokenizer of scores of the target language, and rows of tokens name this
+/// language.
 ///
 /// # Errors
 /// When the vocabulary lacks the token of the target language.

@@ -47,7 +47,8 @@ pub struct ModelCore {
 
 impl ModelCore {
     /// Parts of a model whose layers are not in this crate: its parameters in `store`, used in f32,
-    /// and the names of the streams that it reads. Its cost is that of the parameters.
+    /// and the names of the streams that it reads. The cost of such a model is the cost of its
+    /// parameters.
     #[must_use]
     pub fn new(store: ParameterStore, config: &ModelConfig, streams: &[&'static str]) -> Self {
         let costs = store.parameters().iter().map(|one| PartCost::parameter(one.shape()));

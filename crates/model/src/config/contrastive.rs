@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The encoder of texts, and the space in which texts and images are embedded (Radford et al. 2021,
 /// section 2.4). The encoder of images has `d_model`, `d_ff`, `heads` and `encoder_layers`; the
-/// encoder of text has `decoder_layers`, since its tokens see only those before them.
+/// encoder of text has `decoder_layers`, since its tokens see only earlier tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ContrastiveConfig {

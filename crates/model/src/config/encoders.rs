@@ -21,8 +21,8 @@ pub enum ImageEncoder {
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
     /// The state of an additional token before the patches (Dosovitskiy et al. 2021, section 3.1);
-    /// for texts that of `<cls>`, which passes through a further layer (Devlin et al. 2019, section
-    /// 4.1).
+    /// for texts the state of `<cls>`, which passes through a further layer (Devlin et al. 2019,
+    /// section 4.1).
     #[default]
     ClassToken,
     /// The mean of all patches, without an additional token (Beyer et al. 2022, "Better plain ViT

@@ -72,7 +72,7 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub heads: usize,
-    /// Number of key-value heads, a divisor of `heads`. A group of query heads shares each of them
+    /// Number of key-value heads, a divisor of `heads`. Each is shared by a group of query heads
     /// (Ainslie et al. 2023, "GQA"); 1 is multi-query attention (Shazeer 2019). If it is not set,
     /// every query head has separate keys and values.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,9 +91,9 @@ pub struct ModelConfig {
         extend("x-idle" = ["convolutional-images", "not-transformer"])
     )]
     pub head_width: Option<usize>,
-    /// Factor of the products of queries and keys. If it is not set, they are divided by the square
-    /// root of a head's width (Vaswani et al. 2017, section 3.2.1); 1.0 is T5's (Raffel et al.
-    /// 2020).
+    /// Factor of the products of queries and keys. If it is not set, the products are divided by
+    /// the square root of a head's width (Vaswani et al. 2017, section 3.2.1); 1.0 is T5's (Raffel
+    /// et al. 2020).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1e-6, max = 1e6))]
     #[schemars(

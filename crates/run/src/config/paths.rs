@@ -1,8 +1,8 @@
 //! Resolution of relative paths in a configuration.
 //!
-//! A path in a recipe is relative to the recipe, one on the command line to the current folder. A
-//! run stores absolute paths, so that its commands work from any folder; a path within the run is
-//! relative to the run, which may be moved.
+//! A path in a recipe is relative to the recipe, and a path on the command line to the current
+//! folder. A run stores absolute paths, so that its commands work from any folder; a path within
+//! the run is relative to the run, which may be moved.
 
 use std::path::{Component, Path, PathBuf};
 

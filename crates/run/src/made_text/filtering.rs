@@ -66,9 +66,9 @@ pub struct Filtered {
 
 /// Keeps the pairs `(x, y)` of a corpus that are likely, and about equally likely, under models of
 /// both directions: the score is `exp(−(|a − b| + (a + b) / 2))`, where a is the mean negative
-/// log-probability of a token of y given x, and b that of x given y (Junczys-Dowmunt 2018, "Dual
-/// Conditional Cross-Entropy Filtering of Noisy Parallel Corpora", section 2). Pairs that cannot be
-/// scored are omitted.
+/// log-probability of a token of y given x, and b the mean negative log-probability of a token of x
+/// given y (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy Parallel
+/// Corpora", section 2). Pairs that cannot be scored are omitted.
 ///
 /// # Errors
 /// When a run cannot be loaded or translates other languages, the corpus cannot be read, the folder

@@ -18,8 +18,8 @@ pub struct CaptionsConfig {
     pub sentences: Vec<String>,
     /// Sentences with `{label}` by which a model of the task `image-text` predicts the labels of
     /// images; the embedding of a label is the mean over its sentences. Without prompts, the
-    /// probability of a label is that of all `sentences` with this label, with every word in place
-    /// of `{brightness}` and `{shape}`.
+    /// probability of a label is the sum over all `sentences` with this label, with every word in
+    /// place of `{brightness}` and `{shape}`.
     #[schemars(extend("x-idle" = ["captions-in-table", "not-image-text"]))]
     pub prompts: Vec<String>,
     /// Largest number of tokens of a caption. Longer captions are omitted, and so are images

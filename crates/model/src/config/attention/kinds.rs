@@ -34,7 +34,7 @@ pub enum AttentionKind {
     /// A softmax over the tokens of the same chunk and summaries of other chunks, by default one
     /// summary each (Zhu and Soricut 2021, "H-Transformer-1D").
     Hierarchical,
-    /// A softmax over the tokens of the same segment and of a memory of earlier ones, without a
+    /// A softmax over the tokens of the same segment and of a memory of earlier tokens, without a
     /// gradient through the memory, with relative positions (Dai et al. 2019, "Transformer-XL").
     /// Only for decoders.
     TransformerXl,

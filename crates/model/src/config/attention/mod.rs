@@ -91,8 +91,8 @@ pub struct AttentionConfig {
     /// evaluated with more.
     #[schemars(extend("x-weights" = ["changeable"]), extend("x-idle" = ["not-transformer-xl"]))]
     pub memory: usize,
-    /// Whether every token of a Transformer-XL sees equally many: itself and the `memory - 1`
-    /// tokens before it, instead of its segment and the whole memory. For evaluation (Dai et al.
+    /// Whether every token of a Transformer-XL sees equally many tokens: itself and the `memory -
+    /// 1` tokens before it, instead of its segment and the whole memory. For evaluation (Dai et al.
     /// 2019, section 4.1).
     #[schemars(extend("x-idle" = ["not-transformer-xl"]))]
     pub same_length: bool,

@@ -1,10 +1,10 @@
 //! Folders with models of [ONNX](https://onnx.ai), which ONNX Runtime and many other engines run,
 //! laid out for Optimum's `ORTModelForSeq2SeqLM` and `ORTModelForCausalLM`.
 //!
-//! A translation model becomes an encoder, a decoder that begins a text, and one that continues it
-//! with the keys and values of the past; a language model becomes one graph ([`models`]). Graphs
-//! are made of the parameters and the shape of the run ([`layers`], [`attention`], [`positions`])
-//! and written with the weights ([`graph`]).
+//! A translation model becomes an encoder, a decoder that begins a text, and a decoder that
+//! continues a text with the keys and values of the past; a language model becomes one graph
+//! ([`models`]). Graphs are made of the parameters and the shape of the run ([`layers`],
+//! [`attention`], [`positions`]) and written with the weights ([`graph`]).
 
 mod attention;
 mod graph;

@@ -1,9 +1,9 @@
 //! Exact search for the best value of one weight (Och 2003, "Minimum Error Rate Training in
 //! Statistical Machine Translation", section 4).
 //!
-//! Along one weight the total of a candidate is a line, so that another candidate of a text is chosen
-//! only where the upper envelope of its lines has a corner. The counts of the chosen candidates, and
-//! with them the score of the corpus, are known for every value.
+//! Along one weight the total of a candidate is a line, so that another candidate of a text is
+//! chosen only where the upper envelope of its lines has a corner. The counts of the chosen
+//! candidates, and with them the score of the corpus, are known for every value of the weight.
 
 use taper_metrics::Metric;
 

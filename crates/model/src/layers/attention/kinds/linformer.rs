@@ -7,8 +7,8 @@
 //!
 //! (equation 7): E and F, `(rank, length)`, make `rank` sums of keys and of values of all tokens of
 //! a sequence, so that a query has `rank` scores for any length of the sequence. E and F are
-//! trained: each layer has one pair, which its heads share. A shorter sequence uses their first
-//! columns, as in the authors' implementation. With E = F = I it is full attention.
+//! trained: each layer has one pair, which its heads share. A shorter sequence uses the first
+//! columns of E and F, as in the authors' implementation. With E = F = I it is full attention.
 //!
 //! A sum over all keys includes those that follow, so that no decoder can use this kind; and each
 //! position has weights of its own, so that no sequence may be longer than E.

@@ -8,8 +8,8 @@
 //!
 //! (lemma 1), with q and k divided by the fourth root of a head's width. All features are positive,
 //! so that no denominator is near zero by chance. The rows of ω are normal vectors, in blocks of as
-//! many as a head is wide. Those of a block are orthogonal, with the lengths of independent vectors
-//! (section 2.4), which makes the error smaller (theorem 2).
+//! many vectors as a head is wide. The vectors of a block are orthogonal, with the lengths of
+//! independent vectors (section 2.4), which makes the error smaller (theorem 2).
 
 use crate::Pass;
 use crate::config::AttentionConfig;

@@ -47,9 +47,9 @@ pub(super) fn kept(
     chunks * size * of_place + length as f64 * of_token
 }
 
-/// Arithmetic of each place of a chunk, empty places included: its scores with the keys of two
-/// chunks and the weighted sums; and of the products with rotations. `chunks` counts the chunks of
-/// all heads and rounds.
+/// Arithmetic for each place of a chunk, empty places included (scores with the keys of two chunks,
+/// and weighted sums), and for the products with rotations. `chunks` counts the chunks of all heads
+/// and rounds.
 pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
     chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }

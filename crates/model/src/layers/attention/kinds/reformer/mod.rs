@@ -260,7 +260,7 @@ impl Reformer {
 
     /// Finds the keys that the last token of each row meets, in each head and round, given the
     /// row's `tokens` and the buckets of all these tokens. A place without a key gets the index
-    /// after the last row. Returns them with the numbers that are added to their scores.
+    /// after the last row. Returns the keys with the numbers that are added to their scores.
     ///
     /// # Shapes
     /// Tokens of R rows, `buckets (M, H·rounds)` → `(R, H, rounds, 2·C)` each.

@@ -34,7 +34,8 @@ impl Chunks {
     }
 
     /// Cuts the tokens of a sequence into chunks in all rounds, given the bucket of a token in a
-    /// round. Returns the chunks, and for each of them the number of the one that it looks back on.
+    /// round. Returns the chunks, and for each of them the number of the chunk that it looks back
+    /// on.
     fn cut(
         self,
         length: usize,

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! In a `mamba`, Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
-//! determines how much of itself and of the past is kept. In an `s4d` they are parameters, and the
-//! layer is a convolution with one kernel for each channel.
+//! determines how much of itself and of the past is kept. In an `s4d`, Δ, B and C are parameters,
+//! and the layer is a convolution with one kernel for each channel.
 //!
 //! The only state of a text is the last inputs of the convolution, and h.
 //!
