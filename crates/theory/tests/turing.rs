@@ -213,8 +213,8 @@ fn faults_of_machines_are_told_with_their_place() {
         ("blank _\nstart a\na _ -> b _ R\n", (3, 8), "state b has no rules"),
         ("blank _\nstart a\nhalt a\na _ -> a _ R", (2, 7), "halts, and has rules"),
         ("start a\nhalt a\n", (1, 1), "no line `blank SYMBOL`"),
-        ("blank _\nstart a/b\n", (2, 7), "may not contain /"),
-        ("blank _\nstart a\n  a _ => a _ R", (3, 3), "begins neither"),
+        ("blank _\nstart a/b\n", (2, 7), "contains no /"),
+        ("blank _\nstart a\n  a _ => a _ R", (3, 3), "no line begins with"),
     ] {
         let Err(TheoryError::Program { place: at, message }) = Machine::parse(text) else {
             panic!("{text:?} was read");

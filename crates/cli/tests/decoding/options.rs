@@ -143,10 +143,10 @@ pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
     ] {
         let output =
             workspace.run_with_input(format!("translate run {arguments}"), input.as_bytes());
-        refused(&output, &[name, "no effect where", "drawn"]);
+        refused(&output, &[name, "no effect if", "sampled"]);
     }
     let output = workspace.run_with_input("translate run --sample --beam 3", input.as_bytes());
-    refused(&output, &["leave it out, or the options of drawing"]);
+    refused(&output, &["leave out --beam, or the options of sampling"]);
     // A run may draw by its recipe.
     assert_eq!(
         records(workspace, "--set decoding.sampling.temperature=2 --seed 7", input).len(),

@@ -144,7 +144,7 @@ fn the_value_behind_a_key_is_found() {
         common::refused(&workspace.run_with_input("predict run", line.as_bytes()), &[said]);
     }
     workspace.fail("export run folder", &["cannot be exported as a BERT", "model."]);
-    workspace.fail("attention run red", &["the run answers questions"]);
+    workspace.fail("attention run red", &["runs that answer questions"]);
     workspace.fail("generate run", &["task is question-answering", "taper predict"]);
     workspace.fail(
         "train questions.toml --run refused --set data.questions.unanswerable=false",

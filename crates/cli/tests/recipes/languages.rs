@@ -119,7 +119,7 @@ fn what_is_not_translated_is_refused() {
     train("data.languages.temperature=0.5", &["data.languages.temperature", "from 1"]);
     train(
         "data.test=[{stem=\"test\", from=\"aa\", to=\"dd\"}]",
-        &["data.test", "from aa to dd", "train on some"],
+        &["data.test", "from aa to dd", "add such a corpus"],
     );
     train("data.hold_out=5", &["data.hold_out", "each direction"]);
     train("data.bidirectional_epochs=1", &["data.bidirectional_epochs", "exchanged"]);
