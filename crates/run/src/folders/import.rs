@@ -90,8 +90,8 @@ pub fn import_with(
     let path = source.join(CONFIG);
     if !path.exists() && adapters::are_in(source) {
         bail!(
-            "{}: adapters, without the model that they change: import that, and name its run with \
-             --onto",
+            "{}: this folder has only adapters. Import the model that they change first; then import \
+             this folder with --onto RUN, the run of that model",
             source.display()
         );
     }
