@@ -153,7 +153,7 @@ pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
         4
     );
     workspace
-        .fail("evaluate run --set decoding.sampling.temperature=2 --beam 3", &["--beam", "drawn"]);
+        .fail("evaluate run --set decoding.sampling.temperature=2 --beam 3", &["--beam", "sampled"]);
     // What cannot be held is refused, and so is what would end in numbers that are none.
     for (option, value) in [
         ("--n-best", "18446744073709551615"),
