@@ -271,7 +271,7 @@ mod tests {
             (serde_json::json!({ "source": ["a", "b"], "target": ["c", "b"] }), "the same file"),
             (
                 serde_json::json!({ "source": ["a", "b"], "target": "c" }),
-                "source names 2 files, but target 1",
+                "source names 2 files, but target names 1",
             ),
             (serde_json::json!({ "stem": "a", "weight": 0.0 }), "above 0"),
             (serde_json::json!({ "stem": "a", "tag": "news" }), "angle brackets"),
