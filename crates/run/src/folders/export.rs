@@ -68,7 +68,7 @@ fn require_exportable(task: Task) -> Result<()> {
     Ok(())
 }
 
-/// Writes a loaded run like [`export_run`].
+/// Writes a run that is already loaded into `folder`; otherwise the same as [`export_run`].
 ///
 /// # Errors
 /// See [`export_run`].
@@ -78,10 +78,11 @@ pub fn export<M: TaskModel>(run: &LoadedRun<M>, folder: &Path) -> Result<()> {
     write(run, family, config, folder)
 }
 
-/// Family that has a run's model, and the keys of its `config.json`.
+/// Finds the family that has a run's model, and returns it with the keys of the model's
+/// `config.json`.
 ///
 /// # Errors
-/// When no family has it; the message names the first key that differs.
+/// When no family has the model; the message names the first key that differs.
 pub(super) fn family_of(
     config: &RunConfig,
     store: &ParameterStore,
@@ -94,7 +95,7 @@ pub(super) fn family_of(
     };
     let mut refused = None;
     for family in FAMILIES {
-        // If the task needs another head, any model can serve to report the difference: the first.
+        // If no model has the run's head, the error is about the first model of the run's task.
         let of_task = |one: &&Architecture| one.task == config.task;
         let all = || family.architectures.iter();
         let Some(architecture) = all().find(is_of_run).or_else(|| all().find(of_task)) else {
@@ -108,10 +109,11 @@ pub(super) fn family_of(
     Err(refused.unwrap_or_else(|| anyhow!("no family of folders has the task {}", config.task)))
 }
 
-/// Keys of `config.json`.
+/// Keys of the `config.json` with which a run of the recipe `ours` is exported as this family's
+/// `architecture`.
 ///
 /// # Errors
-/// When the family has no such model; the message names the key that differs.
+/// When the family has no such model; the message names the first key that differs.
 pub(super) fn config_of(
     family: &Family,
     architecture: &Architecture,
@@ -212,9 +214,10 @@ fn add_ids<M: TaskModel>(run: &LoadedRun<M>, config: &mut Map<String, Value>) ->
     Ok(())
 }
 
-/// Writes the tokenizer of a run as [`export`] does, and returns the keys of its `config.json`:
-/// those of the family that has the model, or `usual`. A run with two vocabularies and no models of
-/// SentencePiece gets no tokenizer, because Transformers has none with two; the result says so.
+/// Writes the tokenizer of a run in the same way as [`export`]. Returns the keys of its
+/// `config.json`, which are those of the family that has the model or, without such a family,
+/// `usual`, and whether a tokenizer was written. None is written for a run with two vocabularies
+/// that are not models of SentencePiece, because Transformers has no tokenizer for it.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -245,7 +248,7 @@ fn write_pieces(folder: &Path, family: &Family, tokenizer: &Tokenizer) -> Result
     if tokenizer.folder().is_some() || files.is_empty() {
         return Ok(());
     }
-    // `taper tokenizer pieces` says why there is none.
+    // `taper tokenizer pieces` reports the reason if there is no model.
     let Ok(model) = tokens::sentence_piece_model(tokenizer) else { return Ok(()) };
     files.iter().try_for_each(|name| write_atomically(&folder.join(name), &model))
 }

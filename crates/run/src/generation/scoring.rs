@@ -48,11 +48,11 @@ pub struct ChoiceScore {
 pub struct TextScorer<'a> {
     model: &'a LanguageModel,
     tokenizer: &'a Tokenizer,
-    /// Tokens before a text, from which its first token is predicted.
+    /// Tokens that the model reads before a text, so that it predicts the text's first token, too.
     before: Vec<u32>,
 }
 
-/// Text that is scored from one of its tokens on.
+/// Tokens of a text, which is scored from the token at index `from` on.
 struct Scored {
     ids: Vec<u32>,
     from: usize,
@@ -78,7 +78,7 @@ impl<'a> TextScorer<'a> {
         Ok(self.scored("", &[], text).context("the text")?.ids)
     }
 
-    /// Ids that the model reads for a text of the tokens `ids`, like [`TextScorer::read`].
+    /// Like [`TextScorer::read`], for a text that is already tokenised: `ids` are its tokens.
     ///
     /// # Errors
     /// See [`TextScorer::read`].
@@ -87,7 +87,8 @@ impl<'a> TextScorer<'a> {
         self.after_beginning(ids).context("the text")
     }
 
-    /// Tokens before a text, followed by the text's tokens, if they fit the model's positions.
+    /// Returns the tokens before a text and then the tokens `text`, if they fit the model's
+    /// positions.
     fn after_beginning(&self, text: &[u32]) -> Result<Vec<u32>> {
         let ids = [self.before.as_slice(), text].concat();
         let most = self.model.config().longest_sequence().unwrap_or(usize::MAX);
@@ -101,9 +102,9 @@ impl<'a> TextScorer<'a> {
         Ok(ids)
     }
 
-    /// Scores each text as the beginning of a document, and reports the number done to `done`. An
-    /// empty text, or one longer than the model's positions, has an error in its place, with its
-    /// number from 1.
+    /// Scores each text as the beginning of a document, and reports the number of scored texts to
+    /// `done`. For an empty text, or one longer than the model's positions, the result is an error
+    /// that names the line, counted from 1.
     ///
     /// # Errors
     /// When the model fails.
@@ -136,8 +137,8 @@ impl<'a> TextScorer<'a> {
         Ok(scored.iter().zip(log_probabilities).map(score).collect())
     }
 
-    /// Scores the continuations of a prompt, each from its first token that the prompt alone does
-    /// not have.
+    /// Scores the continuations of a prompt. Scoring begins at the first token where prompt and
+    /// continuation together are tokenised differently from the prompt alone.
     ///
     /// # Errors
     /// [`BadItem`] if there is no continuation, one is empty, or one is longer than the model's
@@ -164,7 +165,7 @@ impl<'a> TextScorer<'a> {
         })
     }
 
-    /// Prepares `text` after `prompt`, which has the tokens `alone` by itself.
+    /// Tokenises `text` together with `prompt`, whose tokens without a text are `alone`.
     fn scored(&self, prompt: &str, alone: &[u32], text: &str) -> Result<Scored> {
         ensure!(!text.is_empty(), "{EMPTY}");
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;

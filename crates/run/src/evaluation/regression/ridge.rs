@@ -1,4 +1,5 @@
-//! Ridge regression and least squares in f64, for systems as small as the examples of a function.
+//! Ridge regression and least squares in f64, for small systems: a linear function is estimated
+//! from the few examples that a model gets of it.
 
 /// Computes the w that minimises `Σ (w·xᵢ − yᵢ)² + λ |w|²`; for λ = 0 the shortest such w. If w is
 /// drawn from a standard normal distribution and λ is the variance of the noise, the result is the
@@ -23,9 +24,9 @@ fn dot(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> f64 {
     a.zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Computes `(G + λ)⁻¹ right` for a symmetric matrix G of this size, by its Cholesky factor L: `L
-/// Lᵀ = G + λ`. The result is 0 for a row that is, up to rounding, a linear combination of earlier
-/// ones.
+/// Computes `(G + λ)⁻¹ right` for a symmetric matrix G of this size, by its Cholesky factor L, for
+/// which `L Lᵀ = G + λ`. A row of G that is, up to rounding, a linear combination of earlier rows
+/// gets the result 0.
 fn solve(
     size: usize,
     gram: impl Fn(usize, usize) -> f64,
@@ -40,7 +41,8 @@ fn solve(
             let rest = whole - known;
             factor[i][j] = match i == j {
                 true if rest > 4.0 * size as f64 * f64::EPSILON * whole => rest.sqrt(),
-                // The dividend is 0.
+                // This row depends on earlier ones, so its pivot is 0. An infinite pivot makes
+                // every later division by it give 0.
                 true => f64::INFINITY,
                 false => rest / factor[j][j],
             };

@@ -20,11 +20,11 @@ use crate::folder::RunFolder;
 use crate::folder::files::require_free;
 use crate::tasks::{build_model, with_model};
 
-/// Tensor with its shape.
+/// Shape and values of a tensor.
 type Shaped = (Vec<usize>, Vec<f32>);
 
-/// Writes the adapters of the run at `root`, from the checkpoint that `settings` name, into
-/// `folder`, which must be empty or not exist.
+/// Writes the adapters of the run at `root` into `folder`, which must be empty or not exist. The
+/// checkpoint is the one that `settings` name.
 ///
 /// # Errors
 /// When the run has no adapters or cannot be loaded, Transformers has no such model, or the folder
@@ -49,7 +49,7 @@ pub fn export_adapters(root: &Path, settings: &LoadSettings, folder: &Path) -> R
     Ok(Exported { checkpoint, step })
 }
 
-/// Writes both files, the settings last.
+/// Writes the adapters into `folder`, and then their settings.
 fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &Path) -> Result<()> {
     let lora = &config.model.lora;
     let (mut tensors, mut names, mut ranks) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
@@ -99,8 +99,8 @@ fn write(family: &Family, config: &RunConfig, store: &ParameterStore, folder: &P
     write_json(&folder.join(SETTINGS), &settings)
 }
 
-/// Factors A and B of a module: the factors A of its parts stacked, and the factors B on the
-/// diagonal.
+/// Makes the factors A and B of `module` from those of its parts: the factors A are stacked, and
+/// the factors B are blocks on the diagonal.
 fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[Shaped; 2]> {
     let factor = |kind: &str, part: &Part| {
         let name = format!("{}.lora_{kind}.{}", part.layer, part.number);
@@ -109,7 +109,8 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     let parts_of_module = parts.iter().filter(|part| is_within(&part.rows, &module.rows));
     let parts_of_module: Vec<&Part> = parts_of_module.collect();
     if parts_of_module.is_empty() {
-        // The module has rows of a part, and shares its factor A.
+        // The module has some of the rows of one part: its factor A is the part's, and its factor B
+        // has these rows of the part's.
         let Some(part) = parts.iter().find(|part| is_within(&module.rows, &part.rows)) else {
             bail!("the adapters of {} are of other matrices than {}", parts[0].layer, module.name);
         };
@@ -140,8 +141,8 @@ fn factors(store: &ParameterStore, parts: &[Part], module: &Module) -> Result<[S
     Ok([down, (vec![module.rows.len(), rank], up)])
 }
 
-/// Names of the modules with adapters: the last parts of names, if all modules with this ending
-/// have some.
+/// Names in `target_modules` for the modules `names`, which have adapters: the last part of a
+/// module's name if all modules with this last part have adapters, and else the whole name.
 fn targets(
     family: &Family,
     config: &RunConfig,

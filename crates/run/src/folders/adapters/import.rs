@@ -21,16 +21,16 @@ use crate::event::RunObserver;
 use crate::folder::RunFolder;
 use crate::tasks::{TaskModel, build_model, outline, with_model, without_adapters};
 
-/// Tensors of the folder by name, without the prefix.
+/// Tensors of the folder, by their names without [`PREFIX`].
 type Tensors = BTreeMap<String, Tensor>;
 
 /// Makes a run in `folder` from the adapters in the folder `source`, which change the weights of
-/// the run or checkpoint `base`. The adapters become its checkpoint of update 0, from which
-/// training can continue.
+/// the run or checkpoint `base`. The new run has the adapters in its checkpoint of update 0, from
+/// which training can continue.
 ///
 /// # Errors
-/// When a file is missing or damaged, the adapters are of another method or another model, or the
-/// folder exists already. Then no part of the run remains.
+/// When a file is missing or damaged, the adapters are of another method or another model, or
+/// `folder` exists already. After an error, no part of the new run remains.
 pub fn import_adapters(
     source: &Path,
     base: &Path,
@@ -71,23 +71,24 @@ fn read(path: &Path) -> Result<Tensors> {
         let Some(name) = name.strip_prefix(PREFIX) else {
             bail!("not adapters of PEFT: the tensor {name} does not begin with {PREFIX}");
         };
-        // An older spelling.
+        // Some files have this tensor under a name with `.weight`.
         let name = name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector");
         Ok((name, tensor.to_dtype(DType::F32)?))
     };
     all.into_iter().map(named).collect()
 }
 
-/// Names of the adapters of a module in a folder.
+/// Names in a folder, without [`PREFIX`], of the tensors that the adapters of `module` can have.
 fn names(module: &str) -> [String; 3] {
     ["lora_A.weight", "lora_B.weight", "lora_magnitude_vector"]
         .map(|kind| format!("{module}.{kind}"))
 }
 
-/// Sets the adapters of the recipe: the layers, and the parameters that are trained as a whole.
+/// Sets `config.model.lora`: the settings of the adapters, the layers that have adapters, and the
+/// parameters that are trained as a whole.
 ///
 /// # Errors
-/// When a tensor belongs to no layer.
+/// When a tensor belongs to no layer, or a parameter has only some of its tensors.
 fn choose(
     family: &Family,
     config: &mut RunConfig,
@@ -120,7 +121,8 @@ fn choose(
     config.model.lora = settings.lora.clone();
     config.model.lora.layers = patterns(&layers, plain).into_iter().collect();
     config.model.lora.train = train;
-    // Layers may have different ranks: all have room for the largest.
+    // Modules of the folder may have different ranks, but the recipe has one: the largest. A new
+    // alpha keeps the scale.
     let ranks = tensors.iter().filter(|(name, _)| name.ends_with("lora_A.weight"));
     let largest = ranks.filter_map(|(_, tensor)| tensor.dims().first().copied()).max();
     if let Some(largest) = largest.filter(|&rank| rank > config.model.lora.rank) {
@@ -132,7 +134,8 @@ fn choose(
     config.validate()
 }
 
-/// Names of layers; a name that all numbers have in common becomes a pattern.
+/// Shortens the names `layers`: if these are all layers of `plain` whose names differ only in
+/// numbers, one pattern with `*` for each number replaces them.
 fn patterns(layers: &BTreeSet<String>, plain: &ParameterStore) -> BTreeSet<String> {
     let pattern = |name: &str| {
         let parts = name.split('.').map(|part| match part.parse::<usize>() {
@@ -154,10 +157,11 @@ fn patterns(layers: &BTreeSet<String>, plain: &ParameterStore) -> BTreeSet<Strin
     layers.iter().map(name).collect()
 }
 
-/// Sets the adapters, and the parameters that are trained as a whole.
+/// Gives the adapters in `store`, and the parameters that are trained as a whole, their values from
+/// the folder's `tensors`.
 ///
 /// # Errors
-/// When shapes differ.
+/// When a tensor is missing or has another shape.
 fn fill(
     family: &Family,
     config: &RunConfig,
@@ -200,8 +204,9 @@ fn fill(
     Ok(())
 }
 
-/// Sets the factors of a part. If the folder has none, or factors of a lower rank, the rest of B
-/// stays zero and the rest of A keeps its initial values.
+/// Sets the factors A and B of a part. If the folder's factors have a lower rank, the other rows of
+/// A keep their initial values and the other columns of B are zero. If the folder has no factors
+/// for the part, it keeps its initial ones.
 fn fill_part(
     config: &RunConfig,
     store: &ParameterStore,
@@ -235,7 +240,8 @@ fn fill_part(
     let mut all = own_down.values()?;
     all[..rank * width].copy_from_slice(&down.flatten_all()?.to_vec1::<f32>()?);
     set(own_down, all)?;
-    // A layer with its own scale has it in B.
+    // The recipe has one scale for all layers: B is multiplied by the ratio of the module's scale
+    // to it.
     let ratio = settings.scale(&module.name, rank)? / config.model.lora.scale();
     let ratio = if (ratio - 1.0).abs() < 1e-9 { 1.0 } else { ratio as f32 };
     let first = part.rows.start - module.rows.start;
@@ -249,7 +255,7 @@ fn fill_part(
     set(own_up, all)
 }
 
-/// Sets a parameter.
+/// Sets the values of `parameter`.
 ///
 /// # Errors
 /// When the values do not fill the parameter, or are not finite.
@@ -292,7 +298,7 @@ fn save<M: TaskModel>(
         parent.path = parent.path.canonicalize().unwrap_or(parent.path);
         let training = config.training.clone();
         Trainer::new(model, training, identity, &folder.checkpoints())?.save_beginning(parent)?;
-        // Only this file makes the folder a run.
+        // The recipe is saved last, because a folder with it counts as a run.
         folder.save_config(config)
     })?;
     Ok(Imported { config: config.clone(), parameters, vocabulary })

@@ -1,10 +1,13 @@
-//! Folders of the library PEFT: `adapter_config.json`, and the low-rank adapters of a model of a
-//! family of folders in `adapter_model.safetensors`.
+//! Folders of adapters in the format of the library PEFT: the settings in `adapter_config.json`,
+//! and the low-rank adapters in `adapter_model.safetensors`. An adapter changes a matrix by the
+//! product of two factors, `B A`.
 //!
-//! Names are those of the family's table, after [`PREFIX`]. If a layer here fuses several matrices,
-//! such as `qkv` of `q_proj`, `k_proj` and `v_proj`, each matrix has its own adapters, here and in
-//! the folder. If the library fuses them too, like GPT-2 in `c_attn`, its factor A stacks the
-//! factors A of the parts, and its factor B has their factors B on the diagonal.
+//! The name of a tensor is [`PREFIX`], followed by the name that the model's family has for the
+//! matrix. If a layer of a run fuses several matrices, such as `qkv` of `q_proj`, `k_proj` and
+//! `v_proj`, each matrix (a part of the layer) has its own adapters, in the run and in the folder.
+//! If the folder's module fuses the matrices too, such as GPT-2's `c_attn`, its factor A stacks the
+//! factors A of the parts, and its factor B has the factors B of the parts as blocks on its
+//! diagonal.
 
 mod export;
 mod import;
@@ -34,27 +37,28 @@ pub(super) fn are_in(folder: &Path) -> bool {
     folder.join(SETTINGS).is_file()
 }
 
-/// Part of a linear layer here: a matrix with its own adapters.
+/// Part of a linear layer of a run: a matrix with its own adapters.
 struct Part {
     /// Name of the layer.
     layer: String,
-    /// Number of the part.
+    /// Index of the part in its layer, from 0.
     number: usize,
-    /// Rows of the layer's matrix.
+    /// Rows of the layer's matrix that belong to the part.
     rows: Range<usize>,
 }
 
-/// Module of a folder that has rows of a layer here.
+/// Module of a folder whose matrix has rows of a layer of the run.
 struct Module {
     /// Name without `.weight`.
     name: String,
-    /// Rows of the layer's matrix.
+    /// Rows of the layer's matrix that belong to the module.
     rows: Range<usize>,
-    /// Order of these rows in the folder.
+    /// Order in which the module has these rows.
     order: Order,
 }
 
-/// Linear layers with adapters: their parts, and the modules of a folder with the same rows.
+/// Finds the linear layers with adapters. Returns for each layer its parts, and the modules of a
+/// folder that have its rows.
 fn adapted(
     family: &Family,
     config: &RunConfig,
@@ -77,7 +81,7 @@ fn adapted(
     all
 }
 
-/// Counterpart of a parameter in an exported folder.
+/// Tensors for the parameter `name` in an exported folder; `None` if the family has none.
 fn written(
     family: &Family,
     config: &RunConfig,
@@ -91,10 +95,10 @@ fn written(
     }
 }
 
-/// Modules of the tensors that make up the matrix of a layer.
+/// Modules of a folder whose matrices make up the matrix of a layer, in the order of its rows.
 fn modules(theirs: &Counterpart) -> Vec<Module> {
     let mut end = 0;
-    // Factors of a transposed matrix are not transposed.
+    // Even if a folder has a matrix transposed, its factors are not transposed.
     let (is_transposed, order) = match theirs.order {
         Order::Transposed => (true, Order::Same),
         order => (false, order),

@@ -7,14 +7,15 @@ use taper_model::LoraConfig;
 
 use crate::tasks::entry;
 
-/// Settings in a folder.
+/// Settings of the adapters in a folder.
 pub(super) struct Settings {
     keys: Value,
     /// Rank, scale and kind of the adapters, without their layers.
     pub(super) lora: LoraConfig,
 }
 
-/// Keys with the values that this method has; other values mean other methods.
+/// Keys that choose PEFT's method, with the values, as JSON, that mean plain LoRA; any other value
+/// means a method that cannot be imported.
 const USUAL: [(&str, &[&str]); 9] = [
     ("peft_type", &["\"LORA\""]),
     ("bias", &["\"none\""]),
@@ -59,10 +60,11 @@ impl Settings {
         Ok(Self { keys, lora })
     }
 
-    /// Factor of the change of a module whose adapters have this rank.
+    /// Factor by which the product `B A` of `module` is multiplied; `rank` is the rank of its
+    /// adapters.
     ///
     /// # Errors
-    /// When a pattern of names is not a plain end of a name, or its value is not a number.
+    /// When a key of `alpha_pattern` is not a plain end of a name, or its value is not a number.
     pub(super) fn scale(&self, module: &str, rank: usize) -> Result<f64> {
         let mut alpha = self.lora.alpha;
         for (pattern, value) in self.keys["alpha_pattern"].as_object().into_iter().flatten() {
@@ -86,7 +88,8 @@ impl Settings {
     }
 }
 
-/// Settings for an exported folder: `ranks` has the modules whose rank is not the common one.
+/// Settings for an exported folder. `targets` are the modules with adapters, and `whole` those that
+/// are trained as a whole; `ranks` has the modules whose rank is not `lora.rank`, with their ranks.
 pub(super) fn written(
     lora: &LoraConfig,
     task: Task,
@@ -94,7 +97,7 @@ pub(super) fn written(
     whole: &[String],
     ranks: &[(String, usize)],
 ) -> Map<String, Value> {
-    // The factor of the change stays the same.
+    // Alpha for which a module of this rank has the same scale as the others.
     let alpha = |rank: usize| {
         let ratio = rank as f64 / lora.rank as f64;
         lora.alpha * if lora.rank_stabilized { ratio.sqrt() } else { ratio }

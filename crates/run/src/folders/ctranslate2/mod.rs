@@ -26,12 +26,12 @@ use vocabulary::Vocabulary;
 
 pub(super) use names::FAMILY;
 
-/// Bias below which a token is never written.
+/// Tokens whose output bias is below this are never written.
 const NEVER: f32 = -9e3;
-/// Bias of a token that an engine does not have, whose exponential is 0.
+/// Output bias of a token that the engine does not have: `exp` of its logit is 0.
 const ABSENT: f32 = -1e4;
 
-/// Model of a folder.
+/// Model that was read from a folder.
 pub(super) struct Model {
     pub(super) recipe: RunConfig,
     pub(super) tokenizers: TokenizerPair,
@@ -39,13 +39,13 @@ pub(super) struct Model {
     pub(super) architecture: &'static Architecture,
 }
 
-/// Whether `source` is such a folder.
+/// Whether the folder `source` is one of CTranslate2.
 pub(super) fn is_in(source: &Path) -> bool {
     source.join(MODEL_BIN).exists() && !Weights::are_in(source)
 }
 
-/// Reads the folder `source`, except the values of tensors; `asked` has the requested languages of
-/// a translation model. Notes go to `notices`.
+/// Reads the folder `source`, except the values of tensors. `asked` has the source and the target
+/// language that the user requested of a translation model. Notes are added to `notices`.
 ///
 /// # Errors
 /// When a file is missing or damaged, or the model has a part that has no counterpart here.
@@ -108,7 +108,8 @@ pub(super) fn read(
     Ok(Model { recipe, tokenizers, weights, architecture })
 }
 
-/// Architecture of the specification that a file names; `shown` is its path in an error.
+/// Finds the architecture with the name `specification`, which a file gives; `shown` returns the
+/// file's path for the error.
 fn architecture(specification: &str, shown: impl Fn() -> String) -> Result<&'static Architecture> {
     let known = FAMILY.architectures;
     known.iter().find(|one| one.name == specification).with_context(|| {
@@ -121,7 +122,7 @@ fn architecture(specification: &str, shown: impl Fn() -> String) -> Result<&'sta
     })
 }
 
-/// Ids of the tokens that are never written.
+/// Ids of the tokens that are never written, according to the output biases.
 fn never_written(weights: &Weights) -> Result<Vec<usize>> {
     if !weights.has(OUTPUT_BIAS) {
         return Ok(Vec::new());
@@ -131,8 +132,8 @@ fn never_written(weights: &Weights) -> Result<Vec<usize>> {
     Ok(never.map(|(id, _)| id).collect())
 }
 
-/// Adds Marian's padding, a token whose embedding is zero: such a decoder begins after it, and
-/// never writes it.
+/// Adds a row for Marian's padding to matrices of `rows` rows. The embedding of this token is zero.
+/// Marian's decoder reads it first, and never writes it.
 fn add_start(weights: &mut Weights, rows: usize) {
     for name in [EMBEDDING, OF_SOURCE, OUTPUT] {
         weights.append_row(name, 0.0);
@@ -147,7 +148,7 @@ fn add_start(weights: &mut Weights, rows: usize) {
     }
 }
 
-/// Sets the search that the engine makes by default.
+/// Sets the search that CTranslate2 makes by default.
 fn search(decoding: &mut DecodingConfig) {
     *decoding = DecodingConfig {
         beam_size: 2,

@@ -1,5 +1,5 @@
-//! Names of variables of CTranslate2 with the names of parameters here;
-//! `engines/ctranslate2/layers.rs` writes the same, with slashes.
+//! Table of the names of CTranslate2's variables and the names of a run's parameters.
+//! `engines/ctranslate2/layers.rs` writes the same names of variables, with slashes.
 
 use taper_data::Task;
 use taper_model::FeedForwardKind;
@@ -7,7 +7,7 @@ use taper_model::FeedForwardKind;
 use crate::folders::family::{Architecture, Family, Module};
 use crate::folders::tokens::TokenizerFiles;
 
-/// Family for reading models of CTranslate2; `engines` writes them.
+/// Family for reading models of CTranslate2; the module `engines` writes such models.
 pub(in crate::folders) static FAMILY: Family = Family {
     name: "model of CTranslate2",
     model_type: "ctranslate2",
@@ -27,7 +27,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
     unused: &["*.position_encodings.encodings", "*.relative_attention_bias"],
 };
 
-/// Names of the specifications: of an encoder with a decoder, and of a decoder alone.
+/// Architectures with the names of CTranslate2's specifications. This one has an encoder and a
+/// decoder, the next one only a decoder.
 pub(super) const TRANSLATION: Architecture =
     Architecture::new("TransformerSpec", Task::Translation, &[]);
 pub(super) const LANGUAGE_MODEL: Architecture =

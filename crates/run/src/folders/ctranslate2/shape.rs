@@ -17,13 +17,13 @@ pub(super) const OUTPUT: &str = "decoder.projection.weight";
 pub(super) const OUTPUT_BIAS: &str = "decoder.projection.bias";
 const POSITIONS: &str = "decoder.position_encodings.encodings";
 
-/// Longest training sequences of models without a table of positions: of a translation model and of
-/// a language model.
+/// Values of `max_positions` for models without a table of positions: for a translation model, and
+/// for a language model.
 const LONGEST: [usize; 2] = [512, 2048];
 
 /// Attributes without an effect on the results of a model: how alignments are read from a decoder,
-/// how several embeddings of a source would be merged, a repetition of `num_heads_kv`, and a
-/// constant that softmax removes.
+/// how several embeddings of a source would be merged, a flag that `num_heads_kv` implies, and a
+/// flag that only adds a constant to the scores before softmax.
 const WITHOUT_PART: [&str; 5] = [
     "alignment_layer",
     "alignment_heads",
@@ -32,7 +32,7 @@ const WITHOUT_PART: [&str; 5] = [
     "alibi_use_positive_positions",
 ];
 
-/// Attributes by the last part of their names: stacks and layers have the same values.
+/// Attributes by the last part of their names; all stacks and layers have the same values.
 pub(super) struct Attributes(BTreeMap<String, Attribute>);
 
 impl Attributes {
@@ -78,10 +78,10 @@ impl Attributes {
         self.number(name).is_some_and(|number| number != 0.0)
     }
 
-    /// Refuses attributes that were not read, unless they are switched off.
+    /// Refuses attributes that were not read, unless their value is 0.
     ///
     /// # Errors
-    /// With the name of the attribute.
+    /// When there is such an attribute; the message names it.
     pub(super) fn finish(self) -> Result<()> {
         let is_on = |value: &Attribute| {
             !matches!(value, Attribute::Integer(0)) && *value != Attribute::Float(0.0)
@@ -157,7 +157,7 @@ pub(super) fn describe(
     positions(attributes, weights, translates, model)
 }
 
-/// Sets the heads of attention, after the width of the model.
+/// Sets the number and the width of attention heads; `model.d_model` must be set before.
 fn heads(attributes: &mut Attributes, weights: &Weights, model: &mut ModelConfig) -> Result<()> {
     model.heads = attributes.count("num_heads")?.context("has no attribute num_heads")?;
     // Converters leave out a width that the engine can read from the tensors.
@@ -173,7 +173,7 @@ fn heads(attributes: &mut Attributes, weights: &Weights, model: &mut ModelConfig
     Ok(())
 }
 
-/// Matrices of embeddings and of the output that are equal.
+/// Finds out which of the matrices of the embeddings and of the output are equal, and so tied.
 fn tied(weights: &Weights, translates: bool) -> Result<Tied> {
     let is_same = |other: &str| -> Result<bool> {
         Ok(weights.has(other) && weights.are_equal(EMBEDDING, other)?)
@@ -193,9 +193,10 @@ fn layers(weights: &Weights, stack: &str) -> usize {
         .count()
 }
 
-/// Whether embeddings are multiplied by √d_model: a flag, or the factor itself.
+/// Whether embeddings are multiplied by √d_model; `width` is d_model. The attribute is either a
+/// flag or the factor itself.
 fn is_scaled(attributes: &mut Attributes, width: usize) -> Result<bool> {
-    // Embeddings may have the flag themselves.
+    // Some models have an attribute of the embeddings instead, which is always a flag.
     let of_embedding = attributes.number("multiply_by_sqrt_depth");
     let root = (width as f64).sqrt();
     match (attributes.0.remove("scale_embeddings"), of_embedding) {
@@ -251,7 +252,8 @@ fn positions(
     Ok(())
 }
 
-/// Sets positions that are added to embeddings: sinusoids, if the table has them, or learned ones.
+/// Sets positions that are added to embeddings: none if their table has only zeros, sinusoids if it
+/// has the values of sinusoids, and else learned positions.
 fn added(weights: &Weights, translates: bool, model: &mut ModelConfig) -> Result<()> {
     let shape = weights.shape(POSITIONS);
     let Some(&[rows, width]) = shape else {
@@ -263,7 +265,7 @@ fn added(weights: &Weights, translates: bool, model: &mut ModelConfig) -> Result
     let values = weights.values(POSITIONS)?;
     let of_source = POSITIONS.replace("decoder", "encoder");
     let is_one = !translates || weights.are_equal(POSITIONS, &of_source)?;
-    // Half a step of the type, because values are at most 1.
+    // Tolerance: about half a step of the type at 1, the largest value of a sinusoid.
     let close = match weights.dtype(POSITIONS) {
         Some("F16") => 5e-4,
         Some("BF16") => 4e-3,

@@ -14,18 +14,19 @@ use crate::folders::MOST_BYTES;
 use crate::folders::tokens::{self, TokenizerFiles};
 use crate::folders::weights::Weights;
 
-/// Tokenizers of a run with two vocabularies, as an export names them.
+/// Names that an export gives the tokenizers of a run with two vocabularies.
 const OF_SIDES: [&str; 2] = ["tokenizer.source.json", "tokenizer.target.json"];
-/// Names of files, one of which must exist, for errors.
+/// Names of the files with tokenizers, for the error when a folder has none of them.
 const TOKENIZERS: &str =
     "tokenizer.json, source.spm with target.spm, spiece.model or sentencepiece.bpe.model";
 
-/// Beginnings of the names of rows without a token.
+/// Beginnings of the placeholders in a list for rows without a token.
 const ROW: &str = "<row ";
 const GAP: &str = " gap ";
 
-/// Spelling of a token; `None` for a row without one. The tokenizer of a language has a space
-/// before tokens that only the other language has.
+/// Spelling of an entry of a list; `None` for the placeholder of a row without a token. In the
+/// vocabulary of one language, tokens that only the other language has begin with a space, which
+/// the result does not have.
 fn bare(token: &str) -> Option<&str> {
     let is_token = !token.starts_with(ROW) && !token.starts_with(GAP);
     is_token.then(|| token.strip_prefix(' ').filter(|rest| !rest.is_empty()).unwrap_or(token))
@@ -67,7 +68,7 @@ impl Vocabulary {
         }
     }
 
-    /// Adds a token after which a decoder begins.
+    /// Adds to each list the token that a decoder reads first.
     pub(super) fn add_start(&mut self) {
         for list in std::iter::once(&mut self.source).chain(self.target.as_mut()) {
             let is_taken = list.iter().any(|token| token == "<pad>");
@@ -79,10 +80,10 @@ impl Vocabulary {
         self.target.as_ref().unwrap_or(&self.source)
     }
 
-    /// Refuses lists that do not have a token for each row.
+    /// Refuses lists that do not have exactly one token for each row of the embeddings.
     ///
     /// # Errors
-    /// With both numbers.
+    /// When the numbers of tokens and rows differ; the message has both.
     pub(super) fn require_rows(
         &self,
         source: &Path,
@@ -104,8 +105,8 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// Translates the keys of the engine's `config.json` into those of Transformers. Tokens of
-    /// `never` are never written.
+    /// Translates the keys of the engine's `config.json` into those of Transformers. `never` has
+    /// the ids of the tokens that are never written.
     ///
     /// # Errors
     /// When a special token is not in the vocabulary.
@@ -148,7 +149,7 @@ impl Vocabulary {
         Ok(config)
     }
 
-    /// Reads the tokenizers of the folder, and returns their kind.
+    /// Reads the tokenizers of the folder `source`, and returns them with the kind of their files.
     ///
     /// # Errors
     /// When there is none, or its tokens differ from the lists.

@@ -1,4 +1,4 @@
-//! GPT-J (Wang and Komatsuzaki 2021): a language model whose feed-forward layers run beside
+//! GPT-J (Wang and Komatsuzaki 2021): a language model whose feed-forward layers run in parallel to
 //! attention, with one norm for both.
 
 use anyhow::{Context, Result};
@@ -11,7 +11,7 @@ use crate::folders::family::{Architecture, Family, Module};
 use crate::folders::keys::Key;
 use crate::folders::tokens::TokenizerFiles;
 
-/// Number of elements of a head that are rotated if no key says it.
+/// Default of `rotary_dim`, the number of elements of a head that are rotated.
 const USUAL_WIDTH: usize = 64;
 
 pub(in crate::folders) static FAMILY: Family = Family {

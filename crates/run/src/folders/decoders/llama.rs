@@ -1,5 +1,5 @@
 //! Llama (Touvron et al. 2023), versions 1 to 3, and SmolLM: language models. Other families have
-//! weights with the same names, and most of its keys.
+//! the same names of weights, and most of Llama's keys.
 
 use taper_data::Task;
 use taper_model::{FeedForwardKind, NormKind, NormPlacement, Positions};
@@ -58,7 +58,8 @@ pub(super) const fn key_value_heads(usual: Option<usize>) -> Key {
     Key::derived("num_key_value_heads", usual, count, |recipe| recipe.model.heads)
 }
 
-/// Family with the names that all of them share, without keys.
+/// A Llama-like family: all of these share the names of weights in `SHARED`. The caller adds the
+/// keys.
 pub(super) const fn llama_family(
     name: &'static str,
     model_type: &'static str,
@@ -75,7 +76,9 @@ const SHARED: Family = Family {
     base,
     tokens: TokenizerFiles::Fast,
     keys: &[],
-    // These keys turn off biases that are off already; heads are always written.
+    // Any value of these can be exported. The keys for biases only switch off biases that this
+    // family does not have, and the numbers and widths of heads are always written to
+    // `config.json`.
     free: &[
         "encoder_layers",
         "tied",

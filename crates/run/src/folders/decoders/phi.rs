@@ -1,5 +1,6 @@
-//! Phi (Li et al. 2023), versions 1 to 2: GPT-J's shape with biases of all projections, and pairs of
-//! halves that are rotated in one half of each head.
+//! Phi (Li et al. 2023), versions 1 to 2: GPT-J's shape, but with biases in all projections. By
+//! default, one half of each head is rotated; a rotated pair has an element of each half of this
+//! part.
 
 use taper_data::{Task, TokenizerKind};
 use taper_model::{NormPlacement, ParallelFeedForward, Positions};

@@ -1,6 +1,7 @@
 //! Keys of rotary positions. Version 5 of Transformers has all of them in `rope_parameters`; older
-//! ones have the base in `rope_theta` and the rest in `rope_scaling`, which replaces the newer keys
-//! in a folder with both. The older keys are written, because all versions read them.
+//! versions have the base in `rope_theta` and the rest in `rope_scaling`. In a folder with both,
+//! `rope_scaling` replaces `rope_parameters`. An export writes the older keys, because all versions
+//! read them.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -9,7 +10,7 @@ use taper_model::{RotaryConfig, RotaryPairs, RotaryScaling};
 use crate::config::RunConfig;
 use crate::folders::keys::Key;
 
-/// Base of the speeds.
+/// Key for the base of the rotation speeds.
 pub(super) const BASE: Key = Key::custom(
     "rope_theta",
     |config, recipe| read_base(config, "rope_theta", recipe),
@@ -17,10 +18,10 @@ pub(super) const BASE: Key = Key::custom(
 )
 .spelled(&[WHOLE_FILE]);
 
-/// Scaling; no scaling by default.
+/// Key for the scaling of rotary positions; without it there is none.
 pub(super) const SCALING: Key = Key::custom("rope_scaling", read, write).spelled(&[WHOLE_FILE]);
 
-/// Base of the speeds in GPT-NeoX.
+/// Key for the base of the rotation speeds in GPT-NeoX.
 pub(super) const BASE_OF_PART: Key = Key::custom(
     "rotary_emb_base",
     |config, recipe| read_base(config, "rotary_emb_base", recipe),
@@ -28,13 +29,13 @@ pub(super) const BASE_OF_PART: Key = Key::custom(
 )
 .spelled(&[WHOLE_FILE]);
 
-/// Pointer to all keys, for those that are read together.
+/// JSON pointer to the whole `config.json`, for keys that are read together with others.
 const WHOLE_FILE: &str = "";
 /// Key of the share of each head that is rotated.
 const SHARE: &str = "partial_rotary_factor";
 
-/// Share of each head that is rotated; by default a quarter, as in GPT-NeoX. The keys of the heads
-/// come before it.
+/// Share of each head that is rotated; by default a quarter, as in GPT-NeoX. It must be read after
+/// the keys that determine the width of a head.
 pub(super) const QUARTER: Key = Key::custom(
     "rotary_pct",
     |config, recipe| read_share(share(config, "rotary_pct"), recipe, 0.25),
@@ -47,10 +48,11 @@ pub(super) const HALF: Key =
     Key::custom(SHARE, |config, recipe| read_share(share(config, SHARE), recipe, 0.5), write_share)
         .spelled(&[WHOLE_FILE]);
 
-/// Share of each head that is rotated, in models that rotate all of it.
+/// Share of each head that is rotated, for models that rotate whole heads: only 1 is accepted.
 pub(super) const WHOLE: Key = Key::custom(SHARE, read_whole, |_| None).spelled(&[WHOLE_FILE]);
 
-/// Keys of rotary positions that are together in a `config.json`: the older ones, if there are any.
+/// Object of a `config.json` with the keys of rotary positions: the older one, `rope_scaling`, if
+/// it has any keys, and else `rope_parameters`.
 fn together(config: &Value) -> &Value {
     let is_given = |keys: &&Value| match keys {
         Value::Null => false,
@@ -61,7 +63,8 @@ fn together(config: &Value) -> &Value {
     places.into_iter().find(is_given).unwrap_or(&Value::Null)
 }
 
-/// Value of the key `newer` among those that are together, and else of the key `older`.
+/// Value of the key `newer` in the object that [`together`] returns or, if it is absent there, of
+/// the key `older` in the whole `config.json`.
 fn value<'a>(config: &'a Value, newer: &str, older: &str) -> &'a Value {
     Some(&together(config)[newer]).filter(|value| !value.is_null()).unwrap_or(&config[older])
 }
@@ -78,7 +81,7 @@ fn read_base(config: &Value, older: &str, recipe: &mut RunConfig) -> Result<()> 
     Ok(())
 }
 
-/// Base of the speeds if no key says it.
+/// Base of the rotation speeds if no key says it.
 const USUAL_BASE: f64 = 10_000.0;
 
 fn read_whole(config: &Value, _: &mut RunConfig) -> Result<()> {
@@ -102,17 +105,17 @@ fn write_share(recipe: &RunConfig) -> Option<Value> {
     let head = recipe.model.attention_shape().head_width as f64;
     let share = |width: usize| {
         let share = width as f64 / head;
-        // Readers round the product with the head's width down.
+        // Readers multiply the share by the head's width and round down.
         if ((head * share) as usize) < width { share.next_up() } else { share }
     };
     Some(json!(recipe.model.rotary.width.map_or(1.0, share)))
 }
 
-/// Place of a setting that can be omitted.
+/// Field of a recipe for a setting that can be omitted.
 type Setting = fn(&mut RotaryConfig) -> &mut Option<f64>;
 
-/// Settings of a scaling by rotations: name, place, value if omitted, and whether it must be
-/// written in any case.
+/// Settings of a kind of scaling: the key, the field of the recipe, the value if the key is absent,
+/// and whether the key is written even if the recipe omits the setting.
 fn settings(scaling: RotaryScaling) -> &'static [(&'static str, Setting, Option<f64>, bool)] {
     match scaling {
         RotaryScaling::Llama3 => &[
@@ -174,7 +177,7 @@ fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
     if rotary.scaling == RotaryScaling::Interpolation {
         return Ok(());
     }
-    // Transformers prefers the length that is not among the keys of rotary positions.
+    // Transformers prefers the length outside the object with the keys of rotary positions.
     const LENGTH: &str = "original_max_position_embeddings";
     let outer = Some(&config[LENGTH]).filter(|length| !length.is_null());
     let length = outer.unwrap_or(&given[LENGTH]);
@@ -205,7 +208,8 @@ fn read(config: &Value, recipe: &mut RunConfig) -> Result<()> {
 fn write(recipe: &RunConfig) -> Option<Value> {
     let mut rotary = recipe.model.rotary;
     let kind = match (rotary.pairs, rotary.scaling) {
-        // A value without a name in Transformers cannot be read again, so the export is refused.
+        // Transformers has no names for some values. The names here cannot be read again, so the
+        // export is refused.
         (RotaryPairs::Interleaved, _) => "interleaved",
         (_, RotaryScaling::None) => return None,
         (_, RotaryScaling::Interpolation) => "linear",

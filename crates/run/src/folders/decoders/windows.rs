@@ -8,21 +8,22 @@ use taper_model::{AttentionKind, LayerKinds};
 use crate::config::RunConfig;
 use crate::folders::keys::Key;
 
-/// Window of all layers of a Mistral.
+/// Key for the window that all layers of a Mistral have.
 pub(super) const OF_ALL: Key = Key::custom("sliding_window", read_of_all, |recipe| {
     let window = recipe.model.decoder_attention.window;
     Some(if has_windows(recipe) { json!(window) } else { Value::Null })
 })
 .spelled(&[""]);
 
-/// Whether a Qwen has windows; reads the other keys of windows, too.
+/// Key for whether a Qwen has windows; reading it also reads the other keys of windows.
 pub(super) const USE: Key =
     Key::custom("use_sliding_window", read, |recipe| Some(json!(has_windows(recipe))))
         .spelled(&[""]);
 pub(super) const WIDTH: Key = Key::custom("sliding_window", read_before, |recipe| {
     has_windows(recipe).then(|| json!(recipe.model.decoder_attention.window))
 });
-/// Number of layers without a window before those with one, for older versions.
+/// Key for the number of layers before the first one with a window; older versions of Transformers
+/// read it.
 pub(super) const FIRST: Key = Key::custom("max_window_layers", read_before, |recipe| {
     let first = kinds(recipe).into_iter().take_while(|kind| !is_window(*kind)).count();
     has_windows(recipe).then(|| json!(first))
@@ -34,16 +35,16 @@ pub(super) const TYPES: Key = Key::custom("layer_types", read_before, |recipe| {
 
 const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";
-/// Number of layers without a window by default.
+/// Default of `max_window_layers`.
 const USUAL_FIRST: usize = 28;
-/// Number of tokens in a window by default.
+/// Default of `sliding_window`.
 const USUAL_WINDOW: usize = 4096;
 
 fn is_window(kind: AttentionKind) -> bool {
     kind == AttentionKind::Sparse
 }
 
-/// Kind of each layer.
+/// Kind of attention in each layer.
 fn kinds(recipe: &RunConfig) -> Vec<AttentionKind> {
     let kind_of = |layer| recipe.model.decoder_attention.kind_of(layer);
     (0..recipe.model.decoder_layers).map(kind_of).collect()
@@ -53,7 +54,7 @@ fn has_windows(recipe: &RunConfig) -> bool {
     kinds(recipe).into_iter().any(is_window)
 }
 
-/// Sets the layers with windows, and the number of tokens in a window.
+/// Gives windows of `window` tokens to the layers for which `has` returns true.
 fn set(recipe: &mut RunConfig, window: usize, has: impl Fn(usize) -> bool) {
     let kind = |layer| if has(layer) { AttentionKind::Sparse } else { AttentionKind::Full };
     let kinds: Vec<AttentionKind> = (0..recipe.model.decoder_layers).map(kind).collect();
@@ -82,7 +83,8 @@ fn window(config: &Value) -> Result<Option<usize>> {
     }
 }
 
-/// Reads the window of a Mistral. Transformers does not apply layers of another kind consistently.
+/// Reads the window of a Mistral. All layers must be of one kind, because Transformers does not
+/// apply different kinds consistently.
 fn read_of_all(config: &Value, recipe: &mut RunConfig) -> Result<()> {
     let window = window(config)?;
     let expected = if window.is_some() { SLIDING } else { FULL };

@@ -19,7 +19,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("BartForConditionalGeneration", Task::Translation, &[])];
 
-/// Key for a model that is not only a decoder.
+/// Key `is_decoder`, which must be false: the model also has an encoder.
 pub(super) const ENCODES: Key = Key::only("is_decoder", Fixed::Flag(false));
 
 /// Key for a model with one matrix for embeddings and output.
@@ -32,7 +32,9 @@ const DROPOUT: Numbers =
 const ATTENTION: Numbers = &[|recipe| &mut recipe.model.attention_dropout];
 const INNER: Numbers = &[|recipe| &mut recipe.model.feed_forward_dropout];
 
-/// Keys of a family with these defaults: the key of its tied matrices, and one of its own.
+/// Keys of a family. The activation, the dropout of attention and `scales` (whether embeddings are
+/// scaled) are the family's defaults; `tied` is its key for tied matrices, and `own` is one more
+/// key that not all families have.
 pub(super) const fn keys(
     activation: &'static str,
     attention_dropout: f64,
@@ -62,7 +64,8 @@ pub(super) const fn keys(
     ]
 }
 
-/// Family with the tensor names that all of them share.
+/// A BART-like family: all of these share the names of tensors in `SHARED`. The caller adds the
+/// keys.
 pub(super) const fn bart_family(
     name: &'static str,
     model_type: &'static str,
@@ -94,8 +97,8 @@ pub(super) fn shared(recipe: &mut RunConfig) {
     recipe.model.norm_epsilon = 1e-5;
 }
 
-/// Sets the properties that BART and mBART share: learned positions from 2 on, and norms of
-/// embeddings.
+/// Sets the properties that BART and mBART share: learned positions, whose numbers begin at 2, and
+/// norms of embeddings.
 pub(super) fn learned(recipe: &mut RunConfig, norm: NormPlacement) {
     shared(recipe);
     recipe.model.norm = norm;

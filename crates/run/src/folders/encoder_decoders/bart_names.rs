@@ -2,8 +2,8 @@
 
 use crate::folders::family::Module;
 
-/// Parameters of a run with their counterparts. A family has some of them: MarianMT, for example,
-/// has no norms of embeddings.
+/// Parameters of a run with their counterparts. A family may lack some of them: MarianMT, for
+/// example, has no norms of embeddings.
 pub(super) const MODULES: &[Module] = &[
     Module::same("embedding", &["model.shared"]),
     Module::same("source_embedding", &["model.encoder.embed_tokens"]),
@@ -81,7 +81,8 @@ pub(super) const MODULES: &[Module] = &[
     Module::shaped("output.bias", &["final_logits_bias"], |_, shape| [&[1], shape].concat()),
 ];
 
-/// Tensors that are tied to the embedding, of both languages or of the target.
+/// Tensors that are copies of an embedding if the matrices are tied: each follows the parameter
+/// that it repeats.
 pub(super) const COPIES: &[(&str, &str)] = &[
     ("embedding.weight", "model.encoder.embed_tokens.weight"),
     ("embedding.weight", "model.decoder.embed_tokens.weight"),

@@ -21,7 +21,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
 const ARCHITECTURES: &[Architecture] =
     &[Architecture::new("M2M100ForConditionalGeneration", Task::Translation, &[])];
 
-/// Positions are counted from the row after the padding's.
+/// Id of the padding. The table of positions begins with unused rows up to the row with this
+/// number.
 const FIRST_POSITION: Key = Key::custom(
     "pad_token_id",
     |given, recipe| {

@@ -106,14 +106,15 @@ fn reads_feed_forward(config: &Value, usual: &str, recipe: &mut RunConfig) -> Re
     };
     let (kind, activation) = match name.split_once('-') {
         None => (FeedForwardKind::Plain, name),
-        // The name is incomplete: it means another activation.
+        // In this key, `gelu` stands for the activation `gelu_new`.
         Some(("gated", "gelu")) => (FeedForwardKind::Gated, "gelu_new"),
         Some(("gated", activation)) => (FeedForwardKind::Gated, activation),
         Some(_) => bail!(other()),
     };
     recipe.model.feed_forward = kind;
     recipe.model.activation = activation_of("feed_forward_proj", activation)?;
-    // Transformers saves what follows from the key, and prefers it to the key.
+    // Transformers also saves two keys that follow from this one, and prefers them, so they must
+    // agree.
     let is_gated = kind == FeedForwardKind::Gated;
     for (key, follows) in [("is_gated_act", json!(is_gated)), ("dense_act_fn", json!(activation))] {
         if !config[key].is_null() && config[key] != follows {

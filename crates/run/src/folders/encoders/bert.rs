@@ -13,7 +13,8 @@ use crate::folders::tokens::TokenizerFiles;
 /// Keys for pooling, which only a classifier has.
 pub(super) const POOLING: &[&str] = &["pooling"];
 
-/// Modules of an encoder of texts whose tensors have this prefix, with the given modules of heads.
+/// Modules of a text encoder whose tensors have the prefix `$prefix`, followed by the modules
+/// `$head` of its heads.
 macro_rules! modules {
     ($prefix:literal, $($head:expr),+ $(,)?) => {
         &[
@@ -107,7 +108,8 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Module::same("span", &["qa_outputs"]),
     ],
     copies: &[("embedding.weight", "cls.predictions.decoder.weight")],
-    // The second bias, if there is one; the pooler, if the head does not read from it.
+    // Unused are the second bias, which some files have, and the pooler if the head does not read
+    // from it.
     zeros: &[],
     unused: &["bert.pooler.*", "cls.predictions.bias"],
 };

@@ -66,8 +66,8 @@ const SHARED: Family = Family {
         bert::ACTIVATION,
         bert::HIDDEN_DROPOUT,
         bert::ATTENTION_DROPOUT,
-        // Positions count from the id after the padding, so the table also has rows for the ids
-        // before.
+        // The first position has the number `pad_token_id + 1`, so the table begins with that many
+        // unused rows.
         Key::custom("pad_token_id", read_padding, |recipe| {
             recipe.model.position_offset.checked_sub(1).map(|id| json!(id))
         }),

@@ -99,7 +99,7 @@ pub(in crate::folders) static FAMILY: Family = Family {
         Module::same("classes", &["classifier"]),
     ],
     copies: &[],
-    // A classifier does not read from the pooler.
+    // The pooler is unused, because a classifier does not read from it.
     zeros: &[],
     unused: &["vit.pooler.*"],
 };
