@@ -9,7 +9,7 @@ use super::{AnsweredTestSet, Split};
 use crate::prediction::answers_of;
 
 impl AnsweredTestSet {
-    /// Answers the questions of a split with `model`, and scores the answers.
+    /// Answers the questions of a split with `model`, and scores these answers.
     ///
     /// # Errors
     /// When the split cannot be read or computed.

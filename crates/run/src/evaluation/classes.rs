@@ -37,7 +37,7 @@ impl ClassifiedTestSet {
         Ok(Self::of_probabilities(split.name, examples, (labels, &right), &predicted))
     }
 
-    /// Compares the probabilities `found` for each example with the correct labels `right`.
+    /// Scores the probabilities `predicted` for each example against `right`, the correct labels.
     fn of_probabilities(
         split: &str,
         examples: Labelled,
@@ -51,7 +51,7 @@ impl ClassifiedTestSet {
             let class = class as usize;
             let given = highest(probabilities);
             confusion[class][given] += 1;
-            // A probability that underflows is not impossible.
+            // A probability of 0 may only have underflowed, so the loss stays finite.
             loss -= probabilities[class].max(f64::MIN_POSITIVE).ln();
             correct += u64::from(given == class);
             let confidence = probabilities[given];
@@ -83,7 +83,7 @@ impl ClassifiedTestSet {
     }
 }
 
-/// Results of `probabilities` for every example of a split, in order.
+/// Collects what `probabilities` returns for every example of a split, in order.
 fn of_all<const STREAMS: usize>(
     split: Split<'_>,
     dataset: impl Dataset + 'static,

@@ -1,4 +1,5 @@
-//! Scores of hostile variants of a test set, together with the scores of the original set.
+//! Scores of hostile variants of a test set (lines that are changed to mislead a model), together
+//! with the scores of the original lines.
 
 use std::path::Path;
 
@@ -17,9 +18,9 @@ use crate::loaded_run::LoadSettings;
 use crate::tasks::entry;
 use crate::translation::{LineTranslator, TranslationSettings};
 
-/// Scores hostile variants of `splits` of the run at `root`, by default of its test sets; `change`
-/// may alter the search. The observer receives each result at once, and a file in the run receives
-/// all.
+/// Scores hostile variants of `splits` of the run at `root`, or of its test sets if `splits` is
+/// empty. `change` may alter the settings of the search. The observer receives each result at once,
+/// and all results are written to a file in the run.
 ///
 /// # Errors
 /// When the run does not translate, a split cannot be read, or the run cannot be loaded or written
@@ -97,7 +98,8 @@ fn scores_of(
         let (score, clean) = (metric(hostile), metric(clean));
         HostileScore { score, clean, share: (clean > 0.0).then(|| 100.0 * score / clean) }
     };
-    // A single word has no reference: it should occur in the reference of its line.
+    // A single word has no reference of its own, so it counts as right if the reference of its line
+    // has it.
     let is_word = kind == Hostility::OneWord;
     let bleu = |scores: &TextScores| match is_word {
         true => {

@@ -30,7 +30,7 @@ impl CaptionedTestSet {
         let truncated = captioned.iter().filter(|caption| caption.truncated).count();
         let captions: Vec<String> = captioned.into_iter().map(|caption| caption.text).collect();
         let (texts, references) = images.captions();
-        // Normalised text, because the model cannot know more.
+        // References are normalised, because the model has only learned normalised text.
         let normal = |text: &String| split.tokenizer().normalize(text);
         let texts: Vec<String> = texts.iter().map(normal).collect::<Result<_, _>>()?;
         let is_own = |(caption, references): (&String, &&[u32])| {
@@ -38,7 +38,8 @@ impl CaptionedTestSet {
         };
         let exact = captions.iter().zip(&references).filter(|&one| is_own(one)).count();
         let most = references.iter().map(|references| references.len()).max().unwrap_or(1);
-        // A reference that is repeated changes no score.
+        // An image with fewer captions than others repeats them as references, which changes no
+        // score.
         let reference = |rank: usize| -> Vec<String> {
             references
                 .iter()
@@ -61,7 +62,7 @@ impl CaptionedTestSet {
 }
 
 impl MatchedTestSet {
-    /// Maps the images and captions of a split with `model`, and scores retrieval.
+    /// Embeds the images and captions of a split with `model`, and scores retrieval.
     ///
     /// # Errors
     /// When the split cannot be read or computed.

@@ -21,17 +21,17 @@ pub struct Evaluation<R = TestSetResult> {
     pub checkpoint: PathBuf,
     /// Step of the checkpoint.
     pub step: u64,
-    /// Settings on which the results depend, besides the model: a JSON object.
+    /// Settings on which the results depend in addition to the model, as a JSON object.
     pub settings: Value,
     /// Results, one for each split.
     pub results: Vec<R>,
 }
 
 impl<R: Serialize> Evaluation<R> {
-    /// The results of `run` with what they depend on, as a JSON object.
+    /// JSON object with the results of the run at `run` and everything that they depend on.
     ///
     /// # Errors
-    /// When a result is not JSON.
+    /// When a result cannot be written as JSON.
     pub fn record(&self, run: &Path) -> Result<Value> {
         let mut record = json!({ "run": run, "checkpoint": self.checkpoint, "step": self.step });
         for (key, value) in self.settings.as_object().into_iter().flatten() {
@@ -42,8 +42,8 @@ impl<R: Serialize> Evaluation<R> {
     }
 }
 
-/// Evaluates the run at `root` on `splits`, by default on its test sets; `change` may alter the
-/// search. The observer receives each result at once.
+/// Evaluates the run at `root` on `splits`, or on its test sets if `splits` is empty. `change` may
+/// alter the settings of the search. The observer receives each result at once.
 ///
 /// # Errors
 /// When there is no split, one cannot be read, or the run cannot be loaded.
@@ -66,7 +66,8 @@ pub fn evaluate(
     })
 }
 
-/// Opens a run in all of its directions, to measure those that `load` asks for.
+/// Opens a run in all of its directions, so that those for which `load` asks can be measured one by
+/// one.
 ///
 /// # Errors
 /// When it cannot be loaded, and errors of `change`.
@@ -81,7 +82,7 @@ pub(super) fn open<M: TaskModel>(
     Ok(run)
 }
 
-/// Measures a run by `test` on each of `splits`, by default on its test sets.
+/// Calls `test` on each of `splits`, or on each test set of the run if `splits` is empty.
 ///
 /// # Errors
 /// When there is no split, or one cannot be read, and errors of `test`.
@@ -105,7 +106,7 @@ pub(super) fn measure<M: TaskModel, R>(
         bail!("the run has no test sets{restriction} (data.test): name a split with --split");
     }
     for split in &splits {
-        // Fails now rather than after the other splits.
+        // A split that cannot be measured fails now, and not only after the others.
         let (config, _) = of_split(&run.config, &run.tokenizers, split)?;
         M::require_test_set(&config, split)?;
     }
@@ -121,15 +122,15 @@ pub(super) fn measure<M: TaskModel, R>(
     Ok(Evaluation { checkpoint, step: state.step, settings: M::measured_by(&config), results })
 }
 
-/// Refuses languages of `load` that the run does not have.
+/// Refuses languages in `load` between which the run does not translate.
 ///
 /// # Errors
-/// When the run's task has no languages, or the run has other ones.
+/// When the run's task has no languages, or no direction of the run has these languages.
 fn require_direction(config: &RunConfig, load: &LoadSettings) -> Result<()> {
     let (from, to) = (load.from.as_deref(), load.to.as_deref());
     require_languages(config)?;
     for direction in config.data.trained_directions() {
-        // One of them goes with each language that is left open.
+        // If `load` leaves a language open, one direction with any language in its place is enough.
         let to = to.unwrap_or(&direction.to);
         if config.data.choose_direction(from, Some(to)).is_ok() {
             return Ok(());
@@ -139,7 +140,7 @@ fn require_direction(config: &RunConfig, load: &LoadSettings) -> Result<()> {
     Ok(())
 }
 
-/// Test sets of the directions that `load` asks for.
+/// Names of the test sets whose directions match the languages in `load`.
 fn asked_test_sets<M: TaskModel>(config: &RunConfig, load: &LoadSettings) -> Vec<String> {
     let mut sets = M::test_sets(config);
     let is_asked =
@@ -155,7 +156,8 @@ fn asked_test_sets<M: TaskModel>(config: &RunConfig, load: &LoadSettings) -> Vec
     sets
 }
 
-/// Recipe and tokenizers for a split: for translation, those of its direction.
+/// Recipe and tokenizers with which a split is read: for translation, those of the split's
+/// direction.
 ///
 /// # Errors
 /// When the split has several directions, or the vocabulary does not know its target language.

@@ -8,8 +8,8 @@ use taper_data::{Corpora, DataConfig, RawPair, read_pairs};
 pub struct ParallelText {
     /// Texts to translate.
     pub sources: Vec<String>,
-    /// Translations of the sources; lowercased if the recipe lowercases the data, because the model
-    /// cannot know the case.
+    /// Translations of the sources. They are in lower case if the recipe lowercases the data,
+    /// because the model then cannot know the case.
     pub references: Vec<String>,
 }
 
@@ -22,7 +22,8 @@ impl ParallelText {
         let mut text = Self::default();
         for RawPair { source, target, .. } in read_pairs(data, split)? {
             text.sources.push(source);
-            // Lowercased as in the normalizer, which may do more: the signature reports case alone.
+            // The normalizer may change more than the case, but the metric's signature can report
+            // only the case.
             text.references.push(if data.lowercase {
                 target.chars().flat_map(char::to_lowercase).collect()
             } else {
@@ -32,7 +33,7 @@ impl ParallelText {
         Ok(text)
     }
 
-    /// Takes at most `count` pairs, evenly spread over the set.
+    /// Keeps at most `count` pairs, evenly spread over the split.
     pub fn spread(self, count: usize) -> Self {
         let total = self.sources.len();
         if total <= count {

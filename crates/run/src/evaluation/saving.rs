@@ -8,7 +8,7 @@ use super::TestSetResult;
 use crate::folder::RunFolder;
 use crate::folder::files::write_atomically;
 
-/// Writes scores.json and the translations, or captions, into the run.
+/// Writes `scores.json`, and a file with the translations or captions of each split, into the run.
 ///
 /// # Errors
 /// When the folder cannot be written to.
@@ -30,7 +30,7 @@ pub(crate) fn save(folder: &RunFolder, results: &[TestSetResult]) -> Result<()> 
         }
         let mut text = written.join("\n");
         text.push('\n');
-        // Removes the links of earlier translations before new translations are written.
+        // Old links are removed first, because they do not belong to the new translations.
         let of_links = folder.translation_links(split);
         if fs::exists(&of_links).unwrap_or(false) {
             fs::remove_file(&of_links)

@@ -30,8 +30,8 @@ impl TextScores {
         Self::of_several(hypotheses, &[references.to_vec()], config)
     }
 
-    /// Scores `hypotheses` against several references each: a list of all first references, one of
-    /// all second references, and so on.
+    /// Scores `hypotheses` against several references each: `references` has a list of the first
+    /// reference of every hypothesis, then a list of the second ones, and so on.
     ///
     /// # Errors
     /// See [`Self::new`].

@@ -36,34 +36,34 @@ impl<'a> Split<'a> {
         self.config.data.split(self.name)
     }
 
-    /// Tokenizer of the target side; for a single text, its only tokenizer.
+    /// Tokenizer of the target side, which is the only one for tasks with a single text.
     pub(crate) fn tokenizer(self) -> &'a Tokenizer {
         self.tokenizers.target()
     }
 
-    /// Texts with labels.
+    /// Reads the texts of the split with their labels.
     pub(crate) fn labelled(self, label_of: LabelOf) -> Result<LabelledDataset> {
         let data = &self.config.data;
         Ok(LabelledDataset::read(label_of, data, self.tokenizer(), &self.corpora())?)
     }
 
-    /// Images with captions.
+    /// Reads the images of the split with their captions.
     pub(crate) fn captioned_images(self, usage: CaptionUse) -> Result<CaptionedDataset> {
         let data = &self.config.data;
         Ok(CaptionedDataset::read(usage, data, self.tokenizer(), &self.corpora())?)
     }
 
-    /// Batches of its data set, in order.
+    /// Batches of `dataset`, which has the examples of the split, in order.
     pub(crate) fn in_order(self, dataset: impl Dataset + 'static) -> Batches<'a> {
         let dataset: Arc<dyn Dataset> = Arc::new(dataset);
         Box::new(in_order(&dataset, &self.config.data.batching))
     }
 
-    /// Runs `work` on `total` of its sentences or images, and reports the number done to the
-    /// observer.
+    /// Runs `work` on the `total` sentences or images of the split, and reports how many are done
+    /// to the observer.
     ///
     /// # Errors
-    /// When the work fails, or the observer.
+    /// When `work` or the observer fails.
     pub(crate) fn observed<T>(
         self,
         total: usize,

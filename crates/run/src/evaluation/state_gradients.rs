@@ -1,5 +1,6 @@
-//! Reach of gradients through recurrent layers: the norm of the gradient of the loss with respect
-//! to each state, by the number of steps between the state and the last one of its layer.
+//! How far gradients reach back through recurrent layers: the norm of the gradient of the loss with
+//! respect to each state, by the number of steps between this state and the last state of its
+//! layer.
 //!
 //! A layer cannot learn from states at which this norm has vanished (Bengio et al. 1994, "Learning
 //! Long-Term Dependencies with Gradient Descent is Difficult"; Pascanu et al. 2013).
@@ -25,15 +26,15 @@ const AT_ONCE: usize = 50;
 pub struct LayerGradients {
     /// Full name of the layer.
     pub layer: String,
-    /// Mean over sentences of `‖∂L/∂h‖`, by the number of steps after the state, from 0; `L` is the
-    /// negative log-likelihood of a sentence in nats.
+    /// Mean over sentences of `‖∂L/∂h‖`; the entry at index `n` is for the state that `n` steps
+    /// follow. `L` is the negative log-likelihood of a sentence in nats.
     pub norms: Vec<f64>,
-    /// Number of sentences in each mean: those that are long enough.
+    /// Number of sentences in each mean: those with a state at this distance.
     pub sentences: Vec<usize>,
 }
 
-/// Computes the gradients with respect to the states of each recurrent layer of a run's model, over
-/// at most `count` sentences spread over `split`, without dropout.
+/// Computes the gradients with respect to the states of each recurrent layer of a run's model,
+/// without dropout. At most `count` sentences are used, which are spread over `split`.
 ///
 /// # Errors
 /// When the model has no recurrent layers, or the split cannot be read.
@@ -79,7 +80,8 @@ pub fn state_gradients(run: &LoadedRun, split: &str, count: usize) -> Result<Vec
 }
 
 impl LayerGradients {
-    /// Adds the norms of packed rows to the sums.
+    /// Adds the norms for a batch to the sums. The norms are in packed rows of these lengths;
+    /// `backwards` is for a layer that reads from right to left.
     fn add(&mut self, norms: &[f64], lengths: &[usize], backwards: bool) {
         let mut first = 0;
         for &length in lengths {
@@ -96,7 +98,7 @@ impl LayerGradients {
     }
 }
 
-/// Model of a run with its weights, and without dropout in training passes.
+/// Copy of a run's model with the same weights and without dropout.
 fn without_dropout(run: &LoadedRun) -> Result<TranslationModel> {
     let config = ModelConfig {
         embedding_dropout: 0.0,

@@ -9,7 +9,7 @@ use super::{Split, TaggedTestSet};
 use crate::prediction::tags_of;
 
 impl TaggedTestSet {
-    /// Tags the words of a split with `model`. Words that do not fit into a row count as `O`.
+    /// Tags the words of a split with `model`. Words beyond the longest row count as tagged `O`.
     ///
     /// # Errors
     /// When the split cannot be read or computed.

@@ -10,7 +10,7 @@ use crate::config::RunConfig;
 use crate::training::packed;
 
 impl ReadTestSet {
-    /// Reads a split with `model`; without a split, the part of the training text that
+    /// Reads a split with `model`. If `split` is `None`, reads the part of the training text that
     /// `data.text.hold_out` reserves.
     ///
     /// # Errors

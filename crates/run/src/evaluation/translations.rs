@@ -24,8 +24,8 @@ impl TranslatedTestSet {
         let Split { config, tokenizers, .. } = split;
         let text = ParallelText::read(&config.data, split.corpora())?;
         let mut settings = TranslationSettings::from_config(config);
-        // For a report, which shows which words belong together: one pass without a search, over
-        // all tokens of a translation at once.
+        // A report shows which words belong together. This takes one pass over all tokens of a
+        // translation at once, without a search.
         let is_aligned = split.is_kept && settings.aligned_by.check(model).is_ok();
         settings.detail =
             TranslationDetail { alignments: is_aligned, weights: is_aligned, ..settings.detail };

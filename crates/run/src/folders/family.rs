@@ -1,5 +1,6 @@
-//! Declarations of a family of models: tables of names in the library Transformers with the names
-//! in a run. Reading, writing and refusing have one implementation for all families.
+//! Declarations of families of models: each has tables that pair the names in the library
+//! Transformers with the names in a run. Reading, writing and refusing have one implementation for
+//! all families.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub(super) struct Family {
     /// Models that can be read. For export, the first model with the task and head of the run is
     /// written.
     pub(super) architectures: &'static [Architecture],
-    /// Sets the properties that all its models share and no key expresses.
+    /// Sets the properties that all models of the family share and no key expresses.
     pub(super) base: fn(&mut RunConfig),
     /// Files of its tokenizer.
     pub(super) tokens: TokenizerFiles,
@@ -31,16 +32,17 @@ pub(super) struct Family {
     pub(super) free: &'static [&'static str],
     /// Prefix of the names of all tensors except those of heads; some files omit it.
     pub(super) prefix: &'static str,
-    /// Parameters of a run with the tensors of a folder. If a parameter has several, the last one
-    /// present is read; the first is written if the output is tied to the embedding, else the last.
+    /// Parameters of a run with their tensors in a folder. Several entries may be for one
+    /// parameter. An import reads the last of these that the folder has. An export writes the first
+    /// if the output projection is tied to the embedding, and else the last.
     pub(super) modules: &'static [Module],
-    /// Tensors tied to a parameter, which some files contain in addition: the parameter's name
-    /// here, and their names.
+    /// Tensors that only repeat a parameter that is tied, and that some files contain in addition:
+    /// the name of the parameter in a run, and the name of the tensor.
     pub(super) copies: &'static [(&'static str, &'static str)],
-    /// Biases `(1, V)` that models in Transformers have and models here may lack, with their names
-    /// here.
+    /// Biases of shape `(1, V)` that models in Transformers always have and a run may lack: the
+    /// name of the parameter in a run, and the name of the tensor. An export fills it with zeros.
     pub(super) zeros: &'static [(&'static str, &'static str)],
-    /// Patterns of other tensors that the models here do not use.
+    /// Patterns of further tensors that files may contain and a run does not use.
     pub(super) unused: &'static [&'static str],
 }
 
@@ -48,12 +50,12 @@ pub(super) struct Family {
 pub(super) struct Architecture {
     /// Name in `architectures` of `config.json`.
     pub(super) name: &'static str,
-    /// Task here.
+    /// Task of its run.
     pub(super) task: Task,
-    /// Modules, by their names here, that distinguish it; `None` for a model without a head, whose
-    /// other parameters are randomly initialised.
+    /// Modules of a run's head, which distinguish this model from the others of the family; `None`
+    /// for a model without a head, whose run gets a randomly initialised one.
     pub(super) head: Option<&'static [&'static str]>,
-    /// Keys like [`Family::free`], for this model alone.
+    /// More keys as in [`Family::free`], for this model alone.
     pub(super) free: &'static [&'static str],
 }
 
@@ -72,13 +74,13 @@ impl Architecture {
     }
 }
 
-/// Parameter, or module with its weight and bias, with its counterparts in a folder. In both names
-/// `*` stands for the number of a layer.
+/// Entry of the table: a parameter of a run, or a module with its weight and bias, and the tensors
+/// or modules of a folder for it. In the names, `*` stands for the number of a layer.
 pub(super) struct Module {
     ours: &'static str,
     theirs: &'static [&'static str],
     layout: Layout,
-    /// Kind of feed-forward layers to which the entry applies; `None`: any.
+    /// Kind of feed-forward layers to which the entry applies; `None` for any kind.
     feed_forward: Option<FeedForwardKind>,
 }
 
@@ -87,9 +89,11 @@ enum Layout {
     Same,
     /// Transposed matrix.
     Transposed,
-    /// Rows of queries, of keys and of values, whose numbers follow from the recipe's heads.
+    /// One tensor for queries, one for keys, and one for values; the recipe's heads give their
+    /// numbers of rows.
     Heads,
-    /// One tensor with the rows of query, key and value of the first head, then of the second.
+    /// One tensor with the rows of query, key and value of the first head, then those of the second
+    /// head, and so on.
     ByHead,
     /// Another shape with the same number of values.
     Shaped(fn(&RunConfig, &[usize]) -> Vec<usize>),
@@ -100,7 +104,7 @@ impl Module {
         Self { ours, theirs, layout, feed_forward: None }
     }
 
-    /// The same module for feed-forward layers of this kind alone.
+    /// The same entry, but only for feed-forward layers of this kind.
     pub(super) const fn with(self, feed_forward: FeedForwardKind) -> Self {
         Self { feed_forward: Some(feed_forward), ..self }
     }
@@ -110,13 +114,13 @@ impl Module {
         Self::new(ours, theirs, Layout::Same)
     }
 
-    /// Module in equal parts, one after another along the first dimension.
+    /// Module that a folder has in equal parts, which follow one another along the first dimension.
     pub(super) const fn parts(ours: &'static str, theirs: &'static [&'static str]) -> Self {
         Self::new(ours, theirs, Layout::Same)
     }
 
-    /// Module of queries, keys and values, one after another along the first dimension; groups of
-    /// queries can share keys and values.
+    /// Module of queries, keys and values that a folder has in three parts, which follow one
+    /// another along the first dimension. Groups of queries can share keys and values.
     pub(super) const fn heads(ours: &'static str, theirs: &'static [&'static str; 3]) -> Self {
         Self::new(ours, theirs, Layout::Heads)
     }
@@ -132,7 +136,8 @@ impl Module {
         Self::new(ours, theirs, Layout::Transposed)
     }
 
-    /// Module with the same values in another shape, given by the recipe and the shape here.
+    /// Module with the same values in another shape, which `shape` computes from the recipe and the
+    /// shape in a run.
     pub(super) const fn shaped(
         ours: &'static str,
         theirs: &'static [&'static str; 1],
@@ -141,7 +146,8 @@ impl Module {
         Self::new(ours, theirs, Layout::Shaped(shape))
     }
 
-    /// Counterpart of the parameter `name` in a folder; `None` if it is not of this module.
+    /// Counterpart in a folder of the parameter `name`, which has this shape; `None` if the
+    /// parameter does not belong to this entry.
     fn counterpart(&self, name: &str, shape: &[usize], recipe: &RunConfig) -> Option<Counterpart> {
         if self.feed_forward.is_some_and(|kind| kind != recipe.model.feed_forward) {
             return None;
@@ -185,8 +191,8 @@ impl Module {
     }
 }
 
-/// Number in `name` at the `*` of `pattern`, empty without a `*`; `None` for a name that does not
-/// match.
+/// Number that `name` has in place of the `*` in `pattern`; empty if the pattern has no `*`, and
+/// `None` if the name does not match.
 fn layer_in<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
     let Some((before, after)) = pattern.split_once('*') else {
         return (pattern == name).then_some("");
@@ -198,11 +204,12 @@ fn layer_in<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
 /// Tensors of a folder that make up a parameter.
 #[derive(Debug, PartialEq)]
 pub(super) struct Counterpart {
-    /// Names, one after another along the first dimension.
+    /// Names of the tensors, in the order in which they follow one another along the first
+    /// dimension.
     pub(super) names: Vec<String>,
-    /// Shape of each.
+    /// Shape of each tensor.
     pub(super) shapes: Vec<Vec<usize>>,
-    /// Order of their values.
+    /// Order of the values in each tensor.
     pub(super) order: Order,
 }
 
@@ -217,19 +224,19 @@ impl Family {
         let mut all: Vec<Counterpart> = Vec::new();
         for module in self.modules {
             let theirs = module.counterpart(name, shape, recipe);
-            // The entry of a parameter precedes the entry of its module.
+            // A parameter may have an entry of its own and one of its module: the first one counts.
             all.extend(theirs.filter(|one| !all.iter().any(|other| other.names == one.names)));
         }
         all
     }
 
-    /// Name of the tensor for the parameter `name`, which has exactly one.
+    /// Name of the tensor for the parameter `name`, which must have exactly one.
     pub(super) fn tensor(&self, name: &str, recipe: &RunConfig) -> Option<String> {
         // Only the names count, not the shape.
         self.counterparts(name, &[1], recipe).into_iter().next()?.names.into_iter().next()
     }
 
-    /// Tensors tied to a parameter that the model of a recipe has; see [`Family::copies`].
+    /// Tensors that only repeat a parameter in a model with this recipe; see [`Family::copies`].
     pub(super) fn copies_of(&self, recipe: &RunConfig) -> Vec<(&'static str, &'static str)> {
         let tied = recipe.model.tied;
         let has = |ours: &str| (ours == "target_embedding.weight") == (tied == Tied::Decoder);
@@ -237,8 +244,8 @@ impl Family {
         all.filter(|(ours, _)| tied != Tied::None && has(ours)).collect()
     }
 
-    /// Name of a tensor as in the tables: some files omit the prefix, and older ones call the
-    /// parameters of norms gamma and beta.
+    /// Name that the tables have for the tensor `name` of a file. Some files omit the prefix, and
+    /// older ones call the parameters of norms gamma and beta.
     pub(super) fn whole_name(&self, name: &str) -> String {
         let newer = match name.rsplit_once('.') {
             Some((module, "gamma")) => format!("{module}.weight"),
@@ -255,14 +262,15 @@ impl Family {
         names.into_iter().find(|name| is_known(name)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// Whether a tensor belongs to the body, which models without a head also have.
+    /// Whether a counterpart belongs to the body, which a model without a head has, too.
     pub(super) fn is_of_body(&self, counterpart: &Counterpart) -> bool {
         counterpart.names.iter().all(|name| name.starts_with(self.prefix))
     }
 }
 
-/// Finds the family and the model of a `config.json`. If it names no model, the result is the first
-/// model whose head the folder has; `has` says whether the folder has a parameter.
+/// Finds the family and the model that a `config.json` names. If it names only the family, the
+/// result is the first model whose head the folder has; `has` says whether the folder has a
+/// parameter.
 ///
 /// # Errors
 /// When there is no such family or model; the message lists the readable models.
@@ -314,10 +322,11 @@ fn readable(families: &[&Family]) -> String {
     families.iter().map(described).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a model of a run unless its `config.json` expresses it.
+/// Refuses to export a model of a run unless its `config.json` expresses the whole shape:
+/// `expressed` is the recipe that follows from the file, and `ours` is the recipe of the run.
 ///
 /// # Errors
-/// When a key of `[model]` differs that is not `free`; the message names the first.
+/// When a key of `[model]` differs and is not free; the message names the first such key.
 pub(super) fn require_expressed(
     family: &Family,
     free: &[&str],

@@ -1,4 +1,4 @@
-//! Settings of generation in folders, with the corresponding keys of a recipe's decoding.
+//! Settings of generation in folders, converted to the keys of a recipe's `[decoding]`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use super::tokens::GENERATION_CONFIG;
 use crate::config::RunConfig;
 use crate::event::{Notice, RecipeNotice};
 
-/// Keys that change texts in Transformers and have no effect here, each with the number that
-/// changes nothing.
+/// Keys that change the texts that Transformers writes, and that have no effect here; each with the
+/// number for which it changes nothing.
 const NOT_FOLLOWED: [(&str, f64); 12] = [
     ("encoder_repetition_penalty", 1.0),
     ("encoder_no_repeat_ngram_size", 0.0),
@@ -28,7 +28,7 @@ const NOT_FOLLOWED: [(&str, f64); 12] = [
     ("max_time", 0.0),
 ];
 
-/// Such keys of a language model, in addition.
+/// More keys without an effect here, for language models.
 const NOT_FOLLOWED_BY_TEXTS: [(&str, f64); 9] = [
     ("num_beams", 1.0),
     ("min_length", 0.0),
@@ -41,17 +41,19 @@ const NOT_FOLLOWED_BY_TEXTS: [(&str, f64); 9] = [
     ("forced_eos_token_id", -1.0),
 ];
 
-/// Such keys of a translation model, in addition.
+/// More keys without an effect here, for translation models.
 const NOT_FOLLOWED_BY_TRANSLATIONS: [(&str, f64); 2] =
     [("do_sample", 0.0), ("renormalize_logits", 0.0)];
 
-/// Types of models whose `config.json` forces an end without saying so.
+/// Types of models for which Transformers forces an end token at the largest length, even if their
+/// `config.json` does not say so.
 const FORCES_END: [&str; 4] = ["marian", "bart", "mbart", "pegasus"];
 
-/// Largest length of a translation, with the first input of the decoder, if no key says it.
+/// Largest number of tokens of a translation if no key says it; it counts the first input of the
+/// decoder.
 const USUAL_LENGTH: usize = 21;
 
-/// Settings of generation of a folder: its `generation_config.json`, and else its `config.json`.
+/// Settings of generation: those of `generation_config.json`, or of `config.json` if there is none.
 struct Settings<'a> {
     path: PathBuf,
     generation: Value,
@@ -119,8 +121,8 @@ pub(super) fn describe_text(recipe: &mut RunConfig, source: &Path, config: &Valu
     Ok(())
 }
 
-/// Notes on the keys with which a language model, or one that `translates`, writes other texts in
-/// Transformers.
+/// Returns notes on the keys that change the texts that Transformers writes, but not those of the
+/// run, which is a translation model if `translates`, and else a language model.
 ///
 /// # Errors
 /// When the file is damaged.
@@ -137,7 +139,7 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
     let asked = asked.filter(|(name, without_effect)| changes(name, *without_effect));
     let mut names: Vec<&str> = asked.map(|(name, _)| *name).collect();
     if translates && settings.key("early_stopping") == "never" {
-        // The search here ends as late, but forces no end.
+        // The search here ends just as late, but does not force an end.
         names.push("early_stopping");
     }
     let is_one = |words: &Value| words.as_array().is_some_and(|words| words.len() == 1);
@@ -155,7 +157,7 @@ pub(super) fn not_followed(source: &Path, config: &Value, translates: bool) -> R
 }
 
 /// Sets the decoding of a translation model from the `generation_config.json` of the folder
-/// `source`, and from `keys`, its `config.json`, which is the only source in older folders.
+/// `source` or, if there is none, from `keys`, its `config.json`.
 ///
 /// # Errors
 /// When a key requests an unsupported search; the message names it.
@@ -191,8 +193,8 @@ pub(super) fn describe(recipe: &mut RunConfig, source: &Path, keys: &Value) -> R
         Value::String(never) if never == "never" => (SearchRules::Exact, 0.0),
         _ => bail!(wrong("early_stopping", "true, false or \"never\"")),
     };
-    // Limits named max_length and min_length count the first input of the decoder, the other two do
-    // not; the largest length counts a forced end.
+    // `max_length` and `min_length` count the first input of the decoder; `max_new_tokens` and
+    // `min_new_tokens` do not. Both largest lengths count a forced end.
     let longest = match key("max_new_tokens") {
         Value::Null => count("max_length", USUAL_LENGTH)?.saturating_sub(1),
         _ => count("max_new_tokens", 0)?,

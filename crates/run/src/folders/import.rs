@@ -26,10 +26,11 @@ use crate::tasks::{TaskModel, entry, outline, with_model};
 /// Choices of an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportSettings {
-    /// Source language of a translation model, as its folder names it, such as `eng_Latn`; `None`:
-    /// the one in the folder's settings.
+    /// Source language of a translation model, by its name in the folder, such as `eng_Latn`;
+    /// `None` for the language in the folder's settings.
     pub source_language: Option<String>,
-    /// Target language, like the source language.
+    /// Target language, by its name in the folder; `None` for the language in the folder's
+    /// settings.
     pub target_language: Option<String>,
 }
 
@@ -55,14 +56,15 @@ struct ReadFolder {
     notices: Vec<Notice>,
 }
 
-/// Makes a run in `folder` from the model in the folder `source`. Its weights become the checkpoint
-/// of update 0, with which other runs may begin.
+/// Makes a run in `folder` from the model in the folder `source`. The weights become the run's
+/// checkpoint of update 0, with which other runs may begin.
 ///
 /// Only one tensor of the weights is in memory at a time.
 ///
 /// # Errors
 /// When a file is missing or damaged, the model cannot be imported, the tensors contradict
-/// `config.json` or are not finite, or the folder exists already. Then no part of the run remains.
+/// `config.json` or are not finite, or `folder` exists already. After an error, no part of the new
+/// run remains.
 pub fn import(
     source: &Path,
     folder: &RunFolder,
@@ -71,10 +73,10 @@ pub fn import(
     import_with(source, folder, &ImportSettings::default(), observer)
 }
 
-/// Makes a run like [`import`], with choices.
+/// Makes a run in the same way as [`import`], with the choices in `settings`.
 ///
 /// # Errors
-/// Errors of [`import`], and when the model has no such language.
+/// Errors of [`import`], and an error when the model lacks a chosen language.
 pub fn import_with(
     source: &Path,
     folder: &RunFolder,
@@ -188,8 +190,8 @@ fn read(
     with_sources((family, architecture), recipe, tokenizers, weights, notices)
 }
 
-/// Sizes of the vocabularies that a `config.json` has: one for all texts, or one for sources and one
-/// for targets.
+/// Sizes of the vocabularies according to a `config.json`: one for all texts, or the source's and
+/// the target's.
 fn vocabulary_sizes(keys: &Value, recipe: &RunConfig) -> Result<Vec<usize>> {
     let size = |key: &str| {
         let size = keys[key].as_u64().and_then(|size| usize::try_from(size).ok());
@@ -218,7 +220,7 @@ fn read_for_engine(source: &Path, name: String, settings: &ImportSettings) -> Re
     with_sources((&ctranslate2::FAMILY, architecture), recipe, tokenizers, weights, notices)
 }
 
-/// Finds the source of each parameter.
+/// Finds the source of each parameter, which completes what was read.
 fn with_sources(
     family_and_architecture: (&Family, &Architecture),
     recipe: RunConfig,
@@ -240,9 +242,9 @@ fn with_sources(
     Ok(ReadFolder { recipe, tokenizers, weights, outline, sources, notices })
 }
 
-/// Unties the output projection of a model that is declared tied, as Transformers does from version
-/// 5 on, if the folder has a projection that differs from the embedding. Refuses different
-/// embeddings of source and target in a model that is declared to have one.
+/// Unties the output projection if `recipe` ties it, but the folder has a projection that differs
+/// from the embedding; Transformers does so from version 5 on. Refuses different embeddings of
+/// source and target if `recipe` ties them.
 fn untie(
     family: &Family,
     weights: &Weights,
@@ -258,7 +260,7 @@ fn untie(
         {
             let is_output = family.tensor("output.weight", recipe).is_some_and(|it| it == copy);
             let mut untied = recipe.clone();
-            // Source and target continue to share their embeddings, if they did before.
+            // If source and target shared their embeddings, they continue to.
             untied.model.tied = match recipe.model.tied {
                 Tied::Decoder => Tied::None,
                 _ if entry(recipe.task).translates => Tied::Embeddings,
@@ -278,7 +280,7 @@ fn untie(
     Ok(())
 }
 
-/// Saves the run.
+/// Saves the model that was read from the folder `source` as a run in `folder`.
 fn save(
     source: &Path,
     folder: &RunFolder,
@@ -315,7 +317,7 @@ fn save(
                 hash.map(state).map_err(failed)
             })
         })?;
-        // Only this file makes the folder a run.
+        // The recipe is saved last, because a folder with it counts as a run.
         folder.save_config(config)
     })?;
     let (parameters, vocabulary) = (read.outline.len() as u64, tokenizers.vocabulary_sizes().1);

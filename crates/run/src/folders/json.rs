@@ -10,7 +10,7 @@ use taper_data::read_regular;
 use super::MOST_BYTES;
 use crate::folder::files::write_atomically;
 
-/// Keys of a JSON file, which may begin with a byte order mark.
+/// Reads the keys of a JSON file, which may begin with a byte order mark.
 pub(super) fn read_keys(path: &Path) -> Result<Value> {
     let bytes = read_regular(path, MOST_BYTES)
         .with_context(|| format!("cannot read {}", path.display()))?;

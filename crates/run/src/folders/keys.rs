@@ -1,4 +1,4 @@
-//! Keys of `config.json` with the keys of a recipe that they set, in both directions.
+//! Keys of `config.json`, and the keys of a recipe that they set, in both directions.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -6,32 +6,33 @@ use taper_model::{ActivationKind, Tied};
 
 use crate::config::RunConfig;
 
-/// Key of `config.json`. If it is absent or null, it has the default of Transformers; a null count
-/// that follows from other keys has the value that follows.
+/// Key of `config.json`. If it is absent or null, the default of Transformers counts, except that a
+/// null key with [`Setting::Derived`] means the value that follows from other keys.
 pub(super) struct Key {
     pub(super) name: &'static str,
-    /// Other places, as JSON pointers, which take precedence if they exist.
+    /// Other places of its value, as JSON pointers, which take precedence over `name`.
     spellings: &'static [&'static str],
     setting: Setting,
 }
 
-/// Place of a count in a recipe.
+/// Field of a recipe with a count.
 type Count = fn(&mut RunConfig) -> &mut usize;
-/// Place of a number in a recipe.
+/// Field of a recipe with a number.
 type Number = fn(&mut RunConfig) -> &mut f64;
-/// Place of a count that a recipe can omit.
+/// Field of a recipe with a count that can be omitted.
 type Left = fn(&mut RunConfig) -> &mut Option<usize>;
 
-/// Place of a flag in a recipe.
+/// Field of a recipe with a flag.
 type Flag = fn(&mut RunConfig) -> &mut bool;
 
-/// Effect of a key.
+/// Effect of a key on a recipe. `usual` is the default of Transformers, and `of` the field that is
+/// set.
 enum Setting {
     Count {
         usual: usize,
         of: Count,
     },
-    /// Number; the first place is the one written.
+    /// Number for several fields; an export writes that of the first.
     Number {
         usual: f64,
         of: &'static [Number],
@@ -52,7 +53,7 @@ enum Setting {
         of: Left,
         follows: fn(&RunConfig) -> usize,
     },
-    /// Flag that several keys of a recipe express.
+    /// Flag that several fields of a recipe express together.
     Switch {
         usual: bool,
         set: fn(&mut RunConfig, bool),
@@ -88,14 +89,14 @@ impl Key {
         Self { name, spellings: &[], setting }
     }
 
-    /// The same key with other places in folders, as JSON pointers in the order of the search; it
-    /// is written under its name.
+    /// The same key with other places in a `config.json`, as JSON pointers in the order of the
+    /// search; an export writes only `name`.
     pub(super) const fn spelled(self, spellings: &'static [&'static str]) -> Self {
         Self { name: self.name, spellings, setting: self.setting }
     }
 
-    /// Count that a recipe omits if it equals the value that follows from earlier keys. Its default
-    /// is `usual`, or that value if there is none.
+    /// Count that a recipe omits if it equals the value that `follows` computes from earlier keys.
+    /// If the key is absent, the count is `usual`, or that computed value if `usual` is `None`.
     pub(super) const fn derived(
         name: &'static str,
         usual: Option<usize>,
@@ -105,7 +106,7 @@ impl Key {
         Self::new(name, Setting::Derived { usual, of, follows })
     }
 
-    /// Flag that several keys of a recipe express.
+    /// Flag that several fields of a recipe express together.
     pub(super) const fn switch(
         name: &'static str,
         usual: bool,
@@ -132,7 +133,7 @@ impl Key {
         Self::switch("tie_word_embeddings", false, set, |recipe| recipe.model.tied.ties_output())
     }
 
-    /// Value in a `config.json`; `None` if it is absent.
+    /// Value of the key in a `config.json`; `None` if it is absent.
     fn given<'a>(&self, config: &'a Value) -> Option<&'a Value> {
         let places = self.spellings.iter().filter_map(|place| config.pointer(place));
         let named = config.get(self.name);
@@ -143,13 +144,13 @@ impl Key {
         Self::new(name, Setting::Count { usual, of })
     }
 
-    /// Key that sets all of these numbers; the first number is written.
+    /// Key that sets all fields `of`; an export writes the first.
     pub(super) const fn number(name: &'static str, usual: f64, of: &'static [Number]) -> Self {
         Self::new(name, Setting::Number { usual, of })
     }
 
     /// Key of the inner width of feed-forward layers; the default is four times the width of the
-    /// model, whose key must come first.
+    /// model. It must be read after the key of that width.
     pub(super) const fn inner_width(name: &'static str) -> Self {
         Self::new(name, Setting::InnerWidth)
     }
@@ -172,7 +173,8 @@ impl Key {
         Self::new(name, Setting::Only(value))
     }
 
-    /// Sets the value that a `config.json` has for the key; `None` if it is absent.
+    /// Sets the fields of the recipe to `given`, the key's value in a `config.json`, which is
+    /// `None` if it is absent.
     fn read(&self, given: Option<&Value>, recipe: &mut RunConfig) -> Result<()> {
         let (name, is_absent) = (self.name, given.is_none());
         let given = given.unwrap_or(&Value::Null);
@@ -234,7 +236,7 @@ impl Key {
         Ok(())
     }
 
-    /// Value for a recipe; `None` if it is omitted.
+    /// Value of the key for a recipe; `None` if `config.json` omits it.
     fn write(&self, recipe: &mut RunConfig) -> Option<Value> {
         Some(match &self.setting {
             Setting::Count { of, .. } => json!(*of(recipe)),
@@ -264,7 +266,7 @@ pub(super) fn width_of_heads(recipe: &RunConfig) -> usize {
     if heads > 0 && width.is_multiple_of(heads) { width / heads } else { 0 }
 }
 
-/// Sets the values of a `config.json`.
+/// Sets the fields of `recipe` from a `config.json`, `given`.
 ///
 /// # Errors
 /// For an invalid value, for a value that no supported model can have, and for two keys that set
@@ -292,7 +294,7 @@ pub(super) fn read(keys: &[Key], given: &Value, recipe: &mut RunConfig) -> Resul
     Ok(())
 }
 
-/// Writes the keys of a recipe into a `config.json`.
+/// Adds the values of the keys for `recipe` to a `config.json`.
 pub(super) fn write(keys: &[Key], recipe: &RunConfig, config: &mut Map<String, Value>) {
     let mut recipe = recipe.clone();
     for key in keys {
@@ -300,7 +302,7 @@ pub(super) fn write(keys: &[Key], recipe: &RunConfig, config: &mut Map<String, V
     }
 }
 
-/// Activation that the key `key` names.
+/// Activation with this name in Transformers; errors name the key `key`.
 pub(super) fn activation_of(key: &str, name: &str) -> Result<ActivationKind> {
     Ok(match name {
         "gelu" => ActivationKind::Gelu,

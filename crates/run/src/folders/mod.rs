@@ -1,11 +1,11 @@
 //! Folders of the library Transformers: `config.json`, weights, and a tokenizer or the settings of
-//! an image processor. Folders of CTranslate2 are read like those of one more family.
+//! an image processor. CTranslate2 counts as one more family, whose folders are only read.
 //!
-//! A folder can become a run, and a run of a supported shape a folder. Weights are copied,
-//! transposed or joined, without changing a bit in either direction. Each family of models has a
-//! file with tables of names in Transformers and names here; finding and reading files, comparing
-//! keys and tensors, and writing folders share one implementation. A new family is a file like
-//! `decoders/gpt2.rs`, and its name in the list of families below.
+//! A folder can become a run, and a run of a supported shape can become a folder. Weights are
+//! copied, transposed or joined, and no bit of a value changes in either direction. Each family of
+//! models has a file with tables that pair the names in Transformers with the names in a run. One
+//! implementation for all families finds, reads and writes files, and compares keys and tensors. To
+//! add a family, write a file such as `decoders/gpt2.rs`, and add its name to `FAMILIES`.
 
 mod adapters;
 mod ctranslate2;
@@ -65,7 +65,7 @@ const FAMILIES: &[&family::Family] = &[
 
 /// File of the weights.
 const WEIGHTS: &str = "model.safetensors";
-/// File of the shape.
+/// File with the shape of the model.
 const CONFIG: &str = "config.json";
 
 /// Largest size of a JSON file that describes a model.

@@ -3,16 +3,17 @@
 /// Order of the values in a tensor of a folder.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Order {
-    /// The same as here.
+    /// The same order as in a run.
     Same,
-    /// That of the transposed matrix.
+    /// The order of the transposed matrix.
     Transposed,
-    /// Rows of query, key and value head by head; here all queries come first, then all keys.
+    /// Rows of query, key and value of each head together; a run has first all queries, then all
+    /// keys, then all values.
     ByHead { heads: usize },
 }
 
 impl Order {
-    /// Values in the order here, of a tensor with this shape in a folder.
+    /// Reorders the values of a folder's tensor with this shape into the order of a run.
     pub(super) fn read(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match (self, shape) {
             (Self::Transposed, &[_, columns]) => transposed(&values, columns),
@@ -21,7 +22,7 @@ impl Order {
         }
     }
 
-    /// Values in the order of a folder, of a tensor with this shape there.
+    /// Reorders values of a run into the order of a folder, whose tensor has this shape.
     pub(super) fn written(self, values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match (self, shape) {
             (Self::Transposed, &[columns, _]) => transposed(&values, columns),
@@ -31,7 +32,8 @@ impl Order {
     }
 }
 
-/// Exchanges the order of two divisions of `rows` rows, an outer and an inner one.
+/// Reorders `rows` rows, which are divided into `outer` groups of `inner` blocks each: afterwards
+/// there are `inner` groups of `outer` blocks.
 fn exchanged(values: &[f32], rows: usize, (outer, inner): (usize, usize)) -> Vec<f32> {
     let block = (values.len() / rows.max(1)) * (rows / (outer * inner).max(1));
     let places = (0..inner).flat_map(|one| (0..outer).map(move |other| other * inner + one));

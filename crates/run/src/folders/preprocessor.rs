@@ -3,8 +3,8 @@
 //! `[data.images]`.
 //!
 //! The defaults of omitted values depend on the image processor. A folder without any file has 0.5
-//! for mean and deviation, and resizes to the model's size. Resizing equals the processors based on
-//! Pillow; those based on torchvision round differently.
+//! for mean and deviation, and resizes to the model's size. Images are resized as by the processors
+//! based on Pillow; those based on torchvision round differently.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ use super::json::{read_keys, write_json};
 
 /// File of the settings.
 const PREPROCESSOR: &str = "preprocessor_config.json";
-/// Alternative file of the settings, and their key in it.
+/// Alternative file of the settings, and the key that has them in this file.
 const PROCESSOR: (&str, &str) = ("processor_config.json", "image_processor");
 
 /// Keys for unsupported changes of images, which must be off.
 const UNKNOWN_HERE: [&str; 6] =
     ["max_size", "crop_pct", "rescale_offset", "offset", "use_square_size", "size_divisor"];
-/// Keys that begin with `do_` and change no image, or are read below.
+/// Keys that begin with `do_` and are allowed: they change no image, or are read below.
 const KNOWN_STEPS: [&str; 6] = [
     "do_resize",
     "do_center_crop",
@@ -37,9 +37,11 @@ struct Defaults {
     /// Name, without the ending `ImageProcessor` or `FeatureExtractor`.
     name: &'static str,
     resample: Resampling,
-    /// Whether a single number as `size` is height and width; otherwise it is the shorter edge.
+    /// Whether a single number as `size` means both height and width; otherwise it means the
+    /// shorter edge.
     is_square: bool,
-    /// Sizes of resizing and of cropping; `None`: resizing to the size of the model.
+    /// Size of resizing and size of cropping; `None` to resize to the model's size, without
+    /// cropping.
     sizes: Option<(usize, usize)>,
     mean: [f64; 3],
     deviation: [f64; 3],
@@ -101,7 +103,7 @@ static PROCESSORS: [Defaults; 6] = [
     },
 ];
 
-/// Settings of a folder.
+/// Settings of an image processor in a folder.
 pub(super) struct Preprocessor {
     /// File of the settings.
     path: PathBuf,
@@ -130,10 +132,10 @@ impl Preprocessor {
         Ok(Self { path, keys })
     }
 
-    /// Writes the settings into `images`, whose size and channels are set.
+    /// Sets `images` to these settings; its size and channels must be set before.
     ///
     /// # Errors
-    /// When such preparation is not supported, with the key.
+    /// When a setting is not supported; the message names the key.
     pub(super) fn describe(&self, images: &mut ImagesConfig) -> Result<()> {
         self.put_into(images).with_context(|| self.path.display().to_string())
     }
@@ -170,7 +172,7 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// Defaults of the image processor of these settings.
+    /// Defaults of the image processor that the settings name; ViT's if they name none.
     fn defaults(&self) -> Result<&'static Defaults> {
         let named = ["image_processor_type", "feature_extractor_type"]
             .iter()
@@ -229,7 +231,7 @@ impl Preprocessor {
             .with_context(|| format!("resample is {given}: expected a filter of Pillow, 0 to 5"))
     }
 
-    /// Method and target of the resizing that `size` requests.
+    /// Method of resizing and target sizes, according to the key `size`.
     fn resize(&self, defaults: &Defaults, images: &ImagesConfig) -> Result<(Resize, Vec<usize>)> {
         let size = &self.keys["size"];
         let edge = |name: &str| whole(&size[name]);
@@ -268,7 +270,7 @@ impl Preprocessor {
         Ok((resize, to))
     }
 
-    /// Flag: the default if the key is omitted, and off if it is null, as in Transformers.
+    /// Value of a flag. As in Transformers, an omitted key means `default`, and null means `false`.
     fn flag(&self, key: &str, default: bool) -> Result<bool> {
         match self.keys.get(key) {
             None => Ok(default),
@@ -286,7 +288,7 @@ impl Preprocessor {
         }
     }
 
-    /// List of numbers, or one for all channels.
+    /// Numbers for the channels; a single number is for all channels.
     fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>> {
         let Value::Array(list) = &self.keys[key] else {
             return Ok(self.number(key)?.map(|number| vec![number]));
@@ -296,12 +298,12 @@ impl Preprocessor {
     }
 }
 
-/// Integer number of pixels.
+/// Positive whole number of pixels.
 fn whole(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0)
 }
 
-/// Height and width, by name or in this order.
+/// Height and width, from keys with these names or from a list in this order.
 fn both(size: &Value) -> Option<[usize; 2]> {
     match size {
         Value::Array(list) if list.len() == 2 => Some([whole(&list[0])?, whole(&list[1])?]),
@@ -309,7 +311,7 @@ fn both(size: &Value) -> Option<[usize; 2]> {
     }
 }
 
-/// One number for each channel; equal numbers are repeated to the number of channels.
+/// One number for each channel: if all numbers are equal, as many as there are channels.
 fn for_channels(numbers: Vec<f64>, channels: usize) -> Vec<f64> {
     let alike = numbers.windows(2).all(|pair| pair[0] == pair[1]);
     match numbers.first() {
@@ -338,7 +340,7 @@ fn settings(images: &ImagesConfig) -> Value {
         }
         (Resize::Fit, _) => json!({ "max_height": first, "max_width": square }),
     };
-    // Classes that have these steps also in older versions of Transformers.
+    // These classes have the steps in older versions of Transformers, too.
     let processor = match (images.resize, images.center_crop) {
         (Resize::ShortestEdge, _) => "CLIPImageProcessor",
         (Resize::Stretch, true) => "DeiTImageProcessor",

@@ -18,7 +18,7 @@ use crate::config::{RunConfig, usual_tokenizer};
 use crate::generation::beginning;
 use crate::tasks::{self, ImportedFolder, entry, usual_tokens};
 
-/// Whether the keys of `family` can express which embeddings of a recipe are shared.
+/// Whether the keys of `family` can express which embeddings are tied in a recipe.
 pub(super) fn expresses_ties(family: &Family, recipe: &RunConfig) -> bool {
     let (mut config, mut expressed) = (Map::new(), without_data(String::new(), recipe.task));
     keys::write(family.keys, recipe, &mut config);
@@ -27,7 +27,7 @@ pub(super) fn expresses_ties(family: &Family, recipe: &RunConfig) -> bool {
     is_read && expressed.model.tied == recipe.model.tied
 }
 
-/// Recipe of a run called `name` that receives its weights, without data yet.
+/// Recipe of a run called `name` whose weights come from elsewhere, and which has no data yet.
 pub(crate) fn without_data(name: String, task: Task) -> RunConfig {
     let mut recipe = RunConfig { name, task, ..RunConfig::default() };
     recipe.dtype = "f32".to_owned();
@@ -37,7 +37,7 @@ pub(crate) fn without_data(name: String, task: Task) -> RunConfig {
     recipe
 }
 
-/// Folder that a task takes its settings from.
+/// Folder from which a task takes its settings.
 pub(super) struct Described<'a> {
     pub(super) source: &'a Path,
     pub(super) family: &'a Family,
@@ -80,9 +80,9 @@ pub(super) fn speak(recipe: &mut RunConfig, [source, target]: [String; 2]) {
     recipe.data.target_language = target;
 }
 
-/// Labels of a classifier in the order of its classes; its head has `rows` classes. Transformers
-/// names classes without labels LABEL_0, LABEL_1 and so on, and omits the names of two such
-/// classes.
+/// Labels of a classifier in the order of its classes; the matrix of its head has `rows` rows.
+/// Transformers names classes without labels LABEL_0, LABEL_1 and so on, and does not save these
+/// names if there are two.
 fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
     if let Some(kind) = keys["problem_type"].as_str()
         && kind != "single_label_classification"
@@ -119,7 +119,7 @@ fn labels(keys: &Value, rows: Option<usize>) -> Result<Vec<String>> {
     Ok(by_number.into_values().collect())
 }
 
-/// Length in tokens of the longest text that the model of a recipe reads.
+/// Number of tokens in the longest text that the model of a recipe reads.
 pub(super) fn longest(recipe: &RunConfig) -> usize {
     let positions = recipe.model.max_positions;
     // An encoder of texts may be trained on shorter rows than it has positions for.
@@ -129,7 +129,7 @@ pub(super) fn longest(recipe: &RunConfig) -> usize {
     }
 }
 
-/// Use of tokens in a model of a task.
+/// How the exported model of a recipe uses tokens.
 pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exported<'a> {
     let task = entry(recipe.task);
     if task.translates {
@@ -150,7 +150,7 @@ pub(super) fn tokens_of<'a>(recipe: &'a RunConfig, tokenizer: &Tokenizer) -> Exp
     Exported::Writes { start, decoding: &recipe.decoding }
 }
 
-/// Writes the properties of a task into `config.json`.
+/// Adds the labels of a classifier to `config.json`; other tasks have nothing to add.
 pub(super) fn express(recipe: &RunConfig, config: &mut Map<String, Value>) {
     let Some((labels, _)) = tasks::labels(recipe) else { return };
     let names = labels.iter().enumerate();

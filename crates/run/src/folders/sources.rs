@@ -42,7 +42,7 @@ enum Source {
 pub(super) struct Sources(BTreeMap<String, Source>);
 
 impl Sources {
-    /// Finds the source of each parameter in `outline`. Notes go to `notices`.
+    /// Finds the source of each parameter in `outline`. Notes are added to `notices`.
     ///
     /// # Errors
     /// When a tensor is missing, has another shape or is not floating-point, or when the model has
@@ -80,7 +80,7 @@ impl Sources {
         Ok(Self(sources))
     }
 
-    /// Values of a parameter.
+    /// Values of the parameter `name`.
     ///
     /// # Errors
     /// When a tensor cannot be read, or is not finite.
@@ -99,8 +99,8 @@ impl Sources {
     }
 }
 
-/// Source of the parameter with the given name and shape; `None` if it belongs to a head that the
-/// folder lacks.
+/// Tensors of the folder for the parameter with this name and shape; `None` if the parameter
+/// belongs to a head that the folder lacks.
 fn counterpart(
     family: &Family,
     architecture: &Architecture,
@@ -110,7 +110,7 @@ fn counterpart(
 ) -> Result<Option<Counterpart>> {
     let is_there = |one: &Counterpart| one.names.iter().all(|name| weights.has(name));
     let mut all = family.counterparts(name, shape, recipe);
-    // Some files contain a tied tensor only under the other name.
+    // Some files contain a tied tensor only under the name of its copy.
     let copies = family.copies_of(recipe).into_iter().filter(|(ours, _)| *ours == name);
     let copies = copies.map(|(_, copy)| Counterpart {
         names: vec![copy.to_owned()],
@@ -126,8 +126,8 @@ fn counterpart(
     Ok((!is_drawn).then_some(last))
 }
 
-/// Refuses tensors without a parameter. Tensors that are not weights pass, and tensors that are
-/// known to be unused are reported.
+/// Refuses tensors for which the model has no parameter. Tensors that are no weights, and those
+/// that are known to be unused, are allowed and listed in the notice.
 fn left_out(
     family: &Family,
     recipe: &RunConfig,
@@ -161,8 +161,8 @@ fn left_out(
     Ok((!left.is_empty()).then(|| ImportNotice::TensorsLeftOut(left).into()))
 }
 
-/// Draws initial values for these parameters; a head of classes gets zeros (Dosovitskiy et al.
-/// 2021, section 3.2), so that no class is likelier than another.
+/// Draws initial values for the parameters `names`. A head of classes gets zeros (Dosovitskiy et
+/// al. 2021, section 3.2), so that all classes are equally likely.
 fn draw(
     recipe: &RunConfig,
     tokenizers: &TokenizerPair,

@@ -37,7 +37,7 @@ pub struct GenerationSettings {
 }
 
 impl GenerationSettings {
-    /// Settings of a recipe, with a context as long as the blocks of training.
+    /// Settings of a recipe; the context is as long as the blocks of training.
     #[must_use]
     pub fn from_config(config: &RunConfig) -> Self {
         let decoding = config.decoding.clone();
@@ -63,16 +63,16 @@ impl GenerationSettings {
 pub struct GeneratedText {
     /// Text after the prompt.
     pub text: String,
-    /// Number of tokens of the prompt.
+    /// Number of tokens of the text.
     pub tokens: usize,
-    /// Natural logarithm of the text's probability after the prompt: of its tokens, and of the end
-    /// if the model ended it. Text that was cut or stopped has no end token.
+    /// Natural logarithm of the probability of the text after the prompt. It includes the end token
+    /// if the model ended the text; a text that was cut or stopped has none.
     pub log_probability: f64,
     /// Whether the text ends because it reached the maximum number of tokens.
     pub truncated: bool,
     /// Reason why the text ends.
     pub finish_reason: FinishReason,
-    /// Text that stopped it; `None` if the model ended it.
+    /// Stop text at which the text was cut; `None` if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// Natural logarithm of the probability of each token, given its predecessors; the last belongs
@@ -82,7 +82,7 @@ pub struct GeneratedText {
     /// Ids of the tokens.
     #[serde(skip)]
     pub ids: Vec<u32>,
-    /// End of each token's text, in bytes of `text`.
+    /// Byte of `text` at which each token's part of the text ends.
     #[serde(skip)]
     pub token_ends: Vec<usize>,
 }
@@ -98,8 +98,8 @@ pub enum FinishReason {
 }
 
 impl GeneratedText {
-    /// Cuts the text before `stop`, which begins at byte `at`. The tokens that begin before it
-    /// remain, with their probability.
+    /// Cuts the text before `stop`, which begins at byte `at`. Tokens that begin before this byte
+    /// remain, and the probability becomes that of these tokens.
     pub fn stop_at(&mut self, at: usize, stop: &str) {
         self.text.truncate(at);
         let ends = &self.token_ends;
@@ -130,7 +130,7 @@ pub struct NewPiece<'a> {
 pub struct Prompt<'a> {
     /// Content of the prompt.
     pub content: PromptContent<'a>,
-    /// Number that distinguishes its random draws from those of other prompts.
+    /// Number that gives this prompt other random draws than prompts with other numbers.
     pub number: u64,
 }
 
@@ -154,7 +154,7 @@ pub struct Generator<'a> {
     model: Arc<WithTokens>,
     context: usize,
     tokenizer: &'a Tokenizer,
-    /// Tokenizer for prompts.
+    /// The same tokenizer with the chosen treatment of special tokens, for prompts.
     of_prompts: Tokenizer,
     documents: Documents,
     decoding: DecodingConfig,
@@ -181,8 +181,9 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Generator with other settings and the same model. `control`, which can interrupt and end it,
-    /// addresses prompts by their indices in a call; a cancelled prompt has no texts.
+    /// Generator with other settings and the same model. `control` can interrupt or cancel
+    /// generation; it addresses prompts by their indices in a call. A cancelled prompt has no
+    /// texts.
     ///
     /// # Errors
     /// If the settings cannot work.
@@ -203,8 +204,8 @@ impl<'a> Generator<'a> {
         Ok(Generator { model, context, of_prompts, decoding, control, ..*self })
     }
 
-    /// Generates text after each prompt, and passes it to `on_piece` as it is generated. If there
-    /// are no prompts, generates one text from the beginning of a document or of a line.
+    /// Generates text after each prompt, and passes each piece of text to `on_piece` at once. If
+    /// there are no prompts, generates one text from the beginning of a document or of a line.
     ///
     /// # Errors
     /// If a prompt cannot be [read](Self::read), or the model or the tokenizer fails.
@@ -226,8 +227,8 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Generates like [`Self::generate`], for prompts with given numbers. A text ends with the
-    /// piece at which `on_piece` breaks; no piece is empty.
+    /// Generates text in the same way as [`Self::generate`], for prompts that have their own
+    /// numbers. If `on_piece` breaks, the text ends with this piece. No piece is empty.
     ///
     /// # Errors
     /// See [`Self::generate`].
@@ -298,7 +299,7 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Tokens that the model reads for a prompt.
+    /// Tokens of a prompt, as the model reads them.
     ///
     /// # Errors
     /// If the prompt is empty, has characters that the vocabulary cannot spell, has special tokens
@@ -342,7 +343,7 @@ fn checked(settings: &GenerationSettings) -> Result<DecodingConfig> {
     Ok(decoding)
 }
 
-/// Encodes a text that the model must be able to read.
+/// Tokenises a prompt, and refuses one that is empty or that the vocabulary cannot spell.
 fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
     let is_unknown = |ids: &[u32]| ids.iter().any(|&id| tokenizer.is_unknown(id));
     let ids = tokenizer.encode(text)?;
@@ -370,8 +371,9 @@ fn before_prompts(tokenizer: &Tokenizer) -> Vec<u32> {
     special.start.filter(|_| special.starts_prompts).into_iter().collect()
 }
 
-/// Tokens before a text: those that the model's folder names, or else the end of a document. If the
-/// training text is one document, whose end the model has never seen, they are the end of a line.
+/// Tokens that stand before a text at the beginning of a document: the start token of the model's
+/// folder, or else the end token of a document. If the training text is a single document, the
+/// model has never seen this end token, and a line end stands there.
 pub(crate) fn beginning(tokenizer: &Tokenizer, documents: Documents) -> Result<Vec<u32>> {
     if let Some(start) = tokenizer.special_tokens().start {
         return Ok(vec![start]);

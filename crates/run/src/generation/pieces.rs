@@ -1,17 +1,17 @@
-//! Conversion of tokens to text during generation.
+//! Conversion of tokens to text, piece by piece, during generation.
 
 use taper_data::{Result, Tokenizer};
 
-/// Character that the tokenizer writes for bytes that are not yet a character.
+/// Character that the tokenizer writes for bytes that do not yet complete a character.
 pub(super) const INCOMPLETE: char = '\u{fffd}';
 
-/// Tokens of a growing text, some of which have already become text. A token may be a part of a
-/// character, and its spelling may depend on the token before it.
+/// Converter of a growing list of tokens to pieces of text. A token may be only a part of a
+/// character, and the spelling of a token may depend on the token before it.
 #[derive(Debug, Clone)]
 pub(super) struct Pieces {
-    /// Tokens that determine the next piece: the last written ones, and all after them.
+    /// Tokens that determine the next piece: those of the last piece, and all tokens after them.
     tokens: Vec<u32>,
-    /// Number of these tokens that have been written.
+    /// Number of these tokens that belong to the last piece, whose text has been returned.
     written: usize,
 }
 
@@ -22,8 +22,8 @@ impl Pieces {
         Self { written: tokens.len(), tokens }
     }
 
-    /// Adds a token, and returns the text that it completes. After the last token, returns the
-    /// whole rest.
+    /// Adds a token, and returns the text that it completes; empty if it completes no character. If
+    /// `is_last`, returns the rest, even if it is incomplete.
     pub(super) fn push(
         &mut self,
         token: u32,
@@ -33,7 +33,7 @@ impl Pieces {
         self.tokens.push(token);
         let text =
             continuation(&self.tokens[..self.written], &self.tokens[self.written..], tokenizer)?;
-        // An incomplete end is written unchanged.
+        // At the end, an incomplete character is returned, too.
         let is_end = is_last || tokenizer.is_special(token);
         if text.is_empty() || (text.ends_with(INCOMPLETE) && !is_end) {
             return Ok(String::new());
@@ -44,8 +44,8 @@ impl Pieces {
     }
 }
 
-/// Text of each token; joined, they are the whole text. A character that several tokens spell
-/// belongs to the last of them.
+/// Text of each token; joined, these are the whole text. A character that several tokens spell
+/// together belongs to the last one.
 ///
 /// # Errors
 /// When the tokenizer fails.
@@ -64,7 +64,7 @@ pub(super) fn continuation(
         (tokenizer.decode(before)?, tokenizer.decode(&[before, tokens].concat())?);
     Ok(match all.strip_prefix(&beginning) {
         Some(rest) => rest.to_owned(),
-        // The prompt ended within a character.
+        // The prompt ends within a character, so its text is not a prefix.
         None => tokenizer.decode(tokens)?,
     })
 }

@@ -34,7 +34,7 @@ pub struct TextScore {
 pub struct ChoiceScore {
     /// Log-probability of each continuation, in nats.
     pub log_probabilities: Vec<f64>,
-    /// Number of tokens of each.
+    /// Number of tokens of each continuation.
     pub tokens: Vec<usize>,
     /// Continuation with the highest log-probability, counted from 0; the first among equals.
     pub best: usize,
@@ -70,7 +70,7 @@ impl<'a> TextScorer<'a> {
         Ok(Self { model: &run.model, tokenizer, before })
     }
 
-    /// Ids that the model reads for a text that begins a document.
+    /// Ids that the model reads for a text at the beginning of a document.
     ///
     /// # Errors
     /// If the text is empty, or longer than the model's positions.
@@ -170,7 +170,8 @@ impl<'a> TextScorer<'a> {
         ensure!(!text.is_empty(), "{EMPTY}");
         let whole = self.tokenizer.encode(&format!("{prompt}{text}"))?;
         let shared = whole.iter().zip(alone).take_while(|(a, b)| a == b).count();
-        // A token may contain the end of the prompt and the beginning of the text.
+        // If a token spans the end of the prompt and the beginning of the text, scoring begins with
+        // it.
         let from = self.before.len() + shared.min(whole.len().saturating_sub(1));
         Ok(Scored { ids: self.after_beginning(&whole)?, from })
     }

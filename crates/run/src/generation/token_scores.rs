@@ -1,7 +1,7 @@
 //! Log-probabilities of each token of a text, and of the likeliest alternatives.
 //!
-//! A finished text is read by the model once more, token by token as it was generated: the search
-//! stays unchanged, and scores that are not requested cost nothing.
+//! The model reads a finished text once more, token by token as it was generated. So the search
+//! needs no change, and scores cost nothing unless they are requested.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -16,25 +16,25 @@ use super::{Generator, WithTokens, before_prompts};
 pub struct TokenScore {
     /// Id of the token.
     pub id: u32,
-    /// Text of the token, or its entry in the tokenizer if it is only a part of a character, or not
-    /// text.
+    /// Text of the token; its entry in the vocabulary if it is no text, or only a part of a
+    /// character.
     pub text: String,
-    /// Natural logarithm of its probability, given its predecessors; `None` for the first, which is
-    /// not predicted.
+    /// Natural logarithm of the token's probability, given its predecessors; `None` for a first
+    /// token, which is not predicted.
     pub log_probability: Option<f64>,
-    /// Likeliest tokens in its place with their log-probabilities, likeliest first.
+    /// Likeliest tokens at this place with their log-probabilities, in descending order.
     pub likeliest: Vec<(String, f64)>,
 }
 
-/// Row of logits, with the requested scores.
+/// Scores at one place of a row: of the token there, and of the likeliest tokens.
 struct Place {
     log_probability: f64,
     likeliest: Vec<(u32, f64)>,
 }
 
 impl Generator<'_> {
-    /// Scores of the tokens of each of `texts`, after the prompt or, with `whole`, including the
-    /// prompt. Each token has the `most` likeliest alternatives.
+    /// Scores the tokens of each of `texts`, which are pairs of a prompt and the text after it. If
+    /// `whole`, the prompt's tokens are scored, too. Each score has the `most` likeliest tokens.
     ///
     /// # Errors
     /// When the model or the tokenizer fails.
@@ -88,7 +88,7 @@ impl Generator<'_> {
     }
 }
 
-/// Text of a token after another, or its entry in the tokenizer if there is no such text.
+/// Text of the token `id` after the tokens `before`; its entry in the vocabulary if it has no text.
 fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
     let text = continuation(before, &[id], tokenizer)?;
     Ok(match text.is_empty() || text.contains(INCOMPLETE) {
@@ -97,7 +97,7 @@ fn spelled(tokenizer: &Tokenizer, before: &[u32], id: u32) -> Result<String> {
     })
 }
 
-/// Scores of each token of rows that follow other tokens.
+/// Scores each token of each row; a row has the tokens that are only read, and then those to score.
 fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Result<Vec<Vec<Place>>> {
     let mut places: Vec<Vec<Place>> = rows.iter().map(|_| Vec::new()).collect();
     let mut active: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row].1.is_empty()).collect();
@@ -135,7 +135,7 @@ fn places(model: &WithTokens, rows: &[(&[u32], Vec<u32>)], most: usize) -> Resul
     Ok(places)
 }
 
-/// Scores of a token by a row of logits.
+/// Scores a token, and finds the `most` likeliest tokens, from the logits at one place.
 fn place(logits: &[f32], token: u32, most: usize) -> Place {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&logit| f64::from(logit - highest).exp()).sum();

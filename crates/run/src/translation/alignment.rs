@@ -1,5 +1,5 @@
-//! Alignment of each target token of a line with its source tokens, including lines translated in
-//! parts.
+//! Alignment of each target token of a line with its source tokens, also for lines that are
+//! translated in parts.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -10,26 +10,27 @@ use taper_model::TranslationModel;
 use super::{Overlong, Translation};
 
 /// Largest number of alignment weights in memory at once: 16 MiB of them. A single line with many
-/// parts may have more. Nearly all of those are zero, because each part attends only to itself.
+/// parts may need more, nearly all of them zeros, because each part attends only to itself.
 const MOST_WEIGHTS: usize = 1 << 22;
 
-/// Number of tokens within which a token common to both divisions of a text is searched.
+/// Largest distance, in tokens, at which [`token_positions`] looks for a token that the line and
+/// its parts have in common.
 const AHEAD: usize = 64;
 
 /// Alignment of each target token with source tokens.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct AlignedTokens {
-    /// Tokens of the source line, ending with `</s>`. A line that was translated in parts has the
-    /// line's tokens here, although the model read each part with its own tokens and `</s>`. A line
-    /// whose beginning alone was translated has the tokens of the beginning. Empty if only pairs
-    /// are requested.
+    /// Tokens of the source line, ending with `</s>`. For a line that was translated in parts,
+    /// these are the tokens of the line, although the model read each part with its own tokens and
+    /// `</s>`. For a line of which only the beginning was translated, these are the tokens of the
+    /// beginning. Empty if only pairs are requested.
     pub source_tokens: Vec<String>,
     /// Tokens of the translation; empty if only pairs are requested.
     pub target_tokens: Vec<String>,
     /// Linked (source, target) positions, from 0.
     pub pairs: Vec<(usize, usize)>,
-    /// Weight of each source token for each target token; empty if only pairs are requested, and
-    /// for a line whose translations have more than [`MOST_WEIGHTS`].
+    /// Weight of each source token (columns) for each target token (rows). Empty if only pairs are
+    /// requested, and for a line whose translations have more weights than [`MOST_WEIGHTS`].
     pub weights: Vec<Vec<f32>>,
 }
 
@@ -37,18 +38,19 @@ pub struct AlignedTokens {
 pub(super) struct SearchedLine {
     /// Tokens of the whole line, if it has several parts.
     pub(super) whole: Vec<u32>,
-    /// Row of each of its parts; empty without alignment.
+    /// Row of each of its parts, as the encoder reads it; empty without alignment.
     pub(super) sources: Vec<Vec<u32>>,
-    /// Translations of each part, the same number for each.
+    /// Translations of each part; all parts have the same number.
     pub(super) translations: Vec<Vec<Translation>>,
-    /// Indices of the terms that the line has.
+    /// Indices of the terms that occur in the line.
     pub(super) terms: Vec<usize>,
     /// Treatment of an overlong line, or the reason why it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
 }
 
 impl SearchedLine {
-    /// Pairs to align: for each translation in turn, each part and its translation.
+    /// Pairs of a part and its translation to align: all parts with their first translations, then
+    /// all parts with their second ones, and so on.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&[u32], &[u32])> {
         let ranks = self.translations.first().map_or(0, Vec::len);
         (0..ranks).flat_map(move |rank| {
@@ -59,7 +61,8 @@ impl SearchedLine {
         })
     }
 
-    /// Number of weights of its alignments: one of each source token for each target token.
+    /// Number of weights in the line's alignments: one for each pair of a source and a target
+    /// token.
     pub(super) fn weights(&self) -> usize {
         let width: usize = self.sources.iter().map(Vec::len).sum();
         let height: usize = self.pairs().map(|(_, target)| target.len()).sum();
@@ -86,7 +89,7 @@ pub(super) fn by_weight(lines: impl Iterator<Item = SearchedLine>) -> Vec<Vec<Se
     groups
 }
 
-/// Aligner of lines and translations, by a run's own model.
+/// Aligner of lines and their translations, by the attention of a run's own model.
 pub(super) struct LineAligner<'a> {
     pub(super) model: &'a TranslationModel,
     pub(super) tokenizers: &'a TokenizerPair,
@@ -109,7 +112,7 @@ impl LineAligner<'_> {
             self.weights && lines.iter().map(SearchedLine::weights).sum::<usize>() <= MOST_WEIGHTS;
         let mut aligned = Vec::with_capacity(sources.len());
         let keep = |alignment: Alignment| {
-            // Alignment is done outside the search, but long lines make it long.
+            // Alignment comes after the search, but can be long, so it can be interrupted, too.
             self.control.between_steps();
             aligned.push(if weights {
                 alignment
@@ -123,9 +126,9 @@ impl LineAligner<'_> {
         Ok(aligned)
     }
 
-    /// Alignment of each translation of a line, made of the alignments of its parts, in the order
-    /// of [`SearchedLine::pairs`]. Each part attends only to its own tokens and `</s>`; this `</s>`
-    /// is shown as the line's.
+    /// Aligns each translation of a line by joining `alignments`, those of the line's parts in the
+    /// order of [`SearchedLine::pairs`]. Each part attends only to its own tokens and its `</s>`,
+    /// which is shown as the line's `</s>`.
     pub(super) fn aligned(
         &self,
         line: &SearchedLine,
@@ -165,7 +168,7 @@ impl LineAligner<'_> {
         aligned
     }
 
-    /// Tokens of a line, and the position among them of each token of each part.
+    /// Tokens of a line, and for each token of each part its position among them.
     fn places(&self, line: &SearchedLine) -> (Vec<u32>, Vec<Vec<usize>>) {
         if let [whole] = line.sources.as_slice() {
             return (whole.clone(), vec![(0..whole.len()).collect()]);
@@ -197,18 +200,19 @@ impl LineAligner<'_> {
     }
 }
 
-/// Place of each token of the parts of a line among the tokens of the line.
+/// Position of each token of `parts`, the tokens of a line's parts one after another, among the
+/// tokens of the line.
 ///
-/// The tokens are the same except where the line was divided: a part that does not follow a blank
-/// still gets the mark of a word's beginning, a divided word has other tokens, and blanks at the
-/// cut are in no part. Such tokens get the position of the line's tokens at the cut.
+/// The tokens are the same except where the line was divided. A part that does not follow a blank
+/// still begins with the mark of a word's beginning, a divided word has other tokens, and blanks at
+/// the cut are in no part. Tokens that differ get the positions of the line's tokens at the cut.
 fn token_positions(line: &[u32], parts: &[u32]) -> Vec<usize> {
     let mut places = Vec::with_capacity(parts.len());
     let mut next = 0;
     while places.len() < parts.len() {
         let (parts, rest) = (&parts[places.len()..], line.get(next..).unwrap_or_default());
-        // The nearest tokens after which both sequences are equal. Tokens of the parts are skipped
-        // first, because the parts have an additional mark.
+        // Looks for the nearest place from which on both sequences are equal. Tokens of the parts
+        // are skipped first, because parts have additional marks.
         let (of_parts, of_line) = (0..AHEAD)
             .flat_map(|both| (0..=both).map(move |of_line| (both - of_line, of_line)))
             .find(|&(of_parts, of_line)| {

@@ -10,12 +10,14 @@ use super::links::{in_characters, links};
 pub(crate) struct BestTranslations {
     /// Translations in the order of the lines.
     pub(crate) texts: Vec<String>,
-    /// Number of lines translated in parts because they have too many tokens.
+    /// Number of lines that were translated in parts, or refused or cut, because they have too many
+    /// tokens.
     pub(crate) overlong: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub(crate) truncated: usize,
-    /// Linked parts of each line and its translation, as the characters where they begin and end;
-    /// `None` without alignment.
+    /// Links between parts of each line and of its translation. A link has the first character and
+    /// the end of the part of the line, and then the same of the translation. `None` without
+    /// alignment.
     pub(crate) links: Option<Vec<Vec<[usize; 4]>>>,
 }
 
@@ -32,8 +34,8 @@ impl LineTranslator<'_> {
         self.best_linked(lines, "", progress)
     }
 
-    /// Best translation of each line, with links if alignments are requested. The model saw
-    /// `source_prefix` before each line.
+    /// Best translation of each line, with links if alignments are requested. `source_prefix` is
+    /// the text that the tokenizer puts before each line.
     ///
     /// # Errors
     /// See [`Self::translate`].

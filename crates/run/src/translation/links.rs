@@ -5,7 +5,8 @@ use std::ops::Range;
 use super::AlignedTokens;
 use super::token_spans::token_spans;
 
-/// Links between bytes of a line and of its translation. The model saw `prefix` before the line.
+/// Links between bytes of a line and of its translation, from the alignment of their tokens.
+/// `prefix` is the text that the tokenizer puts before the line.
 pub(super) fn links(
     prefix: &str,
     line: &str,
@@ -23,8 +24,9 @@ pub(super) fn links(
     linked.collect()
 }
 
-/// Links between characters of a line and of its translation, from links between bytes. A link
-/// joins the range of a token of the line to the range of a token of the translation.
+/// Converts links between bytes to links between characters. A link joins the range of a token of
+/// the line and the range of a token of the translation; the four numbers are the begin and end of
+/// both.
 pub(super) fn in_characters(
     line: &str,
     text: &str,
@@ -37,7 +39,8 @@ pub(super) fn in_characters(
     links.into_iter().map(link).collect()
 }
 
-/// Number of characters before each byte of a text, and in the whole text.
+/// Number of characters before each byte of a text; the last entry is their number in the whole
+/// text.
 fn character_numbers(text: &str) -> Vec<usize> {
     let mut numbers = Vec::with_capacity(text.len() + 1);
     for (number, character) in text.chars().enumerate() {

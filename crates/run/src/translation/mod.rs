@@ -40,22 +40,23 @@ pub struct Translation {
     pub text: String,
     /// Length-normalised log-probability, which orders n-best lists.
     pub score: f64,
-    /// Total of the choice among candidates, if there was a choice; it then orders n-best lists.
+    /// Weighted sum of the criteria that choose among candidates, which then orders n-best lists;
+    /// `None` if there is no such choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
     /// Log-probability.
     pub log_probability: f64,
-    /// Number of tokens of the translation, with the `</s>` of each part.
+    /// Number of tokens of the translation, including the `</s>` of each part of the line.
     #[serde(skip)]
     pub length: usize,
     /// Whether the translation, or a part of it, ends only because it reached the maximum length.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Tokens.
+    /// Ids of the tokens.
     #[serde(skip)]
     pub tokens: Vec<u32>,
-    /// Natural logarithm of the probability of each token, given its predecessors; the `</s>` of
-    /// each part counts too.
+    /// Natural logarithm of the probability of each token, given its predecessors, including the
+    /// `</s>` of each part.
     #[serde(skip)]
     pub token_log_probabilities: Vec<f64>,
     /// Alignment with source tokens, if requested.
@@ -63,8 +64,8 @@ pub struct Translation {
     pub alignment: Option<AlignedTokens>,
 }
 
-/// Replaces line breaks: byte fallback lets a model spell them, but output has one line for each
-/// sentence.
+/// Replaces line breaks by spaces. A model with byte fallback can write them, but the output has
+/// one line for each sentence.
 pub fn single_line(text: String) -> String {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text }
 }

@@ -1,4 +1,5 @@
-//! Weights, settings and texts of a translation; if these are equal, so is the translation.
+//! Order of a translation: the weights, settings and texts on which it depends. Equal orders give
+//! equal translations.
 
 use std::fmt::Debug;
 
@@ -14,7 +15,7 @@ use crate::{LoadedRun, RunFolder};
 /// Weights, settings and texts that determine a translation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Checksum of each checkpoint.
+    /// Checksum of the checkpoint of each model of the search.
     pub weights: Vec<String>,
     /// Settings of the search and of its output.
     pub settings: String,
@@ -23,8 +24,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// Order of a translation by `run` under `settings` into the output form `form`, for texts with
-    /// these hashes.
+    /// Order to translate, by `run` with `settings`, texts with the hashes `texts`; `form` is the
+    /// form of the output.
     ///
     /// # Errors
     /// When a member of the ensemble cannot be read.
@@ -51,7 +52,7 @@ impl Order {
         Ok(Self { weights, settings, texts: texts.to_vec() })
     }
 
-    /// Name under which results of the order are stored.
+    /// Hash of the order, under which its results are stored.
     #[must_use]
     pub fn key(&self) -> String {
         let mut hash = Sha256::new();

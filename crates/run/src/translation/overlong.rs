@@ -11,31 +11,31 @@ use taper_model::ModelConfig;
 use super::punctuation::{ends_phrase, ends_sentence};
 use crate::items::BadItem;
 
-/// Token limit of a line, and treatment of longer lines.
+/// Largest number of tokens of a line, and what happens to longer lines.
 #[derive(Debug, Clone, Copy)]
 pub struct LineLimit {
     /// Treatment of a longer line.
     pub rule: OverlongRule,
     /// Largest number of tokens of a line.
     pub tokens: usize,
-    /// Whether the model has no more positions, so that no option can raise the limit.
+    /// Whether the model has positions for no more tokens, so that no option can raise the limit.
     pub by_positions: bool,
 }
 
-/// Treatment of a line with more tokens than in training.
+/// What happens to a line that has more tokens than the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlongRule {
-    /// Translate it in parts, divided at the end of a sentence or phrase if there is one.
+    /// Translate the line in parts, which end with a sentence or phrase if possible.
     #[default]
     Split,
-    /// Translate only its beginning.
+    /// Translate only the beginning of the line.
     Cut,
     /// Refuse the line.
     Error,
 }
 
-/// Treatment of an overlong line.
+/// What happened to an overlong line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Overlong {
     /// Number of tokens of the line.
@@ -55,9 +55,10 @@ impl LineLimit {
         Self { rule, tokens, by_positions: false }
     }
 
-    /// Lowers the limit to the positions of a model of this shape, whose rows `tokenizer` makes.
+    /// Lowers the limit to the positions of a model of this shape, which reads the rows of
+    /// `tokenizer`.
     pub fn within(self, model: &ModelConfig, tokenizer: &Tokenizer) -> Self {
-        // `</s>` takes one of the positions, and so does the token of a language.
+        // `</s>` and the token of a language take positions, too.
         let around = tokenizer.tokens_around_source();
         match model.longest_encoded().map(|(positions, _)| positions.saturating_sub(around)) {
             Some(most) if most <= self.tokens => Self { tokens: most, by_positions: true, ..self },
@@ -65,12 +66,13 @@ impl LineLimit {
         }
     }
 
-    /// Parts of line `number` to translate, and the treatment if it was too long. `control` knows
-    /// the line by the index 0, and is checked between its parts; a cancelled line has only the
-    /// parts so far.
+    /// Divides line `number` into the parts to translate, and tells what happened to it if it was
+    /// too long. `control` addresses the line by index 0, and is asked between parts; a cancelled
+    /// line has only the parts so far.
     ///
     /// # Errors
-    /// [`BadItem`] if a line is overlong and the rule refuses such lines. Other errors if the
+    /// [`BadItem`] if the line is overlong and the rule refuses such lines. Other errors if the
+    /// tokenizer fails.
     /// tokenizer fails.
     pub(super) fn apply<'l>(
         &self,
@@ -112,8 +114,7 @@ impl LineLimit {
         Ok((parts, Some(overlong)))
     }
 
-    /// Advice on how to allow more tokens: the `option`, unless the model has no positions for
-    /// them.
+    /// Advice on how to allow more tokens: `option`, unless the model has no positions for more.
     pub fn more_by<'a>(&self, option: &'a str) -> &'a str {
         if self.by_positions {
             "shorten it: the model has positions for no more (model.max_positions, or the length \
@@ -123,11 +124,12 @@ impl LineLimit {
         }
     }
 
-    /// First part of a text from byte `at` on, without blanks at its end, and the byte after it.
+    /// Next part of the text `whole`, which begins at byte `at`, without blanks at its end; and the
+    /// byte at which the rest begins.
     ///
-    /// The part ends at the last end of a sentence within the limit, else of a phrase, else of a
-    /// word, else within a word. Ends of sentences and phrases count only in the second half of the
-    /// text that fits, so that parts stay few.
+    /// The part ends with the last sentence that fits the limit, or else with the last phrase, or
+    /// else with the last word, or else within a word. Sentences and phrases that end in the first
+    /// half of the text that fits do not count, so that there are few parts.
     fn next_part(
         &self,
         tokenizer: &Tokenizer,
@@ -135,7 +137,8 @@ impl LineLimit {
         at: usize,
     ) -> Result<(EncodedText, usize)> {
         let text = &whole.text()[at..];
-        // The longest beginning of the rest that was examined; shorter beginnings reuse its tokens.
+        // Longest beginning of the rest that has been tokenised; shorter beginnings reuse its
+        // tokens.
         let mut begun = EncodedText::default();
         let within = self.fitting(text, |end| {
             if end > begun.text().len() {
@@ -165,9 +168,10 @@ impl LineLimit {
         Ok((part, at + end))
     }
 
-    /// Ends of the characters in the longest beginning of `text` that fits: more text has more
-    /// tokens, except for rare merges at its end. Only as much of a long text is examined as
-    /// necessary; otherwise each part would cost as much as the whole rest.
+    /// Ends, in bytes, of the characters in the longest beginning of `text` that fits. It is
+    /// assumed that a longer beginning never has fewer tokens, which is wrong only for rare merges
+    /// at its end. Only as much of a long text is tokenised as necessary; otherwise each part would
+    /// cost as much as the whole rest.
     fn fitting(
         &self,
         text: &str,
@@ -188,8 +192,8 @@ impl LineLimit {
                 tokens => (fits, tokens_that_fit, exceeds) = (within.len(), tokens, 2 * exceeds),
             }
         }
-        // If tokens have about equal length, the place follows from their number; otherwise it is
-        // found by bisection.
+        // The place is estimated as if all tokens were equally long. If that narrows the range too
+        // little, the range is halved instead.
         let mut by_halves = false;
         while exceeds - fits > 1 {
             let width = exceeds - fits;
@@ -211,9 +215,9 @@ impl LineLimit {
     }
 }
 
-/// Number of tokens of the first `length` bytes of a text, as if they were the whole text. Only the
-/// last word, which may be cut, is tokenised again: no token of a tokenizer made here crosses a
-/// blank.
+/// Number of tokens of the first `length` bytes of a text, if they were the whole text. Only the
+/// last word, which may be cut, is tokenised again, because no token of a tokenizer that was
+/// trained here crosses a blank.
 fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Result<usize> {
     let beginning = &text.text()[..length];
     let blank = beginning.rfind(' ').filter(|&blank| blank > 0 && tokenizer.folder().is_none());
@@ -222,7 +226,7 @@ fn tokens_until(tokenizer: &Tokenizer, text: &EncodedText, length: usize) -> Res
     Ok(tokenizer.encode_part(text, 0..words)?.len() + last)
 }
 
-/// Line without the blanks around it, which do not belong to it.
+/// Line without the blanks at its beginning and end.
 fn without_blanks_around<'l>(
     tokenizer: &Tokenizer,
     line: &'l EncodedText,

@@ -7,7 +7,7 @@ use super::{LineLimit, OverlongRule, by_line, encode_sources, speaking};
 use crate::LoadedRun;
 use crate::items::answer_each;
 
-/// Side of a pair of sentences.
+/// Side of a sentence pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Translated text.
@@ -16,10 +16,10 @@ pub enum Side {
     Target,
 }
 
-/// Scores `targets[i]` as the translation of `sources[i]`, and reports the number done to
-/// `progress`. A pair has an error in its place if a text has more than `max_tokens` tokens
-/// (`None`: the limit of training) or its target has special tokens; `place` names a text by its
-/// index.
+/// Scores `targets[i]` as the translation of `sources[i]`, and reports the number of scored pairs
+/// to `progress`. A pair gets an error in its place if one of its texts has more than `max_tokens`
+/// tokens (`None` stands for the limit of training), or if its target has special tokens. `place`
+/// returns the name of a text for messages, from its side and index.
 ///
 /// # Errors
 /// When the numbers of sources and targets differ, or the model fails.

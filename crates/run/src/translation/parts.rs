@@ -1,4 +1,4 @@
-//! Lines in the parts that a search translates, each tokenised once.
+//! Division of lines into the parts that are searched, each of which is tokenised only once.
 
 use std::borrow::Borrow;
 
@@ -20,13 +20,13 @@ const AT_ONCE: usize = 1024;
 pub(crate) struct TextPart {
     /// The text.
     pub(super) text: String,
-    /// Row that the encoder reads.
+    /// Row of tokens that the encoder reads.
     pub(crate) source: Vec<u32>,
-    /// Tokens at the beginning of all its translations; may be empty.
+    /// Tokens with which all translations of the text begin; may be empty.
     pub(crate) prefix: Vec<u32>,
-    /// Indices of the terms that the text has.
+    /// Indices of the terms that occur in the text.
     pub(super) terms: Vec<usize>,
-    /// Phrases that all its translations contain; may be empty.
+    /// Phrases, as tokens, that all translations of the text must contain; may be empty.
     pub(super) phrases: Vec<Vec<u32>>,
     /// Number of its line, from 1.
     pub(crate) line: usize,
@@ -35,8 +35,8 @@ pub(crate) struct TextPart {
 }
 
 impl TextPart {
-    /// Input of the search. Its number distinguishes its random draws from the draws of other
-    /// texts. The draws must not depend on the number of parts of earlier lines.
+    /// Input of the search. Its number gives the text other random draws than other texts. It does
+    /// not depend on the number of parts of earlier lines.
     pub(super) fn sentence(&self) -> Sentence<'_> {
         let number = self.line as u64 | self.part << 40;
         Sentence { source: &self.source, prefix: &self.prefix, phrases: &self.phrases, number }
@@ -49,21 +49,22 @@ pub(super) struct DividedLine {
     pub(super) parts: usize,
     /// Tokens of the whole line, if it has several parts.
     pub(super) whole: Vec<u32>,
-    /// Indices of the terms that the line has.
+    /// Indices of the terms that occur in the line.
     pub(super) terms: Vec<usize>,
     /// Treatment of an overlong line, or the reason why it is not translated.
     pub(super) overlong: Result<Option<Overlong>>,
 }
 
-/// Lines, and the texts to translate for them, in order.
+/// Lines, and the texts to translate for them: the parts of the first line, then of the second, and
+/// so on.
 #[derive(Default)]
 pub(super) struct DividedLines {
     pub(super) texts: Vec<TextPart>,
     pub(super) lines: Vec<DividedLine>,
 }
 
-/// Row for an encoder of translations, from a text with these ids. A text of only spaces counts as
-/// empty.
+/// Row of tokens that the encoder of a translation model reads for `text`, whose tokens are `ids`.
+/// A text of only spaces counts as empty.
 pub(super) fn source_row(tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Vec<u32> {
     match text.trim().is_empty() {
         true => vec![tokenizer.end()],
@@ -71,20 +72,20 @@ pub(super) fn source_row(tokenizer: &Tokenizer, text: &str, ids: &[u32]) -> Vec<
     }
 }
 
-/// Tokenises lines and divides those that are too long.
+/// Divider of lines: it tokenises them, and divides those that are too long.
 pub(super) struct LineDivider<'a> {
     pub(super) tokenizers: &'a TokenizerPair,
     pub(super) limit: LineLimit,
     pub(super) terms: Option<&'a Terms>,
-    /// Largest number of tokens of a translation, if the model has one.
+    /// Largest number of tokens of a translation, if the models have a limit.
     pub(super) longest_output: Option<usize>,
-    /// Control that addresses lines by their indices.
+    /// Control of the translation, which addresses lines by their indices.
     pub(super) control: &'a dyn Control,
 }
 
 impl LineDivider<'_> {
-    /// Tokenises and divides lines, which are numbered from `first`; the translations of each begin
-    /// with its entry of `prefixes`, if there are any.
+    /// Tokenises and divides lines. Messages number them from `first`. If there are `prefixes`, the
+    /// translations of each line begin with the prefix at the line's index.
     ///
     /// # Errors
     /// When the tokenizer fails.
@@ -107,7 +108,7 @@ impl LineDivider<'_> {
         Ok(divided)
     }
 
-    /// Divides lines like [`Self::divide`] that are tokenised already.
+    /// Divides lines in the same way as [`Self::divide`], if they are already tokenised.
     ///
     /// # Errors
     /// When the tokenizer fails.
@@ -135,7 +136,8 @@ impl LineDivider<'_> {
         source.encode_long_text(line).map_err(of_line)
     }
 
-    /// Adds the next line. A line that cannot be translated has no parts.
+    /// Divides the next line, and adds it and its parts. A line that cannot be translated has no
+    /// parts.
     fn push(
         &self,
         divided: &mut DividedLines,
@@ -196,8 +198,8 @@ impl LineDivider<'_> {
         Ok(DividedLine { parts: parts.len(), whole, terms, overlong: Ok(overlong) })
     }
 
-    /// Tokens of a prefix without blanks around it: a blank at either end would be a separate
-    /// token, which translations do not have before a word.
+    /// Tokens of a prefix, which must have no blanks around it: a blank would be a separate token,
+    /// which translations do not have before a word.
     ///
     /// # Errors
     /// [`BadItem`] if no translation of line `number` can have this prefix.
@@ -220,11 +222,11 @@ impl LineDivider<'_> {
     }
 }
 
-/// Refuses a prefix with these ids that no translation can have, for a model whose outputs have at
-/// most `longest` tokens.
+/// Refuses a prefix, whose tokens are `ids`, if no translation can have it; the model's outputs
+/// have at most `longest` tokens.
 ///
 /// # Errors
-/// If no translation can have this prefix. The error has the number of the line.
+/// When no translation can have the prefix; the message has the number of the line.
 fn check_prefix(
     tokenizer: &Tokenizer,
     ids: &[u32],
@@ -249,8 +251,9 @@ fn check_prefix(
     }
 }
 
-/// Joins the translations of a line's parts into one list: rank by rank, with log-probabilities
-/// and totals added and scores averaged.
+/// Joins the translations of a line's parts into translations of the line: the first ones of all
+/// parts, then the second ones, and so on. Log-probabilities and totals are added, and scores are
+/// averaged.
 pub(super) fn merge(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
     if parts.len() == 1 {
         return parts.swap_remove(0);

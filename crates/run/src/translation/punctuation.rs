@@ -1,23 +1,23 @@
 //! Ends of sentences and phrases, and joining of parts of a text, in scripts with and without
 //! spaces.
 
-/// Whether a sentence ends between `before` and `after`.
+/// Whether a sentence ends between the text `before` and the character `after`.
 pub(super) fn ends_sentence(before: &str, after: char) -> bool {
     ends_with_one_of("。！？", ".!?…", before, after)
 }
 
-/// Whether a phrase ends between `before` and `after`.
+/// Whether a phrase ends between the text `before` and the character `after`.
 pub(super) fn ends_phrase(before: &str, after: char) -> bool {
     ends_with_one_of("，；：、", ",;:", before, after)
 }
 
-/// Whether the text before a place ends with a mark of one of two kinds, perhaps followed by
-/// closing quotation marks and brackets. A mark of `full_width` counts unless more closing marks
-/// follow; any of the `other` marks counts only before a blank.
+/// Whether the text `before` ends with one of two kinds of marks, perhaps followed by closing
+/// quotation marks and brackets. A mark in `full_width` counts unless `after` is another closing
+/// mark; a mark in `marks` counts only if `after` is a blank.
 fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
     let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
-    // Marks that begin a quotation in one language and end it in another count as an end before a
-    // blank.
+    // Some marks begin a quotation in one language and end it in another: before a blank, they
+    // count as closing.
     let may_close = |character: char| closes(character) || "\"'“‘«".contains(character);
     if after.is_whitespace() {
         before
@@ -29,11 +29,12 @@ fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) ->
     }
 }
 
-/// Joins the translations of parts, with a space between them unless the script has none.
+/// Joins the translations of parts with spaces, but without a space between two Chinese or Japanese
+/// characters.
 pub(super) fn join(parts: &[&str]) -> String {
     let mut text = String::new();
     for part in parts.iter().filter(|part| !part.is_empty()) {
-        // A quotation mark belongs to the script of its neighbour.
+        // Quotation marks are skipped: they belong to the script of their neighbour.
         let (left, right) = (
             text.chars().rev().find(|&mark| !is_shared(mark)),
             part.chars().find(|&mark| !is_shared(mark)),

@@ -11,7 +11,7 @@ use taper_model::{Inference, TranslationModel};
 use super::parts::{TextPart, source_row};
 use super::{Translation, single_line};
 
-// Neither crate knows the other, and both must agree.
+// The crates of the data and of decoding do not know each other, but must have the same ids.
 const _: () =
     assert!(taper_data::END == taper_decoding::END && taper_data::START == taper_decoding::START);
 const _: () = assert!(
@@ -32,7 +32,8 @@ pub fn speaking(model: &TranslationModel, tokenizer: &Tokenizer) -> WithSpecialI
     WithSpecialIds::new(model.inference(), special)
 }
 
-/// Source ids for the model: tokens and `</s>`. A line of only spaces counts as empty.
+/// Rows of tokens that the encoder reads for `lines`; they end with `</s>`. A line of only spaces
+/// counts as empty.
 ///
 /// # Errors
 /// When the tokenizer fails.
@@ -46,9 +47,9 @@ pub fn encode_sources<S: AsRef<str> + Sync>(
     Ok(rows.collect())
 }
 
-/// Translates `texts` in order, each with its best translation first. An empty text has one empty
+/// Translates each of `texts`; its translations come best first. An empty text has one empty
 /// translation, and a cancelled text has none. `progress` is called with the number of sentences
-/// done so far.
+/// that are done so far.
 ///
 /// # Errors
 /// When the search or the tokenizer fails.
@@ -62,7 +63,7 @@ pub(crate) fn translate<M: StepModel>(
 ) -> Result<Vec<Vec<Translation>>> {
     let sentences: Vec<Sentence<'_>> = texts.iter().map(TextPart::sentence).collect();
     let translator = Translator::new(model, config.clone())?.controlled(control);
-    // Lines may have several parts.
+    // Several texts may be parts of one line.
     let line_of = |index: usize| texts.get(index).map_or(index, |text| text.line);
     let found = translator
         .translate_sentences(&sentences, |chunk| progress(chunk.sentences_done))
@@ -93,7 +94,8 @@ pub(crate) fn as_text(hypothesis: Hypothesis, tokenizers: &TokenizerPair) -> Res
     })
 }
 
-/// Best translation of each of `texts` under each of `lengths`, which replace those of `config`.
+/// Best translation of each of `texts` with each of the settings `lengths`, which replace those in
+/// `config`: a list for each text.
 ///
 /// # Errors
 /// See [`translate`].
@@ -114,7 +116,8 @@ pub(crate) fn translate_under<M: StepModel>(
     hypotheses.into_iter().map(|under| under.into_iter().map(text).collect()).collect()
 }
 
-/// Error of `action`, with a line number counted from 1 in place of the index of a sentence.
+/// Converts an error of `action`: if it has the index of a sentence, the number that `line_of`
+/// returns for it, counted from 1, takes its place.
 pub fn by_line(
     mut error: DecodingError,
     action: &str,

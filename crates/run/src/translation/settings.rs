@@ -16,13 +16,13 @@ pub struct TranslationSettings {
     pub decoding: DecodingConfig,
     /// Treatment of a line with too many tokens.
     pub overlong: OverlongRule,
-    /// Largest number of tokens of a line. A model with fewer positions lowers it.
+    /// Largest number of tokens of a line; the limit is lower if the model has fewer positions.
     pub max_source_tokens: usize,
-    /// Runs or checkpoint folders that form an ensemble with the run; they need its tokenizer.
+    /// Runs or checkpoint folders that form an ensemble with the run; they must have its tokenizer.
     pub ensemble: Vec<PathBuf>,
     /// Attention weights that serve as an alignment.
     pub aligned_by: AlignedAttention,
-    /// Terms whose translation is given.
+    /// Terms with prescribed translations.
     pub terms: Option<Arc<Terms>>,
     /// Source and target language.
     pub languages: [String; 2],
@@ -33,8 +33,8 @@ pub struct TranslationSettings {
 }
 
 impl TranslationSettings {
-    /// Settings of a run of the recipe `config`: its search, and overlong lines divided at the
-    /// length of training.
+    /// Settings for a run of the recipe `config`: its search; lines longer than in training are
+    /// divided.
     #[must_use]
     pub fn from_config(config: &RunConfig) -> Self {
         Self {
@@ -52,8 +52,8 @@ impl TranslationSettings {
     }
 }
 
-/// Attention weights that serve as an alignment in a run of the recipe `config`: the guided head,
-/// if there is one.
+/// Attention weights that serve as an alignment in a run of the recipe `config`: those of the head
+/// that was trained with alignments, if there is one.
 #[must_use]
 fn aligned_by(config: &RunConfig) -> AlignedAttention {
     let guided = config.training.guided_alignment.guidance();
@@ -63,20 +63,20 @@ fn aligned_by(config: &RunConfig) -> AlignedAttention {
     })
 }
 
-/// Results for a line in addition to its best translation. Results that are not requested are not
-/// computed, or not kept.
+/// Results for a line in addition to its best translation. What is not requested is not computed,
+/// or not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TranslationDetail {
     /// Whether to return every translation, not only the best.
     pub all: bool,
     /// Whether to align each translation.
     pub alignments: bool,
-    /// Whether an alignment has tokens and weights too, not only pairs.
+    /// Whether an alignment has tokens and weights, in addition to pairs.
     pub weights: bool,
 }
 
-/// Settings for the best translation alone: the first one that a search returns, or the best of all
-/// samples.
+/// Settings of a search for the best translation alone. A beam then returns only its first result;
+/// samples all remain, because the best of them is chosen later.
 pub fn for_the_best(config: &DecodingConfig) -> DecodingConfig {
     let n_best = if config.sampling.is_active() { config.n_best } else { 1 };
     DecodingConfig { n_best, ..config.clone() }

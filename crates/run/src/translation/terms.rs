@@ -16,12 +16,13 @@ const LARGEST: u64 = 1 << 26;
 
 /// Terms with their translations.
 ///
-/// A line has a term if it contains the term's words as whole words; in scripts without spaces, if
-/// it contains its characters. A term in lower case matches any case. Of overlapping terms, the one
-/// that begins first counts, and among these the longest.
+/// A line has a term if it contains the term's words as whole words; in scripts without spaces, it
+/// is enough that it contains the term's characters. A term in lower case matches any case. If
+/// terms overlap in a line, the one that begins first counts, and among those that begin at the
+/// same place, the longest.
 pub struct Terms {
     terms: Vec<Term>,
-    /// Finds the terms, folded, in a folded text.
+    /// Finds terms in a text after both have been folded to lower case.
     finder: AhoCorasick,
     /// SHA-256 of the file.
     hash: String,
@@ -31,10 +32,11 @@ pub struct Terms {
 #[derive(Debug)]
 struct Term {
     source: String,
-    /// Whether the term matches its own case only.
+    /// Whether the term matches only text in the same case.
     has_case: bool,
     target: String,
-    /// Target after the tokenizer's normalisation, such as lower case, if that changes it.
+    /// `target` as the tokenizer normalises it, for example in lower case; `None` if that changes
+    /// nothing.
     written: Option<String>,
     tokens: Vec<u32>,
 }
@@ -50,7 +52,7 @@ impl Terms {
     ///
     /// # Errors
     /// When a line has another form, a term has two translations, or the target vocabulary cannot
-    /// spell one; the message has the file and the line.
+    /// spell a translation; the message has the file and the line.
     pub fn read(path: &Path, tokenizers: &TokenizerPair) -> Result<Self> {
         let text = read_text(path, LARGEST)?;
         let terms = Self::parse(&text, &format!("{}, ", path.display()), tokenizers)?;
@@ -62,7 +64,7 @@ impl Terms {
     /// Terms of a text in the format of [`Self::read`]; `None` if it has none.
     ///
     /// # Errors
-    /// Errors of [`Self::read`]; the message has the line after `place`.
+    /// Errors of [`Self::read`]; the message begins with `place` and then has the line.
     pub fn parse(text: &str, place: &str, tokenizers: &TokenizerPair) -> Result<Option<Self>> {
         let mut terms: Vec<Term> = Vec::new();
         let mut lines: HashMap<String, usize> = HashMap::new();
@@ -95,7 +97,7 @@ impl Terms {
         Ok(Some(Self { terms, finder, hash }))
     }
 
-    /// Indices of the terms in a text, each once, in the order of the text.
+    /// Indices of the terms that occur in a text, each once, in the order of their places.
     pub(super) fn in_text(&self, text: &str) -> Vec<usize> {
         let folded = folded(text);
         let whole = self.finder.find_overlapping_iter(&folded).filter(|occurrence| {
@@ -104,7 +106,7 @@ impl Terms {
                 && (!term.has_case || text[occurrence.range()] == term.source[..])
         });
         let mut occurrences: Vec<_> = whole.collect();
-        // Among terms with the same words, the one that matches its own case comes first.
+        // Among terms at the same place, one that demands its own case comes first.
         occurrences.sort_by_key(|one| {
             let has_case = self.terms[one.pattern().as_usize()].has_case;
             (one.start(), std::cmp::Reverse((one.end(), has_case)))
@@ -122,7 +124,7 @@ impl Terms {
         numbers
     }
 
-    /// Translations of terms that a text lacks.
+    /// Translations of the terms `numbers` that are missing in `text`.
     pub(super) fn missing<'t>(
         &'t self,
         numbers: &'t [usize],
@@ -136,7 +138,7 @@ impl Terms {
         terms.filter(move |term| !has(term)).map(|term| term.target.as_str())
     }
 
-    /// Tokens of the translations of terms, each once.
+    /// Tokens of the translations of the terms `numbers`, each translation once.
     pub(super) fn phrases(&self, numbers: &[usize]) -> Vec<Vec<u32>> {
         let mut phrases: Vec<&Vec<u32>> = Vec::new();
         for &number in numbers {
@@ -149,7 +151,7 @@ impl Terms {
     }
 }
 
-/// Term and translation of a line.
+/// Reads a line: a term, a tab and its translation.
 fn parse(line: &str) -> Result<(String, String)> {
     let parts: Vec<&str> = line.split('\t').map(str::trim).collect();
     match parts[..] {
@@ -176,7 +178,7 @@ impl Term {
     }
 }
 
-/// Tokens of a text behind other words.
+/// Tokens that a text has when other words precede it.
 fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let (before, mark) = match text.starts_with(is_cjk) {
         true => ("，", "，".len()),
@@ -188,8 +190,8 @@ fn within_text(text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     if is_apart { Ok(whole.ids()[first..].to_vec()) } else { Ok(tokenizer.encode(text)?) }
 }
 
-/// Text in lower case, character by character, so that byte positions stay: a character whose lower
-/// case has another length is not changed.
+/// Text in lower case. Byte positions stay the same, because a character whose lower case has
+/// another length in bytes is not changed.
 fn folded(text: &str) -> String {
     let fold = |character: char| {
         let mut lower = character.to_lowercase();
@@ -201,7 +203,7 @@ fn folded(text: &str) -> String {
     text.chars().map(fold).collect()
 }
 
-/// Whether a part of a text neither begins nor ends within a word.
+/// Whether `part`, a range of bytes of a text, neither begins nor ends within a word.
 fn is_whole(text: &str, part: std::ops::Range<usize>) -> bool {
     let is_apart = |left: Option<char>, right: Option<char>| match (left, right) {
         (Some(left), Some(right)) => {

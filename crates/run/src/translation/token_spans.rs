@@ -1,18 +1,19 @@
-//! Bytes of a text that its tokens cover, found by their spelling.
+//! Bytes of a text that each of its tokens covers, found by the spelling of the tokens.
 
 use std::ops::Range;
 
-/// Number of characters that are searched for a token after one that could not be found.
+/// Number of characters within which a token is searched if the token before it could not be found.
 const AHEAD: usize = 16;
 
-/// Byte range in `text` of each token. It is empty for tokens without text or whose text cannot be
-/// found: special tokens, single bytes of a character, and text that normalisation has changed.
+/// Byte range in `text` of each token. The range is empty for a token without text, and for one
+/// whose text cannot be found: special tokens, single bytes of a character, and text that
+/// normalisation has changed.
 pub(super) fn token_spans(text: &str, tokens: &[String]) -> Vec<Range<usize>> {
     let mut at = 0;
     let mut spans = Vec::with_capacity(tokens.len());
     let mut is_lost = false;
     for token in tokens {
-        // Marks of the beginnings and ends of words in the usual vocabularies.
+        // Removes the marks that usual vocabularies put at the beginnings and ends of words.
         let surface = token.trim_start_matches(['▁', 'Ġ', '#']).trim_end_matches("</w>");
         let surface =
             if surface.is_empty() { token.trim_start_matches(['▁', 'Ġ']) } else { surface };

@@ -29,7 +29,7 @@ pub fn extrapolation_figure(measured: &[Extrapolation]) -> Figure {
     Figure::new("Texts longer than in training", described, chart)
 }
 
-/// Share of the keys that a model found, by depth and length; `None` if it was asked for no keys.
+/// Share of the keys that a model found, by depth and length; `None` if no keys were asked for.
 #[must_use]
 pub fn passkey_figure(one: &Extrapolation) -> Option<Figure> {
     let asked = || one.points.iter().filter_map(|point| Some((point, point.passkey.as_ref()?)));

@@ -24,7 +24,7 @@ pub use passkey::{Passkey, PasskeyRecall};
 pub struct Extrapolation {
     /// Name of the run.
     pub run: String,
-    /// Position encoding, or Transformer-XL, which has its own positions.
+    /// Position encoding; `transformer-xl` for a Transformer-XL, which has its own positions.
     pub positions: String,
     /// Scaling of rotary positions in blocks longer than in training.
     pub scaling: RotaryScaling,
@@ -42,9 +42,10 @@ pub struct LengthMeasurement {
     /// Mean negative log-likelihood of a token, in nats; `None` if the model cannot read blocks of
     /// this length.
     pub loss: Option<f64>,
-    /// Perplexity, `exp(loss)`; `None` like `loss`.
+    /// Perplexity, `exp(loss)`; `None` if `loss` is `None`.
     pub perplexity: Option<f64>,
-    /// Reason why the model cannot read such blocks, or cannot be asked for keys; `None` if it can.
+    /// Reason why the model cannot read blocks of this length, or cannot be asked for keys in them;
+    /// `None` if it can.
     pub refused: Option<String>,
     /// Keys found in texts of this length, by depth; `None` if none were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,9 +71,10 @@ impl Extrapolation {
 /// Lengths to measure, and keys to ask for.
 #[derive(Debug, Clone, Default)]
 pub struct ExtrapolationSettings {
-    /// Tokens of a block; empty: 1 to 32 times those of training, in powers of two.
+    /// Lengths of blocks in tokens; if empty, 1 to 32 times the length in training, in powers of
+    /// two.
     pub lengths: Vec<usize>,
-    /// Keys to hide in texts of these lengths; `None`: none.
+    /// Keys to hide in texts of these lengths; `None` to ask for no keys.
     pub passkey: Option<Passkey>,
 }
 
@@ -91,9 +93,9 @@ impl ExtrapolationSettings {
 }
 
 /// Measures the language model of the run at `root` on its test text in blocks of several lengths,
-/// and asks for keys in texts of these lengths. Rotary positions without a scaling are measured
-/// plain and with every scaling that needs no training, by the ratio of the block's length to that
-/// of training.
+/// and asks for keys in texts of these lengths. A model with rotary positions that are not scaled
+/// is measured without scaling and with every scaling that needs no training, whose factor is the
+/// ratio of the block's length to that of training.
 ///
 /// # Errors
 /// When the run is of another task or cannot be loaded, or the settings are impossible. If the
@@ -151,7 +153,7 @@ fn require_measured(
     Ok(())
 }
 
-/// Scalings to compare, for a model without a scaling.
+/// Scalings that are compared for a model whose rotary positions are not scaled.
 const COMPARED: [RotaryScaling; 5] = [
     RotaryScaling::None,
     RotaryScaling::Interpolation,
@@ -160,13 +162,13 @@ const COMPARED: [RotaryScaling; 5] = [
     RotaryScaling::DualChunk,
 ];
 
-/// Changes of a recipe for reading blocks of `length` tokens with a scaling.
+/// Changes of a recipe, as `key=value`, for reading blocks of `length` tokens with a scaling.
 fn changes(
     config: &RunConfig,
     scaling: RotaryScaling,
     (trained, length): (usize, usize),
 ) -> Vec<String> {
-    // Tokens of a batch: the length of the longest block, or the usual number.
+    // Token budget of a batch: it must have room for one block.
     let batch = config.data.batching.planned_tokens().max(length);
     let mut changes = vec![
         format!("data.text.block_length={length}"),
@@ -188,10 +190,10 @@ fn changes(
     changes
 }
 
-/// Measures a run, as `load` changes it, in blocks of `length` tokens.
+/// Measures a run in blocks of `length` tokens; `load` has the changes of the recipe for them.
 ///
 /// # Errors
-/// When it can be read once, but not loaded again.
+/// When the run could be loaded for its loss, but not again for the keys.
 fn measure(
     root: &Path,
     load: &LoadSettings,
@@ -223,7 +225,7 @@ fn positions(model: &ModelConfig) -> &'static str {
 }
 
 impl LengthMeasurement {
-    /// Length that the model cannot read.
+    /// Measurement of a length that the model cannot read; `error` has the reason.
     fn refused(length: usize, error: &anyhow::Error) -> Self {
         // Only the message, without a backtrace.
         let refused = format!("{error:#}").lines().next().map(str::to_owned);
@@ -231,7 +233,7 @@ impl LengthMeasurement {
     }
 }
 
-/// Mean over all test sets, weighted by their tokens.
+/// Measurement at `length`: the mean over all test sets, weighted by their tokens.
 fn point(length: usize, results: Vec<TestSetResult>) -> Result<LengthMeasurement> {
     let (mut sum, mut tokens) = (0.0, 0.0);
     for result in results {

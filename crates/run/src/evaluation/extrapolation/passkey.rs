@@ -1,9 +1,9 @@
 //! Retrieval of keys that are hidden in long texts (Mohtashami and Jaggi 2023, "Landmark Attention:
-//! Random-Access Infinite Context Length for Transformers", section 4.2): filler text, within it a
-//! sentence with a key, and at the end the question for it.
+//! Random-Access Infinite Context Length for Transformers", section 4.2). A text has filler, within
+//! it a sentence that states a key, and at its end the question for the key.
 //!
-//! The filler consists of words of the run's test text, except those of the sentence and the
-//! question. Keys and words are functions of a seed, so that every model, and every method of
+//! The filler consists of words of the run's test text, except those that occur in the sentence or
+//! the question. Keys and filler depend only on a seed, so that every model, and every method of
 //! reading beyond the lengths of training, is asked for the same keys in the same texts.
 
 use std::collections::BTreeSet;
@@ -28,9 +28,10 @@ const BATCHES: usize = 64;
 /// Questions to ask for keys.
 #[derive(Debug, Clone)]
 pub struct Passkey {
-    /// Number of depths, evenly from the beginning of a text to its end.
+    /// Number of depths at which a key is hidden, evenly spread from the beginning of a text to its
+    /// end.
     pub depths: usize,
-    /// Number of keys for each length and depth.
+    /// Number of keys that are asked for at each length and depth.
     pub keys: usize,
     /// Characters that keys are made of.
     pub characters: String,
@@ -90,7 +91,8 @@ impl Passkey {
         Ok(())
     }
 
-    /// Asks a model for keys in texts of `length` tokens, at each depth. The answer counts too.
+    /// Asks a model for keys in texts of `length` tokens, at each depth. The length includes the
+    /// answer.
     ///
     /// # Errors
     /// If the vocabulary cannot spell the sentences, or they leave no room for filler.
@@ -129,18 +131,21 @@ impl Passkey {
         (0..self.depths).map(at_depth).collect()
     }
 
-    /// Largest number of tokens of an answer: a space, the key, and a sign of its end.
+    /// Largest number of tokens of an answer: a space, the key, and one token that shows where the
+    /// key ends.
     fn answer(&self) -> usize {
         self.key_length + 2
     }
 
-    /// Whether an answer is the key, without regard to spaces before it and to the text after it.
+    /// Whether an answer begins with the key; spaces before the key and text after it do not count,
+    /// but another character of keys does.
     fn is_key(&self, key: &str, answer: &GeneratedText) -> bool {
         let rest = answer.text.trim_start().strip_prefix(key);
         rest.is_some_and(|rest| !rest.starts_with(|next: char| self.characters.contains(next)))
     }
 
-    /// Makes a text of `length` tokens, less the answer, with a key at this depth.
+    /// Makes a text with a key at this depth, which together with the answer has at most `length`
+    /// tokens.
     fn hide(
         &self,
         generator: &Generator<'_>,
@@ -201,7 +206,7 @@ impl Passkey {
     }
 }
 
-/// Tokens of a part of a text.
+/// Tokens of a part of a text, without the tokens that the model reads before a text.
 fn spell(generator: &Generator<'_>, text: &str) -> Result<Vec<u32>> {
     let mut ids =
         generator.read(PromptContent::Text(text)).with_context(|| format!("passkeys: {text:?}"))?;

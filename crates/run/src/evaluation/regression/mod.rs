@@ -1,5 +1,5 @@
-//! Errors of a model that continues functions, compared with predictors that know the functions are
-//! linear.
+//! Errors of a model that continues linear functions, compared with the errors of predictors that
+//! know that the functions are linear.
 
 mod ridge;
 
@@ -12,7 +12,7 @@ use crate::training::packed;
 use ridge::ridge;
 
 impl MeanErrors {
-    /// Adds the squared errors of one set of predictions.
+    /// Adds the squared error of each prediction in `predicted`; `right` is the correct value.
     fn add(&mut self, predicted: Self, right: f64) {
         let error = |value: f64| (value - right) * (value - right);
         self.model += error(predicted.model);
@@ -33,7 +33,7 @@ impl MeanErrors {
 }
 
 impl RegressedTestSet {
-    /// Continues the functions of a split with `model`.
+    /// Lets `model` continue the functions of a split, and measures its errors.
     ///
     /// # Errors
     /// When functions have more points than the model has positions, or the device fails.
@@ -72,7 +72,8 @@ impl RegressedTestSet {
     }
 }
 
-/// Adds the errors at each point of a function.
+/// Adds the errors for one function to `after`, whose entry at index `n` is for predictions from
+/// `n` examples.
 fn add(
     function: &LinearFunction,
     predicted: &[f32],

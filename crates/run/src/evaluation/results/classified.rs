@@ -12,7 +12,7 @@ pub enum Labelled {
     Images(usize),
 }
 
-/// Examples whose label was predicted with a confidence in one interval of a tenth.
+/// Examples whose label was predicted with a confidence in one bin; bins are a tenth wide.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CalibrationBin {
     /// Number of examples.
@@ -38,11 +38,11 @@ pub struct ClassifiedTestSet {
     /// Mean distance between confidence and accuracy, over ten bins of confidence (Guo et al. 2017,
     /// "On Calibration of Modern Neural Networks", section 2).
     pub calibration_error: f64,
-    /// Examples by confidence.
+    /// Bins of confidence that have examples.
     pub calibration: Vec<CalibrationBin>,
     /// Names of the labels.
     pub labels: Vec<String>,
-    /// Count of each predicted label for each correct label.
+    /// Number of examples by correct label (rows) and predicted label (columns).
     pub confusion: Vec<Vec<u64>>,
 }
 

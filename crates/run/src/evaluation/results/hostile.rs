@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-/// Score of hostile lines, with the score of the lines that they were made from.
+/// Score of hostile lines, and the score of the same lines before they were made hostile.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HostileScore {
-    /// Score of the hostile lines.
+    /// Score of the translations of the hostile lines.
     pub score: f64,
-    /// Score of the unchanged lines.
+    /// Score of the translations of the unchanged lines.
     pub clean: f64,
-    /// First score as a percentage of the second; `None` if the second is 0.
+    /// `score` as a percentage of `clean`; `None` if `clean` is 0.
     pub share: Option<f64>,
 }
 
@@ -18,7 +18,7 @@ pub struct HostileScore {
 pub struct HostileScores {
     /// Name of the variant.
     pub variant: &'static str,
-    /// Number of lines that could be made.
+    /// Number of hostile lines of this variant.
     pub lines: usize,
     /// BLEU; for single words, the percentage of translated words that the reference of their line
     /// contains.
@@ -32,10 +32,10 @@ pub struct HostileScores {
 pub struct HostileTestSet {
     /// Name of the split.
     pub split: String,
-    /// Direction such as `en-de`, in a run of several.
+    /// Direction such as `en-de`; `None` for a run with a single direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// Scores, one for each variant that the set has lines for.
+    /// Scores of each variant of which the set has lines.
     pub variants: Vec<HostileScores>,
 }
 

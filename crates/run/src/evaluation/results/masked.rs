@@ -5,8 +5,8 @@ use taper_trainer::TeacherForced;
 
 use super::read::shown;
 
-/// Text on which a masked language model has predicted hidden tokens; the same tokens are hidden
-/// each time.
+/// Text in which a masked language model has predicted hidden tokens. Every evaluation hides the
+/// same tokens.
 #[derive(Debug, Clone, Serialize)]
 pub struct MaskedTestSet {
     /// The split's name.
@@ -17,7 +17,7 @@ pub struct MaskedTestSet {
     pub loss: f64,
     /// Perplexity, `exp(loss)`.
     pub perplexity: f64,
-    /// Share of tokens that the model found likeliest.
+    /// Share of hidden tokens to which the model gave the highest probability.
     pub accuracy: f64,
 }
 

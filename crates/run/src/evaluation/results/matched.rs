@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Share of queries whose match is ranked first, or among the first five.
+/// Share of queries for which a match is ranked first, or among the first five candidates.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Recall {
     /// Number of candidates.
@@ -35,10 +35,10 @@ pub struct MatchedTestSet {
     pub split: String,
     /// Number of images.
     pub images: usize,
-    /// Mean loss within batches of the recipe's size, in nats.
+    /// Mean contrastive loss in nats, in batches of the recipe's size.
     pub loss: f64,
-    /// Share of images whose label has the highest probability by its texts; `None` for a table of
-    /// captions.
+    /// Share of images for which the correct label is the likeliest, judged by the texts of the
+    /// labels; `None` for a table of captions, which has no labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zero_shot_accuracy: Option<f64>,
     /// Retrieval of one of an image's captions, among all captions of the split.

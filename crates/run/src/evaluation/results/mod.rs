@@ -67,8 +67,8 @@ impl TestSetResult {
         }
     }
 
-    /// Refuses a result with a number that is not finite. Counts of texts and labels are always
-    /// finite.
+    /// Refuses a result with a number that is not finite. Results that are counts of texts or
+    /// labels are always finite.
     ///
     /// # Errors
     /// [`NotFinite`](crate::NotFinite).
@@ -87,8 +87,8 @@ impl TestSetResult {
         }
     }
 
-    /// `count` examples spread over the set: source, translation, reference; or number of the
-    /// image, caption, reference. Empty for other tasks.
+    /// Lines with `count` examples that are spread over the set: source, translation and reference,
+    /// or the image's number, caption and reference. Empty for other tasks.
     pub fn sample_translations(&self, count: usize) -> Vec<String> {
         match self {
             Self::Translated(result) => result.sample_translations(count),

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 /// Text that a language model has read, block by block.
 ///
-/// Each token but the first is predicted once, from its predecessors in its block. The perplexity
-/// of words, characters and bytes follows from the same sum, so that models with different tokens
-/// can be compared; words are divided by white space.
+/// Each token but the first of a block is predicted once, from its predecessors in the block. The
+/// perplexities per word, character and byte follow from the same sum of log-likelihoods, so that
+/// models with different tokens can be compared. Words are divided by white space.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReadTestSet {
     /// The split's name.
@@ -27,7 +27,7 @@ pub struct ReadTestSet {
     pub perplexity_per_character: f64,
     /// Perplexity of a byte in UTF-8.
     pub perplexity_per_byte: f64,
-    /// Share of tokens that the model found likeliest.
+    /// Share of tokens to which the model gave the highest probability.
     pub accuracy: f64,
 }
 
@@ -57,7 +57,8 @@ impl ReadTestSet {
     }
 }
 
-/// Formats a perplexity. The perplexity of a word may overflow if white space divides no words.
+/// Formats a perplexity. The perplexity per word may overflow if the text has hardly any white
+/// space.
 pub(super) fn shown(perplexity: f64) -> String {
     if perplexity.is_finite() { format!("{perplexity:.3}") } else { "above 1e308".to_owned() }
 }

@@ -13,18 +13,18 @@ pub struct RegressedTestSet {
     pub dimensions: usize,
     /// Standard deviation of the noise on each y.
     pub noise: f64,
-    /// Means over the functions, by the number of examples: 0, 1 and so on.
+    /// Mean errors over the functions; the entry at index `n` is for predictions from `n` examples.
     pub after: Vec<ExampleErrors>,
 }
 
-/// Errors at the point that follows a number of examples.
+/// Mean errors of predictions from a certain number of examples.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ExampleErrors {
-    /// Number of known points.
+    /// Number of examples.
     pub examples: usize,
-    /// Mean squared errors of y, with its unpredictable noise.
+    /// Mean squared errors with respect to y, which includes unpredictable noise.
     pub of_answers: MeanErrors,
-    /// Mean squared errors of `w·x`, without noise.
+    /// Mean squared errors with respect to `w·x`, the value without noise.
     pub of_values: MeanErrors,
     /// Mean squared distance between the predictions of the model and of ridge regression.
     pub model_from_ridge: f64,
@@ -38,8 +38,8 @@ pub struct MeanErrors {
     /// Error of ridge regression with the variance of the noise as penalty, the best possible
     /// predictor.
     pub ridge: f64,
-    /// Error of least squares; with fewer examples than dimensions, with the shortest w that fits
-    /// them.
+    /// Error of least squares. With fewer examples than dimensions, several w fit the examples
+    /// exactly, and the shortest is used.
     pub least_squares: f64,
     /// Error of the mean of the examples' y; 0 without examples.
     pub mean: f64,
@@ -88,10 +88,11 @@ impl RegressedTestSet {
     }
 }
 
-/// Describes the excess of the model's error over that of ridge regression.
+/// Words between the model's error and that of ridge regression, for example `3.0 % above`.
 fn above(errors: &MeanErrors) -> String {
     match errors.model / errors.ridge - 1.0 {
-        // Without noise, ridge regression has no error once there are enough examples.
+        // Without noise, ridge regression has no error once there are enough examples, so a ratio
+        // says nothing.
         share if !share.is_finite() || share > 10.0 => "beside".to_owned(),
         share if share < 0.0 => format!("{:.1} % below", -100.0 * share),
         share => format!("{:.1} % above", 100.0 * share),

@@ -16,12 +16,12 @@ pub struct TaggedTestSet {
     pub words: u64,
     /// Share of words with the correct tag.
     pub accuracy: f64,
-    /// Score of all entities together, as seqeval counts them.
+    /// Score of the entities of all types together, counted as by seqeval.
     #[serde(flatten)]
     pub entities: EntityScore,
-    /// Mean F1 of the types.
+    /// Mean of the F1 scores of the types.
     pub macro_f1: f64,
-    /// Score of each type.
+    /// Score of the entities of each type.
     pub types: BTreeMap<String, EntityScore>,
 }
 

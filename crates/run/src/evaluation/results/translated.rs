@@ -9,13 +9,13 @@ use super::super::{ParallelText, TextScores};
 pub struct TranslatedTestSet {
     /// The split's name.
     pub split: String,
-    /// Direction such as `en-de`, in a run of several.
+    /// Direction such as `en-de`; `None` for a run with a single direction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
     /// Number of sentences.
     pub sentences: usize,
-    /// Number of sentences longer than in training, which were translated in parts, as `translate`
-    /// does.
+    /// Number of sentences that were translated in parts, because they are longer than those in
+    /// training.
     pub overlong: usize,
     /// Number of translations that ended only because they reached the maximum length.
     pub truncated: usize,
@@ -28,8 +28,9 @@ pub struct TranslatedTestSet {
     /// Translations of the sources.
     #[serde(skip)]
     pub translations: Vec<String>,
-    /// Linked parts of each source and its translation, as the characters where they begin and end;
-    /// `None` for models without attention to the source.
+    /// Links between parts of each source and of its translation. A link has the first character
+    /// and the end of the part of the source, and then the same of the translation. `None` for
+    /// models without attention to the source.
     #[serde(skip)]
     pub links: Option<Vec<Vec<[usize; 4]>>>,
 }

@@ -1,10 +1,10 @@
-//! Values of the settings to try, and values beyond them.
+//! Grid of the settings to try, and its extension beyond the largest values.
 
 use taper_decoding::{DecodingConfig, LengthSettings};
 
 use super::Trial;
 
-/// Largest number of times that a list is extended.
+/// Largest number of times that a grid is extended.
 const MOST_EXTENSIONS: usize = 6;
 /// Largest beam that is tried unless the user names a larger one.
 const WIDEST_BEAM: usize = 32;
@@ -14,12 +14,12 @@ const WIDEST_BEAM: usize = 32;
 pub struct Values<T> {
     /// Values to try.
     pub list: Vec<T>,
-    /// Whether larger values are tried if the largest is the best.
+    /// Whether larger values are tried if the largest one is the best.
     pub extends: bool,
 }
 
 impl<T> Values<T> {
-    /// Exactly these values.
+    /// Values that are not extended.
     #[must_use]
     pub fn only(list: Vec<T>) -> Self {
         Self { list, extends: false }
@@ -31,7 +31,7 @@ impl<T> Values<T> {
 }
 
 impl Values<f64> {
-    /// Sorts the list, and adds `own`.
+    /// Sorted list with `of_run`, the run's own value, added.
     fn with(&self, of_run: f64) -> Self {
         let mut list = [self.list.as_slice(), &[of_run]].concat();
         list.sort_by(f64::total_cmp);
@@ -39,11 +39,11 @@ impl Values<f64> {
         Self { list, ..*self }
     }
 
-    /// Value beyond the largest, if the largest is `best` and the list is open: the distance
-    /// between the last two values is repeated.
+    /// Next value after the largest, at the distance between the last two; `None` unless `best` is
+    /// the largest value and larger ones may be tried.
     fn beyond(&self, best: f64) -> Option<f64> {
         let [.., before, last] = self.list[..] else { return None };
-        // In whole thousandths, so that 1.4 is followed by 1.6.
+        // Rounded to thousandths, so that 1.6 follows 1.4.
         let next = ((2.0 * last - before) * 1e3).round() / 1e3;
         (self.extends && best == last).then_some(next)
     }
@@ -76,7 +76,7 @@ impl Default for TuningGrid {
 }
 
 impl TuningGrid {
-    /// Sorts each list, and adds the settings of `decoding`.
+    /// Sorts each list, and adds the run's own settings, `decoding`.
     pub(super) fn with(&self, decoding: &DecodingConfig) -> Self {
         let mut beams = [self.beam_sizes.list.as_slice(), &[decoding.beam_size]].concat();
         beams.sort_unstable();
@@ -89,14 +89,14 @@ impl TuningGrid {
         }
     }
 
-    /// Whether a setting to try needs the expected length of translations.
+    /// Whether a setting in the grid needs the expected length of translations.
     pub(super) fn expects_lengths(&self) -> bool {
         self.shortfall_penalties.list.iter().any(|&value| value > 0.0)
     }
 
-    /// Settings of each search, smallest first: among equally good ones, a smaller reward or
-    /// shortfall penalty is preferred. The settings of the run, `own`, are included even if they
-    /// have both.
+    /// Settings of each search in ascending order, so that among equally good ones a smaller reward
+    /// or shortfall penalty is preferred. The run's own settings, `of_run`, are included even if
+    /// they have both a reward and a shortfall penalty.
     pub(super) fn lengths(&self, of_run: LengthSettings) -> Vec<LengthSettings> {
         let mut all = Vec::new();
         for &shortfall_penalty in &self.shortfall_penalties.list {
@@ -116,7 +116,7 @@ impl TuningGrid {
 /// Search for settings beyond the ends of a grid.
 #[derive(Debug)]
 pub(super) struct Extensions {
-    /// Grid with the values added so far.
+    /// Grid with all values so far.
     pub(super) grid: TuningGrid,
     made: usize,
 }
@@ -127,8 +127,8 @@ impl Extensions {
         Self { grid, made: 0 }
     }
 
-    /// Beams and grid to try next, because `best` is at an end of the grid; `None` if it is not, or
-    /// enough has been tried.
+    /// Beam size and grid to try next if `best` is at an upper end of the grid; `None` if it is
+    /// not, or the grid has been extended often enough.
     pub(super) fn next(&mut self, best: &Trial) -> Option<(usize, TuningGrid)> {
         if self.made == MOST_EXTENSIONS {
             return None;
@@ -152,7 +152,7 @@ impl Extensions {
                 new.list = vec![best, next];
                 is_extended = true;
             } else if best == 0.0 {
-                // What is best without it is tried without it.
+                // A setting that is best switched off stays off.
                 new.list = vec![0.0];
             }
         }

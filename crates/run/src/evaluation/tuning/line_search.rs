@@ -1,18 +1,20 @@
 //! Exact search for the best value of one weight (Och 2003, "Minimum Error Rate Training in
 //! Statistical Machine Translation", section 4).
 //!
-//! Along one weight the total of a candidate is a line, so that another candidate of a text is
-//! chosen only where the upper envelope of its lines has a corner. The counts of the chosen
-//! candidates, and with them the score of the corpus, are known for every value of the weight.
+//! If only one weight changes, the total of a candidate is a linear function of it, a line. The
+//! candidate with the highest total changes only at the corners of the upper envelope of the lines
+//! of a text. So the counts of the chosen candidates, and with them the score of the corpus, are
+//! known for every value of the weight.
 
 use taper_metrics::Metric;
 
-/// Candidates of all texts, with their scores by each criterion and their counts.
+/// Candidates of all texts, with their scores by each criterion and the metric's counts.
 #[derive(Debug)]
 pub(super) struct CountedCandidates {
-    /// Candidates of each text, at least one: scores, and the number of the row of `counts`.
+    /// Candidates of each text, at least one. Each has its scores, and the index of its row in
+    /// `counts`.
     pub(super) texts: Vec<Vec<([f64; 4], usize)>>,
-    /// Rows of the metric's statistics.
+    /// Rows of counts from which the metric computes a score.
     pub(super) counts: Vec<Vec<f64>>,
 }
 
@@ -21,8 +23,8 @@ pub(super) fn total(scores: &[f64; 4], weights: &[f64; 4]) -> f64 {
     scores.iter().zip(weights).map(|(score, weight)| score * weight).sum()
 }
 
-/// At `at`, another line of a text becomes the highest: the counts of one row are replaced by those
-/// of another.
+/// Value `at` of the weight from which on another candidate of a text is chosen: its row of counts,
+/// `to`, replaces the row `from`.
 struct Corner {
     at: f64,
     from: usize,
@@ -30,8 +32,8 @@ struct Corner {
 }
 
 impl CountedCandidates {
-    /// Best value of the weight `axis`, at least 0, if the other `weights` do not change, and the
-    /// score of the candidates that this value chooses.
+    /// Best value, at least 0, of the weight with the index `axis` while the other `weights` stay
+    /// the same, and the score of the candidates that are then chosen.
     pub(super) fn best_value(
         &self,
         metric: &dyn Metric,
@@ -63,7 +65,7 @@ impl CountedCandidates {
             rest = &rest[together..];
             let score = metric.value(&sums);
             if score > best.1 {
-                // Midway between two corners, or beyond the last one.
+                // The value is midway between two corners, or beyond the last one.
                 let value = rest.first().map_or(2.0 * at + 1.0, |next| f64::midpoint(at, next.at));
                 best = (value, score);
             }
@@ -93,7 +95,8 @@ pub(super) fn highest(values: impl Iterator<Item = f64>) -> usize {
     best.0
 }
 
-/// Lines `a + b·x`, as (a, b), that are the highest for some x ≥ 0, each with the smallest such x.
+/// Upper envelope for x ≥ 0 of `lines`, which are pairs (a, b) for `a + b·x`. Returns the indices
+/// of the lines that are highest somewhere, each with the smallest x from which it is.
 fn envelope(lines: &[(f64, f64)]) -> Vec<(usize, f64)> {
     let mut current = 0;
     for (number, line) in lines.iter().enumerate() {

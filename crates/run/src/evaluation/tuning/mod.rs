@@ -1,9 +1,10 @@
 //! Choice of search settings by the quality of translations of the validation set.
 //!
-//! Beam search takes the time; penalties and rewards of lengths only choose among its results. So the
-//! search runs once for each beam size, and every setting is applied to its results, exactly like a
-//! separate search. If the best setting is at an end of the grid, settings beyond it are searched.
-//! Where a run chooses among candidates, [`tune_weights`] finds the weights of the choice.
+//! Beam search takes most of the time; penalties and rewards of lengths only choose among its
+//! results. So the search runs once for each beam size, and each setting of lengths is applied to
+//! its results, which gives exactly what a separate search would. If the best setting is at an end
+//! of the grid, settings beyond it are tried. For a run that chooses among candidates,
+//! [`tune_weights`] finds the weights of this choice.
 
 mod grid;
 mod line_search;
@@ -70,7 +71,7 @@ impl TrialScores {
 }
 
 impl Trial {
-    /// Writes these settings into `decoding`.
+    /// Sets `decoding` to these settings.
     pub fn apply(&self, decoding: &mut DecodingConfig) {
         decoding.beam_size = self.beam_size;
         decoding.n_best = decoding.n_best.min(self.beam_size);
@@ -88,15 +89,15 @@ impl Trial {
 /// Results of a search for settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tuning {
-    /// Number of sentences scored for each.
+    /// Number of sentences on which each trial is scored.
     pub sentences: usize,
     /// Settings of the run.
     pub before: Trial,
-    /// Best settings; the run's if none are better.
+    /// Best settings; those of the run if none are better.
     pub best: Trial,
     /// All trials, beam by beam.
     pub trials: Vec<Trial>,
-    /// Expected length of translations.
+    /// Expected length of translations that the searches used.
     pub expected_length: ExpectedLength,
 }
 
@@ -112,12 +113,12 @@ pub enum TuningEvent<'a> {
         /// Number of all texts, not counting parts of overlong lines.
         sentences: usize,
     },
-    /// Scores with one beam size.
+    /// Trials with one beam size.
     Scored(&'a [Trial]),
 }
 
-/// Finds the settings of `grid` with which `run` translates the split `split` best, on at most
-/// `sentences` sentences. `observe` receives the progress.
+/// Finds the settings in `grid` with which `run` translates the split `split` best. At most
+/// `sentences` sentences are translated. `observe` receives the progress.
 ///
 /// # Errors
 /// When the split cannot be read or decoded, a setting of the grid is not valid, the run samples
@@ -179,7 +180,7 @@ pub fn tune(
     Ok(Tuning { sentences: text.sources.len(), before, best, trials, expected_length })
 }
 
-/// Refuses a grid for a run that samples its translations, and beams that are not possible.
+/// Refuses a run that samples its translations, and a grid with an impossible beam size.
 fn check(grid: &TuningGrid, config: &DecodingConfig) -> Result<()> {
     ensure!(
         !config.sampling.is_active(),
@@ -192,7 +193,8 @@ fn check(grid: &TuningGrid, config: &DecodingConfig) -> Result<()> {
     Ok(())
 }
 
-/// Length of translations for a run that has not measured it: the length of the references.
+/// Expected length of translations for a run that has not measured it, from the lengths of the
+/// references.
 fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLength> {
     let sources = encode_sources(&run.tokenizers, &text.sources)?;
     let targets = run.tokenizers.target().encode_batch(&text.references)?;
@@ -202,15 +204,15 @@ fn expected_length(run: &LoadedRun, text: &ParallelText) -> Result<ExpectedLengt
     ))
 }
 
-/// Trial with the highest score: `before` if none is higher, else the first among equals, which has
-/// the smallest beam.
+/// Trial with the highest score; `before` if none is higher. Among equals, it is the first, which
+/// has the smallest beam.
 fn best_of(trials: &[Trial], before: Trial, metric: TuningMetric) -> Trial {
     trials.iter().fold(before, |best, trial| {
         if trial.scores.value_of(metric) > best.scores.value_of(metric) { *trial } else { best }
     })
 }
 
-/// Scores translations of the split.
+/// Scorer of translations of the split.
 struct Scorer {
     bleu: Bleu,
     chrf: Chrf,

@@ -1,8 +1,8 @@
-//! Weights that choose the candidates with the best score: minimum error rate training (Och 2003).
+//! Search for the weights that choose the best candidates: minimum error rate training (Och 2003).
 //!
-//! Candidates are found and scored once. One weight after the other takes its best value until none
-//! improves the score. Such a search ends where no single weight can improve, so it starts from
-//! several points.
+//! Candidates are found and scored by each criterion once. Then one weight after the other is set
+//! to its best value, until no change of a single weight improves the score. Better weights may
+//! still exist, so the search starts from several points.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::LoadedRun;
 use crate::evaluation::ParallelText;
 use crate::translation::{LineTranslator, TranslationDetail, TranslationSettings};
 
-/// Rounds over all weights at most.
+/// Largest number of rounds over all weights.
 const MOST_ROUNDS: usize = 20;
 /// Smallest gain of a round for which another round follows.
 const LEAST_GAIN: f64 = 1e-9;
@@ -40,15 +40,15 @@ pub struct TunedWeights {
     pub candidates: usize,
     /// Weights of the run.
     pub before: WeightTrial,
-    /// Best weights; the run's if none are better.
+    /// Best weights; those of the run if none are better.
     pub best: WeightTrial,
-    /// Best weights from each beginning.
+    /// Best weights from each starting point.
     pub trials: Vec<WeightTrial>,
 }
 
-/// Finds the weights of `decoding.reranking` with which `run` translates the split `split` best, on
-/// at most `sentences` sentences. `progress` receives the number of sentences translated so far,
-/// and the total.
+/// Finds the weights of `decoding.reranking` with which `run` translates the split `split` best. At
+/// most `sentences` sentences are translated. `progress` receives the number of sentences that are
+/// translated so far, and the total.
 ///
 /// # Errors
 /// When the split cannot be read or decoded, or a model that `decoding.reranking` names cannot be
@@ -112,7 +112,7 @@ fn chosen(candidates: &[(String, Criteria)], weights: &Criteria) -> String {
     candidates[best].0.clone()
 }
 
-/// Counts of all candidates.
+/// Counts of all candidates from which `metric` computes scores.
 fn count(
     metric: &dyn Metric,
     candidates_of_lines: &[Vec<(String, Criteria)>],
@@ -135,7 +135,7 @@ fn count(
     Ok(CountedCandidates { texts: texts.collect(), counts })
 }
 
-/// Weights to begin with: the run's, each criterion alone, and all of them.
+/// Starting points: the run's weights, each criterion in `named` alone, and all of these criteria.
 fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
     let mut all = vec![of_run];
     let alone = |axis| std::array::from_fn(|one| f64::from(u8::from(one == axis)));
@@ -145,7 +145,8 @@ fn beginnings(of_run: [f64; 4], named: [bool; 4]) -> Vec<[f64; 4]> {
     all
 }
 
-/// Weights that no change of one of them improves.
+/// Improves weights until no change of a single one does. Only criteria in `named` may get a
+/// weight.
 fn climb(
     candidates: &CountedCandidates,
     metric: &dyn Metric,
@@ -159,7 +160,7 @@ fn climb(
             let (value, score) = candidates.best_value(metric, &weights, axis);
             let mut changed = weights;
             changed[axis] = value;
-            // Without any weight the first candidate would be chosen, whatever it is.
+            // If all weights were 0, the first candidate would be chosen, whatever it is.
             if score > best && total(&changed, &[1.0; 4]) > 0.0 {
                 (weights, best) = (changed, score);
             }
@@ -171,7 +172,7 @@ fn climb(
     weights
 }
 
-/// Weights that add up to 1, in ten-thousandths: only their ratios matter.
+/// Scales weights to the sum 1, since only their ratios matter, and rounds them to four decimals.
 fn rounded(weights: [f64; 4]) -> Criteria {
     let sum = total(&weights, &[1.0; 4]);
     weights.map(|weight| (weight / sum * 1e4).round() / 1e4).into()

@@ -56,8 +56,8 @@ const NLLB: &str = "\
 
 /// Makes the content of a `tokenizer.json` from the bytes of a model of SentencePiece.
 ///
-/// Added tokens keep the ids that the folder gives them. If it gives none, languages and `<mask>`
-/// have the ids of the published models, in this order.
+/// Added tokens keep the ids that the folder gives them. If it gives none, the languages and then
+/// `<mask>` have the ids of the published models.
 ///
 /// # Errors
 /// If the bytes are no such model, or the folder does not say which published tokenizer it has.
@@ -73,7 +73,8 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     let named = languages(files)?;
     let described = described(files);
     let known: BTreeSet<&str> = tokens.iter().copied().collect();
-    // The other tokens are added with the ids that the folder gives.
+    // Without such tokens, languages and `<mask>` follow; otherwise the folder adds them with its
+    // ids.
     if described.iter().all(|token| known.contains(token)) {
         let more = named.iter().map(String::as_str).chain([MASK]);
         tokens.extend(more.filter(|token| !known.contains(token)));
@@ -91,7 +92,7 @@ pub(super) fn tokenizer(bytes: &[u8], files: &Files) -> Result<String> {
     let mut file: Value = serde_json::from_str(&converted.json)?;
     let added = file["added_tokens"].as_array_mut().into_iter().flatten();
     for mask in added.filter(|token| token["content"] == MASK) {
-        // The token includes the space before it.
+        // The mask also covers the space before it.
         mask["lstrip"] = json!(true);
     }
     if named.is_empty() {
@@ -108,10 +109,11 @@ fn described(files: &Files) -> Vec<&str> {
     of_config.chain(of_file.map(|(token, _)| token.as_str())).collect()
 }
 
-/// Tokens of languages: those that the folder lists, or those of the published model.
+/// Tokens of the languages: those that the folder lists or, if it lists none, those of the
+/// published model.
 ///
 /// # Errors
-/// When neither the class of the tokenizer nor the model's type names the family.
+/// When neither the class of the tokenizer nor the type of the model is a known one.
 fn languages(files: &Files) -> Result<Vec<String>> {
     let usual = if files.is_of("XLMRoberta", "xlm-roberta") {
         return Ok(Vec::new());

@@ -13,8 +13,8 @@ use super::{
     ADDED_TOKENS, GENERATION_CONFIG, KEPT, SPECIAL_TOKENS_MAP, TOKENIZER_CONFIG, added_token,
 };
 
-/// Classes of tokenizers with BERT's arguments, each with the type of models that have it by
-/// default.
+/// Classes of tokenizers that take the same arguments as BERT's, each with the type of models that
+/// have this class by default.
 const BERT_CLASSES: [(&str, &str); 5] = [
     ("Bert", "bert"),
     ("DistilBert", "distilbert"),
@@ -22,7 +22,7 @@ const BERT_CLASSES: [(&str, &str); 5] = [
     ("MobileBert", "mobilebert"),
     ("ConvBert", "convbert"),
 ];
-/// Such classes with GPT-2's arguments.
+/// Classes that take the same arguments as GPT-2's, with types of models in the same way.
 const GPT2_CLASSES: [(&str, &str); 6] = [
     ("GPT2", "gpt2"),
     ("GPT2", "gptj"),
@@ -46,15 +46,15 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Files of a folder about its tokens.
+/// Content of the files of a folder about its tokens.
 pub(super) struct Files {
     texts: BTreeMap<&'static str, String>,
     keys: BTreeMap<&'static str, Value>,
 }
 
 impl Files {
-    /// Reads the files of the folder `source`; `config` is its `config.json` with the keys of
-    /// Transformers.
+    /// Reads the files of the folder `source`. `config` is its `config.json`, or the same keys for
+    /// a folder that is not one of Transformers.
     pub(super) fn read(source: &Path, config: &Value) -> Result<Self> {
         let (mut texts, mut keys) = (BTreeMap::new(), BTreeMap::new());
         for name in KEPT.into_iter().chain([ADDED_TOKENS]) {
@@ -87,7 +87,7 @@ impl Files {
         }
     }
 
-    /// Files for a later export.
+    /// Content by name of the files that a later export writes again.
     pub(super) fn kept(&self) -> BTreeMap<String, String> {
         let kept = self.texts.iter().filter(|(name, _)| KEPT.contains(name));
         kept.map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
@@ -133,8 +133,8 @@ impl Files {
         names
     }
 
-    /// Adds the added tokens and the arguments in other files to the content of a `tokenizer.json`,
-    /// which stays unchanged if they add nothing.
+    /// Completes `json`, the content of a `tokenizer.json`, with the added tokens and the arguments
+    /// of other files; it stays unchanged if they add nothing.
     pub(super) fn completed(&self, json: String, path: &Path) -> Result<String> {
         let not_json = || format!("{}: not JSON", path.display());
         let mut file: Value = serde_json::from_str(&json).with_context(not_json)?;
@@ -188,7 +188,7 @@ impl Files {
             Value::Array(tokens) => tokens.extend(added.into_values()),
             none => *none = added.into_values().collect(),
         }
-        // The library assigns their ids itself.
+        // The library assigns ids to added tokens itself, so they are compared with the folder's.
         let whole = Tokenizer::of_others(&file.to_string(), path)?;
         for (token, id) in expected {
             if whole.id(&token).map(u64::from) != Some(id) {
@@ -202,9 +202,9 @@ impl Files {
         Ok(true)
     }
 
-    /// Sets the arguments of tokenizers like BERT's and GPT-2's, which take precedence over
-    /// `tokenizer.json` in Transformers, even with their defaults; returns whether any of them
-    /// differed.
+    /// Sets the arguments of tokenizers of the kinds of BERT's and GPT-2's. In Transformers these,
+    /// even their defaults, take precedence over `tokenizer.json`. Returns whether any of them
+    /// changed the file.
     fn set_arguments(&self, file: &mut Value) -> bool {
         let arguments: [(&str, &str, &[_]); 2] = [
             (
@@ -244,8 +244,8 @@ impl Files {
         changed
     }
 
-    /// Leaves out the space before a text if the arguments of Llama's tokenizer say so; returns
-    /// whether they do.
+    /// For a Llama tokenizer whose arguments say that no space comes before a text, removes this
+    /// space from the steps of the file; returns whether they say so.
     fn drop_first_space(&self, file: &mut Value) -> bool {
         let adds = &self.keys(TOKENIZER_CONFIG)["add_prefix_space"];
         if !self.class().starts_with("Llama") || *adds != false {
@@ -266,15 +266,15 @@ impl Files {
         true
     }
 
-    /// Whether the class of the tokenizer begins with `class`: the named class, or else the default
-    /// one of the model type `model`.
+    /// Whether the tokenizer's class begins with `class`. A folder that does not name its class has
+    /// it if the type of its model is `model`.
     pub(super) fn is_of(&self, class: &str, model: &str) -> bool {
         let named = self.class();
         named.starts_with(class) || (named.is_empty() && self.keys(CONFIG)["model_type"] == model)
     }
 }
 
-/// Spelling of a token, given as a string or as an object with its content.
+/// Spelling of a token, which is given as a string or as an object with the key `content`.
 pub(super) fn spelling(token: &Value) -> Option<&str> {
     token.as_str().or_else(|| token["content"].as_str())
 }

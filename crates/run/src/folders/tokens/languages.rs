@@ -36,11 +36,12 @@ pub(super) fn of_m2m100(files: &Files) -> Result<Vec<String>> {
 }
 
 /// Adds the tokens around texts to the tokenizers of the folder `source`, whose `config.json` is
-/// `config`. Returns the names of the languages: those in `asked`, or those of the folder, or
-/// `source` and `target` if the folder has no names that can be part of a file name.
+/// `config`. Returns also the names of the source and the target language: those in `asked`, or
+/// else those of the folder, or else `source` and `target` if the folder has no names that are
+/// allowed in file names.
 ///
 /// # Errors
-/// When a file is damaged, or a model of several languages has no such language.
+/// When a file is damaged, or a model of several languages lacks one of the two.
 pub(in super::super) fn with_languages(
     tokenizers: TokenizerPair,
     (source, config): (&Path, &Value),
@@ -87,7 +88,7 @@ pub(in super::super) fn with_languages(
     }
 }
 
-/// Tokenizers whose targets begin with the token that the settings of generation force, if any.
+/// Makes targets begin with the token that the settings of generation force, if there is one.
 fn forced(tokenizers: TokenizerPair, files: &Files) -> Result<TokenizerPair> {
     let given = &files.generation()["forced_bos_token_id"];
     let target = tokenizers.target();
@@ -104,8 +105,8 @@ fn forced(tokenizers: TokenizerPair, files: &Files) -> Result<TokenizerPair> {
     }
 }
 
-/// Kind of the tokenizer of a folder that does not name its family: by the class of its tokenizer,
-/// or by languages that are asked for and have tokens.
+/// Finds the kind of tokenizer of a folder that names no family: by the class of the tokenizer, or
+/// because both languages in `asked` have tokens.
 ///
 /// # Errors
 /// When a file is damaged.
@@ -126,7 +127,7 @@ pub(in super::super) fn kind_of(
     })
 }
 
-/// Whether a language can have this name, which becomes the extension of file names.
+/// Whether a language can have this name: it becomes the extension of file names.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
 }
@@ -138,11 +139,11 @@ fn changed(tokenizer: &Tokenizer, change: impl FnOnce(&mut SpecialTokens)) -> Re
     Ok(tokenizer.with_folder(&folder)?)
 }
 
-/// Languages of a vocabulary, with their tokens.
+/// Languages of a vocabulary by name, with the ids of their tokens.
 struct Spoken(BTreeMap<String, u32>);
 
 impl Spoken {
-    /// Languages among the special tokens: `__en__` of M2M100, `eng_Latn` of NLLB, `en_XX` of
+    /// Finds languages among the special tokens: `__en__` of M2M100, `eng_Latn` of NLLB, `en_XX` of
     /// mBART.
     fn find(tokenizer: &Tokenizer, files: &Files) -> Self {
         let named: BTreeSet<u32> =
@@ -161,7 +162,7 @@ impl Spoken {
         Self(special.chain(named).filter_map(code).collect())
     }
 
-    /// Language that the folder's settings put before every text, if any.
+    /// Target language whose token the folder's settings put before every text, if there is one.
     fn written(&self, files: &Files) -> Option<String> {
         let keys = [files.keys(GENERATION_CONFIG), files.keys(CONFIG)];
         let ids = ["forced_bos_token_id", "decoder_start_token_id"]
@@ -172,7 +173,7 @@ impl Spoken {
         ids.flatten().find_map(language_of).map(|(name, _)| name.clone())
     }
 
-    /// Token of a language, for the option `--{option}`.
+    /// Id of the token of the language `name`; the error advises the option `--{option}`.
     fn id(&self, name: Option<&str>, option: &str) -> Result<u32> {
         if let Some(&id) = name.and_then(|name| self.0.get(name)) {
             return Ok(id);
@@ -200,12 +201,12 @@ impl Spoken {
         )
     }
 
-    /// Tokenizers whose rows have the tokens `source` and `target`.
+    /// Tokenizers that add the tokens `source` and `target` of the two languages to texts.
     ///
-    /// M2M100, NLLB and mBART-50 have the language before each text. mBART for 25 languages has the
-    /// source language after the end of the source, and begins targets with the target language;
-    /// NLLB with its first tokenizer (`legacy_behaviour`) also has the source language after the
-    /// end of the source.
+    /// M2M100, NLLB and mBART-50 have the language's token before each text. mBART for 25 languages
+    /// has the source language's token after the end token of a source, and its decoder starts with
+    /// the target language's token. NLLB with its first tokenizer (`legacy_behaviour`) also has the
+    /// source language's token after the end token of a source.
     fn marked(
         &self,
         tokenizers: &TokenizerPair,

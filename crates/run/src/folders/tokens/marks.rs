@@ -1,5 +1,5 @@
-//! Marks around texts for an encoder: their usual spellings, and the rows that the post-processor
-//! of a `tokenizer.json` makes with them.
+//! Marks: the special tokens around the texts that an encoder reads. Here are their usual
+//! spellings, and the rows that the post-processor of a `tokenizer.json` makes with them.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -14,7 +14,8 @@ pub(super) const CLASSES: [&str; 3] = ["[CLS]", "<cls>", "<s>"];
 pub(super) const SEPARATORS: [&str; 3] = ["[SEP]", "<sep>", "</s>"];
 pub(super) const MASKS: [&str; 2] = ["[MASK]", "<mask>"];
 
-/// Refuses a vocabulary without a token that an encoder needs around texts or for hidden tokens.
+/// Refuses a vocabulary that lacks a mark, or the token for hidden tokens, although the task needs
+/// it.
 pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     let (class, separator, mask) = (special.class, special.separator, special.mask);
     for (role, usual, is_missing) in [
@@ -32,8 +33,8 @@ pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     Ok(())
 }
 
-/// Whether the post-processor of a `tokenizer.json` puts two separators between two texts, like
-/// RoBERTa's.
+/// Whether the post-processor of a `tokenizer.json` puts two separators between two texts, as
+/// RoBERTa's does.
 pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     let pair = template(file, "pair");
     let between = pair.iter().skip_while(|piece| piece.is_some()).skip(1);
@@ -42,21 +43,22 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     post_processor(file)["type"] == "RobertaProcessing" || separators == 2
 }
 
-/// Rows that Transformers makes of texts for an encoder, compared with Taper's, which are those of
-/// BERT and RoBERTa.
+/// How the rows that Transformers makes of texts for an encoder compare with Taper's, which are
+/// those of BERT or RoBERTa.
 pub(super) struct Rows {
-    /// Equality of the tokens of a row of one text.
+    /// Whether the tokens of a row of one text are the same.
     is_single: bool,
-    /// Equality of the tokens of a row of two texts.
+    /// Whether the tokens of a row of two texts are the same.
     is_pair: bool,
-    /// Presence of the segments 0 and 1 in a row of two texts.
+    /// Whether the first text of a row of two has segment 0, and the second has segment 1.
     has_segments: bool,
-    /// Presence of segment 0 alone in a row of two texts.
+    /// Whether both texts of a row of two have segment 0.
     pub(super) shared_segment: bool,
 }
 
 impl Rows {
-    /// Rows by the post-processor of a `tokenizer.json` and the other files of the folder.
+    /// Compares the rows, by the post-processor of a `tokenizer.json` and the other files of the
+    /// folder.
     pub(super) fn read(file: &Value, files: &Files, special: &SpecialTokens) -> Self {
         let processor = post_processor(file);
         let (class, separator) = (special.class, special.separator);
@@ -85,8 +87,8 @@ impl Rows {
         Self { is_single, is_pair, has_segments, shared_segment }
     }
 
-    /// Describes how these rows differ from those that an encoder of `segments` segments reads;
-    /// `None` if they are equal, or the task does not depend on them.
+    /// Describes how the rows of Transformers differ from those that an encoder of `segments`
+    /// segments reads here; `None` if they are equal, or the task does not depend on them.
     pub(super) fn difference(&self, task: Task, segments: usize) -> Option<String> {
         let are_segments = segments == 1 || self.has_segments || self.shared_segment;
         let rows = match (self.is_single, self.is_pair && are_segments) {
@@ -103,8 +105,8 @@ impl Rows {
     }
 }
 
-/// Identifies a folder whose tokenizer gives the model the segments of tokens; in others, all
-/// segments are 0.
+/// Whether a folder's tokenizer gives the model the segments of tokens; otherwise all segments are
+/// 0.
 fn reads_segments(files: &Files) -> bool {
     match files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array() {
         Some(inputs) => inputs.iter().any(|input| input == "token_type_ids"),
@@ -113,13 +115,13 @@ fn reads_segments(files: &Files) -> bool {
     }
 }
 
-/// Content of a piece of a template.
+/// Content of one element of a template.
 fn segment(piece: &Value) -> &Value {
     let is_mark = piece["SpecialToken"].is_object();
     if is_mark { &piece["SpecialToken"] } else { &piece["Sequence"] }
 }
 
-/// Post-processor of a `tokenizer.json`; in a sequence, the first with special tokens.
+/// Post-processor of a `tokenizer.json`; in a sequence of them, the first that adds special tokens.
 pub(super) fn post_processor(file: &Value) -> &Value {
     let whole = &file["post_processor"];
     let parts = whole["processors"].as_array().into_iter().flatten();
@@ -127,7 +129,8 @@ pub(super) fn post_processor(file: &Value) -> &Value {
     if whole["type"] == "Sequence" { wanted.next().unwrap_or(&Value::Null) } else { whole }
 }
 
-/// Template `kind`, of a `single` text or a `pair`: ids of special tokens, and `None` for a text.
+/// Template for one text (`kind` is `single`) or two (`pair`), as ids of special tokens; `None`
+/// stands for a text.
 pub(super) fn template(file: &Value, kind: &str) -> Vec<Option<u32>> {
     let processor = post_processor(file);
     let piece = |piece: &Value| {

@@ -32,8 +32,8 @@ pub(super) use write::{Exported, write, write_generation};
 /// Class of Transformers that uses a `tokenizer.json` unchanged, for any model.
 const CLASS: &str = "PreTrainedTokenizerFast";
 
-/// Tokenizer of a family: its files, and the tokens around texts in rows of a translation model, in
-/// addition to the end.
+/// Tokenizer of a family: the files that it has, and the tokens that a translation model has around
+/// texts in addition to the end token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenizerFiles {
     /// `tokenizer.json`, or the vocabulary from which it is made.
@@ -43,11 +43,11 @@ pub(super) enum TokenizerFiles {
     Begun,
     /// `tokenizer.json`, or a model of SentencePiece.
     Pieces,
-    /// A model of SentencePiece for each language, with the ids of all pieces or the ids of each
-    /// language; or `tokenizer.json`.
+    /// A model of SentencePiece for each language, and a list of ids for the pieces of both
+    /// languages or one for each; or `tokenizer.json`.
     Sides,
-    /// One model of SentencePiece for all languages, and the ids of all pieces; or
-    /// `tokenizer.json`. A token of its language comes before each text.
+    /// One model of SentencePiece for all languages, and the ids of its pieces; or
+    /// `tokenizer.json`. The token of a text's language comes before the text.
     Languages,
 }
 
@@ -67,7 +67,7 @@ impl TokenizerFiles {
 const TOKENIZER: &str = "tokenizer.json";
 /// File of the class and the arguments of a tokenizer.
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-/// File of the names of special tokens; in older folders, their only place.
+/// File of the spellings of special tokens; older folders have these only here.
 const SPECIAL_TOKENS_MAP: &str = "special_tokens_map.json";
 /// File of the settings of generation.
 pub(super) const GENERATION_CONFIG: &str = "generation_config.json";

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::CLASS;
 
-/// Replaces names in a `tokenizer_config.json` that only version 5 of Transformers knows by older
-/// names; `None` if there are none.
+/// Replaces the names in a `tokenizer_config.json` that only version 5 of Transformers knows by
+/// older ones; `None` if it has no such names.
 pub(super) fn for_older(text: &str) -> Result<Option<String>> {
     let mut config: Map<String, Value> = serde_json::from_str(text)?;
     let mut changed = false;

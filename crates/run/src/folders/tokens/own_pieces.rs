@@ -1,11 +1,13 @@
 //! Models of SentencePiece that divide text like the tokenizers that are trained here.
 //!
-//! No piece contains a space inside, a digit next to another character, or a punctuation mark next
-//! to a letter, so that the likeliest pieces of a text are the same whether or not it is divided
-//! there first. A BPE joins pieces by the rank of their merge; SentencePiece joins the two pieces
-//! with the best score for the result, here the negative rank. SentencePiece joins any two pieces
-//! that make a third, even if another pair was merged in training; this made no difference in
-//! 34,014 lines of the bundled corpus.
+//! A tokenizer that is trained here first divides a text into words, and a model of SentencePiece
+//! does not. The result is the same, because no piece contains a space inside, a digit next to
+//! another character, or a punctuation mark next to a letter.
+//!
+//! A BPE joins pieces by the rank of their merge. SentencePiece joins the two pieces whose result
+//! has the best score, which is here the negative rank. It joins any two pieces that make a third,
+//! even if training merged another pair into it; this made no difference in 34,014 lines of the
+//! bundled corpus.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +20,7 @@ use super::sentence_piece::{Piece, PieceKind, SentencePieceModel};
 /// Makes the content of a `.model` or `.spm` file from `tokenizer`, whose tokens keep their ids.
 ///
 /// # Errors
-/// When SentencePiece cannot express it, with the reason.
+/// When SentencePiece cannot express the tokenizer; the message has the reason.
 pub fn sentence_piece_model(tokenizer: &Tokenizer) -> Result<Vec<u8>> {
     let file: Value = serde_json::from_str(tokenizer.json()).context("not a tokenizer.json")?;
     Ok(model_of(&file)
@@ -85,8 +87,8 @@ fn unigram(model: &Value) -> Result<Vec<(String, f32)>> {
     pieces.collect::<Option<_>>().context("its vocabulary is not a list of pieces and scores")
 }
 
-/// Pieces of a BPE in the order of their ids. Their scores are the negative ranks of their first
-/// merges; pieces that no merge makes have lower ones.
+/// Pieces of a BPE in the order of their ids. The score of a piece is the negative rank of the
+/// first merge that makes it; pieces that no merge makes have lower scores.
 fn byte_pairs(model: &Value) -> Result<Vec<(String, f32)>> {
     let mut ranks: HashMap<String, usize> = HashMap::new();
     let merges = model["merges"].as_array().map(Vec::as_slice).unwrap_or_default();

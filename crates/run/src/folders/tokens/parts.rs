@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::added_token;
 use super::files::Files;
 
-/// Entries of the special tokens of a vocabulary: those with a usual spelling, and the named ones.
+/// Entries in `added_tokens` for the special tokens of a vocabulary: those in `usual`, and those
+/// that the files name.
 pub(super) fn added<'a>(
     usual: impl Iterator<Item = &'a str>,
     ids: &BTreeMap<&str, u64>,

@@ -1,5 +1,5 @@
-//! Tokenizers of the library `tokenizers` that divide text like a model of SentencePiece, with ids
-//! of a separate vocabulary.
+//! Tokenizers of the library `tokenizers` that divide text like a model of SentencePiece, but take
+//! the ids of pieces from a separate vocabulary.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::added_token;
 use super::sentence_piece::{Piece, PieceKind, SentencePieceModel};
 
-/// Mark in place of a space in pieces.
+/// Character that pieces have in place of a space.
 const SPACE: &str = "\u{2581}";
 /// Pattern of the spaces at both ends of a text.
 const ENDS: &str = r"\A +| +\z";
 
-/// Program whose division of text a tokenizer has.
+/// Program whose division of text a tokenizer must reproduce.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Divides {
     /// The package `sentencepiece`, which Transformers calls for MarianMT.
@@ -29,19 +29,21 @@ pub(super) enum Divides {
 pub(super) struct ConvertedTokenizer {
     /// Content of its `tokenizer.json`.
     pub(super) json: String,
-    /// Number of pieces without an id in the vocabulary; their ids follow its ids.
+    /// Number of pieces without an id in the vocabulary; they have the ids after those of the
+    /// vocabulary.
     pub(super) without_row: usize,
 }
 
-/// Makes a tokenizer from `model`. Its tokens have the ids of `vocabulary`, which has `size`
-/// entries. Tokens in `special` do not stand for text; tokens in `codes` are recognised anywhere in
-/// a text.
+/// Makes a tokenizer from `model`. Its tokens have the ids of `vocabulary`; the model that reads
+/// them has `size` rows. Tokens in `special` do not stand for text; tokens in `codes` are
+/// recognised anywhere in a text.
 ///
-/// A token that is not a piece of the model, such as one of the other language, gets a space before
-/// its name, so that no divided text matches it; the space is removed when ids become text.
+/// A token that is not a piece of `model`, such as a piece of the other language, gets a space
+/// before its name, so that no divided text matches it. The decoder of the tokenizer removes the
+/// space.
 ///
 /// # Errors
-/// When the kind of the model is not supported, or it has no token for text that it cannot spell.
+/// When the kind of `model` is not supported, or the vocabulary lacks the token `unknown`.
 pub(super) fn tokenizer(
     model: &SentencePieceModel,
     divides: Divides,
@@ -75,7 +77,8 @@ pub(super) fn tokenizer(
     let space = json!({
         "type": "Metaspace", "replacement": SPACE, "prepend_scheme": scheme, "split": within_words,
     });
-    // The library drops all spaces of the first piece, and not only the one before a text.
+    // A `Metaspace` decoder would drop all spaces of the first piece, and not only the one that was
+    // added before the text.
     let spaces = match divides {
         Divides::AsSentencePiece => {
             json!({ "type": "Replace", "pattern": { "String": SPACE }, "content": " " })
@@ -109,14 +112,15 @@ pub(super) fn tokenizer(
     Ok(ConvertedTokenizer { json: file.to_string(), without_row })
 }
 
-/// Model whose defined pieces are ordinary ones, with the score by which SentencePiece prefers them
-/// to all others. A space does not precede the text behind them, as it does behind added tokens.
+/// Makes the pieces that a user has defined ordinary ones, with the scores by which SentencePiece
+/// prefers them to all others. As added tokens, they would get a space before the text that
+/// follows.
 ///
 /// # Errors
-/// For a model of another algorithm than Unigram that has such pieces.
+/// When the model has such pieces and its algorithm is not Unigram.
 fn preferring_defined(model: &SentencePieceModel) -> Result<SentencePieceModel> {
     let most = model.pieces.iter().filter(|piece| piece.kind == PieceKind::Normal);
-    // SentencePiece begins with the smallest positive number here, too.
+    // SentencePiece begins its search for the largest score with this number, too.
     let most = most.map(|piece| piece.score).fold(f32::MIN_POSITIVE, f32::max);
     let mut model = model.clone();
     for piece in model.pieces.iter_mut().filter(|piece| piece.kind == PieceKind::UserDefined) {
@@ -129,7 +133,7 @@ fn preferring_defined(model: &SentencePieceModel) -> Result<SentencePieceModel> 
     Ok(model)
 }
 
-/// Scores of the pieces that text is cut into.
+/// Scores of the pieces into which text is divided.
 fn scores(model: &SentencePieceModel) -> HashMap<&str, f32> {
     let pieces = model.pieces.iter();
     let of_text =
@@ -137,10 +141,11 @@ fn scores(model: &SentencePieceModel) -> HashMap<&str, f32> {
     of_text.map(|piece| (piece.text.as_str(), piece.score)).collect()
 }
 
-/// Names and scores by id, and the number of names after the `size` rows of the model.
+/// Names and scores of all tokens in the order of their ids, and the number of names that follow
+/// the `size` rows of the model.
 ///
 /// # Errors
-/// When a token has no row.
+/// When the id of a token is not below `size`.
 fn names(
     model: &SentencePieceModel,
     scores: &HashMap<&str, f32>,
@@ -186,7 +191,8 @@ fn names(
     Ok((names, without_row))
 }
 
-/// Special tokens, codes of languages and pieces that a user has defined, with their ids.
+/// Entries in `added_tokens`: special tokens, codes of languages, and pieces that a user has
+/// defined.
 fn added_tokens(
     model: &SentencePieceModel,
     vocabulary: &BTreeMap<String, u32>,
@@ -235,7 +241,7 @@ fn normalizer(model: &SentencePieceModel) -> Value {
     }
 }
 
-/// BPE with merges that make the pieces of a model, likeliest first.
+/// BPE whose merges make the pieces of `model`, those with the highest scores first.
 fn byte_pairs(model: &SentencePieceModel, names: &[(String, f32)], unknown: &str) -> Value {
     let vocabulary: BTreeMap<&str, usize> =
         names.iter().zip(0..).map(|((name, _), id)| (name.as_str(), id)).collect();

@@ -20,13 +20,13 @@ use crate::tasks::entry;
 const PADS: [&str; 2] = ["[PAD]", "<pad>"];
 const ENDS: [&str; 2] = ["<|endoftext|>", "</s>"];
 
-/// Reads the tokenizer of the folder `source`, whose `config.json` is `config`, for a model with
-/// `segments` segments and `size` rows in its embedding: at least one for each token. Notes go to
-/// `notices`.
+/// Reads the tokenizer of the folder `source`, whose `config.json` is `config`. The model has
+/// `size` rows in its embedding, which must be at least one for each token; `row_kind` is its task
+/// and its number of segments. Notes are added to `notices`.
 ///
 /// # Errors
-/// When it is missing or damaged, has more tokens than the model has rows, or lacks a token that
-/// the task needs.
+/// When the tokenizer is missing or damaged, has more tokens than the model has rows, or lacks a
+/// token that the task needs.
 pub(in super::super) fn read(
     (source, config): (&Path, &Value),
     size: usize,
@@ -37,8 +37,8 @@ pub(in super::super) fn read(
     Ok(TokenizerPair::joint(tokenizer))
 }
 
-/// Reads a tokenizer like [`read`], from the file `name`, or else from the vocabulary of a slow
-/// tokenizer.
+/// Reads a tokenizer in the same way as [`read`], but from the file `name` or, if it is missing,
+/// from the vocabulary of a slow tokenizer.
 ///
 /// # Errors
 /// Errors of [`read`].
@@ -91,7 +91,7 @@ pub(in super::super) fn read_file(
     let folder = FolderTokens {
         vocabulary_size: size,
         without_row: 0,
-        // Transformers reads such a folder by the library `tokenizers`.
+        // Transformers divides text with the library `tokenizers`, and not with SentencePiece.
         sentence_piece_forms: false,
         special,
         ids: ids
@@ -104,7 +104,7 @@ pub(in super::super) fn read_file(
     Ok(tokenizer.with_folder(&folder)?)
 }
 
-/// Sources for the roles of tokens.
+/// Sources from which the roles of tokens are read.
 struct Names<'a> {
     files: &'a Files,
     tokenizer: &'a Tokenizer,
@@ -147,7 +147,8 @@ impl Names<'_> {
             pad: pad.or_else(|| self.spelled(&PADS)),
             unknown,
             start,
-            // A template that also has a last token belongs to an encoder; some GPT-2s have one.
+            // Only a template without a last token counts: one that has a last token, as in some
+            // GPT-2s, marks texts for an encoder.
             starts_prompts: start.is_some() && template(file, "single") == [start, None],
             ends,
             class,
@@ -171,8 +172,8 @@ impl Names<'_> {
         let marked = file["added_tokens"].as_array().into_iter().flatten();
         let marked = marked.filter(|token| token["special"] == true);
         let named = marked.filter_map(spelling).chain(self.files.all_named());
-        // Byte tokens, for characters that the vocabulary lacks, stand for text, even if the file
-        // marks them otherwise.
+        // Byte tokens spell characters that the vocabulary lacks, so they stand for text, even if
+        // the file marks them as special.
         let spells_bytes = file["model"]["byte_fallback"] == true;
         let named = named.filter(|token| !(spells_bytes && is_byte(token)));
         let mut no_text: Vec<u32> = named.filter_map(|token| self.tokenizer.id(token)).collect();
@@ -182,8 +183,8 @@ impl Names<'_> {
         no_text
     }
 
-    /// Tokens that a language model never writes: those that are suppressed, and excluded words of
-    /// one token.
+    /// Tokens that a language model never writes: suppressed tokens, and the entries of
+    /// `bad_words_ids` that are a single token.
     fn never_generated(&self) -> Vec<u32> {
         let keys = self.files.generation();
         let words = keys["bad_words_ids"].as_array().into_iter().flatten();
@@ -194,8 +195,8 @@ impl Names<'_> {
         known(words.chain(suppressed(keys)), self.size)
     }
 
-    /// Finds the first token of a row of an encoder, and the token after each of its texts. The
-    /// post-processor decides first, then named tokens, then tokens with a usual spelling.
+    /// Finds the mark before the texts of an encoder's row, and the mark after each of them. The
+    /// post-processor decides first, then the tokens that the files name, then the usual spellings.
     fn marks(&self, file: &Value) -> (Option<u32>, Option<u32>) {
         let pair = |value: &Value| value[1].as_u64().and_then(|id| u32::try_from(id).ok());
         let processor = post_processor(file);
@@ -216,18 +217,18 @@ impl Names<'_> {
         )
     }
 
-    /// Id of the special token with a role.
+    /// Id of the special token that the files name for a role such as `cls_token`.
     fn id(&self, role: &str) -> Option<u32> {
         self.tokenizer.id(self.files.named(role)?)
     }
 
-    /// Id of the first of these tokens in the vocabulary.
+    /// Id of the first spelling in `tokens` that the vocabulary has.
     fn spelled(&self, tokens: &[&str]) -> Option<u32> {
         tokens.iter().find_map(|token| self.tokenizer.id(token))
     }
 
-    /// Reads one id or a list of ids. Ids beyond the vocabulary, which are Transformers' defaults
-    /// for other models, are left out.
+    /// Reads one id or a list of ids, the value of `key`. Ids outside the vocabulary are left out:
+    /// they are defaults of Transformers that are meant for other models.
     fn ids(&self, file: &str, value: &Value, key: &str) -> Result<Vec<u32>> {
         let all = match value {
             Value::Null => return Ok(Vec::new()),
@@ -244,8 +245,8 @@ impl Names<'_> {
     }
 }
 
-/// Tokens that a translation model never writes: those that are suppressed, and the words of
-/// `bad_words_ids`, each a list of one id.
+/// Tokens that a translation model never writes: suppressed tokens, and the entries of
+/// `bad_words_ids`, which must be single tokens.
 pub(super) fn never_written(keys: &Value, size: usize) -> Result<Vec<u32>> {
     let mut never = Vec::new();
     for words in keys["bad_words_ids"].as_array().into_iter().flatten() {

@@ -1,6 +1,6 @@
-//! Models of SentencePiece (Kudo and Richardson 2018), read from their `.spm` and `.model` files,
-//! and written. These are messages `ModelProto` of Protocol Buffers, and only the few fields that
-//! divide text are needed.
+//! Models of SentencePiece (Kudo and Richardson 2018), read from and written to files that end in
+//! `.spm` or `.model`. Such a file is a message `ModelProto` of Protocol Buffers, of which only the
+//! few fields that determine how text is divided are needed.
 
 use anyhow::{Context, Result, bail};
 
@@ -43,7 +43,7 @@ pub(super) enum PieceKind {
     Control,
     /// Text that is always one piece.
     UserDefined,
-    /// Piece that is removed.
+    /// Piece that was removed from the model.
     Unused,
     /// Byte of a character without a piece.
     Byte,
@@ -89,7 +89,7 @@ impl SentencePieceModel {
         Ok(model)
     }
 
-    /// Content of a file with this model. Special tokens are known by their usual spellings.
+    /// Content of a file with this model. Special tokens are recognised by their usual spellings.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut all = Message::default();
         for piece in &self.pieces {
@@ -119,7 +119,7 @@ impl SentencePieceModel {
         }
         normal.number(3, self.adds_space.into());
         normal.number(4, self.joins_spaces.into());
-        // A space is the mark within pieces.
+        // Within pieces, the mark U+2581 stands for a space.
         normal.number(5, 1);
         all.bytes(3, &normal.0);
         all.0

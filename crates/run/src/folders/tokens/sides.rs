@@ -20,7 +20,7 @@ use super::sentence_piece::SentencePieceModel;
 use super::{GENERATION_CONFIG, ID_KEY, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
-/// Ids of the pieces of both languages or of the source, and the ids of the target's pieces.
+/// Files with the ids of pieces: of both languages or only of the source, and of the target.
 const VOCABULARIES: [&str; 2] = ["vocab.json", "target_vocab.json"];
 /// Model of each language of a MarianMT.
 pub(super) const SIDES: [&str; 2] = ["source.spm", "target.spm"];
@@ -30,27 +30,29 @@ const OF_ALL: &str = "sentencepiece.bpe.model";
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Whether the folder `source` has models of SentencePiece. If they have no ids of their pieces, as
-/// in exports of runs that were trained here, a fast tokenizer takes precedence.
+/// Whether the tokenizers of the folder `source` are to be read from models of SentencePiece. A
+/// `tokenizer.json` takes precedence over models without a file of ids, which exports of runs that
+/// were trained here have.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     let is_fast = has(TOKENIZER) && !has(VOCABULARIES[0]);
     SIDES.into_iter().any(has) && !is_fast || has_one(source)
 }
 
-/// Whether one model is for all languages. A fast tokenizer takes precedence.
+/// Whether the folder has one model for all languages, with ids, and no `tokenizer.json`, which
+/// would take precedence.
 fn has_one(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     has(OF_ALL) && has(VOCABULARIES[0]) && !has(TOKENIZER)
 }
 
-/// Reads the tokenizers of the folder `source`, with models of SentencePiece, for a model with
-/// these numbers of rows: one number for a shared embedding, or one for each language. `config` is
-/// the `config.json`, and `given` has the contents of the vocabularies if they do not come from
+/// Reads the tokenizers of the folder `source`, with models of SentencePiece. `sizes` has the
+/// number of rows of a shared embedding, or of the source's and the target's. `config` is the
+/// `config.json`. `given` has the contents of the vocabularies, if they are not to be read from
 /// files.
 ///
 /// # Errors
-/// When a file is missing or damaged, or names no token that begins or ends a text.
+/// When a file is missing or damaged, or a special token is not in the vocabulary.
 pub(in super::super) fn read_sides(
     (source, config): (&Path, &Value),
     sizes: &[usize],
@@ -86,21 +88,22 @@ pub(in super::super) fn read_sides(
 
 /// Ids of the pieces of a language, or of both.
 struct Vocabulary {
-    /// File, and its content.
+    /// Name of the file; the next field is its content.
     name: &'static str,
     text: String,
-    /// Number of rows of its embedding.
+    /// Number of rows of the embedding.
     size: usize,
     ids: BTreeMap<String, u32>,
-    /// Spellings of the token for unknown text, and of all special tokens.
+    /// Spelling of the token for unknown text; the next field has those of all special tokens.
     unknown: String,
     special: Vec<String>,
     roles: SpecialTokens,
 }
 
 impl Vocabulary {
-    /// Reads the content `text` of the file `name`. If `is_one`, tokens of languages follow; if
-    /// `reads_only`, it ignores settings for the texts that are written.
+    /// Reads `text`, the content of the file `name`. If `is_one`, the vocabulary is for all
+    /// languages, and tokens of languages follow its ids. If `reads_only`, the vocabulary is only
+    /// for sources, and settings for the texts that are written are ignored.
     fn read(
         name: &'static str,
         text: String,
@@ -133,7 +136,8 @@ impl Vocabulary {
         Ok(Self { name, text, size, ids, unknown, special, roles })
     }
 
-    /// Tokenizer of the model of SentencePiece in the file `name` of the folder `source`.
+    /// Makes the tokenizer for the model of SentencePiece in the file `name` of the folder
+    /// `source`.
     fn tokenizer(&self, source: &Path, files: &Files, name: &str) -> Result<Tokenizer> {
         let path = source.join(name);
         let shown = || path.display().to_string();
@@ -169,16 +173,16 @@ impl Vocabulary {
     }
 }
 
-/// Keys of a configuration that contain ids.
+/// Keys of a configuration whose values are ids of tokens.
 fn ids(keys: &Value) -> BTreeMap<String, Value> {
     let keys = keys.as_object().into_iter().flatten();
     let of_ids = keys.filter(|(key, _)| key.ends_with(ID_KEY) || *key == "bad_words_ids");
     of_ids.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Roles of tokens: the named tokens for end, unknown and padding, the ones that the configuration
-/// has instead, and the tokens that do not stand for text. If `reads_only`, the tokens belong only
-/// to sources, and the configuration does not name them.
+/// Roles of tokens. `end`, `unknown` and `pad` are the ids of the named tokens; the configuration
+/// may name another end, and a start. `no_text` has the ids that do not stand for text. If
+/// `reads_only`, the tokens are only those of sources, about which the configuration says nothing.
 fn roles(
     files: &Files,
     [end, unknown, pad]: [u32; 3],
@@ -230,8 +234,8 @@ pub(in super::super) fn came_with_sides(tokenizers: &TokenizerPair) -> bool {
     folders.iter().all(|folder| folder.is_some_and(|one| !one.binary_files.is_empty()))
 }
 
-/// Writes the files that came with both tokenizers of a run; returns whether these came with models
-/// of SentencePiece.
+/// Writes the files with which both tokenizers of a run came; returns `false`, and writes nothing,
+/// unless models of SentencePiece were among these.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -249,10 +253,10 @@ pub(in super::super) fn write_sides(folder: &Path, tokenizers: &TokenizerPair) -
     Ok(true)
 }
 
-/// Writes the binary files of `tokens`.
+/// Writes the binary files with which a tokenizer came.
 ///
 /// # Errors
-/// When one is not in Base64, or cannot be written.
+/// When a file is not in Base64, or cannot be written.
 pub(super) fn write_binary(folder: &Path, tokens: &FolderTokens) -> Result<()> {
     for (name, text) in &tokens.binary_files {
         let bytes = BASE64.decode(text).with_context(|| format!("{name}: not in Base64"))?;

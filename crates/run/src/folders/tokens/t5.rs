@@ -1,5 +1,5 @@
-//! Tokenizers of T5, Pegasus and ByT5: their only file is a model of SentencePiece, and ByT5 has
-//! none.
+//! Tokenizers of T5 and Pegasus, whose only file is a model of SentencePiece, and of ByT5, which
+//! has no file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,21 @@ use super::parts::{added, ends};
 use super::pieces::Divides;
 use super::sentence_piece::SentencePieceModel;
 
-/// Number of sentinels of T5's tokenizer, unless its arguments set another number.
+/// Number of sentinels of T5's tokenizer unless its arguments set another; sentinels are tokens
+/// that stand for text left out in training.
 const SENTINELS: u64 = 100;
 
 /// Number of sentinels of ByT5's tokenizer.
 const BYTE_SENTINELS: u64 = 125;
 
-/// Difference between the id and the number of a piece of Pegasus, from its third piece on.
+/// Number by which the ids of Pegasus's pieces, from the third on, exceed their numbers in the
+/// model.
 const OFFSET: u64 = 103;
 
-/// Makes T5's tokenizer (Raffel et al. 2020) from a model of SentencePiece, or Pegasus's (Zhang et
-/// al. 2020). The ids of T5's pieces are their numbers; sentinels follow, in descending order.
-/// Pegasus has marks of its training between the first two pieces and the others. An end token
-/// comes after each text.
+/// Makes the tokenizer of T5 (Raffel et al. 2020), or of Pegasus (Zhang et al. 2020), from a model
+/// of SentencePiece. In T5, the ids of pieces are their numbers in the model; sentinels follow, in
+/// descending order. In Pegasus, tokens that only its training used lie between the first two
+/// pieces and the others. An end token comes after each text.
 pub(super) fn pieces(bytes: &[u8], files: &Files) -> Result<String> {
     let model = SentencePieceModel::read(bytes)?;
     let is_pegasus = files.is_of("Pegasus", "pegasus");
@@ -78,7 +80,8 @@ pub(super) fn bytes(files: &Files) -> Result<String> {
     });
     let mut tokens: Vec<String> = ["<pad>", "</s>", "<unk>"].map(str::to_owned).into();
     tokens.extend(spelled.map(String::from));
-    // The other tokens are added with the ids that the folder gives.
+    // Without `added_tokens_decoder`, sentinels follow; otherwise the folder adds them with its
+    // ids.
     if !files.keys(TOKENIZER_CONFIG)["added_tokens_decoder"].is_object() {
         let count = files.keys(TOKENIZER_CONFIG)["extra_ids"].as_u64().unwrap_or(BYTE_SENTINELS);
         let count = count.min(u64::from(u16::MAX));

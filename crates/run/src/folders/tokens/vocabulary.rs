@@ -17,7 +17,7 @@ use super::{TOKENIZER, TOKENIZER_CONFIG, fairseq, t5};
 const WORD_PIECES: &str = "vocab.txt";
 /// Vocabulary of BPE on bytes, and its merges.
 const BYTE_PAIRS: [&str; 2] = ["vocab.json", "merges.txt"];
-/// Model of SentencePiece whose pieces have their numbers as ids, as in T5.
+/// Model of SentencePiece of T5 and similar families.
 const PIECES: &str = "spiece.model";
 /// Model of SentencePiece of XLM-R, mBART and NLLB.
 const OF_FAIRSEQ: &str = "sentencepiece.bpe.model";
@@ -25,14 +25,14 @@ const OF_FAIRSEQ: &str = "sentencepiece.bpe.model";
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Special tokens of RoBERTa, which divides text like GPT-2.
+/// Special tokens of RoBERTa, whose tokenizer divides text as GPT-2's does.
 const ROBERTA_MARKS: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
 
-/// Makes the content of a `tokenizer.json` from the vocabulary files of `source`; also returns the
-/// path of the vocabulary.
+/// Makes the content of a `tokenizer.json` from the vocabulary files of the folder `source`.
+/// Returns it after the path of the vocabulary.
 ///
 /// # Errors
-/// When there is none, or it is damaged.
+/// When the folder has no vocabulary, or it is damaged.
 pub(super) fn tokenizer_json(source: &Path, files: &Files) -> Result<(PathBuf, String)> {
     if let Some((name, bytes)) = sentence_pieces(source)? {
         let path = source.join(name);
@@ -52,7 +52,7 @@ pub(super) fn tokenizer_json(source: &Path, files: &Files) -> Result<(PathBuf, S
         (Some(tokens), Some(merges)) => Some((tokens, merges)),
         _ => None,
     };
-    // The class decides in a folder with both.
+    // In a folder with both kinds of files, the class of the tokenizer decides.
     match (pieces, pairs) {
         (Some(pieces), None) => Ok((path, word_pieces(&pieces, files)?)),
         (Some(pieces), Some(_)) if !files.is_of("GPT2", "gpt2") => {
@@ -90,7 +90,7 @@ fn sentence_pieces(source: &Path) -> Result<Option<(&'static str, Vec<u8>)>> {
     Ok(None)
 }
 
-/// Returns the model of SentencePiece in Base64, by its file name, for a later export.
+/// Content in Base64 of the folder's model of SentencePiece, by its file name, for a later export.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -145,8 +145,9 @@ fn word_pieces(text: &str, files: &Files) -> Result<String> {
     Ok(file.to_string())
 }
 
-/// Makes GPT-2's tokenizer (Radford et al. 2019), or RoBERTa's, from a JSON object of tokens and a
-/// list of merges, one on each line, with the defaults of Transformers' `GPT2Tokenizer`.
+/// Makes GPT-2's tokenizer (Radford et al. 2019), or RoBERTa's. `tokens` is a JSON object of tokens
+/// and their ids, and `merges` has one merge on each line. Other settings are the defaults of
+/// Transformers' `GPT2Tokenizer`.
 fn byte_pairs(tokens: &str, merges: &str, files: &Files) -> Result<String> {
     let ids: BTreeMap<String, u64> =
         serde_json::from_str(tokens).context("not an object of tokens and their ids")?;

@@ -14,7 +14,7 @@ use super::sides::write_binary;
 use super::{CLASS, GENERATION_CONFIG, SPECIAL_TOKENS_MAP, TOKENIZER, TOKENIZER_CONFIG};
 use crate::folder::files::write_atomically;
 
-/// Use of tokens in an exported model.
+/// How an exported model uses tokens.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Exported<'a> {
     /// Language model: a text begins after `start`.
@@ -30,7 +30,7 @@ pub(in super::super) enum Exported<'a> {
 }
 
 impl Exported<'_> {
-    /// Keys of `config.json` with ids of tokens, from the folder that was imported or from the
+    /// Keys of `config.json` with ids of tokens: those of the imported folder, or else those of the
     /// tokenizer.
     pub(in super::super) fn ids(self, tokenizer: &Tokenizer) -> Map<String, Value> {
         if let Some(folder) = tokenizer.folder() {
@@ -55,7 +55,7 @@ impl Exported<'_> {
 }
 
 /// Writes `tokenizer.json` and the files that name its special tokens, for a model that reads at
-/// most `longest` tokens. Files of an imported folder are written unchanged.
+/// most `longest` tokens. A tokenizer that was imported gets its files back unchanged.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -92,7 +92,8 @@ pub(in super::super) fn write(
         config.insert("target_lang".to_owned(), json!(target));
     }
     if came_with.is_none() {
-        // A text that spells a special token stays text here; only hidden tokens are recognised.
+        // Text in which a special token is spelled out stays text here; only hidden tokens are
+        // recognised.
         let is_text = !matches!(exported, Exported::Reads { hidden: true });
         config.insert("split_special_tokens".to_owned(), json!(is_text));
         write_json(&folder.join(SPECIAL_TOKENS_MAP), &names)?;
@@ -106,7 +107,7 @@ pub(in super::super) fn write(
     }
 }
 
-/// Writes the settings of generation with a tokenizer that was trained here.
+/// Writes the settings of generation for a model whose tokenizer was trained here.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -151,8 +152,8 @@ fn names(tokenizer: &Tokenizer, exported: Exported<'_>) -> Map<String, Value> {
     roles.into_iter().filter_map(named).collect()
 }
 
-/// Content of `tokenizer.json` with a post-processor that puts marks around texts; `None` for a
-/// language model, and for a tokenizer that has a post-processor.
+/// Content of a `tokenizer.json` with a post-processor that puts marks around texts; `None` for a
+/// language model, and for a tokenizer that has a post-processor already.
 fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<String>> {
     if let Exported::Translates { .. } = exported {
         let ends = tokenizer.token(tokenizer.end()).map(|end| ends(&end, tokenizer.end()));
@@ -171,8 +172,9 @@ fn with_marks(tokenizer: &Tokenizer, exported: Exported<'_>) -> Result<Option<St
     json.context("tokenizer.json: cannot put marks around texts")
 }
 
-/// Settings of a search in `generation_config.json`. A length penalty by Wu et al. 2016 and limits
-/// by the length of the source have no counterpart in Transformers.
+/// Settings of a search, for `generation_config.json`. They omit a length penalty of the form of Wu
+/// et al. 2016 and limits that depend on the length of the source, for which Transformers has no
+/// keys.
 fn searches(
     tokenizer: &Tokenizer,
     decoding: &DecodingConfig,
@@ -206,8 +208,8 @@ fn never_written(tokenizer: &Tokenizer) -> Vec<u32> {
     of_ours.chain(tokenizer.ids_without_token()).collect()
 }
 
-/// Settings of a language model's generation in `generation_config.json`. There, the penalty on
-/// repetition also applies to the tokens of the prompt.
+/// Settings of a language model's generation, for `generation_config.json`. In Transformers, the
+/// penalty on repetition also applies to the tokens of the prompt.
 fn draws(decoding: &DecodingConfig) -> Map<String, Value> {
     let sampling = &decoding.sampling;
     let mut keys = Map::new();

@@ -25,7 +25,8 @@ use pieces::Pieces;
 use safetensors::{Unique, heads};
 use stored::Stored;
 
-/// File names of weights, in the order of the search; an index names several files.
+/// File names of weights, in the order of the search. An index lists the files of weights that are
+/// divided among several.
 const FILES: [&str; 4] =
     [WEIGHTS, "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 /// Ending of the name of an index.
@@ -36,12 +37,12 @@ const PICKLED: &str = ".bin";
 /// Tensors of a folder.
 #[derive(Debug)]
 pub(super) struct Weights {
-    /// File, or index of several files.
+    /// Path of the file of weights, or of the index.
     path: PathBuf,
     files: Vec<(PathBuf, File)>,
-    /// Tensors by name, each with the number of its file.
+    /// Tensors by name, each with the index of its file in `files`.
     tensors: BTreeMap<String, (usize, Stored)>,
-    /// File that describes the shapes, for errors.
+    /// Name of the file that describes the shapes, for errors.
     described_by: &'static str,
 }
 
@@ -95,10 +96,11 @@ impl Weights {
         FILES.iter().any(|name| source.join(name).exists())
     }
 
-    /// Opens the `model.bin` of a folder for CTranslate2; its variables have names with dots.
+    /// Opens the `model.bin` of a folder of CTranslate2; slashes in the names of its variables
+    /// become dots.
     ///
     /// # Errors
-    /// When it is missing or damaged.
+    /// When the file is missing or damaged.
     pub(super) fn open_model_bin(source: &Path) -> Result<(Self, ModelBin)> {
         let path = source.join(MODEL_BIN);
         if let Some(problem) = not_a_file(&path) {
@@ -112,7 +114,7 @@ impl Weights {
         Ok((Self { path, files, tensors, described_by: MODEL_BIN }, described))
     }
 
-    /// Appends a row of zeros to a matrix, or `value` to a vector, if there is such a tensor.
+    /// If there is a tensor `name`, appends a row to it, all of whose elements are `value`.
     pub(super) fn append_row(&mut self, name: &str, value: f32) {
         let Some((_, stored)) = self.tensors.get_mut(name) else { return };
         let [rows, columns @ ..] = stored.shape.as_mut_slice() else { return };
@@ -139,7 +141,7 @@ impl Weights {
         self.described_by
     }
 
-    /// Opens a file of weights.
+    /// Opens one file of weights, and adds its tensors.
     fn add(&mut self, path: PathBuf) -> Result<()> {
         let shown = || path.display().to_string();
         if let Some(problem) = not_a_file(&path) {
@@ -162,10 +164,10 @@ impl Weights {
         Ok(())
     }
 
-    /// Renames the tensors for later requests.
+    /// Gives each tensor the name that `renamed` returns for its name.
     ///
     /// # Errors
-    /// When two get the same name.
+    /// When two tensors get the same name.
     pub(super) fn rename(&mut self, renamed: impl Fn(&str) -> String) -> Result<()> {
         for (name, stored) in std::mem::take(&mut self.tensors) {
             let whole = renamed(&name);
@@ -192,12 +194,13 @@ impl Weights {
         self.tensors.get(name).map(|(_, stored)| stored.shape.as_slice())
     }
 
-    /// Whether a tensor has a type that weights can have.
+    /// Whether a tensor has a type that is read as weights.
     pub(super) fn is_float(&self, name: &str) -> bool {
         self.tensors.get(name).is_some_and(|(_, stored)| stored.width().is_some())
     }
 
-    /// File of a tensor; for a missing one, the file or index of all.
+    /// Path of the file with a tensor, for errors; if there is no such tensor, the path of the
+    /// weights or of their index.
     pub(super) fn path_of(&self, name: &str) -> String {
         let number = self.tensors.get(name).map(|&(number, _)| number);
         number.map_or(&self.path, |number| &self.files[number].0).display().to_string()
@@ -206,7 +209,7 @@ impl Weights {
     /// Refuses a tensor that is missing, has another shape, or is not floating-point.
     ///
     /// # Errors
-    /// With the name of the tensor.
+    /// In these cases; the message names the tensor.
     pub(super) fn require(&self, name: &str, expected: &[usize]) -> Result<()> {
         let Some((_, stored)) = self.tensors.get(name) else {
             bail!("has no tensor {name}, which {} asks for", self.described_by);
@@ -327,8 +330,8 @@ fn weight_map(path: &Path) -> Result<Vec<(String, String)>> {
     Ok(map)
 }
 
-/// Path of a file that an index in `folder` names. It is never outside the folder, except that the
-/// hub's own cache links to `blobs` next to its snapshots.
+/// Path of the file `name`, which an index in `folder` names. It must not lead out of the folder,
+/// except that snapshots in the hub's own cache link to the folder `blobs` of this cache.
 fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));

@@ -1,6 +1,6 @@
-//! `model.bin` of CTranslate2 in version 6 of its format, little-endian: the name and revision of a
-//! specification, then variables with names, shapes, types and values, then aliases of some of
-//! them. `engines/ctranslate2/binary.rs` writes the same.
+//! `model.bin` of CTranslate2 in version 6 of its format, little-endian. It has the name and the
+//! revision of a specification, then variables with names, shapes, types and values, then aliases
+//! of some variables. `engines/ctranslate2/binary.rs` writes the same format.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,13 +16,13 @@ pub(in super::super) const MODEL_BIN: &str = "model.bin";
 
 /// Version of the format.
 const VERSION: u64 = 6;
-/// Names of types of values in safetensors and their numbers of bytes, by their numbers in the
-/// file.
+/// Types of values, at the index that stands for them in the file: the name in safetensors, and the
+/// number of bytes of a value.
 const TYPES: [(&str, usize); 6] =
     [("F32", 4), ("I8", 1), ("I16", 2), ("I32", 4), ("F16", 2), ("BF16", 2)];
 /// Largest number of dimensions; convolutions have three.
 const MOST_DIMENSIONS: u64 = 8;
-/// End of the name of the scales of a matrix of integers.
+/// Ending of the name of the variable with the scales of a quantized matrix.
 const SCALES: &str = "_scale";
 
 /// Content of a file apart from its tensors.
@@ -50,7 +50,7 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// Reads the head of each variable; names have dots in place of slashes.
+/// Reads the variables, but not the values of tensors. Names have dots in place of slashes.
 ///
 /// # Errors
 /// When the file has another format, or is cut short.
@@ -79,7 +79,7 @@ pub(super) fn read(file: &File) -> Result<(ModelBin, BTreeMap<String, Stored>)> 
     scale(&mut tensors, &mut attributes)?;
     for _ in 0..reader.number(4)? {
         let (alias, name) = (reader.name()?, reader.name()?);
-        // Scales have moved to the tensors that they belong to.
+        // `scale` has moved the scales into their tensors, so an alias of scales has no tensor.
         if name.ends_with(SCALES) && !tensors.contains_key(&name) {
             continue;
         }
@@ -96,7 +96,7 @@ pub(super) fn read(file: &File) -> Result<(ModelBin, BTreeMap<String, Stored>)> 
     Ok((ModelBin { specification, attributes }, tensors))
 }
 
-/// Gives tensors of integers their scales.
+/// Moves the scales of tensors of integers from their own variables into these tensors.
 fn scale(
     tensors: &mut BTreeMap<String, Stored>,
     attributes: &mut BTreeMap<String, Attribute>,
@@ -162,13 +162,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Number of `width` bytes.
+    /// Reads an unsigned number of `width` bytes.
     fn number(&mut self, width: usize) -> Result<u64> {
         let bytes = self.take(width)?;
         Ok(bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
 
-    /// Name, preceded by its length, which counts a final zero.
+    /// Reads a name. Its length precedes it, and counts the zero at its end.
     fn name(&mut self) -> Result<String> {
         let length = self.number(2)? as usize;
         let mut name = self.take(length)?;
@@ -179,7 +179,7 @@ impl Reader<'_> {
         Ok(name.replace('/', "."))
     }
 
-    /// Shape, type and place of a variable; its values are skipped.
+    /// Reads shape, type and place of a tensor and skips its values, or reads an attribute.
     fn variable(&mut self) -> Result<Variable> {
         let dimensions = self.number(1)?;
         if dimensions > MOST_DIMENSIONS {

@@ -1,9 +1,9 @@
-//! Header of a file saved by PyTorch: a pickle of names, types and shapes in an archive, whose
+//! Header of a file saved by PyTorch: an archive with a pickle of names, types and shapes, whose
 //! other files hold the raw values.
 //!
-//! Candle unpickles without running code of the file. Its objects are read here, because Candle
-//! panics or prints when one is unexpected. The size of its memo is bounded, because a pickle of a
-//! few bytes can request endless copies of copies.
+//! Candle unpickles without running code from the file. The objects that it returns are interpreted
+//! here, because Candle panics or prints when one is unexpected. Also, the number of objects is
+//! bounded, because a pickle of a few bytes can request endless copies of copies.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,14 +17,15 @@ use super::stored::{Stored, width};
 
 /// Largest size of a pickle of names and shapes.
 const MOST_BYTES: u64 = 1 << 26;
-/// Number of objects to visit in all; each is visited again when its container changes.
+/// Largest number of visits to objects; an object is visited again each time its container changes.
 const MOST_OBJECTS: usize = 100_000_000;
-/// Largest number of objects in an object that is memoised, because each use copies them.
+/// Largest number of objects inside one that the pickle stores in its memo, because each use copies
+/// all of them.
 const MOST_COPIED: usize = 1000;
 /// Largest depth of nested objects.
 const DEEPEST: usize = 100;
 
-/// Tensors of a file.
+/// Reads names, types, shapes and places of all tensors in a file.
 ///
 /// # Errors
 /// When the file has another format, or a tensor whose values are not in order.
@@ -80,7 +81,8 @@ pub(super) fn heads(file: &File) -> Result<Vec<(String, Stored)>> {
     Ok(tensors)
 }
 
-/// Place of a tensor whose storage has `length` bytes from `start` on.
+/// Place of a tensor in the file; `start` is the first byte of its storage, and `length` the
+/// storage's number of bytes.
 ///
 /// # Errors
 /// When its values are not in order, or incomplete.
@@ -121,8 +123,8 @@ struct Tensor<'a> {
     strides: Vec<usize>,
 }
 
-/// Tensor described by an object: the arguments of `torch._utils._rebuild_tensor_v2` or
-/// `_rebuild_parameter`.
+/// Tensor that an object describes, which is a call of `torch._utils._rebuild_tensor_v2` or
+/// `_rebuild_parameter`; `None` for other objects.
 fn tensor_of(object: &Object) -> Option<Tensor<'_>> {
     let Object::Reduce { callable, args } = object else { return None };
     let (Object::Class { class_name, .. }, Object::Tuple(args)) = (&**callable, &**args) else {
@@ -166,13 +168,14 @@ fn counts(object: &Object) -> Option<Vec<usize>> {
     }
 }
 
-/// Object made by a pickle.
+/// Object that the pickle `bytes` makes.
 fn unpickled(bytes: &[u8]) -> Result<Object> {
     let (mut stack, mut reader) = (Stack::empty(), Cursor::new(bytes));
     let mut looked = 0;
     loop {
         let operation = reader.fill_buf()?.first().copied();
-        // The length of a text comes first: memory is limited to the bytes that exist.
+        // Text is preceded by its length. The length is checked, so that no more memory is
+        // allocated than the pickle has bytes.
         if operation == Some(b'X') {
             let at = reader.position() as usize;
             let length = bytes.get(at + 1..at + 5).and_then(|four| four.try_into().ok());
@@ -181,11 +184,12 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
                 bail!("it is cut short");
             }
         }
-        // Candle's errors are about computations.
+        // Candle's errors mislead here, because they are about computations: only their text is
+        // kept.
         if stack.read(&mut reader).map_err(|error| anyhow!("{error}"))? {
             return stack.finalize().map_err(|error| anyhow!("{error}"));
         }
-        // Operations that put objects into others, or memoise and copy them.
+        // These operations put objects into others, or store them in the memo or copy them from it.
         if let Some(b't' | 0x85..=0x87 | b'R' | b'Q' | b'b' | 0x81 | b's' | b'u' | b'a' | b'e') =
             operation
             && let Some(top) = stack.stack().last()
@@ -203,7 +207,8 @@ fn unpickled(bytes: &[u8]) -> Result<Object> {
     }
 }
 
-/// Counts the objects inside an object, and refuses objects that are too many or too deeply nested.
+/// Counts `object` and all objects inside it, and refuses too many or too deeply nested ones;
+/// `deeper` is the number of levels that are still allowed.
 fn look(object: &Object, deeper: usize, looked: &mut usize) -> Result<()> {
     *looked += 1;
     if deeper == 0 || *looked > MOST_OBJECTS {

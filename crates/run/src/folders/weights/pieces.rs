@@ -1,4 +1,4 @@
-//! Values of a tensor in a file, piece by piece, in f32.
+//! Values of a tensor in a file, read in pieces of [`PIECE`] values, as f32.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,16 +7,17 @@ use anyhow::{Context, Result, bail};
 
 use super::stored::{Scales, Stored};
 
-/// Number of values that are read at once.
+/// Largest number of values in a piece.
 const PIECE: usize = 1 << 14;
 
-/// Values of a tensor, piece by piece.
+/// Reader of the values of a tensor, piece by piece.
 pub(super) struct Pieces<'a> {
     file: &'a File,
     stored: &'a Stored,
     /// Number of bytes of a value.
     width: usize,
-    /// Scales of integers, and the number of values with the same scale.
+    /// Scales of a tensor of integers; the next field is the number of successive values with the
+    /// same scale.
     scales: Vec<f32>,
     run: usize,
     /// Index of the next value.
@@ -25,10 +26,11 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Values of a tensor in `file`.
+    /// Reader of the values of a tensor in `file`.
     ///
     /// # Errors
-    /// When its scales cannot be read, or weights cannot have its type.
+    /// When the scales cannot be read or one is not a normal number, or the type is none of
+    /// weights.
     pub(super) fn new(file: &'a File, stored: &'a Stored) -> Result<Self> {
         let width = stored.width().context("no type of weights")?;
         let (scales, run) = match stored.scales {
@@ -56,7 +58,7 @@ impl<'a> Pieces<'a> {
         self.stored.count() + self.stored.appended.len() - self.next
     }
 
-    /// Appends the next values to `values`; `false` after the last.
+    /// Appends the next piece to `values`; returns `false` if no values are left.
     pub(super) fn next(&mut self, values: &mut Vec<f32>) -> Result<bool> {
         let count = self.stored.count().saturating_sub(self.next).min(PIECE);
         if count == 0 {
@@ -67,7 +69,7 @@ impl<'a> Pieces<'a> {
             return Ok(!rest.is_empty());
         }
         self.bytes.resize(count * self.width, 0);
-        // Another tensor of the same file may be read between two calls.
+        // Seeks each time, because another tensor of the file may be read between two calls.
         let start = self.stored.start + (self.next * self.width) as u64;
         self.file.seek(SeekFrom::Start(start))?;
         self.file.read_exact(&mut self.bytes)?;
@@ -96,7 +98,7 @@ impl<'a> Pieces<'a> {
         Ok(true)
     }
 
-    /// Divides integers by the scales of their rows.
+    /// Appends integers to `values`, each divided by its scale.
     fn scaled(&self, integers: impl Iterator<Item = f32>, values: &mut Vec<f32>) {
         let scale = |at: usize| self.scales[(self.next + at) / self.run];
         values.extend(integers.enumerate().map(|(at, integer)| integer / scale(at)));

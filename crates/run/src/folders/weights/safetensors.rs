@@ -1,4 +1,5 @@
-//! Header of a safetensors file: names, types and shapes of its tensors, for all types.
+//! Header of a safetensors file: the names, types and shapes of its tensors. Types that are not
+//! read as weights are allowed.
 
 use std::fmt;
 use std::fs::File;
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use super::stored::{Stored, width};
 
-/// Largest size of a header, by the format.
+/// Largest size of a header that the format allows, in bytes.
 const MOST_BYTES: u64 = 100_000_000;
 
 /// Tensor in the header.
@@ -23,7 +24,7 @@ struct Entry {
     data_offsets: [u64; 2],
 }
 
-/// Tensors of a file.
+/// Reads names, types, shapes and places of all tensors in a file.
 ///
 /// # Errors
 /// When the file has another format, or is truncated.
@@ -69,7 +70,7 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
         places.push((start, end));
         tensors.push((name, Stored::new(dtype, shape, first + start)));
     }
-    // The format has neither gaps nor values that two tensors share.
+    // The format allows neither gaps between tensors nor bytes that two tensors share.
     places.sort_unstable();
     let mut last = 0;
     for (start, end) in places {
@@ -86,8 +87,8 @@ pub(super) fn heads(mut file: &File) -> Result<Vec<(String, Stored)>> {
     Ok(tensors)
 }
 
-/// Entries of a JSON object in order. A repeated key is an error, whereas a map would silently keep
-/// the last.
+/// Entries of a JSON object, in order. A repeated key is an error, whereas a map would silently
+/// keep only the last entry.
 pub(super) struct Unique<T>(pub(super) Vec<(String, T)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unique<T> {

@@ -6,25 +6,25 @@ pub(super) struct Stored {
     /// Name of the type in safetensors.
     pub(super) dtype: String,
     pub(super) shape: Vec<usize>,
-    /// First byte.
+    /// Position of its first byte in the file.
     pub(super) start: u64,
     /// Scales of integers; `None` for floating-point values.
     pub(super) scales: Option<Scales>,
-    /// Values to append to the file's, which `shape` already counts.
+    /// Values that follow those of the file; `shape` counts them.
     pub(super) appended: Vec<f32>,
 }
 
-/// Scales that divide the integers of a tensor.
+/// Scales of a tensor of integers: an integer divided by its scale is the value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scales {
-    /// One f32 for each row, from this byte on.
+    /// One f32 for each row; the field is the position of the first one in the file.
     Rows(u64),
     /// One scale for all rows.
     All(f32),
 }
 
 impl Stored {
-    /// Tensor of floating-point values.
+    /// Tensor without scales and appended values.
     pub(super) fn new(dtype: String, shape: Vec<usize>, start: u64) -> Self {
         Self { dtype, shape, start, ..Self::default() }
     }

@@ -10,19 +10,19 @@ use taper_documents::{Document, DocumentFormat, Docx};
 #[derive(Debug, Clone)]
 pub struct DocumentFile {
     format: DocumentFormat,
-    /// Archive that contains the text, if any.
+    /// Archive from which the text comes, if the format is one.
     container: Option<Docx>,
     /// Text, with its byte-order mark if it has one.
     text: String,
 }
 
 impl DocumentFile {
-    /// Reads the bytes of the file `name`, whose text has at most `most` bytes: an archive may expand
-    /// to any size.
+    /// Reads the bytes of the file `name`. The limit of `most` bytes is for the text in an archive,
+    /// because an archive may expand to any size.
     ///
     /// # Errors
     /// When the name indicates no format, the bytes are not text in UTF-8, or an archive is damaged
-    /// or has more text.
+    /// or has more than `most` bytes of text.
     pub fn read(name: &Path, bytes: Vec<u8>, most: u64) -> Result<Self> {
         let format = DocumentFormat::by_name(name)?;
         if format == DocumentFormat::Docx {
@@ -35,7 +35,7 @@ impl DocumentFile {
         Ok(Self { format, container: None, text })
     }
 
-    /// Endings of the names of such files, in lowercase and without the dot.
+    /// Endings of the names of files that can be read, in lower case and without the dot.
     pub fn endings() -> impl Iterator<Item = &'static str> {
         DocumentFormat::endings()
     }
@@ -46,7 +46,7 @@ impl DocumentFile {
         self.format.media_type()
     }
 
-    /// Document whose sentences are divided by the rules of the given language.
+    /// Parses the document; its sentences are divided by the rules of the given language.
     ///
     /// # Errors
     /// When the text does not have its format; the message names the line.
@@ -54,7 +54,7 @@ impl DocumentFile {
         Ok(Document::parse(self.text.clone(), self.format, language)?)
     }
 
-    /// Bytes of the file with the text of the translated document.
+    /// Bytes of the file in which `text`, the text of the translated document, replaces its own.
     ///
     /// # Errors
     /// When the text belongs to another document.

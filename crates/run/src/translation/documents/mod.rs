@@ -1,5 +1,5 @@
-//! Translation of whole documents: their sentences are translated like lines, and markup follows
-//! the words that it belongs to.
+//! Translation of whole documents. Their sentences are translated as lines, and markup is moved to
+//! the translations of the words that it belongs to.
 
 mod file;
 mod sentences;
@@ -15,7 +15,7 @@ use crate::LoadedRun;
 pub use file::DocumentFile;
 pub use sentences::{TranslatedSentence, linked_sentences, sentence_settings};
 
-/// Number of sentences of a window.
+/// Largest number of sentences in a window.
 const WINDOW: usize = 1024;
 
 /// Document with its translation.
@@ -27,12 +27,12 @@ pub struct TranslatedDocument {
     pub lines: usize,
     /// Reasons why lines were not translated, each with the line's number, counted from 1.
     pub faults: Vec<(usize, anyhow::Error)>,
-    /// Number of lines whose placeholders were set from the source, because the model would have
-    /// changed them.
+    /// Number of lines whose placeholders were put next to the translations of their neighbours,
+    /// because the model had changed them.
     pub repaired: usize,
     /// Number of translations that end only because they reached the maximum length.
     pub truncated: usize,
-    /// Numbers of lines, from 1, each with a term whose translation is missing.
+    /// Terms whose translations are missing, each with the line's number, counted from 1.
     pub missing_terms: Vec<(usize, String)>,
 }
 
@@ -63,35 +63,35 @@ pub fn translate_document(
     Ok(translation.finish())
 }
 
-/// Sentences to translate together, without markup.
+/// Sentences that are translated together, without their markup.
 #[derive(Debug)]
 pub struct SentenceWindow {
-    /// Indices of their lines in the document.
+    /// Index in the document of each sentence's line.
     numbers: Vec<usize>,
     texts: Vec<String>,
     is_aligned: bool,
 }
 
 impl SentenceWindow {
-    /// Sentences of the window, numbered from 1 in each window.
+    /// Texts of the sentences.
     #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.texts
     }
 
-    /// Whether their translations must be aligned, by [`sentence_settings`] that request it.
+    /// Whether the translations must be aligned; this is the argument of [`sentence_settings`].
     #[must_use]
     pub fn is_aligned(&self) -> bool {
         self.is_aligned
     }
 }
 
-/// Translation of a document in progress: it gives windows of sentences to the caller, who
-/// translates them, takes the translations, and ends with the translated document.
+/// Translation of a document in progress. It gives windows of sentences to the caller, who
+/// translates them and adds the translations. At the end it makes the translated document.
 ///
-/// Only lines with markup are aligned. If a translation has other placeholders than its line, the
-/// line is translated again without them, and each placeholder is put next to the translation of
-/// its neighbours, exactly as often as in the source.
+/// Only lines with markup are aligned. If the translation of a line has other placeholders than the
+/// line, the line is translated again without placeholders. Then each placeholder is put next to
+/// the translation of its neighbours, exactly as often as in the source.
 #[derive(Debug)]
 pub struct DocumentTranslation {
     document: Document,
@@ -100,10 +100,10 @@ pub struct DocumentTranslation {
     truncated: Vec<bool>,
     /// Terms whose translations are missing, by the indices of their lines.
     missing_terms: BTreeMap<usize, Vec<String>>,
-    /// Indices of the lines of each further window, and whether they are aligned.
+    /// Windows that are still to come: the indices of their lines, and whether they are aligned.
     waiting: VecDeque<(Vec<usize>, bool)>,
     done: usize,
-    /// Number of lines that are translated without placeholders, as soon as it is known.
+    /// Number of lines that are translated again without placeholders; `None` until it is known.
     repaired: Option<usize>,
 }
 
@@ -147,8 +147,8 @@ impl DocumentTranslation {
         self.done.min(self.lines())
     }
 
-    /// Next sentences to translate, once the translations of all earlier windows were added; `None`
-    /// if there are no more.
+    /// Next sentences to translate; the translations of all earlier windows must have been added.
+    /// `None` if there are no more.
     pub fn next_window(&mut self) -> Option<SentenceWindow> {
         if self.waiting.is_empty() && self.repaired.is_none() {
             let changed = self.changed();
@@ -165,7 +165,7 @@ impl DocumentTranslation {
         Some(SentenceWindow { numbers, texts, is_aligned })
     }
 
-    /// Indices of the lines whose translation has placeholders that differ from their own.
+    /// Indices of the lines whose translations have other placeholders than the lines.
     fn changed(&self) -> Vec<usize> {
         let is_changed = |number: &usize| {
             let to = self.translations[*number].as_ref();
@@ -174,7 +174,7 @@ impl DocumentTranslation {
         (0..self.lines()).filter(is_changed).collect()
     }
 
-    /// Adds the translations of a window's sentences, or the reasons why they have none.
+    /// Adds the translations of a window's sentences, or the reasons why sentences have none.
     pub fn add(&mut self, window: &SentenceWindow, sentence: Vec<Result<TranslatedSentence>>) {
         self.done += window.numbers.len();
         for (&number, sentence) in window.numbers.iter().zip(sentence) {

@@ -1,4 +1,4 @@
-//! Sentences of documents, translated like lines and linked to their translations.
+//! Sentences of documents, translated as lines and linked to their translations.
 
 use anyhow::Result;
 use taper_documents::Translated;
@@ -15,20 +15,20 @@ pub struct TranslatedSentence {
     pub translation: Option<Translated>,
     /// Whether the translation ends only because it reached the maximum length.
     pub is_truncated: bool,
-    /// Translations of terms that the translation lacks.
+    /// Prescribed translations of terms that are missing in the translation.
     pub missing_terms: Vec<String>,
 }
 
-/// Settings for translating sentences: the best translation alone, aligned if `is_aligned`.
+/// Settings for translating sentences: only the best translation, which is aligned if `is_aligned`.
 #[must_use]
 pub fn sentence_settings(settings: &TranslationSettings, is_aligned: bool) -> TranslationSettings {
     let detail = TranslationDetail { all: false, alignments: is_aligned, weights: is_aligned };
     TranslationSettings { detail, ..settings.clone() }
 }
 
-/// Translations of the sentences `texts`, converted from the results for the same lines,
-/// `translated` under [`sentence_settings`]. The model saw `source_prefix` before each. A sentence
-/// that cannot be translated has the reason in its place.
+/// Converts `translated`, the results for the lines `texts` with [`sentence_settings`], to
+/// translations of sentences. `source_prefix` is the text that the tokenizer puts before each line.
+/// A sentence that cannot be translated has an error in its place.
 ///
 /// # Errors
 /// When the search, the tokenizer or an alignment has failed.

@@ -24,8 +24,8 @@ use crate::LoadedRun;
 pub struct TranslatedLine {
     /// Translations, best first, at least one.
     pub translations: Vec<Translation>,
-    /// Translations of terms that the best translation lacks, because it ends at the maximum
-    /// length.
+    /// Prescribed translations of terms that the best translation lacks, because it ends at the
+    /// maximum length.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_terms: Vec<String>,
     /// Treatment of the line if it was too long.
@@ -33,7 +33,8 @@ pub struct TranslatedLine {
     pub overlong: Option<Overlong>,
 }
 
-/// Settings of the search for the requested detail, with the candidates to choose among.
+/// Settings of the search: it finds only the best translation unless `settings` ask for all, and as
+/// many candidates as the choice among them needs.
 fn decoding(settings: &TranslationSettings) -> DecodingConfig {
     match settings.detail.all {
         true => settings.decoding.clone().with_candidates(),
@@ -70,7 +71,8 @@ pub struct LineTranslator<'a> {
 }
 
 impl<'a> LineTranslator<'a> {
-    /// Translator with the model of `run`, and the members of the ensemble that `settings` name.
+    /// Translator with the model of `run` and the other models of the ensemble that `settings`
+    /// name.
     ///
     /// # Errors
     /// When a member cannot be loaded, or has another tokenizer.
@@ -85,8 +87,8 @@ impl<'a> LineTranslator<'a> {
         Ok(Self { members: members.into(), ..translator })
     }
 
-    /// Translator with the model of `run` alone, like [`Self::new`], which shares the packed weights
-    /// of an earlier one.
+    /// Translator for `run` that searches with `models`, the packed models of an earlier
+    /// translator, so that nothing is packed again.
     ///
     /// # Errors
     /// When a model that chooses among candidates cannot be loaded.
@@ -105,8 +107,8 @@ impl<'a> LineTranslator<'a> {
         PackedModels(Arc::clone(&self.members))
     }
 
-    /// Translator with other settings, the same models and the same limit. `control`, which can
-    /// interrupt and end it, addresses lines by their indices in a call.
+    /// Translator with other settings, the same models and the same limit. `control` can interrupt
+    /// or cancel translation; it addresses lines by their indices in a call.
     #[must_use]
     pub fn under<'s>(
         &'s self,
@@ -126,7 +128,7 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
-    /// Translator with the same models and other tokenizers of their run, for one of its
+    /// Translator with the same models, and the tokenizers that the run has for one of its
     /// directions.
     #[must_use]
     pub fn with_tokenizers<'t>(&'t self, tokenizers: &'t TokenizerPair) -> LineTranslator<'t> {
@@ -141,7 +143,7 @@ impl<'a> LineTranslator<'a> {
         }
     }
 
-    /// Translator with `model` alone.
+    /// Translator that searches with `model` alone.
     ///
     /// # Errors
     /// When a model that chooses among candidates cannot be loaded.
@@ -171,13 +173,14 @@ impl<'a> LineTranslator<'a> {
         })
     }
 
-    /// Translates `lines`, which are numbered from `first`; each translation begins with the line's
-    /// entry of `prefixes`, if there are any. `progress` is called with the number of sentences
-    /// done so far. Alignments are computed lazily, in the order of the lines, so that only those
-    /// of few lines are in memory. A line that cannot be translated has a [`BadItem`] in its place:
-    /// an overlong line, if such lines are refused; a line with special tokens, if they are
-    /// refused; and a line with a prefix that no translation can have. A cancelled line has no
-    /// translations.
+    /// Translates `lines`. Messages number them from `first`. If there are `prefixes`, each
+    /// translation begins with the prefix at the line's index. `progress` is called with the number
+    /// of sentences that are done so far. Alignments are computed lazily, in the order of the
+    /// lines, so that only those of few lines are in memory.
+    ///
+    /// A line that cannot be translated has a [`BadItem`] in its place: an overlong line, if such
+    /// lines are refused; a line with special tokens, if these are refused; and a line with a
+    /// prefix that no translation can have. A cancelled line has no translations.
     ///
     /// [`BadItem`]: crate::BadItem
     ///
@@ -193,8 +196,8 @@ impl<'a> LineTranslator<'a> {
         self.translate_divided(self.divider().divide(lines, prefixes, first)?, first, progress)
     }
 
-    /// Translates lines like [`Self::translate`] that are tokenised already, by the run's tokenizer
-    /// of sources.
+    /// Translates lines in the same way as [`Self::translate`], if they are already tokenised by
+    /// the run's tokenizer of sources.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -215,8 +218,8 @@ impl<'a> LineTranslator<'a> {
     /// Refuses a prefix that no translation can have.
     ///
     /// # Errors
-    /// When it has special tokens, or characters that the target vocabulary cannot spell, or is
-    /// longer than the longest translation.
+    /// When the prefix has special tokens, or characters that the target vocabulary cannot spell,
+    /// or is longer than the longest translation.
     pub fn check_prefix(&self, prefix: &str) -> Result<()> {
         self.divider().prefix(prefix.trim(), 1).map(drop)
     }
@@ -246,7 +249,8 @@ impl<'a> LineTranslator<'a> {
             lines.into_iter().map(|DividedLine { parts, whole, terms, overlong }| {
                 let mut translations: Vec<Vec<Translation>> =
                     found_translations.by_ref().take(parts).collect();
-                // A translation of the line consists of one translation of each part.
+                // A translation of the line joins one translation of each part, so all parts need
+                // as many.
                 let ranks = translations.iter().map(Vec::len).fold(most, usize::min);
                 translations.iter_mut().for_each(|part| part.truncate(ranks));
                 let sources = sources.by_ref().take(parts).collect();
@@ -257,7 +261,7 @@ impl<'a> LineTranslator<'a> {
             .flat_map(move |group| self.finish(group).unwrap_or_else(|error| vec![Err(error)])))
     }
 
-    /// Joins parts to lines, and aligns their translations if requested.
+    /// Joins the parts of each line, and aligns the translations if requested.
     fn finish(&self, lines: Vec<SearchedLine>) -> Result<Vec<Result<TranslatedLine>>> {
         let aligner = self.aligner();
         let mut alignments = aligner.align(&lines)?.into_iter();

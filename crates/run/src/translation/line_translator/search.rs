@@ -1,5 +1,5 @@
-//! Search for the translations of texts: under the run's settings or others, again with terms, and
-//! ranked.
+//! Search for the translations of texts: with the run's settings of lengths or with others,
+//! repeated if terms are missing, and ranked.
 
 use anyhow::Result;
 use taper_decoding::{Criteria, DecodingConfig, Ensemble, LengthSettings, Renumbered};
@@ -11,9 +11,9 @@ use crate::translation::punctuation::join;
 use crate::translation::search::{translate, translate_under};
 
 impl LineTranslator<'_> {
-    /// Best translation of each line under each of `lengths`, with a beam of `beam_size`: all lines
-    /// under the first setting, then all lines under the next. Each translation equals the result
-    /// of [`Self::best`] under its setting.
+    /// Best translation of each line with each of the settings `lengths`, and a beam of
+    /// `beam_size`. The result has a list for each setting, with a translation of each line. A
+    /// translation equals the result of [`Self::best`] with these settings.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -46,8 +46,8 @@ impl LineTranslator<'_> {
         Ok(whole)
     }
 
-    /// Candidates of each line in the order of the search, with their scores by every criterion;
-    /// empty for a line that is translated in parts.
+    /// Candidates of each line in the order of the search, each with its scores by every criterion;
+    /// no candidates for a line that is translated in parts.
     ///
     /// # Errors
     /// See [`Self::translate`].
@@ -75,9 +75,10 @@ impl LineTranslator<'_> {
             .collect()
     }
 
-    /// Translations of texts. If a translation lacks the translation of a term, the text is
-    /// searched again with the terms as constraints. Most translations contain their terms without
-    /// constraints, and are better for it.
+    /// Translations of each text, ranked. If the best one lacks the translation of a term, the text
+    /// is searched again with its terms as constraints. They are not constraints in the first
+    /// search, because most translations contain the terms anyway, and are better without
+    /// constraints.
     pub(super) fn search(
         &self,
         texts: &[TextPart],
@@ -116,7 +117,7 @@ impl LineTranslator<'_> {
         Ok(translations)
     }
 
-    /// Results of one search, in its order.
+    /// Translations of each text in the order in which one search returns them.
     fn search_unranked(
         &self,
         texts: &[TextPart],

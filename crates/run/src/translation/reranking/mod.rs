@@ -1,4 +1,4 @@
-//! Choice among the translations that a search found.
+//! Choice among the translations that a search found: its candidates.
 
 mod models;
 
@@ -13,7 +13,7 @@ use self::models::RerankingModels;
 use super::Translation;
 use super::parts::TextPart;
 
-/// Chooser among candidates, by the recipe's weights.
+/// Chooser among candidates, by the weights that the recipe gives to several criteria.
 #[derive(Debug, Clone)]
 pub(super) struct Reranker {
     settings: RerankingConfig,
@@ -25,8 +25,8 @@ pub(super) struct Reranker {
 }
 
 impl Reranker {
-    /// Chooser for the search `config` of translations from and into `languages`, with BLEU's
-    /// `tokenizer`.
+    /// Chooser for a search with the settings `config`. `languages` are the source and the target
+    /// language, and `tokenizer` is BLEU's.
     ///
     /// # Errors
     /// When a model that the recipe names cannot be loaded.
@@ -50,8 +50,8 @@ impl Reranker {
         Self { models: Arc::clone(&self.models), ..Self::alone(config, tokenizer) }
     }
 
-    /// Orders the candidates of each text, the best total first. Candidates with the same text have
-    /// the same utility, and equals keep their order.
+    /// Orders the candidates of each text by their totals, the best first. Candidates with the same
+    /// text have the same utility. Candidates with equal totals keep their order.
     ///
     /// # Errors
     /// When a candidate cannot be scored.
@@ -75,7 +75,8 @@ impl Reranker {
         Ok(())
     }
 
-    /// Scores of the candidates of each text by every criterion with a model.
+    /// Scores of the candidates of each text by every criterion, whatever its weight; 0 by a
+    /// criterion whose model is missing.
     ///
     /// # Errors
     /// When a candidate cannot be scored.
@@ -87,7 +88,7 @@ impl Reranker {
         self.scores(&Criteria::from([1.0; 4]), texts, translations)
     }
 
-    /// Scores of the candidates of each text; a criterion without a weight or a model gives 0.
+    /// Scores of the candidates of each text; 0 by a criterion without a weight or a model.
     fn scores(
         &self,
         weights: &Criteria,
@@ -146,10 +147,11 @@ impl Reranker {
         Ok([back.unwrap_or_else(none), fluency.unwrap_or_else(none)])
     }
 
-    /// Utility of each candidate, from 0 to 1.
+    /// Utility of each candidate, from 0 to 1: its expected score if another candidate were the
+    /// reference.
     fn utilities(&self, candidates: &[Translation]) -> Result<Vec<f64>> {
         let weights = self.weights(candidates);
-        // Samples repeat each other, so each text is compared once.
+        // Samples may be equal, so each different text is scored once.
         let mut references: Vec<WeightedReference<'_>> = Vec::new();
         let mut places = Vec::with_capacity(candidates.len());
         for (candidate, weight) in candidates.iter().zip(weights) {
@@ -176,8 +178,9 @@ impl Reranker {
         Ok(places.into_iter().map(|place| utilities[place] / 100.0).collect())
     }
 
-    /// Weight of each candidate: equal if they are sampled. Otherwise a beam has each once, and the
-    /// weight is its probability relative to the likeliest.
+    /// Weight of each candidate as a reference. Sampled candidates have equal weights. The
+    /// candidates of a beam are all different, so each is weighted by its probability relative to
+    /// the likeliest one.
     fn weights(&self, candidates: &[Translation]) -> Vec<f64> {
         if self.are_drawn {
             return vec![1.0; candidates.len()];

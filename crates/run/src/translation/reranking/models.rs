@@ -1,5 +1,5 @@
-//! Models in addition to the translating one: one that translates back, and one of the target
-//! language.
+//! Models that score candidates in addition to the translating model: one that translates back, and
+//! a language model of the target language.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ pub(super) struct RerankingModels {
 }
 
 impl RerankingModels {
-    /// Loads the models that `settings` name, if there is a choice among candidates, for
-    /// translations from and into `languages`.
+    /// Loads the models that `settings` name, unless there is no choice among candidates.
+    /// `languages` are the source and the target language of the translations.
     ///
     /// # Errors
-    /// When one cannot be loaded, or translates other languages.
+    /// When a model cannot be loaded, or translates between other languages.
     pub(super) fn load(settings: &RerankingConfig, languages: [&str; 2]) -> Result<Arc<Self>> {
         if !settings.is_active() {
             return Ok(Arc::default());
@@ -38,12 +38,13 @@ impl RerankingModels {
         Ok(Arc::new(Self { reverse, language_model }))
     }
 
-    /// Whether there is any.
+    /// Whether there is any model.
     pub(super) fn are_any(&self) -> bool {
         self.reverse.is_some() || self.language_model.is_some()
     }
 
-    /// Log-probability per token of each source given its candidate; `None` without such a model.
+    /// Log-probability per token of each source as the translation of its candidate; `None` without
+    /// a reverse model.
     pub(super) fn back(
         &self,
         sources: &[String],
@@ -60,7 +61,8 @@ impl RerankingModels {
         Ok(Some(or_worst(scores.into_iter().map(|score| score.ok().map(by_token)))))
     }
 
-    /// Log-probability per token of each candidate in its language; `None` without such a model.
+    /// Log-probability per token of each candidate as text of the target language; `None` without a
+    /// language model.
     pub(super) fn fluency(&self, candidates: &[String]) -> Result<Option<Vec<f64>>> {
         let Some(run) = &self.language_model else { return Ok(None) };
         let scores = TextScorer::new(run)?.texts(candidates, |_| {})?;
@@ -87,7 +89,7 @@ fn reverse_of(path: &Path, [source, target]: [&str; 2]) -> Result<LoadedRun> {
     Ok(run)
 }
 
-/// Scores in which missing ones, of texts that a model cannot read, become the lowest.
+/// Replaces missing scores, of texts that a model cannot read, by the lowest score.
 fn or_worst(scores: impl Iterator<Item = Option<f64>>) -> Vec<f64> {
     let scores: Vec<Option<f64>> = scores.collect();
     let worst = scores.iter().flatten().copied().fold(0.0, f64::min);
