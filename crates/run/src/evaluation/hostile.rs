@@ -1,5 +1,5 @@
-//! Scores of hostile variants of a test set (lines that are changed to mislead a model), together
-//! with the scores of the original lines.
+//! Scores of hostile variants of a test set, whose lines are changed to be harder to translate,
+//! together with the scores of the original lines.
 
 use std::path::Path;
 

@@ -119,7 +119,7 @@ impl GeneratedText {
 pub struct NewPiece<'a> {
     /// Index of the prompt.
     pub prompt: usize,
-    /// Index of the text among those of the prompt.
+    /// Index of the text among the texts for this prompt.
     pub sample: usize,
     /// Text of the piece.
     pub text: &'a str,

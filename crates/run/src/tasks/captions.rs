@@ -28,7 +28,8 @@ impl TaskModel for ImageCaptioner {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
-    /// Limit for captions. Images need none, since an image has as many positions as tokens.
+    /// Limit for captions. Images need none, because the model has a position for each of their
+    /// tokens.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }
@@ -51,7 +52,7 @@ impl TaskModel for ImageCaptioner {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // Room for `<s>`.
+        // `<s>` takes one position.
         format!("data.captions.max_tokens = {}", positions.saturating_sub(1))
     }
 

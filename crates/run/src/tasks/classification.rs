@@ -1,4 +1,4 @@
-//! Classification: an encoder, measured by its labels.
+//! Classification: an encoder, measured by the labels that it gives texts.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Classification of images: an encoder, measured by its labels.
+//! Classification of images: an encoder, measured by the labels that it gives images.
 
 use std::path::Path;
 
@@ -18,8 +18,8 @@ use crate::evaluation::{Batches, ClassifiedTestSet, Split, TestSetResult};
 use crate::event::RunObserver;
 use crate::prediction::{Prediction, predict_images};
 
-/// Shape of a recipe's images for a model. The model divides their values by 255; another factor
-/// becomes part of mean and deviation.
+/// Shape of the images of a recipe, as a model expects it. The model always divides pixel values by
+/// 255, so a different factor in the recipe is made part of mean and deviation.
 pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     let factor = 255.0 * images.rescale;
     let scaled = |numbers: &[f64]| numbers.iter().map(|number| number / factor).collect();
@@ -32,7 +32,7 @@ pub(super) fn image_shape(images: &ImagesConfig) -> ImageShape {
     }
 }
 
-/// Sizes of a recipe's images, and of the vocabulary if the model also reads texts.
+/// Descriptions of a recipe's images and, if the model also reads texts, of its vocabulary.
 pub(super) fn image_inputs(
     images: &ImagesConfig,
     vocabulary: usize,
@@ -56,7 +56,7 @@ impl TaskModel for ImageClassifier {
         Self::new(&config.model, &image_shape(images), images.labels.len(), builder)
     }
 
-    /// No limit: an image has as many positions as tokens.
+    /// No limit: the model has a position for each token of an image.
     fn most_positions(_config: &RunConfig) -> Option<(usize, &'static str)> {
         None
     }

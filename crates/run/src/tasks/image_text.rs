@@ -26,7 +26,8 @@ impl TaskModel for ContrastiveModel {
         Self::new(&config.model, &image_shape(&config.data.images), vocabulary, builder)
     }
 
-    /// Limit for texts. Images need none, since an image has as many positions as tokens.
+    /// Limit for texts. Images need none, because the model has a position for each of their
+    /// tokens.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_sequence().map(|most| (most, "model.max_positions"))
     }
@@ -45,7 +46,7 @@ impl TaskModel for ContrastiveModel {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // Room for `<s>` and `</s>`.
+        // `<s>` and `</s>` take two positions.
         format!("data.captions.max_tokens = {}", positions.saturating_sub(2))
     }
 

@@ -85,7 +85,8 @@ impl TaskModel for LanguageModel {
 /// Name of the split that `data.text.hold_out` takes from the training text.
 const HELD_OUT: &str = "held-out";
 
-/// Test splits of running text, or else the validation split.
+/// Names of the test splits of running text; without any, the validation split, or else the
+/// held-out part of the training text.
 pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     let data = &config.data;
     if !data.test.is_empty() {
@@ -99,7 +100,8 @@ pub(super) fn text_test_sets(config: &RunConfig) -> Vec<String> {
     }
 }
 
-/// The first split that a run is measured on; `None` for the held-out part of the training text.
+/// First split on which a run is measured by default; `None` for the held-out part of the training
+/// text.
 ///
 /// # Errors
 /// When the run has no test text.
@@ -119,7 +121,7 @@ pub(super) fn require_text(task: Task, config: &RunConfig, split: &str) -> Resul
     Ok(())
 }
 
-/// Split of this name; `None` for the held-out part of the training text.
+/// `split`, or `None` if it is the name of the held-out part of the training text.
 pub(super) fn held_out<'a>(config: &RunConfig, split: &'a str) -> Option<&'a str> {
     let is_held_out = split == HELD_OUT && config.data.text.hold_out > 0.0;
     (!is_held_out).then_some(split)

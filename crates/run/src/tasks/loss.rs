@@ -1,4 +1,4 @@
-//! Loss on the validation split, for tasks without a better measure.
+//! Validation by the loss, for tasks without a better measure.
 
 use std::sync::Arc;
 

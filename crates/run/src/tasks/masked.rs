@@ -55,7 +55,8 @@ impl TaskModel for MaskedLanguageModel {
 
     fn describe_import(recipe: &mut RunConfig, folder: &dyn ImportedFolder) -> Result<()> {
         recipe.data.text.block_length = recipe.model.max_positions;
-        // Without a head, the pooler is kept for models trained from this one.
+        // A folder without a head may have a pooler, which is kept for models that begin with this
+        // one.
         let part = if folder.has_head() { "next_sentence" } else { "pooler" };
         recipe.data.masked.next_sentence = folder.has(recipe, &format!("{part}.weight"));
         Ok(())

@@ -1,9 +1,9 @@
 //! Tasks of runs: everything that differs between tasks.
 //!
-//! **Decision.** A task is one implementation of [`TaskModel`], its model and its measure, and one
-//! [`TaskEntry`], the facts that commands, checks, reports and servers need. None of them matches
-//! on a task. [`every_task`] is the only list of tasks; a task in it is known everywhere. Entries
-//! are separate from the models, so that the configuration can use them.
+//! **Decision.** A task is one implementation of [`TaskModel`], its model and how it is measured,
+//! and one [`TaskEntry`], the facts that commands, checks, reports and servers need. None of these
+//! matches on the task. [`every_task`] is the only list of tasks: a task in it is known everywhere.
+//! Entries are separate from the models, so that the configuration can use them.
 
 mod captions;
 mod classification;
@@ -49,8 +49,8 @@ pub(crate) use language_model::first_test_text;
 pub(crate) use loading::require_languages;
 pub use loading::{AnyRun, build_model, open, require_unedited, without_adapters};
 
-/// Sizes of the vocabularies of source and target; for a single text, the same size twice; 0
-/// without text.
+/// Sizes of the vocabularies of source and target: the same size twice for a task with a single
+/// text, and 0 for a task without text.
 pub type Vocabularies = (usize, usize);
 
 /// Sizes of the vocabularies of tokenizers.
@@ -59,30 +59,30 @@ pub fn vocabularies(tokenizers: &TokenizerPair) -> Vocabularies {
     tokenizers.vocabulary_sizes()
 }
 
-/// Model that was built, or the error.
+/// Result of building a model.
 pub type ModelResult<M> = Result<M, ModelError>;
 
-/// Model with the functions that runs of its task need.
+/// Model with everything that runs of its task need.
 pub trait TaskModel: Model + Sized + 'static {
     /// Task of the model.
     const TASK: Task;
     /// Whether the model writes text, token by token, and so can have int8 weights.
     const DECODES: bool = false;
 
-    /// Cost of one layer of the stack that answers, counted from 0.
+    /// Cost of the layer with this index in the stack that produces the answer.
     fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
         <Self as Model>::layer_cost(&config.model, layer)
     }
 
-    /// Makes a model with `builder`.
+    /// Builds a model with `builder`, which provides its parameters.
     ///
     /// # Errors
     /// When the configuration is impossible, or the device has no memory left.
     fn build(config: &RunConfig, vocabularies: Vocabularies, builder: Builder)
     -> ModelResult<Self>;
 
-    /// Validation of the model on the validation split, by its loss unless a task has a better
-    /// measure.
+    /// Measurement of the model on the validation split during training: by its loss, unless the
+    /// task has a better measure.
     ///
     /// # Errors
     /// When text cannot be read.
@@ -94,21 +94,23 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(Box::new(LossValidation::new(config, dataset)))
     }
 
-    /// Largest number of positions of a row, with the key that sets it; `None` without such a
+    /// Largest number of positions in a row, with the key that sets it; `None` if there is no
     /// limit.
     fn most_positions(config: &RunConfig) -> Option<(usize, &'static str)> {
         config.model.longest_encoded()
     }
 
-    /// Length of a training sequence in tokens, as far as the recipe determines it: its limit.
+    /// Length of a training sequence in tokens: the limit that the recipe sets, or a typical
+    /// length.
     fn usual_tokens(config: &RunConfig) -> usize;
 
-    /// Length at which papers count the arithmetic of a layer.
+    /// Length of a sequence, in tokens, for which papers count the arithmetic of a layer.
     fn counted_tokens(config: &RunConfig) -> usize {
         Self::usual_tokens(config)
     }
 
-    /// Parameters that papers count, if they are not all, and their name.
+    /// Number of parameters that papers count, with a description of these; `None` if they count
+    /// all.
     fn counted_parameters(
         _config: &RunConfig,
         _vocabularies: Vocabularies,
@@ -116,17 +118,18 @@ pub trait TaskModel: Model + Sized + 'static {
         None
     }
 
-    /// Sizes of the model's inputs: names with descriptions.
+    /// Names and descriptions of the model's inputs, such as the size of the vocabulary.
     fn inputs(_config: &RunConfig, (_, target): Vocabularies) -> Vec<(&'static str, String)> {
         vec![("vocabulary", target.to_string())]
     }
 
-    /// Labels that the model predicts, and their name in the plural; `None` if it predicts none.
+    /// Labels that the model predicts, and what they are called in the plural; `None` if it
+    /// predicts none.
     fn labels(_config: &RunConfig) -> Option<(&[String], &'static str)> {
         None
     }
 
-    /// Sets the task's settings outside `[model]` from an imported folder.
+    /// Sets the keys of a recipe outside `[model]` to what an imported folder says.
     ///
     /// # Errors
     /// When a key or file of the folder is damaged, or requests something unsupported; the message
@@ -135,7 +138,7 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(())
     }
 
-    /// Setting that limits rows to `positions` positions, as `key = value`.
+    /// Setting that shortens rows to at most `positions` positions, as advice in a message.
     fn shorter_rows(positions: usize) -> String;
 
     /// Splits on which the model is measured by default.
@@ -143,19 +146,19 @@ pub trait TaskModel: Model + Sized + 'static {
         config.data.test.iter().map(Corpus::name).collect()
     }
 
-    /// Refuses a test split that could not be scored after training.
+    /// Refuses a test split that could not be measured after training.
     ///
     /// # Errors
-    /// When it is missing or unreadable.
+    /// When the split is missing or unreadable.
     fn require_test_set(config: &RunConfig, split: &str) -> Result<()> {
         Self::TASK.files(&config.data, &config.data.split(split))?;
         Ok(())
     }
 
-    /// Settings on which results of [`TaskModel::test`] depend: a JSON object.
+    /// Settings on which results of [`TaskModel::test`] depend, as a JSON object.
     fn measured_by(config: &RunConfig) -> Value;
 
-    /// Rounds the weights to int8, so that decoding multiplies in int8 from then on.
+    /// Rounds the weights to int8, so that decoding multiplies in int8 afterwards.
     ///
     /// # Errors
     /// When the model does not decode, or a weight is not finite.
@@ -163,8 +166,8 @@ pub trait TaskModel: Model + Sized + 'static {
         require_decoding(Self::TASK)
     }
 
-    /// Attention on an example of a validation; `None` if examples are not text, or the model has
-    /// no attention weights.
+    /// Attention on an example of a validation; `None` if the task's examples are not text, or the
+    /// model has no attention weights.
     ///
     /// # Errors
     /// When the example cannot be read.
@@ -176,7 +179,7 @@ pub trait TaskModel: Model + Sized + 'static {
         Ok(None)
     }
 
-    /// Attention over the words of a text, and of `target`, its translation.
+    /// Attention over the words of a text and, for translation, of `target`, its translation.
     ///
     /// # Errors
     /// When the text cannot be read, or attention is hidden by [`TaskEntry::hides_attention`].
@@ -188,7 +191,8 @@ pub trait TaskModel: Model + Sized + 'static {
         bail!("a run of the task {} has no attention between words to show", Self::TASK)
     }
 
-    /// Journey of a text through the model, or of the image file with this path.
+    /// Journey, that is, an explanation step by step, of a text through the model; for models that
+    /// read images, the text is the path of an image.
     ///
     /// # Errors
     /// When the text cannot be read, or the task has no journey.
@@ -200,24 +204,25 @@ pub trait TaskModel: Model + Sized + 'static {
         )
     }
 
-    /// Draws attention on an image to the file `to`.
+    /// Draws attention on an image, and saves the picture as `to`.
     ///
     /// # Errors
-    /// When it cannot be drawn, or the task draws none.
+    /// When the attention cannot be drawn, or the task has none to draw.
     fn draw_attention(_run: &LoadedRun<Self>, _image: &Path, _to: &Path) -> Result<()> {
         bail!("attention of the task {} is not drawn on images", Self::TASK)
     }
 
-    /// Notice about lines of the file `path` that the model may read in an unintended way.
+    /// Notice about lines of the file `path` that the model may read differently than intended.
     fn notice_on(_config: &RunConfig, _lines: &[String], _path: &Path) -> Option<Notice> {
         None
     }
 
-    /// Predictions for items, if the task [predicts](TaskEntry::predicts) any; an invalid item has
-    /// an error in its place. The number done is reported to `done`.
+    /// Prediction for each item, if the task [predicts](TaskEntry::predicts) for single items. An
+    /// invalid item has an error in its place. The number of items that are done is reported to
+    /// `done`.
     ///
     /// # Errors
-    /// When the model fails, or predicts nothing.
+    /// When the model fails, or the task does not predict for single items.
     fn predict_each(
         _run: &LoadedRun<Self>,
         _items: &Items<'_>,
@@ -226,7 +231,8 @@ pub trait TaskModel: Model + Sized + 'static {
         bail!("a model of the task {} predicts nothing for a text or an image", Self::TASK)
     }
 
-    /// Vectors of texts, if the task [has them](TaskEntry::embeds), each of the model's width.
+    /// Vector of each text, if the task [has vectors](TaskEntry::embeds); a vector is as long as
+    /// the model is wide.
     ///
     /// # Errors
     /// When a text is empty or too long, the model fails, or the task has no vectors.
@@ -235,7 +241,7 @@ pub trait TaskModel: Model + Sized + 'static {
         bail!("the run's task is {task}, but only {others} have vectors of texts")
     }
 
-    /// Batches of a split, in order, for measuring its loss.
+    /// Batches of a split, in order, on which the loss is measured.
     ///
     /// # Errors
     /// When the split cannot be read.
@@ -306,20 +312,21 @@ every_task!([compare_with_models]);
 
 pub(crate) use {every_task, match_task, with_model};
 
-/// Length of a training sequence in tokens, as far as the recipe determines it: its limit, or a
-/// typical number for sentences.
+/// Length of a training sequence in tokens: the limit that the recipe sets, or a typical length of
+/// sentences.
 #[must_use]
 pub fn usual_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::usual_tokens(config))
 }
 
-/// Length at which papers count the arithmetic of a layer of a recipe's model.
+/// Length of a sequence, in tokens, for which papers count the arithmetic of a layer of a recipe's
+/// model.
 #[must_use]
 pub fn counted_tokens(config: &RunConfig) -> usize {
     with_model!(config.task, M => <M as TaskModel>::counted_tokens(config))
 }
 
-/// Parameters that papers count, if they are not all, and their name.
+/// Number of parameters that papers count, with a description of these; `None` if they count all.
 #[must_use]
 pub fn counted_parameters(
     config: &RunConfig,
@@ -328,19 +335,20 @@ pub fn counted_parameters(
     with_model!(config.task, M => <M as TaskModel>::counted_parameters(config, vocabularies))
 }
 
-/// Sizes of the inputs of a recipe's model: names with descriptions.
+/// Names and descriptions of the inputs of a recipe's model, such as the size of the vocabulary.
 #[must_use]
 pub fn inputs(config: &RunConfig, vocabularies: Vocabularies) -> Vec<(&'static str, String)> {
     with_model!(config.task, M => <M as TaskModel>::inputs(config, vocabularies))
 }
 
-/// Labels that a recipe's model predicts, and their name in the plural; `None` if it predicts none.
+/// Labels that a recipe's model predicts, and what they are called in the plural; `None` if it
+/// predicts none.
 #[must_use]
 pub fn labels(config: &RunConfig) -> Option<(&[String], &'static str)> {
     with_model!(config.task, M => <M as TaskModel>::labels(config))
 }
 
-/// Cost of a model of `config` on `device`, computed before memory is taken for it.
+/// Cost of a model of `config` on `device`, computed without allocating memory for the model.
 #[must_use]
 pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) -> Cost {
     with_model!(config.task, M => {
@@ -348,8 +356,8 @@ pub fn cost_of(config: &RunConfig, vocabularies: Vocabularies, device: &Device) 
     })
 }
 
-/// Names and shapes of the parameters of a recipe's model, of any task, for vocabularies of these
-/// sizes. No memory is taken for their values.
+/// Names and shapes of the parameters of a recipe's model for vocabularies of these sizes. No
+/// memory is allocated for values.
 ///
 /// # Errors
 /// When the configuration is impossible.
@@ -361,7 +369,7 @@ pub fn outline(config: &RunConfig, vocabularies: Vocabularies) -> Result<Paramet
     .context("cannot build the model")
 }
 
-/// Cost of one layer of a recipe's model, in the stack that answers.
+/// Cost of the layer with this index in the stack of a recipe's model that produces the answer.
 #[must_use]
 pub fn layer_cost(config: &RunConfig, layer: usize) -> LayerCost {
     with_model!(config.task, M => <M as TaskModel>::layer_cost(config, layer))
@@ -381,7 +389,7 @@ pub fn require_decoding(task: Task) -> Result<()> {
 /// Refuses a run unless its task is `wanted`.
 ///
 /// # Errors
-/// When it has another task; the error has the uses of that task as advice.
+/// When the run has another task; the error has the uses of that task as advice.
 pub fn require_task(config: &RunConfig, wanted: Task) -> Result<()> {
     if config.task == wanted { Ok(()) } else { Err(another_task(config, wanted)) }
 }
@@ -392,11 +400,10 @@ fn another_task(config: &RunConfig, wanted: Task) -> Error {
     advised(error, entry(task).advice())
 }
 
-/// Properties of the predictions of a run.
+/// How the models of a run's task predict for single items.
 ///
 /// # Errors
-/// When its models predict nothing for a single text or image; the error has the uses of its task
-/// as advice.
+/// When they do not; the error has the uses of the run's task as advice.
 pub fn require_predictions(config: &RunConfig) -> Result<&'static PredictionEntry> {
     if let Some(predicts) = &entry(config.task).predicts {
         return Ok(predicts);
@@ -404,7 +411,7 @@ pub fn require_predictions(config: &RunConfig) -> Result<&'static PredictionEntr
     Err(another_task(config, TextClassifier::TASK))
 }
 
-/// Names of the tasks for which a fact is true, as in "a, b or c".
+/// Names of the tasks for whose entry `has` returns true, joined as in "a, b or c".
 pub fn tasks_that(has: impl Fn(&TaskEntry) -> bool) -> String {
     let names = ENTRIES.iter().filter(|(_, entry)| has(entry)).map(|(task, _)| task.to_string());
     let names: Vec<String> = names.collect();
@@ -414,7 +421,7 @@ pub fn tasks_that(has: impl Fn(&TaskEntry) -> bool) -> String {
     }
 }
 
-/// Names of the tasks whose predictions have a property.
+/// Names of the tasks for whose predictions `have` returns true, joined as in "a, b or c".
 pub fn predictions_that(have: impl Fn(&PredictionEntry) -> bool) -> String {
     tasks_that(|entry| entry.predicts.as_ref().is_some_and(&have))
 }

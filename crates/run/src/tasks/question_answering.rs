@@ -44,7 +44,7 @@ impl TaskModel for SpanExtractor {
     fn describe_import(recipe: &mut RunConfig, _folder: &dyn ImportedFolder) -> Result<()> {
         let (positions, questions) = (recipe.model.max_positions, &mut recipe.data.questions);
         questions.max_tokens = questions.max_tokens.min(positions);
-        // If there are few positions, the context gets most of them.
+        // If there are few positions, a question gets at most a quarter of them.
         questions.max_question_tokens = questions.max_question_tokens.min(positions / 4).max(1);
         Ok(())
     }

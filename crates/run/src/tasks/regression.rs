@@ -1,4 +1,4 @@
-//! In-context regression: a causal model, measured by its continuation of functions.
+//! In-context regression: a causal model, measured by how well it continues functions.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -31,7 +31,7 @@ impl TaskModel for InContextRegressor {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // A token for each x, and for each y but the last.
+        // Each point has a token for x and a token for y, but the last point has none for y.
         format!("data.regression.points = {}", positions.div_ceil(2))
     }
 
@@ -39,7 +39,7 @@ impl TaskModel for InContextRegressor {
         serde_json::json!({ "regression": config.data.regression })
     }
 
-    /// Any name is a valid split.
+    /// Accepts any name: it determines the functions on which a model is measured.
     fn require_test_set(_config: &RunConfig, _split: &str) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Tagging: an encoder, measured by the entities of its tags.
+//! Tagging: an encoder, measured by the entities that its tags mark.
 
 use anyhow::{Context, Result};
 use serde_json::Value;

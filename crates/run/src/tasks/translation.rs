@@ -24,7 +24,7 @@ use crate::training::in_order;
 use crate::translation::{LineTranslator, TranslationSettings, for_the_best};
 use crate::{LoadedRun, sentence_vectors};
 
-/// Number of pairs whose loss is measured in one batch.
+/// Number of pairs in a batch on which the loss is measured.
 const MEASURED_TOGETHER: usize = 64;
 
 impl TaskModel for TranslationModel {
@@ -47,7 +47,7 @@ impl TaskModel for TranslationModel {
         Ok(Box::new(Validation::new(config, dataset, tokenizers)?))
     }
 
-    /// Returns a typical number for sentences.
+    /// A typical length of sentences.
     fn usual_tokens(_config: &RunConfig) -> usize {
         32
     }
@@ -81,14 +81,14 @@ impl TaskModel for TranslationModel {
     }
 
     fn shorter_rows(positions: usize) -> String {
-        // Room for `</s>`.
+        // `</s>` takes one position.
         format!("data.cleaning.max_tokens = {}", positions.saturating_sub(1))
     }
 
     fn measured_by(config: &RunConfig) -> Value {
         let decoding = for_the_best(&config.decoding).with_candidates();
         serde_json::json!({
-            // No text is written if translations are sampled.
+            // Samples are drawn without a beam.
             "beam_size": (!decoding.sampling.is_active()).then_some(decoding.beam_size),
             "length_penalty": decoding.length_penalty,
             "decoding": decoding,
@@ -104,7 +104,8 @@ impl TaskModel for TranslationModel {
         Ok(Self::round_to_int8(self)?)
     }
 
-    /// Gives the model the reference, so that the pictures of two validations show the same text.
+    /// Shows attention to the reference, so that the pictures of all validations show the same
+    /// text.
     fn attention_on(
         &self,
         example: &Sample,
@@ -137,7 +138,7 @@ impl TaskModel for TranslationModel {
             let window: Vec<RawPair> = pairs.by_ref().take(MEASURED_TOGETHER).collect();
             (!window.is_empty()).then_some(window)
         });
-        // A window of overlong pairs leaves no batch.
+        // A window in which all pairs are too long gives no batch.
         let has_some = |batch: &Result<Batch, BoxError>| {
             batch.as_ref().map_or(true, |batch| batch.tokens() > 0)
         };
@@ -150,10 +151,11 @@ impl TaskModel for TranslationModel {
     }
 }
 
-/// Largest number of translations of a validation that are kept.
+/// Largest number of samples, translations that are shown as examples, of a validation.
 const MOST_SAMPLES: usize = 3;
 
-/// Validation of a model on the validation split: in each of its directions, with the means of all.
+/// Measurement of a model on the validation split in each of its directions; the scores are their
+/// means.
 struct Validation {
     directions: Vec<(Direction, DirectionValidation)>,
     /// Samples of the last validation.
@@ -198,7 +200,7 @@ impl Validation {
 }
 
 impl DirectionValidation {
-    /// Reads the text that will be decoded, given the recipe and the tokenizers of the direction.
+    /// Reads the text to decode; the recipe and the tokenizers are those of the direction.
     ///
     /// # Errors
     /// When the split cannot be read.
@@ -236,7 +238,8 @@ impl DirectionValidation {
         })
     }
 
-    /// Scores of a model, and samples of its translations.
+    /// Losses of a model, scores of its translations (`None` if none are made), and samples of
+    /// these.
     fn measure(
         &self,
         model: &TranslationModel,
@@ -253,7 +256,7 @@ impl DirectionValidation {
         Ok((read, Some(text), samples))
     }
 
-    /// Some of the translations with their sources and references, evenly spread.
+    /// Samples from the translations, evenly spread, with their sources and references.
     fn samples_of(&self, translations: &[String]) -> Vec<Sample> {
         let count = self.evaluation.samples.min(MOST_SAMPLES).min(translations.len());
         let sample = |number: usize| {
@@ -268,8 +271,8 @@ impl DirectionValidation {
     }
 }
 
-/// Samples of several directions, taken from each in turn; together at most as many as for a single
-/// direction.
+/// Samples of several directions: the first of each direction, then the second of each, and so on,
+/// up to as many as for a single direction.
 fn in_turn(samples: Vec<Vec<Sample>>) -> Vec<Sample> {
     let mut samples: Vec<_> = samples.into_iter().map(Vec::into_iter).collect();
     let mut chosen = Vec::with_capacity(MOST_SAMPLES);
@@ -303,7 +306,7 @@ impl Validator<TranslationModel> for Validation {
         for (name, sum) in sums {
             scores.insert(name, sum / self.directions.len() as f64);
         }
-        // The limit for the mean is the limit for one direction.
+        // Follows from the mean of `nll` over the directions.
         scores.insert("perplexity", scores.get("nll").unwrap_or(f64::NAN).exp());
         self.samples = in_turn(samples);
         Ok(scores)

@@ -1,16 +1,16 @@
-//! Continuation of a training that has ended, and its learning rate.
+//! How a training that has ended can be continued, and with which learning rate.
 
 use taper_trainer::{StopReason, TrainingConfig};
 
-/// Change of a recipe that continues a training that has ended.
+/// Change of a recipe with which a training that has ended continues.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Continuation {
     /// `training.max_updates` is raised to this number.
     Updates {
         /// New limit: twice the number of updates so far.
         updates: u64,
-        /// Learning rates before and after, if the schedule falls towards the last update;
-        /// otherwise `None`.
+        /// Learning rates before and after the continuation, if the schedule depends on the last
+        /// update; otherwise `None`.
         seam: Option<Seam>,
     },
     /// `training.max_epochs` is raised.
@@ -21,19 +21,19 @@ pub enum Continuation {
     Patience,
 }
 
-/// Learning rates before and after the continuation, if a schedule that has fallen to its end gets
-/// a later end.
+/// Learning rates on both sides of a continuation: a schedule that has fallen to its end jumps if
+/// it gets a later end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seam {
-    /// Learning rate of the last update.
+    /// Learning rate of the last update before the continuation.
     pub before: f64,
-    /// Learning rate of the next update.
+    /// Learning rate of the first update after it.
     pub after: f64,
 }
 
 impl Continuation {
-    /// Finds the change for a training of a model of width `d_model` that ended after `step` updates
-    /// for `reason`.
+    /// Finds the change that continues a training which ended after `step` updates for `reason`;
+    /// `d_model` is the width of the model.
     pub(super) fn find(
         reason: StopReason,
         step: u64,

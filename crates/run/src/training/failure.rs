@@ -10,8 +10,8 @@ use crate::config::RunConfig;
 use crate::folder::{RunFolder, rescue};
 use crate::tasks::TaskModel;
 
-/// Error of a training, with advice on how to continue. If the disk failed, the state is saved
-/// elsewhere first.
+/// Converts an error of a training to one with advice on how to continue. If the disk failed, first
+/// saves the state of the training elsewhere.
 pub(super) fn explained<M: TaskModel>(
     error: TrainError,
     trainer: &mut Trainer<M>,
@@ -30,11 +30,11 @@ pub(super) fn explained<M: TaskModel>(
     }
     if !recorder.is_of_first() {
         if trainer.needs_rescue() {
-            // Process 0 saves the state of all processes, if it can.
+            // Process 0 saves the state of all processes, and for that needs this one's part.
             let _ = trainer.unsaved();
         }
         return match error {
-            // All processes have found the same error, which process 0 reports.
+            // All processes have the same error, and process 0 reports it.
             TrainError::Diverged { .. }
             | TrainError::Astray { .. }
             | TrainError::NoData { .. }
@@ -59,7 +59,8 @@ pub(super) fn explained<M: TaskModel>(
     }
 }
 
-/// Error for a loss that has grown or is not finite, with advice to restart before that point.
+/// Error for a loss that has grown too much or is not finite, with advice to continue from before
+/// that with a lower learning rate.
 fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) -> Result<Error> {
     let key = match config.training.schedule.kind {
         ScheduleKind::Noam => "scale",
@@ -84,17 +85,18 @@ fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) 
     Ok(Advice::new(action, "tries a lower rate").about(error))
 }
 
-/// Whether training ended because a process is gone, and its part of the state with it.
+/// Whether training ended because another process is gone, and its part of the state with it.
 fn is_of_another(error: &TrainError) -> bool {
     error.between_processes().is_some_and(is_loss)
 }
 
-/// Whether a process is gone.
+/// Whether an exchange failed because a process is gone.
 pub(super) fn is_loss(error: &ExchangeError) -> bool {
     matches!(error, ExchangeError::Lost { .. })
 }
 
-/// Error for a failure of the disk, with the place of the rescued state and advice.
+/// Error for a failure of the disk, with advice; `saved` is the run with the rescued state, or the
+/// reason why there is none.
 fn after_rescue(
     error: anyhow::Error,
     step: u64,
@@ -125,7 +127,8 @@ fn after_rescue(
     }
 }
 
-/// Note about the checkpoints that a rescued run has left in `folder`; empty if there are none.
+/// Words about the checkpoints that stay in `folder` when a run has been rescued elsewhere; empty
+/// if there are none.
 fn left_behind(folder: &RunFolder) -> String {
     if !folder.has_checkpoint().unwrap_or(false) {
         return String::new();

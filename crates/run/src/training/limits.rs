@@ -7,15 +7,15 @@ use taper_trainer::TrainingConfig;
 /// Limits at which training ends.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct TrainingLimits {
-    /// Last update, if the recipe sets one.
+    /// Number of the last update; `None` without a limit of updates or epochs.
     pub last_update: Option<u64>,
-    /// Largest number of seconds of training, if the recipe sets it.
+    /// Largest number of seconds of training; `None` without a limit.
     pub most_seconds: Option<f64>,
 }
 
 impl TrainingLimits {
-    /// Limits that `config` sets for these batches. They are estimates if the length of epochs may
-    /// differ by a batch.
+    /// Limits that `config` sets for a training with these batches. The last update is an estimate
+    /// if epochs may differ in length by a batch.
     pub fn from_config(config: &TrainingConfig, batches: &BatchingReport) -> Self {
         let given = |limit: u64| (limit > 0).then_some(limit);
         let of_epochs = given(config.max_epochs)
@@ -26,8 +26,8 @@ impl TrainingLimits {
         }
     }
 
-    /// Remaining seconds after update `step` and `elapsed` seconds of training, at `pace` seconds
-    /// per update.
+    /// Seconds that remain after update `step` and `elapsed` seconds of training, if an update
+    /// takes `pace` seconds; `None` without limits.
     #[must_use]
     pub fn remaining(&self, step: u64, elapsed: f64, pace: f64) -> Option<f64> {
         let of_updates = self.last_update.map(|last| pace * last.saturating_sub(step) as f64);

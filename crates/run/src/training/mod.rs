@@ -50,13 +50,13 @@ pub use resume::{resume, resume_among};
 pub use settings::{Outcome, TrainSettings};
 pub use together::follow;
 
-/// Starts a run in `folder`, which must not exist yet. If it fails before training, the folder is
-/// removed again, so that the call can be repeated. Training ends early, with a checkpoint, when
-/// `stop` becomes true.
+/// Starts a run in `folder`, which must not exist yet. If this fails before training begins, the
+/// folder is removed again, so that the call can be repeated. When `stop` becomes true, training
+/// ends early with a checkpoint.
 ///
 /// # Errors
-/// If the device, the data or the disk has an error. It is found before the first update if
-/// possible.
+/// If the device, the data or the disk fails. If possible, this is found out before the first
+/// update.
 pub fn start(
     folder: &RunFolder,
     config: &RunConfig,
@@ -67,8 +67,8 @@ pub fn start(
     start_among(Box::new(SingleProcess::default()), folder, config, settings, observer, stop)
 }
 
-/// Starts a run like [`start`], as the first of several processes that train together; the others
-/// [`follow`].
+/// Starts a run in the same way as [`start`], as the first of several processes that train
+/// together; each of the others calls [`follow`].
 ///
 /// # Errors
 /// Errors of [`start`], in any of the processes.
@@ -85,7 +85,7 @@ pub fn start_among(
     })
 }
 
-/// [`start_among`] with the model of the task.
+/// Implements [`start_among`] for the model of the task.
 fn start_with<M: TaskModel>(
     mut exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -109,8 +109,8 @@ fn start_with<M: TaskModel>(
     }
     observer.observe(&RunEvent::Locked { folder: folder.root() })?;
     let mut begin = || -> Result<(Option<Origin>, ReadyRun<M>)> {
-        // The initial weights exist before the run does: as soon as the run has its configuration,
-        // it can be resumed after a kill.
+        // The initial weights are saved before the recipe, because a folder with a recipe counts as
+        // a run, and must be resumable even after a kill.
         let origin = match &parent {
             Some(parent) => Some(parent.begin::<M>(folder, settings, observer)?),
             None => None,
@@ -128,13 +128,13 @@ fn start_with<M: TaskModel>(
         Ok((origin, ready)) => {
             train(exchange, folder, settings, origin.as_ref(), ready, observer, stop)
         }
-        // The run itself is intact, and tokenised text can be used again.
+        // Only another process failed: the run is intact, and its tokenised text can be used again.
         Err(error) if error.downcast_ref().is_some_and(is_loss) => {
             let resume = Action::resume(folder.root());
             Err(Advice::new(resume, "continues with the prepared data").about(error))
         }
         Err(error) => {
-            // This happens under the lock, so that no other process can have written to the folder.
+            // The lock is still held, so no other process can have written to the folder.
             if let Err(cause) = folder.remove(existed) {
                 let (folder, cause) = (folder.root().to_owned(), format!("{cause:#}"));
                 observer.observe(&RunEvent::notice(FolderNotice::NotRemoved { folder, cause }))?;
@@ -144,7 +144,7 @@ fn start_with<M: TaskModel>(
     }
 }
 
-/// Checks the recipe of a new run, and reports its keys without effect.
+/// Checks the recipe of a new run, and reports which of its keys have no effect.
 fn checked(
     config: &RunConfig,
     parent: Option<&ParentRun>,
@@ -171,8 +171,8 @@ fn checked(
     Ok(config)
 }
 
-/// Trains from `origin`, or from the beginning, to an end. Among several processes, only the first
-/// writes to the folder and reports events.
+/// Trains to an end, from `origin` or, if it is `None`, from the beginning. Only the first of
+/// several processes writes to the folder and reports events.
 fn train<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -188,7 +188,7 @@ fn train<M: TaskModel>(
     let is_first = exchange.rank() == 0;
     announce(config, &prepared, &device, exchange.size(), observer)?;
     let mut trainer = make_trainer(exchange, folder, config, model, tokenizers, origin, observer)?;
-    // Memory that only loading used.
+    // Returns the memory that only loading needed.
     taper_ops::allocator::collect();
     taper_ops::allocator::keep_freed_pages();
     let step = trainer.state().step;
@@ -233,7 +233,7 @@ fn train<M: TaskModel>(
     Ok(Outcome::Complete { reason, step, results })
 }
 
-/// Validation of the first process; the others have none.
+/// Validation during training: only the first process measures, and the others do nothing.
 fn validation<M: TaskModel>(
     config: &RunConfig,
     prepared: &Prepared,
@@ -249,7 +249,7 @@ fn validation<M: TaskModel>(
     Ok(Watched::boxed(validation, recorder.events.as_ref(), tokenizers))
 }
 
-/// Reports data and cost of a training that is about to begin among `processes`.
+/// Reports the data and the cost of a training that is about to begin with this many processes.
 fn announce(
     config: &RunConfig,
     prepared: &Prepared,
@@ -272,7 +272,8 @@ fn announce(
     Ok(())
 }
 
-/// Warns if training ends before the requested direction is trained alone.
+/// Notice that training ends before the epochs in which only the requested direction is trained;
+/// `None` if it does not.
 fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Option<RecipeNotice> {
     let epochs = batching.bidirectional_epochs;
     let updates = batching.batches_of(epochs).div_ceil(training.accumulation as u64);
@@ -282,7 +283,7 @@ fn directions_only(training: &TrainingConfig, batching: &BatchingReport) -> Opti
     is_too_early.then_some(RecipeNotice::DirectionsOnly { epochs, updates })
 }
 
-/// Trainer at `origin`, or at the beginning if there is none.
+/// Makes a trainer that continues from `origin` or, if it is `None`, begins.
 fn make_trainer<M: TaskModel>(
     exchange: Box<dyn Exchange>,
     folder: &RunFolder,
@@ -318,8 +319,8 @@ fn make_trainer<M: TaskModel>(
     Ok(trainer)
 }
 
-/// Measures the model on the test sets, with the weights that other commands use, and checks that
-/// they can be loaded.
+/// Measures the model on the test sets with the weights that other commands load by default, and
+/// checks that they can load them.
 fn test<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,
@@ -353,7 +354,7 @@ fn test<M: TaskModel>(
     Ok(results)
 }
 
-/// Refuses to report success for a run that no command can load.
+/// Refuses to report success for a run that other commands could not load.
 fn require_loadable(
     folder: &RunFolder,
     tokenizers: &TokenizerPair,

@@ -1,4 +1,4 @@
-//! Checkpoint from which training continues, and the record of its training.
+//! Checkpoint from which training continues, and what it records about the training so far.
 
 use std::path::PathBuf;
 
@@ -14,22 +14,22 @@ use crate::folder::RunFolder;
 pub(crate) struct Origin {
     /// Folder of the checkpoint.
     pub(crate) checkpoint: PathBuf,
-    /// State recorded by the checkpoint.
+    /// State that the checkpoint records.
     pub(crate) state: State,
-    /// Identity of its validation scores; empty if unknown.
+    /// What the validation scores so far depend on; empty if unknown.
     pub(crate) validation: Map<String, Value>,
 }
 
 impl Origin {
-    /// Reads the checkpoint in the folder `checkpoint` of the run in `folder`, whose config.toml is
-    /// `saved`. Must be called before the text is prepared again.
+    /// Reads the checkpoint in the folder `checkpoint`, which belongs to the run in `folder`;
+    /// `saved` is the recipe in config.toml. This must happen before the text is prepared again.
     ///
     /// # Errors
-    /// When its state cannot be read.
+    /// When the state of the checkpoint cannot be read.
     pub(crate) fn read(folder: &RunFolder, saved: &RunConfig, checkpoint: PathBuf) -> Result<Self> {
         let state = read_state(&checkpoint)?;
         let mut validation = state.identity.validation.clone();
-        // An earlier version recorded only the text, with the run.
+        // Checkpoints of an earlier version have no such record; only the run records its text.
         if validation.is_empty()
             && let Some(text) =
                 recorded_text(folder.root(), &saved.task.validation_split(&saved.data))
@@ -39,9 +39,9 @@ impl Origin {
         Ok(Self { checkpoint, state, validation })
     }
 
-    /// Configuration with which the run in `folder` was trained until now, as recorded by its last
-    /// checkpoint or, if the last one is unreadable, by this one. For a run of an earlier version,
-    /// `saved`.
+    /// Recipe with which the run in `folder` has been trained so far, as recorded by its last
+    /// checkpoint or, if that one is unreadable, by this one. If an earlier version has recorded
+    /// none, `saved`.
     ///
     /// # Errors
     /// When the record is not of this version.
@@ -51,8 +51,8 @@ impl Origin {
         Ok(trained.unwrap_or_else(|| saved.clone()))
     }
 
-    /// Reasons why validation scores under `training`, of identity `validation`, cannot be compared
-    /// with those of this checkpoint; empty if they can.
+    /// Reasons why validation scores with the settings `training`, which depend on `validation`,
+    /// cannot be compared with the scores so far; empty if they can.
     pub(crate) fn score_changes(
         &self,
         training: &TrainingConfig,

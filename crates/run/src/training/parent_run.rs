@@ -1,8 +1,8 @@
-//! Start of a new run with the weights of another, or some of them (`taper train --from`), and with
-//! either tokenizer.
+//! Start of a new run with the weights of another run, its parent, or with some of them (`taper
+//! train --from`), and with the tokenizer of either.
 //!
-//! The new run first gets a checkpoint of update 0. From there on it is a run like any other, and a
-//! process that is killed early continues from the same weights. It has its own optimizer,
+//! The new run first gets a checkpoint of update 0. From then on it is a run like any other, and if
+//! its process is killed early, it continues from the same weights. It has its own optimizer,
 //! schedule, order of the data and best score.
 
 use std::collections::HashMap;
@@ -28,8 +28,8 @@ use crate::folder::RunFolder;
 use crate::parameter_groups::Selection;
 use crate::tasks::{TaskModel, build_model, entry};
 
-/// Reads the `[model]` of the run or checkpoint at `path`, for a new run that begins with its
-/// weights.
+/// Reads the `[model]` of the run or checkpoint at `path`, with whose weights a new run is to
+/// begin.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -38,11 +38,11 @@ pub fn model_of(path: &Path) -> Result<ModelConfig> {
     Ok(parent.trained.model)
 }
 
-/// Run whose weights another run begins with.
+/// Run with whose weights another run begins, as read from the disk.
 struct Parent {
     run: RunFolder,
     checkpoint: PathBuf,
-    /// Configuration with which its weights were trained.
+    /// Recipe with which its weights were trained.
     trained: RunConfig,
 }
 
@@ -55,32 +55,33 @@ impl Parent {
     }
 }
 
-/// Run whose weights a new one begins with.
+/// Run with whose weights a new run begins, and what the new run takes from it.
 pub(crate) struct ParentRun {
     checkpoint: PathBuf,
-    /// Hash of its tokenizers.
+    /// Hash of the parent's tokenizers.
     hash: String,
-    /// Tokenizers: the parent's, or those of the new run.
+    /// Tokenizers of the new run: the parent's, or its own.
     pub(crate) tokenizers: TokenizerPair,
-    /// Rows of the new run's token tables, for source and target, that this run's tables also have;
-    /// `None` if the tokenizers are the same.
+    /// For each row of the new run's token tables, of source and target, the row of the parent's
+    /// tables with the same token; `None` if the tokenizers are the same.
     shared: Option<[SharedRows; 2]>,
     selection: Selection,
-    /// Configuration of the new run: the requested one, with this run's tokenizer unless the new
-    /// run has its own.
+    /// Recipe of the new run: the requested one, with the parent's tokenizer unless the new run has
+    /// its own.
     pub(crate) config: RunConfig,
-    /// Requested keys that this run's values replace.
+    /// Requested keys whose values the parent's replace.
     replaced: Vec<String>,
-    /// Configuration with which the weights were trained.
+    /// Recipe with which the parent's weights were trained.
     trained: RunConfig,
 }
 
 impl ParentRun {
-    /// Run or checkpoint that `settings` name for a new run of `config`; `None` if they name none.
+    /// Reads the run or checkpoint with which `settings` begin a new run of `config`; `None` if
+    /// they name none.
     ///
     /// # Errors
-    /// When it cannot be read, `config` names another tokenizer, or, unless changes are accepted,
-    /// another architecture.
+    /// When the parent cannot be read, or its task or its architecture does not fit `config`;
+    /// another architecture is allowed if changes are accepted.
     pub(crate) fn find(settings: &TrainSettings, config: &RunConfig) -> Result<Option<Self>> {
         let Some(path) = &settings.from else { return Ok(None) };
         Self::read(path, config, settings)
@@ -153,14 +154,16 @@ impl ParentRun {
         })
     }
 
-    /// Refuses weights of a model with another shape than `own`, unless that is accepted.
+    /// Refuses weights of a model whose shape differs from that of `config`, unless changes are
+    /// accepted.
     fn require_architecture(
         trained: &RunConfig,
         config: &RunConfig,
         settings: &TrainSettings,
     ) -> Result<()> {
         let takes_part = trained.task != config.task || !settings.only.is_empty();
-        // Pooling, for the label of a whole text, is not a part of a model of its tokens.
+        // Pretrained models predict tokens, so pooling, which labels whole texts, is no part of
+        // them.
         let has_no_pooling = entry(trained.task).pretrains && config.task != trained.task;
         let shapes = |one: &Difference| {
             let is_beside = has_no_pooling && one.key == "model.pooling"
@@ -181,8 +184,8 @@ impl ParentRun {
         Ok(())
     }
 
-    /// Whether a key of `[model]` has the same value in the new run as in this one, so that the
-    /// request was met.
+    /// Whether `key`, a key of `[model]`, has the same value in the new run as in the parent, so
+    /// that the new run has what was requested.
     ///
     /// # Errors
     /// When a value cannot be written as TOML.
@@ -191,8 +194,8 @@ impl ParentRun {
         Ok(key.starts_with("model.") && !changes.iter().any(|one| one.key == key))
     }
 
-    /// Makes the first checkpoint of the run in `folder`, with the weights that fit, and reports
-    /// the copied ones. The folder then lacks only the configuration.
+    /// Makes the first checkpoint of the run in `folder` with those weights of the parent that fit,
+    /// and reports which were copied. After this, the folder lacks only the recipe.
     ///
     /// # Errors
     /// When the weights are damaged, no parameter fits, or the checkpoint cannot be written.
@@ -244,14 +247,14 @@ impl ParentRun {
         let mut trainer =
             Trainer::new(model, config.training.clone(), identity, &folder.checkpoints())?;
         trainer.save_beginning(parent)?;
-        // The model of the training is another.
+        // Training builds its own model, so this one is no longer needed.
         drop(trainer);
         taper_ops::allocator::collect();
         Origin::read(folder, config, folder.checkpoint(Some("last"))?)
     }
 }
 
-/// Refuses frozen weights that do not have all their values from the other run.
+/// Refuses to train adapters if a frozen matrix does not have all of its values from the parent.
 fn require_base(store: &ParameterStore, started: &WarmStart) -> Result<()> {
     let drawn = started.drawn.iter().map(|one| &one.name);
     let partly = started.partly.iter().map(|one| &one.name);
@@ -265,12 +268,12 @@ fn require_base(store: &ParameterStore, started: &WarmStart) -> Result<()> {
     }
 }
 
-/// Whether a parameter has one row for each token.
+/// Whether the parameter `name` has one row for each token.
 fn is_of_tokens(name: &str) -> bool {
     name.ends_with("embedding.weight") || matches!(name, "output.weight" | "output.bias")
 }
 
-/// Index of each token of `own` in `theirs`, for source and target.
+/// For each token of `own_tokenizers`, of source and target, its index in `theirs`, if it is there.
 fn shared_rows(own_tokenizers: &TokenizerPair, theirs: &TokenizerPair) -> [SharedRows; 2] {
     if theirs.vocabulary_sizes().1 == 0 {
         return [own_tokenizers.source(), own_tokenizers.target()]

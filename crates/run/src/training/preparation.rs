@@ -1,4 +1,4 @@
-//! Preparation of the first update: data, model, and checks of device, memory and disk.
+//! Preparation before the first update: data, model, and checks of device, memory and disk.
 
 use anyhow::{Result, bail};
 use candle_core::Device;
@@ -18,17 +18,17 @@ use crate::word_vectors::{self, TakenVectors};
 
 /// Everything that training needs.
 pub(super) struct ReadyRun<M> {
-    /// Configuration without open choices.
+    /// Recipe in which all choices have been made.
     pub(super) config: RunConfig,
     /// The data.
     pub(super) prepared: Prepared,
-    /// Model with drawn weights.
+    /// Model with random weights.
     pub(super) model: M,
 }
 
 impl<M: TaskModel> ReadyRun<M> {
-    /// Prepares the data in `folder`, builds the model, and checks that the disk of `destination`
-    /// has room for the checkpoints and, if `try_memory`, that the memory has room for the largest
+    /// Prepares the data in `folder`, and builds the model. Checks that the disk of `destination`
+    /// has room for the checkpoints and, if `try_memory`, that there is memory for the largest
     /// batch.
     ///
     /// # Errors
@@ -61,7 +61,8 @@ impl<M: TaskModel> ReadyRun<M> {
             let tokens = memory::fit(&config, &model, &prepared, &budget, observer)?;
             if config.data.batching.max_tokens != tokens {
                 config.data.batching.max_tokens = tokens;
-                // Nothing is tokenised again; the report describes the final batches.
+                // The text is already tokenised; this only makes the report describe the final
+                // batches.
                 prepared = prepare_data(folder, &config, &device, observer)?;
             }
         }
@@ -70,8 +71,8 @@ impl<M: TaskModel> ReadyRun<M> {
 }
 
 impl<M: TaskModel> ReadyRun<M> {
-    /// Prepares like [`ReadyRun::new`], in a process that is not the first: the open choices of
-    /// `config` have been made, and `folder` has been checked.
+    /// Prepares the data and builds the model in a process that is not the first. The first process
+    /// has already made the open choices of `config` and checked `folder`.
     ///
     /// # Errors
     /// If the device or the data has an error.
@@ -94,20 +95,21 @@ impl<M: TaskModel> ReadyRun<M> {
         Ok(Self { config: config.clone(), prepared, model })
     }
 
-    /// Copies the vectors of words that the recipe names into embeddings, before the first update
-    /// of a run without a parent.
+    /// Copies the word vectors that the recipe names into the embeddings. Only a run without a
+    /// parent does so, before its first update.
     ///
     /// # Errors
-    /// When a file of vectors does not fit.
+    /// When the vectors in a file do not fit the embeddings.
     pub(super) fn take_vectors(&self) -> Result<Vec<TakenVectors>> {
         let (embeddings, tokenizers) = (&self.config.model.embeddings, &self.prepared.tokenizers);
         word_vectors::fill(embeddings, tokenizers, self.model.parameters())
     }
 
-    /// Copies the vectors, lists in `folder` which tokens got one, and reports it.
+    /// Copies the word vectors, lists the tokens that got one in a file in `folder`, and reports
+    /// them.
     ///
     /// # Errors
-    /// The errors of [`ReadyRun::take_vectors`]. Also if the list cannot be written.
+    /// The errors of [`ReadyRun::take_vectors`], and an error if the list cannot be written.
     pub(super) fn begin_with_vectors(
         &self,
         folder: &RunFolder,
@@ -122,7 +124,8 @@ impl<M: TaskModel> ReadyRun<M> {
     }
 }
 
-/// Measures the length of translations, if the search needs it and the recipe does not give it.
+/// Fits the expected length of translations to the training data, if the search needs it and the
+/// recipe does not give it.
 fn expect_lengths(config: &mut RunConfig, prepared: &Prepared) {
     let decoding = &mut config.decoding;
     if decoding.shortfall_penalty > 0.0
@@ -133,8 +136,8 @@ fn expect_lengths(config: &mut RunConfig, prepared: &Prepared) {
     }
 }
 
-/// Refuses rows longer than the positions of the model, in training or validation, either as
-/// tokenised or as sampled subwords may make them.
+/// Refuses data whose longest row, in training or validation, has more tokens than the model has
+/// positions. The length counts tokens that subword sampling may add.
 fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> Result<()> {
     let Some((positions, key)) = M::most_positions(config) else { return Ok(()) };
     let splits = [Some(&prepared.train), prepared.validation.as_ref()];
@@ -149,13 +152,13 @@ fn require_positions<M: TaskModel>(config: &RunConfig, prepared: &Prepared) -> R
     Ok(())
 }
 
-/// Opens the device of the settings, else of `config`.
+/// Opens the device that `settings` name or, if they name none, the recipe's.
 fn open_device(config: &RunConfig, settings: &TrainSettings) -> Result<Device> {
     device::open(settings.device.as_deref().unwrap_or(&config.device))
 }
 
-/// Finds errors that can be known before a run folder is made, and returns `config` with the run's
-/// final type of the computation.
+/// Finds errors that can be known before a run folder is made. Returns `config` with a definite
+/// type of computation, even if it leaves the choice open.
 ///
 /// # Errors
 /// If the recipe cannot be trained here. The error names the key, the file or the device.
@@ -164,8 +167,8 @@ pub(super) fn preflight(
     settings: &TrainSettings,
     observer: &mut dyn RunObserver,
 ) -> Result<RunConfig> {
-    // Reading a recipe checks this too; but this one may have been changed since, or made by a
-    // program.
+    // A recipe is also checked when it is read, but this one may have been changed since, or made
+    // by a program.
     config.validate()?;
     let (mut config, device) = (config.clone(), open_device(config, settings)?);
     device::dtype(&config.dtype, &device)?;
@@ -187,7 +190,7 @@ pub(super) fn preflight(
     }
     if config.evaluation.test_after_training {
         for split in data.test.iter().map(Corpus::name) {
-            // Fails now rather than after the training.
+            // A test split that cannot be measured fails now, and not only after the training.
             with_model!(config.task, M => M::require_test_set(&config, &split))?;
         }
     }
@@ -201,7 +204,7 @@ pub(super) fn preflight(
     Ok(config)
 }
 
-/// Tokenises, and reports the progress.
+/// Calls `tokenise`, and reports its progress to the observer.
 ///
 /// # Errors
 /// The errors of `tokenise` and of the observer.
@@ -218,7 +221,7 @@ pub(super) fn observed<T>(
     result.map(|()| done)
 }
 
-/// Writes tokenizer, tokenised corpus and data report to the disk.
+/// Prepares the data, and writes tokenizer, tokenised corpus and data report to the disk.
 fn prepare_data(
     folder: &RunFolder,
     config: &RunConfig,

@@ -1,4 +1,4 @@
-//! Continuation of a run that was interrupted, or that is complete and gets new limits.
+//! Continuation of a run that was interrupted, or that was complete and gets new limits.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -18,8 +18,8 @@ use crate::event::{FolderNotice, RunEvent, RunObserver};
 use crate::folder::{RunFolder, RunLock};
 use crate::tasks::with_model;
 
-/// Continues the run in `folder` with `config`, which must describe the same data and architecture
-/// as at its start, from its last checkpoint or from the checkpoint called `from`.
+/// Continues the run in `folder` with `config`, from its last checkpoint or from the checkpoint
+/// called `from`. `config` must have the same data and architecture as at the start of the run.
 ///
 /// # Errors
 /// The errors of [`start`](super::start). Also if the run has no usable checkpoint, or `config`
@@ -43,9 +43,10 @@ pub fn resume(
     )
 }
 
-/// Continues like [`resume`], as the first of several processes that train together, whose number
-/// may have changed; the others [`follow`](super::follow). The first of `recipes` is the run's; the
-/// second, if there is one, is the recipe with which all of the processes were started.
+/// Continues a run in the same way as [`resume`], as the first of several processes that train
+/// together; each of the others calls [`follow`](super::follow). Their number may have changed. The
+/// first recipe is the run's. The second is the recipe with which all of the processes were
+/// started, or `None` if they resume the run.
 ///
 /// # Errors
 /// Errors of [`resume`], in any of the processes.
@@ -70,7 +71,7 @@ pub fn resume_among(
         Some(checkpoint) => Some(Origin::read(folder, &saved, checkpoint)?),
         None => None,
     };
-    // Configuration of the training so far; config.toml may differ from it.
+    // Recipe with which the run has been trained so far; config.toml may have been edited since.
     let trained = match &origin {
         Some(origin) => origin.trained_with(folder, &saved)?,
         None => saved.clone(),
@@ -100,8 +101,8 @@ pub fn resume_among(
     })
 }
 
-/// Last checkpoint of a run, or the one called `from`, unless its weights are in int8; `None` before
-/// the first.
+/// Checkpoint from which training continues: the one called `from`, or else the last one; `None` if
+/// the run has none yet. Weights in int8 are refused.
 fn trainable_checkpoint(folder: &RunFolder, from: Option<&str>) -> Result<Option<PathBuf>> {
     let checkpoint = match from {
         Some(name) => Some(own_checkpoint(folder, name)?),
@@ -120,7 +121,8 @@ fn trainable_checkpoint(folder: &RunFolder, from: Option<&str>) -> Result<Option
     Ok(checkpoint)
 }
 
-/// Differences between the recipe of the training so far and `config`, if they are allowed.
+/// Differences between `trained`, the recipe of the training so far, and `config`; refuses those
+/// that are not allowed.
 fn accepted_changes(
     folder: &RunFolder,
     trained: &RunConfig,
@@ -149,15 +151,15 @@ fn accepted_changes(
     Ok(changes)
 }
 
-/// Refuses a tokenizer that differs from the checkpoints' one, and a text that differs from the
-/// run's.
+/// Refuses to continue if the tokenizer is not the one of the checkpoints, or the text is not the
+/// one of the run.
 fn require_text(
     folder: &RunFolder,
     config: &RunConfig,
     origin: Option<&Origin>,
     settings: &TrainSettings,
 ) -> Result<()> {
-    // A damaged tokenizer is found before anything is written.
+    // This is checked before anything is written, so a damaged tokenizer does no harm.
     if let Some(origin) = origin {
         let tokenizers = config.task.load_tokenizers(folder.root())?;
         ensure!(
@@ -182,8 +184,8 @@ fn require_text(
     Ok(())
 }
 
-/// Checkpoint of this run called `name`, to return to. A checkpoint of another run is refused,
-/// because its successors would mix with this run's own.
+/// Path of the checkpoint of this run called `name`. A checkpoint of another run is refused,
+/// because later checkpoints would then mix with this run's own.
 fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     let path = folder.checkpoint(Some(name)).with_context(|| format!("--from {name}"))?;
     let parent =
@@ -204,8 +206,8 @@ fn own_checkpoint(folder: &RunFolder, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Copies `config`, and takes the token budget, the type of the computation and the expected length
-/// of translations from `saved` if `config` leaves them open.
+/// Copy of `config`. If it leaves the token budget, the type of computation or the expected length
+/// of translations open, the copy has the choices of `saved`.
 fn with_choices(config: &RunConfig, saved: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if config.data.batching.max_tokens == AUTO {

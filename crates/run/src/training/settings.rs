@@ -10,31 +10,31 @@ use crate::checks::memory::Budget;
 use crate::evaluation::TestSetResult;
 use crate::folder::Command;
 
-/// Settings of a training on this machine; they do not change its result.
+/// Settings of a training that concern this machine, or what a new run begins with.
 #[derive(Debug, Clone, Default)]
 pub struct TrainSettings {
-    /// Name of a device: auto, cpu, cuda, cuda:N or metal. `None`: the recipe's.
+    /// Name of a device: auto, cpu, cuda, cuda:N or metal; `None` for the recipe's device.
     pub device: Option<String>,
-    /// Bytes of memory that training may use. `None`: as many as the system has available.
+    /// Bytes of memory that training may use; `None` for as many as the system has available.
     pub memory: Option<u64>,
-    /// Run or checkpoint folder that gives a new run its weights and tokenizer. `None`: random
-    /// weights.
+    /// Run or checkpoint folder with whose weights and tokenizer a new run begins; `None` to begin
+    /// with random weights.
     pub from: Option<PathBuf>,
-    /// Parameters copied from `from`: parts, modules, or patterns of names. Empty: all.
+    /// Parameters to copy from `from`, named by parts, modules, or patterns of names; empty for
+    /// all.
     pub only: Vec<String>,
-    /// Whether the new run has its own tokenizer, and copies only the rows of common tokens.
+    /// Whether the new run has its own tokenizer; only the rows of tokens in both are then copied.
     pub own_tokenizer: bool,
-    /// Folder for the state if the run's folder cannot be written. `None`: taper-rescue in the
-    /// system's temporary folder.
+    /// Folder for the state of the training if the run's folder cannot be written; `None` for
+    /// taper-rescue in the system's temporary folder.
     pub rescue: Option<PathBuf>,
-    /// Number of processes that train together; 0: this one alone.
+    /// Number of processes that train together; 0 if this one trains alone.
     pub processes: usize,
-    /// Number of the training's processes on this machine, which share its memory. 0 means one
-    /// process.
+    /// Number of these processes on this machine, which share its memory; 0 counts as 1.
     pub processes_here: usize,
-    /// Command that is recorded in the run. `None`: nothing is recorded.
+    /// Command to record in the run; `None` to record nothing.
     pub command: Option<Command>,
-    /// Whether to resume although the text or the recipe's data, model or dtype have changed.
+    /// Whether to continue even if the text, or the recipe's data, model or dtype, has changed.
     pub accept_changes: bool,
 }
 
@@ -48,16 +48,17 @@ impl TrainSettings {
 /// Outcome of a training.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The stop flag ended training; all work is saved, and [`resume`](super::resume) continues it.
+    /// Training ended early, because the stop flag was set. All work is saved, and
+    /// [`resume`](super::resume) continues it.
     Interrupted {
-        /// Updates made.
+        /// Number of updates so far.
         step: u64,
     },
     /// The training is complete.
     Complete {
-        /// Reason of the end.
+        /// Reason why training ended.
         reason: StopReason,
-        /// Updates made.
+        /// Number of updates.
         step: u64,
         /// Results on the test sets, with the weights that [`LoadedRun`](crate::LoadedRun) uses.
         results: Vec<TestSetResult>,

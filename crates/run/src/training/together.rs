@@ -1,9 +1,9 @@
-//! Messages of the processes of a training before it begins.
+//! Agreement among the processes of a training before it begins.
 //!
-//! Process 0 locks the run, trains the tokenizer and checks memory and disk alone, while the others
-//! wait; the text is tokenised by all that see its folder. Process 0 then announces its decisions,
-//! all open the same data, and training begins only when all have the same program, recipe,
-//! tokenizer and data.
+//! Process 0 alone locks the run, trains the tokenizer, and checks memory and disk, while the
+//! others wait. All processes that see the folder of process 0 tokenise the text together. Then
+//! process 0 announces its decisions, and all processes open the same data. Training begins only if
+//! all have the same program, recipe, tokenizer and data.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -30,19 +30,20 @@ use crate::word_vectors;
 /// Message of process 0 to the others, which wait for it.
 #[derive(Serialize, Deserialize)]
 enum Said {
-    /// Text is to be tokenised by all processes that see the file `mark` in the run's folder.
+    /// All processes that see the file `mark` in the run's folder are to tokenise the text.
     Tokenise { config: Box<RunConfig>, mark: String },
-    /// The data is prepared.
+    /// The data is prepared, and everything is decided.
     Decided(Box<Decided>),
 }
 
-/// Findings and decisions of process 0.
+/// What process 0 has found and decided.
 #[derive(Serialize, Deserialize)]
 struct Decided {
     config: RunConfig,
-    /// Checkpoint from which training continues, with the identity of its scores.
+    /// Checkpoint from which training continues, and what its validation scores depend on.
     origin: Option<(PathBuf, Map<String, Value>)>,
-    /// Tokenizer files by name: the others have none without a shared folder.
+    /// Names and contents of the tokenizer files, which processes that do not share the folder
+    /// lack.
     tokenizers: Vec<(String, String)>,
 }
 
@@ -56,8 +57,8 @@ const TOKENIZERS: [&str; 6] = [
     "tokenizer.target.special.json",
 ];
 
-/// Takes part in a training as any process but the first. `given` is the recipe that the process
-/// was started with, unless it resumes a run.
+/// Takes part in a training as a process other than the first. `given` is the recipe with which
+/// this process was started; `None` if it resumes a run.
 ///
 /// # Errors
 /// Errors of [`start`](super::start), in this process or in another.
@@ -92,7 +93,7 @@ pub fn follow(
             }
             ReadyRun::opened(folder, config, settings, observer)
         };
-        // The first process of each machine makes the missing files.
+        // The first process of each machine makes missing files, and the others wait for it.
         let machines = everyone(&mut *exchange, machine())?;
         let rank = exchange.rank();
         let ready = if machines[..rank].contains(&machines[rank]) {
@@ -111,7 +112,8 @@ pub fn follow(
     })
 }
 
-/// Decision of process 0; while waiting for it, this process tokenises its share of the text.
+/// Waits for the decisions of process 0, and tokenises this process's share of the text if asked
+/// to.
 fn decision(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -134,8 +136,8 @@ fn decision(
     }
 }
 
-/// Copies the decided configuration, with the paths and the device of the recipe `given` to this
-/// process: they may differ between machines.
+/// Copy of the recipe `decided` with the paths, the device and the threads of `given`, the recipe
+/// of this process, because these may differ between machines.
 fn with_own_paths(
     decided: RunConfig,
     given: Option<&RunConfig>,
@@ -150,8 +152,8 @@ fn with_own_paths(
     Ok(RunConfig { data, device, threads: given.threads, ..decided })
 }
 
-/// Tokenises the text, if necessary, with all processes that see `folder`; the first process calls
-/// this before it prepares the data.
+/// Tokenises the text, if necessary, together with all processes that see `folder`. Only the first
+/// process calls this, before it prepares the data.
 ///
 /// # Errors
 /// When the text cannot be tokenised, or a process has ended.
@@ -175,7 +177,7 @@ pub(super) fn tokenise(
     tokenise_share(exchange, folder, &config, &mark.name, observer)
 }
 
-/// File in a run's folder that shows processes whether they see the same folder.
+/// File that process 0 puts in a run's folder: a process that finds it there sees the same folder.
 struct Mark {
     path: PathBuf,
     name: String,
@@ -185,7 +187,7 @@ impl Mark {
     fn put_in(folder: &RunFolder) -> Result<Self> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos());
-        // After a crash, this file is removed like all incomplete files.
+        // The ending makes sure that the file is removed after a crash, like all incomplete files.
         let name = format!("together-{}-{now}.partial", std::process::id());
         let path = folder.root().join(&name);
         std::fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
@@ -200,7 +202,7 @@ impl Drop for Mark {
 }
 
 /// Tokenises the share of this process, if it sees the file `mark` in `folder`, and waits for the
-/// others. A failure that several processes share is reported once.
+/// others. If several processes fail, only the first of them reports its error.
 fn tokenise_share(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -227,10 +229,11 @@ fn tokenise_share(
     }
 }
 
-/// Announces the decisions of process 0 to the others, and waits until all are ready to train.
+/// Announces the decisions of process 0, which are in `ready`, to the others, and waits until all
+/// are ready to train.
 ///
 /// # Errors
-/// When one of them cannot train, or has other data.
+/// When a process cannot train, or has other data.
 pub(super) fn lead<M: TaskModel>(
     exchange: &mut dyn Exchange,
     folder: &RunFolder,
@@ -258,8 +261,8 @@ pub(super) fn lead<M: TaskModel>(
     same_data(exchange, ready)
 }
 
-/// Refuses to begin unless all processes are the same program and were started with the same
-/// recipe; `given` is this one's recipe, unless it continues a run.
+/// Refuses to begin unless all processes run the same program and were started with the same
+/// recipe. `given` is the recipe of this process; `None` if it resumes a run.
 ///
 /// # Errors
 /// When processes differ; the message names the process and the difference.
@@ -290,7 +293,7 @@ pub(super) fn meet(exchange: &mut dyn Exchange, given: Option<&RunConfig>) -> Re
     Ok(())
 }
 
-/// Refuses to train on different data, or from different vectors of words.
+/// Refuses to train if processes have different data or different word vectors.
 fn same_data<M: TaskModel>(exchange: &mut dyn Exchange, ready: &ReadyRun<M>) -> Result<()> {
     let prepared = &ready.prepared;
     let difference = |first: &String, other: &String| format!(": {other} instead of {first}");

@@ -73,7 +73,6 @@ impl LineLimit {
     /// # Errors
     /// [`BadItem`] if the line is overlong and the rule refuses such lines. Other errors if the
     /// tokenizer fails.
-    /// tokenizer fails.
     pub(super) fn apply<'l>(
         &self,
         tokenizer: &Tokenizer,

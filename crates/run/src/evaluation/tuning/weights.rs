@@ -33,10 +33,10 @@ pub struct WeightTrial {
 /// Results of a search for weights.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TunedWeights {
-    /// Number of sentences scored for each trial. Sentences that are translated in parts are left
-    /// out.
+    /// Number of sentences on which each trial is scored. Sentences that are translated in parts
+    /// are left out.
     pub sentences: usize,
-    /// Number of their candidates.
+    /// Number of candidates of these sentences together.
     pub candidates: usize,
     /// Weights of the run.
     pub before: WeightTrial,

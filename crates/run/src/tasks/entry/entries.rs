@@ -5,7 +5,7 @@ use taper_data::Task;
 use super::{Examples, InputKind, PredictionEntry, Stacks, TaskEntry};
 use crate::advice::Verb;
 
-/// Facts about a task.
+/// Returns the facts about a task.
 #[must_use]
 pub const fn entry(task: Task) -> &'static TaskEntry {
     match task {
@@ -22,10 +22,10 @@ pub const fn entry(task: Task) -> &'static TaskEntry {
     }
 }
 
-/// A use that most tasks list: their runs can be measured.
+/// Use that most tasks list: measuring a run.
 const MEASURES: (Verb, &str) = (Verb::Evaluate, "measures it");
 
-/// Entry of a typical task; each task sets the fields that are empty here.
+/// Values that most tasks have in common; each task sets the fields in which it differs.
 const USUAL: TaskEntry = TaskEntry {
     stacks: Stacks::Encoder,
     translates: false,

@@ -15,32 +15,33 @@ pub use entries::entry;
 /// Facts about a task that commands, checks, reports and servers ask for.
 #[derive(Debug)]
 pub struct TaskEntry {
-    /// Stacks of layers of its models.
+    /// Stacks of layers of the task's models.
     pub stacks: Stacks,
-    /// Whether its models read one language and write another, with a vocabulary for each.
+    /// Whether the models read one language and write another, with a vocabulary for each.
     pub translates: bool,
-    /// Whether its models continue a text, token by token.
+    /// Whether the models continue a text, token by token.
     pub generates: bool,
-    /// Whether its models' answers are written by a beam search.
+    /// Whether a beam search writes the models' answers.
     pub writes: bool,
-    /// Whether its models are pretrained for other models to begin with their weights.
+    /// Whether the models are pretrained, so that models of other tasks begin with their weights.
     pub pretrains: bool,
-    /// Whether its models predict tokens that are hidden from them.
+    /// Whether the models predict tokens that are hidden from them.
     pub hides_tokens: bool,
     /// Whether a row may have two texts.
     pub reads_pairs: bool,
     /// Whether an answer is one of several classes, and thus right or wrong.
     pub predicts_classes: bool,
-    /// Whether its models give a text a vector.
+    /// Whether the models can represent a text by a vector.
     pub embeds: bool,
-    /// Tasks whose trained models contain all parts that a model of this task shares with them.
+    /// Tasks with whose weights a model of this task can begin: their trained models have all parts
+    /// that both kinds of models share.
     pub begins_with: &'static [Task],
-    /// Sections and keys of recipes that only this task and perhaps a few others read.
+    /// Sections and keys of recipes that few tasks read, this one among them.
     pub reads: &'static [&'static str],
-    /// Examples from which models of the task can be fine-tuned by one command; `None`: only a
-    /// recipe can fine-tune them.
+    /// Examples from which one command can fine-tune a model of the task; `None` if that needs a
+    /// recipe.
     pub learns_from: Option<Examples>,
-    /// Prediction for texts or images; `None` if the models predict nothing for a single one.
+    /// How the models predict for single texts or images; `None` if they do not.
     pub predicts: Option<PredictionEntry>,
     /// Reason why attention is not shown over the words of a text; `None` if it is shown.
     pub hides_attention: Option<&'static str>,
@@ -48,22 +49,23 @@ pub struct TaskEntry {
     pub not_served: Option<&'static str>,
     /// Name of the task on hubs of models; `None` if hubs have none.
     pub hub_name: Option<&'static str>,
-    /// Name of the task in PEFT; `None` if a name would make PEFT expect a head in the folder.
+    /// Name of the task in PEFT; `None` if PEFT would expect a head in the folder because of the
+    /// name.
     pub peft_name: Option<&'static str>,
-    /// Uses of a run of the task, each with its effect in the third person.
+    /// Uses of a run of the task, each with its effect, such as "labels texts".
     pub uses: &'static [(Verb, &'static str)],
-    /// First use of a trained run, and its effect.
+    /// First use of a newly trained run, with its effect, such as "measure it".
     pub next: (Verb, &'static str),
 }
 
 impl TaskEntry {
-    /// Advice to use a run of the task for what it is.
+    /// Advice on what a run of the task can be used for.
     #[must_use]
     pub fn advice(&self) -> Vec<Advice> {
         self.uses.iter().map(|(verb, effect)| Advice::new(Action::Use(*verb), effect)).collect()
     }
 
-    /// Whether marks surround each text of a row, as in encoders of texts.
+    /// Whether special tokens (marks) surround each text of a row, as in encoders of texts.
     #[must_use]
     pub const fn marks_texts(&self) -> bool {
         !self.translates && !self.generates
@@ -77,7 +79,7 @@ pub enum Examples {
     Pairs,
     /// Running text.
     Texts,
-    /// Texts with a label each.
+    /// Texts, each with a label.
     LabelledTexts,
 }
 
@@ -95,7 +97,7 @@ pub enum Stacks {
 }
 
 impl Stacks {
-    /// Whether the stack that answers is a decoder.
+    /// Whether the stack that produces the answer is a decoder.
     #[must_use]
     pub const fn answers_by_decoder(self) -> bool {
         matches!(self, Self::Decoder | Self::EncoderDecoder)
@@ -105,20 +107,20 @@ impl Stacks {
 /// Properties of predictions for texts or images.
 #[derive(Debug)]
 pub struct PredictionEntry {
-    /// Verb phrase that describes the prediction, in the third person.
+    /// What the model does, such as "labels texts".
     pub does: &'static str,
-    /// Participle that describes the prediction, for a progress bar.
+    /// The same as a participle for a progress bar, such as "labelling".
     pub doing: &'static str,
     /// Items that the model reads.
     pub reads: InputKind,
-    /// Whether prompts may be given with the items.
+    /// Whether texts to choose from may be given together with the items.
     pub takes_prompts: bool,
     /// Whether attention can be drawn on the items.
     pub draws_attention: bool,
 }
 
 impl PredictionEntry {
-    /// Predictions that take no prompts, and whose attention is not drawn.
+    /// Predictions without prompts, and whose attention cannot be drawn.
     pub(super) const fn new(does: &'static str, doing: &'static str, reads: InputKind) -> Self {
         Self { does, doing, reads, takes_prompts: false, draws_attention: false }
     }
@@ -127,13 +129,13 @@ impl PredictionEntry {
 /// Items for which something is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
-    /// Lines of a file, with the name of such a file in a command.
+    /// Lines of a file; the field stands for such a file in a command, for example `TEXTS`.
     Lines(&'static str),
     /// Image files.
     Images,
 }
 
-/// Items of a request for predictions: lines or images, depending on the task's entry.
+/// Items of a request for predictions: lines or images, depending on the task.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Items<'i> {
     /// Lines.
@@ -142,30 +144,30 @@ pub struct Items<'i> {
     pub images: &'i [PathBuf],
     /// Texts that may describe an image.
     pub prompts: &'i [String],
-    /// Number of lines before these, for the numbers in messages.
+    /// Number of lines that came before these; messages number lines accordingly.
     pub before: usize,
 }
 
-/// Predictions for items; a bad item has an error in its place.
+/// Prediction for each item; an item that cannot be read has an error in its place.
 pub type Predictions = Result<Vec<Result<ItemPrediction>>>;
 
-/// Receiver of the number of items done.
+/// Function that receives the number of items that are done.
 pub type OnProgress<'d> = &'d mut dyn FnMut(usize);
 
 /// Prediction for an item.
 #[derive(Debug, Clone)]
 pub struct ItemPrediction {
-    /// JSON object.
+    /// Prediction as a JSON object.
     pub json: String,
-    /// Text for a reader; several lines if the item has several parts.
+    /// Prediction as text for people; it has several lines if the item has several parts.
     pub text: String,
 }
 
 impl ItemPrediction {
-    /// Converts predictions to JSON objects, and to text by `text`.
+    /// Converts each prediction to a JSON object, and to the text that `text` returns.
     ///
     /// # Errors
-    /// When one cannot be written as JSON.
+    /// When a prediction cannot be written as JSON.
     pub(super) fn each<T: Serialize>(
         predictions: Vec<Result<T>>,
         text: impl Fn(&T) -> String,

@@ -25,10 +25,10 @@ pub trait AnyRun: Any + Send + Sync {
     /// Number of updates of the checkpoint.
     fn step(&self) -> u64;
 
-    /// Weights of the model.
+    /// Parameters of the model.
     fn parameters(&self) -> &ParameterStore;
 
-    /// Sets the treatment of special tokens that a text spells to `rule`.
+    /// Sets how special tokens that a text spells out are treated.
     fn spell(&mut self, rule: SpelledSpecial);
 
     /// See [`TaskModel::notice_on`].
@@ -60,10 +60,10 @@ pub trait AnyRun: Any + Send + Sync {
 }
 
 impl dyn AnyRun {
-    /// This run with the type of its model, which must be `M`.
+    /// Returns this run with the type of its model, which must be `M`.
     ///
     /// # Errors
-    /// When the run has another task, with the command for it.
+    /// When the run has another task; the error has the uses of that task as advice.
     pub fn with_model<M: TaskModel>(&self) -> Result<&LoadedRun<M>> {
         require_task(self.config(), M::TASK)?;
         let run: &dyn Any = self;
@@ -118,7 +118,7 @@ impl<M: TaskModel> AnyRun for LoadedRun<M> {
     }
 }
 
-/// Loads the run at `root`, of any task.
+/// Loads the run at `root`, whose task is `task`.
 ///
 /// # Errors
 /// See [`LoadedRun::open`].

@@ -10,8 +10,8 @@ use crate::config::RunConfig;
 use crate::tasks::{TaskModel, vocabularies};
 use crate::{parameter_groups, word_vectors};
 
-/// Builds a model of `config` on `device`, with random parameters by `seed`; without a seed,
-/// parameters must be loaded.
+/// Builds a model of `config` on `device`. Its parameters are drawn with `seed`; without a seed
+/// they are zero, and must be loaded.
 ///
 /// # Errors
 /// When the device cannot compute in the type that `config` names, or the model cannot be built.
@@ -36,13 +36,13 @@ pub fn build_model<M: TaskModel>(
     Ok(model)
 }
 
-/// Returns the configuration of the same model without adapters. When the weights are loaded into
-/// it, the adapters are added to them.
+/// Returns the configuration of the same model without adapters. Weights that have adapters can be
+/// loaded into such a model, because loading adds the adapters to the matrices.
 #[must_use]
 pub fn without_adapters(config: &RunConfig) -> RunConfig {
     let mut config = config.clone();
     if std::mem::take(&mut config.model.lora).is_on() {
-        // Frozen parameters and rates concern training only, and may belong to adapters.
+        // Patterns of frozen parameters could name adapters, and matter only in training.
         config.training.freeze.clear();
     }
     config

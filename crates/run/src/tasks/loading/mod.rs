@@ -68,16 +68,16 @@ impl<M: TaskModel> LoadedRun<M> {
             Some(direction) => in_direction(&config, &tokenizers, &direction)?,
             None => (config, tokenizers),
         };
-        // Memory that only loading used.
+        // Returns the memory that only loading needed.
         taper_ops::allocator::collect();
         Ok(Self { config, tokenizers, model, checkpoint, state, is_int8 })
     }
 
-    /// Loads another model for an ensemble with this run's: the run at `path` with its default
-    /// weights, or the checkpoint of a run at `path`.
+    /// Loads another model to form an ensemble with this run's. `path` is a run, whose default
+    /// weights are loaded, or a checkpoint of a run.
     ///
     /// # Errors
-    /// When it cannot be loaded, or its tokenizer differs from this run's.
+    /// When the model cannot be loaded, or its tokenizer differs from this run's.
     pub fn load_member(&self, path: &Path) -> Result<M> {
         let (folder, checkpoint) = RunFolder::of_weights(path)
             .with_context(|| format!("--ensemble {}", path.display()))?;
@@ -87,7 +87,7 @@ impl<M: TaskModel> LoadedRun<M> {
             "--ensemble {}: its tokenizer is another, so its tokens do not mean the same",
             path.display()
         );
-        // All members compute like this run, on one device and with the same type of products.
+        // All members compute on this run's device, and in its type of matrix products.
         let load = || -> Result<M> {
             let mut config = folder.load_config(&[])?;
             config.model = model_of(&folder, &config, &checkpoint)?;
@@ -105,11 +105,11 @@ impl<M: TaskModel> LoadedRun<M> {
     }
 }
 
-/// Direction that `settings` choose; `None` if the run has one direction or none, or all directions
-/// stay available.
+/// Direction of translation that `settings` choose; `None` if the run has one direction or none, or
+/// if all of its directions are to stay available.
 ///
 /// # Errors
-/// When the run has no such direction, or needs a choice of direction.
+/// When the run has no such direction, or has several and `settings` choose none.
 fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Option<Direction>> {
     let (from, to) = (settings.from.as_deref(), settings.to.as_deref());
     let is_asked = from.is_some() || to.is_some();
@@ -123,7 +123,7 @@ fn chosen_direction(config: &RunConfig, settings: &LoadSettings) -> Result<Optio
     Ok(Some(config.data.choose_direction(from, to)?))
 }
 
-/// Refuses a choice of languages for a task without any.
+/// Refuses a choice of languages for a task that has none.
 ///
 /// # Errors
 /// When the task does not translate.
@@ -136,7 +136,8 @@ pub(crate) fn require_languages(config: &RunConfig) -> Result<()> {
     Ok(())
 }
 
-/// Decides whether decoding multiplies in int8; if not, `config` gets the type of the products.
+/// Decides whether matrix products are computed in int8. If another type is chosen, sets `config`
+/// to it.
 ///
 /// # Errors
 /// When the type is set twice, or int8 is requested on a device other than the CPU.
@@ -162,7 +163,7 @@ fn choose_weights(
         Some(WeightType::Int8) if !device.is_cpu() => {
             bail!("--weights int8 is only for the CPU: add --device cpu, or leave it out")
         }
-        // Everything but products of weights stays in f32.
+        // With int8, everything except products with weights stays in f32.
         Some(WeightType::Int8) => WeightType::F32.name().clone_into(&mut config.dtype),
         Some(weights) => weights.name().clone_into(&mut config.dtype),
         None => {}
@@ -170,12 +171,12 @@ fn choose_weights(
     Ok(chosen == Some(WeightType::Int8))
 }
 
-/// Shape of the model for the weights of `checkpoint`, which a command loads under `config`: the
-/// run's shape, with the overrides of the command.
+/// Shape of the model for the weights of `checkpoint`: the shape with which they were trained, with
+/// the overrides in `config` that do not affect weights.
 ///
 /// # Errors
-/// When config.toml differs from the configuration of the training, or an override changes the
-/// run's identity.
+/// When config.toml is not what the weights were trained with, or an override in `config` would
+/// change the shape of the weights.
 fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result<ModelConfig> {
     let written = folder.load_config(&[])?;
     let trained = trained_with(&read_state(checkpoint)?, &written)?;
@@ -197,8 +198,8 @@ fn model_of(folder: &RunFolder, config: &RunConfig, checkpoint: &Path) -> Result
     with_changeable(&trained.unwrap_or(written), config)
 }
 
-/// Shape of the model of `trained`; keys that do not affect weights take their values from
-/// `config`: the range of positions, the memory, and the number of hashes.
+/// Shape of the model of `trained`, but with the values of `config` for keys that do not affect
+/// weights: the range of positions, the memory, and the number of hashes.
 fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfig> {
     let mut model = serde_json::json!({ "model": trained.model });
     let given = serde_json::json!({ "model": config.model });
@@ -217,12 +218,12 @@ fn with_changeable(trained: &RunConfig, config: &RunConfig) -> Result<ModelConfi
     serde_json::from_value(model["model"].take()).context("the configuration is not JSON")
 }
 
-/// Refuses an edited config.toml, `written`, if the edited key shapes the weights and the
-/// checkpoint was trained with another value, in `trained`.
+/// Refuses a config.toml that was edited: `written` is the recipe in it, and `trained` the recipe
+/// with which the checkpoint's weights were trained.
 ///
 /// # Errors
-/// When the two differ; the message has the difference. A change with which the run has since been
-/// trained is accepted for earlier weights too.
+/// When a key that the weights depend on differs; the message has the difference. If the run has
+/// meanwhile been trained with the edited recipe, that is accepted for earlier weights, too.
 pub fn require_unedited(
     folder: &RunFolder,
     written: &RunConfig,

@@ -1,4 +1,4 @@
-//! The corpus for the trainer: micro-batches by position, read ahead.
+//! Batches of the data for the trainer: found by their positions, and made ahead of requests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,11 +7,15 @@ use taper_data::{BatchingConfig, Dataset, Epoch, Epochs, Positions, Prefetcher};
 use taper_model::{Batch, Sequences};
 use taper_trainer::{BoxError, Position, Source, balanced};
 
-/// Training batches. A thread makes them ahead of requests while updates keep their size; when the
-/// size changes, a request makes its own.
+/// Training batches. A thread makes batches ahead of requests, as long as all updates have the same
+/// number of micro-batches; if a request is for another batch than expected, it makes its own.
+///
+/// The trainer adds up the gradients of an update along a tree, whose leaves are the micro-batches.
+/// A process requests a range of these leaves.
 pub(crate) struct TrainingBatches {
     epochs: Arc<Epochs>,
-    /// Start of the update arranged last, its micro-batches, and the requested range.
+    /// Last update that was arranged: position of its first micro-batch, number of micro-batches,
+    /// and the range of leaves that this process requests.
     update: (Position, usize, Range<usize>),
     ahead: Option<Prefetcher>,
 }
@@ -68,7 +72,7 @@ impl Source for TrainingBatches {
         };
         match ahead.next().transpose()? {
             Some(item) if item.position == wanted => Ok(packed(item.batch)),
-            // This happens in the last update, which may be smaller.
+            // This happens in the last update, which may have fewer micro-batches.
             _ => {
                 self.ahead = None;
                 Ok(packed(self.epochs.batch(wanted)?))
@@ -77,14 +81,15 @@ impl Source for TrainingBatches {
     }
 }
 
-/// Position in the form of the data.
+/// Converts a position of the trainer to one of the data.
 fn in_data(place: Position) -> Result<taper_data::Position, BoxError> {
     Ok(taper_data::Position { epoch: place.epoch, batch: usize::try_from(place.index)? })
 }
 
-/// Sorts the micro-batches of an update into the order of its leaves.
+/// Sorts the micro-batches of an update in the order in which they become leaves, so that the
+/// branches of the tree cost about the same.
 fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
-    // Two micro-batches have one leaf each, in any order.
+    // The order of one or two leaves does not matter.
     if places.len() > 2 {
         let cost = |place: &taper_data::Position| epochs.plan(place.epoch).cost(place.batch);
         let order = balanced(&places.iter().map(cost).collect::<Vec<_>>());
@@ -92,14 +97,15 @@ fn arrange(epochs: &Epochs, places: &mut [taper_data::Position]) {
     }
 }
 
-/// Positions of the micro-batches that a process requests, in updates of `count` each.
+/// Positions of the micro-batches that one process requests, update after update; an update has
+/// `count` micro-batches.
 #[derive(Clone)]
 struct OwnPlaces {
     epochs: Arc<Epochs>,
     all: Positions,
     count: usize,
     own_leaves: Range<usize>,
-    /// Positions of this update, the last first.
+    /// Positions of the current update that have not been returned, the last one first.
     next: Vec<taper_data::Position>,
 }
 
@@ -117,7 +123,7 @@ impl Iterator for OwnPlaces {
     }
 }
 
-/// Converts a batch of the host for models.
+/// Converts a batch of the data to a batch for models.
 pub(crate) fn packed(batch: taper_data::Batch) -> Batch {
     let stream =
         |stream: taper_data::Stream| Sequences { ids: stream.ids, lengths: stream.lengths };
@@ -129,7 +135,7 @@ pub(crate) fn packed(batch: taper_data::Batch) -> Batch {
     }
 }
 
-/// Every batch of `dataset` once, in corpus order, for validation.
+/// Returns every batch of `dataset` once, without shuffling, for validation.
 pub(crate) fn in_order(
     dataset: &Arc<dyn Dataset>,
     batching: &BatchingConfig,

@@ -1,4 +1,4 @@
-//! Summary of prepared data, and its file.
+//! Summary of the prepared data, and the file with it.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::config::RunConfig;
 use crate::folder::files::write_atomically;
 use crate::tasks::{cost_of, vocabularies};
 
-/// Writes `data.json`, for training on `device`.
+/// Writes the summary of `prepared` to `path`; its memory is estimated for training on `device`.
 ///
 /// # Errors
 /// When the folder cannot be written to.
@@ -27,7 +27,7 @@ pub(crate) fn save(
 }
 
 impl<'a> DataSummary<'a> {
-    /// Summary of `prepared`, for training on `device`.
+    /// Summary of `prepared`, with the memory estimated for training on `device`.
     pub(crate) fn new(config: &RunConfig, prepared: &'a Prepared, device: &Device) -> Self {
         let (source_vocabulary, target_vocabulary) = vocabularies(&prepared.tokenizers);
         Self {
@@ -41,14 +41,14 @@ impl<'a> DataSummary<'a> {
     }
 }
 
-/// Estimated activation memory of the largest training batch on `device`.
+/// Estimated activation memory, in bytes, of the largest training batch on `device`.
 fn largest_batch(config: &RunConfig, prepared: &Prepared, device: &Device) -> u64 {
     let batching = prepared.train.batching();
     let passes = config.training.objective().passes();
     let tokens = [batching.largest_source_tokens, batching.largest_target_tokens];
     let cost = cost_of(config, vocabularies(&prepared.tokenizers), device)
         .checkpointed(config.training.checkpoint_activations && device.is_cpu());
-    // A language model has only the last stream.
+    // A model with one stream, such as a language model, has only the target's.
     let first = tokens.len() - cost.streams.len().min(tokens.len());
     let tokens = tokens.map(|tokens| passes * tokens);
     cost.activation_bytes(&tokens[first..], batching.longest_target)

@@ -81,7 +81,7 @@ impl DataSummary<'_> {
     }
 }
 
-/// Description of a split.
+/// Lines that describe a split.
 fn split_lines(report: Report<'_>) -> Vec<String> {
     match report {
         Report::Pairs(report) => pair_lines(report),
@@ -132,7 +132,7 @@ fn split_lines(report: Report<'_>) -> Vec<String> {
     }
 }
 
-/// Description of a split of sentence pairs.
+/// Lines that describe a split of sentence pairs.
 fn pair_lines(report: &DataReport) -> Vec<String> {
     let DataReport { split, pairs_read, pairs_kept, dropped, source, target, .. } = report;
     let reasons = match dropped.total() {
@@ -158,7 +158,7 @@ fn pair_lines(report: &DataReport) -> Vec<String> {
     lines
 }
 
-/// One line for each direction with learned usual lengths.
+/// One line for each direction whose usual ratio of lengths was learned from the data.
 fn usual_lengths(all: &[UsualLengths]) -> Vec<String> {
     let class = |usual: &UsualLengths| {
         let up_to = match usual.most_characters {

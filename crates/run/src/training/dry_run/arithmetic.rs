@@ -1,4 +1,4 @@
-//! Arithmetic of training steps, as a share of the processor's peak.
+//! Arithmetic of updates, in operations per second, and as a share of the processor's peak.
 
 use candle_core::{DType, Device};
 use serde::Serialize;
@@ -6,54 +6,56 @@ use taper_ops::products::{peak_rate, products_in_one};
 use taper_ops::profile::Profile;
 use taper_ops::{Kernel, Products};
 
-/// Iterations of the loop that measures the peak, which takes a few milliseconds.
+/// Number of rounds of the loop that measures the peak, which take a few milliseconds.
 const ROUNDS: usize = 1_000_000;
 
-/// Arithmetic of steps in matrix products and scans.
+/// Arithmetic of updates in matrix products and scans.
 #[derive(Debug, Clone, Serialize)]
 pub struct Arithmetic {
-    /// Billions of multiplications and additions a second.
+    /// Billions of multiplications and additions per second.
     pub gflops: f64,
-    /// Rate of multiply-adds on registers alone, with the kernel's instructions and as many threads
-    /// as the steps use; measured in turn with the steps. `None` if there is no such kernel.
+    /// Peak of the processor in the same unit: the rate of multiply-adds on registers alone, with
+    /// the kernel's instructions and as many threads as an update uses. It is measured between the
+    /// updates. `None` if there is no such kernel.
     pub peak_gflops: Option<f64>,
-    /// Share of this peak; `None` without a peak.
+    /// `gflops` as a share of this peak; `None` without a peak.
     pub share_of_peak: Option<f64>,
-    /// Every operation, forward and backward together, followed by the time between operations.
+    /// Share of each operation, forward and backward together; the last entry is the time between
+    /// operations.
     pub operations: Vec<OperationShare>,
 }
 
-/// One operation's part of the steps.
+/// Share of one operation in the updates.
 #[derive(Debug, Clone, Serialize)]
 pub struct OperationShare {
     /// Name of the operation; `other` stands for the time between operations.
     pub name: &'static str,
-    /// Share of the time.
+    /// Share of the time of all updates.
     pub share: f64,
-    /// Share of the peak in this time; `None` without a peak.
+    /// Rate during this operation as a share of the peak; `None` without a peak.
     pub of_peak: Option<f64>,
 }
 
 impl OperationShare {
-    /// Share of the time of all steps that would be saved if this operation ran at the peak.
+    /// Share of the time of all updates that would be saved if this operation ran at the peak.
     #[must_use]
     pub fn lost(&self) -> Option<f64> {
         Some(self.share * (1.0 - self.of_peak?))
     }
 }
 
-/// Peak of the processor, measured in turn with steps.
+/// Measurements of the processor's peak, which are made between updates.
 #[derive(Debug)]
 pub struct Peak {
     kernel: Option<Kernel>,
-    /// Number of the kernel's products for each product of the model.
+    /// Number of the kernel's products that make up one product of the model.
     parts: f64,
     rates: Vec<f64>,
 }
 
 impl Peak {
-    /// Prepares the measurement for a model that computes in `dtype` on `device`; there is no peak
-    /// on a device other than the CPU.
+    /// Prepares measurements for a model that computes in `dtype` on `device`. Only the CPU has a
+    /// peak.
     #[must_use]
     pub fn new(dtype: DType, device: &Device) -> Self {
         let products = Products::for_model(dtype, device);
@@ -62,12 +64,13 @@ impl Peak {
         Self { kernel, parts: f64::from(parts), rates: Vec::new() }
     }
 
-    /// Measures once.
+    /// Adds one measurement.
     pub fn measure(&mut self) {
         self.rates.extend(self.kernel.and_then(|kernel| peak_rate(kernel, ROUNDS)));
     }
 
-    /// Billions of multiplications and additions a second: the median of the measurements.
+    /// Peak in billions of multiplications and additions per second: the median of the
+    /// measurements.
     #[must_use]
     pub fn gflops(&self) -> Option<f64> {
         let mut rates = self.rates.clone();
@@ -77,7 +80,7 @@ impl Peak {
 }
 
 impl Arithmetic {
-    /// Arithmetic of steps that took `seconds` seconds in total.
+    /// Arithmetic of the updates in `profile`, which took `seconds` seconds in total.
     #[must_use]
     pub fn from_profile(profile: &Profile, seconds: f64, peak: Option<&Peak>) -> Self {
         let rate = |flops: u64, seconds: f64| 1e-9 * flops as f64 / seconds;

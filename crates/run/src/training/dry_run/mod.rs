@@ -29,10 +29,10 @@ pub use timed_updates::TimedUpdates;
 
 /// Number of updates before the measurement, while threads start and memory is allocated.
 const WARM_UP: u64 = 2;
-/// Largest and smallest number of measured updates.
+/// Largest number of measured updates; the next constant is the smallest.
 const MOST_UPDATES: u64 = 20;
 const FEWEST_UPDATES: u64 = 3;
-/// Seconds after which the measurement ends.
+/// Seconds after which the measurement ends, once it has the smallest number of updates.
 const LONG_ENOUGH: f64 = 15.0;
 
 /// Estimated cost of a training.
@@ -42,27 +42,28 @@ pub struct DryRun {
     pub measured_updates: u64,
     /// Mean seconds of an update.
     pub seconds_per_update: f64,
-    /// Target tokens trained on in a second.
+    /// Number of target tokens trained on per second.
     pub tokens_per_second: f64,
     /// Arithmetic of the updates.
     pub arithmetic: Arithmetic,
-    /// Token budget of a batch on either side, even if the recipe leaves it open.
+    /// Token budget of a batch on either side; the one that was chosen if the recipe leaves it
+    /// open.
     pub max_tokens: usize,
     /// Limits of the training.
     #[serde(flatten)]
     pub limits: TrainingLimits,
-    /// Seconds until the end of the training, without validations and checkpoints; `None` without a
-    /// limit.
+    /// Seconds until the end of the training, without validations and checkpoints; `None` if the
+    /// training has no limit.
     pub estimated_seconds: Option<f64>,
-    /// Largest memory of the process, in bytes; `None` if the system does not report it.
+    /// Largest memory that the process has used, in bytes; `None` if the system does not report it.
     pub peak_memory: Option<u64>,
-    /// Largest size of the checkpoints in bytes.
+    /// Largest total size of the checkpoints, in bytes.
     pub checkpoint_bytes: u64,
 }
 
-/// Does everything that [`start`](super::start) does before the first update, makes a few updates
-/// to measure their time, and removes everything again. `folder`, the place of the run, stays
-/// untouched.
+/// Estimates the cost of a training: does everything that [`start`](super::start) does before the
+/// first update, measures the time of a few updates, and removes everything again. `folder`, where
+/// the run would be, stays untouched.
 ///
 /// # Errors
 /// The errors of [`start`](super::start), up to the first updates.
@@ -75,7 +76,7 @@ pub fn dry_run(
     with_model!(config.task, M => dry_run_with::<M>(folder, config, settings, observer))
 }
 
-/// [`dry_run`] with the model of the task.
+/// Implements [`dry_run`] for the model of the task.
 fn dry_run_with<M: TaskModel>(
     folder: &RunFolder,
     config: &RunConfig,
@@ -97,7 +98,8 @@ fn dry_run_with<M: TaskModel>(
         ReadyRun::<M>::new(&RunFolder::new(&place.0), folder, config, settings, true, observer)?;
     let (config, device) = (&ready.config, ready.model.parameters().device());
     let cost = Cost::count(config, vocabularies(&ready.prepared.tokenizers), device);
-    // The parent's weights are not read.
+    // A dry run does not read the parent's weights, which a training would, so their memory is
+    // added.
     let unread = memory::unread_bytes(device, &cost);
     let data = DataSummary::new(config, &ready.prepared, device);
     observer.observe(&RunEvent::Prepared { data, cost })?;
@@ -166,7 +168,7 @@ fn measure<M: TaskModel>(
     Ok(Measurement { updates: measured, tokens, seconds, arithmetic })
 }
 
-/// The next micro-batches of an update.
+/// Returns the micro-batches of the next update, and moves `position` behind them.
 fn gather(
     source: &mut TrainingBatches,
     position: &mut Position,
@@ -185,7 +187,7 @@ fn gather(
     places.into_iter().map(|place| source.batch(place)).collect()
 }
 
-/// Folder that is removed when it is dropped.
+/// Temporary folder that is removed on drop.
 struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
@@ -205,7 +207,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // The system removes the rest, like any temporary file.
+        // If this fails, the system removes the folder later, like other temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Updates made to measure their time.
+//! Updates that are made only to measure their time.
 
 use std::sync::atomic::AtomicBool;
 
@@ -18,16 +18,17 @@ pub struct TimedUpdates<'a, M> {
 }
 
 impl<'a, M: Model> TimedUpdates<'a, M> {
-    /// Prepares updates of `model`, all at one learning rate; 0 leaves its weights unchanged.
+    /// Prepares updates of `model`, all with one learning rate; the rate 0 leaves the weights
+    /// unchanged.
     ///
     /// # Errors
-    /// When there is no memory for the moments.
+    /// When there is not enough memory for the optimizer's moments.
     pub fn new(model: &'a M, training: &'a TrainingConfig, learning_rate: f64) -> Result<Self> {
         Self::among(Box::new(SingleProcess::default()), model, training, learning_rate)
     }
 
-    /// Prepares updates like [`TimedUpdates::new`], as one of several processes that make each
-    /// update together.
+    /// Prepares updates in the same way as [`TimedUpdates::new`], as one of several processes that
+    /// make each update together.
     ///
     /// # Errors
     /// See [`TimedUpdates::new`].
@@ -49,10 +50,10 @@ impl<'a, M: Model> TimedUpdates<'a, M> {
         self
     }
 
-    /// Makes the next update from these micro-batches, and waits for the device.
+    /// Makes the next update from the micro-batches `batches`, and waits for the device.
     ///
     /// # Errors
-    /// When it cannot be computed, or the loss or a gradient is not finite.
+    /// When the update cannot be computed, or the loss or a gradient is not finite.
     pub fn make(&mut self, batches: &[Batch]) -> Result<UpdateMetrics> {
         self.made += 1;
         let outcome = self

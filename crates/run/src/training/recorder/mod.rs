@@ -1,4 +1,5 @@
-//! Link between the trainer and the observers of the run: its record, `metrics.jsonl`.
+//! Link between the trainer on one side and, on the other, the observers of the run and its record,
+//! `metrics.jsonl`.
 
 mod tensorboard;
 
@@ -13,13 +14,14 @@ use tensorboard::TensorBoard;
 
 pub(crate) use tensorboard::Watched;
 
-/// Link that writes the trainer's events to the record of the run and passes them on.
+/// Recorder that writes the trainer's events to the record of the run, and passes them on to the
+/// observer.
 pub(crate) struct Recorder<'a> {
-    /// Record of the run, written by process 0.
+    /// Record of the run; only process 0 has it.
     pub(crate) log: Option<MetricsLog>,
-    /// Other files of the run, which process 0 restores too.
+    /// Other files of the run, which process 0 also writes again if they are missing.
     pub(crate) files: Option<KeptFiles>,
-    /// Record for TensorBoard; `None` if not requested.
+    /// Record for TensorBoard; `None` if it is not requested.
     pub(crate) events: Option<TensorBoard>,
     /// Observer of the run.
     pub(crate) observer: &'a mut dyn RunObserver,
@@ -54,7 +56,7 @@ impl<'a> Recorder<'a> {
         self.log.is_some()
     }
 
-    /// Restores missing files of the run, and reports it.
+    /// Writes missing files of the run again, and reports that.
     ///
     /// # Errors
     /// When a file cannot be written.

@@ -23,13 +23,13 @@ const NAME: &str = "events.out.tfevents.";
 /// Prefixes of the tags that belong to a validation.
 const VALIDATION: [&str; 4] = ["validation/", "weights/", "samples/", "attention/"];
 
-/// Event file of a run, shared by records and validations.
+/// Event file of a run, which the recorder and the validation share.
 #[derive(Debug, Clone)]
 pub(crate) struct TensorBoard(Arc<Mutex<EventFile>>);
 
 impl TensorBoard {
-    /// Opens the event file of the run in `root`, without the records that `state` does not
-    /// include; `None` if the recipe does not request one.
+    /// Opens the event file of the run in the folder `root`, and drops the records that are later
+    /// than `state`. `None` if the recipe does not request an event file.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -63,7 +63,8 @@ impl TensorBoard {
     }
 
     fn append(&self, step: u64, values: &[Value]) {
-        // A panic of another thread can leave at most pending bytes unfinished.
+        // If a thread panicked while it held the lock, at most bytes that are not yet written are
+        // incomplete.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).append(step, values);
     }
 
@@ -131,7 +132,7 @@ impl TensorBoard {
         }
     }
 
-    /// Records the distribution and the norms of the weights of each layer.
+    /// Records a histogram of the weights of each layer.
     fn record_weights(&self, model: &impl Model, step: u64) -> candle_core::Result<()> {
         let mut layers: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
         for parameter in model.parameters().parameters() {
@@ -155,7 +156,7 @@ impl TensorBoard {
             Ok(Value::image(&tag, figure.size, &figure.draw()?.png(Theme::Light, 1.0)?))
         };
         let values = match drawn(map).map(picture).collect::<Result<Vec<_>, _>>() {
-            // Missing fonts do not end a training.
+            // Without fonts no picture can be drawn, but training must not end for that.
             Err(error @ PlotError::NoFonts) => {
                 vec![Value::text("attention/none", &error.to_string())]
             }
@@ -172,7 +173,7 @@ fn drawn(map: &AttentionMap) -> impl Iterator<Item = &AttentionLayer> {
     map.layers.iter().filter(move |layer| !has_cross || layer.part == AttentionPart::Cross)
 }
 
-/// Event file of a run, if it has one.
+/// Path of a run's event file, if it has one.
 fn existing(root: &Path) -> Result<Option<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(root)
         .with_context(|| format!("cannot read {}", root.display()))?
@@ -198,7 +199,7 @@ fn table(sample: &Sample) -> String {
     )
 }
 
-/// Keys of a recipe whose values are numbers, flags or words.
+/// Keys of a recipe whose values are numbers, flags or text, with these values.
 fn parameters(config: &RunConfig) -> Result<Vec<(String, Parameter)>> {
     let json = serde_json::to_value(config).context("the recipe is not JSON")?;
     let mut parameters = Vec::new();
@@ -228,7 +229,7 @@ fn seconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// Validation after which the weights and the attention are recorded.
+/// Validation that also records the weights and the attention of the model.
 pub(crate) struct Watched<M> {
     inner: Box<dyn Validator<M>>,
     events: TensorBoard,
@@ -238,7 +239,7 @@ pub(crate) struct Watched<M> {
 }
 
 impl<M: TaskModel> Watched<M> {
-    /// Wraps `inner`, which then also records the weights in `events`, if there are any.
+    /// Wraps `inner` so that it also records in `events`; without `events`, returns `inner`.
     pub(crate) fn boxed(
         inner: Box<dyn Validator<M>>,
         events: Option<&TensorBoard>,

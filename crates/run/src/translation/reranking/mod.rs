@@ -147,8 +147,8 @@ impl Reranker {
         Ok([back.unwrap_or_else(none), fluency.unwrap_or_else(none)])
     }
 
-    /// Utility of each candidate, from 0 to 1: its expected score if another candidate were the
-    /// reference.
+    /// Utility of each candidate, from 0 to 1: its expected score with the candidates as
+    /// references.
     fn utilities(&self, candidates: &[Translation]) -> Result<Vec<f64>> {
         let weights = self.weights(candidates);
         // Samples may be equal, so each different text is scored once.
