@@ -1,5 +1,6 @@
-//! What to do about an error or a message, as data. The program names it as a command, the package
-//! for Python as a call, and the server leaves it out for its clients.
+//! What a reader can do about an error or a message, as data. The program writes it as a command,
+//! the package for Python as a call, and the server leaves it out, because its clients cannot do
+//! it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Error;
 use taper_decoding::DecodingError;
 
-/// Use of a trained run; its name is that of its command and, if there is one, its method.
+/// Use of a trained run; it has the name of its command and of its method, if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Translate sentences.
@@ -28,9 +29,9 @@ pub enum Verb {
     MatchTexts,
     /// Draw where a model of images looks.
     DrawAttention,
-    /// Begin another run with its weights.
+    /// Begin another run with the weights of this one.
     BeginWith,
-    /// Draw the recorded figures.
+    /// Draw the figures that the run has recorded.
     Report,
 }
 
@@ -50,16 +51,16 @@ impl Verb {
     }
 }
 
-/// Training of a new run; `None`: the reader chooses.
+/// Training of a new run; the reader chooses each part that is `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Train {
     /// File of the recipe.
     pub recipe: Option<PathBuf>,
-    /// Run whose weights begin the new one; `None`: random weights.
+    /// Run with whose weights the new one begins; `None` for random weights.
     pub from: Option<PathBuf>,
     /// Folder of the new run.
     pub run: Option<PathBuf>,
-    /// Key of the recipe that gets another value; `None`: no key does.
+    /// Key of the recipe that is to get another value; `None` for no key.
     pub change: Option<String>,
 }
 
@@ -68,11 +69,11 @@ pub struct Train {
 pub struct Resume {
     /// Folder of the run.
     pub run: PathBuf,
-    /// Checkpoint to continue from; `None`: the last one.
+    /// Checkpoint to continue from; `None` for the last one.
     pub from: Option<Start>,
-    /// Key of the recipe that gets another value; `None`: no key does.
+    /// Key of the recipe that is to get another value; `None` for no key.
     pub change: Option<String>,
-    /// Whether edited keys that shape the weights are accepted.
+    /// Whether to accept edits of keys that shape the weights.
     pub accepts_changes: bool,
 }
 
@@ -94,7 +95,8 @@ impl fmt::Display for Start {
     }
 }
 
-/// Something that a reader can do. `Display` writes it for readers of no particular interface.
+/// Something that a reader can do. `Display` writes it in plain words, for readers without commands
+/// or calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Use a run.
@@ -114,7 +116,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Training of this run from its last checkpoint.
+    /// Continuation of the training of `run` from its last checkpoint.
     #[must_use]
     pub fn resume(run: &Path) -> Self {
         Self::Resume(Resume { run: run.to_owned(), ..Resume::default() })
@@ -155,12 +157,12 @@ impl fmt::Display for Action {
     }
 }
 
-/// Action with its effect, a verb phrase in the third person.
+/// Action and its effect, which form a sentence, such as "`evaluate` measures it".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
-    /// The action, the subject of the sentence.
+    /// Action: the subject of the sentence.
     pub action: Action,
-    /// Its effect, the predicate.
+    /// Effect: the predicate, in the third person.
     pub effect: &'static str,
 }
 
@@ -177,7 +179,7 @@ impl Advice {
         advised(error, vec![self])
     }
 
-    /// Advice about an error of another crate, which knows no runs.
+    /// Advice about an error of another crate, which does not know runs and so gives none itself.
     fn of(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {
         match cause.downcast_ref()? {
             DecodingError::UnknownLength => Some(Self::new(Action::Tune, "measures them")),
@@ -186,8 +188,9 @@ impl Advice {
     }
 }
 
-/// Writes `advice`, each action by its name for the reader; actions without a name are left out.
-/// Empty if nothing is left, else it begins with a semicolon.
+/// Writes `advice` as text that can follow a message: a semicolon and then a sentence for each
+/// piece of advice. `name` returns what an action is called for the reader; without a name, the
+/// advice is left out. Empty if nothing is left.
 #[must_use]
 pub fn words(advice: &[Advice], name: impl Fn(&Action) -> Option<String>) -> String {
     let sentence = |one: &Advice| Some(format!("{} {}", name(&one.action)?, one.effect));
@@ -195,7 +198,7 @@ pub fn words(advice: &[Advice], name: impl Fn(&Action) -> Option<String>) -> Str
     if sentences.is_empty() { String::new() } else { format!("; {}", sentences.join(", ")) }
 }
 
-/// Name of an action for readers of no particular interface.
+/// Name of an action in plain words.
 fn plain(action: &Action) -> Option<String> {
     Some(action.to_string())
 }
@@ -225,14 +228,15 @@ pub fn advised(error: Error, advice: Vec<Advice>) -> Error {
     Advised { error, advice }.into()
 }
 
-/// Chain of causes on one line, with advice at its end. A cause that its parent already quotes is
-/// omitted, and line breaks become semicolons.
+/// Chain of an error's causes on one line, with advice at its end. A cause that the text before
+/// already contains is omitted, and line breaks become semicolons.
 #[must_use]
 pub fn one_line(error: &Error) -> String {
     one_line_with(error, plain)
 }
 
-/// [`one_line`] with other names of actions; `None`: the readers cannot do it.
+/// The same as [`one_line`], with the names that `name` returns for actions; `None` if the readers
+/// cannot do the action.
 #[must_use]
 pub fn one_line_with(error: &Error, name: impl Fn(&Action) -> Option<String>) -> String {
     let (mut line, mut all_advice) = (String::new(), Vec::new());

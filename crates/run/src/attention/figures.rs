@@ -4,7 +4,8 @@ use taper_plots::{Figure, Heatmap, Language};
 
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights};
 
-/// Heatmap of the weights of one head, counted from 1, or of the mean over all heads.
+/// Heatmap of the weights of the head `head`, counted from 1, or of the mean over all heads if
+/// `head` is `None`.
 #[must_use]
 pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: Language) -> Figure {
     let (weights, whose) = match head.and_then(|head| Some((head, layer.heads.get(head - 1)?))) {
@@ -27,7 +28,8 @@ pub fn attention_figure(layer: &AttentionLayer, head: Option<usize>, language: L
     figure(layer, &weights, &whose, language)
 }
 
-/// Heatmap of the flow through all layers of a part, from [`AttentionMap::rollout`].
+/// Heatmap of the attention that is rolled out over all layers of a part, by
+/// [`AttentionMap::rollout`].
 #[must_use]
 pub fn rollout_figure(layer: &AttentionLayer, language: Language) -> Figure {
     let whose = language.choose("rolled out over all layers", "逐层累积（rollout）");
@@ -61,7 +63,7 @@ fn figure(layer: &AttentionLayer, weights: &Weights, whose: &str, language: Lang
     Figure::new(title, description, heatmap)
 }
 
-/// Weights of one layer and head on a text, or their rollout.
+/// Figure of the weights of one layer and head on a text, or of a rollout.
 struct Shown {
     part: AttentionPart,
     /// Entry in the list of layers.
@@ -71,7 +73,8 @@ struct Shown {
     figure: Figure,
 }
 
-/// Every layer's mean and heads, attention to an encoder first, and the rollout of each part.
+/// Figures of the mean and of each head of every layer, and of each part's rollout. Attention to an
+/// encoder comes first.
 fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
     let mean = language.choose("mean", "均值");
     let mut parts = map.parts();
@@ -106,7 +109,7 @@ fn all_shown(map: &AttentionMap, language: Language) -> Vec<Shown> {
 #[must_use]
 pub fn attention_figures(map: &AttentionMap, language: Language) -> Vec<(String, Figure)> {
     let named = |shown: Shown| {
-        // Names of files are the same in each language.
+        // Names of files do not depend on the language.
         let Shown { part, figure, layer, head } = shown;
         let layer = layer.parse::<usize>().map_or("rollout".to_owned(), |n| format!("layer-{n}"));
         let head = head.parse::<usize>().map_or("mean".to_owned(), |n| format!("head-{n}"));

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::{AttentionLayer, AttentionMap, AttentionPart};
 
-/// Share of the weight above which a head has a role.
+/// Smallest share of a head's weight that gives the head a role.
 const MOSTLY: f64 = 0.5;
 
-/// Average attention of a head over the queries that see more than one key.
+/// Where a head attends, averaged over the queries that see more than one key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeadProfile {
     /// Kind of attention: tokens that attend, and tokens attended to.
@@ -18,28 +18,29 @@ pub struct HeadProfile {
     pub layer: usize,
     /// Head, from 1.
     pub head: usize,
-    /// Weight of the previous token. From a decoder to an encoder, positions are compared directly.
+    /// Mean weight of the token before the query. From a decoder to an encoder, this is the key one
+    /// position earlier than the query, and so on.
     pub previous: f64,
-    /// Weight of the token at the same place.
+    /// Mean weight of the token at the query's position.
     pub same: f64,
-    /// Weight of the next token.
+    /// Mean weight of the token after the query.
     pub next: f64,
-    /// Weight of the first token.
+    /// Mean weight of the first token.
     pub first: f64,
-    /// Weight of the last token, which ends a text.
+    /// Mean weight of the last token, which ends a text.
     pub last: f64,
-    /// Weight of tokens that are only punctuation.
+    /// Mean weight of all tokens that are only punctuation.
     pub punctuation: f64,
-    /// Mean distance to the tokens attended to, in tokens.
+    /// Mean distance between a query and the tokens attended to, in tokens.
     pub distance: f64,
-    /// Entropy of the weights, in bits: 0 for a single token.
+    /// Mean entropy of the weights of a query, in bits; 0 if it attends to a single token.
     pub entropy: f64,
-    /// Number of queries in the average.
+    /// Number of queries over which is averaged.
     pub queries: usize,
 }
 
 impl HeadProfile {
-    /// Names the head's main role in one word.
+    /// Name of the head's main role; empty if it has none.
     #[must_use]
     pub fn does(&self) -> &'static str {
         let shares = [
@@ -77,7 +78,7 @@ fn is_punctuation(token: &str) -> bool {
         && text.chars().all(|sign| !sign.is_alphanumeric() && !sign.is_whitespace())
 }
 
-/// Profiles of every head over several texts, in the order of parts, layers and heads.
+/// Profile of every head over several texts, in the order of parts, layers and heads.
 #[must_use]
 pub fn profiles(maps: &[AttentionMap]) -> Vec<HeadProfile> {
     let Some(first) = maps.first() else { return Vec::new() };

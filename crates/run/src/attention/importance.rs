@@ -1,6 +1,5 @@
-//! Loss of a model without each of its heads (Michel, Levy and Neubig 2019, "Are Sixteen Heads
-//! Really Better than One?", section 3.2): each head in turn outputs zero, and the model is
-//! measured.
+//! Importance of heads (Michel, Levy and Neubig 2019, "Are Sixteen Heads Really Better than One?",
+//! section 3.2): each head in turn is replaced by zeros, and the loss of the model is measured.
 
 use std::path::Path;
 
@@ -27,7 +26,7 @@ pub struct HeadLoss {
     pub head: usize,
     /// Mean negative log-likelihood of a token, in nats.
     pub loss: f64,
-    /// Increase over the loss of the whole model.
+    /// Increase of the loss over that of the whole model.
     pub lost: f64,
     /// Perplexity, `exp(loss)`.
     pub perplexity: f64,
@@ -52,9 +51,9 @@ pub struct HeadImportance {
     pub heads: Vec<HeadLoss>,
 }
 
-/// Measures the run at `root` without each of its heads, on the first answers of a split: `tokens`
-/// of them or a few more. The default is the split on which training validates. `progress` receives
-/// the number of finished heads and the number of all.
+/// Measures the model of the run at `root` without each of its heads, on about the first `tokens`
+/// answers of a split. If `split` is `None`, this is the split on which training validates.
+/// `progress` receives the number of heads that are done, and the number of all heads.
 ///
 /// # Errors
 /// When the run cannot be loaded, its model has no heads, or the split cannot be read.
@@ -74,7 +73,7 @@ pub fn head_importance(
     })
 }
 
-/// Attention layers of a model: the number in each part.
+/// Parts of a model with attention, each with its number of layers.
 fn parts(config: &RunConfig) -> Vec<(AttentionPart, usize)> {
     let (encoder, decoder) = (config.model.encoder_layers, config.model.decoder_layers);
     match entry(config.task).stacks {

@@ -10,7 +10,7 @@ use taper_plots::Language;
 use super::rollout;
 use crate::finite::require_finite;
 
-/// Weights of each key for each query.
+/// Weights of all keys (columns) for each query (row).
 pub type Weights = Vec<Vec<f32>>;
 
 /// Kind of attention, by the tokens that attend and the tokens attended to.
@@ -26,9 +26,11 @@ pub enum AttentionPart {
 }
 
 impl AttentionPart {
-    /// Part of an attention layer, and its number from 0, by its full name.
+    /// Part to which the attention layer with this full name belongs, and its index in the stack,
+    /// from 0.
     fn of_layer(name: &str) -> Option<(Self, usize)> {
-        // Layers older than the Transformer have one attention, to the source.
+        // Architectures before the Transformer have one attention layer without a number, to the
+        // source.
         let layer = name.split('.').find_map(|part| part.parse().ok()).unwrap_or(0);
         match (name.starts_with("encoder."), name.ends_with(".self_attention")) {
             (true, true) => Some((Self::Encoder, layer)),
@@ -38,7 +40,7 @@ impl AttentionPart {
         }
     }
 
-    /// Full name of its layer, counted from 0.
+    /// Full name of this part's layer with the index `layer`, from 0.
     #[must_use]
     pub fn layer_name(self, layer: usize) -> String {
         match self {
@@ -75,10 +77,10 @@ impl AttentionPart {
 pub struct AttentionLayer {
     /// Kind of attention.
     pub part: AttentionPart,
-    /// Number in its stack, from 1.
+    /// Layer in its stack, counted from 1.
     pub layer: usize,
-    /// Tokens that attend: the tokens read for attention within a decoder, the predicted tokens for
-    /// attention from a decoder to an encoder.
+    /// Tokens that attend. For attention from a decoder to an encoder, these are the tokens that
+    /// are predicted; otherwise, the tokens that are read.
     pub queries: Vec<String>,
     /// Tokens attended to.
     pub keys: Vec<String>,
@@ -113,7 +115,7 @@ pub struct AttentionMap {
 }
 
 impl AttentionMap {
-    /// Parts of the model, in order.
+    /// Parts that the model has, in the order of the layers.
     #[must_use]
     pub fn parts(&self) -> Vec<AttentionPart> {
         let mut parts: Vec<AttentionPart> = self.layers.iter().map(|layer| layer.part).collect();
@@ -121,8 +123,8 @@ impl AttentionMap {
         parts
     }
 
-    /// Layer of a part, counted from 1. The default is the last; for attention to an encoder it is
-    /// the one before the last, which gives alignments.
+    /// Layer `number` of a part, counted from 1. If `number` is `None`, it is the last layer; for
+    /// attention to an encoder, it is the last but one, which gives the best alignments.
     ///
     /// # Errors
     /// When there is no such layer; the message lists those that exist.
@@ -148,8 +150,8 @@ impl AttentionMap {
         })
     }
 
-    /// Share of each token in each token after all layers of a part whose tokens attend to each
-    /// other (Abnar and Zuidema 2020).
+    /// Share of each token (column) in the state of each token (row) after all layers of a part
+    /// whose tokens attend to each other (Abnar and Zuidema 2020).
     ///
     /// # Errors
     /// When the part is attention to an encoder, or does not exist.
@@ -169,7 +171,8 @@ impl AttentionMap {
     }
 }
 
-/// Layers with recorded weights, for one sequence; `labels` names queries and keys.
+/// Converts the records of attention on one sequence to layers; `labels` returns the names of a
+/// part's queries and keys.
 ///
 /// # Errors
 /// When there are no layers, or a weight is not finite.
@@ -193,8 +196,8 @@ pub(super) fn layers(
     Ok(layers)
 }
 
-/// Tokens in readable form: text instead of the byte-level alphabet, blanks as `▁`, and signs for
-/// line ends and similar characters.
+/// Tokens in readable form: bytes are decoded to text, spaces become `▁`, and line ends, tabs and
+/// control characters become visible signs.
 #[must_use]
 pub fn shown_tokens(tokenizer: &Tokenizer, ids: &[u32]) -> Vec<String> {
     let sign = |character: char| match character {

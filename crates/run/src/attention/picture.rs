@@ -1,10 +1,10 @@
 //! Attention of a Vision Transformer, as a picture.
 //!
 //! Attention is rolled out over the layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-//! Transformers", section 3), as in Dosovitskiy et al. 2021, appendix D.8: the mean of each layer's
-//! heads, half of which stands for the residual connection, is multiplied by the result of the
-//! layer before. The row of the class token gives the weight of each patch; in a model without one,
-//! the mean of all rows.
+//! Transformers", section 3), as in Dosovitskiy et al. 2021, appendix D.8. For each layer, the mean
+//! over its heads is averaged with the identity, which stands for the residual connection, and the
+//! result is multiplied by that of the layers before. The weight of each patch is its entry in the
+//! row of the class token or, in a model without one, its mean over all rows.
 
 use std::path::Path;
 
@@ -45,8 +45,8 @@ pub fn rolled_out(model: &ImageClassifier, image: &[u8]) -> Result<Vec<f64>> {
     Ok(counted.into_iter().map(|weight| weight / sum).collect())
 }
 
-/// Writes a PNG: on the left the image; on the right its patches, each as bright as the attention
-/// it receives.
+/// Writes a PNG file: on the left, the image; on the right, the image again, with each patch as
+/// bright as the attention that it receives.
 ///
 /// # Errors
 /// When the image cannot be read, the model has no attention weights, or the file cannot be written.

@@ -1,5 +1,5 @@
-//! Position encodings as figures: waves, a heatmap, and the relation of two tokens by their
-//! distance.
+//! Position encodings as figures: sinusoids as waves and as a heatmap, and the effect of an
+//! encoding on two tokens by their distance.
 
 use anyhow::{Context, Result};
 use candle_core::{Device, Tensor};
@@ -8,24 +8,24 @@ use taper_model::{ModelConfig, Positions};
 use taper_ops::rotary;
 use taper_plots::{Axis, Chart, Figure, Heatmap, Language, Series};
 
-/// Number of waves drawn: more could not be distinguished.
+/// Number of waves that are drawn; more could not be told apart.
 const WAVES: usize = 8;
-/// Largest number of positions and columns of the heatmap.
+/// Largest number of positions in the heatmap; the next constant is that of dimensions.
 const MOST_ROWS: usize = 64;
 const MOST_COLUMNS: usize = 128;
 /// Number of heads whose slopes are drawn.
 const SLOPES: usize = 8;
 
-/// Effect of an encoding on two tokens, by their distance.
+/// Effect of a position encoding on two tokens, by their distance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ByDistance {
-    /// Name of the encoding in a recipe, and the measured quantity.
+    /// Name of the encoding in a recipe, perhaps followed by what is measured.
     pub name: String,
-    /// Value at each distance, from 0.
+    /// Effect at each distance, from 0.
     pub values: Vec<f64>,
 }
 
-/// Position encodings of a model's shape, by formula, without training.
+/// Figures of the position encodings of a model's shape, which formulas give without training.
 #[derive(Debug, Clone)]
 pub struct PositionFigures {
     config: ModelConfig,
@@ -34,7 +34,7 @@ pub struct PositionFigures {
 }
 
 impl PositionFigures {
-    /// Figures of a model of this shape, for `count` positions, in a language.
+    /// Figures for a model of the shape `config` and for `count` positions, in a language.
     #[must_use]
     pub fn new(config: &ModelConfig, count: usize, language: Language) -> Self {
         Self { config: config.clone(), count: count.max(2), language }
@@ -59,7 +59,7 @@ impl PositionFigures {
         table.chunks(width).map(|row| row.iter().map(|x| f64::from(*x)).collect()).collect()
     }
 
-    /// First dimensions of the sinusoids over positions.
+    /// Figure of the first dimensions of the sinusoids, as functions of the position.
     #[must_use]
     pub fn waves(&self) -> Figure {
         let table = self.table();
@@ -91,7 +91,7 @@ impl PositionFigures {
         Figure::new(title, description, chart)
     }
 
-    /// Sinusoids of all dimensions, position by position.
+    /// Heatmap of the sinusoids, by position and dimension.
     #[must_use]
     pub fn heatmap(&self) -> Figure {
         let table = self.table();
@@ -118,14 +118,18 @@ impl PositionFigures {
         Figure::new(title, description, heatmap).sized(860, 520)
     }
 
-    /// Effect of each encoding on two tokens, by distance. Sinusoids: the product of the two
-    /// positions' vectors; rotary positions: the product of two vectors of ones, each turned by its
-    /// position; both are divided by their value at distance 0. ALiBi: the amount added to the
-    /// score. T5's biases and learned tables are trained, so before training only the numbers of
-    /// T5's buckets are known.
+    /// Effect of each encoding on two tokens, by their distance:
+    ///
+    /// - Sinusoids: the product of the vectors of both positions, divided by its value at distance
+    ///   0.
+    /// - Rotary positions: the product of two vectors of ones, each rotated by its position,
+    ///   divided by its value at distance 0.
+    /// - ALiBi: the amount that is added to the score, for some of the heads.
+    /// - T5: the number of the bucket. The biases of buckets are trained, as are tables of learned
+    ///   positions, so nothing else is known before training.
     ///
     /// # Errors
-    /// When the width of a head is odd: its dimensions are turned in pairs.
+    /// When the width of a head is odd, because rotary positions rotate its dimensions in pairs.
     pub fn by_distance(&self) -> Result<Vec<ByDistance>> {
         let table = self.table();
         let product = |row: &Vec<f64>| row.iter().zip(&table[0]).map(|(a, b)| a * b).sum::<f64>();
@@ -152,8 +156,8 @@ impl PositionFigures {
         Ok(effects)
     }
 
-    /// Dot products of a head's vector of ones, turned by each position, with the same vector at
-    /// position 0.
+    /// For each position, the dot product of a head's vector of ones, rotated by the position, with
+    /// the vector rotated by position 0; divided by the head's width.
     fn turned(&self) -> Result<Vec<f64>> {
         let width = self.config.attention_shape().head_width;
         let ones = Tensor::ones((self.count, width), candle_core::DType::F64, &Device::Cpu)?;
@@ -166,7 +170,7 @@ impl PositionFigures {
         Ok(rows.iter().map(|row| product(row) / width as f64).collect())
     }
 
-    /// Products by distance: sinusoids and rotary positions.
+    /// Figure of the products by distance, for sinusoids and rotary positions.
     ///
     /// # Errors
     /// See [`PositionFigures::by_distance`].
@@ -187,7 +191,7 @@ impl PositionFigures {
         Ok(Figure::new(title, description, chart))
     }
 
-    /// Amount that ALiBi adds to the scores of each head, by distance.
+    /// Figure of the amount that ALiBi adds to the scores of heads, by distance.
     ///
     /// # Errors
     /// See [`PositionFigures::by_distance`].
@@ -208,7 +212,7 @@ impl PositionFigures {
         Ok(Figure::new(title, description, chart))
     }
 
-    /// T5's buckets by distance, of a decoder and of an encoder.
+    /// Figure of T5's buckets by distance, for a decoder and for an encoder.
     #[must_use]
     pub fn buckets(&self) -> Figure {
         let bucket_series = |causal: bool| {

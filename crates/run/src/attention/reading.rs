@@ -1,4 +1,4 @@
-//! Attention while a model reads a text, task by task.
+//! Attention of models while they read a text, for each task.
 
 use std::path::Path;
 
@@ -18,11 +18,12 @@ use crate::tasks::{PredictionEntry, TaskEntry, TaskModel, entry, tasks_that, wit
 use crate::translation::{LineTranslator, TranslationSettings};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
-/// Reason why a translation model has no attention map.
+/// Message for a model without attention weights.
 const NO_WEIGHTS: &str =
     "no layer has attention weights: the model's attention is linear, or it has none";
 
-/// Refuses a run whose task has no attention over words, and a target that its models do not read.
+/// Refuses a task whose models have no attention over words, and a target for models that read
+/// none.
 ///
 /// # Errors
 /// If the task has no attention over words, or a target is given and the models read none.
@@ -42,8 +43,8 @@ pub(crate) fn require_words(task: Task, target: Option<&str>) -> Result<()> {
 }
 
 impl AttentionMap {
-    /// Attention of the run at `root` on `text`; a translation model reads it together with
-    /// `target`, or with its own translation.
+    /// Attention of the run at `root` on `text`. A translation model reads the text together with
+    /// `target` or, if that is `None`, with its own translation.
     ///
     /// # Errors
     /// When the run cannot be loaded or reads no text, the text is empty or too long, or no layer
@@ -61,7 +62,7 @@ impl AttentionMap {
         ))
     }
 
-    /// Attention of a translation model, like [`AttentionMap::of_run`].
+    /// Attention of a translation model; otherwise the same as [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -79,8 +80,8 @@ impl AttentionMap {
             .context(NO_WEIGHTS)
     }
 
-    /// Attention of a translation model on a source and a target, which the run's tokenizers have
-    /// encoded.
+    /// Attention of a translation model on a source and a target that the run's tokenizers have
+    /// already tokenised.
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -89,11 +90,11 @@ impl AttentionMap {
             .context(NO_WEIGHTS)
     }
 
-    /// Attention of a model on a sentence while it writes a translation of these tokens; `None` if
-    /// no layer has attention weights.
+    /// Attention of a model on the source `text` while it writes the target `translation`, whose
+    /// tokens are given; `None` if no layer has attention weights.
     ///
     /// # Errors
-    /// When the sentence cannot be read.
+    /// When the source cannot be read.
     fn of_pair(
         model: &TranslationModel,
         tokenizers: &TokenizerPair,
@@ -125,7 +126,7 @@ impl AttentionMap {
         Ok(Some(Self { text, translation, layers }))
     }
 
-    /// Attention of a model on the source of a pair, given the target; `None` if no layer has
+    /// Attention of a model on a source while it writes the given target; `None` if no layer has
     /// attention weights.
     ///
     /// # Errors
@@ -141,7 +142,7 @@ impl AttentionMap {
         Self::of_pair(model, tokenizers, &source, (target, &ids))
     }
 
-    /// Attention of a language model on a text that its tokenizer has encoded, like
+    /// Attention of a language model on a text that is already tokenised; otherwise the same as
     /// [`AttentionMap::of_run`].
     ///
     /// # Errors
@@ -158,7 +159,7 @@ impl AttentionMap {
         Self::of_stack(text.text(), records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    /// Attention of a masked language model, like [`AttentionMap::of_run`].
+    /// Attention of a masked language model; otherwise the same as [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -175,7 +176,7 @@ impl AttentionMap {
         Self::of_stack(text, records, &shown_tokens(run.tokenizers.target(), &ids))
     }
 
-    /// Attention of a classifier of texts, like [`AttentionMap::of_run`].
+    /// Attention of a classifier of texts; otherwise the same as [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -183,7 +184,8 @@ impl AttentionMap {
         Self::of_row(run, text, &labelled_row(run, text)?)
     }
 
-    /// Attention of a classifier on a text with this row, like [`AttentionMap::of_run`].
+    /// Attention of a classifier on `text`, for which it reads `row`; otherwise the same as
+    /// [`AttentionMap::of_run`].
     ///
     /// # Errors
     /// See [`AttentionMap::of_run`].
@@ -207,7 +209,7 @@ impl AttentionMap {
     }
 }
 
-/// Row that a classifier reads for a text or a pair of texts.
+/// Row of tokens that a classifier reads for a text or a pair of texts.
 ///
 /// # Errors
 /// When the text is empty, or the tokenizer refuses it.
@@ -215,7 +217,8 @@ pub fn labelled_row(run: &LoadedRun<TextClassifier>, text: &str) -> Result<Row> 
     marked(run.tokenizers.target(), text, &run.config.data.labelled)
 }
 
-/// Text between its marks, as an encoder reads it, or a pair of texts.
+/// Row of tokens that an encoder reads for a text or a pair of texts, with the special tokens
+/// (marks) around each text.
 pub(super) fn marked(tokenizer: &Tokenizer, text: &str, config: &LabelledConfig) -> Result<Row> {
     let rows = rows_of(tokenizer, &[text.to_owned()], config)?;
     rows.into_iter().next().context("the text is empty")

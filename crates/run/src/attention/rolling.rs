@@ -1,9 +1,10 @@
 //! Attention rolled out over layers (Abnar and Zuidema 2020, "Quantifying Attention Flow in
-//! Transformers", section 3): the mean of each layer's heads, half of which stands for the residual
-//! connection, times the result of the layer before.
+//! Transformers", section 3): for each layer, the mean over its heads is averaged with the
+//! identity, which stands for the residual connection, and the result is multiplied by that of the
+//! layers before.
 
-/// Share of each token in each token after all layers; `layers` are means over heads, each square
-/// with rows that sum to 1. `None` without layers.
+/// Share of each token (column) in the state of each token (row) after all layers. `layers` has
+/// each layer's mean over heads: a square matrix whose rows sum to 1. `None` without layers.
 #[must_use]
 pub fn rollout(layers: impl IntoIterator<Item = Vec<Vec<f64>>>) -> Option<Vec<Vec<f64>>> {
     let mut flow: Option<Vec<Vec<f64>>> = None;

@@ -1,25 +1,25 @@
-//! Combination of two alignments, one for each direction (Och and Ney 2003, section 4; Koehn, Och
-//! and Marcu 2003, "Statistical Phrase-Based Translation", section 3).
+//! Combination of two alignments of the same pair, one from a model of each direction (Och and Ney
+//! 2003, section 4; Koehn, Och and Marcu 2003, "Statistical Phrase-Based Translation", section 3).
 
 use std::collections::BTreeSet;
 
 use taper_metrics::Link;
 
-/// Method to combine the links of both directions.
+/// Method by which the links of both directions are combined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Symmetrization {
     /// Links that both directions have.
     Intersection,
     /// Links that either direction has.
     Union,
-    /// Links of the intersection, and links of the union next to an included one, also diagonally,
-    /// if they link a word that has no link yet.
+    /// Links that both directions have, and then links of either direction that are next to a
+    /// chosen one, also diagonally, if they link a word that has no link yet.
     #[default]
     GrowDiagonal,
 }
 
 impl Symmetrization {
-    /// Combines the links of both directions, ascending.
+    /// Combines the links of both directions, and returns the result in ascending order.
     #[must_use]
     pub fn apply(self, one: &[Link], other: &[Link]) -> Vec<Link> {
         let (one, other): (BTreeSet<Link>, BTreeSet<Link>) =
@@ -34,13 +34,14 @@ impl Symmetrization {
     }
 }
 
-/// Adds links of `union` next to `links`, until none is left.
+/// Adds links of `union` that are next to `links` until no more can be added.
 fn grow(mut links: BTreeSet<Link>, union: &BTreeSet<Link>) -> BTreeSet<Link> {
     let mut sources: BTreeSet<u32> = links.iter().map(|link| link.0).collect();
     let mut targets: BTreeSet<u32> = links.iter().map(|link| link.1).collect();
     loop {
         let before = links.len();
-        // In the order of the words; each pass uses the links that the last one added.
+        // Links are tried in the order of the words; a link that was just added counts for the next
+        // ones.
         for &(source, target) in union {
             let is_beside = || {
                 let rows = source.saturating_sub(1)..=source.saturating_add(1);

@@ -6,14 +6,15 @@ use taper_plots::{Language, Page, escape};
 use super::heads::in_chinese;
 use super::{AttentionLayer, AttentionMap, AttentionPart, Weights, profiles};
 
-/// Weights below this are omitted from pages, where they would be invisible: the number of weights
-/// grows with layers, heads and the square of the text length.
+/// Smallest weight that a page contains. Smaller ones would be invisible, and the number of weights
+/// grows with layers, heads and the square of the text's length.
 const SEEN: f32 = 0.005;
 
 /// Script of a page with an [`attention_view`], in addition to the script of every page.
 pub const ATTENTION_SCRIPT: &str = include_str!("view.js");
 
-/// Weights as columns with thousandths, one after the other, for each row.
+/// Weights of each row as one list: column and weight in thousandths, column and weight, and so on;
+/// small weights are left out.
 fn sparse(weights: &Weights) -> Value {
     let row = |row: &Vec<f32>| {
         let visible = row.iter().enumerate().filter(|(_, weight)| **weight >= SEEN);
@@ -24,7 +25,7 @@ fn sparse(weights: &Weights) -> Value {
     json!(weights.iter().map(row).collect::<Vec<_>>())
 }
 
-/// One layer for the script.
+/// Data of one layer for the script.
 fn layer(layer: &AttentionLayer, name: &str, roles: &[String]) -> Value {
     json!({
         "layer": name, "queries": layer.queries, "keys": layer.keys, "roles": roles,
@@ -32,8 +33,8 @@ fn layer(layer: &AttentionLayer, name: &str, roles: &[String]) -> Value {
     })
 }
 
-/// Weights of all parts for the script: attention to an encoder first, and the rollout of each part
-/// after its layers.
+/// Data of all parts for the script. Attention to an encoder comes first, and each part's rollout
+/// comes after its layers.
 pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
     let heads = profiles(std::slice::from_ref(map));
     let roles = |one: &AttentionLayer| -> Vec<String> {
@@ -59,7 +60,8 @@ pub(super) fn parts(map: &AttentionMap, language: Language) -> Value {
     json!(parts.iter().map(of_part).collect::<Vec<_>>())
 }
 
-/// Weights of each layer and head as a part of a page, which needs [`ATTENTION_SCRIPT`].
+/// Part of a page that shows the weights of each layer and head; the page needs
+/// [`ATTENTION_SCRIPT`].
 #[must_use]
 pub fn attention_view(map: &AttentionMap, language: Language) -> String {
     let mut html = format!(
@@ -72,7 +74,7 @@ pub fn attention_view(map: &AttentionMap, language: Language) -> String {
     html + "</div>\n"
 }
 
-/// Note for readers of [`attention_view`].
+/// Explanation of [`attention_view`] for its readers.
 #[must_use]
 pub const fn attention_note(language: Language) -> &'static str {
     language.choose(

@@ -17,12 +17,13 @@ use crate::translation::{LineLimit, OverlongRule, TranslationSettings};
 /// Settings of word alignment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WordAlignerSettings {
-    /// Decoder layer, counted from 1. `None`: the layer of the guided head, or else the last but
-    /// one.
+    /// Decoder layer, counted from 1; `None` for the layer of the head that was trained with
+    /// alignments, or else the last layer but one.
     pub layer: Option<usize>,
-    /// Head, counted from 1. `None`: the guided head in its own layer, or else the mean of all.
+    /// Head, counted from 1; `None` for the head that was trained with alignments if it is in this
+    /// layer, or else the mean of all heads.
     pub head: Option<usize>,
-    /// Largest number of tokens of a line. `None`: the run's limit in training.
+    /// Largest number of tokens of a line; `None` for the run's limit in training.
     pub max_tokens: Option<usize>,
 }
 
@@ -32,11 +33,11 @@ pub struct WordAligner<'a> {
     run: &'a LoadedRun,
     attention: AlignedAttention,
     limit: LineLimit,
-    /// Aligner of the other direction, whose links are combined with the links of this one.
+    /// Aligner of the other direction, and how its links are combined with those of this one.
     reverse: Option<(Box<WordAligner<'a>>, Symmetrization)>,
 }
 
-/// Line for the model, and the word of each token.
+/// Tokens of a line, and the index of the word to which each token belongs.
 struct Line {
     ids: Vec<u32>,
     words: Vec<u32>,
@@ -65,13 +66,13 @@ impl<'a> WordAligner<'a> {
         Ok(Self { run, attention, limit, reverse: None })
     }
 
-    /// Adds an aligner that translates in the other direction.
+    /// Adds an aligner with a model of the other direction; `how` combines the links of both.
     #[must_use]
     pub fn with_reverse(self, reverse: WordAligner<'a>, how: Symmetrization) -> Self {
         Self { reverse: Some((Box::new(reverse), how)), ..self }
     }
 
-    /// Links of each pair of lines, which are numbered from `first`; ascending.
+    /// Links of each pair of lines, in ascending order. Messages number lines from `first`.
     ///
     /// # Errors
     /// When the numbers of lines differ, one has too many tokens, or the model cannot be run on it.
@@ -124,8 +125,9 @@ impl<'a> WordAligner<'a> {
         Ok(aligned)
     }
 
-    /// # Errors
-    /// Encodes lines; the error is for a line with too many tokens.
+    /// Tokenises lines.
+    ///
+    /// # Errors When a line has too many tokens; the message has its number.
     fn encode(&self, tokenizer: &Tokenizer, lines: &[String], first: usize) -> Result<Vec<Line>> {
         let encoded = |(index, line): (usize, &String)| {
             let encoded = tokenizer.encode_text(line)?;
@@ -143,7 +145,7 @@ impl<'a> WordAligner<'a> {
     }
 }
 
-/// Compares the links of some sentences with human links, and returns the counts.
+/// Compares predicted links with links by people, sentence by sentence, and returns the counts.
 #[must_use]
 pub fn count_links(predicted: &[Vec<Link>], reference: &[Vec<WordLink>]) -> AlignmentCounts {
     let mut counts = AlignmentCounts::default();

@@ -1,4 +1,4 @@
-//! Description of the operations of a computation.
+//! Description of how the operations of a model are computed.
 
 use candle_core::Device;
 use taper_ops::{Kernel, Products};
@@ -6,7 +6,7 @@ use taper_ops::{Kernel, Products};
 use super::device;
 use super::dtype_choice::{AUTO_DTYPE, DtypeChoice};
 
-/// Describes the implementation of the operations on `device`, in one line.
+/// Describes in one line how a model's operations are computed on `device` in the type `dtype`.
 #[must_use]
 pub fn describe_operations(device: &Device, dtype: &str) -> String {
     if dtype == AUTO_DTYPE {

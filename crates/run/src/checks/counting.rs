@@ -17,7 +17,8 @@ impl Cost {
         Self::among(config, vocabularies, device, 1)
     }
 
-    /// Counts like [`Cost::count`], for each of several processes that train together.
+    /// Counts in the same way as [`Cost::count`], for each of several processes that train
+    /// together.
     pub fn among(
         config: &RunConfig,
         vocabularies: Vocabularies,
@@ -27,7 +28,7 @@ impl Cost {
         Self::of_sequences(config, vocabularies, device, (processes, usual_tokens(config)))
     }
 
-    /// Counts like [`Cost::among`], for batches of sequences of a given number of tokens.
+    /// Counts in the same way as [`Cost::among`], for batches whose sequences have `length` tokens.
     pub fn of_sequences(
         config: &RunConfig,
         vocabularies: Vocabularies,
@@ -69,30 +70,30 @@ impl Cost {
     }
 }
 
-/// Scalars of a model.
+/// Numbers of scalars of a model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scalars {
     /// Number of trained scalars.
     pub(crate) trained: u64,
-    /// Number of frozen scalars, which adapters change.
+    /// Number of frozen scalars, to which adapters are added.
     pub(crate) frozen: u64,
     /// Bytes of the frozen scalars.
     pub(crate) frozen_bytes: u64,
-    /// Largest number of scalars of a parameter.
+    /// Number of scalars of the largest parameter.
     pub(crate) largest: u64,
-    /// Whether the matrices of heads are trained.
+    /// Whether the matrices of heads, which give logits, are trained.
     pub(crate) trains_classifier: bool,
 }
 
 impl Scalars {
-    /// Bytes that a training on the CPU needs temporarily between its passes: for loading and
-    /// saving, the values of a parameter in both types; for validations, the packed weights with
-    /// which they translate.
+    /// Bytes that a training on the CPU needs temporarily between passes: for loading and saving,
+    /// the values of a parameter in f32 and in a type of half its size; for validations that
+    /// translate, the packed weights.
     pub(crate) fn passing_bytes(&self, config: &RunConfig) -> u64 {
         let copies = self.largest.saturating_mul(F32 + F32 / 2);
         let translates =
             config.evaluation.validation_sentences > 0 && require_decoding(config.task).is_ok();
-        // Frozen weights in fewer bits are never packed.
+        // Frozen weights in a type with fewer bits are not packed.
         let held = if self.frozen_bytes < F32 * self.frozen { 0 } else { self.frozen };
         match translates {
             true => copies.max(PackedWeights::bytes_of(self.trained.saturating_add(held))),
@@ -101,7 +102,7 @@ impl Scalars {
     }
 }
 
-/// Counts the scalars of a model that has `parameters` without adapters.
+/// Counts the scalars of the model of `config`; `parameters` is their number without adapters.
 pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters: u64) -> Scalars {
     let whole = Scalars {
         trained: parameters,
@@ -110,7 +111,7 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
         largest: 0,
         trains_classifier: true,
     };
-    // A model that cannot be built is refused later, when it is built.
+    // A configuration that cannot be built is refused when it is built.
     let Ok(store) = outline(config, vocabularies) else { return whole };
     let largest = store.all().map(Parameter::len).max().unwrap_or(0) as u64;
     if !config.model.lora.is_on() {
@@ -128,8 +129,8 @@ pub(crate) fn scalars(config: &RunConfig, vocabularies: Vocabularies, parameters
 }
 
 /// Bytes of weights, gradients, the optimizer's state and the moving average, if there is one, in
-/// each of several processes that train together. `parameters` does not include frozen weights that
-/// adapters change.
+/// each of several processes that train together. `parameters` is the number of trained scalars,
+/// without frozen weights.
 ///
 /// Each of n processes has 1/n of the optimizer's state, the gradients of 1/n of the micro-batches,
 /// and buffers for sending and receiving.

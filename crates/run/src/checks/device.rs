@@ -1,4 +1,4 @@
-//! `--device` and `dtype`: from a name to a Candle device and element type.
+//! Devices and types of computation: from the names in `--device` and `dtype` to those of Candle.
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Device};
@@ -7,7 +7,7 @@ use super::dtype_choice::{AUTO_DTYPE, DtypeChoice};
 
 /// Opens the device called `name`: `auto`, `cpu`, `cuda`, `cuda:N`, `metal` or `metal:N`.
 ///
-/// `auto` takes a GPU if this build supports one and it opens, else the CPU.
+/// `auto` takes a GPU if this build supports one and it can be opened, and otherwise the CPU.
 ///
 /// # Errors
 /// When the name is unknown, the build lacks the backend (the message names
@@ -27,7 +27,7 @@ pub fn open(name: &str) -> Result<Device> {
     }
 }
 
-/// Checks only the names, and opens nothing.
+/// Checks the names of a device and a type without opening the device.
 ///
 /// # Errors
 /// When the device or the type is unknown, or the two do not go together.
@@ -90,7 +90,8 @@ fn lacking(feature: &str, name: &str) -> String {
     )
 }
 
-/// Reads `f32`, `bf16` or `f16`; `auto` is the [fastest](DtypeChoice::fastest) on this device.
+/// Converts `f32`, `bf16` or `f16` to a type; `auto` is the [fastest](DtypeChoice::fastest) one on
+/// this device.
 ///
 /// # Errors
 /// When the name is unknown, or the device does not compute in this type.

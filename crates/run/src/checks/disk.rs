@@ -10,18 +10,18 @@ use crate::numbers::bytes;
 
 /// Bytes of one f32.
 const F32: u64 = 4;
-/// Allowance for the small files: configuration, metrics, state, scores.
+/// Allowance in bytes for the small files: configuration, metrics, state, scores.
 const SMALL_FILES: u64 = 1 << 20;
 
-/// Largest size of all checkpoints at any time: the checkpoints that are kept (at most the number
-/// that the run makes), the checkpoint being written, and the average.
+/// Largest number of bytes that all checkpoints take at any time: those that are kept, which cannot
+/// be more than the run makes, the one that is being written, and the average of the last ones.
 pub(crate) fn checkpoint_bytes(training: &TrainingConfig, parameters: u64) -> u64 {
     let weights = F32 * parameters;
     let checkpoint = weights * (1 + training.state_buffers());
     let average = if training.average_last > 0 { weights } else { 0 };
     let kept = (training.keep_last as u64).saturating_add(training.keep_best as u64);
     let times = |every: u64| training.max_updates.checked_div(every).unwrap_or(0);
-    // Checkpoints of the schedule, of validations that improve, and the last.
+    // A run makes checkpoints on schedule, at validations that improve, and at its end.
     let checkpoints = match training.max_updates {
         0 => u64::MAX,
         _ => times(training.checkpoint_every)
@@ -44,7 +44,8 @@ pub(crate) fn check(
     let needed = checkpoint_bytes(training, parameters)
         .saturating_sub(size_of(checkpoints))
         .saturating_add(SMALL_FILES);
-    // If the system does not report the free space, a write that fails will show it.
+    // If the system does not report the free space, only a failing write shows that the disk is
+    // full.
     let Some(free) = available(folder) else { return Ok(()) };
     if free < needed {
         bail!(
@@ -61,8 +62,8 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Bytes that a process of this user may still write to the disk of `path`, which need not exist.
-/// `None` if the system does not report it.
+/// Bytes that this user may still write to the disk of `path`, which need not exist; `None` if the
+/// system does not report them.
 #[cfg(unix)]
 #[must_use]
 pub fn available(path: &Path) -> Option<u64> {
@@ -71,19 +72,19 @@ pub fn available(path: &Path) -> Option<u64> {
     figures.f_bavail.checked_mul(figures.f_frsize)
 }
 
-/// `None`: the system does not report it.
+/// Returns `None`, because this system does not report the free space.
 #[cfg(not(unix))]
 #[must_use]
 pub fn available(_path: &Path) -> Option<u64> {
     None
 }
 
-/// Bytes of the files under `path`; unreadable ones count nothing.
+/// Number of bytes of the files under `path`; files that cannot be read are not counted.
 fn size_of(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries
         .flatten()
-        // Files left by the run stay where they are.
+        // Checkpoints that a run has set aside stay, so their space does not become free.
         .filter(|entry| !entry.file_name().to_string_lossy().starts_with(LEFT))
         .map(|entry| match entry.metadata() {
             Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),

@@ -1,12 +1,12 @@
-//! Choice of the type of a computation: the one that the machine multiplies fastest.
+//! Choice of the type of computation that the machine multiplies fastest.
 
 use candle_core::Device;
 use taper_ops::{Kernel, Products};
 
-/// Value of `dtype` that leaves the choice to the machine on which a run begins.
+/// Value of `dtype` with which the machine on which a run begins decides.
 pub(crate) const AUTO_DTYPE: &str = "auto";
 
-/// Type of computation chosen for a machine.
+/// Type of computation that was chosen for a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DtypeChoice {
     /// Name of the type: f32 or bf16.
@@ -16,8 +16,9 @@ pub struct DtypeChoice {
 }
 
 impl DtypeChoice {
-    /// Faster of f32 and bf16 on `device`. On a CPU the matrix kernel decides; a CUDA device
-    /// multiplies bf16 from compute capability 8.0 on; on Metal only f32 is known to be safe.
+    /// Chooses the faster of f32 and bf16 on `device`. On a CPU, the matrix kernel decides. A CUDA
+    /// device multiplies bf16 faster from compute capability 8.0 on. On Metal, only f32 is known to
+    /// be safe.
     #[must_use]
     pub fn fastest(device: &Device) -> Self {
         match device {
@@ -34,7 +35,7 @@ impl DtypeChoice {
         }
     }
 
-    /// Faster of f32 and bf16, by whether `kernel` multiplies bf16.
+    /// Chooses bf16 if `kernel` multiplies it faster than f32, and otherwise f32.
     fn of_kernel(kernel: Kernel) -> Self {
         let instructions = kernel.instructions();
         match kernel {

@@ -1,18 +1,18 @@
 //! Limits that the system sets for the process, apart from memory.
 
-/// A limit of `ulimit`.
+/// Limit of the shell's `ulimit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Number of files open at a time, `ulimit -n`.
+    /// Number of files that are open at a time, `ulimit -n`.
     OpenFiles,
     /// Bytes of a file, `ulimit -f`.
     FileSize,
-    /// Bytes of addresses, `ulimit -v`.
+    /// Bytes of the address space, `ulimit -v`.
     Addresses,
 }
 
 impl Limit {
-    /// Value of the limit; `None` if there is none, or the system has none of this kind.
+    /// Value of the limit; `None` if it is not set, or the system has no such limit.
     #[must_use]
     pub fn value(self) -> Option<u64> {
         #[cfg(unix)]

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail};
 /// Largest number of threads on any machine.
 const MOST_THREADS: usize = 64;
 
-/// Set once the process has chosen a number of threads: recipes no longer change it.
+/// Set as soon as the user has chosen the number of threads; recipes then no longer change it.
 static CHOSEN: OnceLock<()> = OnceLock::new();
 
-/// Sets the number of CPU threads for the whole process, regardless of its recipes; 0 leaves it at
-/// one thread a core.
+/// Sets the number of CPU threads for the whole process, which recipes then cannot change; 0 means
+/// one thread for each core.
 ///
 /// # Errors
 /// See [`use_threads`].
@@ -23,7 +23,7 @@ pub fn choose_threads(threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Sets the number of CPU threads from a recipe; 0 leaves it at one thread a core.
+/// Sets the number of CPU threads that a recipe names; 0 means one thread for each core.
 ///
 /// # Errors
 /// When the pool cannot be made.
@@ -49,7 +49,7 @@ fn size_pool(origin: &str, threads: usize) -> Result<()> {
         return Ok(());
     }
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
-        // A pool exists already, and no other is requested.
+        // A pool exists already, and the number of threads does not matter.
         Err(error) if threads == 0 && error.source().is_none() => Ok(()),
         made => made.with_context(|| {
             format!("{origin} {threads}: the thread pool cannot be made; is memory limited?")

@@ -1,5 +1,5 @@
-//! Conditions under which keys have no effect. A key lists its conditions at its field, as
-//! `x-idle`; a section lists those of all its keys.
+//! Conditions under which keys of a recipe have no effect. The field of a key lists the names of
+//! its conditions as `x-idle`; conditions of a section hold for all its keys.
 
 use taper_data::{Format, ImageFormat, TokenizerKind};
 use taper_model::AttentionKind::{
@@ -17,27 +17,27 @@ use crate::tasks::{Stacks, entry};
 /// Condition under which keys have no effect.
 #[derive(Debug)]
 pub(crate) struct Condition {
-    /// Name at the fields.
+    /// Name by which fields refer to the condition.
     pub name: &'static str,
-    /// Reason for a reader; `{section}` is the section of the key.
+    /// Reason in words for users; `{section}` stands for the section of the key.
     reason: &'static str,
-    /// Whether the condition holds for a key of the section.
+    /// Whether the condition holds, given the recipe and the section of the key.
     holds: fn(&RunConfig, &str) -> bool,
 }
 
 impl Condition {
-    /// Reason why the key has no effect.
+    /// Reason, for a key of `section`, why it has no effect.
     pub(super) fn reason(&self, section: &str) -> String {
         self.reason.replace("{section}", section)
     }
 
-    /// Whether the keys of `section` have no effect in this recipe.
+    /// Whether the condition holds in this recipe for keys of `section`.
     pub(super) fn holds(&self, config: &RunConfig, section: &str) -> bool {
         (self.holds)(config, section)
     }
 }
 
-/// Makes the table from a name, a reason and an expression for each condition.
+/// Makes the table of conditions, each from a name, a reason and an expression.
 macro_rules! conditions {
     (|$config:ident, $section:ident| $($name:literal: $reason:literal, $holds:expr;)*) => {
         /// All conditions, in the order in which users read them.
@@ -236,7 +236,7 @@ conditions! { |config, section|
         config.model.rotary.scaling != RotaryScaling::Yarn;
 }
 
-/// Attention of the stack that `section` describes.
+/// Attention settings of the stack to which `section` belongs.
 fn attention<'a>(config: &'a RunConfig, section: &str) -> &'a AttentionConfig {
     match section {
         "model.encoder_attention" => &config.model.encoder_attention,
@@ -244,7 +244,7 @@ fn attention<'a>(config: &'a RunConfig, section: &str) -> &'a AttentionConfig {
     }
 }
 
-/// Whether a recipe's task reads this section or key; not all tasks do.
+/// Whether the task of a recipe reads `key`, a section or key that only some tasks read.
 fn reads(config: &RunConfig, key: &str) -> bool {
     entry(config.task).reads.contains(&key)
 }
@@ -253,7 +253,7 @@ fn stacks(config: &RunConfig) -> Stacks {
     entry(config.task).stacks
 }
 
-/// Whether a recipe's model is only an encoder of images.
+/// Whether the model of a recipe is an encoder of images alone.
 fn is_of_images(config: &RunConfig) -> bool {
     config.task.reads_images() && stacks(config) == Stacks::Encoder
 }

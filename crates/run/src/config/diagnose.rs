@@ -1,4 +1,4 @@
-//! Turns a TOML or serde error into one line that names file, line and key.
+//! Conversion of an error of TOML or serde to one line that names file, line and key.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) struct Diagnosis {
     pub message: String,
 }
 
-/// Explains `error`, an error of parsing `text`.
+/// Explains `error`, which occurred when `text` was parsed.
 pub(crate) fn diagnose(text: &str, error: &toml::de::Error) -> Diagnosis {
     let span = error.span();
     let line = span.as_ref().map(|span| line_of(text, span.start));
@@ -24,8 +24,8 @@ pub(crate) fn diagnose(text: &str, error: &toml::de::Error) -> Diagnosis {
     Diagnosis { line, message: explain(error.message(), place.as_ref()) }
 }
 
-/// Rewrites serde's message: it then names the whole key, and for an unknown key or value the
-/// likely intended one.
+/// Rewrites serde's message. The result names the whole key and, for an unknown key or value, the
+/// one that was probably intended.
 fn explain(message: &str, place: Option<&Place>) -> String {
     let one_line = message.lines().collect::<Vec<_>>().join("; ");
     let key = place.map(|place| format!("key `{}`: ", place.path)).unwrap_or_default();
@@ -58,7 +58,8 @@ fn explain(message: &str, place: Option<&Place>) -> String {
     }
 }
 
-/// Serde's message about a value of the wrong type, in the words of TOML instead of Rust.
+/// Rewrites serde's message about a value of the wrong type in the words of TOML instead of Rust;
+/// `None` for other messages.
 fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     let rest = message
         .strip_prefix("invalid type: ")
@@ -66,7 +67,7 @@ fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     let (given, expected) = rest.rsplit_once(", expected ")?;
     let values = match (key.map(|key| &key.values), expected) {
         (Some(Values::Section), _) => "a section of keys".to_owned(),
-        // A value with several forms has its own message.
+        // If a value can have several forms, serde's message already describes them.
         (Some(Values::Other(_)), _) => expected.to_owned(),
         (Some(values), "u32") if !given.contains('-') => format!("{values} to {}", u32::MAX),
         (Some(values), _) => values.to_string(),
@@ -81,7 +82,7 @@ fn mistyped(message: &str, key: Option<&Key>) -> Option<String> {
     Some(format!("expected {values}, found {}", in_toml(given)))
 }
 
-/// Name of a value in TOML instead of serde.
+/// Converts what serde calls a value to what TOML calls it.
 fn in_toml(given: &str) -> String {
     let quoted =
         |kind: &str| given.strip_prefix(kind).map(|rest| rest.trim().trim_matches('`').to_owned());
@@ -89,7 +90,7 @@ fn in_toml(given: &str) -> String {
         return format!("the text {text}");
     }
     if let Some(number) = quoted("floating point ") {
-        // With an exponent; serde writes out hundreds of digits.
+        // Large numbers are written with an exponent, where serde writes hundreds of digits.
         let short = number.parse::<f64>().map_or(number, |number| format!("{number:?}"));
         return format!("the number {short}");
     }
@@ -126,11 +127,11 @@ fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..end].iter().filter(|&&b| b == b'\n').count()
 }
 
-/// Innermost key whose name or value covers a span.
+/// Innermost key whose name or value includes the place of an error.
 struct Place {
-    /// Dotted path.
+    /// Dotted path of the key.
     path: String,
-    /// For a table, the path of its first key.
+    /// For a table, the path of its first key, if it has any; `None` for another value.
     table: Option<Option<String>>,
 }
 
@@ -148,7 +149,7 @@ fn descend(table: &DeTable<'_>, offset: usize, section: &str) -> Option<Place> {
             DeValue::Table(inner) => Some(inner),
             _ => None,
         };
-        // A section's own span is only its header, so its children are searched first.
+        // The span of a section covers only its header, so its keys are searched first.
         if let Some(place) = inner.and_then(|inner| descend(inner, offset, &path)) {
             return Some(place);
         }

@@ -4,10 +4,11 @@ use strsim::osa_distance;
 
 use super::keys::{Key, keys};
 
-/// Words before the name of a section.
+/// Words that precede the name of a section.
 const SECTION: &str = "the section";
 
-/// Settings of other toolkits that are not keys here, with their replacements.
+/// Names of settings in other toolkits that are not keys of recipes, each list after what replaces
+/// it.
 const NO_KEYS: [(&str, &[&str]); 2] = [
     (
         "the option `--run DIR`",
@@ -27,12 +28,13 @@ const NO_KEYS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Suggests, in words, an intended key for the unknown dotted `name`; `None` if no key is similar.
+/// Suggests, in words, the key that was probably meant by the unknown dotted `name`; `None` if no
+/// key is similar.
 ///
-/// Candidates are tried in this order: a key of this name in the given section; a key of the given
-/// section with this name in another toolkit; a key of this name in a section within the given one;
-/// any key with this name in another toolkit; a key of this name in any section; a key of similar
-/// spelling.
+/// Candidates are tried in this order: a key with this last part in the section of `name`; a key of
+/// this section that has the name in another toolkit; a key with this last part in a subsection;
+/// any key that has the name in another toolkit; a key with this last part in any section; a key
+/// with a similar spelling.
 pub(super) fn did_you_mean(name: &str) -> Option<String> {
     let leaf = plain(name.rsplit('.').next().unwrap_or(name));
     let called_so: Vec<&Key> = keys().iter().filter(|key| key.leaf() == leaf).collect();
@@ -51,8 +53,8 @@ pub(super) fn did_you_mean(name: &str) -> Option<String> {
     }
 }
 
-/// Suggests a replacement for the unknown section `name` with the first key `first`: a section, or
-/// else the place of that key.
+/// Suggests a replacement for the unknown section `name`, whose first key is `first`: another
+/// section, or else the section where that key belongs.
 pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<String> {
     let meant = did_you_mean(name);
     if meant.as_ref().is_some_and(|meant| meant.starts_with(SECTION)) {
@@ -61,7 +63,7 @@ pub(super) fn did_you_mean_section(name: &str, first: Option<&str>) -> Option<St
     first.and_then(did_you_mean).or(meant)
 }
 
-/// Finds the key that `name` probably misspells.
+/// Finds the key that `name` probably misspells; `leaf` is the last part of `name`.
 fn misspelled(name: &str, leaf: &str) -> Option<String> {
     let known =
         keys().iter().map(|key| (key.leaf(), quoted(key), shared_sections(&key.name, name)));
@@ -69,7 +71,7 @@ fn misspelled(name: &str, leaf: &str) -> Option<String> {
     known
         .chain(elsewhere)
         .map(|(other, called, shared)| (osa_distance(leaf, other), shared, other, called))
-        // More than one error in three letters makes another word.
+        // With more than one error in three letters, it is considered another word.
         .filter(|(distance, _, other, _)| {
             3 * distance <= other.chars().count().min(leaf.chars().count())
         })
@@ -77,13 +79,13 @@ fn misspelled(name: &str, leaf: &str) -> Option<String> {
         .map(|(.., called)| called)
 }
 
-/// Names in other toolkits.
+/// All known names of settings in other toolkits.
 fn names_elsewhere() -> impl Iterator<Item = &'static str> {
     let of_keys = keys().iter().flat_map(|key| &key.names_elsewhere).map(String::as_str);
     of_keys.chain(NO_KEYS.iter().flat_map(|(_, names)| names.iter().copied()))
 }
 
-/// Keys with the name `name` in other toolkits, or their replacement.
+/// Keys that other toolkits call `name`, or what replaces this setting, in words.
 fn called_here(name: &str) -> Option<String> {
     let is_name = |key: &&Key| key.names_elsewhere.iter().any(|other| other == name);
     let called_so: Vec<String> = keys().iter().filter(is_name).map(quoted).collect();
@@ -112,8 +114,8 @@ pub(super) fn plain(name: &str) -> String {
     plain
 }
 
-/// Candidate closest to `name`, by insertions, deletions, substitutions and swaps of neighbours;
-/// the first among equals.
+/// Candidate closest to `name`, by the number of insertions, deletions, substitutions and swaps of
+/// neighbours; the first among equals.
 pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -126,7 +128,7 @@ fn section(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(section, _)| section)
 }
 
-/// Number of sections that two names share, from the root.
+/// Number of sections that two names have in common, counted from the root.
 fn shared_sections(left: &str, right: &str) -> usize {
     let sections = |name: &str| {
         let mut parts: Vec<String> = name.split('.').map(str::to_owned).collect();

@@ -1,4 +1,5 @@
-//! Differences between two configurations in keys that must not change during a run.
+//! Differences between two configurations, in all keys or in those that must not change during a
+//! run.
 
 use std::fmt;
 
@@ -8,7 +9,8 @@ use toml::{Table, Value};
 use super::keys::{Change, Weights, key_around};
 use super::{RunConfig, recipe};
 
-/// Key with different values in two configurations, as TOML; `None` for a value that is not set.
+/// Key with different values in two configurations. The values are in TOML; `None` is a value that
+/// is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// Name of the key, such as `model.d_ff`.
@@ -20,12 +22,12 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether a run that has begun can continue with the second value.
+    /// Whether a run that has begun with the first value can continue with the second.
     pub(crate) fn change(&self) -> Change {
         key_around(&self.key).map_or(Change::Free, |key| key.change)
     }
 
-    /// Whether the key has this relation to trained weights.
+    /// Whether the key has the relation `relation` to trained weights.
     pub(crate) fn has(&self, relation: Weights) -> bool {
         key_around(&self.key).is_some_and(|key| key.has(relation))
     }
@@ -39,7 +41,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Description of differences, one after the other.
+/// Lists differences in one line of text.
 pub(crate) fn described(differences: &[Difference]) -> String {
     differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -57,8 +59,8 @@ pub fn every_difference(left: &RunConfig, right: &RunConfig) -> Result<Vec<Diffe
     Ok(differences)
 }
 
-/// Lists each difference in a key that cannot change freely during a run: in task, [data], [model],
-/// dtype and training.seed.
+/// Lists the keys with different values among those that cannot change freely during a run: task,
+/// [data], [model], dtype and training.seed.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -70,8 +72,8 @@ pub fn differences(run: &RunConfig, given: &RunConfig) -> Result<Vec<Difference>
     Ok(differences)
 }
 
-/// Lists differences in all keys that processes must share to train together. They are the keys of
-/// [`differences`], and the keys of [training].
+/// Lists the keys with different values among those in which processes that train together must
+/// agree: the keys of [`differences`], and all of [training].
 ///
 /// # Errors
 /// See [`differences`].
@@ -93,7 +95,7 @@ pub(crate) fn training_differences(run: &RunConfig, given: &RunConfig) -> Result
 fn table(config: &RunConfig) -> Result<Table> {
     let mut config = config.clone();
     let data = &mut config.data;
-    // The content of files is compared separately.
+    // Paths do not count: the contents of files are compared elsewhere.
     for split in [&mut data.train, &mut data.validation] {
         *split = split.without_paths();
     }

@@ -32,7 +32,8 @@ pub struct EvaluationConfig {
     pub test_after_training: bool,
 }
 
-/// Default tokenizer for text in `language`: sacreBLEU's choice, but characters instead of MeCab.
+/// Default tokenizer of BLEU for text in `language`: that of sacreBLEU, but characters where
+/// sacreBLEU uses MeCab.
 pub(crate) fn usual_tokenizer(language: &str) -> Tokenizer {
     match language.split(['-', '_']).next().unwrap_or(language).to_lowercase().as_str() {
         "zh" | "zho" | "cmn" => Tokenizer::Chinese,

@@ -12,7 +12,7 @@ use super::keys::{Key, Values, keys, lines};
 /// Longest line of the output.
 const WIDTH: usize = 100;
 
-/// Describes the key `name`, every key of the section `name`, or all keys without a name.
+/// Describes the key `name`, or every key of the section `name`; if `name` is `None`, all keys.
 ///
 /// # Errors
 /// When there is no such key; the message suggests one.
@@ -60,7 +60,7 @@ fn described(key: &Key) -> String {
     text
 }
 
-/// Reference of all keys in Markdown, section by section.
+/// Reference of all keys as Markdown, section by section.
 pub fn reference() -> String {
     let mut text = String::from("## Top-level keys\n\n");
     for key in keys().iter().filter(|key| !key.is_section() && key.section().is_empty()) {
@@ -71,7 +71,7 @@ pub fn reference() -> String {
         for paragraph in section.meaning.lines() {
             text += &(wrapped(paragraph, "", "") + "\n");
         }
-        // A corpus is a value with its own keys, which are listed below its key.
+        // The keys of a corpus, which is a value, are listed below the key of this value.
         let of_section = |key: &&Key| {
             !key.is_section()
                 && key.name.starts_with(&format!("{}.", section.name))
@@ -84,7 +84,7 @@ pub fn reference() -> String {
     text
 }
 
-/// Section in which a key is listed.
+/// Name of the section under which a key is listed.
 fn owner(key: &Key) -> &str {
     let mut name = key.section();
     while !name.is_empty() && !keys().iter().any(|key| key.name == name && key.is_section()) {
@@ -93,7 +93,7 @@ fn owner(key: &Key) -> &str {
     name
 }
 
-/// Item of a list, for one key.
+/// Item for a key in a list of Markdown.
 fn entry(key: &Key) -> String {
     let values = match &key.values {
         Values::Choice(_) => String::new(),
@@ -168,14 +168,15 @@ fn default(key: &Key) -> String {
     }
 }
 
-/// Conditions under which the key changes nothing.
+/// Sentence on the conditions under which the key has no effect; `None` if it always has one.
 fn idle(key: &Key) -> Option<String> {
     let reasons: Vec<String> =
         key.idle.iter().map(|condition| condition.reason(key.section())).collect();
     (!reasons.is_empty()).then(|| format!("Has no effect if {}.", reasons.join(", or if ")))
 }
 
-/// Lines of at most [`WIDTH`] columns, the first after `first`, the others after `rest`.
+/// Wraps `words` to lines of at most [`WIDTH`] columns. The first line begins with `first`, and the
+/// others with `rest`.
 fn wrapped(words: &str, first: &str, rest: &str) -> String {
     let mut text = String::new();
     let mut line = first.to_owned();

@@ -10,8 +10,8 @@ use crate::checks::dtype_choice::AUTO_DTYPE;
 /// Sections and keys that shape the weights.
 const SHAPES_WEIGHTS: [&str; 4] = ["task", "data", "model", "dtype"];
 
-/// Part of `config` that identifies a run: data, architecture, type of the computation, seed. A
-/// longer schedule is the same run.
+/// Part of `config` that identifies a run: data, architecture, type of computation, seed. A change
+/// of other keys, such as a longer schedule, gives the same run.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -23,8 +23,8 @@ pub(crate) fn recipe(config: &RunConfig) -> Result<Map<String, Value>> {
     Ok(all)
 }
 
-/// Configuration with which the checkpoint of `state` was trained; `None` if an earlier version did
-/// not record it. Keys that do not shape weights have their values in `config`.
+/// Recipe with which the checkpoint of `state` was trained; `None` if an earlier version did not
+/// record it. Keys that do not shape weights are not recorded, and have the values of `config`.
 ///
 /// # Errors
 /// When the record is not of this version.
@@ -39,7 +39,8 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
         task: recorded.task,
         data: recorded.data,
         model: recorded.model,
-        // A run records the type of its computation, never an open choice.
+        // A run records the chosen type of computation, not `auto`; a recipe from elsewhere may
+        // have it.
         dtype: match recorded.dtype.as_str() {
             AUTO_DTYPE => config.dtype.clone(),
             _ => recorded.dtype,
@@ -50,9 +51,10 @@ pub fn trained_with(state: &State, config: &RunConfig) -> Result<Option<RunConfi
     Ok(Some(trained))
 }
 
-/// Identity of the scores of validations under `config`: the SHA-256 of the split, `text`, and, by
-/// its key, each setting that affects the watched metric and is not the default. Scores with
-/// different identities cannot be compared. A key that a later version adds changes no identity.
+/// Identity of validation scores under `config`: everything on which they depend. It has `text`,
+/// the SHA-256 of the split, and each setting that affects the watched metric and is not the
+/// default, by its key. Scores with different identities cannot be compared. A key that a later
+/// version adds does not change the identity, as long as it has its default.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -73,7 +75,7 @@ pub(crate) fn validation_identity(
     Ok(identity)
 }
 
-/// Keys or sections that decide which examples a validation has.
+/// Keys and sections that decide which examples a validation has.
 const EXAMPLES: &[&str] = &[
     "data.cleaning",
     "data.text",
@@ -89,7 +91,7 @@ const EXAMPLES: &[&str] = &[
     "data.captions",
 ];
 
-/// Keys or sections on which a score of validation depends, besides the model and the text.
+/// Keys and sections on which the score `metric` depends, in addition to the model and the text.
 fn measured_by(metric: Metric) -> impl Iterator<Item = &'static str> {
     let parts: &[&[&str]] = match metric {
         Metric::Loss => &[
@@ -109,7 +111,7 @@ fn measured_by(metric: Metric) -> impl Iterator<Item = &'static str> {
             "evaluation.tokenize",
             "evaluation.lowercase",
             "evaluation.validation_sentences",
-            // Settings that still count in a greedy search.
+            // Settings that matter even in a greedy search.
             "decoding.max_length_ratio",
             "decoding.max_length_offset",
             "decoding.max_length",
@@ -122,7 +124,7 @@ fn measured_by(metric: Metric) -> impl Iterator<Item = &'static str> {
     parts.iter().copied().flatten().copied()
 }
 
-/// Adds each value under `key` that is not the default.
+/// Adds `value`, or each value in it if it is a section, to `identity` unless it is the default.
 fn set_apart(
     key: &str,
     value: Option<&Value>,
@@ -143,7 +145,7 @@ fn set_apart(
     }
 }
 
-/// Describes the differences of two identities of validations.
+/// Lists what differs between two identities of validations, in words.
 pub(crate) fn validation_changes(
     before: &Map<String, Value>,
     now: &Map<String, Value>,

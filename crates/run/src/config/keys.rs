@@ -1,5 +1,5 @@
-//! Every key of a recipe with its properties, derived from the types that a recipe is parsed into:
-//! their doc comments, ranges and defaults.
+//! Every key of a recipe with its properties. They are derived from the types into which a recipe
+//! is parsed: from doc comments, ranges and defaults.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::RunConfig;
 use super::conditions::{CONDITIONS, Condition};
 
-/// First of the three splits, whose corpora have the same keys and are explained once.
+/// The first of three splits. The corpora of all three have the same keys, which are explained only
+/// here.
 const CORPORA: &str = "data.train";
 
 /// Key or section of a recipe.
@@ -22,10 +23,11 @@ pub(crate) struct Key {
     pub meaning: String,
     /// Allowed values.
     pub values: Values,
-    /// Value if a recipe does not set the key; `None` for sections, and for keys that are then
-    /// unset.
+    /// Value if a recipe does not set the key; `None` for a section, and for a key without a
+    /// default.
     pub default: Option<Value>,
-    /// Names in other toolkits, in the spelling of [`plain`](super::did_you_mean::plain).
+    /// Names of the setting in other toolkits, as [`plain`](super::did_you_mean::plain) spells
+    /// them.
     pub names_elsewhere: Vec<String>,
     /// Whether a run that has begun can continue with another value.
     pub change: Change,
@@ -35,16 +37,16 @@ pub(crate) struct Key {
     pub idle: Vec<&'static Condition>,
 }
 
-/// Rule for a changed value of a key in a run that has begun: `x-change` at a field. A key without
-/// a rule has the rule of its section.
+/// Rule for changing a key in a run that has begun, given as `x-change` at a field. A key without a
+/// rule has that of its section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The value neither shapes weights nor the order of data.
+    /// Allowed: the value shapes neither weights nor the order of data.
     #[default]
     Free,
-    /// The run becomes another one, which the user must accept.
+    /// Allowed if the user accepts that the run becomes a different one.
     Accepted,
-    /// The whole random state, or the meaning of every embedding, would change.
+    /// Never allowed: the whole random state, or the meaning of every embedding, would change.
     Never,
 }
 
@@ -59,15 +61,15 @@ impl Change {
     }
 }
 
-/// Relation of a key of `[model]` to trained weights: `x-weights` at a field, or at its section. A
-/// key without it shapes them.
+/// Relation of a key of `[model]` to trained weights, given as `x-weights` at a field or its
+/// section. A key without a relation shapes the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// The key affects only training, or initial weights that are replaced.
+    /// The key affects only training, or initial weights, which trained weights replace.
     NoPart,
-    /// The key shapes only parameters outside the parts that models of two tasks share.
+    /// The key shapes only parameters that models of two tasks do not share.
     OtherPart,
-    /// Trained weights can be used with other values.
+    /// The same trained weights can be used with another value of the key.
     Changeable,
 }
 
@@ -97,7 +99,7 @@ pub(crate) enum Values {
     Text,
     /// One of these names, each with its meaning.
     Choice(Vec<(String, String)>),
-    /// Values described in these words.
+    /// Other values, which these words describe.
     Other(String),
 }
 
@@ -115,7 +117,7 @@ pub(crate) struct Range {
 }
 
 impl Key {
-    /// Part after the last dot.
+    /// Last part of the dotted name.
     pub(crate) fn leaf(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
@@ -125,17 +127,17 @@ impl Key {
         self.values == Values::Section
     }
 
-    /// Section of the key; empty at the root.
+    /// Name of the section of the key; empty at the root.
     pub(super) fn section(&self) -> &str {
         self.name.rsplit_once('.').map_or("", |(section, _)| section)
     }
 
-    /// Whether the key has this relation to trained weights.
+    /// Whether the key has the relation `relation` to trained weights.
     pub(crate) fn has(&self, relation: Weights) -> bool {
         self.weights.contains(&relation)
     }
 
-    /// Whether the key has no effect with the other keys of `config`.
+    /// Whether the key has no effect, because of other keys of `config`.
     pub(crate) fn is_idle(&self, config: &RunConfig) -> bool {
         self.idle.iter().any(|condition| condition.holds(config, self.section()))
     }
@@ -191,8 +193,8 @@ impl fmt::Display for Values {
     }
 }
 
-/// Every key and section. A section comes before its keys, which are in the order of a resolved
-/// recipe.
+/// All keys and sections. Each section comes before its keys; these are in the order in which a
+/// recipe is written.
 pub(crate) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let mut keys = collect(&root(), schema().as_value());
@@ -208,8 +210,8 @@ pub(crate) fn key(name: &str) -> Option<&'static Key> {
     keys().iter().find(|key| key.name == name)
 }
 
-/// Key with this name, or the nearest section or list around it: corpora in a list have keys that
-/// are not listed.
+/// Key with this name or, without one, the nearest section or list around it. The latter happens in
+/// a list of corpora, whose keys are not listed.
 pub(crate) fn key_around(name: &str) -> Option<&'static Key> {
     let mut name = name;
     loop {
@@ -221,7 +223,7 @@ pub(crate) fn key_around(name: &str) -> Option<&'static Key> {
     }
 }
 
-/// Schema of a recipe as JSON Schema, with which editors complete and check.
+/// JSON Schema of a recipe, by which editors complete and check recipes.
 pub fn schema() -> schemars::Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -229,7 +231,7 @@ pub fn schema() -> schemars::Schema {
     settings.into_generator().into_root_schema_for::<RunConfig>()
 }
 
-/// Section of all keys, which has no name.
+/// Section without a name that contains all keys.
 fn root() -> Key {
     Key {
         name: String::new(),
@@ -243,7 +245,8 @@ fn root() -> Key {
     }
 }
 
-/// Keys of a section with this schema, each followed by its own keys.
+/// Keys of `section`, whose schema is `schema`; a key that is itself a section is followed by its
+/// keys.
 fn collect(section: &Key, schema: &Value) -> Vec<Key> {
     let mut keys = Vec::new();
     for (leaf, schema_of_key) in schema["properties"].as_object().into_iter().flatten() {
@@ -259,8 +262,8 @@ fn collect(section: &Key, schema: &Value) -> Vec<Key> {
     keys
 }
 
-/// Key named `leaf` of a section. Properties of the section hold for it too; `idle` has further
-/// conditions that the section sets for this key.
+/// Key called `leaf` in `section`, which takes over the section's properties. `idle` has further
+/// conditions that the section sets for this key alone.
 fn described(section: &Key, leaf: &str, schema: &Value, idle: &Value) -> Key {
     let name = match section.name.as_str() {
         "" => leaf.to_owned(),
@@ -302,7 +305,7 @@ fn values(schema: &Value) -> Values {
         let choice = |choice: &Value| Some((choice["const"].as_str()?.to_owned(), meaning(choice)));
         return Values::Choice(choices.iter().filter_map(choice).collect());
     }
-    // An optional value is of its type or null.
+    // The type of an optional value is a list: its type and null.
     let kind = match &schema["type"] {
         Value::Array(kinds) => kinds.iter().find_map(|kind| kind.as_str().filter(|k| *k != "null")),
         kind => kind.as_str(),
@@ -315,8 +318,7 @@ fn values(schema: &Value) -> Values {
     }
 }
 
-/// Converts a doc comment to paragraphs of one line, without links into the documentation of the
-/// code.
+/// Meaning of a key: its doc comment, with each paragraph on one line, and without links.
 fn meaning(schema: &Value) -> String {
     let text = schema["description"].as_str().unwrap_or_default();
     let paragraphs = text
@@ -341,14 +343,14 @@ fn without_links(text: &str) -> String {
     plain + rest
 }
 
-/// Names of keys and sections, in the order of a written recipe.
+/// Names of keys and sections in the order in which a recipe is written.
 fn written_order() -> Vec<String> {
-    // The defaults can be written; otherwise a test would fail first.
+    // Writing the defaults cannot fail: a test checks it.
     let text = RunConfig::default().to_toml().unwrap_or_default();
     lines(&text).into_iter().filter_map(|(name, _)| name).collect()
 }
 
-/// Lines of a written recipe, each with the name of the key or section that begins there.
+/// Lines of a written recipe; a line with which a key or section begins has its name.
 pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
     let mut section = String::new();
     let name = |line: &str| {
@@ -357,7 +359,7 @@ pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
             return Some(section.clone());
         }
         let (key, _) = line.split_once(" = ")?;
-        // An indented line belongs to a value of several lines.
+        // An indented line continues a value of several lines.
         let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         is_key.then(|| if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") })
     };
@@ -365,8 +367,8 @@ pub(super) fn lines(text: &str) -> Vec<(Option<String>, &str)> {
     text.lines().map(|line| (name(line), line)).collect()
 }
 
-/// Sort key of a name: its place if it is written; otherwise the place of the last written key of
-/// its section, or of the section itself.
+/// Sort key for a name: its position among the `written` names. A name that is not written follows
+/// the last written key of its section, or the section itself.
 fn place(name: &str, written: &[String]) -> (usize, String) {
     let at = |name: &str| written.iter().position(|other| other == name);
     if let Some(place) = at(name) {

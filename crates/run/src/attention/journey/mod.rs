@@ -1,5 +1,5 @@
-//! Journey of one text through a model: its pieces, their vectors, the attention of each layer, the
-//! hypotheses of a beam, and the probability of each next token or label.
+//! Journey of one text through a model, step by step: its pieces, their vectors, the attention of
+//! each layer, the hypotheses of a beam, and the probability of each next token or label.
 
 mod page;
 mod picture;
@@ -17,34 +17,34 @@ use serde::Serialize;
 use super::AttentionLayer;
 use crate::prediction::WordEvidence;
 
-/// Lengths of the vectors of a stack's tokens.
+/// Lengths of the vectors of the tokens in a stack (encoder or decoder).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackNorms {
     /// Name of the stack: `encoder` or `decoder`.
     pub stack: String,
     /// Tokens of the stack.
     pub tokens: Vec<String>,
-    /// Euclidean norms of each token's state: before the first layer, as the sum of token and
-    /// position, and after each layer.
+    /// Euclidean norm of each token's state. The first row is before the first layer, where the
+    /// state is the sum of token and position; each further row is after a layer.
     pub norms: Vec<Vec<f32>>,
 }
 
-/// Token that the beam considered.
+/// Node of the tree of a beam search: a token that the beam considered.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Branch {
-    /// Index of the branch that it continues.
+    /// Index of the branch that this one continues; `None` at the beginning.
     pub parent: Option<usize>,
     /// Token of this branch.
     pub token: String,
     /// Log-probability of all tokens up to this one.
     pub log_probability: f64,
-    /// Fate of the branch: `kept`, `finished` or `dropped`.
+    /// What became of the branch: `kept`, `finished` or `dropped`.
     pub fate: &'static str,
-    /// True for a branch of the best translation.
+    /// Whether the branch is part of the best translation.
     pub is_best: bool,
 }
 
-/// Translation found by the search.
+/// Translation that the search has found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FoundTranslation {
     /// Text of the translation.
@@ -62,50 +62,51 @@ pub enum Answer {
     /// Tokens of a translation, found by a search.
     #[default]
     Translation,
-    /// Next token after each of a text.
+    /// Next token after each token of a text.
     Text,
     /// Label of a text or an image.
     Label,
     /// Tag of each word of a text.
     Tags,
-    /// Token for each hidden one.
+    /// Token in place of each hidden one.
     Hidden,
 }
 
-/// All stations of a text.
+/// Journey of a text or an image, with the numbers of all its stations.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Journey {
     /// Task of the model, such as `translation`.
     pub task: String,
-    /// Kind of the choices at its end.
+    /// What the model chooses at the end.
     pub answer: Answer,
     /// Original text.
     pub text: String,
     /// Text after the tokenizer's normalisation.
     pub normalized: String,
-    /// Image, if the tokens are patches of one; the text is its name.
+    /// Image whose patches are the tokens, with its file name as `text`; `None` for a text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub picture: Option<Picture>,
     /// Pieces of the text, with the special tokens that the model reads.
     pub pieces: Vec<Piece>,
     /// Kind of position encoding: the recipe's `model.positions`.
     pub positions: String,
-    /// Norms of the vectors of each token, in encoder and decoder.
+    /// Norms of each token's vectors, for each stack.
     pub norms: Vec<StackNorms>,
-    /// Vectors of each token, in encoder and decoder.
+    /// Vectors of each token, for each stack.
     pub vectors: Vec<StackVectors>,
     /// Attention of each layer.
     pub attention: Vec<AttentionLayer>,
-    /// Queries, keys and values of heads whose weights are `softmax(Q·Kᵀ·scale)`.
+    /// Queries, keys and values of attention layers whose weights are exactly
+    /// `softmax(Q·Kᵀ·scale)`.
     pub heads: Vec<HeadInputs>,
-    /// Branches of the beam, in the order of positions; empty without a search.
+    /// Branches of the beam, by position in the translation; empty without a search.
     pub beam: Vec<Branch>,
     /// Translations of the search, best first; empty without a search.
     pub found: Vec<FoundTranslation>,
-    /// Choices of the model: the tokens of the best translation, ending with `</s>`; the next token
-    /// at each place of a text, up to the one after its end; the tag of each word; each hidden
-    /// token; or the label.
+    /// Choices of the model, depending on `answer`: the tokens of the best translation, ending with
+    /// `</s>`; the next token after each token of a text; the tag of each word; each hidden token;
+    /// or the label.
     pub choices: Vec<Choice>,
-    /// Evidence that each word of a text gives for its label; empty if no text is labelled.
+    /// How much each word of a text speaks for its label; empty if no text is labelled.
     pub evidence: Vec<WordEvidence>,
 }

@@ -21,7 +21,7 @@ const SCRIPTS: [&str; 8] = [
     include_str!("page/journey.js"),
 ];
 const STYLE: &str = include_str!("page/style.css");
-/// Numbers of a vector that its strip shows, evenly spread.
+/// Largest number of elements of a vector that the page shows as a strip; they are evenly spread.
 const STRIP: usize = 64;
 /// Largest number of tokens whose queries, keys and values the page holds.
 const MOST_TOKENS: usize = 96;
@@ -45,7 +45,7 @@ pub fn journey_page(journey: &Journey, language: Language) -> String {
     .html()
 }
 
-/// Numbers of the page.
+/// Data that the page's script draws.
 fn data(journey: &Journey, language: Language) -> Value {
     let tokens: usize = journey.vectors.iter().map(|stack| stack.tokens.len()).sum();
     let heads = if tokens <= MOST_TOKENS { &journey.heads[..] } else { &[] };
@@ -65,12 +65,12 @@ fn data(journey: &Journey, language: Language) -> Value {
     })
 }
 
-/// Vectors of a stack: norms of all, and strips.
+/// Data of a stack: for each step, the norms of all vectors, and their strips.
 fn stack(stack: &StackVectors) -> Value {
     let norm = |row: &[f32]| rounded(f64::from(row.iter().map(|x| x * x).sum::<f32>().sqrt()));
     let mut before: Option<&Vec<Vec<f32>>> = None;
     let steps = stack.steps.iter().map(|step| {
-        // Distance from the state before; vectors of tokens and positions do not count as states.
+        // Distance from the previous state; vectors of tokens and of positions alone are no states.
         let is_state = !matches!(step.point, "token" | "position");
         let moved = before.filter(|_| is_state).map(|before| {
             let distance = |(before, after): (&Vec<f32>, &Vec<f32>)| {
@@ -110,7 +110,8 @@ fn head(head: &HeadInputs) -> Value {
     })
 }
 
-/// Rows of numbers as one text: 16-bit integers in base64, little-endian, and their unit.
+/// Packs rows of numbers: 16-bit integers, little-endian, in base64, and the unit by which to
+/// multiply them.
 fn packed(rows: impl Iterator<Item = Vec<f32>>) -> Value {
     let rows: Vec<Vec<f32>> = rows.collect();
     let peak = rows.iter().flatten().fold(0.0f32, |most, x| most.max(x.abs()));
@@ -120,7 +121,7 @@ fn packed(rows: impl Iterator<Item = Vec<f32>>) -> Value {
     json!({ "rows": rows.len(), "unit": unit, "numbers": STANDARD.encode(bytes) })
 }
 
-/// Four significant digits.
+/// Rounds to four significant digits.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

@@ -22,21 +22,21 @@ pub struct Picture {
     pub patch: usize,
     /// Number of channels: 1 or 3.
     pub channels: usize,
-    /// Number of tokens before the tokens of the patches.
+    /// Number of tokens that come before those of the patches.
     pub before: usize,
-    /// Pixels, channel by channel, row by row.
+    /// Values of the pixels: channel by channel, and row by row in each channel.
     pub pixels: Vec<u8>,
 }
 
 impl Picture {
-    /// Image for an encoder with this number of tokens; the patches come last.
+    /// Image for an encoder with `tokens` tokens, the last of which are the patches.
     pub(super) fn new(settings: &ImagesConfig, pixels: Vec<u8>, tokens: usize) -> Self {
         let ImagesConfig { size, patch, channels, .. } = *settings;
         let before = tokens.saturating_sub((size / patch).pow(2));
         Self { size, patch, channels, before, pixels }
     }
 
-    /// Names of the tokens: row and column of a patch, counted from 1.
+    /// Names of the tokens: for a patch, its row and column, counted from 1.
     pub(super) fn tokens(&self) -> Vec<String> {
         let side = self.size / self.patch;
         let patch = |number: usize| format!("{},{}", number / side + 1, number % side + 1);

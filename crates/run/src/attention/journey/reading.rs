@@ -1,4 +1,4 @@
-//! Journeys through models of one text: language models and classifiers.
+//! Journeys through models that read a single text: language models and classifiers.
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ use crate::tasks::{TaskModel, with_model};
 use crate::{LoadSettings, LoadedRun, RunFolder};
 
 impl Journey {
-    /// Traces the journey of `text`, or of the image file with this path, through the model of the
-    /// run at `root`.
+    /// Traces the journey through the model of the run at `root`: of `text` or, for models of
+    /// images, of the image file with this path.
     ///
     /// # Errors
     /// When the run cannot be loaded or its task has no journey, or the text is empty or too long.
@@ -30,7 +30,8 @@ impl Journey {
         with_model!(task, M => <M as TaskModel>::journey(&LoadedRun::open(root, load)?, text))
     }
 
-    /// Traces the journey of `text` through a language model, up to the token after its end.
+    /// Traces the journey of `text` through a language model, up to the prediction of the token
+    /// after the text.
     ///
     /// # Errors
     /// When the text is empty or too long, or the model cannot be run on it.
@@ -98,12 +99,13 @@ pub(super) fn records_of(model: &impl Model, batch: &Batch) -> Result<Records, M
     Ok(pass.into_records())
 }
 
-/// Pieces of a text, by name and number.
+/// Pieces of a text, with their readable forms and ids.
 pub(super) fn pieces(tokens: &[String], ids: &[u32]) -> Vec<Piece> {
     tokens.iter().zip(ids).map(|(token, id)| Piece { token: token.clone(), id: *id }).collect()
 }
 
-/// Journey made of the records of a model's layers; `stacks` has the tokens of each stack.
+/// Journey with everything that a model's layers have recorded; `stacks` has the name and the
+/// tokens of each stack.
 pub(super) fn journey_of(
     (config, text): (&RunConfig, &str),
     records: &Records,

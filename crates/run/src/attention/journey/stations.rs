@@ -10,11 +10,12 @@ use crate::attention::AttentionLayer;
 use crate::attention::map::AttentionPart;
 use crate::finite::require_finite;
 
-/// Alternatives of each choice.
+/// Number of alternatives that are listed for each choice.
 const ALTERNATIVES: usize = 5;
-/// Temperatures of a choice: a tenth, two tenths and so on.
+/// Number of temperatures for which a choice is computed: 0.1, 0.2 and so on.
 const TEMPERATURES: usize = 20;
-/// Largest difference between a recorded weight and the softmax of the products.
+/// Largest difference between a recorded weight and the softmax of the products of queries and
+/// keys.
 const TOLERANCE: f64 = 2e-3;
 
 /// Piece of a text.
@@ -26,31 +27,31 @@ pub struct Piece {
     pub id: u32,
 }
 
-/// Vectors of a stack's tokens at one point.
+/// Vectors of all tokens of a stack at one point of the computation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VectorStep {
-    /// Number of layers that the vectors have passed.
+    /// Number of layers that the vectors have passed through.
     pub layers: usize,
-    /// Point: `token` and `position`, whose sum enters the first layer, `self-attention` and
-    /// `cross-attention` within the next layer, or `layer` after a whole one.
+    /// Name of the point. The sum of `token` and `position` enters the first layer;
+    /// `self-attention` and `cross-attention` are within a layer, and `layer` is after it.
     pub point: &'static str,
     /// Vector of each token.
     pub rows: Vec<Vec<f32>>,
 }
 
-/// Vectors of a stack's tokens, from the first to the last layer.
+/// Vectors of all tokens of a stack, from the first to the last layer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackVectors {
     /// Name of the stack: `encoder` or `decoder`.
     pub stack: String,
     /// Tokens of the stack.
     pub tokens: Vec<String>,
-    /// Points in the order in which the model computes them.
+    /// Steps of the computation, in order.
     pub steps: Vec<VectorStep>,
 }
 
 impl StackVectors {
-    /// Vectors that were recorded, by stack; `stacks` has the tokens of each.
+    /// Groups recorded vectors by stack; `stacks` has the name and the tokens of each stack.
     ///
     /// # Errors
     /// When a number is not finite.
@@ -80,12 +81,12 @@ impl StackVectors {
                 entry.steps.push(VectorStep { layers: *layers, point, rows });
             }
         }
-        // Layers older than the Transformer keep no states.
+        // The layers of architectures before the Transformer record no states.
         vectors.retain(|stack| stack.steps.iter().any(|step| step.point == "layer"));
         Ok(vectors)
     }
 
-    /// Norms before the first layer and after each.
+    /// Norms of the vectors before the first layer and after each layer.
     pub(super) fn norms(&self) -> StackNorms {
         let whole = self.steps.iter().filter(|step| step.point == "layer");
         let norm = |row: &Vec<f32>| row.iter().map(|x| x * x).sum::<f32>().sqrt();
@@ -97,27 +98,27 @@ impl StackVectors {
     }
 }
 
-/// Inputs of one attention layer's heads, whose weights are `softmax(Q·Kᵀ·scale)`.
+/// Queries, keys and values of an attention layer's heads, whose weights are `softmax(Q·Kᵀ·scale)`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeadInputs {
     /// Kind of attention.
     pub part: AttentionPart,
-    /// Number of the layer in its stack, from 1.
+    /// Layer in its stack, counted from 1.
     pub layer: usize,
-    /// Factor of the products: usually `1/√head_width`.
+    /// Factor of the products of queries and keys, usually `1/√head_width`.
     pub scale: f64,
     /// Width of a head.
     pub width: usize,
-    /// Queries of all heads, one row a token.
+    /// Queries of all heads, one row for each token.
     pub queries: Vec<Vec<f32>>,
-    /// Keys, one row a token; heads may share them.
+    /// Keys, one row for each token; several heads may share keys.
     pub keys: Vec<Vec<f32>>,
-    /// Values, like the keys.
+    /// Values, one row for each token; the heads that share keys also share values.
     pub values: Vec<Vec<f32>>,
 }
 
 impl HeadInputs {
-    /// Inputs of the layers whose recorded weights follow from them.
+    /// Inputs of those layers whose recorded weights are the softmax of the products.
     ///
     /// # Errors
     /// When a tensor cannot be read.
@@ -146,8 +147,8 @@ impl HeadInputs {
         Ok(head_inputs)
     }
 
-    /// Compares the softmax of the products with the recorded weights. They differ in other kinds
-    /// of attention, and with biases or caps of scores.
+    /// Whether the softmax of the products equals the recorded weights. It does not in other kinds
+    /// of attention, nor if scores have biases or a cap.
     fn explain(&self, layer: &AttentionLayer) -> bool {
         let (heads, width) = (layer.heads.len(), self.width);
         let shared = self.keys.first().map_or(0, Vec::len) / width;
@@ -162,7 +163,7 @@ impl HeadInputs {
                     let products = query.iter().zip(&key[at..at + width]).map(|(q, k)| q * k);
                     f64::from(products.sum::<f32>()) * self.scale
                 };
-                // Keys that a query does not see have no weight.
+                // Only keys that the query sees have a weight.
                 let visible = self.keys.iter().zip(weights).filter(|(_, weight)| **weight > 0.0);
                 let visible: Vec<(f64, f32)> =
                     visible.map(|(key, weight)| (score(key), *weight)).collect();
@@ -180,24 +181,25 @@ impl HeadInputs {
 /// Choice of one token, or of a label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Choice {
-    /// Index of the token in the last stack whose vector the choice is made from.
+    /// Index of the token, in the last stack, whose vector the choice is made from.
     pub place: usize,
-    /// Word that is tagged; `None` for other choices.
+    /// Word that the chosen tag belongs to; `None` if the choice is no tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
-    /// Token that was chosen.
+    /// Token or label that was chosen.
     pub token: String,
-    /// Probability of the token, given its predecessors.
+    /// Probability of the choice.
     pub probability: f64,
-    /// Likeliest tokens at this place, with their probabilities.
+    /// Likeliest tokens or labels at this place, with their probabilities.
     pub alternatives: Vec<(String, f64)>,
     /// `Σ exp((x - x_max) / t)` over the logits x, for the temperatures t = 0.1, 0.2, … 2.
     pub partition: Vec<f64>,
 }
 
 impl Choice {
-    /// Choices of `answers`, with the softmax of each row of `logits (N, V)`. An answer of `None`
-    /// stands for the likeliest token. The index of a row is the place of its choice.
+    /// Choices by the softmax of each row of `logits (N, V)`. `answers` has the id that was chosen
+    /// in each row; `None` stands for the likeliest. `name` returns the name of an id. The index of
+    /// a row is the place of its choice.
     ///
     /// # Errors
     /// When a logit is not finite.

@@ -1,4 +1,4 @@
-//! Journeys of texts whose tokens are predicted: tags of words, and hidden tokens.
+//! Journeys of texts whose own tokens are labelled or predicted: tags of words, and hidden tokens.
 
 use anyhow::{Context, Result, ensure};
 use candle_core::Tensor;
@@ -56,7 +56,7 @@ impl Journey {
     }
 
     /// Traces the journey of `text` through a masked language model, to the tokens in place of its
-    /// masks. If the text has none, each of its tokens is hidden in turn.
+    /// masks. If the text has no masks, each of its tokens is hidden in turn.
     ///
     /// # Errors
     /// When the text is empty, or the model cannot be run on it.
@@ -98,7 +98,7 @@ impl Journey {
     }
 }
 
-/// Rows of one text with hidden tokens.
+/// Copies of one text, each with some tokens hidden.
 struct Hidden {
     rows: Vec<Vec<u32>>,
     /// Hidden places of each row.
@@ -106,7 +106,8 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// Hides each token between the marks of a row, one in each copy.
+    /// Makes a copy for each token between the first and the last one, in which this token is
+    /// hidden.
     fn each(ids: &[u32], mask: u32) -> Self {
         let places = 1..ids.len().saturating_sub(1);
         let row = |place: usize| {
@@ -120,7 +121,7 @@ impl Hidden {
         }
     }
 
-    /// Logits of all hidden places `(A, V)`.
+    /// Logits `(A, V)` at the A hidden places of all rows.
     fn logits(&self, model: &MaskedLanguageModel) -> Result<Tensor, ModelError> {
         let length = self.rows.first().map_or(1, Vec::len);
         let at_once = (TOKENS / length).max(1);

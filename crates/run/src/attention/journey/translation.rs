@@ -1,5 +1,4 @@
-//! Journeys through models that write by a search, of texts and of images, with the tree of the
-//! search.
+//! Journeys of texts and images through models that write by a search, with the tree of the search.
 
 use std::path::Path;
 
@@ -19,7 +18,7 @@ use crate::image_text::caption_search;
 use crate::translation::{LineLimit, OverlongRule, TranslationSettings, single_line, speaking};
 
 impl Journey {
-    /// Traces the journey of `text` through a translation model, into its best translation.
+    /// Traces the journey of `text` through a translation model, to its best translation.
     ///
     /// # Errors
     /// When the text is empty or too long, or the model cannot be run on it.
@@ -46,8 +45,8 @@ impl Journey {
         })
     }
 
-    /// Traces the journey of the image file at `path` through a model that describes images, into
-    /// its best caption.
+    /// Traces the journey of the image file at `path` through a model that describes images, to its
+    /// best caption.
     ///
     /// # Errors
     /// When the image cannot be read, or the model cannot be run on it.
@@ -57,7 +56,7 @@ impl Journey {
         let values: Vec<u32> = pixels.iter().map(|&value| u32::from(value)).collect();
         let model = run.model.translation();
         let inference = model.inference();
-        // A search identifies an image by its number.
+        // The search addresses an image by a number, and reads its values through this source.
         let numbered = NumberedSources::new(&inference, |_| Ok(vec![values.clone()]));
         let search = caption_search(&run.config);
         let search = beam_tree(&numbered, &[0, END], deterministic(&search)?)
@@ -101,7 +100,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Journey to the best hypothesis of a search, without the pieces of the source.
+    /// Journey to the best hypothesis of a search; the caller adds the pieces of the source.
     fn written(
         &self,
         model: &Transformer,
@@ -142,7 +141,8 @@ impl Source<'_> {
     }
 }
 
-/// Runs one pass over a source and its translation: its records, and logits `(N, V)`.
+/// Runs a model over a source and a given target. Returns what the layers record, and logits `(N,
+/// V)`.
 fn forced(model: &Transformer, source: &[u32], inputs: &[u32]) -> Result<(Records, Tensor)> {
     in_pool(model.device(), || {
         let pass = Pass::evaluate_with_states();
@@ -154,7 +154,7 @@ fn forced(model: &Transformer, source: &[u32], inputs: &[u32]) -> Result<(Record
     .context("the text cannot be read")
 }
 
-/// Branches of the beam, marked if the best translation contains them.
+/// Branches of the beam; those that the best translation consists of are marked.
 fn branches(nodes: &[BeamNode], best: &[u32], tokenizer: &Tokenizer) -> Vec<Branch> {
     let mut on_path = vec![false; nodes.len()];
     let mut depth = vec![0; nodes.len()];

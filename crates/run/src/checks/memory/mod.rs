@@ -1,9 +1,9 @@
 //! Check before the first update that a recipe fits into memory.
 //!
 //! The largest batch of the recipe is tried: its loss and gradients are computed and dropped, and
-//! the allocator reports the memory used. A formula would have to know every buffer of every
-//! operation; a measurement needs no upkeep. The estimate of [`crate::checks::cost`] only keeps the
-//! trial itself from exhausting the memory.
+//! the allocator reports the memory that was used. A formula would have to know every buffer of
+//! every operation, whereas a measurement needs no upkeep. The estimate of [`crate::checks::cost`]
+//! only prevents the trial itself from exhausting the memory.
 
 mod system;
 mod trial;
@@ -24,26 +24,28 @@ use trial::{LEAST_TOKENS, Trial};
 pub use system::{available, peak, total};
 pub(crate) use trial::unread_bytes;
 
-/// Largest budget that is tried: the batches of Vaswani et al. 2017, section 5.1. Larger ones are a
-/// decision about the training, not about memory.
+/// Largest token budget of a batch that is tried: that of Vaswani et al. 2017, section 5.1. Larger
+/// batches are a decision about training, not about memory.
 const MOST_TOKENS: usize = 25_000;
-/// Smallest sensible budget: fewer tokens leave most of a processor idle, and gradients noisy.
+/// Smallest sensible token budget: with fewer tokens, most of a processor is idle, and gradients
+/// are noisy.
 const FEW_TOKENS: usize = 1024;
 
 /// Memory that a training may use.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// Bytes of the whole process. `None`: the memory that the system has available.
+    /// Bytes that the process may use in all; `None` for as many as the system has available.
     bytes: Option<u64>,
-    /// Source of the limit, for errors.
+    /// Where the limit comes from, for errors.
     origin: &'static str,
     /// Number of processes that train together.
     processes: usize,
 }
 
 impl Budget {
-    /// Budget of one of `processes` processes. `here` processes share the memory of this machine,
-    /// and `given` is for all of these. A GPU belongs to one process.
+    /// Budget of one of `processes` processes. `here` of these share the memory of this machine,
+    /// and `given` bytes, if they are given, are for all of these together. A GPU is used by one
+    /// process.
     ///
     /// # Errors
     /// When the device does not report its memory.
@@ -63,11 +65,11 @@ impl Budget {
     }
 }
 
-/// Tries the largest batch of `config` on `model` and returns the token budget of the batches: the
-/// configured one, or for `"auto"` the largest that fits.
+/// Tries the largest batch of `config` on `model`. Returns the token budget of the batches: the
+/// configured one or, for `"auto"`, the largest that fits.
 ///
 /// # Errors
-/// When the batch does not fit, with a token budget that does.
+/// When the batch does not fit; the message has a token budget that does.
 pub fn fit<M: TaskModel>(
     config: &RunConfig,
     model: &M,
@@ -84,7 +86,7 @@ pub fn fit<M: TaskModel>(
     }
     let most = trial.of_text(MOST_TOKENS);
     match trial.largest(limit, most)? {
-        // No batch of the text is larger than that.
+        // The whole text gives no batch larger than this.
         Some(tokens) if tokens == most => Ok(MOST_TOKENS),
         Some(tokens) => {
             if tokens < FEW_TOKENS {
@@ -104,7 +106,7 @@ pub fn fit<M: TaskModel>(
 /// Tries batches of `wanted` tokens.
 ///
 /// # Errors
-/// When they do not fit, with a token budget that does.
+/// When they do not fit; the message has a token budget that does.
 fn require<M: TaskModel>(
     trial: &Trial<'_, M>,
     wanted: usize,
@@ -112,9 +114,10 @@ fn require<M: TaskModel>(
     device: &Device,
     budget: &Budget,
 ) -> Result<()> {
-    // A batch larger than the text is not tried.
+    // A batch cannot be larger than the text allows.
     let tried = trial.of_text(wanted);
-    // If it may not fit, the size that fits is determined first, for the error to name.
+    // If the batch may be too large, a size that fits is determined first, so that the error can
+    // name it.
     let is_close = trial.estimate(tried) > limit;
     let fitting = if is_close { trial.largest(limit, tried)? } else { None };
     if fitting == Some(tried) {
@@ -135,7 +138,7 @@ fn require<M: TaskModel>(
     if needed > limit {
         let advice = match fitting {
             Some(tokens) => {
-                // The next process may begin with some MiB more.
+                // A little is subtracted, because the next process may begin with some MiB more.
                 let advised = (tokens - tokens / 8).max(LEAST_TOKENS.min(tokens));
                 format!("set data.batching.max_tokens = {advised}, which fits, or \"auto\"")
             }
@@ -153,7 +156,8 @@ fn require<M: TaskModel>(
     Ok(())
 }
 
-/// Refuses a model if even its weights, gradients and moments do not fit, before memory is taken.
+/// Refuses a model if even its weights, gradients and moments do not fit, before memory is
+/// allocated.
 ///
 /// # Errors
 /// When they do not fit; the message has the size of the model and the available memory.
@@ -177,7 +181,7 @@ pub fn require_state(
     )
 }
 
-/// Refuses a model if even its weights do not fit, before memory is taken.
+/// Refuses a model if even its weights do not fit, before memory is allocated.
 ///
 /// # Errors
 /// When they do not fit; the message has the size of the model and the available memory.
@@ -192,14 +196,14 @@ pub fn require_weights(
     require_room(trained.saturating_add(frozen), needed, "weights", limit, origin(None))
 }
 
-/// Scalars of the model that `config` describes.
+/// Numbers of scalars of the model that `config` describes.
 fn parameters(config: &RunConfig, vocabularies: Vocabularies) -> Scalars {
     let all = cost_of(config, vocabularies, &Device::Cpu).parameters;
     scalars(config, vocabularies, all)
 }
 
-/// Refuses a model if the bytes `needed` for `what` exceed `limit`, which the process may use;
-/// `parameters` is for the message.
+/// Refuses a model if `needed`, the bytes for `content`, exceed `limit`, the bytes that the process
+/// may use. The other arguments are for the message.
 fn require_room(
     parameters: u64,
     needed: u64,
@@ -220,8 +224,8 @@ fn require_room(
     Ok(())
 }
 
-/// Bytes that the process may use; on a GPU, bytes of its memory. If the system does not report
-/// them, the trial alone decides: it fails on a device without free memory.
+/// Bytes that the process may use; on a GPU, bytes of the GPU's memory. If the system does not
+/// report them, there is no limit, and only a failing trial shows that memory is exhausted.
 fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
     if let Some(budget) = budget {
         return Ok(budget);
@@ -232,21 +236,21 @@ fn limit(budget: Option<u64>, device: &Device) -> Result<u64> {
     })
 }
 
-/// Bytes that the process uses now; on a GPU, bytes of its memory.
+/// Bytes that the process uses now; on a GPU, bytes of the GPU's memory.
 fn in_use(device: &Device) -> Result<u64> {
     let of_gpu = device::memory(device)?;
     Ok(of_gpu.map_or_else(|| resident().unwrap_or(0), |memory| memory.in_use))
 }
 
-/// Source of the limit, for errors.
+/// Where the limit comes from, for errors.
 fn origin(budget: Option<u64>) -> &'static str {
     if budget.is_some() { " (--memory)" } else { "" }
 }
 
-/// Reads `4GiB`, `512 MB` or a number of bytes.
+/// Converts `4GiB`, `512 MB` or a number of bytes to bytes.
 ///
 /// # Errors
-/// When it is not of this form; the message is for the command line.
+/// When the text has another form; the message is for the command line.
 pub fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     let split = text
         .find(|character: char| !character.is_ascii_digit() && character != '.')

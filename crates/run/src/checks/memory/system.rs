@@ -1,4 +1,4 @@
-//! Memory as the system reports it: used by the process, and still available.
+//! Memory as the system reports it: how much the process uses, and how much is available.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub fn peak() -> Option<u64> {
 
 /// Restarts the count of [`peak`], if the system supports that.
 pub(super) fn forget_peak() {
-    // 5 resets only the peak (proc(5)).
+    // Writing 5 resets only the peak (proc(5)).
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
@@ -25,8 +25,8 @@ pub fn total() -> Option<u64> {
     figure("/proc/meminfo", "MemTotal:")
 }
 
-/// Memory available without swapping, and without exceeding the limit of a container, a batch
-/// system or `ulimit -v`.
+/// Bytes that are available without swapping, and without exceeding the limit of a container, of a
+/// batch system or of `ulimit -v`.
 pub fn available() -> Option<u64> {
     let free = figure("/proc/meminfo", "MemAvailable:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -34,9 +34,9 @@ pub fn available() -> Option<u64> {
     free.into_iter().chain(allowed).chain(left_of_addresses()).min()
 }
 
-/// Bytes that fit into the remaining address space: addresses not yet requested, and those
-/// requested but unused. Only a third counts, since the allocator requests more than is used, and
-/// training keeps freed memory.
+/// Bytes that still fit into the address space under `ulimit -v`: addresses that are not yet
+/// requested, and those that are requested but unused. Only a third of them counts, because the
+/// allocator requests more than is used, and training keeps freed memory.
 #[cfg(target_os = "linux")]
 fn left_of_addresses() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
@@ -46,7 +46,7 @@ fn left_of_addresses() -> Option<u64> {
 }
 
 /// Bytes that an allocator has reserved and that are unused: the non-resident part of large
-/// mappings without a file, as /proc/self/smaps lists them.
+/// mappings without a file. `mappings` is the content of /proc/self/smaps.
 #[cfg(target_os = "linux")]
 fn unused(mappings: &str) -> u64 {
     /// Smallest mapping that counts; stacks and the like are smaller.
@@ -62,7 +62,8 @@ fn unused(mappings: &str) -> u64 {
             Some("Rss:") if is_anonymous && size >= LARGE => {
                 unused += size.saturating_sub(1024 * kibibytes(&mut fields));
             }
-            // Addresses, permissions, offset, device, inode, and the file if there is one.
+            // This line begins a mapping. It has addresses, permissions, offset, device and inode,
+            // and perhaps a file.
             Some(first) if !first.ends_with(':') => is_anonymous = fields.count() == 4,
             _ => {}
         }
@@ -75,9 +76,9 @@ fn left_of_addresses() -> Option<u64> {
     None
 }
 
-/// Memory left to a process by its control groups, listed in `groups` like /proc/self/cgroup: the
-/// minimum over each group and its ancestors. Reads versions 1 and 2 of the interface, mounted at
-/// `root`.
+/// Bytes that its control groups leave to a process: the minimum over each group and its ancestors.
+/// `groups` is the content of /proc/self/cgroup. Versions 1 and 2 of the interface are supported,
+/// mounted at `root`.
 fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
     let mut left = None;
     for line in groups.lines() {
@@ -99,13 +100,13 @@ fn left_to_groups(groups: &str, root: &Path) -> Option<u64> {
         } else {
             continue;
         };
-        // In a container the path may be the host's, and only its root is mounted.
+        // In a container, the path may be that of the host, of which only the root is mounted.
         let path = path.trim_start_matches('/');
         for group in Path::new(path).ancestors().map(|path| mounted.join(path)) {
             let number =
                 |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
             let (Some(most), Some(used)) = (number(most), number(used)) else { continue };
-            // Pages of files count as used, but make room.
+            // Cached pages of files count as used, but the system frees them when needed.
             let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
             let cached = statistics
                 .lines()
@@ -121,7 +122,8 @@ fn status(key: &str) -> Option<u64> {
     figure("/proc/self/status", key)
 }
 
-/// Figure of Linux's process file system, in bytes; `None` on other systems.
+/// Figure of Linux's process file system: the value of `key` in the file `path`, in bytes; `None`
+/// on other systems.
 fn figure(path: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;

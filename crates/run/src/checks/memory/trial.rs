@@ -17,38 +17,40 @@ use crate::config::RunConfig;
 use crate::tasks::{TaskModel, vocabularies};
 use crate::training::packed;
 
-/// Smallest budget that is tried.
+/// Smallest token budget that is tried.
 pub(super) const LEAST_TOKENS: usize = 64;
-/// Share of the limit that a predicted budget may fill, since a trial may exceed its prediction.
+/// Share of the limit up to which the next budget is predicted, because a trial may exceed its
+/// prediction.
 const HEADROOM: f64 = 0.93;
-/// Memory of the allocator for each byte in use at the peak of a step: 1.03 to 1.1 were measured
-/// for batches of at least 50 MiB.
+/// Bytes that the allocator holds for each byte in use at the peak of a step; 1.03 to 1.1 were
+/// measured for batches of at least 50 MiB.
 const KEPT: f64 = 1.1;
-/// Additional memory of the allocator for each thread.
+/// Further bytes that the allocator holds for each thread.
 const KEPT_BY_THREAD: u64 = 8 << 20;
 
-/// Trials of one model.
+/// Trials of batches of different sizes on one model.
 pub(super) struct Trial<'a, M> {
     model: &'a M,
     training: &'a TrainingConfig,
-    /// Bytes of the process before the first trial, with all weights; on a GPU, bytes of its memory.
+    /// Bytes of the process before the first trial, including all weights; on a GPU, bytes of the
+    /// GPU's memory.
     resident: u64,
     /// Training data.
     data: Arc<dyn Dataset>,
-    /// Largest ratio of a batch's tokens to its budget: more than 1 if subwords are sampled.
+    /// Largest ratio of a batch's tokens to its budget; it exceeds 1 if subwords are sampled.
     growth: f64,
-    /// Bytes of training that a trial does not use: the optimizer's state, the moving average, and
-    /// the gradients of all micro-batches but the current one.
+    /// Bytes that training needs, but a trial does not: the optimizer's state, the moving average,
+    /// and the gradients of all micro-batches but the current one.
     state_bytes: u64,
     /// Bytes of the gradients.
     gradient_bytes: u64,
-    /// Bytes that a training needs temporarily between its passes, not counting the gradients.
+    /// Bytes that training needs temporarily between passes, without the gradients.
     passing_bytes: u64,
     trains_classifier: bool,
 }
 
-/// Bytes that frozen weights take as soon as they are read from a checkpoint: on the CPU, memory
-/// that was only cleared has no pages yet.
+/// Bytes of frozen weights that are not in use yet: on the CPU, memory gets pages only when the
+/// weights are read from a checkpoint.
 pub(crate) fn unread_bytes(device: &Device, cost: &Cost) -> u64 {
     if device.is_cpu() { cost.frozen_bytes } else { 0 }
 }
@@ -79,12 +81,12 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         })
     }
 
-    /// Limits `budget` to the size above which batches of the text do not grow.
+    /// Limits `budget` to the number of tokens above which batches of the text do not grow.
     pub(super) fn of_text(&self, budget: usize) -> usize {
         budget.min(self.data.most_tokens())
     }
 
-    /// Largest number of tokens of a batch with budget `tokens`.
+    /// Largest number of tokens that a batch with a budget of `tokens` can have.
     fn grown(&self, tokens: usize) -> usize {
         (tokens as f64 * self.growth).ceil() as usize
     }
@@ -94,7 +96,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         self.model.cost().checkpointed(checkpoints)
     }
 
-    /// Estimates the bytes of the process during an update, by formula.
+    /// Estimates by formula how many bytes the process uses during an update with batches of
+    /// `tokens`.
     pub(super) fn estimate(&self, tokens: usize) -> u64 {
         let grown = self.grown(tokens) * self.training.objective().passes();
         let streams = self.largest_batch(tokens).streams;
@@ -110,13 +113,13 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         self.resident + self.state_bytes + passing
     }
 
-    /// Smallest number of bytes of the process at the peak of a training, without its state.
+    /// Bytes of the process between the passes of a training, without its state.
     fn between_passes(&self) -> u64 {
         self.resident + self.gradient_bytes + self.passing_bytes
     }
 
-    /// Measures the bytes of the process during training with batches of `tokens`; estimates them
-    /// by formula if a trial would itself exceed `limit` by far.
+    /// Measures how many bytes the process uses during training with batches of `tokens`. If a
+    /// trial would itself exceed `limit` by far, returns the estimate instead.
     pub(super) fn needed(&self, tokens: usize, limit: u64) -> Result<u64> {
         match self.estimate(tokens) {
             estimate if estimate / 2 > limit => Ok(estimate),
@@ -124,12 +127,12 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         }
     }
 
-    /// Measures the bytes of the process at the peak of an update with batches of `tokens`.
+    /// Measures how many bytes the process uses at the peak of an update with batches of `tokens`.
     ///
-    /// Memory in use is counted, which gives the same number each time. Resident memory would not:
-    /// it depends on the division of work among threads, and differed by a fifth between trials of
-    /// one batch. A program with another allocator has only resident memory; if the system does not
-    /// report it either, the formula is used.
+    /// The allocator counts memory in use, which gives the same number each time. Resident memory
+    /// depends on how work is divided among threads, and differed by a fifth between trials of one
+    /// batch. A program with another allocator can report only resident memory. If the system does
+    /// not report even that, the estimate is returned.
     fn run(&self, tokens: usize) -> Result<u64> {
         let batch = self.largest_batch(tokens);
         if !self.model.device().is_cpu() {
@@ -153,8 +156,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         Ok(height.max(self.between_passes()) + self.state_bytes)
     }
 
-    /// Measures like [`Trial::run`], but the memory of a GPU. If the GPU's driver counts the memory
-    /// in use, its count is taken; otherwise the formula is used. Exhausted memory is an error.
+    /// Measures in the same way as [`Trial::run`], but the memory of a GPU. Without a count by the
+    /// GPU's driver, the estimate is returned. Exhausted memory is an error.
     fn run_on_gpu(&self, batch: &Batch, tokens: usize) -> Result<u64> {
         let (outcome, height) = device::most_in_use(self.model.device(), || {
             rehearse(self.model, self.training, batch)
@@ -166,11 +169,11 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         })
     }
 
-    /// Finds the largest budget up to `most` whose batches keep the process below `limit` bytes, to
-    /// a sixteenth.
+    /// Finds the largest budget, at most `most`, with which the process stays below `limit` bytes,
+    /// to within a sixteenth; `None` if no budget fits.
     pub(super) fn largest(&self, limit: u64, most: usize) -> Result<Option<usize>> {
         let mut tokens = LEAST_TOKENS.min(most);
-        // A budget that fits, with its memory, and one that does not fit.
+        // The largest budget that fits so far, with its bytes, and the smallest that does not fit.
         let (mut fitting, mut too_large) = (None, None);
         loop {
             // A device without free memory reports an error.
@@ -182,9 +185,9 @@ impl<'a, M: TaskModel> Trial<'a, M> {
                 let (before, at_before) = fitting.replace((tokens, needed)).unwrap_or((0, 0));
                 let grown = needed.saturating_sub(at_before) as f64;
                 let slope = (grown / (tokens - before) as f64).max(1.0);
-                // The cost per token of the last step predicts the limit. Early steps predict too
-                // much: the process already had memory for them, and nearly all memory of the first
-                // step exists without any batch.
+                // The next budget is predicted from the bytes per token of the last step. Early
+                // steps predict too large budgets: the process already had memory for the first
+                // tokens, and nearly all memory of the first step is needed without any batch.
                 let rest = HEADROOM * (limit - needed) as f64 / slope;
                 let predicted = if before == 0 { usize::MAX } else { tokens + rest as usize };
                 predicted.min(4 * tokens)
@@ -192,7 +195,8 @@ impl<'a, M: TaskModel> Trial<'a, M> {
             let Some((largest, _)) = fitting else { return Ok(None) };
             let between = too_large.map_or(most, |too_large| (largest + too_large) / 2);
             let next = next.min(between);
-            // The result is a multiple of 64, within a sixteenth of the limit.
+            // The result is a multiple of 64 unless it is `most`, and is found to within a
+            // sixteenth.
             let next = if next == most { next } else { next / 64 * 64 };
             if largest == most || next < most.min(largest + largest / 16) {
                 return Ok(Some(largest));
@@ -201,7 +205,7 @@ impl<'a, M: TaskModel> Trial<'a, M> {
         }
     }
 
-    /// Batch as large as its budget allows.
+    /// Largest batch that a budget of `tokens` allows.
     fn largest_batch(&self, tokens: usize) -> Batch {
         packed(self.data.largest_batch(self.grown(tokens)))
     }
