@@ -1,5 +1,5 @@
-//! Answers must consist of finite numbers. Each kind of answer is checked in one place, where it is
-//! made, because finite weights may still overflow.
+//! Check that answers consist of finite numbers. It is needed because even finite weights may
+//! overflow. Each kind of answer is checked in one place, where it is computed.
 
 use anyhow::Result;
 
@@ -11,11 +11,11 @@ use anyhow::Result;
      earlier checkpoint (--checkpoint)"
 )]
 pub struct NotFinite {
-    /// Name of the result.
+    /// Name of the quantity that is not finite.
     quantity: &'static str,
 }
 
-/// Refuses values of `what` unless all are finite.
+/// Refuses `values` unless all are finite; `quantity` is what the error calls them.
 ///
 /// # Errors
 /// [`NotFinite`].

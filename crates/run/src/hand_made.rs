@@ -10,12 +10,12 @@ use crate::folder::RunFolder;
 use crate::folders::without_data;
 use crate::tasks::TaskModel;
 
-/// Makes a run in `folder` from `model`, whose vocabulary is `words`, in the order of their ids.
-/// Its weights become the checkpoint of update 0.
+/// Makes a run in `folder` from `model`, whose weights become the checkpoint of update 0. Its
+/// vocabulary is `words`, in the order of their ids.
 ///
 /// # Errors
-/// When the folder exists already, the words do not make a vocabulary, or a file cannot be written.
-/// Then no part of the run remains.
+/// When `folder` exists already, the words do not make a vocabulary, or a file cannot be written.
+/// After an error, no part of the new run remains.
 pub fn save_by_hand<M: TaskModel>(
     folder: &RunFolder,
     model: &M,
@@ -48,7 +48,7 @@ pub fn save_by_hand<M: TaskModel>(
             Ok(values.unwrap_or_default().into())
         };
         Checkpoints::new(&folder.checkpoints()).save_weights(shapes, values, || Ok(state))?;
-        // Only this file makes the folder a run.
+        // The recipe is saved last, because a folder with it counts as a run.
         folder.save_config(&config)
     })?;
     Ok(config)

@@ -1,23 +1,23 @@
-//! Items that are answered together; an invalid one fails alone.
+//! Items that are answered together, although some of them may be invalid.
 
 use anyhow::{Context, Result};
 
-/// Error of one of several items, with a message that names the item and the reason; the others can
-/// be answered.
+/// Error of one of several items, which names the item and the reason. The other items can still be
+/// answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadItem(String);
 
 impl BadItem {
-    /// Turns `error` into the error of one item.
+    /// Converts `error` to the error of one item.
     #[must_use]
     pub fn from_error(error: &anyhow::Error) -> anyhow::Error {
         Self(crate::one_line(error)).into()
     }
 }
 
-/// Answers the items in order: an item that could not be read gets its error. `answer` receives all
-/// other items, and gives their results.
+/// Returns an answer for each item, in order. An item that could not be read has its own error as
+/// answer. `answer` receives all other items together, and returns their answers.
 ///
 /// # Errors
 /// When `answer` fails.

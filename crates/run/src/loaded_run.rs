@@ -9,9 +9,9 @@ use taper_trainer::State;
 
 use crate::config::RunConfig;
 
-/// Type of the weights of matrix products when a model is used.
+/// Type of the weights in matrix products when a model is used.
 ///
-/// With this choice, all products use the type; embeddings, norms, attention and softmax are in
+/// All matrix products are computed in this type; embeddings, norms, attention and softmax are in
 /// f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightType {
@@ -19,8 +19,8 @@ pub enum WeightType {
     F32,
     /// Weights and activations rounded to bf16.
     Bf16,
-    /// Weights, including token embeddings, rounded to int8 with a scale for each output, and
-    /// activations with a scale for each row; on the CPU.
+    /// Weights rounded to int8 with a scale for each output, including token embeddings, and
+    /// activations with a scale for each row. Only the CPU supports it.
     Int8,
 }
 
@@ -40,30 +40,31 @@ impl WeightType {
 #[derive(Debug, Clone, Default)]
 pub struct LoadSettings {
     /// Name of a checkpoint: best, last, average, a name such as step-00001000, or the path of a
-    /// checkpoint folder. `None`: average if it exists and is not older than last, else best, else
-    /// last.
+    /// checkpoint folder. `None` for the average if it exists and is not older than the last one,
+    /// or else for the best, or else for the last.
     pub checkpoint: Option<String>,
-    /// Name of a device: auto, cpu, cuda, cuda:N or metal. `None`: the run's.
+    /// Name of a device: auto, cpu, cuda, cuda:N or metal; `None` for the run's device.
     pub device: Option<String>,
-    /// Type of the weights of matrix products. `None`: int8 if the weights were saved in int8, else
-    /// the run's dtype.
+    /// Type of the weights in matrix products; `None` for int8 if the weights were saved in int8,
+    /// and otherwise for the run's dtype.
     pub weights: Option<WeightType>,
     /// Changed keys of the recipe, as `key=value`.
     pub overrides: Vec<String>,
-    /// Language to translate from, for a run of several directions. `None`: the first language that
-    /// is translated into `to`.
+    /// Source language, for a run of several directions; `None` for the first language from which
+    /// the run translates into `to`.
     pub from: Option<String>,
-    /// Language to translate into. `None`: the only one.
+    /// Target language, for a run of several directions; `None` if the run has only one.
     pub to: Option<String>,
-    /// Whether a run of several directions can be loaded without a choice of direction if `to` is
-    /// `None`. Its tokenizers then name no language, and each use has to choose one.
+    /// Whether a run of several directions can be loaded without a choice of direction. Its
+    /// tokenizers then add no token of a language, and each use has to choose a direction.
     pub every_direction: bool,
 }
 
 /// Trained run, loaded for commands that use a model.
 #[derive(Debug)]
 pub struct LoadedRun<M = TranslationModel> {
-    /// Configuration of the run, without adapters, because the weights include them.
+    /// Configuration of the run without adapters, which were added to the weights when these were
+    /// loaded.
     pub config: RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: TokenizerPair,
@@ -71,17 +72,17 @@ pub struct LoadedRun<M = TranslationModel> {
     pub model: M,
     /// Checkpoint of the weights.
     pub checkpoint: PathBuf,
-    /// State recorded by the checkpoint.
+    /// State that the checkpoint records.
     pub state: State,
     /// Whether decoding multiplies in int8.
     pub is_int8: bool,
 }
 
 impl<M> LoadedRun<M> {
-    /// Refuses a run of several directions without a chosen one.
+    /// Refuses a run of several directions for which no direction has been chosen.
     ///
     /// # Errors
-    /// When no language would be named in its rows.
+    /// When rows would not have the token of a language.
     pub fn require_direction(&self) -> Result<()> {
         if self.config.data.is_multilingual() && !self.tokenizers.names_language() {
             self.config.data.choose_direction(None, None)?;
@@ -90,10 +91,10 @@ impl<M> LoadedRun<M> {
         Ok(())
     }
 
-    /// Refuses to write a model of several directions for other programs.
+    /// Refuses to export a model of several directions for other programs.
     ///
     /// # Errors
-    /// When a language is named in its rows.
+    /// When rows have the token of a language, which other programs would not add.
     pub(crate) fn require_one_direction(&self) -> Result<()> {
         ensure!(
             !self.config.data.is_multilingual() && !self.tokenizers.names_language(),
@@ -112,16 +113,16 @@ impl<M> LoadedRun<M> {
         in_direction(&self.config, &self.tokenizers, direction)
     }
 
-    /// Name of the type of the weights of matrix products.
+    /// Name of the type of the weights in matrix products.
     #[must_use]
     pub fn weights(&self) -> &str {
         if self.is_int8 { WeightType::Int8.name() } else { &self.config.dtype }
     }
 }
 
-/// Recipe and tokenizers of a run for one of its directions: the recipe has the direction's
-/// languages and the usual tokenizer of scores of the target language, and rows of tokens name this
-/// language.
+/// Recipe and tokenizers of a run for one of its directions. The recipe has the direction's
+/// languages, and the usual tokenizer of BLEU for the target language. The tokenizers add the token
+/// of the target language to rows.
 ///
 /// # Errors
 /// When the vocabulary lacks the token of the target language.

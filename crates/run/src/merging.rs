@@ -1,4 +1,5 @@
-//! Addition of a run's adapters to the weights that they change, which makes an ordinary run.
+//! Merging of adapters: they are added to the weights that they change, which makes an ordinary
+//! run.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +11,12 @@ use crate::folder::{RunFolder, derived};
 use crate::tasks::without_adapters;
 
 /// Adds the adapters of the run at `root` to the weights that they change, and writes the sum, with
-/// its configuration and tokenizer, as the run `target`. The adapters are those of the checkpoint
-/// `name`, or else the default ones; returns its checkpoint and the update after which it was
-/// saved. The folder appears only when it is complete.
+/// configuration and tokenizer, as the run `target`. The adapters are those of the checkpoint
+/// `name`, or of the default one if it is `None`. Returns this checkpoint, and the update after
+/// which it was saved. The new folder appears only when it is complete.
 ///
 /// # Errors
-/// When the folder exists or cannot be written, or the run has no adapters or cannot be loaded.
+/// When `target` exists or cannot be written, or the run has no adapters or cannot be loaded.
 pub fn merge_adapters(root: &Path, name: Option<&str>, target: &Path) -> Result<(PathBuf, u64)> {
     let run = RunFolder::open(root)?;
     let config = run.load_config(&[])?;

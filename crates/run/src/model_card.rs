@@ -1,5 +1,6 @@
-//! `README.md` of an exported folder: facts about the model, in words and as the metadata by which
-//! hubs find models and list scores. Facts that the run does not know are left out.
+//! `README.md` of an exported folder (a model card): facts about the model, in words, and as
+//! metadata by which hubs find models and list scores. Facts that the run does not know are left
+//! out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,16 +20,16 @@ use crate::tasks::{TaskModel, entry};
 /// File of the card.
 const CARD: &str = "README.md";
 
-/// Library that reads a folder.
+/// Library that can read a folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Library {
     /// Name on hubs.
     pub(crate) name: &'static str,
-    /// Program that uses the folder, in Markdown; may be empty.
+    /// Example program that uses the folder, in Markdown; may be empty.
     pub(crate) usage: String,
 }
 
-/// Score in `scores.json`: its place, its name on hubs, and its name for people.
+/// Metrics in `scores.json`: JSON pointer to the score, name on hubs, and name for people.
 const METRICS: &[(&str, &str, &str)] = &[
     ("/bleu", "bleu", "BLEU"),
     ("/chrf", "chrf", "chrF2"),
@@ -50,7 +51,7 @@ struct Score {
     signature: Option<String>,
 }
 
-/// Keys of the recipe that the card omits, because they do not change the trained model.
+/// Beginnings of keys of the recipe that the card omits, because they do not change the model.
 const LEFT_OUT: &[&str] = &["training.log_", "training.validate_", "training.checkpoint"];
 
 /// Writes the card of `run` into `folder`.
@@ -98,7 +99,7 @@ pub(crate) fn write<M: TaskModel>(
     write_atomically(&folder.join(CARD), text.as_bytes())
 }
 
-/// Metadata, in YAML. Text is quoted as in JSON, which is YAML too.
+/// Metadata in YAML. Text is quoted as in JSON, which is valid in YAML, too.
 fn front_matter(config: &RunConfig, library: &Library, scores: &[Score]) -> String {
     let mut text = "---\n".to_owned();
     let languages = languages(config);
@@ -155,8 +156,8 @@ fn about(config: &RunConfig) -> String {
     format!("A model {task}{}, trained and exported with Taper.", config.task)
 }
 
-/// Corpora and their sizes; empty without the report of the run's data. The recipe of an imported
-/// run also names data, but the model was not trained on it.
+/// Lists corpora and their sizes; empty if the run has no report about its data. An imported run
+/// has none: its recipe names data, but the model was not trained on it.
 fn described_data(config: &RunConfig, report: &Value) -> String {
     let mut text = String::new();
     if report.is_null() {
@@ -186,14 +187,15 @@ fn described_data(config: &RunConfig, report: &Value) -> String {
     text
 }
 
-/// Scores of the exported weights; empty if the run has none, or only scores of other weights.
+/// Scores of the exported weights; empty if the run has no scores, or only those of other weights.
 fn scores(home: &RunFolder, checkpoint: &Path) -> Result<Vec<Score>> {
     let path = home.scores();
     let written = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
     let (Ok(scored), Ok(saved)) = (written(&path), written(&checkpoint.join(MODEL_FILE))) else {
         return Ok(Vec::new());
     };
-    // Scores are measured with the default weights. One folder has many names.
+    // Scores are measured with the default weights. Paths are compared in canonical form, because a
+    // folder can have several names.
     let named = checkpoint.canonicalize();
     let default = home.checkpoint(None).ok().and_then(|path| path.canonicalize().ok());
     let is_default = default.is_some_and(|default| named.is_ok_and(|named| named == default));
@@ -234,8 +236,8 @@ fn table(scores: &[Score]) -> String {
     text + "\nMeasured with Taper on the weights of the run, before any quantization.\n"
 }
 
-/// Settings of the recipe that are not at their defaults, without paths. Settings of the training
-/// are left out of the card of a run that was not trained here.
+/// Lists settings of the recipe that differ from their defaults, except paths. For a run that was
+/// not trained here, settings of the training are left out.
 fn recipe(config: &RunConfig, is_trained: bool) -> Result<String> {
     let sections: &[&str] = match is_trained {
         true => &["data.tokenizer.", "data.batching.", "model.", "training."],

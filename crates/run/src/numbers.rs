@@ -1,6 +1,6 @@
 //! Numbers in readable form.
 
-/// Number with separators: `12,345,678`.
+/// Formats a number with separators, as in `12,345,678`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Count with a decimal prefix: `1.5 G`.
+/// Formats a count with a decimal prefix, as in `1.5 G`.
 pub fn scaled(number: u64) -> String {
     let number = number as f64;
     for (unit, size) in [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)] {
@@ -24,7 +24,7 @@ pub fn scaled(number: u64) -> String {
     format!("{number}")
 }
 
-/// Size with a binary prefix: `1.5 GiB`.
+/// Formats a number of bytes with a binary prefix, as in `1.5 GiB`.
 pub fn bytes(number: u64) -> String {
     let value = number as f64;
     for (unit, power) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
@@ -36,7 +36,7 @@ pub fn bytes(number: u64) -> String {
     format!("{number} B")
 }
 
-/// Index of the highest value; among equal ones the first.
+/// Index of the highest value; the first among equals.
 pub(crate) fn highest(values: &[f64]) -> usize {
     let mut best = 0;
     for (index, value) in values.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Groups of parameters by name: frozen ones, ones copied from another run, and shares of the
-//! learning rate.
+//! Groups of parameters that are chosen by name: frozen ones, ones that are copied from another
+//! run, and ones with a share of the learning rate.
 
 use anyhow::{Result, bail};
 use taper_model::LoraConfig;
@@ -12,7 +12,7 @@ use crate::config::nearest;
 /// Number of names suggested if a pattern matches none.
 const NEAR: usize = 3;
 
-/// Number of names that are suggested if a pattern matches none.
+/// Parts of a model, each with patterns of the names of its parameters.
 const PARTS: [(&str, &[&str]); 3] = [
     (
         "embeddings",
@@ -29,10 +29,10 @@ const PARTS: [(&str, &[&str]); 3] = [
     ("decoder", &["decoder.*"]),
 ];
 
-/// Refuses a pattern that matches none of `names`.
+/// Refuses a pattern if `is` returns false for all of `names`.
 ///
 /// # Errors
-/// When one matches none; the message has `key`, the pattern, and the nearest names.
+/// When it matches no name; the message has `key`, the pattern, and the nearest names.
 fn require_match(
     key: &str,
     pattern: &str,
@@ -61,7 +61,8 @@ fn names(store: &ParameterStore) -> Vec<&str> {
     store.parameters().iter().map(Parameter::name).collect()
 }
 
-/// Freezes the parameters that a recipe names, and gives each its share of the learning rate.
+/// Freezes the parameters that a recipe names, and gives each parameter its share of the learning
+/// rate.
 ///
 /// # Errors
 /// If a pattern matches no parameter, or no parameter is left to train.
@@ -84,7 +85,8 @@ pub(crate) fn apply(config: &TrainingConfig, store: &ParameterStore) -> Result<(
     Ok(())
 }
 
-/// Refuses adapters if no layer has any, and patterns that match no layer.
+/// Refuses a model without any adapters although the recipe asks for them, and patterns that match
+/// no layer.
 ///
 /// # Errors
 /// If no layer has adapters, or a pattern matches no layer. The error has the pattern and the
@@ -123,15 +125,17 @@ pub(crate) fn require_adapters(lora: &LoraConfig, store: &ParameterStore) -> Res
     Ok(())
 }
 
-/// Stack and number of a parameter's layer, counted from 0.
+/// Stack of a parameter's layer, and the layer's index in it; `None` for a parameter outside all
+/// layers.
 fn layer_of(name: &str) -> Option<(&str, usize)> {
     let (stack, rest) = name.split_once(".layers.")?;
     let number = rest.split('.').next()?.parse().ok()?;
     Some((stack, number))
 }
 
-/// Distance of a parameter from the heads: 0 after the layers, 1 in the last layer of a stack;
-/// before the layers, one more than in the first layer.
+/// Distance of a parameter from the head of the model: 0 for parameters after the layers, 1 in the
+/// last layer of a stack, and so on; parameters before the layers have one more than the first
+/// layer.
 fn depth_from_above(name: &str, names: &[&str]) -> usize {
     let layers = |stack: &str| {
         let of_stack =
@@ -150,7 +154,7 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
                 "target" => "decoder",
                 stack => stack,
             });
-            // A parameter whose name is outside all stacks counts as before the first layer.
+            // A parameter whose name begins with no stack counts as before the first layer.
             let first =
                 names.iter().find_map(|name| layer_of(name)).map_or(0, |place| layers(place.0));
             1 + if own_layers > 0 { own_layers } else { first }
@@ -158,12 +162,12 @@ fn depth_from_above(name: &str, names: &[&str]) -> usize {
     }
 }
 
-/// Selection of parameters that are copied from another run: all, or those of parts or patterns.
+/// Choice of parameters that are copied from another run: all, or those of some parts or patterns.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection(Vec<String>);
 
 impl Selection {
-    /// Selection by the words of `--only`; no words: everything.
+    /// Choice by the words of `--only`; without words, all parameters.
     pub(crate) fn new(only: &[String]) -> Self {
         Self(only.to_vec())
     }
@@ -190,7 +194,8 @@ impl Selection {
     }
 }
 
-/// Whether a parameter belongs to a part, matches a pattern, or belongs to the module of that name.
+/// Whether the parameter `name` belongs to the part or to the module called `word`, or matches it
+/// as a pattern.
 fn is_of(word: &str, name: &str) -> bool {
     let is_module = name.strip_prefix(word).is_some_and(|rest| rest.starts_with('.'));
     let part = PARTS.iter().find(|(part, _)| *part == word);

@@ -1,5 +1,5 @@
-//! Messages of Protocol Buffers, written and read field by field, with only the parts of the format
-//! that SentencePiece and ONNX need.
+//! Messages of Protocol Buffers, written and read field by field. Only those parts of the format
+//! are supported that SentencePiece and ONNX need.
 
 use anyhow::{Context, Result, bail};
 
@@ -17,26 +17,27 @@ impl Message {
         self.0.push(number as u8);
     }
 
-    /// Adds a whole number.
+    /// Adds a field with a whole number.
     pub(crate) fn number(&mut self, field: u64, number: u64) {
         self.variable(field << 3);
         self.variable(number);
     }
 
-    /// Adds a number of 32 bits.
+    /// Adds a field with a number of 32 bits.
     pub(crate) fn float(&mut self, field: u64, number: f32) {
         self.variable(field << 3 | 5);
         self.0.extend(number.to_le_bytes());
     }
 
-    /// Adds bytes, a text or a message.
+    /// Adds a field with bytes, a text or a message.
     pub(crate) fn bytes(&mut self, field: u64, bytes: &[u8]) {
         self.variable(field << 3 | 2);
         self.variable(bytes.len() as u64);
         self.0.extend(bytes);
     }
 
-    /// Adds the beginning of a field of `length` bytes, which are written after the message.
+    /// Adds the beginning of a field of `length` bytes; the caller writes these bytes after the
+    /// message.
     pub(crate) fn announce(&mut self, field: u64, length: u64) {
         self.variable(field << 3 | 2);
         self.variable(length);
@@ -81,7 +82,7 @@ pub(crate) fn each_field(
     Ok(())
 }
 
-/// Splits off the first bytes.
+/// Splits off the first `count` bytes.
 fn taken<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8]> {
     let (first, rest) = bytes.split_at_checked(count).context("cut short")?;
     *bytes = rest;

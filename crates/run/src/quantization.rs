@@ -1,4 +1,4 @@
-//! Weights of a run in int8, as a separate run for translation, not for training.
+//! Rounding of a run's weights to int8, as a new run that can translate, but not be trained.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use crate::tasks::require_decoding;
 /// Result of [`quantize`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quantized {
-    /// New folder.
+    /// Folder of the new run.
     pub folder: PathBuf,
     /// Checkpoint that was rounded.
     pub checkpoint: PathBuf,
-    /// Update after which it was saved.
+    /// Update after which this checkpoint was saved.
     pub step: u64,
-    /// Bytes of its weights.
+    /// Bytes of the weights before.
     pub before: u64,
-    /// Bytes of the new weights.
+    /// Bytes of the weights after.
     pub after: u64,
 }
 
-/// Rounds the weights of the run at `root` to int8, and writes them with its configuration and
-/// tokenizer to the folder `to`; the default is a folder next to the run with the suffix `-int8`.
-/// The weights come from the checkpoint `name`, or else from the default one. The folder appears
-/// only when it is complete.
+/// Rounds the weights of the run at `root` to int8, and writes them, with configuration and
+/// tokenizer, to the folder `to`; if it is `None`, to a folder next to the run with the suffix
+/// `-int8`. The weights are those of the checkpoint `name`, or of the default one if it is `None`.
+/// The folder appears only when it is complete.
 ///
 /// # Errors
 /// When the model does not decode or has adapters, the folder exists or cannot be written, or the

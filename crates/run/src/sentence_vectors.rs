@@ -1,7 +1,7 @@
 //! Vectors of texts: the mean of the last states of their tokens.
 //!
-//! The simplest pooling, and a strong one (Reimers and Gurevych 2019, "Sentence-BERT", section 6).
-//! Tokens around a text (`</s>`, `[CLS]`, `[SEP]`) count too.
+//! This is the simplest pooling, and a strong one (Reimers and Gurevych 2019, "Sentence-BERT",
+//! section 6). Tokens around a text (`</s>`, `[CLS]`, `[SEP]`) count, too.
 
 use anyhow::{Context, Result, bail};
 use candle_core::{DType, Tensor};
@@ -17,7 +17,8 @@ use crate::translation::encode_sources;
 /// Approximate number of tokens in one batch.
 const TOKENS: usize = 4096;
 
-/// Vectors of sources of a translation model, from the last layer of its encoder.
+/// Vectors of texts by a translation model, which reads them as sources: from the last layer of its
+/// encoder.
 ///
 /// # Shapes
 /// N texts → N rows of the encoder's width.

@@ -1,7 +1,7 @@
 //! The run configuration: one TOML file, resolved with overrides and defaults.
 //!
-//! Each section is the configuration type of the crate that uses it, so that a default stands in
-//! one place only.
+//! Each section has the type of the crate that uses it, so that each default is defined in one
+//! place only.
 
 mod conditions;
 mod diagnose;
@@ -105,18 +105,19 @@ impl Default for RunConfig {
 }
 
 impl RunConfig {
-    /// Reads the recipe at `path`, whose relative paths start at its folder, applies `overrides` in
-    /// order, replaces patterns by the matching files, and checks the result.
-    ///
+    /// Reads the recipe at `path`, and applies `overrides` in order. Relative paths in the recipe
+    /// start at its folder. Patterns are replaced by the files that match them, and the result is
+    /// checked.
     /// # Errors
-    /// When the recipe cannot be read or is not valid; the message names the file (or the
-    /// override), the line and the key.
+    /// When the recipe cannot be read or is not valid; the message names the file or the override,
+    /// the line and the key.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self> {
         Self::load_recipe(path, overrides, None)
     }
 
-    /// Reads a recipe like [`load`](Self::load), for a run that begins with the weights of another
-    /// one: keys of `[model]` that the recipe does not set take their values from `model`.
+    /// Reads a recipe in the same way as [`load`](Self::load), for a run that begins with the
+    /// weights of another run: keys of `[model]` that the recipe does not set take their values
+    /// from `model`.
     ///
     /// # Errors
     /// See [`load`](Self::load).
@@ -128,8 +129,9 @@ impl RunConfig {
         Self::load_recipe(path, overrides, Some(model))
     }
 
-    /// Reads a recipe from `text` like [`load`](Self::load), as if it were in a file at `path`; if
-    /// there is a `model`, like [`load_beginning_as`](Self::load_beginning_as).
+    /// Reads a recipe from `text` in the same way as [`load`](Self::load), as if it were in a file
+    /// at `path`; with a `model`, in the same way as
+    /// [`load_beginning_as`](Self::load_beginning_as).
     ///
     /// # Errors
     /// See [`load`](Self::load).
@@ -153,9 +155,9 @@ impl RunConfig {
         Self::parse(&read_text(path)?, path, overrides, model)
     }
 
-    /// Reads the configuration of a run, like [`load`](Self::load) a recipe. Its paths are absolute
-    /// except for files in the run. (In runs of earlier versions they are the recipe's, relative to
-    /// the folder in which training was started.)
+    /// Reads the configuration of a run; otherwise the same as [`load`](Self::load). Its paths are
+    /// absolute, except for files in the run. (In runs of earlier versions they are the recipe's,
+    /// relative to the folder in which training was started.)
     ///
     /// # Errors
     /// See [`load`](Self::load).
@@ -200,7 +202,7 @@ impl RunConfig {
         if config.name.is_empty() {
             config.name = stem(path);
         }
-        // The usual file names of a corpus folder are not searched if files are named explicitly.
+        // If a recipe names files, the usual file names of a corpus folder are not looked for.
         let data = &mut config.data;
         let has_stem = data.train.iter().any(|corpus| !corpus.stem.is_empty());
         if !names_validation && (config.task.holds_out(data) || !has_stem) {
@@ -217,7 +219,7 @@ impl RunConfig {
         Ok(config)
     }
 
-    /// Checks each section, and the sections against each other.
+    /// Checks each section by itself, and the sections against each other.
     ///
     /// # Errors
     /// When a value or a combination of values cannot work.
@@ -242,7 +244,7 @@ impl RunConfig {
         self.validate_guidance()
     }
 
-    /// Checks that guided attention has a head to guide, and links to guide it.
+    /// Checks that guided attention has a head to guide, and word links by which to guide it.
     fn validate_guidance(&self) -> Result<()> {
         let guided = &self.training.guided_alignment;
         if guided.guidance().is_none() || !entry(self.task).translates {
@@ -275,8 +277,8 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Checks that validations measure the metric that early stopping watches: an error that is
-    /// known before the first update must not end a training after hours.
+    /// Checks that validations measure the metric that early stopping watches. This error can be
+    /// found before the first update, so it must not end a training after hours.
     ///
     /// # Errors
     /// If no validation measures the metric. The error names the keys to change.
@@ -314,8 +316,8 @@ impl RunConfig {
         Ok(())
     }
 
-    /// Settings for scoring the text of this recipe. If the data is lowercased, so are the
-    /// references, and the signature must report it.
+    /// Settings for scoring texts with this recipe. If the recipe lowercases the data, references
+    /// are in lower case, and the signature of the scores must report it.
     pub fn scoring(&self) -> EvaluationConfig {
         EvaluationConfig {
             lowercase: self.evaluation.lowercase || self.data.lowercase,
@@ -323,8 +325,9 @@ impl RunConfig {
         }
     }
 
-    /// Recipe with the languages of `direction`. Its tokenizer of scores is the usual one for the
-    /// target language, unless the recipe chooses an unusual one for its own.
+    /// Recipe with the languages of `direction`. If BLEU's tokenizer is the usual one for the
+    /// recipe's target language, it becomes the usual one for the new target language; another
+    /// choice is kept.
     #[must_use]
     pub(crate) fn in_direction(&self, direction: &Direction) -> Self {
         let mut config = Self { data: self.data.toward(direction), ..self.clone() };
@@ -334,7 +337,7 @@ impl RunConfig {
         config
     }
 
-    /// Whole configuration as TOML, with every default written out.
+    /// The whole configuration as TOML, including all defaults.
     ///
     /// # Errors
     /// When a value cannot be written as TOML (an integer above 2^63).
@@ -343,8 +346,9 @@ impl RunConfig {
     }
 }
 
-/// Replaces the usual validation and test sets by the usual files of each direction, if a recipe of
-/// several directions names none.
+/// For a recipe of several directions that names no validation or test sets, replaces the usual
+/// sets by the usual files of each direction. `validation` and `test` say which sets it does not
+/// name.
 fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
     let directions = data.trained_directions();
     let is_of_data =
@@ -368,7 +372,7 @@ fn name_directions(data: &mut DataConfig, validation: bool, test: bool) {
     }
 }
 
-/// Sets the keys of `[model]` that a recipe does not set to their values in `model`.
+/// Sets the keys of `[model]` that `recipe` does not set to their values in `model`.
 fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
     fn complete(table: &mut toml::Table, with: toml::Table) {
         for (key, value) in with {
@@ -382,9 +386,9 @@ fn complete_model(recipe: &mut toml::Table, model: &ModelConfig) -> Result<()> {
         }
     }
     let mut model = toml::Table::try_from(model).context("[model] cannot be written as TOML")?;
-    // The weights already contain the initial embeddings of the parent.
+    // The initial embeddings of the parent are already in its weights.
     model.remove("embeddings");
-    // Its adapters are part of its weights.
+    // The adapters of the parent are added to its weights.
     model.remove("lora");
     let section = recipe.entry("model").or_insert_with(|| toml::Table::new().into());
     if let Some(section) = section.as_table_mut() {
@@ -404,8 +408,8 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text_of(&bytes, path)?)
 }
 
-/// Error of the file or the override that is wrong by itself; `error` if neither is wrong by
-/// itself.
+/// Error of the file or of the first override that is wrong by itself. If each is right by itself,
+/// `error`, which occurred when they were combined.
 fn at_fault(
     text: &str,
     path: &Path,
@@ -421,8 +425,8 @@ fn at_fault(
         .unwrap_or_else(|| error.into().context(format!("{} with its overrides", path.display())))
 }
 
-/// Parses `text` from `origin`. Line numbers are given only if `origin` is a file, since an
-/// override is one line long.
+/// Parses `text`, which comes from `origin`. Errors have a line number only if `origin` is a file,
+/// because an override has only one line.
 fn parse(text: &str, origin: &str, is_file: bool) -> Result<RunConfig> {
     toml::from_str(text).map_err(|error| {
         let diagnosis = diagnose::diagnose(text, &error);

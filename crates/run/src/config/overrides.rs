@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::paths;
 
-/// One parsed override: the path of the key and its new value.
+/// Override of a configuration: the path of a key, and its new value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Override {
     /// The text as typed, for messages.
@@ -38,7 +38,7 @@ impl Override {
         self.path.join(".")
     }
 
-    /// Writes this override into `table`, making sections as needed.
+    /// Sets the key in `table` to the value, and makes missing sections.
     ///
     /// # Errors
     /// When a part of the path is a value, not a section.
@@ -56,7 +56,7 @@ impl Override {
         Ok(())
     }
 
-    /// The override with absolute paths, from the current folder.
+    /// The same override with absolute paths; relative ones start at the current folder.
     pub(crate) fn with_resolved_paths(&self) -> Self {
         let mut table = self.to_table();
         paths::resolve(&mut table, Path::new(""));
@@ -65,7 +65,7 @@ impl Override {
         Self { value: value.unwrap_or_else(|| self.value.clone()), ..self.clone() }
     }
 
-    /// Table with this override alone, to check its key and type separately.
+    /// Table that contains only this override, so that its key and type can be checked separately.
     pub(crate) fn to_table(&self) -> Table {
         let mut table = Table::new();
         let mut value = self.value.clone();

@@ -9,20 +9,21 @@ use std::path::{Component, Path, PathBuf};
 use taper_data::{Corpora, DataConfig};
 use toml::{Table, Value};
 
-/// Keys of [data] that are a path.
+/// Keys of [data] whose values are paths.
 const PATHS: [&[&str]; 3] = [&["dir"], &["tokenizer", "path"], &["tokenizer", "target_path"]];
 
-/// Keys of [data] that are corpora, and the keys of a corpus that are a path.
+/// Keys of [data] whose values are corpora. The next constant has the keys of a corpus whose values
+/// are paths.
 const CORPORA: [&str; 3] = ["train", "validation", "test"];
 const OF_CORPUS: [&str; 4] = ["source", "target", "file", "links"];
 
-/// Other sections, and their keys that are a path.
+/// Other sections, each with its keys whose values are paths.
 const OF_SECTIONS: [([&str; 2], [&str; 2]); 2] = [
     (["model", "embeddings"], ["file", "target_file"]),
     (["decoding", "reranking"], ["reverse", "language_model"]),
 ];
 
-/// Makes the relative paths of `table` absolute, from `base`.
+/// Makes the relative paths in `table` absolute; they start at `base`.
 pub(super) fn resolve(table: &mut Table, base: &Path) {
     for (path, keys) in OF_SECTIONS {
         let section = path
@@ -48,7 +49,8 @@ pub(super) fn resolve(table: &mut Table, base: &Path) {
     resolve_corpora(data, base);
 }
 
-/// Makes the relative paths of corpora absolute, from `base`; other keys of [data] stay.
+/// Makes the relative paths of corpora in `data` absolute; they start at `base`. Other keys of
+/// [data] stay.
 pub(super) fn resolve_corpora(data: &mut Table, base: &Path) {
     for key in CORPORA {
         let corpora = match data.get_mut(key) {
@@ -77,7 +79,7 @@ fn resolve_value(value: &mut Value, base: &Path) {
     }
 }
 
-/// Joins `path` to `base`, without `.` and, if the result is the same file, without `..`.
+/// Joins `path` to `base`, and removes `.` and, if that does not change which file it is, `..`.
 pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     let whole = std::path::absolute(base.join(path)).unwrap_or_else(|_| base.join(path));
     let mut plain = PathBuf::new();
@@ -90,7 +92,8 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
             part => plain.push(part),
         }
     }
-    // The folder above a symbolic link is not the one above its target.
+    // Behind a symbolic link, `..` is the folder above the link's target, so removing it could
+    // change the file.
     match (plain.canonicalize(), whole.canonicalize()) {
         (Ok(left), Ok(right)) if left != right => whole,
         (Err(_), Ok(_)) => whole,
@@ -98,8 +101,8 @@ pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// Converts `path`, relative to the current folder, to a path relative to `folder`; or to an
-/// absolute path if `path` or `folder` does not exist.
+/// Converts `path`, which is relative to the current folder, to a path relative to `folder`. If one
+/// of the two does not exist, the result is absolute.
 pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
     let working_folder = Path::new("");
     if path.is_absolute() || folder == working_folder {
@@ -114,7 +117,8 @@ pub(crate) fn seen_from(folder: &Path, path: &Path) -> PathBuf {
     if relative == working_folder { PathBuf::from(".") } else { relative }
 }
 
-/// Copies `data`; paths of corpora in the folder `from` become relative to `to`.
+/// Copy of `data` in which paths of corpora inside the folder `from` lead to the same places inside
+/// `to`.
 pub(crate) fn moved(data: &DataConfig, from: &Path, to: &Path) -> DataConfig {
     let mut data = data.clone();
     let splits: [&mut Corpora; 3] = [&mut data.train, &mut data.validation, &mut data.test];

@@ -1,4 +1,4 @@
-//! Keys that have no effect with the other keys of a recipe.
+//! Keys that have no effect because of other keys of a recipe.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -7,8 +7,8 @@ use super::RunConfig;
 use super::conditions::CONDITIONS;
 use super::keys::{Key, keys};
 
-/// Explains, for each key of `config` that is set without effect, why it has none. A key is set if
-/// its value is not the default.
+/// Lists the keys of `config` that are set but have no effect, each with the reason. A key counts
+/// as set if its value is not the default.
 ///
 /// # Errors
 /// When a value cannot be written as JSON.
@@ -31,7 +31,7 @@ pub fn without_effect(config: &RunConfig) -> Result<Vec<String>> {
     Ok(idle)
 }
 
-/// Value of a dotted key.
+/// Value of the key with the dotted name `key`.
 fn value<'a>(config: &'a Value, key: &str) -> Option<&'a Value> {
     key.split('.').try_fold(config, |table, name| table.get(name))
 }

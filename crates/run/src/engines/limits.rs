@@ -1,4 +1,4 @@
-//! Refusal of models that an engine does not compute like Taper.
+//! Refusal of models that an engine does not compute in the same way as Taper.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -6,9 +6,9 @@ use taper_model::ModelConfig;
 
 use crate::config::RunConfig;
 
-/// Keys of `[model]` that need no check here: each of their values has a counterpart in every
-/// engine, is checked by itself, or plays no part in such a model. Any other key must have its
-/// default.
+/// Keys of `[model]` that [`require_expressed`] accepts with any value: every engine has a
+/// counterpart for each value, or the engine's own limits check the key, or it plays no part in
+/// such a model. Any other key must have its default.
 const EXPRESSED: &[&str] = &[
     "d_model",
     "d_ff",
@@ -52,7 +52,8 @@ const EXPRESSED: &[&str] = &[
     "contrastive",
 ];
 
-/// Keys with the kinds that have a counterpart in an engine, or are checked one by one.
+/// Keys that are accepted with these values: every engine has a counterpart for the value, or the
+/// engine's own limits check it.
 const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
     ("activation", &["relu", "gelu", "gelu-tanh", "swish", "quick-gelu"]),
     ("feed_forward", &["plain", "gated"]),
@@ -62,8 +63,9 @@ const EXPRESSED_KINDS: &[(&str, &[&str])] = &[
     ("positions", &["sinusoidal", "sinusoidal-halves", "learned", "t5", "rotary", "alibi", "none"]),
 ];
 
-/// Refuses a model that an engine does not compute: one with the key `refused`, or with any key
-/// that differs from its default and is missing in [`EXPRESSED`], [`EXPRESSED_KINDS`] and `more`.
+/// Refuses a model that an engine does not compute. `refused` is a key that the engine's own limits
+/// refuse. A key is also refused if its value is not the default, and neither [`EXPRESSED`],
+/// [`EXPRESSED_KINDS`] nor `more` has it.
 ///
 /// # Errors
 /// If the engine does not compute the model. The error names the key.
@@ -96,7 +98,7 @@ pub(super) fn require_expressed(
     bail!("model.{key} = {value} cannot be exported for {engine}, which has no such models")
 }
 
-/// Whether every engine computes models with this value of a key, or checks the value itself.
+/// Whether [`EXPRESSED`] or [`EXPRESSED_KINDS`] accepts this value of a key.
 fn is_expressed(key: &str, value: &Value) -> bool {
     let mut kinds = EXPRESSED_KINDS.iter().filter(|(expressed_key, _)| *expressed_key == key);
     EXPRESSED.contains(&key) || kinds.any(|(_, kinds)| kinds.iter().any(|kind| value == kind))

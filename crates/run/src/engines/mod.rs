@@ -1,7 +1,7 @@
 //! Models of runs in the formats of other engines, written without Python.
 //!
-//! An engine is one implementation of [`Engine`]. The lists of tasks, and the refusal of models by
-//! the name of a key, are shared.
+//! An engine is one implementation of [`Engine`]. All engines share the choice of tasks and the
+//! refusal of models, which names a key.
 
 pub mod browser;
 pub mod ctranslate2;
@@ -61,7 +61,7 @@ pub fn export_run<E: Engine>(
     }
 }
 
-/// Tokenizers of a run for the package `tokenizers`, by the names of their files.
+/// Tokenizers of a run, for the package `tokenizers`, each after the name of its file.
 fn tokenizer_files(tokenizers: &TokenizerPair) -> Vec<(&'static str, &Tokenizer)> {
     match tokenizers.is_joint() {
         true => vec![("tokenizer.json", tokenizers.target())],

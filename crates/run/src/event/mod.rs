@@ -1,4 +1,4 @@
-//! Events of a running training.
+//! Events of a run: of its training, and of measurements of its model.
 
 mod notice;
 
@@ -18,37 +18,37 @@ pub use notice::{
     FolderNotice, ImportNotice, Notice, RecipeNotice, TextNotice, truncated_translations,
 };
 
-/// Event of a run, in the order of the variants.
+/// Event of a run. The variants are in the order in which events occur.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunEvent<'a> {
-    /// Message for a person; may come at any time.
+    /// Message for a person, which may come at any time.
     Notice(Notice),
     /// This process has locked the run.
     Locked {
         /// Folder of the run.
         folder: &'a Path,
     },
-    /// A corpus is in several files.
+    /// A corpus consists of several files.
     Files {
         /// Name of the corpus.
         corpus: &'a str,
-        /// Files of its source, or its tables, in order.
+        /// Files of its sources, or its tables, in order.
         files: &'a [PathBuf],
     },
-    /// Text is being tokenised; frequent.
+    /// Text is being tokenised. This event is frequent.
     Tokenising(&'a TokenisingProgress),
-    /// A new run begins with the weights of another, instead of random ones.
+    /// A new run begins with the weights of another run, instead of random ones.
     WarmStart {
-        /// Parameters that were copied, and those that were not.
+        /// Which parameters were copied, and which were not.
         started: &'a WarmStart,
-        /// Keys of its recipe that are replaced because of the other run's tokenizer, with both
-        /// values.
+        /// Keys of the new run's recipe whose values were replaced because of the other run's
+        /// tokenizer, with the old and the new value.
         replaced: &'a [String],
-        /// True if its tokenizer differs from the other run's.
+        /// Whether the new run's tokenizer differs from the other run's.
         own_tokenizer: bool,
     },
-    /// Embeddings of a new run begin with vectors of words, or one-hot, instead of random ones.
+    /// Embeddings of a new run begin with word vectors or one-hot vectors, instead of random ones.
     WordVectors(&'a [TakenVectors]),
     /// The data is prepared, and the model and its largest batch fit.
     Prepared {
@@ -57,13 +57,13 @@ pub enum RunEvent<'a> {
         /// Cost of the model.
         cost: Cost,
     },
-    /// The first update is next.
+    /// The first update comes next.
     Begins {
         /// Folder of the run.
         folder: &'a Path,
         /// Task of the model.
         task: Task,
-        /// Number of earlier updates.
+        /// Number of updates before.
         step: u64,
         /// Limits of training.
         limits: TrainingLimits,
@@ -74,29 +74,29 @@ pub enum RunEvent<'a> {
     },
     /// An update was made.
     Updated {
-        /// Number of updates made.
+        /// Number of updates so far.
         step: u64,
-        /// Seconds of training, summed over resumes.
+        /// Seconds of training so far, including those before the run was resumed.
         seconds: f64,
     },
-    /// Event of the trainer; `metrics.jsonl` has it already.
+    /// Event of the trainer, which is already in `metrics.jsonl`.
     Training(&'a taper_trainer::Event),
-    /// The stop flag ended training; all work is saved.
+    /// Training ended early, because the stop flag was set; all work is saved.
     Interrupted {
         /// Folder of the run.
         folder: &'a Path,
-        /// Number of updates made.
+        /// Number of updates so far.
         step: u64,
     },
-    /// Training has ended and is saved; the test is next.
+    /// Training has ended and is saved; the test comes next.
     Trained {
-        /// Reason of the end.
+        /// Reason why training ended.
         reason: StopReason,
-        /// Number of updates made.
+        /// Number of updates.
         step: u64,
         /// Seconds of training in this process.
         seconds: f64,
-        /// Change that continues the training.
+        /// Change of the recipe with which training would continue.
         continuation: Continuation,
     },
     /// A trained model is about to be measured.
@@ -114,14 +114,14 @@ pub enum RunEvent<'a> {
     Decoding {
         /// Name of the split.
         split: &'a str,
-        /// Number of sentences decoded so far.
+        /// Number of sentences or images done so far.
         done: usize,
-        /// Number of all sentences.
+        /// Number of all sentences or images.
         total: usize,
     },
-    /// Decoding of that test set ended or failed.
+    /// The decoding of this test set has ended, or failed.
     Decoded,
-    /// The test sets are scored, if scores were requested.
+    /// The test sets are scored, if the recipe requests it.
     Tested {
         /// Folder of the run.
         folder: &'a Path,
@@ -131,28 +131,28 @@ pub enum RunEvent<'a> {
         checkpoint: &'a Path,
         /// Step of that checkpoint.
         step: u64,
-        /// Results.
+        /// Results on the test sets.
         results: &'a [TestSetResult],
         /// Number of sample translations that the recipe requests.
         samples: usize,
-        /// True if there are test sets, measured or not.
+        /// Whether the run has test sets, even if they were not measured.
         has_test_sets: bool,
     },
 }
 
 impl RunEvent<'_> {
-    /// Makes the event of a message.
+    /// Event with the message `notice`.
     pub(crate) fn notice(notice: impl Into<Notice>) -> Self {
         Self::Notice(notice.into())
     }
 }
 
-/// Observer of the events of a run. A closure is one.
+/// Observer of the events of a run. Any closure with this argument is one.
 pub trait RunObserver {
     /// Receives `event`.
     ///
     /// # Errors
-    /// When the run should end.
+    /// When the observer wants the run to end.
     fn observe(&mut self, event: &RunEvent<'_>) -> Result<()>;
 }
 

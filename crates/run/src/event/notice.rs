@@ -7,11 +7,11 @@ use crate::advice::{Action, Advice, Verb};
 use crate::checks::dtype_choice::DtypeChoice;
 use crate::numbers::bytes;
 
-/// Message for a person about a fact that does not end the run.
+/// Message for a person about something that does not end the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Message about a recipe, or a training under it.
+    /// Message about a recipe, or a training with it.
     Recipe(RecipeNotice),
     /// Message about the folder of a run.
     Folder(FolderNotice),
@@ -22,7 +22,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Advice about it.
+    /// Advice on what to do about the message.
     #[must_use]
     pub fn advice(&self) -> Option<Advice> {
         match self {
@@ -34,7 +34,7 @@ impl Notice {
     }
 }
 
-/// The message without [`Notice::advice`].
+/// Writes the message without [`Notice::advice`].
 impl fmt::Display for Notice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,45 +46,45 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Message about a recipe, or a training under it.
+/// Message about a recipe, or a training with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecipeNotice {
-    /// A key of the recipe is set without effect; the text gives the reason.
+    /// A key of the recipe is set but has no effect; the text has the key and the reason.
     WithoutEffect(String),
-    /// The recipe leaves the type of the computation open; the run keeps this choice.
+    /// The recipe leaves the type of computation open; the run keeps this choice.
     DtypeChosen(DtypeChoice),
     /// Nothing is saved before the end of training.
     SavedOnlyAtTheEnd,
-    /// Training ends before the requested direction is trained alone.
+    /// Training ends before the epochs in which only the requested direction is trained.
     DirectionsOnly {
         /// Value of `data.bidirectional_epochs`.
         epochs: u64,
-        /// Updates in those epochs.
+        /// Number of updates in these epochs.
         updates: u64,
     },
     /// Some processes have nothing to do.
     IdleProcesses {
         /// Number of processes.
         processes: usize,
-        /// Value of `training.accumulation`, which they divide.
+        /// Value of `training.accumulation`: the number of micro-batches that the processes share.
         micro_batches: usize,
     },
     /// The largest batches that fit are very small.
     SmallBatches {
-        /// Size of those batches in tokens.
+        /// Size of these batches in tokens.
         tokens: usize,
         /// Bytes that the process may use.
         limit: u64,
     },
-    /// Scores of validations have another meaning from here on, so the best score and the patience
-    /// are reset.
+    /// Validation scores can no longer be compared with earlier ones, so the best score and the
+    /// patience are reset.
     ScoresForgotten {
-        /// Description of the changes.
+        /// What changed, in words.
         changes: String,
         /// The best score so far.
         best: String,
-        /// The update after which it was measured.
+        /// Update after which it was measured.
         step: u64,
     },
 }
@@ -140,29 +140,29 @@ impl fmt::Display for RecipeNotice {
 pub enum FolderNotice {
     /// The file system of this folder has no locks.
     NoLocks(PathBuf),
-    /// The process of this number, which trained the run before, was killed.
+    /// The process with this number, which trained the run before, was killed.
     ProcessKilled(String),
-    /// Files of an unsuccessful run cannot be removed from its folder.
+    /// The files of a run that failed cannot be removed from its folder.
     NotRemoved {
         /// Folder of the run.
         folder: PathBuf,
         /// Reason.
         cause: String,
     },
-    /// Files of the run were removed during training, and have been restored.
+    /// Files of the run were removed during training, and have been written again.
     WrittenAgain {
         /// Folder of the run.
         folder: PathBuf,
-        /// Names in the folder.
+        /// Names of the files in the folder.
         names: Vec<String>,
     },
     /// The record of the run contains invalid lines.
     RecordSetAside {
         /// File of the record.
         path: PathBuf,
-        /// The first such line, counted from 1.
+        /// First invalid line, counted from 1.
         line: u64,
-        /// Copy of the original file.
+        /// Path of a copy of the original file.
         aside: PathBuf,
     },
 }
@@ -211,7 +211,7 @@ impl fmt::Display for FolderNotice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextNotice {
-    /// The translations of this split look tokenized.
+    /// The translations of this split look as if punctuation were separated, which distorts BLEU.
     LooksTokenized(String),
     /// Translations ended only because they reached the maximum length.
     Truncated {
@@ -222,11 +222,12 @@ pub enum TextNotice {
         /// Number of all translations.
         of: usize,
     },
-    /// A text has a tab, but its model reads one text on each line.
+    /// A line has a tab, as lines with pairs of texts have, but the model reads one text on each
+    /// line.
     TabInText {
         /// File of the text.
         path: PathBuf,
-        /// The first such line, counted from 1.
+        /// First line with a tab, counted from 1.
         line: u64,
     },
 }
@@ -264,20 +265,22 @@ impl fmt::Display for TextNotice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImportNotice {
-    /// Tensors of an imported folder are not weights, or the model does not use them.
+    /// Tensors of an imported folder are ignored: they are no weights, or the model does not use
+    /// them.
     TensorsLeftOut(Vec<String>),
-    /// The output projection of an imported folder contradicts its configuration.
+    /// The output projection of an imported folder differs from the embedding, although its
+    /// configuration says that they are tied.
     Untied {
-        /// Tensor of the projection.
+        /// Name of the tensor of the projection.
         tensor: String,
-        /// Tensor of the embedding.
+        /// Name of the tensor of the embedding.
         embedding: String,
     },
     /// An imported folder has a model without a head.
     HeadDrawn {
         /// Architecture of the model.
         architecture: String,
-        /// Parameters of the randomly initialised head.
+        /// Parameters of the head, which were randomly initialised.
         parameters: Vec<String>,
     },
 }
@@ -311,7 +314,7 @@ impl fmt::Display for ImportNotice {
     }
 }
 
-/// First few names, and the number of the others.
+/// Lists the first few names, and the number of further ones.
 fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 3;
     let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -321,7 +324,8 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
-/// Formats the message that translations never ended, with advice; `which` names them.
+/// Message that translations reached the maximum length, with advice; `which` says in words which
+/// translations.
 pub fn truncated_translations(truncated: usize, of: usize, which: &str) -> String {
     format!(
         "{truncated} of {of} translations{which} reached the maximum length without </s>: a \

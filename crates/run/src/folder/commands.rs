@@ -1,4 +1,5 @@
-//! `commands.jsonl`: commands that trained a run, one JSON object on each line, only appended to.
+//! `commands.jsonl`: the commands that trained a run, as one JSON object on each line. Lines are
+//! only appended.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -14,10 +15,10 @@ use super::{RunFolder, quoted};
 /// Largest size of the file, far above any real one.
 const MOST_BYTES: u64 = 1 << 26;
 
-/// Command as typed.
+/// Command as the user typed it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// Time of its start, in seconds since 1970 in universal time.
+    /// Time at which it began, in seconds since 1970 (UTC).
     pub began: u64,
     /// Version of the program.
     pub version: String,
@@ -36,14 +37,14 @@ impl Command {
         Self { began: now.as_secs(), version: version.to_owned(), folder, arguments }
     }
 
-    /// Command line in a form that a shell reads back.
+    /// Command line, quoted so that a shell can run it again.
     #[must_use]
     pub fn line(&self) -> String {
         let quote = |argument: &String| quoted(Path::new(argument));
         self.arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
     }
 
-    /// Time of its start: `2026-11-24 21:33 UTC`.
+    /// Time at which it began, as in `2026-11-24 21:33 UTC`.
     #[must_use]
     pub fn began(&self) -> String {
         let (days, minutes) = (self.began / 86_400, self.began % 86_400 / 60);

@@ -10,9 +10,9 @@ use super::RunFolder;
 use super::files::with_suffix;
 use crate::config::RunConfig;
 
-/// Makes the run `target` from the tokenizer of the run at `root`, the configuration and one
-/// checkpoint of update `step`, whose directory `save` writes; returns the directory. The folder
-/// appears only when it is complete.
+/// Makes the run `target` from the tokenizer of the run at `root`, the recipe `config`, and one
+/// checkpoint of update `step`. `save` writes this checkpoint to a directory, whose path is
+/// returned. The run's folder appears only when it is complete.
 ///
 /// # Errors
 /// When the folder cannot be written, and errors of `save`.
@@ -26,7 +26,7 @@ pub(crate) fn derived(
     let tokenizers = config.task.load_tokenizers(root)?;
     let partial = with_suffix(target, ".partial");
     if partial.exists() {
-        // Files of a killed process.
+        // A process that was killed has left these files.
         fs::remove_dir_all(&partial)
             .with_context(|| format!("cannot remove {}", partial.display()))?;
     }
@@ -44,7 +44,7 @@ pub(crate) fn derived(
     };
     let result = fill();
     if result.is_err() {
-        // The failure is reported; the part that was written would only take up space.
+        // The error is returned; the incomplete files would only take up space.
         let _ = fs::remove_dir_all(&partial);
     }
     result

@@ -1,4 +1,4 @@
-//! Atomic writing of files, first under another name.
+//! Atomic writing of files: a file is first written under another name, and then renamed.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -31,7 +31,7 @@ pub fn write_whole(
     };
     let written = write();
     if written.is_err() {
-        // The failure is reported; the part that was written would only take up space.
+        // The error is returned; the incomplete file would only take up space.
         let _ = fs::remove_file(&partial);
     }
     written.with_context(|| format!("cannot write {}", path.display()))
@@ -40,7 +40,7 @@ pub fn write_whole(
 /// Refuses a folder that is not empty.
 ///
 /// # Errors
-/// When it is not a folder, or not empty.
+/// When `folder` exists and is not an empty folder.
 pub fn require_free(folder: &Path) -> Result<()> {
     let is_taken = || fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some());
     if folder.exists() && is_taken() {
@@ -49,14 +49,15 @@ pub fn require_free(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Name next to `path` for a file that is still incomplete.
+/// Path next to `path` whose file name has `suffix` at its end, for example for an incomplete file.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     path.with_file_name(name)
 }
 
-/// Renames `file`, complete under the name `partial`, to `path`, durably.
+/// Synchronises `file`, which is complete under the name `partial`, with the disk, and renames it
+/// to `path`.
 ///
 /// # Errors
 /// When the file cannot be renamed or synchronised.

@@ -1,5 +1,5 @@
-//! Copies in memory of the files that loading a run needs. They are written again if they are
-//! removed from the disk during training.
+//! Copies in memory of the files that are needed to load a run. If such files are removed from the
+//! disk during training, they are written again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,12 +26,12 @@ const FOLDERS: [&str; 1] = ["text"];
 #[derive(Debug)]
 pub(crate) struct KeptFiles {
     root: PathBuf,
-    /// Names within the run, and contents.
+    /// Paths within the run, and contents.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl KeptFiles {
-    /// Reads the current files of `folder`.
+    /// Reads the present files of the run in `folder`.
     ///
     /// # Errors
     /// When one cannot be read.
@@ -59,7 +59,7 @@ impl KeptFiles {
         &self.root
     }
 
-    /// Restores missing files, if the run's folder still exists, and returns their names.
+    /// Writes missing files again, if the run's folder still exists, and returns their names.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -69,7 +69,7 @@ impl KeptFiles {
             return Ok(restored);
         }
         for (name, bytes) in &self.files {
-            // A file that another process has put in its place is not replaced.
+            // If another process has put something else in a file's place, it is left there.
             if fs::symlink_metadata(self.root.join(name)).is_err() {
                 write(&self.root, name, bytes)?;
                 restored.push(name.display().to_string());
@@ -78,7 +78,7 @@ impl KeptFiles {
         Ok(restored)
     }
 
-    /// Writes all files but the configuration into another folder.
+    /// Writes all files except the configuration into the folder `root`.
     ///
     /// # Errors
     /// When a file cannot be written.

@@ -1,12 +1,12 @@
 //! `metrics.jsonl`: one JSON object on each line, appended during training.
 //!
-//! The file is only appended to, with one exception: resuming from a checkpoint first drops later
-//! lines, whose work will be repeated, and an incomplete last line. So the finished file equals
-//! that of an uninterrupted run. A file with other invalid lines is damaged or foreign: it is set
-//! aside unchanged.
+//! The file is only appended to, with one exception: when training resumes from a checkpoint, lines
+//! that are later than the checkpoint are dropped, because this work is repeated, and so is an
+//! incomplete last line. So the finished file equals that of a run without an interruption. A file
+//! with other invalid lines is damaged, or belongs to another program; a copy of it is set aside.
 //!
-//! A line that cannot be written is kept and tried again with the next; all lines must be on the
-//! disk only before a checkpoint is saved.
+//! A line that cannot be written is kept, and written together with the next line. Lines must be on
+//! the disk only when a checkpoint is saved.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ use taper_trainer::State;
 use crate::event::{FolderNotice, Notice, RunEvent, RunObserver};
 use crate::folder::files::write_atomically;
 
-/// Open log.
+/// Open record of a run.
 #[derive(Debug)]
 pub(crate) struct MetricsLog {
     path: PathBuf,
@@ -31,8 +31,8 @@ pub(crate) struct MetricsLog {
 }
 
 impl MetricsLog {
-    /// Opens the log at `path` for appending; creates it if missing. First drops incomplete lines,
-    /// and lines that `state` does not include.
+    /// Opens the record at `path` for appending, and creates it if it is missing. First drops
+    /// incomplete lines, and lines that are later than `state`.
     ///
     /// # Errors
     /// When the file cannot be read, rewritten or opened.
@@ -51,8 +51,8 @@ impl MetricsLog {
         Ok(Self { path: path.to_owned(), file: append_to(path)?, pending: Vec::new() })
     }
 
-    /// Writes the record again if its file is missing but the run's folder is not; returns whether
-    /// it did.
+    /// Writes the record again if its file is missing, but the run's folder still exists; returns
+    /// whether it did so.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -67,14 +67,15 @@ impl MetricsLog {
         Ok(true)
     }
 
-    /// Appends `record` as one line, immediately if the disk accepts it, otherwise with the next.
+    /// Appends `record` as one line: immediately if the disk accepts it, otherwise together with
+    /// the next line.
     ///
     /// # Errors
     /// When the record cannot be written as JSON.
     pub(crate) fn append(&mut self, record: &impl Serialize) -> Result<()> {
         serde_json::to_writer(&mut self.pending, record).context("a metrics record is not JSON")?;
         self.pending.push(b'\n');
-        // A failing disk is reported by the flush before the next checkpoint.
+        // If the disk fails, `flush` reports it before the next checkpoint is saved.
         let _ = self.write_pending();
         Ok(())
     }
@@ -89,8 +90,8 @@ impl MetricsLog {
             .with_context(|| format!("cannot append to {}", self.path.display()))
     }
 
-    /// Whole record, including lines not yet on the disk; also if the file was removed in the
-    /// meantime.
+    /// The whole record, including lines that are not on the disk yet. This works even after the
+    /// file was removed, because it is still open.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -108,7 +109,7 @@ impl MetricsLog {
         while !self.pending.is_empty() {
             match self.file.write(&self.pending) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                // A full disk may accept a part of a line.
+                // A disk that becomes full may accept only a part of a line.
                 Ok(count) => drop(self.pending.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -124,19 +125,20 @@ fn append_to(path: &Path) -> Result<File> {
     file.with_context(|| format!("cannot append to {}", path.display()))
 }
 
-/// Keeps the complete lines up to the state; the file is replaced as a whole, and only if a line
-/// must be dropped. Invalid lines are left to a person: if there are any, the file is kept under
-/// another name, which the notice reports.
+/// Keeps only complete lines that are not later than `state`. The file is replaced as a whole, and
+/// only if a line is dropped. If there are invalid lines, a person must decide about them: the
+/// original file is kept under another name, which the notice reports.
 ///
-/// The step alone does not decide: a skipped update does not advance the step, but is counted
-/// separately; and the validation at the end of a run may come after a checkpoint of the same step.
+/// The step of a line is not enough to decide: a skipped update does not advance the step, and is
+/// counted separately; and the validation at the end of a run may come after a checkpoint of the
+/// same step.
 fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     let bytes = fs::read(path)?;
     let mut kept = Vec::with_capacity(bytes.len());
     let mut no_record = None;
     for (line, number) in bytes.split_inclusive(|&byte| byte == b'\n').zip(1u64..) {
         if !line.ends_with(b"\n") {
-            // An incomplete line; only the last one can be incomplete.
+            // Only the last line can be incomplete.
             continue;
         }
         match is_known(line, state) {
@@ -171,7 +173,7 @@ fn is_known(line: &[u8], state: &State) -> Option<bool> {
     })
 }
 
-/// Free name next to `path`: `metrics.damaged.jsonl`, or with a number.
+/// Name next to `path` that is still free: `metrics.damaged.jsonl`, or the same with a number.
 fn free_name(path: &Path) -> PathBuf {
     let name = |number: u64| match number {
         1 => path.with_extension("damaged.jsonl"),

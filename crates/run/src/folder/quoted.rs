@@ -1,10 +1,11 @@
-//! Paths and names chosen by others, in text for people: in commands for the reader to type, and in
-//! lines of a terminal or a log, which they must not end, colour or reverse.
+//! Paths and names that others have chosen, in text for people. In commands that a reader may type,
+//! they are quoted. In lines of a terminal or a log, they must not end the line, colour it or
+//! reverse its direction.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Quotes a path so that a shell reads it back.
+/// Quotes a path so that a shell reads it as one argument.
 #[must_use]
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -42,13 +43,13 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |character, escaped| escaped.extend(character.escape_default()))
 }
 
-/// Escapes such characters in JSON, which stays equivalent.
+/// Escapes the same characters in JSON; the value that the JSON describes stays the same.
 #[must_use]
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character, escaped| match character {
-        // Layout characters; within strings they are escaped already.
+        // White space between values; within strings, JSON escapes these characters already.
         '\n' | '\r' | '\t' => escaped.push(character),
-        // All of them are in the basic multilingual plane.
+        // All other such characters are in the basic multilingual plane, so four digits suffice.
         _ => *escaped += &format!("\\u{:04x}", u32::from(character)),
     })
 }

@@ -12,9 +12,9 @@ use crate::config::RunConfig;
 use crate::config::paths::moved;
 use crate::folder::files::write_atomically;
 
-/// Saves the state that `trainer` has in memory: in the run's own folder if that works now, else as
-/// a separate run under `place` (by default the system's folder for temporary files), which can be
-/// resumed there or moved.
+/// Saves the state that `trainer` has in memory: in the run's own folder, if it can be written
+/// again, or else as a separate run under `place`, which can be resumed there or moved. If `place`
+/// is `None`, the system's folder for temporary files is used.
 ///
 /// # Errors
 /// When neither folder can be written.
@@ -35,7 +35,7 @@ pub(crate) fn rescue<M: Model>(
         Some(place) => make_folder(place, run)?,
         None => {
             let usual = std::env::temp_dir().join("taper-rescue");
-            // Another user of the machine may have made the folder.
+            // This folder may belong to another user of the machine.
             let temporary =
                 || std::env::temp_dir().join(format!("taper-rescue-{}", std::process::id()));
             make_folder(&usual, run).or_else(|_| make_folder(&temporary(), run))?
@@ -60,7 +60,7 @@ fn make_folder(place: &Path, run: &RunFolder) -> Result<RunFolder> {
     Ok(folder)
 }
 
-/// Free name under `place`: the run's, or the run's with a number.
+/// Name under `place` that is still free: the run's own, or the same with a number.
 fn free_name(place: &Path, run: &Path) -> Result<PathBuf> {
     let name = run
         .file_name()

@@ -1,4 +1,4 @@
-//! Files of a run: their paths, and conditions for using a folder.
+//! Folder of a run: the paths of its files, and the conditions under which it can be used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Names the folder without opening it.
+    /// Represents the folder without opening it; it need not exist.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
@@ -52,15 +52,15 @@ impl RunFolder {
     }
 
     /// Run that contains the checkpoint folder `path` (RUN/checkpoints/NAME); `None` if `path` is
-    /// not such a folder.
+    /// no checkpoint folder of a run.
     pub fn around(path: &Path) -> Option<Self> {
         let path =
             path.canonicalize().ok().filter(|path| path.join("model.safetensors").is_file())?;
         Some(Self::new(path.ancestors().nth(2)?)).filter(|run| run.config().is_file())
     }
 
-    /// Weights at `path`, with their run. `path` is the folder of a checkpoint, or the folder of a
-    /// run, whose default weights are used.
+    /// Run and checkpoint folder with the weights at `path`, which is the folder of a checkpoint,
+    /// or the folder of a run, whose default weights are meant.
     ///
     /// # Errors
     /// When `path` is neither, or the run has no usable checkpoint.
@@ -73,8 +73,8 @@ impl RunFolder {
         Ok((run, checkpoint))
     }
 
-    /// Whether the folder contains anything. Files of a process that was killed before it wrote the
-    /// configuration do not count.
+    /// Whether the folder has anything in it. Files that a process left when it was killed before
+    /// it wrote the configuration do not count.
     pub fn exists(&self) -> bool {
         let is_something = |entry: std::io::Result<fs::DirEntry>| match entry {
             Ok(entry) => {
@@ -87,14 +87,15 @@ impl RunFolder {
                 && fs::read_dir(&self.root).map_or(true, |mut entries| entries.any(is_something)))
     }
 
-    /// Removes incomplete files of killed processes. Only for the process that holds the lock.
+    /// Removes incomplete files that killed processes have left. The calling process must hold the
+    /// lock.
     ///
     /// # Errors
     /// When the folder cannot be read or written.
     pub fn recover(&self) -> Result<()> {
         Checkpoints::new(&self.checkpoints()).recover()?;
         let folders = ["", "cache", "text", "translations"].map(|name| self.root.join(name));
-        // Folder for text that is tokenised in parts.
+        // Folders for text that is tokenised in parts.
         let parts = fs::read_dir(&folders[1]).into_iter().flatten().flatten();
         let parts = parts.map(|entry| entry.path()).filter(|path| path.is_dir());
         let parts: Vec<PathBuf> = parts.collect();
@@ -110,11 +111,11 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Makes a run at once: `write` writes its files, the configuration last. If it fails, no part of
+    /// Makes a run: `write` writes its files, the configuration last. After an error, no part of
     /// the run remains.
     ///
     /// # Errors
-    /// When the folder cannot be made, or another process has it, and errors of `write`.
+    /// When the folder cannot be made, or another process holds its lock, and errors of `write`.
     pub(crate) fn make(
         &self,
         observer: &mut dyn RunObserver,
@@ -125,13 +126,13 @@ impl RunFolder {
             .with_context(|| format!("cannot make {}", self.root.display()))?;
         let _lock = RunLock::acquire(&self.root, observer)?;
         write().inspect_err(|_| {
-            // The failure is reported; a part of a run would only take up space.
+            // The error is returned; a part of a run would only take up space.
             let _ = self.remove(existed);
         })
     }
 
-    /// Removes the files of an unsuccessful call, and the folder unless it was `found` before. Only
-    /// for the process that holds the lock.
+    /// Removes all files in the folder after a call that failed, and the folder itself unless it
+    /// `existed` before the call. The calling process must hold the lock.
     ///
     /// # Errors
     /// When something cannot be removed.
@@ -157,7 +158,7 @@ impl RunFolder {
         absolute(Path::new(""), &self.root)
     }
 
-    /// Path of the resolved configuration.
+    /// Path of the complete configuration, config.toml.
     pub fn config(&self) -> PathBuf {
         self.root.join("config.toml")
     }
@@ -192,8 +193,8 @@ impl RunFolder {
         self.root.join("translations").join(format!("{}.txt", split_name(split)))
     }
 
-    /// Path of the linked parts of the sources of a test set and of their translations, written with
-    /// [`Self::translations`]: a line of JSON for each sentence.
+    /// Path of the links between parts of the sources of a test set and of their translations, as
+    /// one line of JSON for each sentence. It is written together with [`Self::translations`].
     pub fn translation_links(&self, split: &str) -> PathBuf {
         self.root.join("translations").join(format!("{}.links.jsonl", split_name(split)))
     }
@@ -206,7 +207,7 @@ impl RunFolder {
         RunConfig::load_of_run(&self.config(), overrides)
     }
 
-    /// Writes the resolved configuration.
+    /// Writes the complete configuration.
     ///
     /// # Errors
     /// When the folder cannot be written to.
@@ -224,7 +225,7 @@ impl RunFolder {
         Ok(self.checkpoints().is_dir() && !Checkpoints::new(&self.checkpoints()).list()?.is_empty())
     }
 
-    /// State recorded by the last checkpoint; `None` if there is none yet.
+    /// State that the last checkpoint records; `None` if there is no checkpoint yet.
     ///
     /// # Errors
     /// When the state, or the pointer to it, cannot be read.
@@ -233,11 +234,12 @@ impl RunFolder {
         Ok(last.map(|checkpoint| read_state(&checkpoint)).transpose()?)
     }
 
-    /// Checkpoint called `name`: best, last, average or a path. Without a name it is the first of
-    /// average, best and last that exists, except an average older than the last updates.
+    /// Folder of the checkpoint `name`: best, last, average, another name or a path. If `name` is
+    /// `None`, it is the first of average, best and last that exists; an average that is older than
+    /// the newest checkpoint does not count.
     ///
     /// # Errors
-    /// When there is none, with advice; or a pointer is damaged.
+    /// When there is no such checkpoint, with advice, or a pointer to one is damaged.
     pub fn checkpoint(&self, name: Option<&str>) -> Result<PathBuf> {
         let root = self.checkpoints();
         let checkpoints = Checkpoints::new(&root);
@@ -260,7 +262,7 @@ impl RunFolder {
                         let average = Action::Average(self.root.clone());
                         Advice::new(average, "makes the average again").about(error)
                     })?;
-                    // A checkpoint of an interruption is not averaged if there is any other.
+                    // Checkpoints of interruptions do not count, because they are not averaged.
                     let newest = checkpoints
                         .list()?
                         .iter()

@@ -1,4 +1,4 @@
-//! One process at a time trains in a run folder.
+//! Lock of a run's folder: only one process at a time trains in it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -8,19 +8,19 @@ use anyhow::{Context, Result, bail};
 
 use crate::event::{FolderNotice, RunEvent, RunObserver};
 
-/// Name of the lock within the run.
+/// Name of the lock's file within the run.
 pub(crate) const LOCK_FILE: &str = "run.lock";
 
-/// Exclusive right to write to a run, held until it is dropped.
+/// Exclusive right to write to a run, which ends when it is dropped.
 ///
-/// The operating system holds the lock, and releases it when the process ends in any way, so a lock
-/// cannot outlive its process and needs no cleaning up. The file contains the process's id, for
-/// people. It is emptied at an orderly end, so an id in an unlocked file belongs to a process that
-/// was killed.
+/// The operating system holds the lock, and releases it however the process ends, so a lock cannot
+/// outlive its process and need not be cleaned up. The file contains the id of the process, for
+/// people. An orderly end empties the file, so an id in a file without a lock is that of a process
+/// that was killed.
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
-    /// Process that held the lock before and was killed.
+    /// Id of the process that held the lock before, if it was killed.
     pub killed: Option<String>,
 }
 
@@ -28,7 +28,8 @@ impl RunLock {
     /// Takes the lock of the run in `folder`, which must exist.
     ///
     /// # Errors
-    /// When another process holds it, which the message names; or when the file cannot be made.
+    /// When another process holds the lock; the message names the process. Also when the file
+    /// cannot be made.
     pub fn acquire(folder: &Path, observer: &mut dyn RunObserver) -> Result<Self> {
         let path = folder.join(LOCK_FILE);
         let lock = Self::take(folder, &path, observer)?;
@@ -49,7 +50,7 @@ impl RunLock {
             .with_context(|| format!("cannot open {}", path.display()))?;
         let locked = file.try_lock();
         let mut owner = String::new();
-        // The content of the file serves only the message.
+        // The content is only for the message, so it may be unreadable.
         let _ = file.read_to_string(&mut owner);
         let owner = owner.trim().to_owned();
         match locked {
@@ -80,15 +81,16 @@ impl RunLock {
         Ok(lock)
     }
 
-    /// Empties the file in `folder`, like an orderly end, if the lock itself is out of reach and
-    /// its process ends now.
+    /// Empties the file in `folder`, as an orderly end does. This is for a process that is about to
+    /// end and cannot reach its lock.
     pub fn sign_off(folder: &Path) {
-        // Same as in `drop`; a system that forbids it leaves the id in the file.
+        // If the system forbids it, only the id stays in the file.
         let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
     }
 
-    /// Whether the locked file still has this path: the last owner of the lock may have removed the
-    /// file between our opening and locking, and a third process could lock a new file.
+    /// Whether `path` is still the path of the locked file. Between our opening and locking it, the
+    /// last owner may have removed the file, and a third process could then lock a new file at this
+    /// path.
     #[cfg(unix)]
     fn is_at(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
@@ -111,14 +113,14 @@ impl RunLock {
     }
 }
 
-/// Process that trains the run in `folder`, if any. Killed processes do not count.
+/// Id of the process that trains the run in `folder`; `None` if there is none, or it was killed.
 pub(super) fn process_in(folder: &Path) -> Option<String> {
     let mut file = File::open(folder.join(LOCK_FILE)).ok()?;
     let mut owner = String::new();
     file.read_to_string(&mut owner).ok()?;
     let owner = owner.trim();
-    // Testing takes a free lock for a moment, and a process that starts in this moment would be
-    // refused. So the lock is tested only if the file contains an id.
+    // To test a free lock means to hold it for a moment, in which another process could not take
+    // it. So the lock is tested only if the file contains an id.
     let is_taken =
         !owner.is_empty() && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
     is_taken.then(|| owner.to_owned())
@@ -126,7 +128,7 @@ pub(super) fn process_in(folder: &Path) -> Option<String> {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // Only the message of the next process depends on it.
+        // An error is ignored, because only the message of the next process depends on this.
         let _ = self.sign("");
     }
 }

@@ -14,7 +14,7 @@ use super::run_lock::process_in;
 use crate::config::RunConfig;
 use crate::one_line;
 
-/// Number of bytes at the end of `metrics.jsonl` that are searched for the last update.
+/// Number of bytes at the end of `metrics.jsonl` in which the last update is searched.
 const TAIL: u64 = 1 << 16;
 
 /// State of a run.
@@ -28,14 +28,14 @@ pub enum RunState {
     },
     /// Training has ended.
     Finished {
-        /// Reason of the end.
+        /// Reason why training ended.
         reason: StopReason,
     },
     /// Training has not ended, and no process is training the run.
     Interrupted,
     /// The run cannot be read.
     Damaged {
-        /// Reason.
+        /// Error, in words.
         cause: String,
     },
 }
@@ -43,7 +43,7 @@ pub enum RunState {
 /// Best validation of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BestValidation {
-    /// Watched metric.
+    /// Metric that early stopping watches.
     pub metric: Metric,
     /// Score.
     pub score: f64,
@@ -60,7 +60,7 @@ pub struct TestScore {
     pub bleu: f64,
 }
 
-/// Summary of a run without loading it.
+/// Summary of a run, read without loading its model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunSummary {
     /// Folder of the run.
@@ -70,20 +70,20 @@ pub struct RunSummary {
     pub state: RunState,
     /// Number of recorded updates.
     pub step: u64,
-    /// Last update of the recipe; `None` without such a limit.
+    /// Largest number of updates, if the recipe limits it.
     pub max_updates: Option<u64>,
-    /// Complete passes over the data.
+    /// Number of complete epochs (passes over the data).
     pub epochs: u64,
-    /// Last pass over the data of the recipe; `None` without such a limit.
+    /// Largest number of epochs, if the recipe limits it.
     pub max_epochs: Option<u64>,
-    /// Best validation; `None` before the first.
+    /// Best validation; `None` if there has been none.
     pub best: Option<BestValidation>,
     /// Scores of the test sets, if the training ended with a test.
     pub tests: Vec<TestScore>,
 }
 
 impl RunSummary {
-    /// Summarises the run in `folder`. Errors are part of the summary.
+    /// Summarises the run in `folder`. An error becomes the state [`RunState::Damaged`].
     #[must_use]
     pub fn read(folder: &RunFolder) -> Self {
         let mut summary = Self {
@@ -132,7 +132,8 @@ impl RunSummary {
     }
 }
 
-/// Runs in `folder`, in the order of their names; if `folder` is a run, this run alone.
+/// Summaries of the runs in `folder`, ordered by name; if `folder` is itself a run, of this run
+/// alone.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -157,7 +158,7 @@ pub fn list_runs(folder: &Path) -> Result<Vec<RunSummary>> {
     Ok(folders.iter().map(|path| RunSummary::read(&RunFolder::new(path))).collect())
 }
 
-/// Update of the last complete line of `metrics.jsonl`; 0 if there is none.
+/// Number of the update on the last complete line of `metrics.jsonl`; 0 if there is none.
 fn last_recorded_step(path: &Path) -> Result<u64> {
     let Ok(mut file) = File::open(path) else { return Ok(0) };
     let mut tail = Vec::new();

@@ -1,4 +1,4 @@
-//! Captions of images, by the search of translation.
+//! Captions of images, found by the same search as translations.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use crate::translation::{Translation, as_text, for_the_best};
 /// Number of images in one batch.
 const TOGETHER: usize = 64;
 
-/// Search of a recipe, for captions of at most `data.captions.max_tokens` tokens, because a limit
-/// cannot be derived from an image.
+/// Settings of a recipe's search, for captions. Their limit is `data.captions.max_tokens`, because
+/// an image has no length from which a limit could follow.
 pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
     DecodingConfig {
         max_length_ratio: 0.0,
@@ -26,8 +26,8 @@ pub(crate) fn caption_search(config: &RunConfig) -> DecodingConfig {
     }
 }
 
-/// Best caption of each of `count` images, whose values `read` returns by index; `progress` is
-/// called with the images done so far.
+/// Best caption of each of `count` images; `read` returns the values of the images with these
+/// indices. `progress` is called with the number of images that are done so far.
 ///
 /// # Errors
 /// When an image cannot be read, or the search or the tokenizer fails.
@@ -40,7 +40,7 @@ pub(crate) fn describe(
 ) -> Result<Vec<Translation>> {
     let inference = model.translation().inference();
     let read = |numbers: &[usize]| {
-        // The chain of causes must survive the search, which has only its own errors.
+        // The search keeps only errors of its own type, so the chain of causes becomes a text.
         read(numbers).map_err(|error| DecodingError::model("read images", format!("{error:#}")))
     };
     let numbered = NumberedSources::new(&inference, read);
@@ -54,9 +54,9 @@ pub(crate) fn describe(
     captions.into_iter().map(best).collect()
 }
 
-/// Best caption of each PNG or JPEG file, scaled to the size of the images that the model was
-/// trained on; `progress` is called with the images done so far. Any other file has an error in its
-/// place.
+/// Best caption of each PNG or JPEG file. Images are scaled to the size of those in training. Any
+/// other file has an error in its place. `progress` is called with the number of images that are
+/// done so far.
 ///
 /// # Errors
 /// When the model fails.

@@ -9,7 +9,7 @@ pub struct Matches {
     pub images: Vec<String>,
     /// The texts.
     pub texts: Vec<String>,
-    /// Probability of each text, for each image.
+    /// Probability of each text (column) for each image (row).
     pub probabilities: Vec<Vec<f64>>,
 }
 

@@ -17,7 +17,7 @@ use crate::prediction::{Prediction, normalised};
 
 /// Number of images or texts in one batch.
 const TOGETHER: usize = 128;
-/// Number of rows whose similarities to all others are in memory at a time.
+/// Number of rows whose similarities with all candidates are in memory at a time.
 const ROWS: usize = 512;
 
 /// Embeddings of images or texts: rows of length 1.
@@ -25,7 +25,7 @@ const ROWS: usize = 512;
 pub(crate) struct Placed(Tensor);
 
 impl Placed {
-    /// Embeds `count` images, whose values `read` returns by index.
+    /// Embeds `count` images; `read` returns the values of the images with these indices.
     ///
     /// # Errors
     /// When an image cannot be read, or the model fails.
@@ -48,7 +48,8 @@ impl Placed {
     /// Joins rows of embeddings.
     fn join(rows: &[Tensor]) -> Result<Self> {
         let all = Tensor::cat(rows, 0)?;
-        // All rows have length 1, so the sum is finite if and only if every term is.
+        // Rows with only finite values have length 1, so the sum is finite if and only if all
+        // values are.
         require_finite(
             "where the model puts images and texts",
             [all.sum_all()?.to_scalar::<f32>()?],
@@ -68,7 +69,7 @@ impl Placed {
         Self::encoded(model, texts, &tokenizer.encode_batch(texts)?)
     }
 
-    /// Embeds texts of the tokens `ids`.
+    /// Embeds texts that are already tokenised; `ids` has the tokens of each text.
     ///
     /// # Errors
     /// If a text has too many tokens, or the model fails.
@@ -90,14 +91,14 @@ impl Placed {
         Self::join(&rows)
     }
 
-    /// Similarities of the rows from `first` on with all rows of `others`.
+    /// Similarities of [`ROWS`] rows, from the row `first` on, with all rows of `others`.
     fn similarities(&self, first: usize, others: &Self) -> Result<Tensor> {
         let count = ROWS.min(self.0.dim(0)? - first);
         let rows = self.0.narrow(0, first, count)?;
         Ok(taper_ops::threads::in_pool(rows.device(), || rows.times(&others.0.t()?))?)
     }
 
-    /// Probability of each of `others` for each row: `softmax(scale · similarity)`.
+    /// For each row, the probability of each row of `others`: `softmax(scale · similarity)`.
     ///
     /// # Errors
     /// When the device fails.
@@ -114,14 +115,14 @@ impl Placed {
 #[derive(Debug)]
 pub(crate) struct PlacedLabels {
     texts: Placed,
-    /// Label of each text.
+    /// Index of the label to which each text belongs.
     of_texts: Vec<usize>,
     labels: usize,
 }
 
 impl PlacedLabels {
     /// Embeds each label as the mean of its prompts, scaled to length 1 (Radford et al. 2021,
-    /// section 3.1.4); captions stay separate, because they say more than a label.
+    /// section 3.1.4). Captions are not averaged, because each says more than the label.
     ///
     /// # Errors
     /// When the model fails.
@@ -147,13 +148,13 @@ impl PlacedLabels {
         Ok(Self { texts: Placed(Tensor::cat(&rows, 0)?), of_texts, labels: sentences.len() })
     }
 
-    /// Labels that are texts themselves.
+    /// Labels for which a single text stands, such as the prompts of a user.
     fn named(texts: Placed) -> Result<Self> {
         let labels = texts.0.dim(0)?;
         Ok(Self { texts, of_texts: (0..labels).collect(), labels })
     }
 
-    /// Probability of each label for each image: the sum over its texts.
+    /// Probability of each label for each image: the sum of the probabilities of the label's texts.
     ///
     /// # Errors
     /// When the device fails.
@@ -170,8 +171,9 @@ impl PlacedLabels {
     }
 }
 
-/// Recall at each of `ranks`: the share of rows that have one of their matches, `own`, among the
-/// nearest. Among equally near candidates, matches come last. A row without matches does not count.
+/// Recall at each of `ranks`: the share of rows for which one of the matches, whose indices
+/// `texts_of` has, is among that many nearest rows of `others`. Among equally near rows, matches
+/// are ranked last. Rows without matches do not count.
 ///
 /// # Errors
 /// When the device fails.
@@ -202,9 +204,9 @@ pub(crate) fn recalls<const N: usize>(
     Ok(recalled.map(|recalled| recalled as f64 / counted.max(1) as f64))
 }
 
-/// Finds the best of `prompts`, or without prompts the best of the recipe's labels, for each PNG or
-/// JPEG file; `progress` is called with the images done so far. Any other file has an error in its
-/// place.
+/// Finds the best of `prompts` for each PNG or JPEG file; without prompts, the best of the recipe's
+/// labels. Any other file has an error in its place. `progress` is called with the number of images
+/// that are done so far.
 ///
 /// # Errors
 /// When there are no prompts and the recipe has no labels, or the model fails.
@@ -225,8 +227,8 @@ pub fn match_images(
     Ok(predictions)
 }
 
-/// Finds the best of `prompts`, whose tokens are `ids`, or without prompts the best of the recipe's
-/// labels, for each image.
+/// Finds the best of `prompts`, whose tokens are `ids`, for each image; without prompts, the best
+/// of the recipe's labels.
 ///
 /// # Errors
 /// When there are no prompts and the recipe has no labels, or the model fails.
@@ -240,7 +242,7 @@ pub fn match_pixels(
     Choice::new(run, prompts, ids)?.among(&images)
 }
 
-/// Candidates that images are compared with.
+/// Candidates with which images are compared.
 struct Choice<'a> {
     model: &'a ContrastiveModel,
     names: &'a [String],
@@ -249,7 +251,8 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Uses `prompts`, whose tokens are `ids`, or without prompts the recipe's labels.
+    /// Makes candidates of `prompts`, whose tokens are `ids`, or without prompts of the recipe's
+    /// labels.
     fn new(
         run: &'a LoadedRun<ContrastiveModel>,
         prompts: &'a [String],

@@ -1,4 +1,4 @@
-//! The text of a new recipe, in files named by a user.
+//! The text for a new recipe, in files that a user names.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use anyhow::{Result, bail};
 use sha2::{Digest, Sha256};
 use taper_data::{Corpora, DataConfig, FieldsConfig, Format, LineReader, PairReader, split_files};
 
-/// Usual names of the validation split of a training split.
+/// Usual names of the validation split that lies next to a training split.
 const VALIDATION_NAMES: [&str; 4] = ["val", "valid", "validation", "dev"];
 
-/// Sentence pairs in files named by a user.
+/// Sentence pairs in files that a user names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Corpus {
-    /// Two files of text, one sentence a line.
+    /// Two files of text with one sentence on each line.
     Files {
         /// Sentences to translate.
         source: PathBuf,
@@ -31,7 +31,7 @@ pub enum Corpus {
     },
 }
 
-/// Facts about a whole corpus.
+/// Facts about a corpus, counted over all of it.
 #[derive(Debug, Clone, Default)]
 pub struct CorpusFacts {
     /// Number of pairs.
@@ -49,7 +49,7 @@ pub struct CorpusFacts {
 }
 
 impl Corpus {
-    /// Corpus in `files`: two text files, or one table, with both sides in `columns`.
+    /// Corpus in `files`: two files of text, or one table, in whose `columns` the two sides are.
     ///
     /// # Errors
     /// When the files are neither of these two.
@@ -74,7 +74,8 @@ impl Corpus {
         }
     }
 
-    /// Languages, if the files have their codes as extensions, as in `train.en` and `train.de`.
+    /// Languages of the two files, if their codes are the extensions, as in `train.en` and
+    /// `train.de`.
     #[must_use]
     pub fn languages(&self) -> Option<[String; 2]> {
         let Self::Files { source, target } = self else { return None };
@@ -87,8 +88,8 @@ impl Corpus {
         (languages.iter().all(is_code) && languages[0] != languages[1]).then_some(languages)
     }
 
-    /// Part of a recipe that reads these files in place, with validation and test sets next to
-    /// them; `None` if a recipe cannot express their names.
+    /// Part of a recipe that reads these files where they are, and uses validation and test sets
+    /// next to them; `None` if a recipe cannot express the names of the files.
     #[must_use]
     pub fn as_it_lies(&self, languages: &[String; 2]) -> Option<DataConfig> {
         let mut config = DataConfig {
@@ -127,7 +128,7 @@ impl Corpus {
         Some(config)
     }
 
-    /// Pairs, one after another.
+    /// Pairs in the order of the files.
     ///
     /// # Errors
     /// When a file cannot be opened; a pair that cannot be read is an error in its place.
@@ -157,7 +158,7 @@ impl Corpus {
         }
     }
 
-    /// Reads the whole corpus.
+    /// Reads the whole corpus and counts it.
     ///
     /// # Errors
     /// When a pair cannot be read; the error has the file and line of the first.
@@ -178,7 +179,7 @@ impl Corpus {
         Ok(facts)
     }
 
-    /// Name for a recipe: the name of the corpus's folder or file, and the languages.
+    /// Name for a recipe: the name of the corpus's file or folder, and the languages.
     #[must_use]
     pub fn name(&self, languages: &[String; 2]) -> String {
         let file = match self {
@@ -198,7 +199,7 @@ impl Corpus {
 }
 
 impl CorpusFacts {
-    /// Mean number of characters of a sentence, on either side.
+    /// Mean number of characters of a source, and of a target.
     #[must_use]
     pub fn mean_characters(&self) -> [f64; 2] {
         let pairs = self.pairs.max(1) as f64;
@@ -206,7 +207,7 @@ impl CorpusFacts {
     }
 }
 
-/// Next line of both files; `None` after the last.
+/// Next line of each file; `None` after the last one.
 fn next_lines(sources: &mut LineReader, targets: &mut LineReader) -> Result<Option<[String; 2]>> {
     match (sources.next_line()?, targets.next_line()?) {
         (Some(source), Some(target)) => Ok(Some([source, target])),
@@ -225,18 +226,20 @@ fn next_lines(sources: &mut LineReader, targets: &mut LineReader) -> Result<Opti
     }
 }
 
-/// Hash of a sentence.
+/// First 64 bits of the hash of a sentence.
 pub(super) fn number_of(sentence: &str) -> u64 {
     let digest = Sha256::digest(sentence.trim().as_bytes());
     digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Format of a file with both sides, by its name; `None` also for names that no stem can have.
+/// Format of a file with both sides, by its name; `None` also for a name that a recipe could not
+/// express.
 fn table_format(file: &Path) -> Option<Format> {
     Format::by_name(file).filter(|format| format.ending() == ending(file))
 }
 
-/// Name of a file without the ending of compressed files, divided at its last dot.
+/// Stem and ending of a file's name, which is divided at the last dot; an ending for compression is
+/// removed first.
 fn parts(file: &Path) -> Option<(&str, &str)> {
     let name = file.file_name()?.to_str()?;
     let compressed = [".gz", ".zst", ".xz", ".bz2", ".zip"];

@@ -1,4 +1,4 @@
-//! Validation and test sets for text without them.
+//! Validation and test sets that are split off from a text without such sets.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -9,15 +9,15 @@ use taper_data::DataConfig;
 
 use super::corpus::{Corpus, CorpusFacts, number_of};
 
-/// Largest number of sentences of a held-out set.
+/// Largest number of sentences in the validation set, and in the test set.
 const MOST: usize = 1000;
-/// Number of sentences in the corpus for each sentence of a set.
+/// Number of sentences in the corpus for each sentence in such a set.
 const SHARE: usize = 20;
 
-/// Names of the splits, in the order of the hashes.
+/// Names of the splits: sources with the lowest hashes belong to the first, and so on.
 pub(super) const SPLITS: [&str; 3] = ["val", "test", "train"];
 
-/// Number of different sources in each of the two sets.
+/// Number of different sources in the validation set, and in the test set.
 fn size(sources: usize) -> usize {
     (sources / SHARE).min(MOST)
 }
@@ -25,11 +25,11 @@ fn size(sources: usize) -> usize {
 /// Divides `corpus` into `train`, `val` and `test` in the new folder `folder`, and returns the part
 /// of a recipe that reads them.
 ///
-/// Sources alone decide which pairs are held out, so that no source of validation or test occurs in
-/// the training text.
+/// A pair belongs to the split of its source, so that no source of validation or test occurs in the
+/// training text.
 ///
 /// # Errors
-/// When the corpus is too small, the folder exists or cannot be written to, or the corpus changed.
+/// When the corpus is too small or has changed, or the folder exists or cannot be written to.
 pub(super) fn divide(
     corpus: &Corpus,
     facts: &CorpusFacts,
@@ -39,7 +39,7 @@ pub(super) fn divide(
     let limits = limits(&facts.sources, facts.pairs, folder)?;
     let written = write(corpus, languages, folder, limits);
     if written.is_err() {
-        // The failure is reported; an incomplete division is useless.
+        // The error is returned; an incomplete division is useless.
         let _ = fs::remove_dir_all(folder);
     }
     written?;
@@ -54,8 +54,8 @@ pub(super) fn divide(
     })
 }
 
-/// Divides lines, given with the hashes of their sources, into `train`, `val` and `test` in the new
-/// folder `folder`; the files end in `ending`.
+/// Divides lines into `train`, `val` and `test` in the new folder `folder`. Each line comes with
+/// the hash of its source. The names of the files end in `ending`.
 ///
 /// # Errors
 /// Errors of [`divide`].
@@ -81,11 +81,11 @@ pub(super) fn divide_lines(lines: &[(u64, String)], folder: &Path, ending: &str)
     written
 }
 
-/// Largest hash of the validation set and of the test set; `hashes` has the hashes of `count`
-/// examples, ascending.
+/// Largest hash in the validation set, and in the test set. `hashes` has the different hashes of
+/// `count` examples, in ascending order.
 ///
 /// # Errors
-/// When there are too few, or the folder exists.
+/// When there are too few examples, or the folder exists.
 fn limits(hashes: &[u64], count: u64, folder: &Path) -> Result<[u64; 2]> {
     let held_out = size(hashes.len());
     ensure!(
@@ -98,17 +98,16 @@ fn limits(hashes: &[u64], count: u64, folder: &Path) -> Result<[u64; 2]> {
         "{} exists already and is left as it is: name another folder for the divided text",
         folder.display()
     );
-    // The numbers are hashes: the smallest of them are a random sample.
+    // The sources with the smallest hashes are a random sample.
     Ok([hashes[held_out - 1], hashes[2 * held_out - 1]])
 }
 
-/// Split of an example with this hash, by its place in [`SPLITS`].
+/// Index in [`SPLITS`] of the split to which an example with this hash belongs.
 fn split_of(hash: u64, limits: [u64; 2]) -> usize {
     limits.iter().position(|&limit| hash <= limit).unwrap_or(limits.len())
 }
 
-/// Writes the splits: a source whose number is at most the first of `limits` belongs to the first
-/// of [`SPLITS`], and so on.
+/// Writes the files of the splits; `limits` has the largest hash in each of the first two.
 fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 2]) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut files = Vec::new();
@@ -125,7 +124,7 @@ fn write(corpus: &Corpus, languages: &[String; 2], folder: &Path, limits: [u64; 
         let sides = pair?;
         let split = split_of(number_of(&sides[0]), limits);
         for (file, text) in files[2 * split..].iter_mut().zip(&sides) {
-            // A record may contain line breaks, but a line may not.
+            // A field of a table may contain line breaks, but a line of a file may not.
             let text = text.replace(['\n', '\r'], " ");
             writeln!(file, "{text}").with_context(failed)?;
         }

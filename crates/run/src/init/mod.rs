@@ -1,5 +1,5 @@
-//! Recipe for a user's text, with sizes that suit the number of pairs and the machine; or a recipe
-//! for the further training of a finished model.
+//! Recipe for a user's text, with sizes that suit the number of pairs and the machine. Also a
+//! recipe for the further training of a trained model.
 
 mod corpus;
 mod fine_tuning;
@@ -20,11 +20,12 @@ pub use corpus::{Corpus, CorpusFacts};
 pub use fine_tuning::{ExampleCounts, FineTuneSettings, FineTuning, fine_tune, run_of};
 pub use proposal::Machine;
 
-/// Schema of recipes, in the recipe's folder. The recipe names it in its first line, and editors
-/// use it to complete and check keys.
+/// File with the schema of recipes, which lies next to the recipe. The recipe's first line names
+/// it, so that editors use it to complete and check keys.
 const SCHEMA: &str = "taper.schema.json";
 
-/// Writer of lines on the use of the recipe in a file, and of the run that gives the first weights.
+/// Function that returns lines on how to use the recipe at `recipe`. `from` is the run with whose
+/// weights training begins, if there is one.
 pub type Usage = fn(recipe: &Path, from: Option<&Path>) -> Vec<String>;
 
 /// Settings of a new recipe.
@@ -34,12 +35,12 @@ pub struct InitSettings {
     pub corpus: Corpus,
     /// Source language and target language.
     pub languages: [String; 2],
-    /// File of the recipe, which must not exist. `None`: named like the corpus.
+    /// File of the recipe, which must not exist; `None` for a file named after the corpus.
     pub recipe: Option<PathBuf>,
-    /// Folder for the divided text, if a validation set has to be split off. `None`: a folder of
-    /// the recipe's name under `data`.
+    /// Folder for the divided text, if a validation set has to be split off; `None` for a folder
+    /// under `data` with the recipe's name.
     pub divided: Option<PathBuf>,
-    /// Lines on the use of the recipe, for a comment at its head.
+    /// Function that returns lines on how to use the recipe, for a comment at its beginning.
     pub usage: Usage,
 }
 
@@ -52,14 +53,14 @@ pub struct WrittenRecipe {
     pub config: RunConfig,
     /// Facts about the text.
     pub facts: CorpusFacts,
-    /// Description of the machine that it was written for.
+    /// Description of the machine for which the recipe was written.
     pub machine: String,
     /// Folder of the divided text, if it had to be divided.
     pub divided: Option<PathBuf>,
 }
 
-/// Reads the text, and writes a recipe for it that has comments and is ready to train on `machine`.
-/// Writes the schema of recipes into the same folder.
+/// Reads the text, and writes a recipe for it, with comments and ready for `machine`. The schema of
+/// recipes is written into the same folder.
 ///
 /// If there is no validation set next to the text, a validation and a test set are split off; the
 /// files named by the user stay unchanged.

@@ -1,4 +1,4 @@
-//! Sizes that suit the amount of text and the machine.
+//! Sizes of models that suit the amount of text and the machine.
 
 use std::num::NonZero;
 
@@ -12,16 +12,16 @@ use crate::checks::cost::Cost;
 use crate::checks::{device, memory};
 use crate::config::{RunConfig, usual_tokenizer};
 
-/// Assumed speed of a core in training, in operations per second, for the choice of a size: about
-/// half of the speed of the fused operations with AVX-512. The cost of a training is measured, not
-/// assumed.
+/// Speed of a core in training, in operations per second, that is assumed in the choice of a size:
+/// about half of the speed of the fused operations with AVX-512. It is only used for this choice; a
+/// dry run measures the cost of a training.
 const FLOPS_OF_A_CORE: f64 = 40e9;
-/// Longest training without a GPU that is proposed, in seconds.
+/// Longest training without a GPU that is still proposed, in seconds.
 const LONGEST: f64 = 3.0 * 86_400.0;
-/// Penalty on translations that are shorter than expected. On four test and validation sets of two
-/// language pairs with models of few updates, 4 was the best of 1, 2, 4, 8 and 16.
+/// Value of `decoding.shortfall_penalty`. Of 1, 2, 4, 8 and 16, 4 was the best on four test and
+/// validation sets of two language pairs, with models of few updates.
 const SHORTFALL_PENALTY: f64 = 4.0;
-/// Share of the memory that a training may take at its peak, by estimate.
+/// Share of the available memory that a training may take at its peak, by estimate.
 pub(super) const MEMORY_SHARE: f64 = 0.7;
 
 /// Machine for training.
@@ -36,7 +36,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
+    /// Describes this machine.
     #[must_use]
     pub fn here() -> Self {
         Self {
@@ -47,14 +47,14 @@ impl Machine {
     }
 }
 
-/// Size of a model, with settings to train models of this size.
+/// Size of a model, with settings that suit its training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Size {
     /// Name in reports.
     pub(super) name: &'static str,
     /// Smallest number of pairs for which this size is proposed.
     fewest_pairs: u64,
-    /// Source of its settings.
+    /// Where these settings come from, for a comment.
     pub(super) origin: &'static str,
     layers: usize,
     width: usize,
@@ -74,7 +74,7 @@ pub(super) struct Size {
     warmup: u64,
 }
 
-/// Sizes from the smallest to the largest.
+/// Sizes in ascending order.
 const SIZES: [Size; 4] = [
     Size {
         name: "tiny",
@@ -154,15 +154,15 @@ const SIZES: [Size; 4] = [
     },
 ];
 
-/// Recipe with the reasons for its choices.
+/// Recipe, with the reasons for its choices.
 #[derive(Debug, Clone)]
 pub(super) struct Proposal {
     /// Configuration of the recipe.
     pub(super) config: RunConfig,
     /// Size of the model.
     pub(super) size: Size,
-    /// Larger size that the amount of text alone suggests, and the resource that the machine lacks
-    /// for it.
+    /// Largest size that the amount of text alone suggests, and what the machine lacks for it;
+    /// `None` if the machine suffices.
     pub(super) too_large: Option<(Size, String)>,
 }
 
@@ -215,8 +215,8 @@ impl Size {
         config
     }
 
-    /// Size of the vocabulary: smaller for little text, and twice the number of characters if these
-    /// are many.
+    /// Size of the vocabulary. It is smaller for little text, but at least twice the number of
+    /// different characters, up to a limit.
     fn vocabulary(&self, facts: &CorpusFacts) -> usize {
         let by_text = match facts.pairs {
             0..5_000 => 2000,
@@ -227,7 +227,7 @@ impl Size {
     }
 }
 
-/// Estimated seconds of training `config` on `cores` cores, and estimated bytes.
+/// Estimated seconds of a training with `config` on `cores` cores, and its estimated bytes.
 fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     let vocabulary = config.data.tokenizer.vocabulary_size;
     let cost = Cost::count(config, (vocabulary, vocabulary), &Device::Cpu);
@@ -237,7 +237,7 @@ fn reckoned(config: &RunConfig, cores: usize) -> (f64, u64) {
     (flops / (cores.max(1) as f64 * FLOPS_OF_A_CORE), cost.peak_bytes)
 }
 
-/// Largest size for this number of pairs that the machine can train.
+/// Proposes the largest size that suits this number of pairs and that the machine can train.
 pub(super) fn propose(
     name: &str,
     data: &DataConfig,

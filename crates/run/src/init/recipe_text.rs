@@ -9,7 +9,7 @@ use super::proposal::Proposal;
 use super::{CorpusFacts, Machine, Usage};
 use crate::numbers::{bytes, grouped};
 
-/// Text of the recipe. Keys that are absent have their defaults.
+/// Text of the recipe. It leaves out keys that have their defaults.
 pub(super) fn text(
     proposal: &Proposal,
     facts: &CorpusFacts,
@@ -59,13 +59,14 @@ pub(super) fn text(
     )
 }
 
-/// Comment on the use of the recipe `name`, a line for each of `usage`.
+/// Comment on how to use the recipe called `name`, with one line for each line that `usage`
+/// returns.
 pub(super) fn usage_comment(usage: Usage, name: &str, from: Option<&Path>) -> String {
     let lines = usage(Path::new(&format!("{name}.toml")), from);
     lines.iter().map(|line| format!("#   {line}\n")).collect()
 }
 
-/// Description of a machine: `2 cores and 7.5 GiB of memory`.
+/// Description of a machine, such as `2 cores and 7.5 GiB of free memory`.
 pub(super) fn describe(machine: &Machine) -> String {
     let mut text = match machine.cores {
         1 => "a core".to_owned(),
@@ -81,7 +82,8 @@ pub(super) fn describe(machine: &Machine) -> String {
     text
 }
 
-/// Comment lines about the size that the text alone would suggest.
+/// Comment about the size that the amount of text alone suggests; empty if that is the proposed
+/// one.
 fn too_large(proposal: &Proposal) -> String {
     proposal.too_large.as_ref().map_or_else(String::new, |(size, lack)| {
         format!(

@@ -1,5 +1,5 @@
-//! Back-translation: pairs are made from text of the target language, with sources written by a
-//! model.
+//! Back-translation: a model translates text of the target language, and each translation becomes
+//! the source of a pair with this text as its target.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,23 +14,23 @@ use super::pairs::{MadePairs, PairWriter, identity};
 use crate::LoadedRun;
 use crate::translation::{TranslationSettings, for_the_best};
 
-/// Method that makes the sources.
+/// Method by which sources are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// The best of a beam.
+    /// The best translation of a beam search.
     Beam,
-    /// Drawn from the model.
+    /// A translation that is sampled from the model.
     Sampling,
-    /// The best of a beam, with noise.
+    /// The best translation of a beam search, with noise added.
     NoisedBeam,
 }
 
 /// Settings of a back-translation.
 #[derive(Debug)]
 pub struct BackTranslation<'a> {
-    /// Text in the source language of the run, one sentence on each line.
+    /// Text in the language from which the run translates, one sentence on each line.
     pub text: &'a Path,
-    /// Search of the run.
+    /// Settings of the run's search.
     pub settings: TranslationSettings,
     /// Method that makes the sources.
     pub method: Method,
@@ -38,13 +38,14 @@ pub struct BackTranslation<'a> {
     pub output: &'a Path,
 }
 
-/// Translates a text with `run` into sources of pairs whose targets are its lines (Sennrich et al.
-/// 2016, "Improving Neural Machine Translation Models with Monolingual Data"). Repeated lines are
-/// used once. The pairs are for a model of the opposite direction; a recipe distinguishes them from
-/// other pairs by the `tag` of their corpus (Caswell et al. 2019, "Tagged Back-Translation").
+/// Translates a text with `run`. The lines of the text become the targets of pairs, and their
+/// translations the sources (Sennrich et al. 2016, "Improving Neural Machine Translation Models
+/// with Monolingual Data"). Repeated lines are used once. The pairs are for training a model of the
+/// opposite direction. A recipe can distinguish them from other pairs by the `tag` of their corpus
+/// (Caswell et al. 2019, "Tagged Back-Translation").
 ///
 /// # Errors
-/// When the text cannot be read or translated, the folder has other pairs, or the disk refuses.
+/// When the text cannot be read or translated, the folder has other pairs, or writing fails.
 pub fn back_translate(
     run: &LoadedRun,
     job: &BackTranslation<'_>,

@@ -1,4 +1,4 @@
-//! Translations on disk, identified by weights, settings and text.
+//! Cache of translations on disk. An entry is identified by weights, settings and text.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -14,16 +14,17 @@ use crate::translation::order::hex;
 use crate::translation::{LineTranslator, Order, Translation, TranslationSettings, score_pairs};
 use crate::{BadItem, LoadedRun};
 
-/// Number of lines of the first window that is translated, and largest number of lines of a window;
-/// each window is twice as long as the one before. An interruption loses one window at most.
+/// Number of lines in the first window, and largest number of lines in a window. A window is
+/// translated as a whole; each is twice as long as the one before. An interruption loses at most
+/// one window.
 const WINDOW: (usize, usize) = (128, 1024);
 
 /// Lines of a text.
 pub(super) type Lines = Box<dyn Iterator<Item = Result<String>>>;
 
-/// Text whose lines can be read again and again.
+/// Text that can be read repeatedly, line by line.
 pub(super) struct Text<'a> {
-    /// Opens the text.
+    /// Opens the text at its beginning.
     pub(super) open: &'a dyn Fn() -> Result<Lines>,
     /// Name for messages.
     pub(super) name: String,
@@ -34,13 +35,13 @@ pub(super) struct Text<'a> {
 pub struct CacheProgress<'a> {
     /// Name of the text.
     pub text: &'a str,
-    /// Lines to translate.
+    /// Number of lines that are done.
     pub done: usize,
-    /// All lines.
+    /// Number of all lines.
     pub lines: usize,
 }
 
-/// Folder with translations.
+/// Folder with the entries.
 #[derive(Debug, Clone)]
 pub struct TranslationCache(pub PathBuf);
 
@@ -49,16 +50,16 @@ pub struct TranslationCache(pub PathBuf);
 pub struct Choice {
     /// The text.
     pub text: String,
-    /// Score by which the list is sorted, best first.
+    /// Score by which the translations of the line are sorted, the best first.
     pub score: f64,
 }
 
-/// Finds the choices of consecutive lines and reports the number done; `first` is the number of the
-/// first line, counted from 1.
+/// Function that returns the choices for each of some consecutive lines. The second argument is the
+/// number of the first line, counted from 1; the third receives the number of lines that are done.
 type Answers<'a> =
     Box<dyn FnMut(&[String], usize, &mut dyn FnMut(usize)) -> Result<Vec<Vec<Choice>>> + 'a>;
 
-/// Line of an entry.
+/// Line of an entry's file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
     line: usize,
@@ -74,20 +75,21 @@ struct Record {
     sha256: String,
 }
 
-/// Complete translation of a text.
+/// Complete entry: the translation of a text.
 #[derive(Debug)]
 pub(super) struct Entry {
     path: PathBuf,
-    /// Name of the entry.
+    /// Key that identifies the entry.
     pub(super) key: String,
 }
 
 impl TranslationCache {
-    /// Translates `text` with `run` under `settings`, or returns an earlier translation.
+    /// Translates `text` with `run` and the settings `settings`, or returns the translation that
+    /// the cache already has.
     ///
     /// # Errors
-    /// When the text cannot be read or translated, an entry is damaged or being written by another
-    /// process, or the disk refuses.
+    /// When the text cannot be read or translated, an entry is damaged or is being written by
+    /// another process, or writing fails.
     pub(super) fn translated(
         &self,
         run: &LoadedRun,
@@ -112,9 +114,9 @@ impl TranslationCache {
         self.entry(order, text, lines, &begin, observe)
     }
 
-    /// Scores each line of `targets` as the translation of its line of `sources`, by the mean
-    /// log-probability of a token, or returns earlier scores. A line that cannot be scored, for
-    /// example because it is too long, has no choice.
+    /// Scores each line of `targets` as the translation of the same line of `sources`, by the mean
+    /// log-probability of a token, or returns the scores that the cache already has. A line that
+    /// cannot be scored, for example because it is too long, has no choice.
     ///
     /// # Errors
     /// Errors of [`TranslationCache::translated`].
@@ -137,7 +139,8 @@ impl TranslationCache {
                     rest.iter_mut().flatten().take(window.len()).collect::<Result<_>>()?;
                 let place = |_, index: usize| format!("line {}", first + index);
                 let scores = score_pairs(run, window, &existing, None, place, progress)?;
-                // A pair that cannot be scored has no score; other errors have ended the call.
+                // An error of a single pair means that the pair has no score; other errors have
+                // already been returned.
                 let choice = |(score, text): (Result<ForcedScore>, String)| match score {
                     Ok(score) => {
                         let score = score.log_probability / score.length.max(1) as f64;
@@ -151,7 +154,8 @@ impl TranslationCache {
         self.entry(order, sources, lines, &begin, observe)
     }
 
-    /// Entry for this key: the stored one, or else the result of `begin` for the lines of `text`.
+    /// Returns the entry for `order`. If the cache does not have it, the function that `begin`
+    /// returns makes the choices for the lines of `text`.
     fn entry<'a>(
         &self,
         order: Order,
@@ -199,7 +203,7 @@ impl Entry {
     }
 }
 
-/// Number of lines of a text, and the SHA-256 of the lines.
+/// Number of lines of a text, and the SHA-256 of all lines.
 pub(super) fn measured(text: &Text<'_>) -> Result<(usize, String)> {
     let (mut lines, mut hash) = (0, Sha256::new());
     for line in (text.open)()? {
@@ -210,7 +214,7 @@ pub(super) fn measured(text: &Text<'_>) -> Result<(usize, String)> {
     Ok((lines, hex(&hash.finalize())))
 }
 
-/// Opens the incomplete file of an entry, which no other process may have open.
+/// Opens the incomplete file of an entry, which no other process may be writing.
 fn opened(partial: &Path) -> Result<File> {
     let shown = partial.display();
     let file = OpenOptions::new()
@@ -220,21 +224,22 @@ fn opened(partial: &Path) -> Result<File> {
         .truncate(false)
         .open(partial)
         .with_context(|| format!("cannot write {shown}"))?;
-    // A file system without locks cannot answer.
+    // On a file system without locks, this cannot be checked.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         bail!("{shown}: another process is translating the same text; wait for it");
     }
     Ok(file)
 }
 
-/// Number of complete lines of an incomplete file, whose rest is cut off.
+/// Number of complete lines in the incomplete file of an entry; cuts off what follows them.
 fn whole_lines(file: &mut File, partial: &Path) -> Result<usize> {
     let mut measure = || -> Result<usize> {
         file.seek(SeekFrom::Start(0))?;
         let (mut count, mut bytes, mut line) = (0, 0, Vec::new());
         let mut reader = BufReader::new(&mut *file);
         while reader.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
-            // A line that a crash of the system has cut short is translated again.
+            // If a crash of the system has damaged a line, it and all later lines are translated
+            // again.
             match serde_json::from_slice::<Line>(&line) {
                 Ok(read) if read.line == count + 1 => count += 1,
                 _ => break,
@@ -249,7 +254,8 @@ fn whole_lines(file: &mut File, partial: &Path) -> Result<usize> {
     measure().with_context(|| format!("cannot read {}", partial.display()))
 }
 
-/// Finds the choices of the lines of `text` from line `done` on, and appends them to `file`.
+/// Makes the choices for the lines of `text` after the first `done` ones, and appends them to
+/// `file`.
 fn write(
     answers: &mut Answers<'_>,
     text: &Text<'_>,
@@ -267,7 +273,7 @@ fn write(
             break;
         }
         let count = window.len();
-        // Long lines are divided, so there are more parts than lines.
+        // Long lines are divided, so there may be more parts than lines.
         let mut progress = |part: usize| {
             observe(CacheProgress { text: name, done: done + part.min(count), lines });
         };
@@ -288,7 +294,7 @@ fn write(
     Ok(())
 }
 
-/// Refuses an entry with another key, and an entry that was changed after it was written.
+/// Refuses an entry of another order, and an entry that was changed after it was written.
 fn check(record: &Path, path: &Path, order: &Order) -> Result<()> {
     let text = taper_data::read_regular(record, 1 << 20)?;
     let known: Record =

@@ -1,4 +1,4 @@
-//! Sequence-level distillation: a corpus whose targets are a teacher's translations.
+//! Sequence-level distillation: the targets of a corpus are replaced by a teacher's translations.
 
 use std::path::Path;
 
@@ -17,21 +17,21 @@ use crate::translation::{TranslationDetail, TranslationSettings};
 pub struct Distillation<'a> {
     /// Corpus whose sources are translated.
     pub corpus: &'a ParallelCorpus,
-    /// Search of the teacher, or of an ensemble of teachers; one of its `n_best` translations is
-    /// used.
+    /// Settings of the search, by a teacher or an ensemble of teachers; one of its `n_best`
+    /// translations is used.
     pub settings: TranslationSettings,
-    /// Whether to use the translation nearest to the reference instead of the best.
+    /// Whether to use the translation that is nearest to the reference, instead of the best one.
     pub interpolates: bool,
     /// Folder for the pairs.
     pub output: &'a Path,
 }
 
 /// Translates the sources of a corpus with `run` (Kim and Rush 2016, "Sequence-Level Knowledge
-/// Distillation", section 3.2). With `interpolates`, the translation of an n-best list with the
-/// highest BLEU against the reference is taken (section 3.3).
+/// Distillation", section 3.2). If the job interpolates, the translation in the n-best list with
+/// the highest BLEU against the reference is used (section 3.3).
 ///
 /// # Errors
-/// When the corpus cannot be read or translated, the folder has other pairs, or the disk refuses.
+/// When the corpus cannot be read or translated, the folder has other pairs, or writing fails.
 pub fn distill(
     run: &LoadedRun,
     job: &Distillation<'_>,
@@ -75,7 +75,7 @@ pub fn distill(
     pairs.finish()
 }
 
-/// Translation with the highest BLEU against the reference; the highest-ranked among equals.
+/// Translation with the highest BLEU against the reference; the first among equals.
 fn nearest<'a>(
     translations: &'a [Choice],
     reference: &str,

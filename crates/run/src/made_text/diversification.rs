@@ -20,28 +20,28 @@ pub struct Diversification<'a> {
     pub backward: &'a [PathBuf],
     /// The corpus.
     pub corpus: &'a ParallelCorpus,
-    /// Weights and overrides of each run.
+    /// Choice of weights, and overrides, for each run.
     pub load: LoadSettings,
-    /// Size of the beams; `None`: each run's.
+    /// Beam size of the searches; `None` for that of each run.
     pub beam_size: Option<usize>,
     /// Folder for the pairs.
     pub output: &'a Path,
 }
 
-/// Translations by one of the runs.
+/// Translations by one run; `side` is the side that it has translated.
 struct Translated {
     name: String,
     side: Side,
     entry: Entry,
 }
 
-/// Adds to a corpus `(x, y)` the pairs `(x, F(x))` of each forward model and `(B(y), y)` of each
-/// backward model, and omits pairs that it already has (Nguyen et al. 2020, "Data Diversification:
-/// A Simple Strategy For Neural Machine Translation", section 3.1).
+/// Adds pairs to a corpus of pairs `(x, y)`: `(x, F(x))` for each forward model F, and `(B(y), y)`
+/// for each backward model B. Pairs that exist already are omitted (Nguyen et al. 2020, "Data
+/// Diversification: A Simple Strategy For Neural Machine Translation", section 3.1).
 ///
 /// # Errors
-/// When a run cannot be loaded or translates other languages, the corpus cannot be read, the folder
-/// has other pairs, or the disk refuses.
+/// When a run cannot be loaded or translates between other languages, the corpus cannot be read,
+/// the folder has other pairs, or writing fails.
 pub fn diversify(
     job: &Diversification<'_>,
     cache: &dyn Fn(&Path) -> TranslationCache,
@@ -101,7 +101,7 @@ pub fn diversify(
     pairs.finish()
 }
 
-/// Refuses a run that does not translate `side` into the other.
+/// Refuses a run that does not translate from the language of `side` into the other language.
 pub(super) fn require_languages(
     run: &LoadedRun,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Filtering of pairs by their probability under models of both directions.
+//! Filtering of pairs by their probability according to models of both directions.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::{LoadSettings, LoadedRun};
 /// Number of omitted pairs that are shown as examples.
 const EXAMPLES: usize = 10;
 
-/// Criterion for the pairs to keep.
+/// Criterion that decides which pairs are kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Keep {
-    /// This share of the pairs, from 0 to 1: the likeliest.
+    /// The likeliest pairs, up to this share of all pairs, from 0 to 1.
     Share(f64),
     /// Pairs with at least this score; scores lie between 0 and 1.
     Least(f64),
@@ -32,9 +32,9 @@ pub struct Filtering<'a> {
     pub backward: &'a Path,
     /// The corpus.
     pub corpus: &'a ParallelCorpus,
-    /// Weights and overrides of both runs.
+    /// Choice of weights, and overrides, for both runs.
     pub load: LoadSettings,
-    /// Criterion for the pairs to keep.
+    /// Criterion that decides which pairs are kept.
     pub keep: Keep,
     /// Folder for the pairs.
     pub output: &'a Path,
@@ -51,28 +51,28 @@ pub struct Dropped {
     pub texts: [String; 2],
 }
 
-/// Pairs that a filter kept.
+/// Result of a filter.
 #[derive(Debug)]
 pub struct Filtered {
     /// Pairs that were kept.
     pub made: MadePairs,
     /// Number of pairs that were left out.
     pub dropped: usize,
-    /// The unlikeliest omitted pairs, in the order of their lines.
+    /// The unlikeliest of these pairs, in the order of their lines.
     pub examples: Vec<Dropped>,
     /// Score of the unlikeliest pair that was kept; `None` if none was.
     pub least: Option<f64>,
 }
 
-/// Keeps the pairs `(x, y)` of a corpus that are likely, and about equally likely, under models of
-/// both directions: the score is `exp(−(|a − b| + (a + b) / 2))`, where a is the mean negative
-/// log-probability of a token of y given x, and b the mean negative log-probability of a token of x
-/// given y (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy Parallel
-/// Corpora", section 2). Pairs that cannot be scored are omitted.
+/// Keeps the pairs `(x, y)` of a corpus that are likely, and about equally likely, according to
+/// models of both directions. The score is `exp(−(|a − b| + (a + b) / 2))`, where a is the mean
+/// negative log-probability of a token of y given x, and b the mean negative log-probability of a
+/// token of x given y (Junczys-Dowmunt 2018, "Dual Conditional Cross-Entropy Filtering of Noisy
+/// Parallel Corpora", section 2). Pairs that cannot be scored are omitted.
 ///
 /// # Errors
-/// When a run cannot be loaded or translates other languages, the corpus cannot be read, the folder
-/// has other pairs, or the disk refuses.
+/// When a run cannot be loaded or translates between other languages, the corpus cannot be read,
+/// the folder has other pairs, or writing fails.
 pub fn filter(
     job: &Filtering<'_>,
     cache: &dyn Fn(&Path) -> TranslationCache,
@@ -109,7 +109,7 @@ pub fn filter(
 }
 
 impl Keep {
-    /// Refuses a number that is not a share.
+    /// Refuses a share or score that is not between 0 and 1.
     fn validate(self) -> Result<()> {
         let (Self::Share(value) | Self::Least(value)) = self;
         if !(0.0..=1.0).contains(&value) {
@@ -118,7 +118,7 @@ impl Keep {
         Ok(())
     }
 
-    /// Smallest score of a pair that is kept; `None` if none is kept.
+    /// Smallest score with which a pair is kept; `None` if no pair is kept.
     fn least_of(self, scores: &[Option<f64>]) -> Option<f64> {
         let mut known: Vec<f64> = scores.iter().copied().flatten().collect();
         match self {
@@ -132,7 +132,8 @@ impl Keep {
     }
 }
 
-/// Scores of the corpus by one of the runs, which translates `side` into the other.
+/// Scores of the pairs of the corpus by the run at `path`, which translates from the language of
+/// `side` into the other language.
 fn scored(
     job: &Filtering<'_>,
     path: &Path,
@@ -148,7 +149,7 @@ fn scored(
     cache(path).scored(&run, [&texts[0], &texts[1]], observe)
 }
 
-/// Score of each pair, from the mean log-probabilities of a token by both models.
+/// Score of each pair, from the mean log-probabilities of its tokens by both models.
 fn scores_of(forward: &Entry, backward: &Entry) -> Result<Vec<Option<f64>>> {
     let both = forward.translations()?.zip(backward.translations()?);
     both.map(|(there, back)| {
@@ -159,12 +160,12 @@ fn scores_of(forward: &Entry, backward: &Entry) -> Result<Vec<Option<f64>>> {
     .collect()
 }
 
-/// Score of a pair, from the cross-entropies of a token in both directions.
+/// Score of a pair, from the mean negative log-probabilities of a token in both directions.
 fn dual_score(there: f64, back: f64) -> f64 {
     (-((there - back).abs() + f64::midpoint(there, back))).exp()
 }
 
-/// The unlikeliest of the pairs that are left out.
+/// The unlikeliest of the pairs whose indices `dropped` has.
 fn examples(
     corpus: &ParallelCorpus,
     scores: &[Option<f64>],

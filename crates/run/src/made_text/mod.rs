@@ -1,10 +1,11 @@
 //! Training text that models make: back-translations, distilled translations, and new translations
-//! of both sides of a corpus. Also filtering of pairs that models find unlikely.
+//! of both sides of a corpus. Also the filtering of pairs that models find unlikely.
 //!
-//! One mechanism serves all: a text is streamed through the [translator](crate::translation) into a
-//! [cache](TranslationCache), whose entries are identified by weights, settings and text, and pairs
-//! are written from there. Interrupted work, even after a kill, continues after the last complete
-//! line and ends with the same bytes; existing entries are not made again.
+//! All of them work in the same way: a text is streamed through the
+//! [translator](crate::translation) into a [cache](TranslationCache), whose entries are identified
+//! by weights, settings and text, and pairs are written from these entries. Work that is
+//! interrupted, even by a kill, continues after the last complete line, and the resulting files are
+//! the same. Existing entries are not made again.
 
 mod backtranslation;
 mod cache;

@@ -1,24 +1,24 @@
-//! Noise on sentences that were found by beam search.
+//! Noise that is added to sentences found by beam search.
 
 use taper_ops::rng::{Counter, mix};
 
-/// Share of words that are removed, and of words that are blanked.
+/// Share of words that are removed; the next constant is the share of words that are blanked.
 const LEFT_OUT: f32 = 0.1;
 const BLANKED: f32 = 0.1;
-/// Largest distance that a word moves.
+/// Largest number of places by which a word moves.
 const FARTHEST: f32 = 3.0;
 /// Text in place of a blanked word.
 const BLANK: &str = "_";
 
-/// Purposes of draws.
+/// Numbers that give each purpose its own random draws.
 const OF_LEAVING: u64 = 1;
 const OF_BLANKING: u64 = 2;
 const OF_MOVING: u64 = 3;
 
-/// Removes a tenth of the words, blanks a tenth of the others, and moves words by at most three
-/// places (Edunov et al. 2018, "Understanding Back-Translation at Scale", section 3). Words are
-/// divided by spaces, or are characters where there are none. The noise is a function of the seed
-/// and the line.
+/// Removes a tenth of the words, blanks a tenth of the remaining words, and moves words by at most
+/// three places (Edunov et al. 2018, "Understanding Back-Translation at Scale", section 3). Words
+/// are divided by spaces; in a text without spaces, each character is a word. The noise depends
+/// only on the seed and the line.
 pub(super) fn noised(text: &str, seed: u64, line: u64) -> String {
     let has_spaces = text.trim().contains(char::is_whitespace);
     let words: Vec<String> = match has_spaces {
@@ -30,7 +30,7 @@ pub(super) fn noised(text: &str, seed: u64, line: u64) -> String {
     let stays = |index: usize| leaving.f32_at(index as u64) >= LEFT_OUT;
     let mut kept: Vec<usize> = (0..words.len()).filter(|&index| stays(index)).collect();
     if kept.is_empty() {
-        // A sentence keeps a word.
+        // A sentence keeps at least one word.
         kept.extend((!words.is_empty()).then_some(0));
     }
     let mut placed: Vec<(f32, &str)> = kept
@@ -39,8 +39,7 @@ pub(super) fn noised(text: &str, seed: u64, line: u64) -> String {
         .map(|(place, &index)| {
             let is_blank = blanking.f32_at(index as u64) < BLANKED;
             let word = if is_blank { BLANK } else { words[index].as_str() };
-            // Of two words, the later one can come first only if they are at most three places
-            // apart.
+            // Two words can change their order only if they are at most three places apart.
             (place as f32 + (FARTHEST + 1.0) * moving.f32_at(index as u64), word)
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Pairs of files made from translations, with the origin of each pair.
+//! Files of pairs that are made from translations, with the origin of each pair.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -14,17 +14,17 @@ use crate::folder::files::{put_in_place, with_suffix, write_atomically};
 use crate::translation::order::hex;
 use crate::translation::single_line;
 
-/// File that describes what was made; it is written last.
+/// File that describes the pairs; it is written last.
 const RECORD: &str = "made.json";
 /// File with the origin of each pair.
 const ORIGINS: &str = "train.origins.tsv";
 
-/// Number of pairs of one origin.
+/// Numbers of pairs with one origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginCount {
-    /// Origin: `original`, or the run.
+    /// Origin: `original`, or the name of the run that made the pairs.
     pub origin: String,
-    /// Pairs that were written.
+    /// Number of pairs that were written.
     pub pairs: u64,
     /// Number of pairs that were omitted because they exist already.
     pub duplicates: u64,
@@ -32,24 +32,24 @@ pub struct OriginCount {
     pub empty: u64,
 }
 
-/// Files of pairs.
+/// Description of the files of pairs in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadePairs {
-    /// Command, texts, weights and settings, as a hash.
+    /// Hash of the command, texts, weights and settings with which the pairs were made.
     pub identity: String,
     /// Source file and target file, in the folder.
     pub files: [String; 2],
     /// SHA-256 of the two files, and of the file of origins.
     pub sha256: Vec<String>,
-    /// Pairs by origin.
+    /// Numbers of pairs by origin.
     pub origins: Vec<OriginCount>,
 }
 
 impl MadePairs {
-    /// Pairs in the folder, if they are complete and belong to `identity`.
+    /// Reads the pairs in `folder`; `None` if there are no complete ones.
     ///
     /// # Errors
-    /// When the folder has other pairs, or damaged ones.
+    /// When the folder has pairs with another identity, or damaged ones.
     pub(super) fn find(folder: &Path, identity: &str) -> Result<Option<Self>> {
         let path = folder.join(RECORD);
         if !path.exists() {
@@ -80,7 +80,7 @@ impl MadePairs {
     }
 }
 
-/// Hash of everything that determines the pairs.
+/// Hash of `parts`, which must be everything that determines the pairs.
 pub(super) fn identity(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -95,16 +95,16 @@ pub(super) struct PairWriter {
     folder: PathBuf,
     identity: String,
     files: [String; 2],
-    /// Source, target and origins.
+    /// Writers of sources, targets and origins.
     writers: Vec<BufWriter<File>>,
     origins: Vec<OriginCount>,
-    /// Hashes of the pairs so far, if repeated pairs are omitted.
+    /// Hashes of the pairs so far; `None` if repeated pairs are written, too.
     seen: Option<HashSet<[u8; 16]>>,
 }
 
 impl PairWriter {
-    /// Begins `train.SOURCE` and `train.TARGET` in `folder`; `is_set` omits pairs that are there
-    /// already.
+    /// Begins the files `train.SOURCE` and `train.TARGET` in `folder`. If `is_set`, repeated pairs
+    /// are omitted.
     ///
     /// # Errors
     /// When the folder cannot be written to.
@@ -128,15 +128,16 @@ impl PairWriter {
         Ok(Self { folder: folder.to_owned(), identity, files, writers, origins, seen })
     }
 
-    /// Begins the pairs of another origin.
+    /// Begins pairs with another origin.
     pub(super) fn origin(&mut self, origin: String) {
         self.origins.push(OriginCount { origin, pairs: 0, duplicates: 0, empty: 0 });
     }
 
-    /// Adds a pair made from line `line`, counted from 1, with the score of its translation.
+    /// Adds a pair that was made from line `line`, counted from 1; `score` is that of its
+    /// translation.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When writing fails.
     pub(super) fn push(
         &mut self,
         [source, target]: [&str; 2],
@@ -168,17 +169,17 @@ impl PairWriter {
         Ok(())
     }
 
-    /// Counts a line whose pair exists already.
+    /// Counts a line that is omitted because its pair exists already.
     pub(super) fn duplicate(&mut self) {
         if let Some(count) = self.origins.last_mut() {
             count.duplicates += 1;
         }
     }
 
-    /// Gives the files their names, and records them.
+    /// Gives the files their final names, and writes their description.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When writing fails.
     pub(super) fn finish(self) -> Result<MadePairs> {
         let Self { folder, identity, files, writers, origins, .. } = self;
         let mut record = MadePairs { identity, files, sha256: Vec::new(), origins };

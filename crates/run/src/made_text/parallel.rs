@@ -1,4 +1,4 @@
-//! Corpora of pairs to translate again.
+//! Corpora of pairs whose sides are to be translated again.
 
 use anyhow::{Result, ensure};
 use taper_data::{Corpora, DataConfig, PairReader, RawPair};
@@ -26,7 +26,7 @@ impl ParallelCorpus {
     /// Split `name` of the recipe `config`, such as `train`.
     ///
     /// # Errors
-    /// When the recipe has no pairs, or the split tags them.
+    /// When the recipe has no pairs, or a corpus of the split has a tag.
     pub fn for_split(config: &RunConfig, name: &str) -> Result<Self> {
         let split: Corpora = match name == config.data.train.name() || name == "train" {
             true => config.data.train.clone(),
@@ -46,7 +46,7 @@ impl ParallelCorpus {
         [&self.data.source_language, &self.data.target_language]
     }
 
-    /// Pairs in their order.
+    /// Pairs of the split, in order.
     ///
     /// # Errors
     /// When the files cannot be opened.
@@ -56,7 +56,7 @@ impl ParallelCorpus {
         Ok(pairs.map(move |pair| Ok(both(pair?))))
     }
 
-    /// Opens the lines of a side.
+    /// Function that opens the lines of a side.
     pub(super) fn opener(&self, side: Side) -> impl Fn() -> Result<Lines> + '_ {
         move || {
             let pick = move |[source, target]: [String; 2]| match side {
@@ -76,7 +76,7 @@ impl ParallelCorpus {
         Ok(measured(&self.text(side, &open))?.1)
     }
 
-    /// Side, as a text that can be opened repeatedly.
+    /// A side of the split as a text that can be opened repeatedly by `open`.
     pub(super) fn text<'a>(&self, side: Side, open: &'a dyn Fn() -> Result<Lines>) -> Text<'a> {
         let [source, target] = self.languages();
         let language = if side == Side::Source { source } else { target };

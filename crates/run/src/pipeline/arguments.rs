@@ -1,4 +1,4 @@
-//! Steps as commands of the program.
+//! Steps of a pipeline as commands of the program.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::file::{Graph, absolute};
 use super::steps::{Train, Verb};
 use crate::config::RunConfig;
 
-/// Arguments in order.
+/// Arguments of a command, in order.
 #[derive(Default)]
 struct Line(Vec<String>);
 
@@ -18,7 +18,7 @@ impl Line {
         self.0.extend(words.into_iter().map(|word| word.to_string()));
     }
 
-    /// Adds an option with each of its values.
+    /// Adds the option `key` once for each of `values`.
     fn option(&mut self, key: &str, values: impl IntoIterator<Item: ToString>) {
         for value in values {
             self.0.extend([key.to_owned(), value.to_string()]);
@@ -27,7 +27,7 @@ impl Line {
 }
 
 impl Graph<'_> {
-    /// Folder of a step or a run.
+    /// Folder of the step called `name`, or else of the run at this path.
     fn folder_of(&self, name: &str) -> Result<String> {
         match self.steps.contains_key(name) {
             true => Ok(self.folder.join(name).display().to_string()),
@@ -35,7 +35,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Arguments of the program for a step.
+    /// Arguments of the program for a step, whose results go to `folder`.
     pub(super) fn arguments(&self, verb: &Verb, folder: &Path) -> Result<Vec<String>> {
         let mut line = Line::default();
         let file = |path: &Path| -> Result<String> {
@@ -95,8 +95,8 @@ impl Graph<'_> {
         Ok(line.0)
     }
 
-    /// Overrides of `[data]` that make a recipe read the text of other steps, and its own
-    /// validation and test sets.
+    /// Overrides of `[data]` by which a recipe reads the text that other steps make, and keeps its
+    /// own validation and test sets.
     fn data_of(&self, train: &Train) -> Result<Vec<String>> {
         let config = RunConfig::load(&self.base.join(&train.recipe), &train.set)?;
         let data = &config.data;
@@ -127,7 +127,8 @@ impl Graph<'_> {
                 [&data.source_language, &data.target_language].map(|one| file(one));
             corpora.push(format!("{{ source = {source}, target = {target}{tag} }}"));
         }
-        // Without their names, these sets would not be searched next to named files.
+        // The sets must be named, because usual file names are not looked for if files of text are
+        // named.
         let mut sets = vec![format!("data.train=[{}]", corpora.join(", "))];
         for (key, split) in [("validation", &data.validation), ("test", &data.test)] {
             let split = written(split)?;

@@ -1,4 +1,4 @@
-//! The file of a pipeline, checked and put in order.
+//! File of a pipeline: it is read and checked, and its steps are put in order.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::config::{RunConfig, nearest};
 use crate::folder::files::write_atomically;
 use crate::translation::order::hex;
 
-/// Text of a pipeline.
+/// Content of a pipeline's file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -24,14 +24,14 @@ struct File {
     steps: BTreeMap<String, Verb>,
 }
 
-/// Mark of a finished step.
+/// Content of the file that marks a step as finished.
 #[derive(Debug, Serialize, Deserialize)]
 struct Mark {
     identity: String,
     seconds: f64,
 }
 
-/// Steps in an order in which each step follows those that it needs.
+/// Steps, in an order in which each step comes after those that it needs.
 #[derive(Debug)]
 pub struct Pipeline {
     /// Folder of the results.
@@ -41,12 +41,13 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Reads and checks the file at `path`; results go to `folder`, or else to the folder that it
-    /// names, or else to `pipelines/` under the file's name.
+    /// Reads and checks the file at `path`. Results go to `folder` or, if it is `None`, to the
+    /// folder that the file names, or else to a folder under `pipelines/` with the name of the
+    /// file.
     ///
     /// # Errors
-    /// When the file cannot be parsed, or has unknown steps, circles, missing files or invalid
-    /// recipes; the message has file, line and key.
+    /// When the file cannot be parsed, or has unknown steps, steps that need each other in a
+    /// circle, missing files or invalid recipes; the message has file, line and key.
     pub fn load(path: &Path, folder: Option<&Path>) -> Result<Self> {
         let shown = path.display();
         let text = taper_data::read_regular(path, 1 << 20)?;
@@ -89,7 +90,7 @@ impl Pipeline {
     /// State of a step.
     ///
     /// # Errors
-    /// When it was finished under another definition.
+    /// When the step was finished with another definition.
     pub fn status(&self, step: &Step) -> Result<Status> {
         let path = self.mark(step);
         if !path.exists() {
@@ -124,7 +125,7 @@ impl Pipeline {
     }
 }
 
-/// Steps that depend on each other in a circle.
+/// Steps as the file has them, which may depend on each other.
 pub(super) struct Graph<'a> {
     text: &'a str,
     path: &'a Path,
@@ -136,7 +137,7 @@ pub(super) struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// Place of a key of a step: file, line and key.
+    /// Place of a step's key, for messages: file, line and key.
     fn place(&self, step: &str, key: &str) -> String {
         let header = format!("[steps.{step}.");
         let lines = || self.text.lines().enumerate();
@@ -188,7 +189,7 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// Checks that `needed` is a step or a run that gives the needed product.
+    /// Checks that `needed` is a step, or a run, that gives what is needed: `need`.
     fn check_need(&self, name: &str, key: &str, needed: &str, need: Need) -> Result<()> {
         let requirement = match need {
             Need::Model => "trains a model",
@@ -213,7 +214,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Names of the steps, each after those that it needs, and otherwise in alphabetical order.
+    /// Names of the steps in an order in which each step comes after those that it needs;
+    /// alphabetical where that leaves a choice.
     fn in_order(&self) -> Result<Vec<String>> {
         let mut order: Vec<String> = Vec::new();
         while order.len() < self.steps.len() {
@@ -246,7 +248,7 @@ impl Graph<'_> {
         Ok(order)
     }
 
-    /// Step `name`, after the steps `before`.
+    /// Makes the step `name` ready to run; `before` has the steps that come before it.
     fn step(&self, name: &str, before: &[Step]) -> Result<Step> {
         let verb = &self.steps[name];
         let mut hash = Sha256::new();

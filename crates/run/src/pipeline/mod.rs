@@ -1,9 +1,9 @@
-//! Pipelines: a file of steps that need each other, from corpora to scored models.
+//! Pipelines: a file with steps that depend on each other, from corpora to scored models.
 //!
-//! A [`Pipeline`] is read and checked as a whole: unknown steps, circles and missing files are
-//! found before anything starts. Each step is a command of the program ([`Step::arguments`]) with a
-//! folder of its own; the caller runs the commands and marks finished steps ([`Pipeline::finish`]),
-//! so that a pipeline continues where it was stopped, even by a kill.
+//! A [`Pipeline`] is read and checked as a whole, so that unknown steps, circles and missing files
+//! are found before anything starts. Each step is a command of the program ([`Step::arguments`]),
+//! and has its own folder. The caller runs the commands and marks finished steps
+//! ([`Pipeline::finish`]), so that a pipeline continues where it was stopped, even by a kill.
 
 mod arguments;
 mod file;

@@ -1,10 +1,10 @@
-//! The verbs of steps.
+//! Verbs of a pipeline's steps.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Verb of a step; the table of a step has one of these keys.
+/// Verb of a step; it is the key of the step's table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Verb {
@@ -14,9 +14,9 @@ pub(super) enum Verb {
     Backtranslate(Backtranslate),
     /// Translates the training text of a run.
     Distill(Distill),
-    /// Adds pairs to a corpus that models make from it.
+    /// Adds pairs to a corpus, which models make from it.
     Diversify(Diversify),
-    /// Removes pairs from a corpus that models find unlikely.
+    /// Removes from a corpus the pairs that models find unlikely.
     Filter(Filter),
     /// Scores the test sets of a run.
     Evaluate(Evaluate),
@@ -25,18 +25,18 @@ pub(super) enum Verb {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Train {
-    /// Recipe.
+    /// File of the recipe.
     pub(super) recipe: PathBuf,
-    /// Overrides of single keys.
+    /// Overrides of the recipe's keys, as `key=value`.
     #[serde(default)]
     pub(super) set: Vec<String>,
-    /// Step or run that gives the initial weights.
+    /// Step or run with whose weights training begins.
     #[serde(default)]
     pub(super) from: Option<String>,
     /// Steps whose text replaces the recipe's training text.
     #[serde(default)]
     pub(super) text: Vec<String>,
-    /// Whether the recipe's own training text comes first.
+    /// Whether the recipe's own training text is kept, before that of these steps.
     #[serde(default)]
     pub(super) own_text: bool,
 }
@@ -101,17 +101,17 @@ pub(super) struct Evaluate {
     pub(super) splits: Vec<String>,
 }
 
-/// Need of a step for another.
+/// What a step needs from another step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// A trained model.
     Model,
-    /// Pairs.
+    /// Pairs of sentences.
     Text,
 }
 
 impl Verb {
-    /// Product that the step gives to others; `None` for scores.
+    /// What the step gives to other steps; `None` if it only gives scores.
     pub(super) fn gives(&self) -> Option<Need> {
         match self {
             Self::Train(_) => Some(Need::Model),
@@ -122,7 +122,7 @@ impl Verb {
         }
     }
 
-    /// Names of the steps and runs that the step needs, each with its key.
+    /// Steps and runs that the step needs: key, name, and what is needed.
     pub(super) fn needs(&self) -> Vec<(&'static str, &str, Need)> {
         let needed = |key: &'static str, need: Need| move |name| (key, name, need);
         match self {
@@ -149,7 +149,7 @@ impl Verb {
         }
     }
 
-    /// Files that the step reads.
+    /// Files that the step reads, each after its key.
     pub(super) fn files(&self) -> Vec<(&'static str, &PathBuf)> {
         match self {
             Self::Train(train) => vec![("recipe", &train.recipe)],
@@ -168,11 +168,11 @@ pub struct Step {
     pub name: String,
     /// Folder of its results.
     pub folder: PathBuf,
-    /// Arguments of the program.
+    /// Arguments with which the program runs the step.
     pub arguments: Vec<String>,
     /// Whether the step trains a run in its folder.
     pub trains: bool,
-    /// Hash of the step's definition and of the steps that it needs.
+    /// Hash of the definitions of the step and of the steps that it needs.
     pub identity: String,
 }
 

@@ -14,10 +14,10 @@ use super::{packed, together};
 use crate::LoadedRun;
 use crate::finite::require_finite;
 
-/// Number of questions whose windows are in memory at a time.
+/// Number of questions whose windows (rows with a part of a long text) are in memory at a time.
 const CHUNK: usize = 256;
 
-/// Content of a line with a question.
+/// What a line with a question must contain, for errors.
 const EXPECTED: &str = "{\"question\": \"…\", \"context\": \"…\"}, and \"id\" where wanted";
 
 /// Question about a text.
@@ -28,16 +28,16 @@ pub struct QuestionInContext {
     pub question: String,
     /// Text that contains the answer.
     pub context: String,
-    /// Id of the question, and of its answer.
+    /// Id of the question, which its answer repeats.
     #[serde(default)]
     pub id: Option<String>,
 }
 
 impl QuestionInContext {
-    /// Reads a question from line `number` of a file, a JSON object.
+    /// Reads a question from `line`, a JSON object, which is line `number` of a file.
     ///
     /// # Errors
-    /// When the line is not a question, has an empty text, or spells a special token that
+    /// When the line is not a question, has an empty text, or spells out a special token that
     /// `tokenizer` refuses.
     pub(crate) fn from_line(number: usize, line: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let wrong = || format!("line {number}: expected {EXPECTED}");
@@ -57,17 +57,18 @@ pub struct SpanAnswer {
     /// Id of the question, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Span of text; empty if the text has no answer.
+    /// Answer: a part of the text; empty if the text has no answer.
     pub answer: String,
-    /// Start in the text, in characters from 0.
+    /// Index in the text of its first character; `None` without an answer.
     pub start: Option<usize>,
-    /// Index of the character after the answer.
+    /// Index in the text of the character after it; `None` without an answer.
     pub end: Option<usize>,
-    /// Probability among all possible spans, and the answer "none" if it is possible.
+    /// Probability of the answer, among all possible parts of the text and, if it is allowed, no
+    /// answer.
     pub probability: f64,
 }
 
-/// Answers questions, and reports the number done to `done`.
+/// Answers questions, and reports the number of those that are done to `done`.
 ///
 /// # Errors
 /// When the tokenizer refuses a text, or the model fails.
@@ -88,7 +89,7 @@ pub fn predict_answers(
 #[derive(Debug, Clone)]
 pub struct EncodedQuestion {
     question: Vec<u32>,
-    /// Context, which questions about one text share.
+    /// Tokenised text, which all questions about it share.
     context: Arc<Context>,
 }
 
@@ -107,7 +108,7 @@ impl EncodedQuestion {
         Self::each(&texts_of(questions), tokenizer)
     }
 
-    /// Tokenises questions, each given after its context.
+    /// Tokenises questions; each comes after its context.
     fn each(asked: &[(&str, &str)], tokenizer: &Tokenizer) -> Result<Vec<Self>> {
         let mut texts: Vec<&str> = asked.iter().map(|&(text, _)| text).collect();
         texts.dedup();
@@ -122,12 +123,12 @@ impl EncodedQuestion {
     }
 }
 
-/// Contexts and questions, as texts.
+/// Context and question of each question.
 fn texts_of(questions: &[QuestionInContext]) -> Vec<(&str, &str)> {
     questions.iter().map(|one| (one.context.as_str(), one.question.as_str())).collect()
 }
 
-/// Answers tokenised questions, and reports the number done to `done`.
+/// Answers tokenised questions, and reports the number of those that are done to `done`.
 ///
 /// # Errors
 /// When the model fails.
@@ -147,7 +148,7 @@ pub fn answer_encoded(
     Ok(answers)
 }
 
-/// Answers questions, each given after its context.
+/// Answers questions; each comes after its context.
 ///
 /// # Errors
 /// When the tokenizer refuses a text, or the model fails.
@@ -185,7 +186,7 @@ fn answers_of_chunk(
     Ok(chunk.iter().zip(&read).map(answer).collect())
 }
 
-/// Logits of start and end of each token of each window, window after window.
+/// Logits of start and end of the answer, for each token of each window; windows are in order.
 fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<Vec<[f32; 2]>>> {
     let rows: Vec<_> = read.iter().flatten().map(|window| &window.row).collect();
     let mut logits_of_windows = Vec::with_capacity(rows.len());
@@ -202,7 +203,7 @@ fn logits_of(model: &SpanExtractor, read: &[Vec<QuestionWindow>]) -> Result<Vec<
     Ok(logits_of_windows)
 }
 
-/// Span of tokens of a context, or none, with its probability.
+/// Best span of tokens of a context and its probability; `None` if there is no answer.
 #[derive(Debug, Clone, PartialEq)]
 struct BestSpan {
     tokens: Option<(usize, usize)>,
@@ -225,9 +226,9 @@ impl BestSpan {
 }
 
 /// Span whose logits of start and end have the highest sum (Devlin et al. 2019, section 4.2), among
-/// all that are not too long; each is read in the window in which its start has most context. If
-/// "no answer" is possible, its score is that of `<cls>` in the window with the lowest logits for
-/// it (section 4.3).
+/// all that are not too long. Each span is scored in the window in which its start has most
+/// context. If "no answer" is allowed, its score is the sum of both logits of `<cls>`, in the
+/// window where this sum is lowest (section 4.3).
 fn best_span(
     windows: &[QuestionWindow],
     logits: &[Vec<[f32; 2]>],
@@ -250,7 +251,7 @@ fn best_span(
             }
         }
     }
-    // A text without tokens has no answer for certain.
+    // It is certain that a text without tokens has no answer.
     let sum: f64 = scores.iter().map(|score| (score - best.0).exp()).sum();
     BestSpan { tokens: best.1, probability: if scores.is_empty() { 1.0 } else { 1.0 / sum } }
 }

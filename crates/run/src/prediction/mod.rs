@@ -40,9 +40,9 @@ pub struct Prediction {
     pub probabilities: Vec<f64>,
 }
 
-/// Labels texts, or pairs of texts with a tab between them, and reports the number done to `done`.
-/// A text longer than `data.labelled.max_tokens` is cut there. An empty text, or a line that is not
-/// a pair, has an error in its place, with its number from 1.
+/// Labels texts, or pairs of texts with a tab between them, and reports the number of those that
+/// are done to `done`. A text longer than `data.labelled.max_tokens` is cut there. An empty text,
+/// or a line that is not a pair, has an error in its place, which names the line, counted from 1.
 ///
 /// # Errors
 /// When the model fails.
@@ -54,7 +54,7 @@ pub fn predict(
     predict_after(0, run, texts, done)
 }
 
-/// Labels texts like [`predict`]; the first has the number `before + 1`.
+/// Labels texts in the same way as [`predict`]; messages number them from `before + 1`.
 pub(crate) fn predict_after(
     before: usize,
     run: &LoadedRun<TextClassifier>,
@@ -68,7 +68,7 @@ pub(crate) fn predict_after(
     })
 }
 
-/// Labels the rows of texts, and reports the number done to `done`.
+/// Labels the rows of texts, and reports the number of those that are done to `done`.
 ///
 /// # Errors
 /// When the model fails.
@@ -95,14 +95,15 @@ pub fn predict_rows(
 pub struct TaggedText {
     /// Words, divided by spaces and tabs.
     pub words: Vec<String>,
-    /// Likeliest tag of each word; `O` beyond the tokens that the model reads.
+    /// Likeliest tag of each word; `O` for words that the model does not read, because the text is
+    /// too long.
     pub tags: Vec<String>,
-    /// Entities by the tags: type, first word and last word, counted from 0.
+    /// Entities according to the tags: type, first word and last word, counted from 0.
     pub entities: Vec<(String, usize, usize)>,
 }
 
-/// Tags the words of texts, divided by spaces and tabs as in training, and reports the number done
-/// to `done`.
+/// Tags the words of texts, which are divided by spaces and tabs as in training. Reports the number
+/// of texts that are done to `done`.
 ///
 /// # Errors
 /// When the model fails.
@@ -139,14 +140,14 @@ impl EncodedWords {
         (&self.words, &self.row)
     }
 
-    /// Number of tokens of all words. Words beyond those that the model reads have none.
+    /// Number of tokens that the model reads for the words.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.row.tokens
     }
 }
 
-/// Tags words that were tokenised, and reports the number of texts done to `done`.
+/// Tags words that are already tokenised, and reports the number of texts that are done to `done`.
 ///
 /// # Errors
 /// When the model fails.
@@ -165,7 +166,7 @@ pub fn tag_encoded(
     Ok(texts.iter().zip(all).map(tagged).collect())
 }
 
-/// Likeliest tag of each word, `O` if it is not predicted.
+/// Likeliest tag of each word of each sentence; `O` for words that the model does not read.
 ///
 /// # Errors
 /// When the model fails.
@@ -181,7 +182,7 @@ pub(crate) fn tags_of(
     tags_of_rows(model, &settings.labels, &rows, done)
 }
 
-/// Likeliest tag of each word of rows; each row comes with the number of its words.
+/// Likeliest tag of each word of each row; a row comes with its number of words.
 fn tags_of_rows(
     model: &TokenTagger,
     labels: &[String],
@@ -214,7 +215,7 @@ fn tags_of_rows(
     Ok(tags_of_texts)
 }
 
-/// Takes the first rows for one batch, at least one.
+/// Takes as many rows from the beginning as fit into one batch, but at least one.
 fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     let mut tokens = 0;
     let fits = |row: &&Row| {
@@ -225,7 +226,7 @@ fn together<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a Row> {
     rows.into_iter().take_while(fits).collect()
 }
 
-/// Segments and tokens of some rows.
+/// Segments and tokens of rows, each packed into one batch.
 fn packed(rows: &[&Row]) -> (Sequences, Sequences) {
     let text = Sequences::pack(&rows.iter().map(|row| &row.ids).collect::<Vec<_>>());
     let segments = rows.iter().flat_map(|row| row.segments()).collect();
@@ -248,9 +249,9 @@ impl Prediction {
     }
 }
 
-/// Labels PNG and JPEG files, and reports the number done to `done`. They are scaled to the size of
-/// the model's training images, and converted to their channels. Any other file has an error in its
-/// place.
+/// Labels PNG and JPEG files, and reports the number of those that are done to `done`. Images are
+/// scaled to the size of those in training, and converted to their channels. Any other file has an
+/// error in its place.
 ///
 /// # Errors
 /// When the model fails.
@@ -284,7 +285,7 @@ pub fn predict_pixels(
     Ok(probabilities.into_iter().map(|of| Prediction::from_probabilities(of, labels)).collect())
 }
 
-/// Probabilities of the classes of each text.
+/// Probability of each class for each text.
 ///
 /// # Errors
 /// See [`TextClassifier::logits`].
@@ -296,7 +297,7 @@ pub(crate) fn probabilities(
     normalised(&taper_ops::threads::in_pool(model.device(), || model.logits(segments, text))?)
 }
 
-/// Probabilities of the classes of each image.
+/// Probability of each class for each image.
 ///
 /// # Errors
 /// See [`ImageClassifier::logits`].

@@ -1,9 +1,10 @@
-//! Words that decide a label: the text is labelled again without each of its words (occlusion).
+//! Words that decide a label, found by occlusion: the text is labelled again without each of its
+//! words.
 //!
-//! The evidence of a word is the log-odds of the label with the word minus the log-odds without it
-//! (Robnik-Šikonja and Kononenko 2008, "Explaining Classifications For Individual Instances": the
-//! weight of evidence). The tokens of the word are removed from the row that the model reads; the
-//! others stay.
+//! The evidence of a word is the log-odds of the label with the word minus the log-odds without the
+//! word (Robnik-Šikonja and Kononenko 2008, "Explaining Classifications For Individual Instances":
+//! the weight of evidence). The tokens of the word are removed from the row that the model reads,
+//! and all other tokens stay.
 
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use crate::LoadedRun;
 /// Word of a text, with its evidence for the label of the text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WordEvidence {
-    /// Word, with the blanks before it; the words together are the text that the model reads.
+    /// Word, with the blanks before it. All words together are the text that the model reads.
     pub text: String,
     /// Probability of the label without the word.
     pub without: f64,
@@ -36,7 +37,7 @@ pub struct Occlusion {
     pub words: Vec<WordEvidence>,
 }
 
-/// Row of a text or a pair of texts, divided into words.
+/// Row of tokens of a text or a pair of texts, divided into words.
 #[derive(Debug, Clone)]
 pub struct DividedText {
     row: Row,
@@ -47,7 +48,8 @@ impl DividedText {
     /// Tokenises a text, or a pair of texts with a tab between them, and divides it into words.
     ///
     /// # Errors
-    /// When the text is empty, is not a pair where one is needed, or is refused by the tokenizer.
+    /// When the text is empty, is not a pair although the model reads pairs, or the tokenizer
+    /// refuses it.
     pub fn new(tokenizer: &Tokenizer, text: &str, settings: &LabelledConfig) -> Result<Self> {
         let row = rows_of(tokenizer, &[text.to_owned()], settings)?.remove(0);
         let is_pair = row.second < row.ids.len();
@@ -59,14 +61,15 @@ impl DividedText {
         let parts = [(Some(first), 1), (second, row.second)];
         for (text, start) in parts.into_iter().filter_map(|(text, at)| Some((text?, at))) {
             let encoded = tokenizer.encode_text(text)?;
-            // Tokens beyond the greatest length are not read.
+            // Tokens beyond the largest length are not in the row.
             let read = encoded.ids().iter().zip(&row.ids[start..]).take_while(|(a, b)| a == b);
             words.extend(words_of(&encoded, start, read.count()));
         }
         Ok(Self { row, words })
     }
 
-    /// Number of tokens in all rows: the text, and the text without each of its words.
+    /// Number of tokens in all rows: that of the text, and those of the text without each of its
+    /// words.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.row.ids.len() * (1 + self.words.len())
@@ -95,8 +98,8 @@ impl DividedText {
     }
 }
 
-/// `ln(p / (1 - p))` of a label, where `1 - p` is the sum of the other probabilities, which does
-/// not round to 0.
+/// `ln(p / (1 - p))` for the probability p of a label. `1 - p` is computed as the sum of the other
+/// probabilities, which does not round to 0.
 fn log_odds(probabilities: &[f64], label: usize) -> f64 {
     let others = probabilities.iter().enumerate().filter(|(other, _)| *other != label);
     let others: f64 = others.map(|(_, probability)| probability).sum();
@@ -104,7 +107,7 @@ fn log_odds(probabilities: &[f64], label: usize) -> f64 {
     log(probabilities[label]) - log(others)
 }
 
-/// Row without some of its tokens.
+/// Copy of a row without some of its tokens.
 fn without(row: &Row, tokens: &Range<usize>) -> Row {
     let mut shorter = row.clone();
     shorter.ids.drain(tokens.clone());
@@ -114,8 +117,9 @@ fn without(row: &Row, tokens: &Range<usize>) -> Row {
     shorter
 }
 
-/// Words of the first `read` tokens of a text, each with its tokens in a row in which the text
-/// begins at `start`. Marks count as words, and so do the characters of scripts without spaces.
+/// Divides the first `read` tokens of a text into words. Each word comes with the range of its
+/// tokens in a row in which the text begins at `start`. Punctuation marks count as words, and so do
+/// the characters of scripts without spaces.
 fn words_of(
     encoded: &EncodedText,
     start: usize,

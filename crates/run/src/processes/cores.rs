@@ -1,6 +1,7 @@
 //! Division of a machine's cores among its processes.
 //!
-//! Neighbours stay together: threads of one core, cores of one memory.
+//! What belongs together goes to the same process: threads of one core, and cores next to the same
+//! memory.
 
 use std::num::NonZero;
 
@@ -10,13 +11,13 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Binds process `local_rank` of `local_size` on this machine to its share of the cores, and
-/// returns its number of threads. `wanted` is the number of threads for all processes; 0 means one
-/// for each core.
+/// Binds process `local_rank` of the `local_size` processes on this machine to its share of the
+/// cores, and returns its number of threads. `wanted` is the number of threads of all these
+/// processes together; 0 means one for each core.
 ///
-/// If there are fewer cores than processes, or cores were already chosen for this process, its
-/// binding stays unchanged. Must be called before other threads start, since only later threads
-/// inherit the binding.
+/// If there are fewer cores than processes, or cores have already been chosen for this process, its
+/// binding does not change. This must be called before other threads start, because only threads
+/// that start later inherit the binding.
 #[must_use]
 pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize {
     if local_size <= 1 {
@@ -27,12 +28,12 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
         wanted => (wanted / local_size).max(1),
     };
     let Some(allowed) = allowed().filter(|allowed| allowed.len() <= cores()) else {
-        // The cores are unknown, or the process gets fewer at a time than it may run on: none can
-        // be chosen.
+        // Either the cores are unknown, or the process may run on more cores than it may use at a
+        // time, so none can be chosen.
         return threads(cores());
     };
     if allowed.len() < online().unwrap_or(allowed.len()) {
-        // The process is bound already: the remaining cores belong to it alone.
+        // The process is bound already, so the cores that it may use belong to it alone.
         return if wanted == 0 { allowed.len().max(1) } else { threads(allowed.len()) };
     }
     let own_cores = share(&allowed, local_rank, local_size);
@@ -40,7 +41,7 @@ pub fn take_share(local_rank: usize, local_size: usize, wanted: usize) -> usize 
     if pinned && wanted == 0 { own_cores.len() } else { threads(allowed.len()) }
 }
 
-/// Part of `cores` for process `rank` of `size`; `None` if some process would get none.
+/// Part of `cores` for process `rank` of `size`; empty if some process would get none.
 fn share(cores: &[usize], rank: usize, size: usize) -> &[usize] {
     if cores.len() < size {
         return &[];
@@ -48,7 +49,7 @@ fn share(cores: &[usize], rank: usize, size: usize) -> &[usize] {
     &cores[rank * cores.len() / size..(rank + 1) * cores.len() / size]
 }
 
-/// Cores that this thread may use, with neighbours adjacent.
+/// Cores that this thread may use, ordered so that cores that belong together are adjacent.
 #[cfg(target_os = "linux")]
 fn allowed() -> Option<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None).ok()?;

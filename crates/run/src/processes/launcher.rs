@@ -1,11 +1,11 @@
-//! Environment variables by which launchers tell each process its rank.
+//! Environment variables by which launchers give each process its number (rank).
 
 use anyhow::{Result, bail};
 
 use super::{Place, USUAL_PORT, number, slurm};
 
-/// Variables of one launcher: rank and number of all processes, and rank and number of the
-/// processes on this machine.
+/// Variables of one launcher: number of this process and number of all processes, and the same
+/// among the processes on this machine.
 struct Names {
     rank: &'static str,
     size: &'static str,
@@ -40,8 +40,8 @@ const LAUNCHERS: [Names; 4] = [
         local_size: "MPI_LOCALNRANKS",
         by_mpi: true,
     },
-    // Variables of srun. Only a job step has this size: a script started by sbatch is a single
-    // process, even if the job has several tasks.
+    // Variables of srun. Only a job step has the variable of the size: a script that sbatch starts
+    // is a single process, even if its job has several tasks.
     Names {
         rank: "SLURM_PROCID",
         size: "SLURM_STEP_NUM_TASKS",
@@ -69,7 +69,7 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
             name => number(get, name)?,
         };
         let local_size = local_size.or(of_slurm.as_ref().and_then(|step| step.tasks_here));
-        // Without this variable, each process counts as alone on its machine.
+        // Without the variable, each process counts as the only one on its machine.
         let local_size = local_size.unwrap_or(1).max(1);
         let local_rank = number(get, names.local_rank)?.unwrap_or(0);
         if local_rank >= local_size && local_size > 1 {
@@ -78,10 +78,10 @@ pub(super) fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place
                 names.local_rank
             );
         }
-        // torchrun itself listens at the port.
+        // torchrun itself uses this port, so processes meet at the next one.
         let by_agent = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-        // If one torchrun or one step has started all processes on this machine, they need no host
-        // name: it would only let other machines connect.
+        // If one torchrun or one job step has started all processes on this machine, no host name
+        // is needed, and it would only let other machines connect.
         let is_one_machine = local_size == size;
         let host = get("MASTER_ADDR").filter(|host| !host.is_empty());
         let host = host.filter(|_| !(by_agent && is_one_machine)).or_else(|| {

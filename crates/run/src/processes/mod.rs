@@ -1,5 +1,5 @@
-//! Processes that train one model together: the number of this process, its cores, and the settings
-//! that all must share.
+//! Processes that train one model together: the number of this process, its share of the cores, and
+//! how it finds the others.
 
 mod cores;
 mod launcher;
@@ -15,19 +15,19 @@ use taper_trainer::Rendezvous;
 
 pub use cores::{cores, take_share};
 
-/// Environment variable with a secret of the processes of one training. Processes that meet across
-/// machines need it.
+/// Environment variable with a secret that the processes of one training share. They need it if
+/// they are on several machines.
 pub const KEY_VARIABLE: &str = "TAPER_KEY";
-/// Port at which processes meet by default, instead of `MASTER_PORT`: PyTorch's.
+/// Port at which processes meet if `MASTER_PORT` is not set; PyTorch has the same default.
 const USUAL_PORT: u16 = 29_500;
-/// Time that processes wait for the others to start.
+/// How long processes wait for the others to start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// File with the machine code of this process, if that is not the program's.
+/// File with the machine code of this process, if it is not the program's.
 static CODE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the file with the machine code of this process: that of a library, if an interpreter has
-/// loaded it. Processes that train together must have the same.
+/// Sets the file with the machine code of this process, for a library that an interpreter has
+/// loaded. Processes that train together must have the same code.
 pub fn set_code(file: &Path) {
     let _ = CODE.set(file.to_owned());
 }
@@ -37,28 +37,28 @@ pub(crate) fn code() -> io::Result<PathBuf> {
     CODE.get().cloned().map_or_else(std::env::current_exe, Ok)
 }
 
-/// Place of this process among several, given by its launcher.
+/// Place of this process among several, which its launcher has given it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Number of the process, from 0.
     pub rank: usize,
     /// Number of processes.
     pub size: usize,
-    /// Number of the process among those of this machine.
+    /// Number of the process among those on this machine, from 0.
     pub local_rank: usize,
     /// Number of processes on this machine; 1 if unknown.
     pub local_size: usize,
-    /// Whether MPI's own program started it.
+    /// Whether a launcher of MPI started the process.
     pub by_mpi: bool,
-    /// Machine of process 0, if known.
+    /// Name of the machine of process 0, if known.
     host: Option<String>,
     /// Port at which process 0 listens.
     port: u16,
 }
 
 impl Place {
-    /// Reads the place from the variables of `torchrun`, `mpirun` or `srun`; `None` if there are
-    /// none of them, or this is the only process.
+    /// Reads the place from the variables of `torchrun`, `mpirun` or `srun`; `None` if none of them
+    /// is set, or this is the only process.
     ///
     /// # Errors
     /// When a variable is not a number, or variables contradict each other.
@@ -66,14 +66,14 @@ impl Place {
         launcher::place(get)
     }
 
-    /// Place of one of `size` processes on this machine, which connect at `port`.
+    /// Place of process `rank` of `size` processes on this machine, which meet at `port`.
     #[must_use]
     pub fn local(rank: usize, size: usize, port: u16) -> Self {
         let host = Some("127.0.0.1".to_owned());
         Self { rank, size, local_rank: rank, local_size: size, by_mpi: false, host, port }
     }
 
-    /// Variables that give a process started by this one its place.
+    /// Variables by which a process that this one starts gets this place.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-/// Number in a variable, if it is set.
+/// Number in the variable `name`; `None` if it is not set.
 fn number(get: &dyn Fn(&str) -> Option<String>, name: &str) -> Result<Option<usize>> {
     let Some(text) = get(name) else { return Ok(None) };
     let parsed = text.trim().parse();

@@ -1,20 +1,21 @@
-//! Slurm's variables of a job step that need parsing.
+//! Variables of a Slurm job step that must be parsed.
 
 use anyhow::Result;
 
 use super::number;
 
-/// Smallest of the ports that jobs derive from their number.
+/// Smallest port that is derived from the number of a job; the next constant is the number of such
+/// ports.
 const FIRST_PORT: usize = 20_000;
 const PORTS: usize = 20_000;
 
-/// Step of this process.
+/// Job step to which this process belongs.
 pub(super) struct Step {
     /// Number of processes on this machine.
     pub(super) tasks_here: Option<usize>,
     /// Machine of process 0.
     pub(super) first_machine: Option<String>,
-    /// Port that jobs on one machine rarely share.
+    /// Port at which processes meet; other jobs on the machine rarely have the same.
     pub(super) port: u16,
 }
 

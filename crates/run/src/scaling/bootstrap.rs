@@ -1,4 +1,4 @@
-//! Confidence intervals of a fitted law.
+//! Confidence intervals of the numbers of a fitted law, by resampling.
 
 use anyhow::{Result, ensure};
 use rayon::prelude::*;
@@ -28,9 +28,10 @@ pub struct Intervals<const K: usize> {
     pub exponents: [Interval; K],
 }
 
-/// Percentile intervals of `fit`, which was fitted to `points`: the law is fitted again to points
-/// drawn from them with replacement, `resamples` times (Efron 1979). The searches begin at `fit`. A
-/// `confidence` of 0.95 omits the lowest and the highest 2.5 % of the results.
+/// Percentile intervals of `fit`, which was fitted to `points` (Efron 1979). The law is fitted
+/// again `resamples` times, each time to points that are drawn from `points` with replacement;
+/// these searches begin at `fit`. A `confidence` of 0.95 leaves out the lowest and the highest 2.5
+/// % of the results.
 ///
 /// # Errors
 /// When the confidence is not between 0 and 1, or there is no resample, and errors of

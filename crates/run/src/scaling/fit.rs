@@ -1,4 +1,4 @@
-//! Fit of a law to points: the best of many searches.
+//! Fit of a law to points: the best result of many searches.
 
 use anyhow::{Result, bail, ensure};
 use rayon::prelude::*;
@@ -7,12 +7,12 @@ use super::minimize::{Minimum, minimize};
 use super::objective::{LogPoint, Objective, law_at};
 use super::{Law, Observation, Scale};
 
-/// Starts of the search (Hoffmann et al. 2022, appendix D.3): logarithms of E, and logarithms of
-/// the factor and exponents of each term.
+/// Values from which searches start (Hoffmann et al. 2022, appendix D.3): here ln E, below the
+/// logarithms of the factors, and the exponents.
 const IRREDUCIBLE: [f64; 5] = [-1.0, -0.5, 0.0, 0.5, 1.0];
 const FACTORS: [f64; 6] = [0.0, 5.0, 10.0, 15.0, 20.0, 25.0];
 const EXPONENTS: [f64; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
-/// Number of starts from which a search is run: those with the smallest values.
+/// Number of starts that are followed by a search: those at which the objective is smallest.
 const FOLLOWED: usize = 24;
 
 /// Fitted law.
@@ -20,17 +20,17 @@ const FOLLOWED: usize = 24;
 pub struct Fit<const K: usize> {
     /// Law with its numbers.
     pub law: Law<K>,
-    /// Minimised value: the negative log-likelihood, up to a constant, or the sum of the Huber
+    /// Value of the objective: the negative log-likelihood, up to a constant, or the sum of Huber
     /// losses.
     pub objective: f64,
     pub(super) scale: Scale,
     pub(super) minimum: Minimum,
 }
 
-/// Law that describes `points` best.
+/// Fits a law to `points`.
 ///
 /// # Errors
-/// When there are too few points, or one is not a positive number.
+/// When there are too few points, or a number of a point is not positive.
 pub fn fit<const K: usize>(points: &[Observation<K>], scale: Scale) -> Result<Fit<K>> {
     let points = logarithms(points)?;
     let objective = Objective { points: &points, scale };
@@ -53,7 +53,7 @@ pub fn fit<const K: usize>(points: &[Observation<K>], scale: Scale) -> Result<Fi
     }
 }
 
-/// Minimum near `start`.
+/// Minimum that a search from `start` finds.
 pub(super) fn follow<const K: usize>(objective: &Objective<'_, K>, start: Vec<f64>) -> Minimum {
     minimize(|at, gradient| objective.evaluate(at, gradient), start)
 }
@@ -84,7 +84,7 @@ pub(super) fn logarithms<const K: usize>(points: &[Observation<K>]) -> Result<Ve
     Ok(points.iter().map(LogPoint::from).collect())
 }
 
-/// Every combination of the starts, as `[e, a₁, α₁, …]`.
+/// All combinations of the starting values, as `[e, a₁, α₁, …]`.
 fn grid(terms: usize) -> Vec<Vec<f64>> {
     let mut starts: Vec<Vec<f64>> = IRREDUCIBLE.iter().map(|&e| vec![e]).collect();
     for values in std::iter::repeat_n([&FACTORS[..], &EXPONENTS[..]], terms).flatten() {

@@ -1,20 +1,22 @@
-//! L-BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and 7.5).
+//! Minimisation by L-BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and
+//! 7.5).
 //!
-//! **Decision.** The line search satisfies the weak Wolfe conditions by bisection (Lewis and
-//! Overton 2013, "Nonsmooth optimization via quasi-Newton methods", section 3), because a Huber
-//! loss with a small δ is nearly a sum of absolute values. Searches that require a small slope at
-//! the new point stop at its kinks, before the minimum.
+//! **Decision.** The line search finds a step that satisfies the weak Wolfe conditions by bisection
+//! (Lewis and Overton 2013, "Nonsmooth optimization via quasi-Newton methods", section 3). The
+//! reason is that a Huber loss with a small δ is nearly a sum of absolute values: a search that
+//! demands a small slope at the new point gets stuck at their kinks, before the minimum.
 
-/// Number of pairs of steps and changes of the gradient in memory.
+/// Number of steps that are remembered, each with the change of the gradient along it.
 const MEMORY: usize = 20;
 /// Largest number of steps.
 const STEPS: usize = 3000;
-/// Largest number of trials of a line search.
+/// Largest number of points that a line search tries.
 const TRIES: usize = 60;
-/// Share of the predicted decrease that a step must reach, and share of the slope that must remain.
+/// Wolfe conditions: the share of the predicted decrease that a step must reach, and (below) the
+/// largest share of the initial slope that may remain.
 const DECREASE: f64 = 1e-4;
 const CURVATURE: f64 = 0.9;
-/// Number of steps in a row with a relative decrease below [`TOLERANCE`] that ends the search.
+/// The search ends after this many steps in a row whose relative decrease is below [`TOLERANCE`].
 const PATIENCE: usize = 6;
 const TOLERANCE: f64 = 1e-14;
 
@@ -25,14 +27,15 @@ pub(super) struct Minimum {
     pub(super) value: f64,
 }
 
-/// Step, change of the gradient along it, and one over their product.
+/// Step, change of the gradient along the step, and the inverse of their dot product.
 struct Pair {
     step: Vec<f64>,
     change: Vec<f64>,
     inverse: f64,
 }
 
-/// Minimum of `function` near `start`; `function` writes the gradient into its second argument.
+/// Finds a minimum of `function` near `start`. `function` returns the value at its first argument,
+/// and writes the gradient there into the second.
 pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<f64>) -> Minimum {
     let mut at = start;
     let mut gradient = vec![0.0; at.len()];
@@ -43,8 +46,8 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
         let direction = direction(&gradient, &pairs);
         let minimum_on_line = search(&function, (&at, value, &gradient), &direction);
         let Some((next, next_value, next_gradient)) = minimum_on_line else {
-            // The memory may mislead, so it is dropped once. Without it, only the direction of the
-            // gradient is left.
+            // The remembered steps may mislead, so they are forgotten. If that was done already,
+            // not even the direction of the gradient helps, and the search ends.
             if pairs.is_empty() {
                 break;
             }
@@ -69,7 +72,7 @@ pub(super) fn minimize(function: impl Fn(&[f64], &mut [f64]) -> f64, start: Vec<
     Minimum { at, value }
 }
 
-/// Quasi-Newton direction: algorithm 7.4, with its sign.
+/// Quasi-Newton direction of descent, by algorithm 7.4.
 fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|slope| -slope).collect();
     let mut shares = Vec::with_capacity(pairs.len());
@@ -95,7 +98,8 @@ fn direction(gradient: &[f64], pairs: &[Pair]) -> Vec<f64> {
 
 type Point = (Vec<f64>, f64, Vec<f64>);
 
-/// Point along `direction` that meets the weak Wolfe conditions, with its value and gradient.
+/// Point along `direction` that meets the weak Wolfe conditions, with value and gradient; `None` if
+/// none is found.
 fn search(
     function: &impl Fn(&[f64], &mut [f64]) -> f64,
     (at, value, gradient): (&[f64], f64, &[f64]),
@@ -111,7 +115,7 @@ fn search(
         next.copy_from_slice(at);
         add(&mut next, length, direction);
         let next_value = function(&next, &mut next_gradient);
-        // NaN is not a decrease.
+        // The comparison is false for NaN, which is no decrease.
         let decreases = next_value <= value + DECREASE * length * slope;
         if !decreases {
             high = length;

@@ -4,11 +4,11 @@
 //! training tokens D, or both (Hoffmann et al. 2022, "Training Compute-Optimal Large Language
 //! Models", section 3.3, "approach 3").
 //!
-//! **Decision.** By default residuals are measured in units of a scale that is fitted with the law,
-//! as in the replication of Besiroglu et al. 2024 ("Chinchilla Scaling: A replication attempt"):
-//! [`Scale::Fitted`]. The alternative, the Huber loss of unscaled residuals, follows Hoffmann et
-//! al.: [`Scale::Fixed`]. On the points of the replication the two differ by more than rounding: A
-//! is 482.0 with the first and 477.8 with the second.
+//! **Decision.** By default ([`Scale::Fitted`]), residuals are divided by a scale that is fitted
+//! together with the law, as in the replication of Besiroglu et al. 2024 ("Chinchilla Scaling: A
+//! replication attempt"). The alternative ([`Scale::Fixed`]) is the Huber loss of the residuals
+//! themselves, as in Hoffmann et al. On the points of the replication, the difference is larger
+//! than rounding: A is 482.0 with the fitted scale, and 477.8 without one.
 //!
 //! ```
 //! use taper_run::scaling::{Law, Observation, Scale, Term, fit};
@@ -35,12 +35,12 @@ pub use fit::{Fit, fit};
 pub use objective::Scale;
 pub use power::PowerLaw;
 
-/// Trained model: its inputs and its loss.
+/// Loss of a trained model, with the inputs of the law.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation<const K: usize> {
-    /// The inputs of the law, such as parameters and training tokens.
+    /// Inputs, such as the numbers of parameters and training tokens.
     pub inputs: [f64; K],
-    /// Loss on text that it was not trained on, in nats per token.
+    /// Loss on text on which the model was not trained, in nats per token.
     pub loss: f64,
 }
 
@@ -56,14 +56,14 @@ pub struct Term {
 /// Law `E + Σ Aₖ / xₖ^αₖ`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Law<const K: usize> {
-    /// E, the loss that remains for any size and amount of data.
+    /// E: the loss that remains however large the model and the data are.
     pub irreducible: f64,
     /// One term for each input.
     pub terms: [Term; K],
 }
 
 impl<const K: usize> Law<K> {
-    /// The loss that the law predicts.
+    /// Loss that the law predicts for these inputs.
     #[must_use]
     pub fn loss(&self, inputs: [f64; K]) -> f64 {
         let reducible = self.terms.iter().zip(inputs);
@@ -72,21 +72,21 @@ impl<const K: usize> Law<K> {
     }
 }
 
-/// Model and data for a given amount of training.
+/// Sizes of model and data that are best for a certain amount of arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Optimum {
     /// Number of parameters N.
     pub parameters: f64,
     /// Number of training tokens D.
     pub tokens: f64,
-    /// Loss that the law predicts for this model and data.
+    /// Loss that the law predicts for these sizes.
     pub loss: f64,
 }
 
 impl Law<2> {
-    /// Model with the smallest loss for `flops` floating-point operations, if training takes 6ND
-    /// (Hoffmann et al. 2022, equation 4): `N = G (C/6)^(β/(α+β))` with `G = (αA/βB)^(1/(α+β))`,
-    /// and `D = C / 6N`.
+    /// Sizes with the smallest loss for `flops` floating-point operations C, if training takes 6ND
+    /// of them (Hoffmann et al. 2022, equation 4): `N = G (C/6)^(β/(α+β))` with `G =
+    /// (αA/βB)^(1/(α+β))`, and `D = C / 6N`.
     #[must_use]
     pub fn compute_optimal(&self, flops: f64) -> Optimum {
         let [size, data] = self.terms;

@@ -1,4 +1,4 @@
-//! The function that a fit minimises, with its gradient.
+//! Function that a fit minimises, and its gradient.
 //!
 //! The law is fitted in logarithms: `ln L = logsumexp(e, a₁ - α₁ ln x₁, …)`, with e = ln E and
 //! aₖ = ln Aₖ, which keeps E and all Aₖ positive (Hoffmann et al. 2022, equation 3).
@@ -8,21 +8,21 @@ use super::{Law, Observation, Term};
 /// Residual up to which the Huber loss is quadratic; beyond it, the loss is linear (Hoffmann et al.
 /// 2022, section 3.3).
 pub(super) const DELTA: f64 = 1e-3;
-/// Smallest fitted scale: points exactly on a law would have the scale 0.
+/// Smallest scale that is fitted; without it, points exactly on a law would have the scale 0.
 const SMALLEST_SCALE: f64 = 1e-9;
 
 /// Unit of the residuals of the logarithm of the loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
-    /// Scale σ that is fitted with the law: maximum likelihood under the density `exp(-huber(r/σ))
-    /// / σ` (Besiroglu et al. 2024).
+    /// A scale σ that is fitted together with the law: maximum likelihood with the density
+    /// `exp(-huber(r/σ)) / σ` of residuals r (Besiroglu et al. 2024).
     #[default]
     Fitted,
     /// No scale: the sum of Huber losses is minimised (Hoffmann et al. 2022).
     Fixed,
 }
 
-/// Point in logarithms.
+/// Logarithms of a point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LogPoint<const K: usize> {
     inputs: [f64; K],
@@ -42,7 +42,7 @@ pub(super) struct Objective<'a, const K: usize> {
 }
 
 impl<const K: usize> Objective<'_, K> {
-    /// The value at `at`, and its gradient in `gradient`.
+    /// Returns the value at `at`, and writes the gradient there into `gradient`.
     pub(super) fn evaluate(&self, at: &[f64], gradient: &mut [f64]) -> f64 {
         let sigma = self.sigma(at);
         gradient.fill(0.0);
@@ -59,8 +59,8 @@ impl<const K: usize> Objective<'_, K> {
                 gradient[2 + 2 * k] -= by_prediction * share * x;
             }
             if self.scale == Scale::Fitted {
-                // Derivative of σ with respect to ln(σ - SMALLEST_SCALE), which is σ -
-                // SMALLEST_SCALE.
+                // The derivative of σ with respect to `ln(σ - SMALLEST_SCALE)` is `σ -
+                // SMALLEST_SCALE`.
                 let by_log = (sigma - SMALLEST_SCALE) / sigma;
                 value += sigma.ln();
                 gradient[2 * K + 1] += (1.0 - slope * residual) * by_log;
@@ -69,8 +69,8 @@ impl<const K: usize> Objective<'_, K> {
         value
     }
 
-    /// Extends `law` by the scale that its residuals suggest: far from the law, where the Huber
-    /// loss is linear, the maximum likelihood has δ times their mean size.
+    /// Appends a starting value for the scale to `law`. Far from the law, where the Huber loss is
+    /// linear, the likeliest scale is δ times the mean size of the residuals.
     pub(super) fn start(&self, law: &[f64]) -> Vec<f64> {
         let mut at = law.to_vec();
         if self.scale == Scale::Fitted {
@@ -90,7 +90,8 @@ impl<const K: usize> Objective<'_, K> {
     }
 }
 
-/// Prediction of the law for a point, in logarithms, and the share of each part of it.
+/// Logarithm of the loss that the law predicts for a point, and the shares of E and of each term in
+/// this loss.
 struct Prediction<const K: usize> {
     log_loss: f64,
     irreducible: f64,
@@ -118,7 +119,7 @@ fn huber(residual: f64) -> (f64, f64) {
     }
 }
 
-/// The law of a point `[e, a₁, α₁, …]`.
+/// Law with the numbers `[e, a₁, α₁, …]`.
 pub(super) fn law_at<const K: usize>(at: &[f64]) -> Law<K> {
     Law {
         irreducible: at[0].exp(),

@@ -3,7 +3,7 @@
 
 use super::Observation;
 
-/// Law `L(N) = (N_c / N)^α`: a line, if loss and size are logarithmic.
+/// Law `L(N) = (N_c / N)^α`: a line if the logarithms of loss and size are plotted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PowerLaw {
     /// N_c, the size at which the loss would be 1.
@@ -13,9 +13,10 @@ pub struct PowerLaw {
 }
 
 impl PowerLaw {
-    /// Fits the law to the lowest loss of each size by least squares of logarithms: the law
-    /// describes models that are limited by their size alone, and the longer of two trainings is
-    /// closer to that. `None` for fewer than two sizes.
+    /// Fits the law to the lowest loss of each size, by least squares of the logarithms. Only the
+    /// lowest counts, because the law describes models that are limited by nothing but their size,
+    /// and of several trainings the one with the lowest loss comes closest to that. `None` for
+    /// fewer than two sizes.
     #[must_use]
     pub fn fit(points: &[Observation<1>]) -> Option<Self> {
         let mut best: Vec<(f64, f64)> = Vec::new();
@@ -38,7 +39,7 @@ impl PowerLaw {
         Some(Self { critical: (loss / exponent + size).exp(), exponent })
     }
 
-    /// The loss that the law predicts for a model of `parameters` parameters.
+    /// Loss that the law predicts for a model of `parameters` parameters.
     #[must_use]
     pub fn loss(&self, parameters: f64) -> f64 {
         (self.critical / parameters).powf(self.exponent)

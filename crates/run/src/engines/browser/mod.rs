@@ -1,8 +1,8 @@
-//! Translation in a browser: a run as a page of one file, which asks no server.
+//! Translation in a browser: a run as a page in one file, which needs no server.
 //!
-//! The page holds the weights in int8, the tokenizers and the recipe, and the module that
-//! `scripts/package/web.sh` compiles from `taper-web`. The module reads them as the files of a run,
-//! so that a browser translates by the code that translates everywhere.
+//! The page contains the weights in int8, the tokenizers and the recipe, and a module of
+//! WebAssembly that `scripts/package/web.sh` compiles from `taper-web`. The module reads the former
+//! as the files of a run, so a browser translates with the same code as any other program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::folder::files::{with_suffix, write_atomically};
 use crate::quantize;
 use crate::tasks::entry;
 
-/// Files of the page's script: the file system of the module, and the thread that it runs on.
+/// Script of the page: a file system for the module, and the thread on which the module runs.
 const WORKER: &str = concat!(include_str!("files.js"), include_str!("worker.js"));
 /// First bytes of a module of WebAssembly.
 const MAGIC: &[u8] = b"\0asm";
@@ -38,12 +38,12 @@ pub struct BrowserPage {
     pub step: u64,
 }
 
-/// Writes a page that translates with the run at `root`, with the weights of `checkpoint` or else
-/// the default ones, by `module`, the content of a file of WebAssembly.
+/// Writes a page that translates with the run at `root`. The weights are those of `checkpoint`, or
+/// the default ones if it is `None`. `module` is the content of a file of WebAssembly.
 ///
 /// # Errors
-/// When the run does not translate, has several directions or adapters, cannot be read, or the page
-/// exists or cannot be written; or when `module` is no module.
+/// When the run does not translate, has several directions or adapters, or cannot be read; when the
+/// page exists or cannot be written; or when `module` is not a module of WebAssembly.
 pub fn write_page(
     root: &Path,
     checkpoint: Option<&str>,
@@ -75,18 +75,18 @@ pub fn write_page(
     Ok(BrowserPage { bytes: html.len(), step })
 }
 
-/// Files of the run with its weights rounded, by their paths in the page; `folder` is used, and
-/// removed.
+/// Files of the run, with its weights rounded to int8, by their paths in the page. The rounded run
+/// is made in `folder`, which is then removed.
 fn rounded_files(
     root: &Path,
     checkpoint: &Path,
     folder: &Path,
 ) -> Result<BTreeMap<String, Vec<u8>>> {
-    // Left by a killed process.
+    // A process that was killed may have left it.
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    // A name with a separator is a path.
+    // With a separator in its name, the checkpoint counts as a path.
     let path = Path::new(".").join(checkpoint);
     let name = path.to_str().with_context(|| checkpoint.display().to_string())?;
     let rounded = quantize(root, Some(name), Some(folder))?;
@@ -96,7 +96,8 @@ fn rounded_files(
     files
 }
 
-/// Files that translation with one checkpoint of a run reads, by their paths in the page.
+/// Files of a run that are needed to translate with one of its checkpoints, by their paths in the
+/// page.
 fn run_files(root: &Path, checkpoint: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     let mut add = |folder: &Path, to: &str, is_needed: &dyn Fn(&str) -> bool| -> Result<()> {

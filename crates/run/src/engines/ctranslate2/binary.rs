@@ -1,5 +1,5 @@
-//! `model.bin` in version 6 of its format, little-endian: names, shapes, types and values of
-//! variables, and aliases of some of them.
+//! Writer of `model.bin` in version 6 of its format, little-endian: names, shapes, types and values
+//! of variables, and aliases of some variables.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,10 +12,10 @@ use super::Quantization;
 
 /// Version of the format.
 const VERSION: u32 = 6;
-/// Suffix of the names of matrices that can be in int8.
+/// Ending of the names of matrices that can be in int8.
 const WEIGHT: &str = "/weight";
 
-/// Type of the values of a variable, by its number in the file.
+/// Type of the values of a variable; its discriminant is its number in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueType {
     Float32 = 0,
@@ -32,7 +32,7 @@ impl Quantization {
         matches!(self, Self::Int8 | Self::Int8Float16 | Self::Int8Bfloat16)
     }
 
-    /// Type of floating-point values.
+    /// Type in which floating-point values are written.
     fn float(self) -> ValueType {
         match self {
             Self::Float32 | Self::Int8 => ValueType::Float32,
@@ -44,7 +44,7 @@ impl Quantization {
 
 /// Values of a variable with dimensions.
 pub(super) enum Values<'a> {
-    /// Consecutive values of a parameter, from this index on.
+    /// Consecutive values of a parameter, from the value at this index on.
     Part(&'a Parameter, usize),
     Floats(Vec<f32>),
 }
@@ -53,7 +53,7 @@ pub(super) enum Values<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Attribute {
     Flag(bool),
-    /// Number of a choice.
+    /// Number that stands for a choice, such as an activation.
     Choice(i8),
     Short(i16),
     Integer(i32),
@@ -67,10 +67,10 @@ enum Variable<'a> {
 
 /// Variables of a model.
 pub(super) struct Variables<'a> {
-    /// Name and revision of the specification of names.
+    /// Name and revision of the specification that defines the names of variables.
     specification: (&'static str, u32),
     all: BTreeMap<String, Variable<'a>>,
-    /// Aliases, with the names of their variables.
+    /// Name of the variable for which each alias stands.
     aliases: BTreeMap<String, String>,
 }
 
@@ -87,15 +87,16 @@ impl<'a> Variables<'a> {
         self.all.insert(name, Variable::Attribute(value));
     }
 
-    /// Gives the variable `name` another name.
+    /// Makes `other` an alias of the variable `name`.
     pub(super) fn alias(&mut self, other: String, name: &str) {
         self.aliases.insert(other, name.to_owned());
     }
 
-    /// Writes the file; one tensor at a time is in memory.
+    /// Writes the file. Only one tensor at a time is in memory.
     ///
     /// # Errors
-    /// When it cannot be written, a tensor is too large for the format, or a value for its type.
+    /// When the file cannot be written, a tensor is too large for the format, or a value is too
+    /// large for its type.
     pub(super) fn write(&self, quantization: Quantization, file: &mut impl Write) -> Result<()> {
         let is_int8 = |name: &str| quantization.is_int8() && name.ends_with(WEIGHT);
         let scales = self.all.keys().filter(|name| is_int8(name)).count();
@@ -159,7 +160,7 @@ impl Attribute {
     }
 }
 
-/// Writes a name with its length, which counts a final zero.
+/// Writes a name after its length, which counts the zero at the end.
 fn write_name(file: &mut impl Write, name: &str) -> Result<()> {
     file.write_all(&u16::try_from(name.len() + 1)?.to_le_bytes())?;
     file.write_all(name.as_bytes())?;
@@ -184,7 +185,7 @@ fn write_variable(
     Ok(file.write_all(bytes)?)
 }
 
-/// Whether a type has a finite value near this one.
+/// Whether `value` stays finite when it is rounded to the type `kind`.
 fn is_held(value: f32, kind: ValueType) -> bool {
     kind != ValueType::Float16 || f16::from_f32(value).is_finite()
 }
@@ -200,8 +201,8 @@ fn bytes_of(values: &[f32], kind: ValueType) -> Vec<u8> {
     }
 }
 
-/// Rounds each row of a matrix to int8, like CTranslate2: `round(w · s)` with the row's scale `s =
-/// 127 / max |w|`, halves to even.
+/// Rounds each row of a matrix to int8 in the same way as CTranslate2: `round(w · s)`, with halves
+/// to even, where `s = 127 / max |w|` is the row's scale. Returns the values and the scales.
 fn rows_in_int8(values: &[f32], columns: usize) -> (Vec<u8>, Vec<f32>) {
     let (mut bytes, mut scales) = (Vec::with_capacity(values.len()), Vec::new());
     for row in values.chunks_exact(columns.max(1)) {

@@ -1,4 +1,4 @@
-//! Parameters of a run under their names in CTranslate2, with the attributes of its layers.
+//! Parameters of a run under their names in CTranslate2, and the attributes of layers.
 
 use anyhow::{Context, Result};
 use taper_model::positions::sinusoids;
@@ -12,11 +12,12 @@ use super::binary::{Attribute, Values, Variables};
 use crate::config::RunConfig;
 use crate::tasks::entry;
 
-/// Names and revisions of the specifications.
+/// Name and revision of CTranslate2's specification: here of a translation model, below of a
+/// language model.
 const TRANSLATION: (&str, u32) = ("TransformerSpec", 7);
 const LANGUAGE_MODEL: (&str, u32) = ("TransformerDecoderSpec", 8);
 
-/// Modules of a layer in a run, with their names in CTranslate2.
+/// Modules of a layer: the name in a run, and the name in CTranslate2.
 const MODULES: &[(&str, &str)] = &[
     ("self_attention_norm", "self_attention/layer_norm"),
     ("self_attention.qkv", "self_attention/linear_0"),
@@ -30,24 +31,23 @@ const MODULES: &[(&str, &str)] = &[
     ("feed_forward.down", "ffn/linear_1"),
 ];
 
-/// End of the name of a table of learned positions in a run.
+/// Ending of the name of a table of learned positions in a run.
 const POSITIONS: &str = ".positions.weight";
 
-/// Names of embeddings and output in CTranslate2.
+/// Names of the matrices of embeddings and output in CTranslate2.
 const DECODER_EMBEDDING: &str = "decoder/embeddings/weight";
 const ENCODER_EMBEDDING: &str = "encoder/embeddings_0/weight";
 const OUTPUT: &str = "decoder/projection/weight";
 const OUTPUT_BIAS: &str = "decoder/projection/bias";
 
-/// Smallest number of rows of a table of sinusoids, which limits the length of sequences in
-/// CTranslate2.
+/// Smallest number of rows of a table of sinusoids; CTranslate2 cannot process longer sequences.
 const LEAST_POSITIONS: usize = 1024;
 
-/// Logit of tokens that are never written. Its exponential is 0, and every type can hold it.
+/// Output bias of tokens that are never written: its exponential is 0, and every type can hold it.
 const NEVER: f32 = -1e4;
 
-/// Variables of the model of a run that [`super::limits`] does not refuse. `never_written` are
-/// tokens that no output contains.
+/// Variables of the model of a run; [`super::limits`] must not refuse it. `never_written` has the
+/// ids of the tokens that no output contains.
 ///
 /// # Errors
 /// When a parameter has no counterpart in CTranslate2.
@@ -68,13 +68,13 @@ pub(super) fn variables<'a>(
         if names == [OUTPUT_BIAS] {
             bias = Some(parameter);
         }
-        // Positions begin with the first row in CTranslate2.
+        // In CTranslate2, the first row of a table is that of the first position.
         let first = if name.ends_with(POSITIONS) { model.position_offset } else { 0 };
         let shape = [&[(shape[0] - first) / names.len()], &shape[1..]].concat();
         let length: usize = shape.iter().product();
         let first = first * shape[1..].iter().product::<usize>();
         for (part, name) in names.into_iter().enumerate() {
-            // Without a bias CTranslate2 would compute an RMS norm.
+            // A norm without a bias would count as an RMS norm, so it gets a bias of zeros.
             if let Some(norm) = name.strip_suffix("/gamma")
                 && model.norm_kind == NormKind::LayerWithoutBias
             {
@@ -97,7 +97,8 @@ pub(super) fn variables<'a>(
         }
         stack(&mut variables, model, ("encoder", model.encoder_layers), OF_SELF);
         variables.attribute("encoder/embeddings_merge".to_owned(), Attribute::Choice(0));
-        // Attention of the last layer but one aligns best; 0 is the mean of all heads.
+        // The last decoder layer but one aligns best; the 0 below stands for the mean of all its
+        // heads.
         let layer = model.decoder_layers.saturating_sub(2) as i16;
         variables.attribute("decoder/alignment_layer".to_owned(), Attribute::Short(layer));
         variables.attribute("decoder/alignment_heads".to_owned(), Attribute::Short(0));
@@ -112,7 +113,7 @@ pub(super) fn variables<'a>(
     Ok(variables)
 }
 
-/// Bias of the output layer, which rules out tokens that are never written, and its length.
+/// Length and values of the output bias, which rules out the tokens that are never written.
 fn output_bias(
     parameters: &ParameterStore,
     bias: Option<&Parameter>,
@@ -131,8 +132,8 @@ fn output_bias(
     Ok((rows, values))
 }
 
-/// Names of a parameter in CTranslate2, one for each of the equal parts of its rows; `None` if it
-/// has none.
+/// Names in CTranslate2 of the tensors for a parameter, whose rows they divide into equal parts;
+/// `None` if there are none.
 fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
     let (module, kind) = name.rsplit_once('.')?;
     let place = match module {
@@ -163,13 +164,13 @@ fn names(name: &str, model: &ModelConfig) -> Option<Vec<String>> {
         (_, kind) => kind,
     };
     let is_gated = model.feed_forward == FeedForwardKind::Gated && place.ends_with("ffn/linear_0");
-    // The rows of a gated layer without a nonlinearity come first in Taper.
+    // In a run, the first half of the rows of a gated layer are those without an activation.
     let parts: &[&str] = if is_gated { &["_noact", ""] } else { &[""] };
     Some(parts.iter().map(|part| format!("{place}{part}/{kind}")).collect())
 }
 
-/// Name of a module of a layer in CTranslate2; `None` if it has none. Norms of parallel sublayers
-/// belong to the layer.
+/// Name in CTranslate2 of a module of a layer; `None` if there is none. If attention and
+/// feed-forward layer run in parallel, norms have other names.
 fn in_layer(module: &str, parallel: ParallelFeedForward) -> Option<&'static str> {
     Some(match (module, parallel) {
         ("self_attention_norm", ParallelFeedForward::SharedNorm) => "shared_layer_norm",
@@ -179,15 +180,15 @@ fn in_layer(module: &str, parallel: ParallelFeedForward) -> Option<&'static str>
     })
 }
 
-/// Table of T5's biases in a layer.
+/// Name of the table of T5's biases within a layer.
 const RELATIVE_BIAS: &str = "self_attention/relative_attention_bias";
 
-/// Names of the attention layers in each layer of an encoder or a language model, and of a decoder
-/// that attends to an encoder.
+/// Names of the attention sublayers in a layer of an encoder or a language model. The next constant
+/// has those of a decoder that attends to an encoder.
 const OF_SELF: &[&str] = &["self_attention"];
 const OF_BOTH: &[&str] = &["self_attention", "attention"];
 
-/// Adds the attributes of a stack and its layers.
+/// Adds the attributes of a stack and of its layers.
 fn stack(
     variables: &mut Variables<'_>,
     model: &ModelConfig,
@@ -242,11 +243,11 @@ fn stack(
 fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
     let (rotary, head) = (&model.rotary, model.attention_shape().head_width);
     let base = match rotary.scaling {
-        // The scaling is expressed as another base.
+        // CTranslate2 has no such scaling, but another base has the same effect.
         RotaryScaling::Ntk => rotary.turns(head).base(),
         _ => rotary.base,
     };
-    // 0 is the whole width of a head.
+    // 0 stands for the whole width of a head.
     set("rotary_dim", Attribute::Integer(rotary.width.unwrap_or(0) as i32));
     set("rotary_interleave", Attribute::Flag(rotary.pairs == RotaryPairs::Interleaved));
     set("rotary_base", Attribute::Float(base as f32));
@@ -267,7 +268,7 @@ fn rotary(model: &ModelConfig, set: &mut dyn FnMut(&str, Attribute)) {
     }
 }
 
-/// Adds the positions of stacks that have no parameters for them.
+/// Adds the tables of positions of stacks in which no parameters give the positions.
 fn positions(variables: &mut Variables<'_>, model: &ModelConfig, stacks: &[&str]) {
     let rows = model.max_positions.max(LEAST_POSITIONS);
     let table = match model.positions {
@@ -276,7 +277,7 @@ fn positions(variables: &mut Variables<'_>, model: &ModelConfig, stacks: &[&str]
             let halves = model.positions == Positions::SinusoidalHalves;
             sinusoids(at, model.d_model, halves, model.sinusoid_frequencies)
         }
-        // Without a table there are sinusoids.
+        // Without a table CTranslate2 would use sinusoids, so there is one of zeros.
         Positions::None => vec![0.0; rows * model.d_model],
         Positions::T5 if model.relative_by_layer => return,
         Positions::T5 => {

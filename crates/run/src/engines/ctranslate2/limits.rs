@@ -1,11 +1,11 @@
-//! Models that CTranslate2 does not compute like Taper.
+//! Models that CTranslate2 does not compute in the same way as Taper.
 
 use taper_model::{AttentionKind, NormKind, ParallelFeedForward, Positions, RotaryScaling};
 
 use crate::config::RunConfig;
 use crate::tasks::entry;
 
-/// Key of `[model]` with a value that has no counterpart in CTranslate2.
+/// First key of `[model]` whose value has no counterpart in CTranslate2; `None` if all have one.
 pub(super) fn refused(config: &RunConfig) -> Option<&'static str> {
     let model = &config.model;
     let translates = entry(config.task).translates;
@@ -14,7 +14,7 @@ pub(super) fn refused(config: &RunConfig) -> Option<&'static str> {
         (0..layers).any(|layer| attention.kind_of(layer) != AttentionKind::Full)
     };
     let has_no_positions = match model.positions {
-        // The engine adds no such biases in encoders.
+        // The engine does not add ALiBi's biases in encoders.
         Positions::Alibi => translates,
         // CTranslate2 counts the distances of a prompt from the wrong end.
         Positions::T5 => !translates,
@@ -22,7 +22,7 @@ pub(super) fn refused(config: &RunConfig) -> Option<&'static str> {
     };
     let is_unknown_scaling = model.positions == Positions::Rotary
         && matches!(model.rotary.scaling, RotaryScaling::Yarn | RotaryScaling::DualChunk);
-    // The engine has such layers in decoders without an encoder.
+    // The engine has parallel feed-forward layers only in decoders without an encoder.
     let is_parallel = model.parallel_feed_forward != ParallelFeedForward::None;
     [
         (translates && is_parallel, "parallel_feed_forward"),

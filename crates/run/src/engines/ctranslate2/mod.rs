@@ -1,10 +1,10 @@
 //! Folders of [CTranslate2](https://opennmt.net/CTranslate2), an engine in C++ for translation and
 //! generation on CPUs and GPUs.
 //!
-//! A folder has `model.bin` with the weights and the shape ([`binary`], [`layers`]), and
-//! `config.json` with special tokens, next to vocabularies as lists of tokens ([`tokens`]). The
-//! engine reads tokens, not text, so the tokenizers of the run are copied too. Models that the
-//! engine does not compute like Taper are refused ([`limits`]).
+//! A folder has `model.bin` with the weights and the shape ([`binary`], [`layers`]), `config.json`
+//! with special tokens, and vocabularies as lists of tokens ([`tokens`]). The engine reads tokens,
+//! not text, so the tokenizers of the run are written, too. Models that the engine does not compute
+//! in the same way as Taper are refused ([`limits`]).
 
 mod binary;
 mod layers;
@@ -23,13 +23,13 @@ use crate::folders::Exported;
 use crate::tasks::{TaskModel, without_adapters};
 use crate::{LoadedRun, model_card};
 
-/// File of the weights and the shape.
+/// File with the weights and the shape.
 const MODEL: &str = "model.bin";
-/// File of the special tokens.
+/// File with the special tokens.
 const CONFIG: &str = "config.json";
 
-/// Types of the weights in a folder, named as in the converters of CTranslate2. The engine converts
-/// the values when it loads a folder for another `compute_type`.
+/// Types of the weights in a folder, with the names that the converters of CTranslate2 use. The
+/// engine converts the values when it loads a folder with another `compute_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Quantization {
     /// All values in 32 bits.
@@ -47,7 +47,7 @@ pub enum Quantization {
     Int8Bfloat16,
 }
 
-/// CTranslate2, with weights of a type.
+/// CTranslate2, with weights of the given type.
 #[derive(Debug, Clone, Copy)]
 pub struct Ctranslate2(pub Quantization);
 

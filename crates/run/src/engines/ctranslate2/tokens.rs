@@ -1,4 +1,4 @@
-//! Tokens of a folder: lists of them, special ones, and the tokenizers.
+//! Tokens of a folder for CTranslate2: lists of all tokens, special tokens, and tokenizers.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,9 +16,9 @@ use crate::tasks::entry;
 
 /// Tokens for CTranslate2.
 pub(super) struct Tokens {
-    /// Tokens that no translation contains.
+    /// Ids of the tokens that no translation contains.
     pub(super) never_written: Vec<u32>,
-    /// Lists of tokens by the names of their files.
+    /// Lists of tokens, each after the name of its file.
     vocabularies: Vec<(&'static str, Vec<String>)>,
     unknown: String,
     start: String,
@@ -30,7 +30,7 @@ impl Tokens {
     /// Tokens of a run.
     ///
     /// # Errors
-    /// When the languages have different end-of-text tokens.
+    /// When source and target have different end tokens.
     pub(super) fn from_run(config: &RunConfig, tokenizers: &TokenizerPair) -> Result<Self> {
         let target = tokenizers.target();
         let translates = entry(config.task).translates;
@@ -67,8 +67,8 @@ impl Tokens {
         Ok(Self { never_written, vocabularies, unknown, start, end, translates })
     }
 
-    /// Writes the lists of tokens and the tokenizers, with the models of SentencePiece that came
-    /// with them.
+    /// Writes the lists of tokens and the tokenizers, including models of SentencePiece with which
+    /// the tokenizers came.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -104,7 +104,7 @@ impl Tokens {
         write_json(path, &keys).context("the model is written, but not its special tokens")
     }
 
-    /// Program in Python that uses the folder.
+    /// Text with an example program in Python that uses the folder.
     pub(super) fn usage(&self, config: &RunConfig, tokenizers: &TokenizerPair) -> String {
         let files: Vec<&str> = tokenizer_files(tokenizers).iter().map(|(file, _)| *file).collect();
         let (source, target) = (files[0], files[files.len() - 1]);

@@ -1,4 +1,4 @@
-//! Attention as nodes.
+//! Attention as nodes of a graph.
 
 use anyhow::Result;
 use taper_model::QueryKeyNorm;
@@ -7,7 +7,7 @@ use super::graph::Attribute;
 use super::layers::Writer;
 use super::positions::Angles;
 
-/// Keys and values, `(B, Hkv, T, Dh)` each.
+/// Names of the values with keys and values, each `(B, Hkv, T, Dh)`.
 #[derive(Debug, Clone)]
 pub(super) struct KeyValue {
     pub(super) key: String,
@@ -15,8 +15,8 @@ pub(super) struct KeyValue {
 }
 
 impl Writer<'_> {
-    /// Self-attention `(B, T, D)` → `(B, T, D)`, with the keys and values of all tokens, `past`
-    /// before the new ones.
+    /// Self-attention: `(B, T, D)` → `(B, T, D)`. Also returns the keys and values of all tokens:
+    /// those in `past`, and then the new ones.
     pub(super) fn self_attention(
         &mut self,
         x: &str,
@@ -44,7 +44,7 @@ impl Writer<'_> {
         Ok((self.attended(query, &key_value, biases, name)?, key_value))
     }
 
-    /// Keys and values of an encoder's output, for the attention `name` of a decoder.
+    /// Keys and values of the encoder's output `encoded`, for the decoder's attention `name`.
     pub(super) fn encoder_key_value(&mut self, encoded: &str, name: &str) -> Result<KeyValue> {
         let shape = self.model.attention_shape();
         let both = self.linear(encoded, &format!("{name}.kv"))?;
@@ -67,8 +67,8 @@ impl Writer<'_> {
         self.attended(query, key_value, Some(padding), name)
     }
 
-    /// Splits heads, and normalises them if the model has the norm: `(B, T, H·Dh)` →
-    /// `(B, H, T, Dh)`.
+    /// Divides the last dimension into heads, and normalises them if the model has this norm: `(B,
+    /// T, H·Dh)` → `(B, H, T, Dh)`.
     fn heads(&mut self, x: &str, heads: usize, norm: &str) -> Result<String> {
         let width = self.model.attention_shape().head_width;
         let of_all = self.model.query_key_norm == QueryKeyNorm::AllHeads;
@@ -89,7 +89,8 @@ impl Writer<'_> {
         self.graph.node_with("Transpose", &[x], &order)
     }
 
-    /// Gives every head of a query its keys or values: `(B, Hkv, T, Dh)` → `(B, H, T, Dh)`.
+    /// Repeats keys or values for the heads of queries that share them: `(B, Hkv, T, Dh)` → `(B, H,
+    /// T, Dh)`.
     fn repeated(&mut self, x: &str) -> String {
         let shape = self.model.attention_shape();
         if shape.key_value_heads == shape.heads {
@@ -103,7 +104,7 @@ impl Writer<'_> {
         self.graph.node("Reshape", &[&x, &target])
     }
 
-    /// Softmax attention of queries `(B, H, T, Dh)`, and the projection of its result.
+    /// Softmax attention of queries `(B, H, T, Dh)`, and the output projection of its result.
     fn attended(
         &mut self,
         query: String,

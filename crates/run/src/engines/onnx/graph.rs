@@ -1,6 +1,6 @@
-//! A graph of ONNX: nodes, which may use the values of earlier ones, and tensors of weights. The
-//! file is a message `ModelProto`; weights are written one after the other, without a second copy
-//! in memory.
+//! Graph of ONNX: nodes, each of which may use the results of earlier nodes, and tensors of
+//! weights. The file is a message `ModelProto`. Weights are written one after the other, so that
+//! memory holds no second copy of all of them.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -18,17 +18,18 @@ use crate::protobuf::Message;
 const IR_VERSION: u64 = 8;
 /// Version of the operators.
 const OPERATORS: u64 = 17;
-/// Largest size of a file with its weights in it. Protocol Buffers end at 2 GiB; a larger model has
-/// its weights in a second file.
+/// Largest number of bytes of a file that contains its weights. Messages of Protocol Buffers cannot
+/// exceed 2 GiB, so the weights of a larger model are in a second file.
 pub(super) const MOST_BYTES: u64 = 2_000_000_000;
-/// Suffix of the name of the second file.
+/// Suffix of the name of the second file, with the weights.
 const DATA: &str = "_data";
-/// Weights in the second file begin at multiples of this, so that they can be mapped.
+/// Weights in the second file begin at multiples of this many bytes, so that the file can be
+/// mapped.
 const PAGE: u64 = 4096;
-/// Largest number of bytes of a tensor that is always in the first file, where shapes have to be.
+/// Tensors of at most this many bytes are always in the first file, because shapes must be there.
 const SMALL: u64 = 1024;
 
-/// Type of the values of a tensor, by its number in ONNX.
+/// Type of the values of a tensor; its discriminant is its number in ONNX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Float = 1,
@@ -40,7 +41,7 @@ pub(super) enum Type {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Length {
     Fixed(usize),
-    /// Known when the model runs.
+    /// Length with a name, which is known only when the model runs.
     Named(&'static str),
 }
 
@@ -52,11 +53,11 @@ pub(super) enum Attribute {
     Integers(Vec<i64>),
 }
 
-/// Values of a tensor in the file.
+/// Values of a tensor.
 enum Values<'a> {
     Integers(Vec<i64>),
     Floats(Vec<f32>),
-    /// Values of a parameter from an index on, transposed on request.
+    /// Values of a parameter from the index `start` on, as a transposed matrix if `is_transposed`.
     Part {
         parameter: &'a Parameter,
         start: usize,
@@ -70,10 +71,10 @@ struct Tensor<'a> {
     values: Values<'a>,
 }
 
-/// Graph under construction.
+/// Graph that is being built.
 #[derive(Default)]
 pub(super) struct Graph<'a> {
-    /// Fields of nodes, inputs and outputs.
+    /// Fields of the message: here those of nodes, in `ends` those of inputs and outputs.
     nodes: Message,
     ends: Message,
     tensors: Vec<Tensor<'a>>,
@@ -82,12 +83,12 @@ pub(super) struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// Adds a node with one result; returns the name of the result.
+    /// Adds a node without attributes and with one result, whose name is returned.
     pub(super) fn node(&mut self, operator: &str, inputs: &[&str]) -> String {
         self.node_with(operator, inputs, &[])
     }
 
-    /// Adds a node with one result and these attributes.
+    /// Adds a node with these attributes and one result, whose name is returned.
     pub(super) fn node_with(
         &mut self,
         operator: &str,
@@ -99,7 +100,8 @@ impl<'a> Graph<'a> {
         name
     }
 
-    /// Splits the last dimension into parts of these lengths.
+    /// Splits a value along its last dimension into parts of these lengths, and returns their
+    /// names.
     pub(super) fn split(&mut self, value: &str, lengths: &[usize]) -> Vec<String> {
         let number = self.count;
         let names: Vec<String> =
@@ -152,34 +154,34 @@ impl<'a> Graph<'a> {
         name.to_owned()
     }
 
-    /// Makes a value an output of the model.
+    /// Makes `value` an output of the model, called `name`.
     pub(super) fn output(&mut self, name: &str, value: &str, shape: &[Length]) {
         self.add("Identity", &[value], &[name], &[]);
         self.ends.bytes(12, &value_info(name, Type::Float, shape).0);
     }
 
-    /// Row of whole numbers.
+    /// Adds a constant vector of whole numbers.
     pub(super) fn integers(&mut self, values: &[i64]) -> String {
         let name = values.iter().map(ToString::to_string).collect::<Vec<_>>().join("_");
         self.tensor(format!("integers_{name}"), vec![values.len()], Values::Integers(values.into()))
     }
 
-    /// Whole number without dimensions.
+    /// Adds a constant whole number (a tensor without dimensions).
     pub(super) fn integer(&mut self, value: i64) -> String {
         self.tensor(format!("integer_{value}"), Vec::new(), Values::Integers(vec![value]))
     }
 
-    /// Number without dimensions.
+    /// Adds a constant number (a tensor without dimensions).
     pub(super) fn number(&mut self, value: f32) -> String {
         self.tensor(format!("number_{value:e}"), Vec::new(), Values::Floats(vec![value]))
     }
 
-    /// Table of numbers.
+    /// Adds a constant tensor of numbers.
     pub(super) fn table(&mut self, name: &str, shape: Vec<usize>, values: Vec<f32>) -> String {
         self.tensor(name.to_owned(), shape, Values::Floats(values))
     }
 
-    /// Parameter without its first `skipped` rows.
+    /// Adds a parameter as a tensor, without its first `skipped` rows.
     pub(super) fn parameter(&mut self, parameter: &'a Parameter, skipped: usize) -> String {
         let mut shape = parameter.shape().to_vec();
         shape[0] -= skipped;
@@ -188,14 +190,14 @@ impl<'a> Graph<'a> {
         self.tensor(parameter.name().to_owned(), shape, values)
     }
 
-    /// Transpose of a parameter that is a matrix.
+    /// Adds the transpose of a parameter, which must be a matrix.
     pub(super) fn transposed(&mut self, parameter: &'a Parameter) -> String {
         let shape = parameter.shape().iter().rev().copied().collect();
         let values = Values::Part { parameter, start: 0, is_transposed: true };
         self.tensor(format!("{}.transposed", parameter.name()), shape, values)
     }
 
-    /// Adds a tensor, unless one of this name exists.
+    /// Adds a tensor, unless there is one of this name; returns the name.
     fn tensor(&mut self, name: String, shape: Vec<usize>, values: Values<'a>) -> String {
         if self.names.insert(name.clone()) {
             self.tensors.push(Tensor { name: name.clone(), shape, values });
@@ -203,8 +205,8 @@ impl<'a> Graph<'a> {
         name
     }
 
-    /// Writes the file `path`, and a second one for the weights if the first would have more than
-    /// `most` bytes.
+    /// Writes the graph to the file `path`. If this file would have more than `most` bytes, the
+    /// weights are written to a second file.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -270,13 +272,14 @@ impl<'a> Graph<'a> {
 }
 
 impl Tensor<'_> {
-    /// Size of the values.
+    /// Number of bytes of the values.
     fn bytes(&self) -> u64 {
         let width = if matches!(self.values, Values::Integers(_)) { 8 } else { 4 };
         self.shape.iter().product::<usize>() as u64 * width
     }
 
-    /// Message `TensorProto` up to the values, or with their file and their place in it.
+    /// Message `TensorProto` without its values. If these are in a second file, `outside` has the
+    /// file's name and the first byte there; otherwise the values must follow the message.
     fn head(&self, outside: Option<(&str, u64)>) -> Message {
         let kind = match self.values {
             Values::Integers(_) => Type::Integer,
@@ -305,7 +308,7 @@ impl Tensor<'_> {
         head
     }
 
-    /// Values, little-endian.
+    /// Bytes of the values, little-endian.
     fn content(&self) -> Result<Vec<u8>> {
         let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
         Ok(match &self.values {
@@ -326,7 +329,7 @@ impl Tensor<'_> {
     }
 }
 
-/// Message `ValueInfoProto`.
+/// Message `ValueInfoProto`, which describes an input or output.
 fn value_info(name: &str, kind: Type, shape: &[Length]) -> Message {
     let mut dimensions = Message::default();
     for length in shape {

@@ -1,5 +1,5 @@
-//! Layers as nodes. The parameters of the run decide which nodes there are: a bias if one is
-//! stored, a norm of queries if it has weights.
+//! Layers as nodes of a graph. Which nodes there are depends on the parameters of the run: there is
+//! a bias if the run has one, and a norm of queries if it has weights for it.
 
 use anyhow::{Context, Result};
 use taper_model::{
@@ -9,7 +9,7 @@ use taper_ops::{Parameter, ParameterStore};
 
 use super::graph::{Attribute, Graph};
 
-/// Graph of a model, with the model.
+/// Writer of a graph, with the shape and the parameters of the model.
 pub(super) struct Writer<'a> {
     pub(super) graph: Graph<'a>,
     pub(super) model: &'a ModelConfig,
@@ -25,7 +25,7 @@ impl<'a> Writer<'a> {
         self.parameters.get(name).with_context(|| format!("the model has no parameter {name}"))
     }
 
-    /// Adds the parameter `name` to `value`, if there is one.
+    /// Adds the parameter `name` to `value`, if the model has this parameter.
     fn with_bias(&mut self, value: String, name: &str) -> String {
         let Some(bias) = self.parameters.get(name) else { return value };
         let bias = self.graph.parameter(bias, 0);
@@ -39,7 +39,7 @@ impl<'a> Writer<'a> {
         Ok(self.with_bias(product, &format!("{name}.bias")))
     }
 
-    /// Norm of the last dimension.
+    /// Norm over the last dimension.
     pub(super) fn norm(&mut self, x: &str, name: &str) -> Result<String> {
         let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
         let gamma = self.graph.parameter(self.get(&weight)?, 0);
@@ -67,7 +67,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Norm, if the model has weights for it.
+    /// Norm over the last dimension, if the model has weights for it; otherwise `x`.
     pub(super) fn norm_if_any(&mut self, x: String, name: &str) -> Result<String> {
         match self.parameters.get(&format!("{name}.weight")) {
             Some(_) => self.norm(&x, name),
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Product with a number.
+    /// Product of `x` with a number.
     pub(super) fn scaled(&mut self, x: String, factor: f64) -> String {
         if factor == 1.0 {
             return x;
@@ -84,7 +84,7 @@ impl<'a> Writer<'a> {
         self.graph.node("Mul", &[&x, &factor])
     }
 
-    /// A sublayer with its norm, before or after, and the residual connection.
+    /// Sublayer that `run` adds, with its norm, before or after it, and the residual connection.
     pub(super) fn sublayer(
         &mut self,
         x: String,
@@ -106,8 +106,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The sublayer of self-attention in a layer, with the feed-forward layer if the model runs
-    /// both in parallel.
+    /// Sublayer of self-attention in a layer; `run` adds the attention. If the model runs the
+    /// feed-forward layer in parallel, the sublayer includes it.
     pub(super) fn attention_sublayer(
         &mut self,
         x: String,
@@ -130,7 +130,8 @@ impl<'a> Writer<'a> {
         Ok(self.graph.node("Add", &[&sum, &fed]))
     }
 
-    /// The sublayer of the feed-forward layer, unless it runs in parallel with self-attention.
+    /// Sublayer of the feed-forward layer; `x` unchanged if the model runs it in parallel with
+    /// self-attention.
     pub(super) fn feed_forward_sublayer(&mut self, x: String, layer: &str) -> Result<String> {
         if self.model.parallel_feed_forward != ParallelFeedForward::None {
             return Ok(x);
@@ -145,7 +146,7 @@ impl<'a> Writer<'a> {
         let inner = match self.model.feed_forward {
             FeedForwardKind::Plain => self.activated(&up),
             FeedForwardKind::Gated => {
-                // The rows without a nonlinearity come first.
+                // The first half has no activation.
                 let parts = self.graph.split(&up, &[self.model.d_ff; 2]);
                 let gate = self.activated(&parts[1]);
                 self.graph.node("Mul", &[&parts[0], &gate])
@@ -160,7 +161,7 @@ impl<'a> Writer<'a> {
             let factor = graph.number(factor as f32);
             graph.node("Mul", &[x, &factor])
         };
-        // x / 2 · (1 + y)
+        // Adds `x / 2 · (1 + y)`.
         let half = |graph: &mut Graph<'a>, y: &str| {
             let one = graph.number(1.0);
             let share = graph.node("Add", &[y, &one]);
@@ -194,8 +195,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Embedded tokens `(B, T)` → `(B, T, D)`, with the positions that are added to them. `table`
-    /// is a parameter, and `stack` the name of the stack that reads them.
+    /// Embeds tokens, `(B, T)` → `(B, T, D)`, and adds their positions if the model adds positions.
+    /// `table` is the name of the embedding, and `stack` that of the stack that reads the result.
     pub(super) fn embedded(
         &mut self,
         (ids, positions): (&str, &str),
@@ -213,14 +214,14 @@ impl<'a> Writer<'a> {
         self.norm_if_any(x, &format!("{stack}.embedding_norm"))
     }
 
-    /// Logits `(B, T, D)` → `(B, T, V)`; `embedding` is the parameter that the output shares if it
-    /// has no matrix of its own.
+    /// Logits: `(B, T, D)` → `(B, T, V)`. `embedding` is the name of the embedding, whose matrix
+    /// serves if the output has none of its own.
     pub(super) fn logits(&mut self, x: String, embedding: &str) -> Result<String> {
         let x = self.scaled(x, self.model.output_scale.unwrap_or(1.0));
         let weight = match self.parameters.get("output.weight") {
             Some(weight) => self.graph.transposed(weight),
             None => {
-                // The table is in the file once.
+                // The graph transposes the table, so that the file contains it only once.
                 let table = self.graph.parameter(self.get(embedding)?, 0);
                 let exchanged = [("perm", Attribute::Integers(vec![1, 0]))];
                 self.graph.node_with("Transpose", &[&table], &exchanged)

@@ -1,10 +1,11 @@
-//! Folders with models of [ONNX](https://onnx.ai), which ONNX Runtime and many other engines run,
-//! laid out for Optimum's `ORTModelForSeq2SeqLM` and `ORTModelForCausalLM`.
+//! Folders with models in the format of [ONNX](https://onnx.ai), which ONNX Runtime and many other
+//! engines run. Their files are those that Optimum's `ORTModelForSeq2SeqLM` and
+//! `ORTModelForCausalLM` expect.
 //!
-//! A translation model becomes an encoder, a decoder that begins a text, and a decoder that
-//! continues a text with the keys and values of the past; a language model becomes one graph
-//! ([`models`]). Graphs are made of the parameters and the shape of the run ([`layers`],
-//! [`attention`], [`positions`]) and written with the weights ([`graph`]).
+//! A translation model becomes three graphs: an encoder, a decoder that begins a text, and a
+//! decoder that continues a text with the keys and values of earlier tokens. A language model
+//! becomes one graph ([`models`]). Graphs are built from the shape and the parameters of the run
+//! ([`layers`], [`attention`], [`positions`]), and written together with the weights ([`graph`]).
 
 mod attention;
 mod graph;
@@ -26,14 +27,14 @@ use crate::folders::{self, Exported, write_json};
 use crate::tasks::{TaskModel, entry, without_adapters};
 use crate::{LoadedRun, model_card};
 
-/// Keys of `[model]` that graphs express beyond those of every engine.
+/// Keys of `[model]` that graphs express in addition to those that every engine expresses.
 const EXPRESSED: &[&str] = &["query_key_norm", "output_scale"];
 
 /// ONNX, with weights in f32.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Onnx {
-    /// Whether weights always have a file beside their graph. A graph of more than 2 GB needs one.
-    /// Such a file is mapped, so that several processes share its memory.
+    /// Whether weights are always in a second file next to their graph. Graphs of more than 2 GB
+    /// have one anyway. Such a file is mapped, so that several processes share its memory.
     pub external_data: bool,
 }
 
@@ -70,7 +71,7 @@ impl Engine for Onnx {
     }
 }
 
-/// Key of `[model]` with a value that no graph expresses.
+/// Key of `[model]` whose value graphs cannot express; `None` if they can express all values.
 fn refused(config: &RunConfig) -> Option<&'static str> {
     let (model, translates) = (&config.model, entry(config.task).translates);
     let is_other = |causal: bool, layers: usize| {
@@ -86,8 +87,8 @@ fn refused(config: &RunConfig) -> Option<&'static str> {
     is_other(true, model.decoder_layers).then_some("decoder_attention")
 }
 
-/// Keys of `config.json` for a model outside the families of Transformers. They give Optimum the
-/// sizes under names that it knows; the graphs contain the computation.
+/// Keys of `config.json` for a model that no family of Transformers has. Optimum needs only the
+/// sizes, under names that it knows; the computation is in the graphs.
 fn usual(model: &ModelConfig, translates: bool) -> Map<String, Value> {
     let shape = model.attention_shape();
     let keys = match translates {
@@ -120,7 +121,7 @@ fn usual(model: &ModelConfig, translates: bool) -> Map<String, Value> {
     }
 }
 
-/// Program in Python that uses the folder.
+/// Text with an example program in Python that uses the folder.
 fn usage(translates: bool, has_tokenizer: bool) -> String {
     let class = if translates { "ORTModelForSeq2SeqLM" } else { "ORTModelForCausalLM" };
     if !has_tokenizer {

@@ -1,5 +1,6 @@
-//! Graphs of a model, with the inputs and outputs that Optimum expects: an encoder, its decoder
-//! without and with past keys and values, and a decoder by itself.
+//! Graphs of models, with the inputs and outputs that Optimum expects: an encoder, a decoder that
+//! attends to it, with or without keys and values of earlier tokens, and a decoder without an
+//! encoder.
 
 use anyhow::{Context, Result};
 use taper_model::ModelConfig;
@@ -50,7 +51,8 @@ pub(super) fn encoder<'a>(
     Ok(writer.graph)
 }
 
-/// Makes the decoder of a translation model, which begins a text, or continues one if it `has_past`.
+/// Makes the decoder of a translation model. If `has_past`, it continues a text, and reads the keys
+/// and values of earlier tokens; otherwise it begins a text.
 ///
 /// # Errors
 /// When the model lacks a parameter.
@@ -106,7 +108,8 @@ pub(super) fn decoder<'a>(
     writer.written(x, table, TARGET)
 }
 
-/// Makes a decoder without an encoder, which continues the past.
+/// Makes a decoder without an encoder, which continues a text with the keys and values of earlier
+/// tokens.
 ///
 /// # Errors
 /// When the model lacks a parameter.
@@ -138,13 +141,13 @@ pub(super) fn language_model<'a>(
     writer.written(x, table, LENGTH)
 }
 
-/// Name of the embedding: its own, or the one that is shared.
+/// Name of the embedding of a stack: `name`, or the shared one if the model has no such parameter.
 fn embedding(parameters: &ParameterStore, name: &'static str) -> &'static str {
     if parameters.get(name).is_some() { name } else { "embedding.weight" }
 }
 
 impl<'a> Writer<'a> {
-    /// Shape of the keys and values of a given number of tokens.
+    /// Shape of keys or values of `length` tokens.
     fn shape_of_keys(&self, length: Length) -> [Length; 4] {
         let shape = self.model.attention_shape();
         let (heads, width) =
@@ -152,7 +155,7 @@ impl<'a> Writer<'a> {
         [BATCH, heads, length, width]
     }
 
-    /// Adds inputs for keys and values.
+    /// Adds inputs for the keys and values of `length` earlier tokens.
     fn past(&mut self, name: &str, length: Length) -> KeyValue {
         let shape = self.shape_of_keys(length);
         let [key, value] = ["key", "value"]
@@ -160,7 +163,7 @@ impl<'a> Writer<'a> {
         KeyValue { key, value }
     }
 
-    /// Makes keys and values outputs.
+    /// Makes keys and values of `length` tokens outputs.
     fn present(&mut self, name: &str, key_value: &KeyValue, length: Length) {
         let shape = self.shape_of_keys(length);
         for (part, value) in [("key", &key_value.key), ("value", &key_value.value)] {
@@ -168,7 +171,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Indices of the queries and of all keys; past keys come first.
+    /// Indices of the queries, and of all keys, which begin with those in `past`.
     fn places(&mut self, ids: &str, past: Option<&str>) -> (String, String) {
         let (zero, new) = (self.graph.integer(0), self.length(ids, 1));
         let Some(past) = past else {
@@ -180,7 +183,7 @@ impl<'a> Writer<'a> {
         (self.range(&past, &all), self.range(&zero, &all))
     }
 
-    /// Adds the sublayer of a decoder's attention to itself.
+    /// Adds the sublayer of a decoder's self-attention, and makes its keys and values outputs.
     fn own_attention(
         &mut self,
         (x, layer): (String, usize),
@@ -204,7 +207,7 @@ impl<'a> Writer<'a> {
         Ok(x)
     }
 
-    /// Ends a decoder: its final norm and the logits.
+    /// Ends a decoder: adds its final norm and the logits, and makes the logits an output.
     fn written(mut self, x: String, table: &str, length: Length) -> Result<Graph<'a>> {
         let x = self.norm_if_any(x, "decoder.final_norm")?;
         let logits = self.logits(x, table)?;

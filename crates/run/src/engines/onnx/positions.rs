@@ -1,4 +1,5 @@
-//! Positions as nodes: tables that are added to embeddings, rotations, and biases of scores.
+//! Positions as nodes of a graph: tables that are added to embeddings, rotations, and biases of
+//! scores.
 
 use anyhow::Result;
 use taper_model::positions::{alibi_slopes, sinusoids, t5_bucket};
@@ -7,20 +8,22 @@ use taper_model::{Positions, RotaryPairs};
 use super::graph::{Attribute, Type};
 use super::layers::Writer;
 
-/// Smallest number of rows of a table of sinusoids, which limits the length of sequences.
+/// Smallest number of rows of a table of sinusoids; the graph cannot process longer sequences.
 const LEAST_POSITIONS: usize = 1024;
 
-/// Score of a key that a query does not see. Two of them have a finite sum.
+/// Bias of the score of a key that a query must not see. The sum of two such biases is still
+/// finite.
 const HIDDEN: f32 = -1e30;
 
-/// Cosines and sines of angles, `(B or 1, 1, T, R/2)` each, if R elements of a head are rotated.
+/// Cosines and sines of angles, each `(B or 1, 1, T, R/2)`; R is the number of elements of a head
+/// that are rotated.
 pub(super) struct Angles {
     pub(super) cosines: String,
     pub(super) sines: String,
 }
 
 impl Writer<'_> {
-    /// Integers from `start` up to `end`, without `end`; both are scalars.
+    /// Integers from `start` up to, but without, `end`; both are scalars.
     pub(super) fn range(&mut self, start: &str, end: &str) -> String {
         let one = self.graph.integer(1);
         self.graph.node("Range", &[start, end, &one])
@@ -41,7 +44,8 @@ impl Writer<'_> {
         self.graph.node("Unsqueeze", &[value, &axes])
     }
 
-    /// Position of each token among those that `mask` does not hide, from 0: `(B, T)` → `(B, T)`.
+    /// Position of each token, counted from 0 over the tokens that `mask` does not hide: `(B, T)` →
+    /// `(B, T)`.
     pub(super) fn counted(&mut self, mask: &str) -> String {
         let (axis, one, zero) =
             (self.graph.integer(1), self.graph.integer(1), self.graph.integer(0));
@@ -50,7 +54,8 @@ impl Writer<'_> {
         self.graph.node("Max", &[&from_zero, &zero])
     }
 
-    /// Table of the positions that are added to the embeddings of a stack; `None` if none are.
+    /// Table of the positions that are added to the embeddings of a stack; `None` if the model adds
+    /// none.
     pub(super) fn position_table(&mut self, stack: &str) -> Result<Option<String>> {
         let model = self.model;
         if !model.positions.are_added() {
@@ -67,7 +72,8 @@ impl Writer<'_> {
         Ok(Some(self.graph.table("sinusoids", vec![rows, model.d_model], values)))
     }
 
-    /// Angles of rotary positions `(B or 1, T)`; `None` with other positions.
+    /// Angles of rotary positions for `positions (B or 1, T)`; `None` for a model with other
+    /// positions.
     pub(super) fn angles(&mut self, positions: &str) -> Option<Angles> {
         let model = self.model;
         if model.positions != Positions::Rotary {
@@ -88,12 +94,12 @@ impl Writer<'_> {
         Some(Angles { cosines, sines })
     }
 
-    /// Number of leading elements of a head that are rotated.
+    /// Number of elements at the beginning of a head that are rotated.
     fn rotated_width(&self) -> usize {
         self.model.rotary.width.unwrap_or(self.model.attention_shape().head_width)
     }
 
-    /// Rotates heads, or their leading elements: `(B, H, T, Dh)` → the same.
+    /// Rotates heads, or the elements at their beginning: `(B, H, T, Dh)` → `(B, H, T, Dh)`.
     pub(super) fn rotated(&mut self, x: &str, angles: &Angles) -> String {
         let (head, width) = (self.model.attention_shape().head_width, self.rotated_width());
         if width == head {
@@ -104,7 +110,7 @@ impl Writer<'_> {
         self.graph.node_with("Concat", &[&turned, &parts[1]], &[("axis", Attribute::Integer(-1))])
     }
 
-    /// Rotates all elements: `(B, H, T, R)` → the same.
+    /// Rotates all elements: `(B, H, T, R)` → `(B, H, T, R)`.
     fn turned(&mut self, x: &str, angles: &Angles) -> String {
         let half = self.rotated_width() / 2;
         let is_halves = self.model.rotary.pairs == RotaryPairs::Halves;
@@ -141,7 +147,8 @@ impl Writer<'_> {
         self.graph.node("Reshape", &[&pairs, &shape])
     }
 
-    /// Scores that hide the padding of `mask`: `(B, T)` → `(B, 1, 1, T)`.
+    /// Biases of scores that hide the tokens that `mask` marks as padding: `(B, T)` → `(B, 1, 1,
+    /// T)`.
     pub(super) fn padding(&mut self, mask: &str) -> String {
         let truth = [("to", Attribute::Integer(Type::Truth as i64))];
         let is_seen = self.graph.node_with("Cast", &[mask], &truth);
@@ -150,8 +157,9 @@ impl Writer<'_> {
         self.unsqueezed(&scores, &[1, 2])
     }
 
-    /// Biases of scores in each layer of a stack, which broadcast to `(B, H, Tq, Tk)`: biases by
-    /// position, of queries and keys with these indices, and the biases of `padding`.
+    /// Biases of the scores in each layer of a stack, which can be broadcast to `(B, H, Tq, Tk)`.
+    /// They are the sum of `padding` and of biases by position; `places` has the indices of queries
+    /// and keys.
     pub(super) fn biases(
         &mut self,
         (stack, layers): (&str, usize),
@@ -176,8 +184,8 @@ impl Writer<'_> {
         Ok(all)
     }
 
-    /// Biases by position: the mask of a causal stack, T5's biases, ALiBi's distances. T5's table
-    /// belongs to `owner`, a stack or a layer.
+    /// Biases of scores by position: the mask of a causal stack, T5's biases, and ALiBi's. `owner`
+    /// is the name of the stack or layer to which T5's table belongs.
     fn biases_by_position(
         &mut self,
         owner: &str,
@@ -221,8 +229,8 @@ impl Writer<'_> {
         Ok(Some(all.fold(first, |sum, one| self.graph.node("Add", &[&sum, &one]))))
     }
 
-    /// T5's biases by distance from a query to a key, from the largest before it to the largest
-    /// after it: `(2 · distance + 1, H)`.
+    /// Table of T5's biases by distance between query and key, from the largest distance before the
+    /// query to the largest after it: `(2 · distance + 1, H)`.
     fn t5_table(&mut self, owner: &str, is_causal: bool) -> Result<String> {
         let (name, heads) = (format!("{owner}.relative_bias.weight"), self.model.heads);
         let (values, most) = (self.get(&name)?.values()?, self.model.relative_distance);

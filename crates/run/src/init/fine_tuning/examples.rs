@@ -16,34 +16,35 @@ use crate::config::paths::seen_from;
 use crate::init::corpus::{Corpus, number_of};
 use crate::init::held_out;
 
-/// Number of sentences that are tokenised to estimate the tokens of all.
+/// Number of sentences that are tokenised to estimate the number of tokens of all sentences.
 const SAMPLE: usize = 1000;
-/// Bytes of a token of running text, about.
+/// Approximate number of bytes of a token of running text.
 const BYTES_OF_A_TOKEN: u64 = 4;
 /// Share of running text that is held out.
 const HELD_OUT: f64 = 0.05;
 
-/// Facts about examples.
+/// Numbers of examples and of their tokens.
 #[derive(Debug, Clone, Default)]
 pub struct ExampleCounts {
     /// Number of sentences or texts to learn from; 0 for running text.
     pub examples: u64,
-    /// Approximate number of tokens to learn from in one epoch; for pairs, of the longer side.
+    /// Approximate number of tokens to learn from in one epoch; for pairs, those of the longer
+    /// side.
     pub tokens: u64,
-    /// Number of the parent's examples in an epoch, in addition to the new examples.
+    /// Number of examples per epoch from the parent's own text, in addition to the new examples.
     pub home: u64,
 }
 
 /// Examples that were read.
 pub(super) struct ReadExamples {
-    /// Part of a recipe that reads them.
+    /// Part of a recipe that reads the examples.
     pub(super) data: DataConfig,
     pub(super) counts: ExampleCounts,
-    /// Folder of the divided examples.
+    /// Folder with the divided examples; `None` if they did not have to be divided.
     pub(super) divided: Option<PathBuf>,
 }
 
-/// Name of the examples in these files, for a recipe.
+/// Name for a recipe, from the names of the files with the examples.
 pub(super) fn name(files: &[PathBuf]) -> String {
     let usual = ["train", "data", "corpus"];
     let stem = |path: &Path| {
@@ -56,7 +57,7 @@ pub(super) fn name(files: &[PathBuf]) -> String {
     name.or(folder).unwrap_or_else(|| "examples".to_owned())
 }
 
-/// Part of the parent's recipe that applies to other corpora.
+/// Part of the parent's recipe about data that also applies to other corpora.
 fn of_parent(parent: &Parent, task: Task) -> DataConfig {
     let theirs = &parent.config.data;
     let tokenizer = TokenizerConfig { path: None, target_path: None, ..theirs.tokenizer.clone() };
@@ -71,7 +72,7 @@ fn of_parent(parent: &Parent, task: Task) -> DataConfig {
         data.masked = theirs.masked.clone();
         data.labelled = theirs.labelled.clone();
     } else {
-        // Learned positions end where the parent's texts did.
+        // A model has learned positions only up to the length of the parent's texts.
         let most = parent.config.model.max_positions;
         data.labelled.max_tokens = data.labelled.max_tokens.min(most);
         data.labelled.pairs = Pairs::Auto;
@@ -80,7 +81,7 @@ fn of_parent(parent: &Parent, task: Task) -> DataConfig {
     data
 }
 
-/// Folder for examples that are divided.
+/// Folder into which examples are divided.
 fn divided(settings: &FineTuneSettings, recipe: &Path) -> PathBuf {
     let stem = recipe.file_stem().unwrap_or_default();
     settings.divided.clone().unwrap_or_else(|| Path::new("data").join(stem))
@@ -91,15 +92,16 @@ fn folder_of(recipe: &Path) -> &Path {
     recipe.parent().unwrap_or(Path::new(""))
 }
 
-/// Paths of files, as the recipe at `recipe` names them.
+/// Paths of `files`, relative to the folder of the recipe at `recipe`.
 fn named(files: &[PathBuf], recipe: &Path) -> Vec<PathBuf> {
     files.iter().map(|file| seen_from(folder_of(recipe), file)).collect()
 }
 
-/// Columns of a table, by their number.
+/// Checks the number of columns that a user names: none, or from `fewest` up to all in `wanted`,
+/// which has their meanings.
 ///
 /// # Errors
-/// When the number of columns is another one; the message names the columns.
+/// When there is another number of columns; the message has their meanings.
 fn columns<'a>(given: &'a [String], wanted: &[&str], fewest: usize) -> Result<&'a [String]> {
     if given.is_empty() || (fewest..=wanted.len()).contains(&given.len()) {
         return Ok(given);
@@ -161,8 +163,8 @@ pub(super) fn pairs(
     Ok(ReadExamples { data, counts, divided })
 }
 
-/// Corpus of the parent's text, with its number of pairs. An epoch has as many of them as there are
-/// examples.
+/// Corpus of the parent's own text, with its number of pairs. It is weighted so that an epoch has
+/// as many of its pairs as there are `examples`.
 fn home(
     settings: &FineTuneSettings,
     languages: &[String; 2],
@@ -182,13 +184,13 @@ fn home(
         }
     };
     mixed.name = "home".to_owned();
-    // In three digits.
+    // The weight has three digits after the point.
     let share = examples as f64 / pairs as f64;
     mixed.weight = if share < 1.0 { (share * 1000.0).ceil() / 1000.0 } else { 1.0 };
     Ok((mixed, pairs))
 }
 
-/// Reads the sizes of files of running text.
+/// Adds up the sizes of files of running text.
 pub(super) fn texts(
     settings: &FineTuneSettings,
     parent: &Parent,
@@ -221,14 +223,14 @@ pub(super) fn texts(
     })
 }
 
-/// Corpora with paths relative to the current folder.
+/// Corpora whose paths, which are relative to `folder`, become relative to the current folder.
 fn absolute(corpora: &Corpora, folder: &Path) -> Corpora {
     let mut corpora = corpora.clone();
     corpora.paths_mut().for_each(|path| *path = folder.join(&path));
     corpora
 }
 
-/// Reads texts with a label each, and divides them.
+/// Reads texts with one label each, and divides them into training, validation and test sets.
 pub(super) fn labelled_texts(
     settings: &FineTuneSettings,
     parent: &Parent,
@@ -267,7 +269,7 @@ pub(super) fn labelled_texts(
         _ => Pairs::Auto,
     };
     let folder = divided(settings, recipe);
-    // A record may contain the separators of columns or lines of the files that are written.
+    // A record may contain characters that separate columns or lines in the files to be written.
     let ends: &[char] = if is_single { &['\n', '\r', '\t'] } else { &['\n', '\r'] };
     let line = |[label, text]: &[String; 2]| {
         format!("{}\t{}\n", label.replace(['\n', '\r', '\t'], " "), text.replace(ends, " "))

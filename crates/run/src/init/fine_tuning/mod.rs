@@ -1,4 +1,4 @@
-//! Recipe for the further training of a finished model.
+//! Recipe for the further training (fine-tuning) of a trained model.
 
 mod examples;
 mod parent;
@@ -23,24 +23,26 @@ pub use parent::run_of;
 /// Settings of a recipe for the further training of a model.
 #[derive(Debug, Clone)]
 pub struct FineTuneSettings {
-    /// Run or checkpoint folder that gives the new run its initial weights.
+    /// Run or checkpoint folder with whose weights the new run begins.
     pub parent: PathBuf,
-    /// Task of the new run; `None`: the task of the parent.
+    /// Task of the new run; `None` for the task of the parent.
     pub task: Option<Task>,
-    /// Files of examples: two files of text or a table for pairs, else one or several files.
+    /// Files of examples: for pairs, two files of text or one table; otherwise one or several
+    /// files.
     pub files: Vec<PathBuf>,
-    /// Columns or fields of tables, in order: source and target, or label, text and perhaps a
-    /// second text, or text. Empty: the usual ones.
+    /// Columns or fields of tables, in this order: source and target; or label, text and perhaps a
+    /// second text; or text. Empty for the usual ones.
     pub columns: Vec<String>,
-    /// Files of examples like the parent's training text, to be mixed in. Empty: none.
+    /// Files of text like the parent's training text, to be mixed in; empty for none.
     pub home: Vec<PathBuf>,
-    /// File of the recipe, which must not exist. `None`: named like the parent and the examples.
+    /// File of the recipe, which must not exist; `None` for a file named after parent and examples.
     pub recipe: Option<PathBuf>,
-    /// Folder for examples that are divided. `None`: a folder of the recipe's name under `data`.
+    /// Folder into which examples are divided; `None` for a folder under `data` with the recipe's
+    /// name.
     pub divided: Option<PathBuf>,
-    /// Bytes of memory that training may take. `None`: as many as the machine has free.
+    /// Bytes of memory that training may take; `None` for as many as the machine has free.
     pub memory: Option<u64>,
-    /// Lines on the use of the recipe, for a comment at its head.
+    /// Function that returns lines on how to use the recipe, for a comment at its beginning.
     pub usage: Usage,
 }
 
@@ -51,24 +53,25 @@ pub struct FineTuning {
     pub recipe: PathBuf,
     /// Configuration of the recipe, with the model of the parent.
     pub config: RunConfig,
-    /// Facts about the examples.
+    /// Numbers of examples and of their tokens.
     pub counts: ExampleCounts,
-    /// Description of the machine that it was written for.
+    /// Description of the machine for which the recipe was written.
     pub machine: String,
     /// Folder of the divided examples, if they had to be divided.
     pub divided: Option<PathBuf>,
 }
 
-/// Reads the examples and writes a recipe for the further training of the parent, with comments and
-/// ready for `machine`. Rates and updates follow from the size of the model and of the text; the
-/// memory decides between all weights and adapters.
+/// Reads the examples, and writes a recipe for the further training of the parent, with comments
+/// and ready for `machine`. Rates and numbers of updates follow from the sizes of the model and the
+/// text. The memory decides whether all weights are trained, or adapters.
 ///
-/// If no validation set lies next to the examples, some of the examples become the validation set,
+/// If no validation set lies next to the examples, some of them become the validation set. They are
 /// the same ones each time.
 ///
 /// # Errors
-/// When the parent or an example cannot be read, there are too few, the task is not one of
-/// [`TaskEntry::learns_from`](crate::tasks::TaskEntry::learns_from), or a file exists already.
+/// When the parent or an example cannot be read, there are too few examples, the task cannot be
+/// fine-tuned (see [`TaskEntry::learns_from`](crate::tasks::TaskEntry::learns_from)), or a file
+/// exists already.
 pub fn fine_tune(settings: &FineTuneSettings, machine: &Machine) -> Result<FineTuning> {
     let parent = parent::Parent::read(&settings.parent)?;
     let task = settings.task.unwrap_or(parent.config.task);

@@ -12,14 +12,14 @@ use crate::event::RunObserver;
 use crate::folder::RunFolder;
 use crate::folders::{self, ImportSettings};
 
-/// File of a folder of the library Transformers.
+/// File by which a folder of the library Transformers is recognised.
 const SHAPE: &str = "config.json";
 
 /// Model whose training continues.
 pub(super) struct Parent {
     /// Run or checkpoint folder, as the user named it.
     pub(super) path: PathBuf,
-    /// Configuration of its run, with the model that has its weights.
+    /// Recipe with which its weights were trained.
     pub(super) config: RunConfig,
     pub(super) tokenizers: TokenizerPair,
 }
@@ -40,11 +40,12 @@ impl Parent {
     }
 }
 
-/// Run of `path`: `path` itself if it is a run or a checkpoint. For a folder of the library
-/// Transformers, the run at `target`, which is imported from it unless it exists.
+/// Returns a run with the weights at `path`. If `path` is a run or a checkpoint, it is returned. If
+/// it is a folder of the library Transformers, the run at `target` is returned, into which the
+/// folder is imported unless it has been imported before.
 ///
 /// # Errors
-/// When it is neither, it cannot be imported, or `target` is another run.
+/// When `path` is none of these, it cannot be imported, or `target` is another run.
 pub fn run_of(
     path: &Path,
     target: &Path,
@@ -55,7 +56,7 @@ pub fn run_of(
         return Ok(path.to_owned());
     }
     if !path.join(SHAPE).is_file() {
-        // The error says why it is no run.
+        // This error says why the folder is no run.
         RunFolder::of_weights(path).with_context(|| {
             format!("{}: neither a run nor a folder with {SHAPE}", path.display())
         })?;

@@ -1,9 +1,9 @@
 //! Settings that suit the model, the examples and the machine.
 //!
-//! Rates: fine-tuning takes a small part of the rate of training. A model of width 1024 takes 5e-5,
-//! the default of the library Transformers; narrower models take more, in proportion (Yang et al.
-//! 2022, "Tensor Programs V", table 3). Adapters take about ten times as much (Hu et al. 2021,
-//! table 11).
+//! Learning rates: fine-tuning takes a small part of the rate of training. A model of width 1024
+//! takes 5e-5, the default of the library Transformers; the rate is inversely proportional to the
+//! width (Yang et al. 2022, "Tensor Programs V", table 3). Adapters take about ten times that rate
+//! (Hu et al. 2021, table 11).
 
 use candle_core::Device;
 use taper_data::Task;
@@ -18,35 +18,35 @@ use crate::config::RunConfig;
 use crate::init::{Machine, proposal::MEMORY_SHARE};
 use crate::tasks::{Examples, vocabularies};
 
-/// Rate of a model of this width.
+/// Learning rate, and the width of the model for which it is meant.
 const RATE: (f64, f64) = (5e-5, 1024.0);
-/// Factor of the rate with which adapters are trained.
+/// Factor by which the learning rate is higher if adapters are trained.
 const OF_ADAPTERS: f64 = 10.0;
 /// Rank of adapters.
 const RANK: usize = 16;
 /// Smallest and largest number of tokens of an update.
 const TOKENS: (usize, usize) = (512, 4096);
-/// Smallest number of tokens of a batch for which smaller weights are not preferred.
+/// Number of tokens to which batches may shrink before weights in fewer bits are preferred.
 const FEW_TOKENS: usize = 1024;
-/// Desired number of updates in an epoch, within the smallest size of an update.
+/// Desired number of updates in an epoch; it is not reached if updates would be too small.
 const UPDATES_OF_AN_EPOCH: u64 = 50;
-/// Largest number of tokens to learn from, beyond the first epoch.
+/// Number of tokens to learn from that limits the number of epochs; there is always one.
 const MOST_TOKENS: u64 = 40_000_000;
 /// Largest number of epochs.
 const MOST_EPOCHS: u64 = 10;
-/// Validations of a training.
+/// Number of validations of a training.
 const VALIDATIONS: u64 = 12;
 /// Number of sentences that a validation translates.
 const TRANSLATED: usize = 200;
 
-/// Recipe with the facts behind its choices.
+/// Recipe, with the facts by which the choices are explained.
 pub(super) struct Proposal {
     pub(super) config: RunConfig,
-    /// Number of epochs that the updates make up.
+    /// Number of epochs in all updates.
     pub(super) epochs: u64,
-    /// Bytes of training with all weights; `None` if all are trained.
+    /// Bytes that a training of all weights would take; `None` if all weights are trained.
     pub(super) too_large: Option<u64>,
-    /// Bytes of the proposed training, by formula.
+    /// Estimated bytes of the proposed training.
     pub(super) bytes: u64,
 }
 
@@ -67,9 +67,9 @@ pub(super) fn propose(
         evaluation: parent.config.evaluation.clone(),
         ..RunConfig::default()
     };
-    // The parent's setting was for other text.
+    // The parent's expected length was measured on other text.
     config.decoding.expected_length = ExpectedLength::default();
-    // Both keys concern the first weights of a run, which come from the parent.
+    // Both sections only concern initial weights, which here come from the parent.
     config.model.lora = LoraConfig::default();
     config.model.embeddings = EmbeddingsConfig::default();
     let tokens = tokens_of_update(&read.counts);
@@ -102,11 +102,11 @@ pub(super) fn propose(
             batch /= 2;
         }
     }
-    // Nothing fits by formula: the check of memory before training decides.
+    // By the estimate, nothing fits: the trial before training decides.
     last.unwrap_or(Proposal { config, epochs, too_large: None, bytes: 0 })
 }
 
-/// Training of `updates` updates on examples of this kind.
+/// Settings for training `updates` updates on examples of this kind.
 fn training(kind: Examples, updates: u64) -> TrainingConfig {
     TrainingConfig {
         max_updates: updates,
@@ -131,16 +131,16 @@ fn training(kind: Examples, updates: u64) -> TrainingConfig {
     }
 }
 
-/// Tokens of an update: fewer if there is little to learn from.
+/// Number of tokens of an update, which is lower if there is little to learn from.
 fn tokens_of_update(counts: &ExampleCounts) -> usize {
     let (fewest, most) = TOKENS;
     let wished = usize::try_from(counts.tokens / UPDATES_OF_AN_EPOCH).unwrap_or(most);
-    // A power of two, so that an update divides into several batches.
+    // A power of two, so that an update can be divided into several batches.
     (wished.clamp(fewest, most) + 1).next_power_of_two() / 2
 }
 
-/// Recipe with updates of `tokens` tokens in batches of `batch`, and with adapters on weights of
-/// the given type, or without adapters.
+/// Recipe whose updates have `tokens` tokens, in batches of `batch` tokens. `lora` is the type of
+/// the frozen weights to which adapters are added; `None` for no adapters.
 fn with(
     config: &RunConfig,
     parent: &Parent,
@@ -155,7 +155,7 @@ fn with(
         let (rank, alpha) = (RANK, 2.0 * RANK as f64);
         config.model.lora = LoraConfig { rank, alpha, base_dtype, ..LoraConfig::default() };
         if config.task != parent.config.task {
-            // The head is new.
+            // The head is new, so it is trained as a whole.
             config.model.lora.train = vec!["classes.*".to_owned()];
         }
     }
@@ -165,7 +165,7 @@ fn with(
     config
 }
 
-/// Number rounded to one digit.
+/// Rounds a number to one significant digit.
 fn rounded(number: f64) -> f64 {
     format!("{number:.0e}").parse().unwrap_or(number)
 }

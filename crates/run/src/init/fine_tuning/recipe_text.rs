@@ -1,4 +1,4 @@
-//! The recipe as a file with comments.
+//! The proposed recipe as a file with comments.
 
 use std::fmt::Write;
 
@@ -15,8 +15,8 @@ use crate::init::Usage;
 use crate::init::recipe_text::usage_comment;
 use crate::numbers::{bytes, grouped};
 
-/// Text of the recipe. Keys that are absent have their defaults, and the keys of the model come
-/// from the parent.
+/// Text of the recipe. It leaves out keys with their defaults, and keys of [model] with the
+/// parent's values.
 ///
 /// # Errors
 /// When a value cannot be written as TOML.
@@ -49,7 +49,7 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// Description of the examples, with their number.
+/// Words on how many examples or tokens there are.
 fn counted(read: &ReadExamples) -> String {
     let counts = &read.counts;
     let tokens = grouped(counts.tokens);
@@ -62,7 +62,7 @@ fn counted(read: &ReadExamples) -> String {
     }
 }
 
-/// Keys that are written even at their defaults, with their values.
+/// Keys that are written even if they have their defaults, with their values.
 fn shown(config: &RunConfig) -> Vec<(&'static str, Value)> {
     let training = &config.training;
     let whole = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
@@ -102,7 +102,7 @@ fn different(table: Table, usual: &Table) -> Table {
     table.into_iter().filter_map(is_other).collect()
 }
 
-/// Comments for keys.
+/// Comments on keys.
 fn reasons(proposal: &Proposal, read: &ReadExamples) -> Vec<(&'static str, String)> {
     let config = &proposal.config;
     let mut all = vec![
@@ -151,7 +151,7 @@ fn reasons(proposal: &Proposal, read: &ReadExamples) -> Vec<(&'static str, Strin
     all
 }
 
-/// Writes the plain keys of a section, and then its sections.
+/// Writes the keys of a section, and then its subsections.
 fn write_section(text: &mut String, name: &str, table: &Table, reasons: &[(&str, String)]) {
     let full = |key: &str| match name {
         "" => key.to_owned(),
