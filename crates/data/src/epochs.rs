@@ -25,7 +25,7 @@ impl Epochs {
         Self { dataset, batching: batching.clone(), seed, plans: Mutex::default() }
     }
 
-    /// Settings of the epoch's batches.
+    /// The settings by which the epochs are divided into batches.
     pub fn batching(&self) -> &BatchingConfig {
         &self.batching
     }
@@ -44,7 +44,7 @@ impl Epochs {
             }
         };
         plans.push((epoch, Arc::clone(&plan)));
-        // A thread that requests the other epoch does not wait for this one.
+        // Unlocked here, so that a thread that needs another epoch does not wait for this plan.
         drop(plans);
         let epoch = Epoch::new(self.seed, epoch);
         let make = || Arc::clone(&self.dataset).plan(&self.batching, epoch).into();

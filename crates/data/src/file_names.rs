@@ -7,10 +7,11 @@ use sha2::{Digest, Sha256};
 /// Largest number of bytes of [`split_name`]: file systems allow 255, and endings follow.
 const LONGEST_NAME: usize = 160;
 
-/// Name of a file about a split, without its extension: the stem of a split may be in a subfolder,
-/// or any path.
+/// The name of a file about a split, without its extension. The stem of a split may be any path, so
+/// path separators are replaced.
 ///
-/// If the names of many corpora are too long for a file name, it ends in a hash of them.
+/// If the name is too long for a file name, because the split has many corpora, its end is replaced
+/// by a hash.
 #[must_use]
 pub fn split_name(split: &str) -> String {
     let name = split.replace(['/', '\\'], "_");
@@ -25,11 +26,11 @@ pub fn split_name(split: &str) -> String {
 /// Endings of compressed files, which are decompressed.
 const COMPRESSED: [&str; 5] = ["gz", "zst", "xz", "bz2", "zip"];
 
-/// The same in words, for messages.
+/// [`COMPRESSED`] as text for messages.
 pub(crate) const COMPRESSED_IN_WORDS: &str = ".gz, .zst, .xz, .bz2 or .zip";
 
-/// Possible names of a file that has this name followed by one of `endings`: each plain, then
-/// compressed.
+/// Possible names of a file whose name is `path` followed by one of `endings`. For each ending, the
+/// plain name comes first, then the names of compressed files.
 pub(crate) fn names_of(path: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let with = |ending: &str, compressed: &str| {
         let mut name = path.as_os_str().to_owned();

@@ -57,12 +57,12 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// File under a temporary name, removed unless it was renamed.
+/// A file with a temporary name. It is deleted when this value is dropped, unless it was renamed.
 #[derive(Debug)]
 pub(crate) struct Partial(pub(crate) PathBuf);
 
 impl Partial {
-    /// Temporary name beside `path`.
+    /// A temporary name in the folder of `path`.
     pub(crate) fn beside(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         // Two processes that prepare the same run must not write into one file.

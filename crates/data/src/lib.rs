@@ -1,27 +1,35 @@
-//! Text in, batches of ids out: host-side ids, never a tensor.
+//! Converts texts, images and functions to batches of ids. Tensors are not made here.
 //!
-//! A [`Task`] turns a corpus into batches. A sentence pair travels [`PairReader`] (bytes to text) →
-//! [`Cleaner`] (kept, or dropped for a counted reason) → [`Tokenizer`] (ids) → [`PairDataset`] (a
-//! file beside the run) → [`EpochPlan`] (length-grouped batches whose order is a function of seed
-//! and epoch) → [`Prefetcher`] (a thread). Running text goes in passages through the tokenizer into
-//! one row of ids, the [`TextDataset`], and an [`EpochPlan`] cuts blocks from it. [`Task::prepare`]
-//! does all of it up to the data sets; the rest is pulled by the trainer.
+//! A [`Task`] makes batches from a corpus. A sentence pair passes through these steps:
 //!
-//! Images stay on disk, and an [`ImageDataset`] reads the images of a batch: their values, from 0
-//! to 255, are its ids. Functions are drawn by a [`RegressionDataset`]: their ids are the bits of
+//! - [`PairReader`] reads its texts.
+//! - [`Cleaner`] keeps it, or drops it and counts the reason.
+//! - [`Tokenizer`] converts its texts to ids.
+//! - [`PairDataset`] keeps the ids in a file in the folder of the run.
+//! - [`EpochPlan`] groups pairs of similar lengths to batches, in an order that depends only on
+//!   seed and epoch.
+//! - [`Prefetcher`] assembles the batches on a thread.
+//!
+//! Running text is tokenised passage by passage into one sequence of ids, the [`TextDataset`], from
+//! which an [`EpochPlan`] cuts blocks. [`Task::prepare`] does everything up to the data sets; the
+//! trainer requests the rest.
+//!
+//! Images stay on the disk. An [`ImageDataset`] reads the images of a batch; their ids are their
+//! values from 0 to 255. A [`RegressionDataset`] draws functions; their ids are the bits of
 //! numbers.
 //!
 //! # Decisions
 //!
-//! - **Batches are packed, not padded.** A [`Batch`] concatenates its rows and gives their lengths,
-//!   so a token budget is exact. Rectangles filled with `<pad>` were rejected: [`DataReport`]
-//!   states what they would cost.
-//! - **Order is a function, not a state.** Batch `i` of epoch `e` under seed `s` can be requested
-//!   directly, so a run resumes from two integers. A stateful generator would have to be saved and
-//!   replayed.
-//! - **Tokenised once.** Ids live in a file and are read for each batch, so a corpus may exceed
-//!   memory and a restart costs a checksum; the file is identified by text, tokenizer and cleaning.
-//!   Time stamps never identify it: they only make it unnecessary to read the same text again.
+//! - **Batches are packed, not padded.** A [`Batch`] has its rows one after another, with their
+//!   lengths, so the number of tokens in a batch is limited exactly. Rectangles filled with `<pad>`
+//!   were rejected; [`DataReport`] says how many tokens they would waste.
+//! - **The order is computed, not stored.** Batch `i` of epoch `e` with seed `s` can be requested
+//!   directly, so two integers are enough to resume a run. The state of a generator would have to
+//!   be saved and restored.
+//! - **Text is tokenised once.** The ids are in a file and are read for each batch, so a corpus may
+//!   be larger than the memory, and a restart only computes a checksum. The file is identified by
+//!   text, tokenizer and cleaning. Time stamps do not identify it; they only save reading an
+//!   unchanged text again.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! Assembles batches on a separate thread, ahead of the trainer.
+//! Assembles batches on a separate thread, before the trainer needs them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use crate::{Batch, Epochs, Position, Result};
 
-/// Batch with its position in the run.
+/// A batch with its position in the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefetched {
     /// Position of the batch.
@@ -15,22 +15,23 @@ pub struct Prefetched {
     pub batch: Batch,
 }
 
-/// Largest number of batches made ahead, limited because the channel allocates room for all of
-/// them.
+/// Largest number of batches that are made in advance. It is limited because the channel allocates
+/// memory for all of them.
 const MOST_AHEAD: usize = 1024;
 
-/// Yields the batches at a sequence of positions, until its end or a failure to read.
+/// Iterates over the batches at a sequence of positions, and ends early if a batch cannot be read.
 ///
-/// Output depends only on its arguments, not on the thread's timing. Dropping it stops the thread.
+/// The batches depend only on the arguments, not on the timing of the thread. The thread ends when
+/// this value is dropped.
 pub struct Prefetcher {
     receiver: Option<Receiver<Result<Prefetched>>>,
     thread: Option<JoinHandle<()>>,
-    /// Iterator used without a thread.
+    /// The batches, if the thread could not be started.
     here: Option<Box<dyn Iterator<Item = Result<Prefetched>> + Send>>,
 }
 
 impl Prefetcher {
-    /// Yields the batches of `epochs` at `places`, such as [`Epochs::positions`]; the thread
+    /// Yields the batches of `epochs` at `places`, for example at [`Epochs::positions`]. The thread
     /// iterates over `places`.
     pub fn new(
         epochs: &Arc<Epochs>,
@@ -47,7 +48,7 @@ impl Prefetcher {
         let started = std::thread::Builder::new().name("batches".to_owned()).spawn(move || {
             for item in ahead {
                 let failed = item.is_err();
-                // The receiver is gone once the prefetcher is dropped.
+                // The receiver no longer exists if the prefetcher was dropped.
                 if sender.send(item).is_err() || failed {
                     return;
                 }
@@ -55,7 +56,8 @@ impl Prefetcher {
         });
         match started {
             Ok(thread) => Self { receiver: Some(receiver), thread: Some(thread), here: None },
-            // If the system refuses a thread, perhaps for lack of memory, the caller does the work.
+            // If no thread can be started, perhaps for lack of memory, the caller makes the
+            // batches.
             Err(_) => Self { receiver: None, thread: None, here: Some(Box::new(batches())) },
         }
     }
@@ -74,11 +76,10 @@ impl Iterator for Prefetcher {
 
 impl Drop for Prefetcher {
     fn drop(&mut self) {
-        // The channel is dropped first: a thread that waits to send could never be joined.
+        // The receiver must be dropped before: a thread that waits to send would never end.
         drop(self.receiver.take());
         if let Some(thread) = self.thread.take() {
-            // If the thread has panicked, it has already ended the iteration and reported the
-            // panic.
+            // If the thread panicked, the iteration has already ended with a report of it.
             let _ = thread.join();
         }
     }

@@ -73,7 +73,7 @@ impl DataConfig {
         data
     }
 
-    /// Copy for reading files of one direction.
+    /// A copy with the languages of a direction, for reading its files.
     pub(crate) fn in_languages(&self, direction: &Direction) -> Self {
         Self {
             source_language: direction.from.clone(),

@@ -24,8 +24,8 @@ pub(crate) fn expand_pairs(config: &DataConfig, split: &mut Corpora) -> Result<(
     Ok(())
 }
 
-/// Replaces patterns like [`expand_pairs`], for corpora with one kind of file, which may end in one
-/// of `endings`.
+/// Replaces patterns as [`expand_pairs`] does, but for corpora with one kind of file. The names of
+/// these files may end in one of `endings`.
 pub(crate) fn expand_texts(
     config: &DataConfig,
     split: &mut Corpora,
@@ -110,9 +110,10 @@ fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     Ok(if matches_of_pattern.is_empty() { itself() } else { matches_of_pattern })
 }
 
-/// Files of the second pattern, each in the place of the file of the first pattern that it belongs
-/// to: the wildcards of both match the same text. If the numbers of wildcards differ, the files
-/// belong together in their order.
+/// The files that match the second pattern, in the order of the files that match the first. Two
+/// files belong together if the wildcards of both patterns match the same text in them. If the
+/// numbers of wildcards differ, the first file belongs to the first, the second to the second, and
+/// so on.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),

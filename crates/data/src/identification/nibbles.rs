@@ -1,24 +1,24 @@
-//! Vectors of whole numbers in 4 bits.
+//! Vectors of integers with 4 bits each.
 
 use super::WIDTH;
 
 /// Largest number.
 pub(super) const LARGEST: f32 = 7.0;
 
-/// Integer nearest to a number, or the largest.
+/// The integer nearest to a number, between -[`LARGEST`] and [`LARGEST`].
 pub(super) fn nearest(number: f32) -> f32 {
-    // A sum of this size has no bits for a fraction; this is faster than `round` on processors
-    // before SSE4.1.
+    // Floating-point numbers of this size have no fraction bits, so the sum is rounded. This is
+    // faster than `round` on processors without SSE4.1.
     const WHOLE: f32 = 12_582_912.0;
     (number.clamp(-LARGEST, LARGEST) + WHOLE) - WHOLE
 }
 
-/// A vector, two numbers from -[`LARGEST`] to [`LARGEST`] in each byte.
+/// A vector of integers from -[`LARGEST`] to [`LARGEST`], two in each byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Packed(pub(super) [u8; WIDTH / 2]);
 
 impl Packed {
-    /// The vector of the [`nearest`] to these numbers.
+    /// Rounds each number to the [`nearest`] integer.
     pub(super) fn pack(numbers: &[f32; WIDTH]) -> Self {
         let (pairs, _) = numbers.as_chunks::<2>();
         Self(std::array::from_fn(|place| {

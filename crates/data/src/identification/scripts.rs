@@ -76,20 +76,20 @@ fn script_of(code: &str) -> Option<Script> {
     })
 }
 
-/// Letters of a language, looked up once.
+/// The script of a language, so that it is looked up only once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnLetters {
     script: Option<Script>,
 }
 
 impl OwnLetters {
-    /// Letters of the language with this code.
+    /// The script of the language with this code.
     pub(crate) fn for_language(code: &str) -> Self {
         Self { script: script_of(code) }
     }
 
-    /// Share of a text's letters that belong to its script: 1 if the script is unknown; `None`
-    /// without letters.
+    /// The share of a text's letters that belong to the language's script. It is 1 if the script is
+    /// unknown, and `None` if the text has no letters.
     pub(crate) fn share(self, text: &str) -> Option<f64> {
         let is_own = |letter: char| {
             self.script.is_none_or(|script| script.iter().any(|&(a, z)| (a..=z).contains(&letter)))

@@ -53,12 +53,12 @@ struct Trainee {
     probabilities: Vec<f32>,
 }
 
-/// Trains a model on lines of text in known languages; `told` receives the number of pieces so far,
-/// and their mean loss since its last call.
+/// Trains a model on lines of text in known languages. `report` receives the number of pieces so
+/// far and their mean loss since its last call.
 ///
 /// # Errors
 ///
-/// If there are fewer than two languages or a setting is impossible, and errors of `told`.
+/// If there are fewer than two languages or a setting is impossible, and errors of `report`.
 pub fn train_identifier(
     lines: &[(String, String)],
     settings: IdentifierTraining,

@@ -11,11 +11,11 @@ use crate::{Corpora, Corpus, DataConfig, Error, ImageFormat, Result};
 const SIDE: usize = 32;
 const PIXELS: usize = 3 * SIDE * SIDE;
 
-/// The file of a corpus.
+/// The path of a corpus's file.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] with the names that were tried.
+/// [`Error::Missing`] if there is no such file, with the names that were tried.
 pub(super) fn file(config: &DataConfig, corpus: &Corpus) -> Result<PathBuf> {
     let split = Corpora(vec![corpus.clone()]);
     let mut files = files_ending(config, &split, &["", ".bin"])?;

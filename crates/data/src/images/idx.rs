@@ -7,22 +7,22 @@ use super::Images;
 use super::records::Records;
 use crate::{Corpus, DataConfig, Error, Result};
 
-/// First bytes of a file: two zeros, the type of unsigned bytes, the number of dimensions.
+/// The first bytes of a file: two zeros, 8 for unsigned bytes, and the number of dimensions.
 const IMAGES: [u8; 4] = [0, 0, 8, 3];
 const LABELS: [u8; 4] = [0, 0, 8, 1];
-/// Bytes before the first pixel, and before the first label.
+/// Number of bytes before the first image; the next constant is that before the first label.
 const IMAGES_HEADER: usize = 16;
 const LABELS_HEADER: usize = 8;
 
-/// Endings of the names of the two files, which follow `train`.
+/// The names of the two files, without `train` at the start.
 const NAMES: [[&str; 2]; 2] =
     [["-images-idx3-ubyte", "-labels-idx1-ubyte"], ["-images.idx3-ubyte", "-labels.idx1-ubyte"]];
 
-/// The files of images and of labels.
+/// The file with the images and the file with the labels.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] with the names that were tried.
+/// [`Error::Missing`] if there is no such file, with the names that were tried.
 pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<[PathBuf; 2]> {
     let with = |path: &Path, ending: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -93,7 +93,7 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
             ));
         }
         count = number;
-        // Each is below 2^32, so the product of all is below 2^96.
+        // Each factor is below 2^32, so the product is below 2^96.
         let pixels = u128::from(number) * u128::from(rows) * u128::from(columns);
         u64::try_from(pixels + IMAGES_HEADER as u128)
             .map_err(|_| malformed(&images_path, "declares more pixels than a file has".to_owned()))

@@ -48,11 +48,11 @@ pub(crate) trait Images: Debug + Send + Sync {
     fn read(&self, image: usize, pixels: &mut Vec<u8>) -> Result<()>;
 }
 
-/// The files of a split.
+/// The paths of the files of a split.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] with the names that were tried.
+/// [`Error::Missing`] if there is no such file, with the names that were tried.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for corpus in split.iter() {
@@ -130,7 +130,7 @@ impl Images for Split {
 }
 
 impl Split {
-    /// Corpus of an image, and the image's index in it.
+    /// The corpus with an image, and the image's index in this corpus.
     fn place(&self, mut image: usize) -> (&dyn Images, usize) {
         for corpus in &self.corpora {
             match image.checked_sub(corpus.classes().len()) {

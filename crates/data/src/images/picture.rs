@@ -1,4 +1,4 @@
-//! PNG and JPEG files as pixels, with the size and the channels that a model reads.
+//! Decodes PNG and JPEG files to pixels with the size and the channels that a model reads.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Pixels {
         Self::read(&bytes, path, settings)
     }
 
-    /// Decodes like [`Pixels::of_file`], from the bytes of a file.
+    /// Decodes the bytes of a file as [`Pixels::of_file`] does.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ fn malformed(path: &Path, message: String) -> Error {
     Error::Malformed { path: path.to_owned(), message }
 }
 
-/// Upright picture of a file with these `bytes`; errors name `path`.
+/// Decodes the bytes of a picture file and turns the picture upright. Errors name `path`.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub(super) fn turned(bytes: &[u8], path: &Path) -> Result<DynamicImage> {
     Ok(picture)
 }
 
-/// Picture of a PNG file, as stored.
+/// Decodes a PNG file, without turning the picture.
 fn decoded(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(MOST_PIXELS);
@@ -88,7 +88,7 @@ fn decoded(bytes: &[u8]) -> image::ImageResult<DynamicImage> {
     reader.decode()
 }
 
-/// Writes rows of red, green and blue as a PNG file.
+/// Writes a PNG file. `values` are the red, green and blue of each pixel, row by row.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Conversion of a picture of any shape to the model's square, in the order of Transformers' image
-//! processors: resize, then crop the middle.
+//! Converts a picture of any shape to the square that the model reads, as the image processors of
+//! Transformers do: it is resized, then its middle is cut out.
 
 use super::raster::Raster;
 use crate::{ImagesConfig, Resize};
 
-/// Largest side, and number of pixels, of a picture while it is resized.
+/// Limits for a picture while it is resized: the longest side, and the number of pixels.
 const LONGEST_SIDE: usize = 1 << 16;
 const MOST_PIXELS: usize = 1 << 26;
 
@@ -12,7 +12,7 @@ const MOST_PIXELS: usize = 1 << 26;
 ///
 /// # Errors
 ///
-/// A description, if the picture does not get the right size.
+/// If the picture does not get the right size. The error is a description of this.
 pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raster, String> {
     let (height, width) = resized_shape((picture.height, picture.width), settings);
     let sides = 1..=LONGEST_SIDE;

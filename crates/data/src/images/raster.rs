@@ -1,8 +1,8 @@
-//! Decoded picture before its conversion for a model: grey or coloured, of any shape.
+//! A decoded picture of any shape, in grey or colour, before it is converted for a model.
 
 use image::DynamicImage;
 
-/// Rows of pixels, each with its channels side by side.
+/// The pixels of a picture, row by row. The channels of a pixel are next to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Raster {
     pub(super) height: usize,
@@ -13,10 +13,12 @@ pub(super) struct Raster {
 }
 
 impl Raster {
-    /// Converts a picture to grey for 1 channel, or to red, green and blue for 3, as in Pillow.
+    /// Converts a picture as Pillow does: to grey if `channels` is 1, to red, green and blue if it
+    /// is 3.
     ///
-    /// Transparency is dropped, not blended. Of 16 bits, the upper 8 count, as in Pillow for
-    /// colours. Pillow clips 16-bit grey at 255, which leaves most pictures white.
+    /// Transparency is dropped, not blended. Of 16-bit values, the upper 8 bits are kept, as Pillow
+    /// does for colours. For 16-bit grey this differs from Pillow, which clips at 255 and so makes
+    /// most pictures white.
     pub(super) fn from_picture(picture: DynamicImage, channels: usize) -> Self {
         let (width, height, color) = (picture.width(), picture.height(), picture.color());
         let stored = usize::from(color.channel_count());
@@ -37,10 +39,10 @@ impl Raster {
         Self { height: height as usize, width: width as usize, channels, values }
     }
 
-    /// Middle of the picture, `height` by `width` pixels; black outside its edges.
+    /// The middle of the picture, `height` by `width` pixels. Pixels outside the picture are black.
     ///
-    /// If a margin is odd, the additional pixel is on the right or below, as in `center_crop` of
-    /// Transformers without torchvision.
+    /// If a margin is odd, its additional pixel is on the right or at the bottom, as in
+    /// `center_crop` of Transformers without torchvision.
     pub(super) fn middle(self, height: usize, width: usize) -> Self {
         let start = |from: usize, to: usize| (from as isize - to as isize).div_euclid(2);
         let (top, left) = (start(self.height, height), start(self.width, width));
@@ -61,7 +63,7 @@ impl Raster {
         Self { height, width, values, ..self }
     }
 
-    /// Values channel by channel, row by row.
+    /// The values of the first channel, row by row, then those of the next channel.
     pub(super) fn planes(self) -> Vec<u8> {
         if self.channels == 1 {
             return self.values;

@@ -1,4 +1,4 @@
-//! Files of records of equal size, read in place.
+//! Files of records of equal size. Each record is read from the disk when it is needed.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use crate::files::{not_a_file, read_at};
 use crate::text::lines::open_stream;
 use crate::{Error, Result};
 
-/// File of records after a header.
+/// An open file with records after a header.
 #[derive(Debug)]
 pub(super) struct Records {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct Records {
 
 #[derive(Debug)]
 enum Content {
-    /// Content of a compressed file.
+    /// The decompressed content of a compressed file.
     Held(Vec<u8>),
     OnDisk(File),
 }
@@ -51,7 +51,7 @@ impl Records {
         }
         let (content, size) = if is_compressed(path) {
             let expected = length(&bytes, None)?;
-            // A further byte shows that a file is longer.
+            // One more byte is read, to find out whether the file is longer.
             let rest = expected.saturating_sub(header as u64).saturating_add(1);
             stream.take(rest).read_to_end(&mut bytes).map_err(io)?;
             let size = bytes.len() as u64;
@@ -71,12 +71,12 @@ impl Records {
         Ok(Self { path: path.to_owned(), content, length: expected })
     }
 
-    /// Bytes of the whole content.
+    /// Length of the whole content in bytes, decompressed.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Reads `count` bytes from `at` on.
+    /// Reads `count` bytes, from the index `at`.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Records {
         into.clear();
         match &self.content {
             Content::Held(bytes) => {
-                // The place is within the length that was checked.
+                // `at` is within the length, which was checked when the file was opened.
                 into.extend_from_slice(&bytes[at as usize..at as usize + count]);
                 Ok(())
             }

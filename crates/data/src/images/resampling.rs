@@ -1,10 +1,11 @@
-//! Resizing equal to Pillow's, to the bit: the settings of image models, and their weights, depend
-//! on it.
+//! Resizes pictures. The result is equal to Pillow's in every bit, because image models were
+//! trained on pictures that Pillow resized.
 //!
-//! A value of the result is a mean of the values around its place, weighted by a filter that is
-//! stretched if a picture becomes smaller (antialiasing). Weights have 22 fractional bits, and the
-//! result between the passes along rows and along columns is rounded to 8 bits. (Pillow,
-//! `src/libImaging/Resample.c` and, for the nearest pixel, `Geometry.c`.)
+//! Each value of the result is a weighted mean of the values around its place. The weights are
+//! given by a filter. If the picture becomes smaller, the filter is stretched (antialiasing).
+//! Weights have 22 fraction bits, and the values between the passes along rows and along columns
+//! are rounded to 8 bits. The code in Pillow is `src/libImaging/Resample.c` and, for the nearest
+//! pixel, `Geometry.c`.
 
 use std::f64::consts::PI;
 
@@ -31,7 +32,7 @@ pub enum Resampling {
     Hamming,
 }
 
-/// Number of fractional bits of a weight.
+/// Number of fraction bits of a weight.
 const PRECISION: u32 = 22;
 
 impl Resampling {
@@ -60,7 +61,7 @@ impl Resampling {
             Self::Bilinear => (1.0 - distance).max(0.0),
             Self::Hamming if distance >= 1.0 => 0.0,
             Self::Hamming => sinc(distance) * (0.54 + 0.46 * (distance * PI).cos()),
-            // Keys's curve with a = -0.5.
+            // Keys's cubic filter with a = -0.5.
             Self::Bicubic if distance < 1.0 => (1.5 * distance - 2.5) * distance * distance + 1.0,
             Self::Bicubic if distance < 2.0 => {
                 (((distance - 5.0) * distance + 8.0) * distance - 4.0) * -0.5
@@ -72,13 +73,13 @@ impl Resampling {
     }
 }
 
-/// Pixels of a line that contribute to one pixel of the result.
+/// The pixels of a row or column that contribute to one pixel of the result, with their weights.
 struct Window {
     first: usize,
     weights: Vec<i64>,
 }
 
-/// Windows of `to` pixels made of `from`.
+/// The window of each pixel when `from` pixels are resized to `to` pixels.
 fn windows(from: usize, to: usize, by: Resampling) -> Vec<Window> {
     let scale = from as f64 / to as f64;
     let stretch = scale.max(1.0);
@@ -88,7 +89,8 @@ fn windows(from: usize, to: usize, by: Resampling) -> Vec<Window> {
         // A cast turns negative numbers into 0, and rounds others down.
         let first = (center - support + 0.5) as usize;
         let end = ((center + support + 0.5) as usize).min(from);
-        // A product instead of a quotient, as in Pillow.
+        // Multiplied by this instead of divided by `stretch`, as in Pillow, so that it is rounded
+        // equally.
         let narrowing = 1.0 / stretch;
         let weight = |pixel: usize| by.weight((pixel as f64 - center + 0.5) * narrowing);
         let weights: Vec<f64> = (first..end).map(weight).collect();
@@ -102,7 +104,7 @@ fn windows(from: usize, to: usize, by: Resampling) -> Vec<Window> {
     (0..to).map(window).collect()
 }
 
-/// Converts a sum of weighted values to a value.
+/// Converts a weighted sum to a value of 8 bits.
 fn rounded(sum: i64) -> u8 {
     ((sum + (1 << (PRECISION - 1))) >> PRECISION).clamp(0, 255) as u8
 }
@@ -113,7 +115,7 @@ impl Raster {
         if by == Resampling::Nearest {
             return self.of_nearest(height, width);
         }
-        // Pillow 13 chooses the first pass by comparing both reductions.
+        // Like Pillow 13, which decides by both differences which pass comes first.
         let [fewer_rows, fewer_columns] =
             [(self.height, height), (self.width, width)].map(|(from, to)| from as i64 - to as i64);
         match fewer_rows > 0 && fewer_rows > 2 * fewer_columns {
@@ -122,7 +124,7 @@ impl Raster {
         }
     }
 
-    /// Resizes to rows of `width` pixels.
+    /// Resizes each row to `width` pixels.
     fn resized_across(self, width: usize, by: Resampling) -> Self {
         if width == self.width {
             return self;
@@ -145,7 +147,7 @@ impl Raster {
         Self { width, values, ..self }
     }
 
-    /// Resizes to `height` rows.
+    /// Resizes each column to `height` pixels.
     fn resized_down(self, height: usize, by: Resampling) -> Self {
         if height == self.height {
             return self;
@@ -166,9 +168,10 @@ impl Raster {
         Self { height, values, ..self }
     }
 
-    /// Takes the pixel under the centre of each new pixel.
+    /// Copies, for each new pixel, the old pixel at the place of its centre.
     fn of_nearest(&self, height: usize, width: usize) -> Self {
-        // The sum is accumulated step by step, as in Pillow: a product rounds differently.
+        // The places are added up step by step, as in Pillow. A product would be rounded
+        // differently.
         let places = |from: usize, to: usize| {
             let step = from as f64 / to as f64;
             let next = move |at: &f64| Some(at + step);

@@ -1,4 +1,4 @@
-//! Tables of captions: a line has the path of a PNG or JPEG file, a tab, and a caption of the
+//! Tables of captions. Each line is the path of a PNG or JPEG file, a tab, and a caption of the
 //! picture.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::{Corpus, DataConfig, Error, ImagesConfig, LineReader, Result};
 /// Endings of the name of a table.
 const ENDINGS: [&str; 2] = ["", ".tsv"];
 
-/// Table of a corpus, and each picture once.
+/// The table of a corpus, then each picture once.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>
     Ok(files)
 }
 
-/// Pictures in the order of their first line in the tables, each with its captions.
+/// Pictures in the order in which they first occur in the tables, each with its captions.
 fn read(tables: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<String>>)> {
     let mut numbers: HashMap<PathBuf, usize> = HashMap::new();
     let (mut pictures, mut captions) = (Vec::new(), Vec::<Vec<String>>::new());
@@ -71,17 +71,17 @@ fn read(tables: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Vec<String>>)> {
     Ok((pictures, captions))
 }
 
-/// Images of a table.
+/// The images of a table, with their captions.
 #[derive(Debug)]
 pub(super) struct TableImages {
     paths: Vec<PathBuf>,
     captions: Vec<Vec<String>>,
-    /// Class 0 for each.
+    /// A class for each image: always 0.
     classes: Vec<u32>,
     settings: ImagesConfig,
 }
 
-/// Reads the table; each picture is decoded when it is read.
+/// Reads the table. A picture is decoded only when it is needed.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Records of a file of comma-separated columns (RFC 4180): a field in quotes may hold commas,
+//! Records of a file of comma-separated values (RFC 4180). A field in quotes may contain commas,
 //! quotes and line breaks.
 
 use std::io::{self, BufRead, Read};
@@ -16,7 +16,7 @@ pub(crate) struct CsvRecords {
     reader: csv::Reader<Bounded>,
     read_since: Arc<AtomicU64>,
     columns: Columns,
-    /// First row, if it contains text.
+    /// The first row, if it contains text and not names of columns.
     first: Option<csv::StringRecord>,
     row: csv::StringRecord,
 }
@@ -42,7 +42,7 @@ impl CsvRecords {
         })
     }
 
-    /// Texts of the next row.
+    /// The texts of the next row.
     pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         match self.first.take() {
             Some(first) => self.row = first,
@@ -64,7 +64,7 @@ impl CsvRecords {
     }
 }
 
-/// An error of the library, with file and line.
+/// Adds file and line to an error of the library.
 fn fault(path: &Path, error: csv::Error) -> Error {
     let line = error.position().map_or(1, csv::Position::line);
     match error.into_kind() {
@@ -79,8 +79,8 @@ fn fault(path: &Path, error: csv::Error) -> Error {
     }
 }
 
-/// Text with rows of at most [`LONGEST_LINE`] bytes: a quote that is never closed would turn the
-/// rest of the file into a single row.
+/// Limits the length of a row to [`LONGEST_LINE`] bytes. Otherwise, a quote that is never closed
+/// would make the rest of the file a single row.
 struct Bounded {
     inner: Box<dyn BufRead + Send>,
     read_since: Arc<AtomicU64>,

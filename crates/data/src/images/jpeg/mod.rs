@@ -17,8 +17,8 @@ use image::{DynamicImage, GrayImage, RgbImage};
 use self::bits::HuffmanTable;
 use self::scan::Scan;
 
-/// Coefficients of a block in the order of a zigzag, as rows of eight; places beyond the end count
-/// as the last one, so that damaged data stay within the block.
+/// For each coefficient in zigzag order, its index in the block, row by row. The entries after the
+/// 64th are 63, so that damaged data cannot index beyond the block.
 const ZIGZAG: [u8; 80] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
     13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59,

@@ -28,7 +28,8 @@ pub(super) fn pixels(decoder: &Decoder, colours: Colours) -> Vec<u8> {
     pixels
 }
 
-/// Fixed-point numbers with 16 fractional bits, as in libjpeg.
+/// Converts a pixel to red, green and blue. The factors are fixed-point numbers with 16 fraction
+/// bits, as in libjpeg.
 fn from_y_cb_cr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     let [y, cb, cr] = [i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128];
     const HALF: i32 = 1 << 15;
@@ -84,7 +85,8 @@ impl Component {
     }
 }
 
-/// Doubles the samples: each new one is three quarters the nearest and one quarter the next.
+/// Doubles the number of samples in a row. Each new sample is three quarters of the nearest old one
+/// and one quarter of the neighbour on its side.
 fn across_twice(samples: &[u8]) -> Vec<u8> {
     let value = |at: usize| u32::from(samples[at.min(samples.len() - 1)]);
     let doubled = |at: usize| {
@@ -96,7 +98,8 @@ fn across_twice(samples: &[u8]) -> Vec<u8> {
     (0..samples.len()).flat_map(doubled).collect()
 }
 
-/// Doubles sums of two rows, whose weights add up to four.
+/// Doubles the number of samples in a row. `sums` are weighted sums of two rows; the weights add up
+/// to 4.
 fn both_twice(sums: &[u32]) -> Vec<u8> {
     let value = |at: usize| sums[at.min(sums.len() - 1)];
     let doubled = |at: usize| {

@@ -41,7 +41,7 @@ fn line_transform(line: [i32; 8], shift: u32) -> [i32; 8] {
     let sum = plus(line[0], line[4]).wrapping_shl(CONSTANT);
     let difference = minus(line[0], line[4]).wrapping_shl(CONSTANT);
     let even = [plus(sum, high), plus(difference, low), minus(difference, low), minus(sum, high)];
-    // Odd places.
+    // Odd indices.
     let [a, b, c, d] = [line[7], line[5], line[3], line[1]];
     let all = times(plus(plus(a, c), plus(b, d)), 9633);
     let ad = times(plus(a, d), -7373);
