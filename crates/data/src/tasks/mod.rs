@@ -1,7 +1,7 @@
-//! Tasks of models: each makes batches of its corpus.
+//! The tasks of models. Each makes batches from its corpus.
 //!
-//! A task is a folder here: it knows the files of a split, tokenises them into a cache, and gives
-//! batches by position as a [`Dataset`]. [`Task`] is the only list of tasks.
+//! Each task is a folder here. It finds the files of a split, tokenises them into a cache, and is a
+//! [`Dataset`] whose batches are read by position. [`Task`] is the only list of tasks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Input of encoders of texts: rows of tokens with marks.
+//! The input of text encoders: rows of tokens with marks.
 
 use rayon::prelude::*;
 
@@ -6,41 +6,43 @@ use crate::tasks::labelled::reader::texts_of;
 use crate::text::tokenizer::special::RowMarks;
 use crate::{Error, LabelledConfig, Result, Tokenizer};
 
-/// Row for an encoder: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`; some models have two
-/// separators in the middle.
+/// A row for an encoder: `<cls> text <sep>`, or `<cls> first <sep> second <sep>`. Some models have
+/// two separators between the texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Tokens with their marks.
+    /// The tokens, including marks.
     pub ids: Vec<u32>,
-    /// Index of the first token of the second text; without one, the number of all tokens.
+    /// Index of the first token of the second text. If there is no second text, the number of all
+    /// tokens.
     pub second: usize,
     /// Segment of the second text: 1, or 0 for a model that reads both texts in one segment.
     pub second_segment: u32,
-    /// Predicted tokens: the first token for the class of a text; the first token twice for both
-    /// ends of an answer; or the first token of each word.
+    /// Indices of the tokens at which the model predicts. For the class of a text this is the first
+    /// token, for the two ends of an answer the first token twice, and for tags the first token of
+    /// each word.
     pub asked: Vec<u32>,
-    /// Word of each predicted token, if words are predicted.
+    /// The index of the word of each of these tokens, if something is predicted for words.
     pub words: Vec<usize>,
-    /// Number of tokens of its texts, without marks, but including tokens that were cut off.
+    /// Number of tokens of the texts. Marks are not counted, but tokens that were cut off are.
     pub tokens: usize,
 }
 
 impl Row {
-    /// Segment of each token: [`Self::second_segment`] for the second text and the mark after it,
-    /// otherwise 0.
+    /// The segment of each token. It is [`Self::second_segment`] for the second text and the mark
+    /// after it, and 0 for all others.
     pub fn segments(&self) -> impl Iterator<Item = u32> + use<> {
         let (second, segment) = (self.second, self.second_segment);
         (0..self.ids.len()).map(move |at| if at >= second { segment } else { 0 })
     }
 }
 
-/// Rows for a classifier: each line has one text, or two with a tab between them, by
-/// [`LabelledConfig::pairs`].
+/// Makes rows for a classifier. Each line is one text, or two texts with a tab between them,
+/// depending on [`LabelledConfig::pairs`].
 ///
 /// # Errors
 ///
-/// If a line has another form (the error has its number from 1), or if the tokenizer has no marks
-/// or refuses a text.
+/// If a line has another form (the error has its number, counted from 1), if the tokenizer has no
+/// marks, or if it refuses a text.
 pub fn rows_of(
     tokenizer: &Tokenizer,
     lines: &[String],
@@ -49,8 +51,8 @@ pub fn rows_of(
     rows_of_each(tokenizer, lines, 0, config)?.into_iter().collect()
 }
 
-/// Rows like those of [`rows_of`]. A line of another form has an error in its place, with its
-/// number from `before + 1`.
+/// Makes rows as [`rows_of`] does, but a line of another form gets an error instead of a row. The
+/// first line has the number `before + 1` in errors.
 ///
 /// # Errors
 ///
@@ -92,9 +94,9 @@ pub fn rows_of_each(
     Ok(lines.par_iter().enumerate().map(row).collect())
 }
 
-/// Rows of words for a tagger: `<cls> words <sep>`. Each word is tokenised alone, so that no token
-/// extends into another word (Devlin et al. 2019, section 5.3). Words that do not fit, and words
-/// without tokens, are not predicted.
+/// Makes rows of words for a tagger: `<cls> words <sep>`. Each word is tokenised separately, so
+/// that no token extends into another word (Devlin et al. 2019, section 5.3). No tag is predicted
+/// for words that do not fit and for words without tokens.
 ///
 /// # Errors
 ///
@@ -128,7 +130,8 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences.par_iter().map(row).collect()
 }
 
-/// Lengths of two texts that fit: the excess is removed from the longer one.
+/// The lengths to which two texts are cut so that they fit. Tokens are removed from the longer one
+/// first.
 fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
     let half = room / 2;
     match (first + second <= room, first <= half, second <= half) {

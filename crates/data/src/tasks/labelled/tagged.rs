@@ -1,32 +1,32 @@
-//! Words with tags, in the columns of CoNLL's shared tasks.
+//! Words with tags, in columns as in CoNLL's shared tasks.
 
 use std::path::PathBuf;
 
 use crate::tasks::running_text;
 use crate::{Corpora, DataConfig, Error, LineReader, Result, words};
 
-/// Endings of the name of a file of tags.
+/// Endings of the names of files with tags.
 pub(crate) const ENDINGS: [&str; 3] = ["", ".conll", ".txt"];
-/// Marker between documents, in place of a word.
+/// Written instead of a word between documents.
 const DOCUMENT: &str = "-DOCSTART-";
 
-/// The files of a split.
+/// The paths of the files of a split.
 ///
 /// # Errors
 ///
-/// [`Error::Missing`] with the names that were tried.
+/// [`Error::Missing`] if there is no such file, with the names that were tried.
 pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>> {
     running_text::reader::files_ending(config, split, &ENDINGS)
 }
 
-/// Sentence: its words, and the index of each word's tag.
+/// A sentence: its words, and for each word the index of its tag.
 #[derive(Debug, Default)]
 pub(crate) struct Tagged {
     pub(crate) words: Vec<String>,
     pub(crate) tags: Vec<u32>,
 }
 
-/// Sentences of a split; each consists of its words and their tags.
+/// The sentences of a split. Each is a list of words and a list of their tags.
 ///
 /// # Errors
 ///
@@ -43,8 +43,8 @@ pub fn tagged_words(
     Ok(read(config, split)?.into_iter().map(named).collect())
 }
 
-/// Reads a split with a word on each line: the first column is the word and the last its tag, with
-/// spaces or tabs between them; a blank line ends a sentence.
+/// Reads a split. Each line is a word: its first column is the word and its last column the tag,
+/// with spaces or tabs between columns. An empty line ends a sentence.
 ///
 /// # Errors
 ///
@@ -55,7 +55,7 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> 
     let (mut found, mut sentence) = (Vec::new(), Tagged::default());
     for path in files(config, split)? {
         let mut lines = LineReader::open(&path)?;
-        // Number of columns, and the first line that has them.
+        // The number of columns in this file, and the first line with this number.
         let mut first = None;
         while let Some(line) = lines.next_line()? {
             let columns: Vec<&str> = words(&line).collect();

@@ -1,4 +1,4 @@
-//! Rows of text with some tokens hidden.
+//! Rows of text in which some tokens are hidden.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use crate::{
     Stream, TextDataset, TextReport,
 };
 
-/// Keys of the random draws of hidden tokens and of pairs of texts. They differ from the key for
-/// the order of blocks.
+/// Keys for drawing hidden tokens and pairs of texts. They differ from the key for the order of
+/// blocks.
 const HIDING: u64 = 6;
 const PAIRING: u64 = 7;
 
-/// Running text for rows with hidden tokens.
+/// Running text from which rows with hidden tokens are made.
 ///
-/// A row is a piece of a block within one document: `<cls> text <sep>`, or with two texts
-/// `<cls> first <sep> second <sep>`. Seed, epoch, block number and piece determine which tokens are
-/// hidden.
+/// A row is a part of a block and never crosses the end of a document. It is `<cls> text <sep>`, or
+/// with two texts `<cls> first <sep> second <sep>`. Which tokens are hidden depends only on the
+/// seed, the epoch, the number of the block, and the part.
 #[derive(Debug)]
 pub struct MaskedDataset {
     text: Arc<TextDataset>,
     words: Words,
     config: MaskedConfig,
-    /// Largest number of tokens of a row, with its marks.
+    /// Largest number of tokens of a row, including marks.
     row_length: usize,
-    /// Token between documents.
+    /// The token between documents.
     end: u32,
     report: TextReport,
 }
 
 impl MaskedDataset {
-    /// Number of marks of a row: `<cls>`, and one `<sep>` after each text.
+    /// Number of marks in a row: `<cls>`, and a `<sep>` after each text.
     pub(crate) fn marks(config: &MaskedConfig) -> usize {
         if config.next_sentence { 3 } else { 2 }
     }
@@ -53,13 +53,14 @@ impl MaskedDataset {
         Self { text, words, config: config.clone(), row_length, end, report }
     }
 
-    /// The text itself.
+    /// The text from which rows are made.
     pub fn text(&self) -> &TextDataset {
         &self.text
     }
 
-    /// Divides a piece into two texts: the length of the first, the tokens of the second, and 1 if
-    /// the second was taken from elsewhere, else 0. `None` if the piece is too short for two texts.
+    /// Divides a piece into two texts. The result is the length of the first, the tokens of the
+    /// second, and 1 if the second was taken from elsewhere, otherwise 0. It is `None` if the piece
+    /// is too short for two texts.
     fn pair(&self, piece: &[u32], draws: Draws) -> Result<Option<(usize, Vec<u32>, u32)>> {
         if piece.len() < 2 {
             return Ok(None);
@@ -73,7 +74,7 @@ impl MaskedDataset {
             let count = second.len().min(self.text.tokens() as usize);
             let from = below(2, self.text.tokens() - count as u64 + 1);
             let other = self.text.read(from, count)?;
-            // The other text must not cross the end of a document.
+            // The second text must not cross the end of a document either.
             let mut parts = other.split(|&id| id == self.end);
             if let Some(part) = parts.find(|part| !part.is_empty()) {
                 return Ok(Some((first, part.to_vec(), 1)));
@@ -162,7 +163,8 @@ impl EpochPlan for MaskedBlocks {
                 }
                 row.push(separator);
                 if text.ids.len() + row.len() > self.rows * data.row_length {
-                    // Many short documents have more marks than the limit leaves room for.
+                    // If the batch has many short documents, their marks may need more room than
+                    // the limit allows.
                     if data.config.next_sentence {
                         follows.pop();
                     }
@@ -178,7 +180,7 @@ impl EpochPlan for MaskedBlocks {
                     asked.push((before + at) as u32);
                     answers.push(id);
                 }
-                // The first separator belongs to the first text.
+                // The first `<sep>` belongs to the segment of the first text.
                 let of_first = if data.config.next_sentence { first + 2 } else { row.len() };
                 segments.push((0..row.len()).map(|at| u32::from(at >= of_first)));
                 text.push(row);

@@ -1,21 +1,21 @@
-//! Choice of the predicted tokens of a row, and their replacements.
+//! Chooses the tokens of a row that are predicted, and what replaces them.
 
 use crate::draws::Draws;
 use crate::text::tokenizer::segmentation::SPACE_MARK;
 use crate::text::tokenizer::special::Marks;
 use crate::{MaskedConfig, Tokenizer};
 
-/// Spelling of a space in a vocabulary of bytes.
+/// The character for a space in byte-level vocabularies.
 const BYTE_SPACE: char = 'Ġ';
 
 /// Properties of each token of a vocabulary.
 #[derive(Debug)]
 pub(crate) struct Words {
     pub(crate) marks: Marks,
-    /// Whether each id may continue a word, and whether a word may continue after it. In a
-    /// vocabulary that marks continuations, all marked tokens continue a word.
+    /// For each id, whether it may continue a word, and whether a word may continue after it. In a
+    /// vocabulary that marks continuations, exactly the marked tokens continue a word.
     edges: Vec<(bool, bool)>,
-    /// Ids that may replace others: all tokens but special ones.
+    /// Ids that may replace others: all that are not special tokens.
     plain: Vec<u32>,
 }
 
@@ -29,9 +29,9 @@ impl Words {
                 return (token.starts_with(prefix), !tokenizer.is_special(id));
             }
             let is_word = |c: char| c.is_alphanumeric();
-            // A letter too, for byte-level tokenizers.
+            // The space of byte-level vocabularies counts as a letter, so it is excluded.
             let goes_on = |c: char| is_word(c) && c != BYTE_SPACE;
-            // The mark for a space may stand alone before a word.
+            // The mark of a space may be a token of its own before a word.
             let may_follow = |c: char| is_word(c) || c == SPACE_MARK;
             (
                 token.chars().next().is_some_and(goes_on),
@@ -47,15 +47,15 @@ impl Words {
         }
     }
 
-    /// Whether `next` continues the word of `token`: both have letters or digits where they meet,
-    /// or the first is the space before a word.
+    /// Whether `next` continues the word of `token`: there are letters or digits on both sides of
+    /// the boundary, or `token` is the space before a word.
     fn goes_on(&self, token: u32, next: u32) -> bool {
         let edge = |id: u32| self.edges.get(id as usize).copied().unwrap_or_default();
         edge(token).1 && edge(next).0
     }
 
-    /// Hides tokens of `row`, and returns the places of predicted ones, ascending, with their
-    /// original ids.
+    /// Hides tokens of `row`. Returns the indices of the predicted tokens in ascending order, each
+    /// with its original id.
     pub(crate) fn hide(
         &self,
         row: &mut [u32],
@@ -86,7 +86,7 @@ impl Words {
             }
         }
         asked.sort_unstable();
-        // These indices follow those that ordered the words.
+        // These draws have later indices than those that decided the order of words.
         let first = row.len() as u64;
         for &(at, _) in &asked {
             let number = first + 2 * at as u64;

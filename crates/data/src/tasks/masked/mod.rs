@@ -1,4 +1,4 @@
-//! Masked language modelling: running text with hidden tokens, redrawn in each epoch.
+//! Masked language modelling: tokens of running text are hidden, others in each epoch.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

@@ -1,4 +1,4 @@
-//! Preparation of rows with hidden tokens from files of running text.
+//! Prepares rows with hidden tokens from files of running text.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{
     DataConfig, Error, Prepared, Result, TextDataset, TokenisingProgress, Tokenizer, TokenizerPair,
 };
 
-/// Smallest number of tokens of a useful row.
+/// Rows with fewer tokens are not useful.
 const SHORTEST_ROW: usize = 8;
 
 /// Refuses settings that are impossible for a masked language model.
@@ -29,15 +29,15 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Tokenizer of running text with `<cls>`, `<sep>` and `<mask>`: the configured one, or one trained
-/// on the training text.
+/// The tokenizer of running text, with `<cls>`, `<sep>` and `<mask>` added. It is the configured
+/// one, or one that is trained on the training text.
 ///
 /// # Errors
 ///
 /// If a text cannot be read, or the tokenizer cannot be trained or loaded.
 pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
     let mut config = config.clone();
-    // Each mark takes a place.
+    // Each mark is an entry of the vocabulary too.
     let size = &mut config.tokenizer.vocabulary_size;
     *size = size.saturating_sub(MARKS.len());
     let trained = running_text::train_tokenizer(&config)?.target().clone();
@@ -53,7 +53,7 @@ pub fn prepare_masked(config: &DataConfig, run: &Path) -> Result<Prepared<Masked
     prepare_observed(config, run, &mut |_| ())
 }
 
-/// Prepares like [`prepare_masked`], and reports progress while text is tokenised.
+/// Prepares as [`prepare_masked`] does, and reports progress while text is tokenised.
 pub(crate) fn prepare_observed(
     config: &DataConfig,
     run: &Path,
@@ -72,8 +72,8 @@ pub(crate) fn prepare_observed(
     })
 }
 
-/// Opens a split, or else the part of the training text that `data.text.hold_out` reserves, to
-/// measure a model on it.
+/// Opens a split for measuring a model. Without a split, this is the part of the training text that
+/// `data.text.hold_out` reserves.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub fn masked_split(
     let mut ids: Vec<u32> = Vec::new();
     for batch in reader.by_ref() {
         let batch = batch?;
-        // Each block predicts the first token of the next block.
+        // The last answer of a block is the first token of the next block.
         ids.extend(&batch.streams[0].ids[usize::from(!ids.is_empty())..]);
         ids.extend(batch.answers.last());
     }
@@ -97,7 +97,7 @@ pub fn masked_split(
     of_text(Arc::new(text), config, tokenizer)
 }
 
-/// Settings for blocks that leave room for the marks of a row.
+/// Settings whose blocks are shorter, so that the marks of a row fit too.
 fn without_marks(config: &DataConfig) -> DataConfig {
     let mut blocks = config.clone();
     blocks.text.barrier = false;
