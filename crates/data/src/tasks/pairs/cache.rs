@@ -1,18 +1,18 @@
-//! Pairs in the [tokenised cache](crate::text::cache). Each pair has its line (u64), source length
-//! (u32), target length (u32), and the ids of both (u32 each). Memory holds only the lengths of
-//! each pair, 8 bytes, and the beginning of every 64th pair; if pairs have links, the beginning of
-//! each pair.
+//! Pairs in the [tokenised cache](crate::text::cache). For each pair, the file has its line (u64),
+//! the lengths of source and target (u32 each), and the ids of both (u32 each). Only the lengths of
+//! each pair, 8 bytes, and the place of every 64th pair are kept in memory. If pairs have word
+//! links, the place of each pair is kept.
 //!
-//! In a split with word links, a pair also has the number of its links (u32) before its ids, and
-//! after them the word of each source token and of each target token, and the two words of each
-//! link (u32 each).
+//! In a split with word links, the number of links of a pair (u32) is before its ids. After the ids
+//! are the word of each source token, the word of each target token, and the two words of each link
+//! (u32 each).
 
 use std::path::Path;
 
 use crate::text::cache::{Cache, ID_BYTES, Items, Key, ids, u64_at};
 use crate::{DataReport, PairLinks, Result};
 
-/// Bytes before the ids of a pair.
+/// Number of bytes before the ids of a pair.
 const HEAD_BYTES: usize = 16;
 
 /// A sentence pair as ids without special tokens.
@@ -28,21 +28,21 @@ pub struct Pair {
     pub links: Option<PairLinks>,
 }
 
-/// Distance between pairs whose place in the file is kept in memory; the places between are
-/// computed from lengths.
+/// The place in the file is kept in memory for every pair at this distance. The places between are
+/// computed from the lengths.
 const STRIDE: usize = 64;
 
-/// Places of pairs in the file, and lengths of their sides.
+/// Places of pairs in the file, and the lengths of their sides.
 #[derive(Debug)]
 struct Index {
     lengths: Vec<(u32, u32)>,
-    /// Beginning of every `stride`-th pair.
+    /// Place of every `stride`-th pair.
     places: Vec<u64>,
     stride: usize,
 }
 
 impl Index {
-    /// Beginning of a pair. Panics beyond the last.
+    /// The place of a pair. Panics if there is no such pair.
     fn place(&self, pair: usize) -> u64 {
         let near = pair / self.stride;
         let between = &self.lengths[near * self.stride..pair];
@@ -61,7 +61,7 @@ pub(crate) struct PairCache {
 }
 
 impl PairCache {
-    /// Opens a cache like [`Cache::open`]; the key says whether the split has word links.
+    /// Opens a cache as [`Cache::open`] does. The key depends on whether the split has word links.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -81,13 +81,13 @@ impl PairCache {
         self.index.lengths.len()
     }
 
-    /// Numbers of ids of both sides of a pair. Panics beyond the last pair.
+    /// The numbers of source and target ids of a pair. Panics if there is no such pair.
     pub(crate) fn lengths(&self, pair: usize) -> (usize, usize) {
         let (source, target) = self.index.lengths[pair];
         (source as usize, target as usize)
     }
 
-    /// Reads a pair. Panics beyond the last.
+    /// Reads a pair. Panics if there is no such pair.
     pub(crate) fn read(&self, pair: usize) -> Result<Pair> {
         let (at, (source, target)) = (self.index.place(pair), self.lengths(pair));
         let (mut head_bytes, mut count) = (HEAD_BYTES, source + target);
@@ -111,12 +111,12 @@ impl PairCache {
     }
 }
 
-/// Place of each pair.
+/// Finds the place of each pair.
 fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Index> {
-    // Links take space that does not follow from the lengths.
+    // The space that links take cannot be computed from the lengths.
     let stride = if has_links { 1 } else { STRIDE };
-    // Until the checksum has been verified, no number is trusted that would take more memory than
-    // the file has bytes.
+    // The checksum has not been verified yet, so `count` may be wrong. No more memory is allocated
+    // than a file of this length can need.
     let most = items.count.min(items.length / HEAD_BYTES as u64);
     let most = usize::try_from(most).unwrap_or(0);
     let mut lengths = Vec::with_capacity(most);
@@ -162,7 +162,7 @@ pub(crate) fn record(
     bytes
 }
 
-/// The next pair as encoded in a cache, with the ids of its two sides.
+/// A pair as it is encoded in a cache, with the ids of its two sides.
 pub(crate) struct Record {
     /// All bytes of the pair.
     pub(crate) bytes: Vec<u8>,
@@ -171,8 +171,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads a pair, with or without word links. A damaged pair takes no more memory than the file
-    /// has bytes.
+    /// Reads the next pair, with or without word links. Even for a damaged pair, no more memory is
+    /// used than the file has bytes.
     pub(crate) fn read(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Self> {
         let mut bytes = vec![0; HEAD_BYTES];
         items.read(&mut bytes)?;
@@ -200,7 +200,7 @@ impl Record {
         Ok(Self { bytes, source, target })
     }
 
-    /// Moves the line of the pair down by `lines`.
+    /// Adds `lines` to the line number of the pair.
     pub(crate) fn moved(mut self, lines: u64) -> Self {
         let line = u64_at(&self.bytes, 0) + lines;
         self.bytes[..8].copy_from_slice(&line.to_le_bytes());

@@ -1,4 +1,5 @@
-//! Rules that decide which pairs are kept: first by their text, then by their tokens.
+//! Rules by which pairs are kept or dropped. They are applied to the texts first, then to the
+//! tokens.
 
 use std::fmt;
 
@@ -25,11 +26,11 @@ pub enum DropReason {
     OtherLanguage,
     /// A side has too few letters of the script of its language.
     Script,
-    /// The target is the source.
+    /// Source and target are the same.
     Copy,
     /// The sides have different digits.
     Digits,
-    /// One side is in capitals.
+    /// Only one side is in capitals.
     Case,
     /// The lengths of the sides are unusual for their languages.
     Lengths,
@@ -37,7 +38,7 @@ pub enum DropReason {
     NearDuplicate,
 }
 
-/// Numbers of pairs dropped for each reason. A pair counts once, under the first reason that
+/// Numbers of pairs dropped for each reason. A pair is counted only for the first reason that
 /// applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
@@ -45,31 +46,31 @@ pub struct Dropped {
     pub empty_source: u64,
     /// Pairs with an empty target.
     pub empty_target: u64,
-    /// Pairs with too short a side.
+    /// Pairs of which a side is too short.
     pub too_short: u64,
-    /// Pairs with too long a side.
+    /// Pairs of which a side is too long.
     pub too_long: u64,
-    /// Pairs of too unequal lengths.
+    /// Pairs whose lengths are too different.
     pub ratio: u64,
     /// Pairs that repeat an earlier one.
     #[serde(default)]
     pub duplicate: u64,
-    /// Pairs with a side in another language.
+    /// Pairs of which a side is in another language.
     #[serde(default)]
     pub other_language: u64,
-    /// Pairs with a side in another script.
+    /// Pairs of which a side is in another script.
     #[serde(default)]
     pub script: u64,
-    /// Pairs of the same text.
+    /// Pairs whose source and target are the same.
     #[serde(default)]
     pub copy: u64,
-    /// Pairs of different digits.
+    /// Pairs whose sides have different digits.
     #[serde(default)]
     pub digits: u64,
-    /// Pairs with capitals on one side.
+    /// Pairs of which only one side is in capitals.
     #[serde(default)]
     pub case: u64,
-    /// Pairs of lengths that are unusual for their languages.
+    /// Pairs whose lengths are unusual for their languages.
     #[serde(default)]
     pub lengths: u64,
     /// Pairs that are nearly the same as an earlier one.
@@ -88,14 +89,14 @@ pub struct DroppedPair {
     pub target: String,
 }
 
-/// Most examples of a reason.
+/// Largest number of examples for a reason.
 const MOST_EXAMPLES: usize = 3;
 
-/// Number of characters of a text that an example shows.
+/// Number of characters that an example shows of a text.
 const SHOWN: usize = 120;
 
 impl DroppedPair {
-    /// Adds a pair to `examples`, unless there are enough for its reason.
+    /// Adds a pair to `examples`, unless there are enough examples for its reason.
     pub(crate) fn add(examples: &mut Vec<Self>, reason: DropReason, source: &str, target: &str) {
         if !Self::has_room(examples, reason) {
             return;
@@ -105,21 +106,21 @@ impl DroppedPair {
         examples.push(Self { reason, source: cut(source), target: cut(target) });
     }
 
-    /// Appends the pair to `examples`, unless there are enough for its reason.
+    /// Adds this example to `examples`, unless there are enough for its reason.
     pub(crate) fn put(self, examples: &mut Vec<Self>) {
         if examples.iter().filter(|one| one.reason == self.reason).count() < MOST_EXAMPLES {
             examples.push(self);
         }
     }
 
-    /// Whether `examples` has too few for a reason.
+    /// Whether one more example for a reason may be added to `examples`.
     pub(crate) fn has_room(examples: &[Self], reason: DropReason) -> bool {
         examples.iter().filter(|one| one.reason == reason.describe()).count() < MOST_EXAMPLES
     }
 }
 
 impl DropReason {
-    /// Every reason, in the order of reports.
+    /// All reasons, in the order in which reports list them.
     pub const ALL: [Self; 13] = [
         Self::EmptySource,
         Self::EmptyTarget,
@@ -136,7 +137,7 @@ impl DropReason {
         Self::NearDuplicate,
     ];
 
-    /// Description in reports.
+    /// The description of a reason in reports.
     #[must_use]
     pub const fn describe(self) -> &'static str {
         match self {
@@ -158,7 +159,7 @@ impl DropReason {
 }
 
 impl Dropped {
-    /// Counts one more pair.
+    /// Counts a dropped pair.
     pub fn count(&mut self, reason: DropReason) {
         *self.count_mut(reason) += 1;
     }
@@ -181,7 +182,7 @@ impl Dropped {
         }
     }
 
-    /// Adds the counts of another process or shard.
+    /// Adds the counts of another part of the corpus.
     pub(crate) fn add(&mut self, other: &Self) {
         let mut other = *other;
         for reason in DropReason::ALL {
@@ -189,7 +190,7 @@ impl Dropped {
         }
     }
 
-    /// Description of each reason, with its count.
+    /// The description of each reason, with its count.
     pub fn reasons(&self) -> [(&'static str, u64); DropReason::ALL.len()] {
         let mut counts = *self;
         DropReason::ALL.map(|reason| (reason.describe(), *counts.count_mut(reason)))
@@ -216,7 +217,7 @@ impl fmt::Display for Dropped {
     }
 }
 
-/// Decides on pairs by a [`CleaningConfig`].
+/// Decides which pairs are kept, by the limits of a [`CleaningConfig`].
 #[derive(Debug, Clone)]
 pub struct Cleaner {
     config: CleaningConfig,
@@ -234,7 +235,7 @@ impl Cleaner {
     ///
     /// The reason to drop the pair.
     pub fn check_text(&self, source: &str, target: &str) -> Result<(), DropReason> {
-        // A character has at most four bytes, so most lines need no count.
+        // A character has at least one byte, so the characters of most lines need not be counted.
         let too_long = |text: &str| {
             text.len() > self.config.max_characters
                 && text.chars().count() > self.config.max_characters
@@ -250,7 +251,7 @@ impl Cleaner {
         }
     }
 
-    /// Checks a pair by its token counts, without end marks.
+    /// Checks a pair by its numbers of tokens, without end marks.
     ///
     /// # Errors
     ///
@@ -258,7 +259,7 @@ impl Cleaner {
     pub fn check_tokens(&self, source: usize, target: usize) -> Result<(), DropReason> {
         let (shorter, longer) = (source.min(target), source.max(target));
         if source == 0 {
-            // A normalizer may remove the whole text of a line that was not blank.
+            // A normaliser may remove the whole text, even if it is not only white space.
             Err(DropReason::EmptySource)
         } else if target == 0 {
             Err(DropReason::EmptyTarget)

@@ -1,4 +1,4 @@
-//! A tokenised split: ids by pair, from a file.
+//! The tokenised pairs of a split, read from a file.
 
 pub(crate) mod plan;
 
@@ -16,40 +16,40 @@ use crate::{
     PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches from which the growth by variation is estimated. Because draws differ, the
-/// growth is assumed to be slightly larger.
+/// Number of batches from which it is estimated how much variation lengthens batches. Other batches
+/// may grow more, so the estimate is multiplied by the margin.
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
-/// Key of the draws that choose an epoch's pairs from a corpus.
+/// Key for drawing which pairs of a corpus an epoch contains.
 const WEIGHTS: u64 = 6;
 
-/// Seed of the example epochs in the report.
+/// Seed of the epochs that the report gives as examples.
 const EXAMPLE: u64 = 0;
 
-/// Pairs of a split that cleaning kept, as ids without special tokens.
+/// The pairs of a split that were not dropped, as ids without special tokens.
 ///
-/// The ids stay on disk until they are used, so a data set may be larger than memory.
+/// The ids stay on the disk until they are used, so a data set may be larger than the memory.
 #[derive(Debug, Clone)]
 pub struct PairDataset {
     cache: Arc<PairCache>,
     report: DataReport,
-    /// Direction of each corpus, with the tokenizers whose special tokens surround its texts.
+    /// The direction of each corpus, with the tokenizers that add special tokens to its texts.
     directions: Arc<[SplitCorpus]>,
-    /// Pairs of the data set, if all are of one direction.
+    /// The pairs of this data set, if it is the part for one direction.
     part: Option<Arc<[u32]>>,
-    /// Variation of pairs between epochs; `None` if all epochs have the same pairs.
+    /// How pairs vary between epochs. `None` if they are the same in all epochs.
     variation: Option<Arc<PairVariation>>,
-    /// Number of epochs at the beginning that train both directions.
+    /// Number of epochs at the start in which both directions are trained.
     bidirectional_epochs: u64,
-    /// Corpora in order: the end of each among the pairs, and the number of passes over it in an
-    /// epoch.
+    /// For each corpus, the index after its last pair, and how often an epoch contains each of its
+    /// pairs.
     corpora: Vec<(usize, f64)>,
 }
 
 impl PairDataset {
-    /// Opens the cache at `path`, if it is complete and has this key, with these corpora, this
-    /// number of bidirectional epochs, and with or without word links.
+    /// Opens the cache at `path`, if it is complete and has this key. The data set has these
+    /// corpora, this number of bidirectional epochs, and word links or not.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -65,7 +65,8 @@ impl PairDataset {
                 report.corpora.iter().map(|corpus| corpus.pairs_kept as usize).collect();
             let weights = split.passes(&kept);
             let corpora = report.corpora.iter_mut().zip(weights).map(|(corpus, weight)| {
-                // Weights are no part of the cache either.
+                // Weights are not in the cache, so that they can be changed without tokenising
+                // again.
                 corpus.weight = weight;
                 end += corpus.pairs_kept as usize;
                 (end, weight)
@@ -80,8 +81,7 @@ impl PairDataset {
                 bidirectional_epochs,
                 corpora,
             };
-            // Batching settings are not part of the cache, so that they can be changed without
-            // tokenising again.
+            // Batching settings are not in the cache either, for the same reason.
             let of = |number| {
                 let epoch = Epoch::new(EXAMPLE, number);
                 PairPlan::new(&dataset, batching, epoch).report(&dataset)
@@ -95,7 +95,7 @@ impl PairDataset {
         }))
     }
 
-    /// Sets a variation of the pairs in the batches of an epoch.
+    /// Sets how the pairs vary between epochs.
     pub(crate) fn with_variation(self, variation: Option<PairVariation>) -> Self {
         Self { variation: variation.map(Arc::new), ..self }
     }
@@ -105,7 +105,7 @@ impl PairDataset {
         self.cache.pairs()
     }
 
-    /// Whether there is no pair; preparing such a split fails.
+    /// Whether there are no pairs. Preparing such a split fails.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -115,9 +115,9 @@ impl PairDataset {
         &self.report
     }
 
-    /// Pairs of an epoch, in their order: each pair of the data set as often as the weight of its
-    /// corpus says, and in a bidirectional epoch also with its sides exchanged. `None`: each pair
-    /// of the data set once.
+    /// The pairs of an epoch in their order. Each pair occurs as often as the weight of its corpus
+    /// says, and in a bidirectional epoch also with its sides exchanged. `None` means that each
+    /// pair of the data set occurs once.
     pub(crate) fn pairs_in(&self, epoch: Epoch) -> Option<Vec<u32>> {
         if let Some(part) = &self.part {
             return Some(part.to_vec());
@@ -126,7 +126,7 @@ impl PairDataset {
         if is_once && epoch.number >= self.bidirectional_epochs {
             return None;
         }
-        // The number fits: this was checked when the split was prepared.
+        // It was checked when the split was prepared that the number of pairs fits.
         let all = self.len() as u32;
         let draws = epoch.draws(WEIGHTS);
         let mut corpora = self.corpora.iter().peekable();
@@ -146,8 +146,8 @@ impl PairDataset {
         Some(pairs)
     }
 
-    /// Reads a pair. Indices from [`PairDataset::len`] on mean the same pairs with their sides
-    /// exchanged: translated from the target language into the source language.
+    /// Reads a pair. The indices from [`PairDataset::len`] on are the same pairs with their sides
+    /// exchanged, for translation in the opposite direction.
     ///
     /// # Errors
     ///
@@ -155,8 +155,8 @@ impl PairDataset {
     ///
     /// # Panics
     ///
-    /// If `pair` is not below twice [`PairDataset::len`]; this applies to all methods that take a
-    /// pair.
+    /// If `pair` is not below twice [`PairDataset::len`]. All methods with a pair as an argument
+    /// panic then.
     pub fn pair(&self, pair: usize) -> Result<Pair> {
         let (pair, turned) = self.locate(pair);
         let read = self.cache.read(pair)?;
@@ -188,27 +188,27 @@ impl PairDataset {
         if turned { (target, source) } else { (source, target) }
     }
 
-    /// Lengths of the rows of source and target of a pair.
+    /// The lengths of the source row and the target row of a pair.
     pub(crate) fn row_lengths(&self, pair: usize) -> (usize, usize) {
         let ((source, target), around) = (self.lengths(pair), self.around());
         (source + around.0, target + around.1)
     }
 
-    /// Tokenizers of a pair, with the special tokens around its texts.
+    /// The tokenizers of a pair, which add special tokens to its texts.
     fn tokenizers_of(&self, pair: usize) -> &TokenizerPair {
         &self.directions[self.corpus_of(self.locate(pair).0).min(self.directions.len() - 1)]
             .tokenizers
     }
 
-    /// Numbers of tokens around the text in a row of the source, and in a row of the target: the
-    /// same in all directions.
+    /// The numbers of special tokens in a source row and in a target row. They are the same in all
+    /// directions.
     fn around(&self) -> (usize, usize) {
         let tokenizers = &self.directions[0].tokenizers;
         let (source, target) = (tokenizers.source(), tokenizers.target());
         (source.tokens_around_source(), target.tokens_around_answer())
     }
 
-    /// Place of a pair in the cache, and whether its sides are exchanged.
+    /// Index of a pair in the cache, and whether its sides are exchanged.
     fn locate(&self, pair: usize) -> (usize, bool) {
         match pair.checked_sub(self.len()) {
             Some(pair) => (pair, true),
@@ -221,8 +221,8 @@ impl PairDataset {
         self.variation.is_some()
     }
 
-    /// Pair after another in its corpus, in the same direction; the last pair is followed by the
-    /// first.
+    /// The pair after another one in its corpus, in the same direction. After the last pair comes
+    /// the first.
     fn next_pair(&self, pair: usize) -> Result<Option<Pair>> {
         let (place, turned) = self.locate(pair);
         let corpus = self.corpus_of(place);
@@ -238,8 +238,8 @@ impl PairDataset {
         self.corpora.partition_point(|(end, _)| *end <= pair)
     }
 
-    /// Lengths of the longest rows of a source and of a target, end marks included, under any
-    /// variation.
+    /// The lengths of the longest source row and the longest target row, including end marks.
+    /// Variation cannot make rows longer than this.
     fn longest_rows(&self) -> (usize, usize) {
         let BatchingReport { longest_source, longest_target, .. } = self.report.batching;
         match &self.variation {
@@ -251,10 +251,10 @@ impl PairDataset {
         }
     }
 
-    /// Rows of the source and target sides of an epoch, bidirectional or not; if `longest` is
-    /// given, all have that many ids.
+    /// The source rows and the target rows of any epoch, bidirectional or not. If `longest` is
+    /// given, all rows have this length.
     fn rows(&self, longest: Option<usize>) -> [Rows; 2] {
-        // An epoch may contain a pair as often as the weight of its corpus, rounded up.
+        // The weight of a corpus, rounded up, is how often an epoch may contain each of its pairs.
         let (mut first, mut corpora) = (0, Vec::with_capacity(self.corpora.len()));
         for &(end, weight) in &self.corpora {
             corpora.push((first..end, weight.ceil() as usize));
@@ -274,16 +274,17 @@ impl PairDataset {
             }
         }
         if self.bidirectional_epochs > 0 {
-            // Each side may have either language, but not within one batch.
+            // A side may be in either language, but all rows of a side in a batch are in the same
+            // one.
             let either = source.or(&target);
             return [either.clone(), either];
         }
         [source, target]
     }
 
-    /// Batch of these pairs, in this order: the sources, each with `</s>`, and the targets, each
-    /// after `<s>`; the target's tokens and `</s>` are predicted. `epoch` determines their
-    /// variation; `None`: no variation.
+    /// Makes a batch of these pairs, in this order: the sources, each followed by `</s>`, and the
+    /// targets, each after `<s>`. The model predicts the tokens of the target and `</s>`. The pairs
+    /// vary with `epoch`; without it they do not vary.
     ///
     /// # Errors
     ///
@@ -306,7 +307,8 @@ impl PairDataset {
                 pair = variation.vary(pair, next, (tokenizers, tag), epoch)?;
             }
             let Pair { line, source, target, links: of_pair } = pair;
-            // A token is predicted by the row before it; `<s>` provides the row before the first.
+            // A token is predicted at the place before it, and the first token at the place of
+            // `<s>`.
             let before =
                 (before[0] + targets.ids.len() as u32, before[1] + sources.ids.len() as u32);
             let own = of_pair.iter().flat_map(PairLinks::tokens);
@@ -335,7 +337,8 @@ impl Dataset for PairDataset {
             return Ok(1.0);
         }
         let mut most: f64 = 1.0;
-        // Both kinds of epochs: in the bidirectional one, each side has both languages.
+        // Both kinds of epochs are measured. In a bidirectional epoch, each side has both
+        // languages.
         for number in BTreeSet::from([0, self.bidirectional_epochs]) {
             let plan = PairPlan::new(&self, batching, Epoch::new(seed, number));
             for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
@@ -352,7 +355,7 @@ impl Dataset for PairDataset {
         Ok(most * SAMPLING_MARGIN)
     }
 
-    /// Makes one part for each direction, without variation.
+    /// Makes a data set for each direction, without variation.
     fn directions(&self) -> Vec<(Direction, Arc<dyn Dataset>)> {
         let mut parts: Vec<(Direction, Vec<u32>)> = Vec::new();
         let mut first = 0;
@@ -392,8 +395,9 @@ impl Dataset for PairDataset {
         source.tokens().max(target.tokens())
     }
 
-    /// Takes the longest rows of each side, up to the budget and the number of rows. A pair may be
-    /// long on one side and short on the other, so both sides are filled.
+    /// Takes the longest rows of each side, up to the number of tokens and the number of rows. Both
+    /// sides are filled, because the pairs with the longest sources need not have the longest
+    /// targets.
     fn largest_batch(&self, tokens: usize) -> Batch {
         let longest = self.variation.as_ref().map(|_| self.longest_row());
         let lengths = self.rows(longest).map(|rows| rows.longest(tokens));
@@ -417,7 +421,7 @@ impl Dataset for PairDataset {
     }
 }
 
-/// Batches of an epoch, with the data that they are made from.
+/// The batches of an epoch, with the data from which they are made.
 struct PlannedPairs {
     dataset: Arc<PairDataset>,
     plan: PairPlan,
