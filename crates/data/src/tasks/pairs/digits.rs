@@ -1,7 +1,8 @@
-//! Digits of all scripts, compared by their values.
+//! Compares the digits of texts. Digits of different scripts are equal if their values are.
 
-/// Zeros of the decimal digits of Unicode 16 (general category Nd): each begins a row of ten, in
-/// order. `unicodedata` of Python lists the same zeros, as far as its version of Unicode goes.
+/// The zeros of all scripts in Unicode 16, in ascending order; the other nine digits of a script
+/// (general category Nd) follow its zero. Python's `unicodedata` lists the same zeros, except those
+/// that its version of Unicode lacks.
 const ZEROS: [u32; 76] = [
     0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66,
     0xde6, 0xe50, 0xed0, 0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90,
@@ -12,15 +13,15 @@ const ZEROS: [u32; 76] = [
     0x1d7e2, 0x1d7ec, 0x1d7f6, 0x1e140, 0x1e2f0, 0x1e4f0, 0x1e5f1, 0x1e950, 0x1fbf0,
 ];
 
-/// Range without digits of any script; most letters of Chinese and Japanese are in it.
+/// A range that has no digits. It contains most characters of Chinese and Japanese.
 const WITHOUT_DIGITS: std::ops::Range<u32> = 0x1c5a..0xa620;
 
-/// Chinese numerals, in daily and in financial use. They are words, whose value is often uncertain:
-/// 一 is also "a" and "as soon as".
+/// Chinese numerals, in daily and in financial use. They are words whose value is often uncertain:
+/// 一 also means "a" and "as soon as".
 const CHINESE_NUMERALS: &str = "〇零一二三四五六七八九十百千万萬亿億两兩廿卅\
     壹贰貳叁參肆伍陆陸柒捌玖拾佰仟";
 
-/// Value of a decimal digit of any script.
+/// The value of a decimal digit of any script.
 fn value(character: char) -> Option<usize> {
     if character.is_ascii() {
         return character.to_digit(10).map(|digit| digit as usize);
@@ -33,7 +34,7 @@ fn value(character: char) -> Option<usize> {
     (code - zero < 10).then_some((code - zero) as usize)
 }
 
-/// Digits of a text.
+/// The digits of a text.
 #[derive(Default)]
 struct Digits {
     /// Number of digits with each value.
@@ -59,8 +60,8 @@ impl Digits {
         digits
     }
 
-    /// Whether a text has all digits of another text, or may have the missing ones in Chinese
-    /// numerals.
+    /// Whether this text has all digits of another text. If it has Chinese numerals, they may be
+    /// the missing digits.
     fn covers(&self, other: &Self) -> bool {
         self.has_chinese_numerals
             || self.counts.iter().zip(&other.counts).all(|(own, other)| own >= other)
@@ -72,11 +73,11 @@ fn is_chinese_numeral(character: char) -> bool {
         && CHINESE_NUMERALS.contains(character)
 }
 
-/// Whether two texts have the same digits by their values, in any order: two languages order
-/// numbers differently, and use different marks in them.
+/// Whether two texts have digits of the same values, in any order. The order is ignored because
+/// languages write numbers in different orders and with different marks.
 ///
-/// Chinese numerals are not compared: if a text has such numerals, digits that it lacks may be
-/// among them.
+/// If a text has Chinese numerals, digits that it lacks are accepted, because the numerals may
+/// stand for them.
 pub(crate) fn same_digits(source: &str, target: &str) -> bool {
     let (source, target) = (Digits::count(source), Digits::count(target));
     source.covers(&target) && target.covers(&source)

@@ -1,31 +1,32 @@
-//! Directions of the corpora of a split: the tokenizers of each, and its share of an epoch.
+//! For each corpus of a split, its tokenizers and how often an epoch contains it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::{Corpora, DataConfig, Direction, Result, TokenizerPair};
 
-/// Corpora of a split, as a data set needs them.
+/// The corpora of a split, with the information that a data set needs.
 pub(crate) struct SplitCorpora {
-    /// Corpora in order.
+    /// The corpora in their order.
     pub(crate) corpora: Vec<SplitCorpus>,
-    /// Temperature of the mix of directions; 1 leaves weights as they are.
+    /// Temperature by which directions are mixed. With 1, the weights do not change.
     temperature: f64,
 }
 
-/// Corpus of a split.
+/// A corpus of a split.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitCorpus {
     /// Direction of the corpus.
     pub(crate) direction: Direction,
-    /// Tokenizers; their rows name the target language if there are several.
+    /// The tokenizers. If there are several target languages, rows contain a token for the
+    /// language.
     pub(crate) tokenizers: TokenizerPair,
     /// Number of passes over the corpus in an epoch, before directions are mixed.
     weight: f64,
 }
 
 impl SplitCorpora {
-    /// Corpora of `split`; the temperature applies only to the corpora of training.
+    /// The corpora of `split`. The temperature is used only for training.
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ impl SplitCorpora {
         Ok(Self { corpora, temperature: if is_mixed { config.languages.temperature } else { 1.0 } })
     }
 
-    /// Number of passes over each corpus in an epoch, given the number of its pairs.
+    /// How often an epoch contains each corpus, given the numbers of their pairs.
     pub(crate) fn passes(&self, pairs: &[usize]) -> Vec<f64> {
         let sizes = self.corpora.iter().zip(pairs);
         let sizes: Vec<(&Direction, f64)> =
@@ -56,8 +57,8 @@ impl SplitCorpora {
     }
 }
 
-/// Factors of corpora for a mix in which a direction of n pairs has a share proportional to
-/// n^(1/T), while the total stays the same. The input is the direction and the size of each corpus.
+/// Factors for the weights of corpora, given the direction and the size of each. With these, a
+/// direction of n pairs has a share proportional to n^(1/T), and the total size stays the same.
 ///
 /// Arivazhagan et al. 2019, "Massively Multilingual Neural Machine Translation in the Wild",
 /// section 4.2.
@@ -71,7 +72,8 @@ pub(crate) fn mix<D: Copy + Eq + Hash>(corpora: &[(D, f64)], temperature: f64) -
     }
     let all: f64 = corpora.iter().map(|(_, size)| size).sum();
     let share = |size: f64| if size > 0.0 { (size / all).powf(1.0 / temperature) } else { 0.0 };
-    // The sum follows the order of the corpora: it must not depend on the order of a map.
+    // The order of a map may change, and with it the rounding, so the sum follows the order of the
+    // corpora.
     let mut summed = Vec::new();
     let mut shares = 0.0;
     for (direction, _) in corpora {

@@ -1,9 +1,8 @@
-//! Validation set drawn from the training text.
+//! Draws a validation set from the training text.
 //!
-//! Only the seed and the sentences decide: sentences with the smallest keyed hashes are held out.
-//! So the set does not depend on the order of the text. Each source sentence is held out with all
-//! its translations or not at all. The reader of training text needs only the sentences to omit
-//! them.
+//! The sentences whose hashes with the seed are smallest are held out, so the set does not depend
+//! on the order of the text. A source sentence is held out with all its translations or not at all.
+//! The reader of the training text omits these sentences, and needs to know nothing else.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,11 +14,12 @@ use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::fingerprint::TEXT_FOLDER;
 use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Side};
 
-/// Key of these draws, distinct from the keys of batches and subwords.
+/// Key of these draws. It differs from the keys for batches and subwords.
 const PURPOSE: u64 = 5;
 
-/// Configuration of a run in the folder `run` with `hold_out` replaced by a validation set: two
-/// files in that folder, which are drawn by `seed` unless they exist.
+/// The configuration of the run in the folder `run`, in which `hold_out` is replaced by a
+/// validation set. This set is two files in the folder; if they do not exist, they are drawn by
+/// `seed`.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig
     }
     let folder = run.join(TEXT_FOLDER);
     let file = |side| folder.join(format!("{HELD_OUT}.{}", config.language(side)));
-    // If both sides have the same language, they would be one file.
+    // If both sides have the same language, both files would have the same name.
     let (source, target) = match (file(Side::Source), file(Side::Target)) {
         (source, target) if source == target => {
             (source.with_added_extension("source"), target.with_added_extension("target"))
@@ -52,8 +52,8 @@ pub fn hold_out(config: &DataConfig, seed: u64, run: &Path) -> Result<DataConfig
     Ok(DataConfig { validation: Corpora(vec![held_out]), ..config.clone() })
 }
 
-/// Pairs to hold out, in the order of their hashes, each with its tag; of several translations, the
-/// first.
+/// The pairs to hold out, in the order of their hashes, each with its tag. If a source has several
+/// translations, the first is used.
 fn draw(config: &DataConfig, seed: u64) -> Result<Vec<(String, String)>> {
     let cleaner = Cleaner::new(&config.cleaning);
     let draws = Draws::new(seed, 0, PURPOSE);

@@ -1,4 +1,4 @@
-//! Hostile variants of a test set: text that people type, but that is rare in corpora.
+//! Makes hostile variants of a test set: texts as people type them, which are rare in corpora.
 
 use super::modifiers::letters::{
     is_ideographic, joined, with_doubled_word, without_end_punctuation,
@@ -6,40 +6,40 @@ use super::modifiers::letters::{
 use super::modifiers::typos::with_typos;
 use crate::Draws;
 
-/// Key of the draws of places and typing errors, distinct from the keys of training.
+/// Key for drawing places and typing errors. It differs from the keys of training.
 const PURPOSE: u64 = 12;
 
-/// Smallest number of letters of a word that is translated alone.
+/// A word with fewer letters is not translated alone.
 const LETTERS: usize = 4;
 
-/// Kind of change that makes sources hostile.
+/// The change that makes a source hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hostility {
-    /// Sources are in capitals throughout; translations are compared without case.
+    /// The whole source is in capitals. Case is ignored when translations are compared.
     Capitals,
-    /// Neither source nor reference has punctuation at its end.
+    /// Source and reference have no punctuation at their ends.
     NoFullStop,
     /// Each source is followed by the next one, and so is its reference.
     TwoSentences,
-    /// One word of each source is repeated; in a text without spaces, one character.
+    /// One word of each source is repeated. In a text without spaces, one character is repeated.
     DoubledWord,
-    /// The longest word of each source, alone.
+    /// Only the longest word of each source is translated.
     OneWord,
-    /// Typing errors, one in about 25 letters and at least one.
+    /// Sources have typing errors: about one in 25 letters, and at least one.
     Typos,
 }
 
-/// Line of a hostile test set.
+/// A line of a hostile test set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostileLine {
-    /// Text to translate.
+    /// The text to translate.
     pub source: String,
-    /// Indices of the lines that it was made from.
+    /// Indices of the lines from which it was made.
     pub lines: Vec<usize>,
 }
 
 impl Hostility {
-    /// Every kind, in the order of reports.
+    /// All kinds, in the order in which reports list them.
     pub const ALL: [Self; 6] = [
         Self::Capitals,
         Self::NoFullStop,
@@ -49,7 +49,7 @@ impl Hostility {
         Self::Typos,
     ];
 
-    /// Name in reports.
+    /// The name of this kind in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Hostility {
         }
     }
 
-    /// Hostile lines made from `sources`, without lines that would not change.
+    /// Makes hostile lines from `sources`. Lines that would not change are left out.
     #[must_use]
     pub fn lines(self, sources: &[String]) -> Vec<HostileLine> {
         let one = |(line, source): (usize, &String)| {
@@ -94,7 +94,7 @@ impl Hostility {
         }
     }
 
-    /// Text of a translation or a reference, normalised for comparison.
+    /// Normalises a translation or a reference before they are compared.
     #[must_use]
     pub fn compared(self, text: &str) -> String {
         match self {
@@ -104,7 +104,8 @@ impl Hostility {
         }
     }
 
-    /// Joined texts of the lines from which a hostile line was made, normalised for comparison.
+    /// Joins the texts of the lines from which a hostile line was made, and normalises the result
+    /// for comparison.
     ///
     /// # Panics
     ///
@@ -117,7 +118,8 @@ impl Hostility {
     }
 }
 
-/// Longest word of a text in a script with spaces, without marks around it; the first among equals.
+/// The longest word of a text in a script with spaces, without the marks around it. If several
+/// words are equally long, this is the first.
 fn longest_word(source: &str) -> Option<String> {
     let is_letter = |one: char| one.is_alphabetic() && !is_ideographic(one);
     let bare = |word| str::trim_matches(word, |one: char| !one.is_alphanumeric());

@@ -1,9 +1,9 @@
-//! Largest possible batch of some pairs.
+//! The largest batch that some pairs can make.
 
-/// Numbers of rows of each length on one side of the batches of an epoch.
+/// How many rows of each length one side of an epoch has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// Number of rows with as many ids as the index, end marks included.
+    /// At each index, the number of rows with this number of ids, including end marks.
     of_length: Vec<usize>,
 }
 
@@ -23,7 +23,7 @@ impl Rows {
         self.of_length[length] += times;
     }
 
-    /// Larger of the two numbers of rows, for each length.
+    /// For each length, the larger of two numbers of rows.
     pub(crate) fn or(&self, other: &Self) -> Self {
         let of = |rows: &Self, length| rows.of_length.get(length).copied().unwrap_or(0);
         let lengths = self.of_length.len().max(other.of_length.len());
@@ -37,7 +37,8 @@ impl Rows {
         self.of_length.iter().enumerate().map(|(length, rows)| length * rows).sum()
     }
 
-    /// Lengths of the longest rows, of at most `tokens` in total; at least one row, as in training.
+    /// Lengths of the longest rows whose total is at most `tokens`. There is always at least one
+    /// row, as in training.
     pub(crate) fn longest(&self, tokens: usize) -> Vec<usize> {
         let mut lengths: Vec<usize> = Vec::new();
         let mut left = tokens;

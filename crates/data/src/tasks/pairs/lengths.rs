@@ -1,4 +1,4 @@
-//! Usual ratio of the lengths of two languages, learned from a corpus itself.
+//! Learns from a corpus the usual ratio of the lengths of two languages.
 //!
 //! A language needs more characters than another for the same text, by a ratio that is about the
 //! same for most sentences and varies less the longer they are (Gale and Church 1993, "A Program
@@ -6,10 +6,10 @@
 //! a median and a spread for each class of lengths. The spread is the median absolute deviation,
 //! which stays bounded unless half of the pairs are wrong (Hampel 1974).
 //!
-//! **Decision.** Classes of lengths replace the variance of Gale and Church, which is proportional
-//! to length: it holds for translations that are aligned, but free translations vary more in long
-//! texts. Ratios are counted in bins of 2 %, so that the counts of shards can be added in any
-//! order.
+//! **Decision.** Lengths are divided into classes. Gale and Church instead use a variance
+//! proportional to the length, which is right for closely aligned translations; but free
+//! translations vary more in long texts. Ratios are counted in bins of 2 %, so that the counts of
+//! parts of a corpus can be added in any order.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::UsualLengths;
 
-/// Classes of lengths, by the characters of both sides together: up to 16, 32, …, 512, and more.
+/// Number of classes of lengths. A pair has at most 16, 32, …, 512 characters on both sides
+/// together, or more.
 const CLASSES: usize = 7;
 
 /// Binary logarithm of the largest number of characters in the first class.
 const FIRST_CLASS: u32 = 4;
 
-/// Bins of a logarithm of 1.
+/// Number of bins per unit of the natural logarithm.
 const BINS: f64 = 50.0;
 
-/// Smallest number of pairs from which a class is learned; a class with fewer uses the values of a
-/// neighbour.
+/// Smallest number of pairs from which the values of a class are learned. A class with fewer pairs
+/// uses the values of the nearest other class.
 const FEWEST_PAIRS: u64 = 200;
 
-/// Ratio of a normal distribution's standard deviation to its median absolute deviation: 1 /
+/// The standard deviation of a normal distribution, divided by its median absolute deviation: 1 /
 /// Φ⁻¹(3/4).
 const DEVIATIONS: f64 = 1.4826;
 
@@ -48,12 +49,12 @@ fn class_of(source: u32, target: u32) -> usize {
     ((both - 1).ilog2() + 1).saturating_sub(FIRST_CLASS).min(CLASSES as u32 - 1) as usize
 }
 
-/// Logarithm of the ratio of target to source.
+/// The logarithm of the target's length divided by the source's.
 fn log_ratio(source: u32, target: u32) -> f64 {
     (f64::from(target.max(1)) / f64::from(source.max(1))).ln()
 }
 
-/// Number of pairs in each bin of ratios, by the class of their lengths.
+/// For each class of lengths, the number of pairs in each bin of ratios.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LengthCounts {
     classes: [BTreeMap<i16, u64>; CLASSES],
@@ -74,7 +75,7 @@ impl LengthCounts {
     }
 }
 
-/// Usual ratio of a class.
+/// The usual ratio of lengths in a class.
 #[derive(Debug, Clone, Copy)]
 struct Usual {
     pairs: u64,
@@ -85,7 +86,7 @@ struct Usual {
 }
 
 impl Usual {
-    /// Learns from the counts of a class; `None` if there are too few pairs.
+    /// Computes the values from the counts of a class. `None` if there are too few pairs.
     fn learn(bins: &BTreeMap<i16, u64>) -> Option<Self> {
         let pairs = bins.values().sum();
         if pairs < FEWEST_PAIRS {
@@ -102,7 +103,7 @@ impl Usual {
     }
 }
 
-/// Lower median of values, each with its count; `all` is the total count.
+/// The lower median of values that occur several times. `all` is the sum of these numbers.
 fn median<T: Copy>(numbers: &BTreeMap<T, u64>, all: u64) -> Option<T> {
     let mut before = 0;
     let mut values = numbers.iter();
@@ -116,12 +117,12 @@ fn median<T: Copy>(numbers: &BTreeMap<T, u64>, all: u64) -> Option<T> {
 #[derive(Debug, Clone)]
 pub(crate) struct LengthLimits {
     classes: [Option<Usual>; CLASSES],
-    /// Largest number of standard deviations from the usual ratio.
+    /// Largest allowed distance from the usual ratio, in standard deviations.
     deviations: f64,
 }
 
 impl LengthLimits {
-    /// Limits at this number of standard deviations, for these counts.
+    /// Learns limits from these counts, at this number of standard deviations.
     pub(crate) fn learn(counts: &LengthCounts, deviations: f64) -> Self {
         Self {
             classes: [0, 1, 2, 3, 4, 5, 6].map(|one| Usual::learn(&counts.classes[one])),
@@ -129,8 +130,8 @@ impl LengthLimits {
         }
     }
 
-    /// Whether a pair with these numbers of characters is within the limits; without enough data,
-    /// all pairs are.
+    /// Whether a pair with these numbers of characters is within the limits. If nothing could be
+    /// learned, every pair is.
     pub(crate) fn allow(&self, source: u32, target: u32) -> bool {
         let class = class_of(source, target);
         let known =
@@ -142,7 +143,7 @@ impl LengthLimits {
         })
     }
 
-    /// Numbers learned about `direction`, for the report.
+    /// The values that were learned for `direction`, for the report.
     pub(crate) fn report(&self, direction: &str) -> Vec<UsualLengths> {
         let of = |(class, usual): (usize, &Option<Usual>)| {
             let Usual { pairs, median, deviation } = (*usual)?;

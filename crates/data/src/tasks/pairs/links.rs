@@ -1,25 +1,25 @@
-//! Word links of a pair, and the resulting links of its tokens.
+//! The word links of a pair, and the links between its tokens that follow from them.
 //!
-//! **Decision.** Links are between words, which white space separates, and are stored in this form.
-//! A token belongs to the word in which it begins, and the tokens of a word have the links of the
-//! word, however it is segmented. So links hold for any tokenizer, even if each epoch segments
-//! words differently.
+//! **Decision.** Links are stored between words, which are separated by white space. A token
+//! belongs to the word in which it begins, and has the links of this word. So links can be used
+//! with any tokenizer, even if words are segmented differently in each epoch.
 
 use crate::text::links::NO_WORD;
 
-/// Links of a pair, and the word of each of its tokens.
+/// The links of a pair, and the word of each of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairLinks {
-    /// Word of each source token, ascending.
+    /// The word of each source token, in ascending order.
     pub source_words: Vec<u32>,
-    /// Word of each target token, ascending.
+    /// The word of each target token, in ascending order.
     pub target_words: Vec<u32>,
-    /// Words of the source with words of the target, ascending by the word of the target.
+    /// Each link is a word of the source and a word of the target. They are sorted by the word of
+    /// the target.
     pub links: Vec<(u32, u32)>,
 }
 
 impl PairLinks {
-    /// Makes the links from pairs (source word, target word), in any order.
+    /// Makes the links from pairs of a source word and a target word, in any order.
     pub(crate) fn new(
         source_words: Vec<u32>,
         target_words: Vec<u32>,
@@ -30,13 +30,13 @@ impl PairLinks {
         Self { source_words, target_words, links }
     }
 
-    /// Links of the pair with its sides exchanged.
+    /// The links of the pair when its sides are exchanged.
     pub(crate) fn turned(self) -> Self {
         let links = self.links.into_iter().map(|(source, target)| (target, source)).collect();
         Self::new(self.target_words, self.source_words, links)
     }
 
-    /// Linked tokens as (target, source), ascending.
+    /// Linked tokens as (target, source), in ascending order.
     pub fn tokens(&self) -> impl Iterator<Item = (u32, u32)> {
         let of_target = |&word: &u32| {
             let first = self.links.partition_point(|link| link.1 < word);

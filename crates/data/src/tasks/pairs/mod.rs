@@ -1,4 +1,4 @@
-//! Translation: pairs of sentences, read, cleaned, tokenised and put into batches by length.
+//! Translation. Pairs of sentences are read, cleaned, tokenised, and put into batches by length.
 
 pub(crate) mod cache;
 pub(crate) mod cleaning;

@@ -89,7 +89,8 @@ impl PairPlan {
         dataset.batch(self.members(batch), self.epoch)
     }
 
-    /// Numbers of source and target tokens of a batch, with one mark for each sentence.
+    /// Numbers of source and target tokens of a batch, including the special tokens of each
+    /// sentence.
     ///
     /// # Panics
     ///
@@ -103,7 +104,7 @@ impl PairPlan {
             })
     }
 
-    /// Sizes of the batches of this epoch.
+    /// Measures the batches of this epoch.
     pub(crate) fn report(&self, dataset: &PairDataset) -> BatchingReport {
         let mut report = BatchingReport { batches: self.len(), ..BatchingReport::default() };
         let (mut real, mut padded) = (0_u64, 0_u64);
@@ -129,12 +130,12 @@ impl PairPlan {
     }
 }
 
-/// Lengths of a pair's rows, with the tokens around their texts.
+/// Lengths of the rows of a pair, including special tokens.
 fn lengths(dataset: &PairDataset, pair: u32) -> (usize, usize) {
     dataset.row_lengths(pair as usize)
 }
 
-/// Divides an order into batches, each as long as the budget allows.
+/// Divides pairs in a given order into batches. Each batch takes as many pairs as the limits allow.
 fn cut(dataset: &PairDataset, config: &BatchingConfig, order: &[u32]) -> Vec<(u32, u32)> {
     let limit = match config.max_sentences {
         0 => usize::MAX,

@@ -1,9 +1,9 @@
-//! Letters and marks of many scripts, as far as changes to text have to distinguish them.
+//! Distinguishes letters and marks of many scripts, as changes to texts require it.
 
 /// Marks that end a sentence.
 const SENTENCE_ENDS: &str = ".!?…。．！？｡।؟۔";
 
-/// Whether words of the character's script are written without spaces between them: Chinese
+/// Whether a character belongs to a script that has no spaces between words. These are Chinese
 /// characters and Japanese letters, with their punctuation.
 #[must_use]
 pub fn is_ideographic(character: char) -> bool {
@@ -17,14 +17,14 @@ pub fn is_ideographic(character: char) -> bool {
         | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Text without the marks at its end; `None` if it does not end with marks, or consists of marks.
+/// The text without the marks at its end. `None` if there are no marks at its end, or nothing else.
 pub(crate) fn without_end_punctuation(text: &str) -> Option<&str> {
     let text = text.trim_end();
     let shorter = text.trim_end_matches(|mark| SENTENCE_ENDS.contains(mark)).trim_end();
     (shorter.len() < text.len() && !shorter.is_empty()).then_some(shorter)
 }
 
-/// One text after another, with a space between them unless both are written without spaces.
+/// Joins two texts, with a space between them unless both are written without spaces.
 pub(crate) fn joined(first: &str, second: &str) -> String {
     let (first, second) = (first.trim_end(), second.trim_start());
     let is_close = first.chars().next_back().is_some_and(is_ideographic)
@@ -33,8 +33,9 @@ pub(crate) fn joined(first: &str, second: &str) -> String {
     format!("{first}{between}{second}")
 }
 
-/// Text with one of its words repeated, or one of its ideographs if it has no spaces; `drawn` from
-/// [0, 1) chooses it. `None` if there is none.
+/// The text with one of its words repeated. In a text without spaces, a Chinese or Japanese
+/// character is repeated. `drawn`, a number in [0, 1), determines which one. `None` if there is
+/// none.
 pub(crate) fn with_doubled_word(text: &str, drawn: f64) -> Option<String> {
     let chosen = |count: usize| (drawn * count as f64) as usize;
     let mut words: Vec<&str> = text.split(' ').collect();
@@ -42,7 +43,7 @@ pub(crate) fn with_doubled_word(text: &str, drawn: f64) -> Option<String> {
         let is_word = |&place: &usize| words[place].chars().all(char::is_alphabetic);
         let places: Vec<usize> = (0..words.len()).filter(|one| !words[*one].is_empty()).collect();
         let bare: Vec<usize> = places.iter().copied().filter(is_word).collect();
-        // Words without marks are preferred, because a mark would be repeated too.
+        // Words without marks are preferred, because the marks would be repeated too.
         let places = if bare.is_empty() { places } else { bare };
         let place = *places.get(chosen(places.len()))?;
         words.insert(place, words[place]);
@@ -57,7 +58,7 @@ pub(crate) fn with_doubled_word(text: &str, drawn: f64) -> Option<String> {
     Some(doubled)
 }
 
-/// Text with a capital at the beginning of each word.
+/// The text with a capital at the start of each word.
 pub(crate) fn title_case(text: &str) -> String {
     let mut is_inside = false;
     let mut out = String::with_capacity(text.len());
