@@ -1,4 +1,4 @@
-//! Text that is copied from the source to the target, and spaces in Chinese.
+//! Adds text that is copied from the source to the target, and changes spaces in Chinese.
 
 use crate::Draws;
 
@@ -48,7 +48,7 @@ const EMOJI: [&str; 40] = [
     "🇨🇳",
 ];
 
-/// Letters of words that no model knows, by script.
+/// Letters of several scripts, for words that no model knows.
 const ALPHABETS: [&str; 8] = [
     "bcdfghjklmnpqrstvwxz",
     "abcdefghijklmnopqrstuvwxyz",
@@ -60,12 +60,12 @@ const ALPHABETS: [&str; 8] = [
     "가나다라마바사아자차카타파하거너더러머버서어저처커터퍼허",
 ];
 
-/// Item of a list that is chosen by a random number from [0, 1).
+/// The item of a list that a random number in [0, 1) chooses.
 fn one_of<T: Copy>(items: &[T], drawn: f64) -> T {
     items[(drawn * items.len() as f64) as usize]
 }
 
-/// Random letters of an alphabet; `first` is the index of the first draw.
+/// Random letters of an alphabet. `first` is the index of the first random number.
 fn letters(alphabet: &str, count: usize, draws: Draws, first: u64) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
     (first..).take(count).map(|index| one_of(&alphabet, draws.unit(index))).collect()
@@ -95,8 +95,8 @@ fn unknown_span(draws: Draws) -> String {
     }
 }
 
-/// Adds the same unknown text to both sides: before them, or after them but before the punctuation
-/// at their ends.
+/// Adds the same unknown text to both sides. It is at the start, or at the end before the final
+/// punctuation.
 pub(super) fn with_unknown_span(source: &str, target: &str, draws: Draws) -> (String, String) {
     let span = unknown_span(draws);
     if draws.unit(0) < 0.3 {
@@ -109,11 +109,11 @@ pub(super) fn with_unknown_span(source: &str, target: &str, draws: Draws) -> (St
     (behind(source), behind(target))
 }
 
-/// Share of the places between ideographs that get a space.
+/// The share of the boundaries between ideographs at which a space is added.
 const SPACED: f64 = 0.3;
 
-/// Text without the spaces next to its ideographs or, if it has no such spaces, with some added;
-/// `None` if no two ideographs are adjacent.
+/// Removes the spaces next to ideographs or, if there are none, adds some. `None` if no two
+/// ideographs are adjacent.
 pub(super) fn with_other_spaces(text: &str, draws: Draws) -> Option<String> {
     let characters: Vec<char> = text.trim().chars().collect();
     let is_ideograph = |place: usize| characters.get(place).copied().is_some_and(is_ideographic);

@@ -1,13 +1,13 @@
-//! Typing errors.
+//! Adds typing errors to texts.
 
 use crate::Draws;
 
 use super::letters::is_ideographic;
 
-/// Letters for each error, on average.
+/// Average number of letters for each error.
 const LETTERS_PER_ERROR: f64 = 25.0;
 
-/// Draws for each error: its place, its kind, and the choice of a letter.
+/// Number of random numbers for an error: for its place, its kind, and the choice of a letter.
 const DRAWS_PER_ERROR: u64 = 3;
 
 /// Neighbours of each key on a QWERTY keyboard.
@@ -47,13 +47,13 @@ const LOOK_ALIKES: [&str; 22] = [
     "EЕΕ", "HНΗ", "KКΚ", "MМΜ", "OОΟ", "PРΡ", "TТΤ", "XХΧ",
 ];
 
-/// Letter next to another on the keyboard, or similar to it, chosen by a random number from [0, 1).
+/// A letter of `choices` that is not `other_than`, chosen by a random number in [0, 1).
 fn one_of(choices: &str, other_than: char, drawn: f64) -> Option<char> {
     let count = choices.chars().filter(|&one| one != other_than).count();
     choices.chars().filter(|&one| one != other_than).nth((drawn * count as f64) as usize)
 }
 
-/// Letter of a key next to that of `letter`, in the same case.
+/// The letter of a key next to that of `letter`, in the same case.
 fn neighbour(letter: char, drawn: f64) -> Option<char> {
     let lower = letter.to_ascii_lowercase();
     let (_, keys) = NEIGHBOURS.iter().find(|(key, _)| *key == lower)?;
@@ -61,13 +61,13 @@ fn neighbour(letter: char, drawn: f64) -> Option<char> {
     Some(if letter.is_ascii_uppercase() { key.to_ascii_uppercase() } else { key })
 }
 
-/// Letter of another script that looks like `letter`.
+/// A letter of another script that looks like `letter`.
 fn look_alike(letter: char, drawn: f64) -> Option<char> {
     let letters = LOOK_ALIKES.iter().find(|letters| letters.contains(letter))?;
     one_of(letters, letter, drawn)
 }
 
-/// Text with typing errors; `None` if it has no letters for them.
+/// The text with typing errors. `None` if it has no letters in which errors can be made.
 pub(crate) fn with_typos(text: &str, draws: Draws) -> Option<String> {
     let mut characters: Vec<char> = text.chars().collect();
     let can_err = |letter: &char| letter.is_alphabetic() && !is_ideographic(*letter);
@@ -85,7 +85,7 @@ pub(crate) fn with_typos(text: &str, draws: Draws) -> Option<String> {
     (changed != text).then_some(changed)
 }
 
-/// Makes an error in the letter at `place`.
+/// Makes an error at the letter with the index `place`.
 fn err(characters: &mut Vec<char>, place: usize, kind: f64, choice: f64) {
     let letter = characters[place];
     let next = characters.get(place + 1).copied();
@@ -96,13 +96,13 @@ fn err(characters: &mut Vec<char>, place: usize, kind: f64, choice: f64) {
     };
     match (other, kind) {
         (Some(other), _) => characters[place] = other,
-        // Letters without a neighbouring or similar letter get this kind of error instead of the
-        // first two.
+        // This kind of error replaces the first two if the letter has no neighbouring or similar
+        // letter.
         (None, ..0.7) if next.is_some_and(|next| next.is_alphabetic() && next != letter) => {
             characters.swap(place, place + 1);
         }
         (None, ..0.85) => characters.insert(place, letter),
-        // A word keeps a letter at least.
+        // At least one letter of a word remains.
         (None, _) if next.is_some_and(char::is_alphabetic) => drop(characters.remove(place)),
         (None, _) => characters.insert(place, letter),
     }

@@ -1,15 +1,15 @@
-//! Words and their translations, as far as they can be learned with certainty from a corpus of
-//! sentences.
+//! Learns words and their translations from a corpus of sentences, if they are certain.
 //!
 //! A word and a piece of text count as translations of each other if the piece is in nearly every
-//! target whose source has the word, and seldom elsewhere, by the coefficient of Dice (1945).
-//! Melamed (2000, "Models of Translational Equivalence among Words") measures association in the
-//! same way. In his method words compete for links within a sentence; here a word counts only if it
-//! wins in all sentences. If a translation depends on the context, none is known.
+//! target whose source has the word, and seldom in other targets. This is measured by Dice's
+//! coefficient (1945). Melamed (2000, "Models of Translational Equivalence among Words") measures
+//! association in the same way, but his words compete for links within a sentence. Here, a word
+//! must win in all sentences. A translation that depends on the context is not learned.
 //!
-//! Words are found without a dictionary. In scripts with spaces they stand between spaces; in other
-//! scripts, such as Chinese, every piece of up to four ideographs may be a word. Pieces that are in
-//! many sentences are grammar, and no word begins or ends with them: "的邻居" is "邻居" with a particle.
+//! Words are found without a dictionary. In scripts with spaces they are separated by spaces. In
+//! other scripts, such as Chinese, every piece of up to four ideographs may be a word. Pieces that
+//! are in many sentences are grammar. No word begins or ends with them: "的邻居" is "邻居" with a
+//! particle.
 
 use std::collections::HashMap;
 
@@ -18,36 +18,36 @@ use super::letters::is_ideographic;
 /// Largest number of ideographs of a word.
 const IDEOGRAPHS: usize = 4;
 
-/// Words and ideographs in more than this share of all pairs are grammar.
+/// Words and ideographs that are in a larger share of all pairs are grammar.
 const GRAMMAR: f64 = 0.04;
 
-/// Smallest number of pairs that contain a word.
+/// A translation is learned only for words that are in at least this many pairs.
 const FEWEST_PAIRS: usize = 5;
 
-/// Smallest share of the pairs with a word that contain its translation.
+/// Of the pairs with a word, at least this share must have the translation.
 const LEAST_SHARE: f64 = 0.9;
 
-/// Smallest coefficient of Dice: twice the number of pairs with both, divided by the sum of the
-/// numbers of pairs with each.
+/// Smallest value of Dice's coefficient: twice the number of pairs with both, divided by the sum of
+/// the numbers of pairs with either.
 const LEAST_DICE: f64 = 0.5;
 
-/// Translation of each word that has a certain one.
+/// The translation of each word for which it is certain.
 #[derive(Debug)]
 pub(crate) struct WordPairs {
     translations: HashMap<String, String>,
 }
 
-/// Words of one side of a corpus that may have a translation.
+/// The words on one side of a corpus that may have a translation.
 struct Vocabulary<'a> {
     words: Vec<&'a str>,
-    /// Pairs that contain each word.
+    /// The pairs that contain each word.
     counts: Vec<usize>,
-    /// Numbers of the words in each text.
+    /// The numbers of the words in each text.
     texts: Vec<Vec<usize>>,
 }
 
 impl WordPairs {
-    /// Learns from pairs of sentences. The same pairs always give the same words.
+    /// Learns from pairs of sentences. The result depends only on the pairs.
     pub(crate) fn learn(pairs: &[(String, String)]) -> Self {
         let sources = Vocabulary::count(pairs.iter().map(|pair| pair.0.as_str()));
         let targets = Vocabulary::count(pairs.iter().map(|pair| pair.1.as_str()));
@@ -66,8 +66,8 @@ impl WordPairs {
             let dice = |piece: usize| {
                 2.0 * both[piece] as f64 / (pairs.len() + targets.counts[piece]) as f64
             };
-            // The longest among equals, because its parts never occur alone; then the first in
-            // order.
+            // If several are equal, the longest is taken, because its parts occur only within it.
+            // If several are equally long, the first in order is taken.
             let rank = |&one: &usize, &other: &usize| {
                 let length = |piece: usize| targets.words[piece].chars().count();
                 let (first, second) = (dice(one), dice(other));
@@ -86,8 +86,8 @@ impl WordPairs {
         Self { translations }
     }
 
-    /// Word of a source whose known translation is in the target, with this translation; `drawn`
-    /// from [0, 1) chooses it. `None` if there is none.
+    /// A word of the source whose known translation is in the target, with this translation.
+    /// `drawn`, a number in [0, 1), chooses it. `None` if there is no such word.
     pub(crate) fn within(&self, source: &str, target: &str, drawn: f64) -> Option<(&str, &str)> {
         let there = pieces(target);
         let known = |word: &str| {
@@ -110,7 +110,7 @@ impl<'a> Vocabulary<'a> {
         let most = (GRAMMAR * texts.len() as f64).max(FEWEST_PAIRS as f64) as usize;
         let is_grammar = |piece: &str| counts.get(piece).is_some_and(|&count| count > most);
         let may_be_word = |(piece, count): (&&'a str, &usize)| {
-            // The ideograph at each end, or the word.
+            // The first and the last ideograph, or the word itself.
             let (first, last) = (first_unit(piece), last_unit(piece));
             let may_be = *count >= FEWEST_PAIRS && !is_grammar(first) && !is_grammar(last);
             may_be.then_some(*piece)
@@ -130,7 +130,7 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// Pieces of a text that may be words, each once, in order.
+/// The pieces of a text that may be words. Each piece is listed once, and they are in order.
 fn pieces(text: &str) -> Vec<&str> {
     let bare = |word| str::trim_matches(word, |one: char| !one.is_alphanumeric());
     let words = text.split_whitespace().map(bare).filter(|word| is_word(word));
@@ -140,7 +140,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Whether a text without spaces is a word of a script with spaces, not a number or an address.
+/// Whether a text without spaces is a word of a script with spaces, and not a number or an address.
 fn is_word(text: &str) -> bool {
     let is_other = |one: char| {
         is_ideographic(one)
@@ -150,7 +150,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && !text.contains(is_other)
 }
 
-/// Pieces of up to [`IDEOGRAPHS`] consecutive ideographs.
+/// All pieces of up to [`IDEOGRAPHS`] consecutive ideographs.
 fn ideographs(text: &str) -> impl Iterator<Item = &str> {
     let is_letter = |one: char| is_ideographic(one) && one.is_alphabetic();
     let runs = text.split(move |one: char| !is_letter(one)).filter(|run| !run.is_empty());
@@ -162,7 +162,7 @@ fn ideographs(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// First ideograph of such a piece, or else the word.
+/// The first ideograph of a piece of ideographs; for other pieces, the whole word.
 fn first_unit(piece: &str) -> &str {
     match piece.chars().next() {
         Some(first) if is_ideographic(first) => &piece[..first.len_utf8()],
@@ -170,7 +170,7 @@ fn first_unit(piece: &str) -> &str {
     }
 }
 
-/// Last ideograph of such a piece, or else the word.
+/// The last ideograph of a piece of ideographs; for other pieces, the whole word.
 fn last_unit(piece: &str) -> &str {
     match piece.chars().next_back() {
         Some(last) if is_ideographic(last) => &piece[piece.len() - last.len_utf8()..],

@@ -1,31 +1,34 @@
 //! Bands of MinHash signatures, and the table that finds pairs with a common band.
 //!
-//! The smallest hashes of two sets are equal with a probability equal to their Jaccard index J. A
-//! band is a group of r smallest hashes by different functions. All of them agree with probability
-//! J^r, and at least one of b bands agrees with probability 1 - (1 - J^r)^b: an S-shaped curve
-//! (Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4).
+//! For a hash function, the smallest hashes of two sets are equal with a probability equal to their
+//! Jaccard index J. A band consists of the smallest hashes by r different functions. All hashes of
+//! a band are equal with probability J^r, and this is so in at least one of b bands with
+//! probability 1 - (1 - J^r)^b, an S-shaped curve (Leskovec, Rajaraman and Ullman, "Mining of
+//! Massive Datasets", section 3.4).
 
 use super::shingles::mixed;
 use crate::Draws;
 
-/// Key of the functions, distinct from the keys of all draws.
+/// Key for drawing the functions. It differs from the keys of all other draws.
 const PURPOSE: u64 = 14;
 
-/// Probability that two pairs at the threshold share a band; for more similar pairs it is higher.
+/// The probability that two pairs at the threshold have a common band. It is higher for pairs that
+/// are more similar.
 const RECALL: f64 = 0.95;
 
 /// Largest number of functions, if bands may have more than `FEWEST_ROWS` rows.
 const MOST_FUNCTIONS: usize = 48;
 
-/// Smallest number of rows of a band: with fewer, pairs with little in common would be compared.
+/// Smallest number of rows of a band. With fewer rows, pairs with little in common would be
+/// compared.
 const FEWEST_ROWS: usize = 3;
 const MOST_ROWS: usize = 16;
 
-/// Bands of least hashes.
+/// Bands of smallest hashes.
 #[derive(Debug, Clone)]
 pub(crate) struct Bands {
     rows: usize,
-    /// Odd factors, one for each function: hashes are multiplied by them modulo 2^64.
+    /// An odd factor for each function, by which it multiplies hashes modulo 2^64.
     factors: Vec<u64>,
 }
 
@@ -34,7 +37,7 @@ impl Bands {
     pub(crate) fn new(threshold: f64) -> Self {
         let bands = |rows: usize| {
             let apart = 1.0 - threshold.clamp(0.5, 1.0).powi(rows as i32);
-            // At 1, a single band suffices.
+            // With a threshold of 1, one band is enough.
             ((1.0 - RECALL).ln() / apart.ln()).ceil().max(1.0) as usize
         };
         let is_affordable = |&rows: &usize| rows * bands(rows) <= MOST_FUNCTIONS;
@@ -54,9 +57,9 @@ impl Bands {
         self.count() + 1
     }
 
-    /// A key for each band of a set of hashes, and a last key for all hashes together. The last key
-    /// finds equal texts even if their bands are common to many others, as in lists that are made
-    /// from a template.
+    /// A key for each band of a set of hashes, and then a key for all hashes together. By the last
+    /// key, equal texts are found even if many other texts have the same bands, as in lists that
+    /// were made from a template.
     pub(crate) fn keys(&self, hashes: &[u64]) -> Vec<u32> {
         let mut least = vec![u64::MAX; self.factors.len()];
         for hash in hashes {
@@ -69,13 +72,13 @@ impl Bands {
         let band = |(band, rows): (usize, &[u64])| {
             high(rows.iter().fold(band as u64, |hash, &row| mixed(hash, row)))
         };
-        // The order of hashes does not matter.
+        // The key must not depend on the order of hashes.
         let all = high(hashes.iter().fold(0, |sum, hash| hash.wrapping_add(sum)));
         least.chunks(self.rows).enumerate().map(band).chain([all]).collect()
     }
 }
 
-/// Stores a pair under the key of one of its bands.
+/// An entry of the table: a pair that has a band with this key.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     key: u32,
@@ -89,11 +92,11 @@ const EMPTY: u32 = u32::MAX;
 /// and comparing each with all others would take quadratic time.
 const MOST_UNDER_KEY: usize = 16;
 
-/// Fewest slots.
+/// Smallest number of slots.
 const FEWEST_SLOTS: usize = 1 << 10;
 
-/// Pairs by the keys of their bands: a table with 8 bytes for each key of a pair. When it is three
-/// quarters full, its size is doubled.
+/// A table that finds pairs by the keys of their bands. It needs 8 bytes for each key of a pair.
+/// When three quarters of it are full, its size is doubled.
 #[derive(Debug)]
 pub(crate) struct BandTable {
     slots: Vec<Slot>,
