@@ -1,4 +1,4 @@
-//! Texts in a separate file, which can be read again by their index.
+//! Stores texts in a separate file, from which they can be read by index.
 
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
@@ -7,23 +7,24 @@ use std::path::Path;
 use crate::files::{Partial, read_at};
 use crate::{Error, Result};
 
-/// Number of bytes that are written together.
+/// Number of bytes that are collected before they are written.
 const BUFFER: usize = 1 << 20;
 
-/// Texts on disk; memory holds the end of each, 8 bytes. The file is removed when this is dropped.
+/// Texts on the disk. Only the end of each text, 8 bytes, is kept in memory. The file is deleted
+/// when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct StoredTexts {
     file: File,
-    /// Name of the file, which is removed after the file is closed.
+    /// Name of the file. It is deleted after the file is closed.
     partial: Partial,
     ends: Vec<u64>,
     written: u64,
-    /// The last texts, which are not in the file yet.
+    /// The last texts, which have not been written yet.
     buffer: Vec<u8>,
 }
 
 impl StoredTexts {
-    /// An empty file beside `path`.
+    /// Makes an empty file in the folder of `path`.
     ///
     /// # Errors
     ///
@@ -41,7 +42,7 @@ impl StoredTexts {
         self.ends.len()
     }
 
-    /// Adds a text; its index is the number of texts before it.
+    /// Adds a text. Its index is the number of earlier texts.
     ///
     /// # Errors
     ///
@@ -50,7 +51,7 @@ impl StoredTexts {
         self.buffer.extend(text.as_bytes());
         self.ends.push(self.written + self.buffer.len() as u64);
         if self.buffer.len() >= BUFFER {
-            // On Windows, reading moves the place of writing.
+            // On Windows, reading changes the position at which the file is written.
             let end = self.file.seek(SeekFrom::Start(self.written));
             end.and_then(|_| self.file.write_all(&self.buffer))
                 .map_err(|error| Error::io(&self.partial.0, error))?;
@@ -60,7 +61,7 @@ impl StoredTexts {
         Ok(())
     }
 
-    /// Text with this number.
+    /// Reads the text with this index.
     ///
     /// # Errors
     ///

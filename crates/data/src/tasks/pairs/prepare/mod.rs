@@ -1,4 +1,4 @@
-//! From the files of a corpus to data sets ready to be batched.
+//! Makes data sets from the files of a corpus.
 
 mod shards;
 
@@ -64,7 +64,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
         );
     }
     for direction in config.directions() {
-        // Fails now, not when text is tokenised.
+        // If this fails, it fails now, not only when text is tokenised.
         TextRules::new(&config.cleaning, direction, "")?;
     }
     Ok(())
@@ -72,9 +72,9 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 
 /// Prepares the training and validation splits of a run.
 ///
-/// The folder `run` receives the tokenizers and, under `cache`, the tokenised splits; existing ones
-/// are used if they still fit. Every file of the configuration is looked up before anything is
-/// written.
+/// The tokenizers are written to the folder `run`, and the tokenised splits to `cache` in this
+/// folder. Existing ones are used if they still fit. Nothing is written before all files of the
+/// configuration have been looked up.
 ///
 /// # Errors
 ///
@@ -83,14 +83,15 @@ pub fn prepare_pairs(config: &DataConfig, run: &Path) -> Result<Prepared<PairDat
     prepare_observed(config, run, &mut |_| ())
 }
 
-/// Prepares pairs like [`prepare_pairs`], and reports progress while text is tokenised.
+/// Prepares pairs as [`prepare_pairs`] does, and reports progress while text is tokenised.
 pub(crate) fn prepare_observed(
     config: &DataConfig,
     run: &Path,
     observe: &mut dyn FnMut(&TokenisingProgress),
 ) -> Result<Prepared<PairDataset>> {
     let ready = Ready::obtain(config, run)?;
-    // A tokenizer that does not suit sampling is found before the text is tokenised.
+    // If the tokenizer cannot sample segmentations as required, this fails before text is
+    // tokenised.
     let variation = PairVariation::new(config, &ready.tokenizers)?;
     let mut open = |part: &Part<'_>| prepare_split(config, &ready.tokenizers, part, run, observe);
     let train = open(&Part::of_training(config, &ready))?.with_variation(variation);
@@ -101,8 +102,8 @@ pub(crate) fn prepare_observed(
     Ok(Prepared { tokenizers: ready.tokenizers, train: Arc::new(train), validation })
 }
 
-/// Does the work that precedes the common tokenising of the splits by several processes, and
-/// returns whether there is anything to tokenise.
+/// If several processes tokenise the splits together, one of them first calls this for the work
+/// that only one can do. Returns whether there is anything to tokenise.
 ///
 /// # Errors
 ///
@@ -118,7 +119,7 @@ pub(crate) fn begin(config: &DataConfig, run: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Tokenises a process's share of the splits, after another process has called [`begin`].
+/// Tokenises the share of the splits that this process has, after one process has called [`begin`].
 ///
 /// # Errors
 ///
@@ -140,7 +141,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// Facts that are known before a split is tokenised.
+/// What must be known before a split is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Fingerprint,
@@ -154,13 +155,13 @@ impl Ready {
         validate(config)?;
         split_files(config, &config.train)?;
         split_files(config, &config.validation)?;
-        // This comes first, so that the recorded text is the one that the tokenizer is trained on,
-        // and a later change is noticed.
+        // This comes first, so that the recorded text is the one on which the tokenizer is trained,
+        // and a later change of it is noticed.
         let text_of =
             |split: &Corpora| Fingerprint::obtain(&split_files(config, split)?, &split.name(), run);
         let train = text_of(&config.train)?;
         let tokenizers = TokenizerPair::obtain(config, run).map_err(|error| match error {
-            // A tokenizer cannot be trained without text; the error should say why there is no
+            // A tokenizer cannot be trained without text. The error should then say why there is no
             // text.
             Error::Tokenizer { .. } => require_pairs(config).err().unwrap_or(error),
             other => other,
@@ -171,7 +172,7 @@ impl Ready {
         Ok(Self { tokenizers, train, validation })
     }
 
-    /// Reads the facts that another process has obtained; writes nothing.
+    /// Reads what another process has obtained. Nothing is written.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
         let text_of = |split: &Corpora| {
             Fingerprint::compute(&split_files(config, split)?, &split.name(), run)
@@ -185,13 +186,13 @@ impl Ready {
     }
 }
 
-/// Splits to prepare.
+/// The splits to prepare.
 fn parts<'a>(config: &'a DataConfig, ready: &'a Ready) -> Vec<Part<'a>> {
     let validation = ready.validation.as_ref().map(|text| Part::of_validation(config, text));
     [Part::of_training(config, ready)].into_iter().chain(validation).collect()
 }
 
-/// Refuses a training split that is empty or becomes empty by cleaning.
+/// Refuses a training split that has no pairs, or none after cleaning.
 fn require_pairs(config: &DataConfig) -> Result<()> {
     let cleaner = Cleaner::new(&config.cleaning);
     let (mut read, mut dropped) = (0, Dropped::default());
@@ -212,12 +213,12 @@ fn require_pairs(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Split to prepare.
+/// A split to prepare.
 pub(crate) struct Part<'a> {
     pub(crate) split: &'a Corpora,
     pub(crate) is_training: bool,
     pub(crate) text: &'a Fingerprint,
-    /// Hash of the sentences that are held out of the split.
+    /// Hash of the sentences that are held out and therefore omitted from the split.
     held_out: Option<&'a str>,
     bidirectional_epochs: u64,
 }
@@ -244,19 +245,19 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Whether some of its pairs have word links.
+    /// Whether some pairs of the split have word links.
     pub(crate) fn has_links(&self) -> bool {
         self.split.iter().any(Corpus::has_links)
     }
 
-    /// Path of its cache in the folder of a run.
+    /// The path of the split's cache in the folder of a run.
     fn cache(&self, run: &Path) -> PathBuf {
         run.join(CACHE_FOLDER).join(format!("{}.bin", split_name(&self.split.name())))
     }
 }
 
-/// Tokenises one split into its cache in the folder `run`, or opens the cache if it still fits the
-/// text, the tokenizers and the cleaning.
+/// Opens the cache of a split in the folder `run`. If it does not fit the text, the tokenizers and
+/// the cleaning, the split is tokenised first.
 ///
 /// # Errors
 ///
@@ -282,7 +283,7 @@ fn prepare_split(
     shards.open_or_make(&path, open, make)
 }
 
-/// Hash of everything that determines the tokenised split.
+/// Hash of everything on which the tokenised split depends.
 fn cache_key(config: &DataConfig, tokenizers: &TokenizerPair, part: &Part<'_>) -> Key {
     let each = |corpus: &Corpus| (corpus.fields(config).clone(), corpus.tag.clone());
     let mut facts = serde_json::json!({

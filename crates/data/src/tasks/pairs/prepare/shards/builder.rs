@@ -1,4 +1,4 @@
-//! Pairs for a shard: cleaned, and tokenised many at a time.
+//! Cleans the pairs of a shard, and tokenises many of them together.
 
 use rayon::prelude::*;
 
@@ -10,10 +10,10 @@ use crate::tasks::pairs::rules::TextRules;
 use crate::text::cache::CacheWriter;
 use crate::{Cleaner, Corpus, DroppedPair, Error, PairLinks, RawPair, Result, Tokenizer};
 
-/// Number of pairs that are read before they are tokenised together, in parallel.
+/// Number of pairs that are read before they are tokenised in parallel.
 const CHUNK: usize = 16_384;
 
-/// Number of bytes of text that are tokenised together if pairs are long.
+/// Number of bytes of text after which pairs are tokenised, if this is reached earlier.
 const CHUNK_BYTES: usize = 1 << 24;
 
 /// Cleans and tokenises the pairs of a shard.
@@ -22,9 +22,9 @@ pub(super) struct Builder<'a> {
     pub(super) writer: CacheWriter,
     cleaner: Cleaner,
     rules: Option<TextRules>,
-    /// Text before each source that does not belong to it.
+    /// Text before each source that is not part of it.
     tag: &'a str,
-    /// Pairs whose text is kept, to be tokenised together.
+    /// Pairs that were not dropped by their text, to be tokenised together.
     chunk: Vec<RawPair>,
     chunk_bytes: usize,
     pub(super) report: ShardReport,
@@ -32,11 +32,11 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Builder for a shard of a corpus.
+    /// Makes a builder for a shard of a corpus.
     ///
     /// # Errors
     ///
-    /// If the language is to be identified and cannot be.
+    /// If the language of pairs must be identified, but cannot be.
     pub(super) fn new(
         of: &'a PairShards<'a>,
         writer: CacheWriter,
@@ -56,7 +56,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Takes a pair, unless its text causes it to be dropped; returns whether there are enough
+    /// Adds a pair, unless it is dropped because of its text. Returns whether there are enough
     /// pairs to tokenise.
     pub(super) fn add(&mut self, pair: RawPair) -> Result<bool> {
         self.report.pairs += 1;
@@ -71,8 +71,8 @@ impl<'a> Builder<'a> {
         Ok(self.chunk.len() >= CHUNK || self.chunk_bytes >= CHUNK_BYTES)
     }
 
-    /// Tokenises the collected pairs, and writes those that are kept; returns the bytes of their
-    /// text.
+    /// Tokenises the collected pairs, and writes those that are kept. Returns the number of bytes
+    /// of their text.
     pub(super) fn tokenise(&mut self) -> Result<u64> {
         let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
         let mut chunk = std::mem::take(&mut self.chunk);
@@ -99,14 +99,14 @@ impl<'a> Builder<'a> {
             }
             self.writer.push(1, &bytes)?;
         }
-        // Its memory is reused.
+        // The memory of the list is used again.
         chunk.clear();
         self.chunk = chunk;
         Ok(bytes)
     }
 
-    /// Facts about each pair for rules that need other pairs, computed in parallel; empty without
-    /// such rules.
+    /// What rules that compare pairs must know about each pair, computed in parallel. Empty if
+    /// there are no such rules.
     fn prefaces(&self, chunk: &[RawPair]) -> Vec<Preface> {
         match &self.of.rules {
             rules if rules.are_any() => {
@@ -116,7 +116,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Drops pairs by their text, which is checked in parallel.
+    /// Drops pairs because of their texts, which are checked in parallel.
     fn apply_rules(&mut self, chunk: &mut Vec<RawPair>) {
         let Some(rules) = &self.rules else { return };
         let check = |pair: &RawPair| rules.check(&pair.source, &pair.target).err();
@@ -130,7 +130,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Word links of a pair.
+    /// The word links of a pair.
     fn links(&self, pair: &RawPair) -> Result<PairLinks> {
         let tokenizers = self.of.tokenizers;
         let source_words = tokenizers.source().encode_text(&pair.source)?.words();
@@ -140,11 +140,11 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Ids of one side of pairs, computed in parallel.
+/// The ids of one side of pairs, computed in parallel.
 ///
 /// # Errors
 ///
-/// If the tokenizer refuses a text, with its line.
+/// If the tokenizer refuses a text. The error has the line of the text.
 fn encoded(
     pairs: &[RawPair],
     tokenizer: &Tokenizer,

@@ -1,4 +1,4 @@
-//! Joins shards into one cache, and their counts into one report.
+//! Joins shards into one cache, and adds up their counts in one report.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::{
     Error, Result, Tokenizer, UsualLengths,
 };
 
-/// The cache under construction.
+/// The cache while it is made.
 pub(super) struct Merged<'a> {
     of: &'a PairShards<'a>,
     writer: CacheWriter,
-    /// Pairs in the files so far.
+    /// Number of pairs in the files so far.
     pub(super) pairs: u64,
     kept: u64,
     held_out: u64,
@@ -28,7 +28,7 @@ pub(super) struct Merged<'a> {
     dropped_pairs: Vec<DroppedPair>,
     /// Fingerprints of earlier pairs, if duplicates are dropped.
     seen: HashSet<u128>,
-    /// Limits of lengths for each corpus; empty if pairs of unusual lengths are kept.
+    /// Limits of lengths for each corpus. Empty if pairs of unusual lengths are not dropped.
     limits: Vec<LengthLimits>,
     /// Earlier pairs, if near duplicates are dropped.
     near: Option<NearDuplicates>,
@@ -39,11 +39,11 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    /// Cache at `path` without pairs; pairs that are added must be within these limits.
+    /// Makes an empty cache at `path`. The pairs added later must be within these limits.
     ///
     /// # Errors
     ///
-    /// If a file next to it cannot be made.
+    /// If a file in the same folder cannot be made.
     pub(super) fn new(
         of: &'a PairShards<'a>,
         writer: CacheWriter,
@@ -75,7 +75,7 @@ impl<'a> Merged<'a> {
         })
     }
 
-    /// Takes the next pair of a shard; its files begin after `lines` lines.
+    /// Adds the next pair of a shard. There are `lines` lines before the files of the shard.
     pub(super) fn take(
         &mut self,
         items: &mut Items<'_>,
@@ -103,7 +103,7 @@ impl<'a> Merged<'a> {
     /// Adds a dropped pair to the examples, unless there are enough for its reason.
     fn show_dropped(&mut self, reason: DropReason, pair: &Record) {
         if DroppedPair::has_room(&self.dropped_pairs, reason) {
-            // Ids are arbitrary if a shard is damaged, which is found only at its end.
+            // If a shard is damaged, which is noticed only at its end, the ids may be any numbers.
             let text = |tokenizer: &Tokenizer, ids| tokenizer.decode(ids).unwrap_or_default();
             let source = text(self.of.tokenizers.source(), &pair.source);
             let target = text(self.of.tokenizers.target(), &pair.target);
@@ -111,8 +111,8 @@ impl<'a> Merged<'a> {
         }
     }
 
-    /// Reason to drop a pair of a corpus because of the pairs before it, or of all pairs in its
-    /// direction.
+    /// The reason to drop a pair of a corpus because of earlier pairs, or because of all pairs in
+    /// its direction.
     fn reason_to_drop(&mut self, preface: &Preface, corpus: usize) -> Result<Option<DropReason>> {
         let is_seen = |fingerprint| !self.seen.insert(fingerprint);
         if preface.fingerprint.is_some_and(is_seen) {
