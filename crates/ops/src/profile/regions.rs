@@ -73,7 +73,7 @@ pub(super) fn within<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
 }
 
 /// Runs the loop `work`, whose tasks are divided among threads. `longest` returns, for a number of
-/// threads, the share of the work of the busiest one.
+/// threads, which share of all the work the busiest thread does.
 pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R) -> R {
     crate::claims::begin();
     if !ENABLED.load(Ordering::Relaxed) || IS_INSIDE.replace(true) {

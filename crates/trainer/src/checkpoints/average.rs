@@ -1,5 +1,5 @@
 //! Averaging of the weights of checkpoints (Vaswani et al. 2017, section 6.1), and of a run's
-//! weights with its parent's.
+//! weights with the weights from which the run began.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ pub struct AveragedWeights {
 /// Averages the weights of `checkpoints`: sums in `f64`, and the mean rounded once to `f32`.
 ///
 /// # Errors
-/// When there are none, one cannot be loaded, or they differ in tensors, shapes or tokenizer.
+/// If `checkpoints` is empty, if one of them cannot be loaded, or if they differ in tensors, shapes
+/// or tokenizer.
 pub fn average(checkpoints: &[PathBuf]) -> Result<AveragedWeights, CheckpointError> {
     let (first, rest) = checkpoints.split_first().ok_or(CheckpointError::NothingToAverage)?;
     let mut state = checkpoints::read_state(first)?;
@@ -48,22 +49,23 @@ pub fn average(checkpoints: &[PathBuf]) -> Result<AveragedWeights, CheckpointErr
     for (tensor, sum) in tensors.iter_mut().zip(sums) {
         tensor.values = sum.into_iter().map(|sum| (sum / count) as f32).collect();
     }
-    // The scores of the newest checkpoint do not belong to the average.
+    // The score in `state` belongs to the newest checkpoint, not to the average.
     state.score = None;
     state.interim = false;
     Ok(AveragedWeights { tensors, state })
 }
 
 impl AveragedWeights {
-    /// Mixes these weights, with the factor `weight`, with the weights of the checkpoint in the
-    /// directory `parent`, from which their run began (Wortsman et al. 2022, "Robust fine-tuning of
-    /// zero-shot models", equation 1). Weights that the parent lacks are not changed.
+    /// Averages these weights, with the factor `weight`, and those of the checkpoint in the
+    /// directory `parent`, from which the run began, with the factor `1 - weight` (Wortsman et al.
+    /// 2022, "Robust fine-tuning of zero-shot models", equation 1). Weights that the parent lacks
+    /// are not changed.
     ///
-    /// For adapters, B is multiplied by `weight`. This is the same, because the parent has no
-    /// change.
+    /// For adapters, the matrix B is multiplied by `weight`. This is the same, because the adapters
+    /// of the parent would change nothing.
     ///
     /// # Errors
-    /// When the parent cannot be loaded, or has another tokenizer, or the adapters are DoRA's,
+    /// When the parent cannot be loaded or has another tokenizer, or when the adapters are DoRA's,
     /// which are not additive.
     pub fn with_parent(mut self, parent: &Path, weight: f64) -> Result<Self, CheckpointError> {
         if self.tensors.iter().any(|tensor| tensor.name.ends_with(".magnitude")) {
@@ -89,8 +91,8 @@ impl AveragedWeights {
         Ok(self)
     }
 
-    /// Saves the average as a directory that [`load_model`](crate::load_model) loads. It has no
-    /// moments, so training cannot be resumed from it.
+    /// Saves the average as a directory that [`load_model`](crate::load_model) loads. The directory
+    /// has no moments, so training cannot be resumed from it.
     ///
     /// # Errors
     /// If the directory cannot be written.
@@ -99,7 +101,7 @@ impl AveragedWeights {
     }
 }
 
-/// Refuses to average models that differ in more than the values of their weights.
+/// Refuses to average models whose tensors differ in name or shape.
 fn check_same(path: &Path, expected: &[Named], got: &[Named]) -> Result<(), CheckpointError> {
     let path = path.to_owned();
     for tensor in got {

@@ -14,7 +14,8 @@ use super::weights::{Weights, load_base};
 use super::{MODEL_FILE, STATE_FILE, files};
 use crate::CheckpointError;
 
-/// Writes a checkpoint directory with these files of tensors and the state.
+/// Writes a checkpoint directory: one file for each name and its tensors in `contents`, and the
+/// state.
 pub(crate) fn write<T: Written>(
     path: &Path,
     state: &State,
@@ -26,8 +27,8 @@ pub(crate) fn write<T: Written>(
     write_files(path, || Ok(state.clone()), files)
 }
 
-/// Writes a checkpoint directory like [`write`], with files that are written one after the other.
-/// `state` is called when they are on the disk.
+/// Writes a checkpoint directory like [`write`], but `contents` has a function that writes each
+/// file; they are called one after the other. `state` is called when all files are on the disk.
 pub(super) fn write_files<'a, F>(
     path: &Path,
     state: impl FnOnce() -> Result<State, CheckpointError>,
@@ -90,14 +91,15 @@ pub fn read_state(checkpoint: &Path) -> Result<State, CheckpointError> {
     Ok(state)
 }
 
-/// Loads the weights of a checkpoint into `model`, and returns its state. Adapters are loaded with
-/// the frozen weights that they change, and added to these if the model has none.
+/// Loads the weights of a checkpoint into `model`, and returns the checkpoint's state. If the
+/// checkpoint has adapters, the frozen weights that they change are loaded too; a model without
+/// adapters gets the sums of both.
 ///
 /// # Errors
 /// When a file is missing or truncated, a tensor does not fit the model, or the checkpoint was
-/// trained with another tokenizer than `tokenizer_hash` identifies; the model is then unchanged.
-/// When the content is corrupt, or a value is not finite; the values of the model are then
-/// undefined.
+/// trained with another tokenizer than `tokenizer_hash` identifies; in these cases the model is
+/// unchanged. Also when the content is corrupt, or a value is not finite; the values of the model
+/// are then undefined.
 pub fn load_model(
     checkpoint: &Path,
     model: &impl Model,
@@ -156,7 +158,7 @@ pub(crate) fn set_weights(
         .map_err(|source| CheckpointError::Tensor { path: checkpoint.join(MODEL_FILE), source })
 }
 
-/// One verified file of a checkpoint.
+/// Opens the file `name` of a checkpoint for reading, and verifies its hash.
 pub(crate) fn open_tensors(
     checkpoint: &Path,
     state: &State,
@@ -166,7 +168,7 @@ pub(crate) fn open_tensors(
     Reader::new(&path, files::open_verified(&path, entry_of(state, &path, name)?)?)
 }
 
-/// Record of the file `name`, which is at `path`, in a state.
+/// Returns the record in `state` of the file `name`; `path` is for the error message.
 fn entry_of<'a>(
     state: &'a State,
     path: &Path,
@@ -184,8 +186,8 @@ fn encode_state(path: &Path, state: &State) -> Result<Vec<u8>, CheckpointError> 
     Ok(bytes)
 }
 
-/// Hash of a state with an empty checksum. Numbers survive JSON to the bit, so the hash can be
-/// recomputed.
+/// Returns the hash of `state` with an empty checksum. JSON preserves every bit of the numbers, so
+/// the hash can be recomputed from a state that was read.
 fn checksum(path: &Path, state: &State) -> Result<String, CheckpointError> {
     let bare = State { checksum: String::new(), ..state.clone() };
     Ok(files::sha256(&encode_state(path, &bare)?))

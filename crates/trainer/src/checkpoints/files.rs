@@ -1,4 +1,4 @@
-//! Files that appear as a whole or not at all, and are read only if they are unchanged.
+//! Files that appear on the disk as a whole or not at all, and are read only if they are unchanged.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ const TEMPORARY: &str = "tmp";
 /// Extension of a directory that was renamed to make room for a new one.
 const REPLACED: &str = "replaced";
 
-/// Upper bound of the bytes of a state or a pointer.
+/// Upper bound of the size in bytes of a state file or a pointer file.
 const MOST_BYTES: u64 = 1 << 24;
 
 /// Number of bytes that are read at once.
@@ -56,10 +56,10 @@ pub(crate) struct HashedFile<'a> {
     bytes: u64,
 }
 
-/// Hash of consecutive pieces.
+/// Hash of the pieces written so far.
 enum Hash {
     Here(Sha256),
-    /// A second thread hashes pieces while the first one writes.
+    /// A second thread computes the hash while the first one writes.
     Beside {
         pieces: SyncSender<Vec<u8>>,
         thread: JoinHandle<Sha256>,
@@ -72,7 +72,7 @@ impl<'a> HashedFile<'a> {
         Ok(Self { path, file, hash: Hash::Here(Sha256::new()), bytes: 0 })
     }
 
-    /// Creates a file of many pieces, which another thread hashes.
+    /// Creates a file that is hashed by another thread; for files of many pieces.
     pub(crate) fn create_large(path: &'a Path) -> Result<Self, CheckpointError> {
         let created = Self::create(path)?;
         let (pieces, received) = sync_channel::<Vec<u8>>(WAITING);
@@ -101,7 +101,7 @@ impl<'a> HashedFile<'a> {
         Ok(())
     }
 
-    /// Waits until the file is on the disk.
+    /// Waits until the file is on the disk, and returns its hash and size.
     pub(crate) fn finish(self) -> Result<FileEntry, CheckpointError> {
         self.file.sync_all().map_err(failed("flush", self.path))?;
         let hash = match self.hash {
@@ -122,7 +122,7 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<FileEntry, Check
     file.finish()
 }
 
-/// Replaces a small file in one step: readers see either the old content or the new.
+/// Replaces a small file in one step: readers see either the old content or the new content.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     let written = write_synced(&temporary, bytes)
@@ -137,7 +137,7 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> 
 
 /// Makes a directory in an existing parent, unless it exists.
 ///
-/// Missing parents are not made: if the folder of a run was removed or unmounted, a checkpoint in a
+/// A missing parent is an error: if the folder of a run was removed or unmounted, a checkpoint in a
 /// new folder of the same name would lack the rest of its run.
 pub(crate) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
     match fs::create_dir(path) {
@@ -150,8 +150,8 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), CheckpointError> {
 
 /// Makes a directory that appears under `path` only once `fill` has written all of it.
 ///
-/// An existing directory is replaced. A process that is killed while it does so leaves hidden names
-/// behind, which [`recover`] resolves.
+/// An existing directory is replaced. A process that is killed during the replacement leaves hidden
+/// names behind, which [`recover`] resolves.
 pub(crate) fn commit_directory(
     path: &Path,
     fill: impl FnOnce(&Path) -> Result<(), CheckpointError>,
@@ -201,8 +201,8 @@ pub(crate) fn recover(directory: &Path) -> Result<(), CheckpointError> {
     sync_directory(directory)
 }
 
-/// Removes a directory made by [`commit_directory`]. It is renamed first, so that a killed process
-/// never leaves half of it.
+/// Removes a directory made by [`commit_directory`]. The directory gets a hidden name first, so
+/// that a killed process never leaves half of it under `path`.
 pub(crate) fn discard_directory(path: &Path) -> Result<(), CheckpointError> {
     let temporary = temporary_sibling(path);
     remove_directory(&temporary)?;
@@ -229,7 +229,7 @@ pub(crate) fn remove_directory(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// Reads a whole small file; a missing file has a separate error.
+/// Reads a whole small file; if it is missing, the error is [`CheckpointError::Missing`].
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
     let file = open_regular(path)?;
     let mut bytes = Vec::new();

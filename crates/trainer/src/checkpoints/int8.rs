@@ -1,8 +1,9 @@
-//! Weights in int8: a quarter of the size, for translation, not for training.
+//! Weights in int8: a quarter of the size. They are for translation, not for training.
 //!
-//! A matrix is saved as a tensor of type I8, and the scale of each row under its name followed by
-//! `.scales`; other tensors stay in f32. Reading a matrix gives f32 again: exactly the numbers that
-//! the int8 values represent. When these numbers are used, they round to the same int8 values.
+//! A matrix is saved as a tensor of type I8. The scales of its rows are saved as another tensor,
+//! with the matrix's name followed by `.scales`. Other tensors stay in f32. Reading a matrix gives
+//! f32 again: exactly the numbers that the int8 values represent. When these numbers are rounded to
+//! int8 again, the int8 values are the same.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,7 +30,7 @@ pub struct QuantizedWeights {
 /// Rounds the weights of the checkpoint in the directory `checkpoint` to int8.
 ///
 /// # Errors
-/// When it cannot be loaded, or its weights are in int8 already or not finite.
+/// If the checkpoint cannot be loaded, or if its weights are in int8 already or not finite.
 pub fn round_to_int8(checkpoint: &Path) -> Result<QuantizedWeights, CheckpointError> {
     let mut state = checkpoints::read_state(checkpoint)?;
     let path = checkpoint.join(MODEL_FILE);
@@ -76,8 +77,8 @@ impl QuantizedWeights {
         self.state.step
     }
 
-    /// Saves the weights as a directory that [`load_model`](crate::load_model) loads. It has no
-    /// moments, so training cannot be resumed from it.
+    /// Saves the weights as a directory that [`load_model`](crate::load_model) loads. The directory
+    /// has no moments, so training cannot be resumed from it.
     ///
     /// # Errors
     /// If the directory cannot be written.
@@ -90,8 +91,8 @@ impl QuantizedWeights {
         )
     }
 
-    /// Bytes of the safetensors file. It has f32 tensors before int8 ones, so that scales come
-    /// before values.
+    /// Returns the bytes of the safetensors file. All f32 tensors precede the int8 tensors, so that
+    /// a reader gets the scales of a matrix before its values.
     fn encode(&self) -> Result<Vec<u8>, CheckpointError> {
         let floats = self.floats.iter().map(|tensor| (tensor.name.clone(), Part::Float(tensor)));
         let parts = self.matrices.iter().flat_map(|(name, matrix)| {
@@ -106,7 +107,7 @@ impl QuantizedWeights {
     }
 }
 
-/// A tensor of the file.
+/// A tensor of the safetensors file.
 enum Part<'a> {
     Float(&'a Named),
     Scales(&'a Int8Matrix, [usize; 1]),

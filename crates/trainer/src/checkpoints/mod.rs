@@ -66,7 +66,8 @@ pub const LAST: &str = "last";
 /// The pointer to the best checkpoint.
 pub const BEST: &str = "best";
 
-/// Prefix of the names of checkpoints that a run has abandoned by going back to an earlier one.
+/// Prefix of the names of checkpoints that a run has abandoned by going back to an earlier
+/// checkpoint.
 pub const LEFT: &str = "left-";
 
 /// Existing checkpoint.
@@ -76,28 +77,30 @@ pub struct SavedCheckpoint {
     pub step: u64,
     /// Watched validation score; `None` if the checkpoint was not validated.
     pub score: Option<f64>,
-    /// Watched metric; `None` for earlier versions.
+    /// Metric of the score; `None` if the checkpoint was saved by an earlier version.
     pub metric: Option<Metric>,
-    /// Identity of the score; see [`Identity::validation`](crate::Identity).
+    /// Text and method by which the score was measured; see
+    /// [`Identity::validation`](crate::Identity).
     pub validation: Map<String, Value>,
-    /// Whether an uninterrupted run would not have saved the checkpoint; see [`State::interim`].
+    /// Whether the checkpoint exists only because training was interrupted; see [`State::interim`].
     pub interim: bool,
-    /// Directory.
+    /// Directory of the checkpoint.
     pub path: PathBuf,
 }
 
-/// Condition of comparable scores: the same metric, on the same text, measured in the same way.
+/// What scores must have in common to be comparable: the metric, the text, and the method of
+/// measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparable<'a> {
     /// Watched metric.
     pub(crate) metric: Metric,
-    /// See [`Identity::validation`](crate::Identity).
+    /// Text and method of measurement; see [`Identity::validation`](crate::Identity).
     pub(crate) validation: &'a Map<String, Value>,
 }
 
 impl Comparable<'_> {
-    /// The score of a checkpoint, if it can be compared. Properties that an earlier version did not
-    /// record count as equal.
+    /// Returns the score of a checkpoint if it is comparable, else `None`. Properties that an
+    /// earlier version did not record count as equal.
     fn score(&self, saved: &SavedCheckpoint) -> Option<f64> {
         let same = saved.metric.is_none_or(|metric| metric == self.metric)
             && (saved.validation.is_empty() || saved.validation == *self.validation);
@@ -123,11 +126,11 @@ impl Checkpoints {
         self.root.join(checkpoint_name(step))
     }
 
-    /// Directory of the checkpoint called `which`: `last`, `best`, `averaged` or the name of a
+    /// Returns the directory of the checkpoint `name`: `last`, `best`, `averaged` or the name of a
     /// directory.
     ///
     /// # Errors
-    /// The errors of [`Checkpoints::find`]. Also if no checkpoint has that name.
+    /// The errors of [`Checkpoints::find`], and an error if no checkpoint has that name.
     pub fn resolve(&self, name: &str) -> Result<PathBuf, CheckpointError> {
         match self.find(name)? {
             Some(path) => Ok(path),
@@ -142,8 +145,8 @@ impl Checkpoints {
     /// Finds a checkpoint like [`Checkpoints::resolve`]; `None` if there is none.
     ///
     /// # Errors
-    /// When a pointer cannot be read, or does not name an existing checkpoint: it is damaged, and
-    /// no other checkpoint may replace the intended one.
+    /// When a pointer cannot be read, or does not name an existing checkpoint: such a pointer is
+    /// damaged, and another checkpoint must not silently replace the intended one.
     pub fn find(&self, alias_or_name: &str) -> Result<Option<PathBuf>, CheckpointError> {
         let plain =
             |name: &str| !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
@@ -157,15 +160,15 @@ impl Checkpoints {
             return Ok(directory(alias_or_name));
         }
         let Some(name) = self.pointer(alias_or_name)? else {
-            // A process that was killed right after saving its first checkpoint has not made the
-            // pointer yet.
+            // A process that was killed right after it saved the run's first checkpoint left no
+            // pointer.
             return Ok(if alias_or_name == LAST { self.newest()? } else { None });
         };
         if let Some(path) = directory(&name).filter(|_| step_of(&name).is_some()) {
             return Ok(Some(path));
         }
-        // A process that was killed while going back has renamed the checkpoint that the pointer
-        // names.
+        // A process that was killed while the run went back to an earlier checkpoint may already
+        // have renamed the checkpoint that the pointer names.
         if alias_or_name == LAST && plain(&name) && self.root.join(format!("{LEFT}{name}")).is_dir()
         {
             return self.newest();
@@ -221,8 +224,8 @@ impl Checkpoints {
     }
 
     /// Clears up after a process that was killed while it saved: removes unfinished files, and
-    /// gives a checkpoint that was renamed to make room its name back. Only for the process that
-    /// owns the run.
+    /// gives its name back to a checkpoint that was renamed to make room. Only the process that
+    /// owns the run may call this.
     ///
     /// # Errors
     /// If the directory cannot be read or written.
@@ -230,8 +233,8 @@ impl Checkpoints {
         files::recover(&self.root)
     }
 
-    /// Saves a checkpoint, points `last` at it, and also `best` if it is the best; returns its
-    /// directory.
+    /// Saves a checkpoint and points `last` at it, and `best` too if `best` is true; returns the
+    /// checkpoint's directory.
     pub(crate) fn save(
         &self,
         state: &State,
@@ -243,8 +246,8 @@ impl Checkpoints {
         let name = checkpoint_name(state.step);
         let path = self.root.join(&name);
         write(&path, state, &[(MODEL_FILE, model), (OPTIMIZER_FILE, optimizer)])?;
-        // `last` is written last: until it points here, a run resumes from the step before, which
-        // sets `best` again.
+        // `last` is written last: until it points at the new checkpoint, a run resumes from the
+        // previous one, and then reaches this step and sets `best` again.
         if best {
             self.point(BEST, &name)?;
         }
@@ -252,15 +255,15 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Saves weights as the checkpoint before the first update and points `last` at it. It has no
-    /// moments: other runs may begin with these weights, but training cannot be resumed from here.
+    /// Saves weights as the checkpoint of step 0 and points `last` at it. It has no moments: other
+    /// runs may begin with these weights, but training cannot be resumed from it.
     ///
-    /// `tensors` has names and shapes. `values` is called for the values of each tensor when it is
-    /// written, so that memory need not hold the others. `state` is called once all tensors are
-    /// written.
+    /// `tensors` has names and shapes. `values` returns the values of the tensor of a given name;
+    /// it is called when that tensor is written, so that memory need not hold all tensors. `state`
+    /// is called once all tensors are written.
     ///
     /// # Errors
-    /// When the directory cannot be written, and errors of `values` and `state`.
+    /// When the directory cannot be written, and the errors of `values` and `state`.
     pub fn save_weights<'a>(
         &self,
         tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -278,8 +281,8 @@ impl Checkpoints {
 
     /// Deletes the checkpoints up to `step` that need not be kept; returns their names.
     ///
-    /// Later checkpoints were saved by a process that was killed before it could point at them.
-    /// Interim checkpoints are needed only until there is a later one.
+    /// Checkpoints after `step` are not touched: they were saved by a process that was killed
+    /// before it could point at them. Interim checkpoints are deleted, unless a pointer names them.
     pub(crate) fn prune(
         &self,
         step: u64,
@@ -313,15 +316,15 @@ impl Checkpoints {
         Ok(deleted)
     }
 
-    /// Makes the pointers agree with `state`, the state of the checkpoint at `path`, and sets aside
-    /// later checkpoints; returns `false` if the checkpoint is not in this folder.
+    /// Makes the pointers agree with `state`, the state of the checkpoint at `path`, and sets later
+    /// checkpoints aside; returns `false` if `path` is not in this folder.
     ///
-    /// The pointers disagree with `state` if the run goes back to an earlier checkpoint, or if a
-    /// process was killed after it replaced the last checkpoint by one of the same step that is
-    /// also the best.
+    /// The pointers disagree with `state` in two cases: if the run goes back to an earlier
+    /// checkpoint, or if a process had replaced the last checkpoint by one of the same step that is
+    /// also the best, and was killed before it changed the pointers.
     pub(crate) fn wind_back_to(&self, path: &Path, state: &State) -> Result<bool, CheckpointError> {
         let name = checkpoint_name(state.step);
-        // A directory may have several names.
+        // A directory may have several paths.
         let pointed_to = fs::canonicalize(self.root.join(&name));
         if pointed_to.ok() != fs::canonicalize(path).ok() {
             return Ok(false);
@@ -347,8 +350,8 @@ impl Checkpoints {
     }
 
     /// Renames checkpoints after `step`, and an average that contains any of them: they belong to
-    /// an abandoned course of the run. Under their new names the run neither deletes them, nor
-    /// averages them with its own checkpoints, nor translates with them.
+    /// an abandoned course of the run. Because of their new names, the run neither deletes them,
+    /// nor averages them with its own checkpoints, nor translates with them.
     fn set_aside(&self, step: u64) -> Result<(), CheckpointError> {
         let later =
             self.list()?.into_iter().filter(|saved| saved.step > step).map(|saved| saved.path);
@@ -357,7 +360,7 @@ impl Checkpoints {
             read_state(&averaged).is_ok_and(|state| state.step > step).then_some(averaged);
         for path in later.chain(averaged) {
             let name = format!("{LEFT}{}", path.file_name().unwrap_or_default().display());
-            // A checkpoint of the same step was set aside earlier.
+            // The name is already in use if a checkpoint of the same step was set aside earlier.
             let names =
                 std::iter::once(name.clone()).chain((2..).map(|number| format!("{name}-{number}")));
             if let Some(free) = names.map(|name| self.root.join(name)).find(|path| !path.exists()) {
@@ -382,7 +385,8 @@ impl Checkpoints {
     }
 }
 
-/// Name of the checkpoint of update `step`; names sort like steps.
+/// Returns the name of the checkpoint of update `step`. Names in alphabetical order are in the
+/// order of steps.
 #[must_use]
 pub fn checkpoint_name(step: u64) -> String {
     format!("step-{step:08}")

@@ -15,8 +15,8 @@ pub(crate) struct Candidate {
 
 /// Steps of the checkpoints to delete, ascending.
 ///
-/// Checkpoints that are kept: the `keep_last` newest, the `keep_best` best by `metric` (the newer
-/// among equals), and those in `protected`, at which a pointer points.
+/// Kept are the `keep_last` newest checkpoints, the `keep_best` best by `metric` (the newer among
+/// equals), and those in `protected`, which are the ones that a pointer names.
 pub(crate) fn to_delete(
     candidates: &[Candidate],
     keep_last: usize,

@@ -1,4 +1,4 @@
-//! State of a run besides weights and moments: counters, data position, windows, hashes.
+//! State of a run other than weights and moments: counters, data position, windows, hashes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,21 +20,22 @@ pub const INT8_FORMAT_VERSION: u32 = 3;
 /// Format that this version writes for adapters, and the newest that it reads.
 pub const ADAPTERS_FORMAT_VERSION: u32 = 4;
 
-/// Number of updates after which the running mean of losses begins to forget the first ones.
+/// Number of updates over which the running mean of losses is a plain mean; later, old losses are
+/// forgotten exponentially.
 const SPIKE_WINDOW: u64 = 100;
 
 /// Origin of a run, as the caller describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
-    /// Hash of the resolved configuration, in checkpoints of format 1; `recipe` has more
-    /// information.
+    /// Hash of the resolved configuration in checkpoints of format 1; newer formats have `recipe`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub config_hash: String,
     /// Hash of the tokenizer. A checkpoint can be loaded only with its own tokenizer.
     pub tokenizer_hash: String,
-    /// Part of the recipe that shaped the weights. The caller compares it, because loading the
-    /// weights requires the same model. Empty in checkpoints of format 1.
+    /// Part of the recipe that shaped the weights. The caller compares it with its own recipe,
+    /// because the weights can be loaded only into the same model. Empty in checkpoints of format
+    /// 1.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub recipe: Map<String, Value>,
     /// Identity of the validation scores: the text, and the method of measurement. Scores of
@@ -47,11 +48,11 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parent {
-    /// Directory of the checkpoint at that time.
+    /// Directory of the checkpoint when it was read.
     pub path: PathBuf,
-    /// Number of updates made so far.
+    /// Number of updates after which the checkpoint was saved.
     pub step: u64,
-    /// SHA-256 of the file of its weights, in hexadecimal.
+    /// SHA-256 of the file of the checkpoint's weights, in hexadecimal.
     pub sha256: String,
 }
 
@@ -59,9 +60,10 @@ pub struct Parent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
-    /// Record of their file, [`BASE_FILE`](crate::BASE_FILE) next to the run's checkpoints.
+    /// Record of the file of the frozen weights: [`BASE_FILE`](crate::BASE_FILE) next to the run's
+    /// checkpoints.
     pub file: FileEntry,
-    /// Factor of the change.
+    /// Factor of the adapters' change.
     #[serde(with = "exact::number")]
     pub scale: f64,
 }
@@ -72,12 +74,12 @@ pub struct Base {
 pub struct FileEntry {
     /// SHA-256 in hexadecimal.
     pub sha256: String,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// Sums since the last log event. They are kept in the state, so that logged averages do not depend
-/// on the place of an interruption.
+/// Sums since the last log event. They are part of the state, so that an interruption does not
+/// change logged averages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
@@ -147,12 +149,12 @@ pub struct State {
     pub skipped: u64,
     /// Number of updates that were skipped since the last one that was made.
     pub skipped_in_a_row: u32,
-    /// Running mean of the loss per token, if `training.spike_factor` uses it.
+    /// Running mean of the loss per token; `None` if `training.spike_factor` is 0.
     #[serde(with = "exact::option", default, skip_serializing_if = "Option::is_none")]
     pub mean_loss: Option<f64>,
     /// The best validation, and the number of validations since.
     pub early_stopping: EarlyStopping,
-    /// Record of the last validations if their loss is far above the loss of guessing; otherwise
+    /// Record of the last validations if their loss is far above that of random guesses; otherwise
     /// `None`, and absent from the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub astray: Option<DivergenceMonitor>,
@@ -167,8 +169,8 @@ pub struct State {
     #[serde(with = "exact::number")]
     pub training_seconds: f64,
     /// Whether the checkpoint is outside the schedule: it exists only because training was
-    /// interrupted or could not continue. It is only used for resuming; otherwise an interruption
-    /// would change which checkpoints are kept and averaged.
+    /// interrupted or could not continue. Such a checkpoint serves only for resuming: if it counted
+    /// otherwise, an interruption would change which checkpoints are kept and averaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interim: bool,
     /// Origin of the run.
@@ -176,13 +178,13 @@ pub struct State {
     /// Source of the first weights; `None` if they were random.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// Checkpoint from which int8 weights were rounded; `None` for other weights.
+    /// Checkpoint whose weights were rounded to int8; `None` if the weights are not in int8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub int8_of: Option<Parent>,
-    /// Frozen weights, if the checkpoint has adapters for them; otherwise `None`.
+    /// Frozen weights that the checkpoint's adapters change; `None` if it has no adapters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
-    /// The other files of the checkpoint, by name.
+    /// The checkpoint's files other than this one, by name.
     pub files: BTreeMap<String, FileEntry>,
     /// SHA-256 of this file with this field empty.
     pub checksum: String,
@@ -249,16 +251,16 @@ impl State {
         }
     }
 
-    /// Largest loss per token with which the next update is not skipped, by the `spike_factor` of
-    /// the configuration.
+    /// Returns the largest loss per token with which the next update is still made; infinite if
+    /// `spike_factor` is 0 or no loss is known yet.
     pub(crate) fn loss_limit(&self, spike_factor: f64) -> f64 {
         self.mean_loss
             .filter(|_| spike_factor > 0.0)
             .map_or(f64::INFINITY, |mean| spike_factor * mean)
     }
 
-    /// Adds the loss per token of the last update, which `step` already counts, to the running
-    /// mean, if a rule needs it.
+    /// Adds the loss per token of the last update to the running mean, if `spike_factor` is not 0.
+    /// `step` already counts that update.
     pub(crate) fn follow_loss(&mut self, spike_factor: f64, loss: f64) {
         let count = self.step.min(SPIKE_WINDOW) as f64;
         self.mean_loss = (spike_factor > 0.0)

@@ -17,28 +17,28 @@ use crate::CheckpointError;
 pub(crate) struct Reader {
     path: PathBuf,
     file: File,
-    /// Names and shapes in the order of their values in the file. Scales of int8 values are not
-    /// separate entries.
+    /// Names and shapes of the tensors, in the order of their values in the file. The scales of an
+    /// int8 tensor have no entry of their own.
     tensors: Vec<(String, Vec<usize>)>,
-    /// All parts of the file, in its order.
+    /// All stored parts of tensors, in the order of the file.
     stored: Vec<Stored>,
 }
 
-/// Part of a tensor in a file.
+/// A tensor in the file, or a part of one.
 enum Stored {
     /// Values in f32.
     Float { name: String, shape: Vec<usize> },
-    /// Scale of each row of an int8 tensor, by the tensor's name.
+    /// Scales of an int8 tensor, one per row; `of` is that tensor's name.
     Scales { of: String, count: usize },
-    /// Values in int8, after their scales.
+    /// Values in int8; their scales precede them in the file.
     Int8 { name: String, shape: [usize; 2] },
 }
 
-/// Suffix of the name of an int8 tensor's scales.
+/// What follows the name of an int8 tensor in the name of its scales.
 pub(super) const SCALES: &str = ".scales";
 
 impl Reader {
-    /// Reads the head of `file`, whose position is at its beginning.
+    /// Reads the header of `file`, whose position must be at its beginning.
     pub(crate) fn new(path: &Path, mut file: File) -> Result<Self, CheckpointError> {
         let corrupt = |reason: String| CheckpointError::Corrupt { path: path.to_owned(), reason };
         let bytes = file.metadata().map_err(failed("read", path))?.len();
@@ -52,7 +52,7 @@ impl Reader {
         };
         let mut header = Vec::new();
         file.by_ref().take(length).read_to_end(&mut header).map_err(failed("read", path))?;
-        // Offsets and sizes are verified by parsing.
+        // Parsing also verifies offsets and sizes.
         let header: Metadata = serde_json::from_slice(&header)
             .map_err(|error| corrupt(format!("its header: {error}")))?;
         if header.data_len() as u64 != data {
@@ -110,7 +110,8 @@ impl Reader {
         Ok(all)
     }
 
-    /// Tensors of each prefix, joined in the layout of the store.
+    /// For each prefix, the values of the tensors with that prefix, joined in the flat layout of
+    /// `store`.
     pub(crate) fn flat<S: AsRef<str>>(
         self,
         store: &ParameterStore,
@@ -125,11 +126,12 @@ impl Reader {
         Ok(flat)
     }
 
-    /// Passes the values of every parameter to `take`, once for each prefix of its name, with the
-    /// index of the prefix.
+    /// Passes the values of every parameter to `take`, once for each prefix, together with the
+    /// index of the prefix. The tensor in the file is called by the prefix and the parameter's
+    /// name.
     ///
     /// Nothing is passed if the file lacks a parameter, has one of another shape, or has other
-    /// tensors. If values are not finite, the tensors before them are passed.
+    /// tensors. If a tensor has values that are not finite, only the tensors before it are passed.
     pub(crate) fn parameters<S: AsRef<str>>(
         self,
         parameters: &[Parameter],
@@ -149,10 +151,11 @@ impl Reader {
         assigned(&self.path, self.tensors.iter().cloned(), parameters, &[""]).map(|_| ())
     }
 
-    /// Sets these parameters to the tensors of the file, which must match them. Values in f32 on
-    /// the host are read directly to their final place: a copy would take as long as the reading.
+    /// Sets `parameters` to the tensors of the file, which must be exactly these. f32 values for
+    /// parameters on the host are read directly to their final place: a copy would take as long as
+    /// the reading.
     ///
-    /// If values are not finite, the tensors before them are still set.
+    /// If a tensor has values that are not finite, the tensors before it are still set.
     pub(crate) fn load(self, parameters: &[Parameter]) -> Result<(), CheckpointError> {
         let path = self.path.clone();
         let wanted = assigned(&path, self.tensors.iter().cloned(), parameters, &[""])?;
@@ -172,7 +175,8 @@ impl Reader {
         })
     }
 
-    /// Passes every tensor to `take`, in the order of the file, up to a tensor that is not finite.
+    /// Passes every tensor to `take`, in the order of the file. A tensor with a value that is not
+    /// finite ends this with an error.
     pub(crate) fn each(
         self,
         take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
@@ -180,8 +184,8 @@ impl Reader {
         self.each_else(&mut |_, _| Ok(false), take)
     }
 
-    /// Passes every tensor to `take`, like [`Self::each`], except the tensors in f32 that `read`
-    /// reads from the file itself.
+    /// Passes every tensor to `take`, like [`Self::each`], unless `read` returns `true` for it.
+    /// `read` is called for tensors in f32, and may read the values from the file on its own.
     fn each_else(
         mut self,
         read: &mut dyn FnMut(&str, &mut File) -> Result<bool, CheckpointError>,
@@ -223,7 +227,7 @@ impl Reader {
     }
 }
 
-/// Reads the values of the tensor `name`, which must be finite.
+/// Reads the `count` values of the tensor `name`; an error if any is not finite.
 fn read_values(
     path: &Path,
     file: &mut File,
@@ -243,7 +247,7 @@ fn require_finite(path: &Path, name: &str, is_finite: bool) -> Result<(), Checkp
     }
 }
 
-/// Reads little-endian values, and returns whether all are finite.
+/// Reads little-endian values from `file` into `values`, and returns whether all are finite.
 fn read_into(file: &mut File, values: &mut [f32]) -> io::Result<bool> {
     let mut is_finite = true;
     for piece in values.chunks_mut(PIECE) {

@@ -1,8 +1,8 @@
 //! Parameters as flat buffers and as safetensors files.
 //!
-//! Moments, the moving average and gradients have the parameter store's flat layout. In files each
-//! parameter has its own name and shape, so that a checkpoint can be inspected and checked tensor
-//! by tensor.
+//! Buffers of one value per parameter (moments, the moving average, gradients) have the parameter
+//! store's flat layout: one parameter after the other. In files each parameter has its own name and
+//! shape, so that a checkpoint can be inspected and checked tensor by tensor.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -50,13 +50,13 @@ impl Written for Named {
     }
 }
 
-/// A named tensor of a training. Its values are copied to the host when it is written, so that
-/// memory never holds a second copy of all tensors. The tensor changes with the training.
+/// A named tensor of a running training. Its values are copied to the host only when it is written,
+/// so that memory never holds a second copy of all tensors. Until then, training may change them.
 #[derive(Debug)]
 pub(crate) struct Live {
     name: String,
     shape: Vec<usize>,
-    /// Flat tensors that contain its values, one after the other.
+    /// Flat tensors that together, one after the other, contain the values.
     parts: Vec<Tensor>,
 }
 
@@ -71,7 +71,8 @@ impl Written for Live {
 
     fn values(&self) -> CandleResult<Cow<'_, [f32]>> {
         let copy = |part: &Tensor| {
-            // For a view on another device, Candle would copy the whole buffer to the host.
+            // On a device other than the CPU, Candle would copy the whole buffer of a view to the
+            // host.
             let part = if part.device().is_cpu() { part } else { &part.force_contiguous()? };
             part.to_vec1::<f32>()
         };
@@ -83,7 +84,8 @@ impl Written for Live {
     }
 }
 
-/// Parameters of a store, each with `prefix` before its name.
+/// Returns the parameters of `store` as tensors to write, named `prefix` followed by the
+/// parameter's name.
 pub(crate) fn live_parameters(store: &ParameterStore, prefix: &str) -> CandleResult<Vec<Live>> {
     let live = |parameter: &Parameter| {
         let values = parameter.var().as_detached_tensor().flatten_all()?;
@@ -96,8 +98,8 @@ pub(crate) fn live_parameters(store: &ParameterStore, prefix: &str) -> CandleRes
     store.parameters().iter().map(live).collect()
 }
 
-/// Cuts a flat buffer into tensors, each named like its parameter, preceded by `prefix`; `parts`
-/// make up the buffer, one after the other.
+/// Cuts a flat buffer into tensors, one per parameter, named `prefix` followed by the parameter's
+/// name. `parts`, one after the other, are the buffer.
 pub(crate) fn live_parts(
     store: &ParameterStore,
     prefix: &str,
@@ -123,12 +125,12 @@ pub(crate) fn live_parts(
 /// Writes a safetensors file of f32, tensor by tensor, so that memory never holds more than one
 /// tensor.
 ///
-/// `tensors` has names and shapes; `values` is called for the values of each, in ascending order of
-/// the names, which is the order of the file.
+/// `tensors` has names and shapes. `values` returns the values of the tensor of a given name; it is
+/// called in ascending order of the names, which is the order of the file.
 ///
 /// # Errors
 /// When the file cannot be written, a name occurs twice, or the number of values does not fit a
-/// shape, and errors of `values`.
+/// shape, and the errors of `values`.
 pub fn write_tensors<'a>(
     path: &Path,
     tensors: impl IntoIterator<Item = (String, Vec<usize>)>,
@@ -148,8 +150,8 @@ pub fn write_tensors<'a>(
         (name.clone(), TensorInfo { dtype: Dtype::F32, shape: shape.clone(), data_offsets })
     };
     let infos = tensors.iter().map(info).collect();
-    // There is only one key: the writer puts keys in the order of a hash map, and equal runs must
-    // give equal bytes.
+    // The metadata has only one key: several would be written in the order of a hash map, which
+    // varies, and equal runs must give equal bytes.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let mut header = Metadata::new(Some(metadata), infos)
         .map_err(|error| corrupt(error.to_string()))
@@ -184,7 +186,8 @@ pub(crate) fn write_named<T: Written>(
     })
 }
 
-/// Parameter of each tensor in the file `path`, and the index of the prefix before its name.
+/// Maps the name of each tensor in the file `path` to its parameter and to the index of the prefix
+/// that precedes the parameter's name.
 ///
 /// # Errors
 /// If a parameter has no tensor or a tensor of another shape, or if there are other tensors.
@@ -208,19 +211,19 @@ pub(crate) fn assigned<'a, S: AsRef<str>>(
             };
         }
     }
-    // The first by name is reported, because the order of a hash map is not fixed.
+    // The first name is reported, because the order of a hash map is not fixed.
     match left.into_iter().min() {
         Some((name, got)) => Err(CheckpointError::UnexpectedTensor { path, name, got }),
         None => Ok(wanted),
     }
 }
 
-/// Bytes before the header of a safetensors file: its length.
+/// Number of bytes before the header of a safetensors file, which state the header's length.
 pub(super) const HEAD: u64 = 8;
-/// Number of values that are read at once.
+/// Number of values that are read or written at once.
 pub(super) const PIECE: usize = 1 << 14;
 
-/// Values in the byte order of files.
+/// Returns the bytes of `values` in little-endian order, which is the order of files.
 fn little_endian(values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; size_of_val(values)];
     for (bytes, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {

@@ -1,9 +1,9 @@
 //! Weights of another run as the first weights of a new run: fine-tuning, transfer.
 //!
-//! A parameter takes the values of the tensor with its name and shape; a table of tokens takes the
-//! rows of common tokens. Other parameters keep their random values. The alternative, to refuse any
-//! partial fit, was rejected: reuse is needed precisely for a deeper model or another output layer.
-//! The caller shows which parameters were taken.
+//! A parameter takes the values of the tensor with its name and shape. A table of tokens takes the
+//! rows of the tokens that both tokenizers have. Other parameters keep their random values. The
+//! alternative, to refuse any partial fit, was rejected: reuse is needed precisely for a deeper
+//! model or another output layer. The caller reports which parameters were taken.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::{CheckpointError, Parent};
 /// Parameters that a model took from a checkpoint, and those that it did not take.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WarmStart {
-    /// The checkpoint.
+    /// The checkpoint that gave the values.
     pub parent: Parent,
     /// Parameters with values of the checkpoint, in the order of the file.
     pub taken: Vec<String>,
@@ -26,22 +26,23 @@ pub struct WarmStart {
     pub drawn: Vec<SkippedParameter>,
     /// Tensors of the checkpoint without a parameter in the model.
     pub unused: Vec<String>,
-    /// Parameters that took some of their rows, in the order of the file.
+    /// Tables that took only some of their rows, in the order of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub partly: Vec<PartialTable>,
-    /// Parameters that were excluded, though the checkpoint has them.
+    /// Parameters that `is_wanted` excluded, though the checkpoint has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unwanted: Vec<String>,
 }
 
-/// Table of tokens that took the rows of common tokens.
+/// Table of tokens (one row per token) that took the rows of the tokens it has in common with the
+/// checkpoint's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartialTable {
     /// Name.
     pub name: String,
     /// Number of rows that were taken.
     pub rows: usize,
-    /// Number of all rows of the table.
+    /// Number of all rows of the model's table.
     pub of: usize,
 }
 
@@ -52,12 +53,13 @@ pub type SharedRows = Vec<Option<usize>>;
 /// Settings for taking weights from a checkpoint.
 #[derive(Clone, Copy)]
 pub struct WarmStartSettings<'a> {
-    /// Hash of the checkpoint's tokenizers, which determine the tokens of its tables.
+    /// Hash of the tokenizers that the checkpoint must have; they determine the tokens of its
+    /// tables.
     pub tokenizer_hash: &'a str,
-    /// Whether a parameter is to take values.
+    /// Whether the parameter of this name is to take values.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
-    /// Rows that a parameter of this name has in common with the checkpoint's; `None` if it is not
-    /// a table of tokens, or if the tokenizers are the same.
+    /// For the table of tokens of this name, the checkpoint's row for each of its rows; `None` if
+    /// the parameter is not a table of tokens, or if the tokenizers are the same.
     pub rows: &'a dyn Fn(&str) -> Option<&'a SharedRows>,
 }
 
@@ -78,12 +80,12 @@ pub struct SkippedParameter {
     pub found: Option<Vec<usize>>,
 }
 
-/// Sets the selected parameters of `model` to the values of the checkpoint in the directory
-/// `checkpoint`, if names and shapes agree.
+/// Sets each parameter of `model` that `taking` selects to the values of the checkpoint in the
+/// directory `checkpoint`, if the checkpoint has a tensor of that name and shape.
 ///
 /// # Errors
-/// If the checkpoint cannot be read, is corrupt, or has another tokenizer than stated, so that its
-/// embeddings belong to other words.
+/// If the checkpoint cannot be read or is corrupt, or if its tokenizer is not the one stated in
+/// `taking`: its embeddings would then belong to other words.
 pub fn warm_start(
     checkpoint: &Path,
     model: &impl Model,
@@ -141,8 +143,8 @@ pub fn warm_start(
     Ok(WarmStart { parent, taken, drawn, unused, partly, unwanted })
 }
 
-/// Copies the common rows of a table and a stored one, and returns their number; `None` if the
-/// widths differ.
+/// Copies rows of the checkpoint's table (`values` of the given `shape`) to the rows of `parameter`
+/// with the same token, and returns the number of rows copied; `None` if the widths differ.
 fn take_rows(
     parameter: &Parameter,
     values: &[f32],

@@ -1,4 +1,4 @@
-//! Division of micro-batches, and of the flat layout, among processes.
+//! Division among processes of an update's micro-batches, and of the parameters in the flat layout.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use taper_ops::{NORM_CHUNK, Parameter, ParameterStore};
 
 use crate::Optimizer;
 
-/// Places where the flat layout may be cut.
+/// Places where the flat layout (all parameters, one after the other) may be cut.
 ///
 /// The layout consists of segments. A parameter that the optimizer needs as a whole is a segment,
 /// and so is the range between two such parameters. The norm of the gradient is summed in chunks of
 /// each segment. A cut is at the end of a segment, or at the end of a chunk if the segment may be
-/// cut, so that its sums are the same for any number of processes.
+/// cut. So no chunk is divided, and the sums of the norm are the same for any number of processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     segments: Vec<Segment>,
@@ -45,7 +45,7 @@ impl Layout {
         Self { segments }
     }
 
-    /// Number of parameters.
+    /// Number of values of all parameters.
     fn len(&self) -> usize {
         self.segments.last().map_or(0, |last| last.range.end)
     }
@@ -70,8 +70,8 @@ impl Layout {
     }
 }
 
-/// Bucket of the flat layout, divided among the processes: the optimizer of each process steps on
-/// its own piece.
+/// A bucket of the flat layout (a range that is exchanged at once) and its division into one piece
+/// per process; `rank` selects the piece that this process's optimizer updates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// Beginning of each process's piece, and the end of the last one; all are cuts of the layout.
@@ -79,9 +79,10 @@ pub(crate) struct Piece {
     rank: usize,
 }
 
-/// Buckets of the parameters, of about `values` values each, with the pieces of process `rank` of
-/// `size`. Every process has a part of each bucket, so that all send and receive equally as the
-/// buckets become ready one after the other. A single process has a single bucket.
+/// Divides the parameters into buckets of about `values` values each, as seen by process number
+/// `rank` out of `size` processes. Every process has a piece of each bucket, so that all send and
+/// receive equally as the buckets become ready one after the other. A single process has a single
+/// bucket.
 pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) -> Vec<Piece> {
     let chunks = if size == 1 { usize::MAX } else { values.div_ceil(NORM_CHUNK).max(1) };
     let values = chunks.saturating_mul(NORM_CHUNK);
@@ -94,8 +95,8 @@ pub(crate) fn buckets(layout: &Layout, rank: usize, size: usize, values: usize) 
 }
 
 impl Piece {
-    /// Piece of process `rank` of `size` in the parameters of `bucket`, which lies between cuts of
-    /// the layout.
+    /// Divides the range `bucket`, which lies between cuts of the layout, among `size` processes,
+    /// as seen by process number `rank`.
     pub(crate) fn new(layout: &Layout, bucket: Range<usize>, rank: usize, size: usize) -> Self {
         let chunks = bucket.len().div_ceil(NORM_CHUNK);
         let bound = |rank: usize| {
@@ -105,17 +106,17 @@ impl Piece {
         Self { bounds: (0..=size).map(bound).collect(), rank }
     }
 
-    /// All parameters of the bucket.
+    /// Range of the whole bucket in the flat layout.
     pub(crate) fn bucket(&self) -> Range<usize> {
         self.bounds[0]..self.bounds[self.bounds.len() - 1]
     }
 
-    /// The parameters of this process.
+    /// Range of this process's piece in the flat layout.
     pub(crate) fn own_range(&self) -> Range<usize> {
         self.range_of(self.rank)
     }
 
-    /// Parameters of each process, in their order.
+    /// Ranges of all processes' pieces, by rank.
     pub(crate) fn all(&self) -> impl Iterator<Item = Range<usize>> {
         (0..self.bounds.len() - 1).map(|rank| self.range_of(rank))
     }
@@ -125,19 +126,21 @@ impl Piece {
     }
 }
 
-/// Micro-batches of process `rank` of `size`, out of `leaves` in an update.
+/// Returns which of an update's micro-batches process number `rank` out of `size` processes
+/// computes. There are `leaves` micro-batches: the leaves of the tree by which gradients are added.
 pub(crate) fn leaves_of(leaves: usize, rank: usize, size: usize) -> Range<usize> {
     rank * leaves / size..(rank + 1) * leaves / size
 }
 
-/// Halves of a range of leaves, the first being the larger one: they determine the shape of the
-/// tree.
+/// Returns both halves of a range of leaves, the first being the larger one. They are the subtrees
+/// of the tree whose leaves are this range.
 pub(crate) fn halves(leaves: &Range<usize>) -> [Range<usize>; 2] {
     let middle = leaves.start + leaves.len().div_ceil(2);
     [leaves.start..middle, middle..leaves.end]
 }
 
-/// Largest subtrees of the tree over `tree` that contain only leaves in `leaves`, in order.
+/// Given the tree whose leaves are the range `tree`: its largest subtrees that lie within `leaves`,
+/// in order.
 pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<usize>> {
     if leaves.start <= tree.start && tree.end <= leaves.end {
         return vec![tree];
@@ -148,9 +151,10 @@ pub(crate) fn nodes_of(tree: Range<usize>, leaves: &Range<usize>) -> Vec<Range<u
     halves(&tree).into_iter().flat_map(|half| nodes_of(half, leaves)).collect()
 }
 
-/// Order of micro-batches with these costs as the leaves of an update. Both halves of each subtree
-/// cost about the same, so that processes, which have complete subtrees, have equal work. The order
-/// does not depend on the number of processes. Equal costs leave it unchanged.
+/// Order in which micro-batches of these costs become the leaves of an update's tree. Both halves
+/// of each subtree cost about the same, so that processes, each of which has complete subtrees,
+/// have equal work. The order does not depend on the number of processes. If all costs are equal,
+/// micro-batches stay in their order.
 ///
 /// From the costliest on, each micro-batch joins the half with the lower cost so far (Graham 1969,
 /// "Bounds on Multiprocessing Timing Anomalies", section 5: the longest processing time first).

@@ -30,7 +30,7 @@ use taper_ops::composed::CountedProduct;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, composed};
 
-/// Score of hidden keys.
+/// Added to the scores of keys that a query must not see.
 const HIDDEN: f64 = -3.0e4;
 
 #[derive(Debug)]
@@ -83,18 +83,20 @@ impl Segments {
         (segment, count, self.memory.min(count.saturating_sub(1) * segment))
     }
 
-    /// Arithmetic of a sequence in whole segments: scores by content and by distance, the weighted
-    /// sums, and the projection of each distance.
+    /// Number of floating-point operations for a sequence padded to whole segments: scores by
+    /// content and by distance, the weighted sums, and the projection of each distance.
     fn flops(self, width: usize, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
         let visible = (segment + memory) as f64;
         6.0 * (width * count * segment) as f64 * visible + 2.0 * visible * (width * width) as f64
     }
 
-    /// Scalars kept for a sequence in whole segments. Per token: queries, keys and values, padded
-    /// and split, the result, and keys and values once more for the memory. Per head: scores of
-    /// both kinds, and the results of softmax and dropout on them. For all heads: a mask and the
-    /// distances.
+    /// Number of scalars kept for the backward pass of a sequence padded to whole segments.
+    ///
+    /// - Per token: queries, keys and values (padded, and again split into segments); the result;
+    /// the memory's copy of keys and values.
+    /// - Per head: scores by content and by distance; the results of softmax and of dropout.
+    /// - For all heads together: a mask; the projected distances.
     fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
         let (segment, count, memory) = self.cut(length);
         let padded = count * segment;
@@ -107,9 +109,9 @@ impl Segments {
         padded as f64 * of_token + of_memory + 5.0 * visible * d + added
     }
 
-    /// Computes weights and values from `qkv (N, 5·D)`: query, key and value, and the key and value
-    /// that the next segment sees; or from `(N, 3·D)` if they are the same. `given` are `W_R`, `u`
-    /// and `v`.
+    /// Computes weights and values. The columns of `qkv (N, 5·D)` are query, key and value, and
+    /// then the key and value that the next segment sees as memory. If the memory has the same keys
+    /// and values, `qkv` is `(N, 3·D)`. `parameters` are `W_R`, `u` and `v`.
     fn attended(
         self,
         qkv: &Tensor,
@@ -129,7 +131,7 @@ impl Segments {
                 .permute((0, 3, 1, 2, 4))?
                 .contiguous() // (B, H, n, C, Dh)
         };
-        // Tokens before each segment.
+        // For each segment, the positions of the tokens of its memory.
         let before: Vec<u32> = (0..count)
             .flat_map(|i| i * segment..i * segment + memory)
             .map(|place| place as u32)
@@ -168,14 +170,15 @@ impl Segments {
         Ok(Attended { weights: softmax(&scores)?, values })
     }
 
-    /// Computes the scores of queries with the `seen` keys of their segments by distance.
+    /// Computes the scores by distance, `(q + v)·(W_R R)`, of `queries` with the `visible` keys of
+    /// their segments (the memory's and the segment's).
     ///
     /// # Shapes
-    /// `(B, H, n, C, Dh)`, `matrix (D, D)` → `(B, H, n, C, seen)`.
+    /// `queries (B, H, n, C, Dh)`, `matrix (D, D)` → `(B, H, n, C, visible)`.
     fn by_distance(self, queries: &Tensor, matrix: &Tensor, visible: usize) -> Result<Tensor> {
         let (batch, heads, count, segment, head) = queries.dims5()?;
-        // Column `c` belongs to distance `seen - 1 - c`. This is right for the last token of a
-        // segment; each row before it is shifted one place further to the left.
+        // Column `c` belongs to distance `visible - 1 - c`. This is right for the last token of a
+        // segment; the row of each earlier token is shifted one place further to the left.
         let distances = self.distances(matrix, visible, queries.dtype())?; // (H, Dh, visible)
         queries
             .transpose(0, 1)?
@@ -192,8 +195,8 @@ impl Segments {
             .contiguous()
     }
 
-    /// Numbers that are added to the scores of sequences padded to `longest` tokens:
-    /// `(B, 1, n, C, seen)`.
+    /// Mask that is added to the scores of sequences padded to `longest` tokens: 0 for visible
+    /// keys, `HIDDEN` for others, in the shape `(B, 1, n, C, visible)`.
     fn mask(self, lengths: &[usize], longest: usize) -> Vec<f64> {
         let (segment, count, memory) = self.cut(longest);
         let visible = memory + segment;
@@ -202,7 +205,8 @@ impl Segments {
             for (i, query) in (0..count).flat_map(|i| (0..segment).map(move |q| (i, q))) {
                 let is_seen = |key: usize| {
                     let place = i * segment + key;
-                    // The farthest keys, which the next token does not see either.
+                    // With `same_length`, a token sees only the last `memory` keys up to and
+                    // including its own; farther ones are hidden.
                     let is_near = !self.same_length || key + self.memory > memory + query;
                     key <= memory + query && place >= memory && place < memory + length && is_near
                 };
