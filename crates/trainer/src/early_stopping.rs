@@ -1,4 +1,4 @@
-//! Decision to stop for lack of improvement.
+//! Decision to stop training because the watched score does not improve.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{EarlyStoppingConfig, Metric};
 /// The best validation so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// Update after which it was measured.
+    /// Update after which the score was measured.
     pub step: u64,
     /// The score of the watched metric.
     #[serde(with = "exact::number")]
@@ -21,15 +21,15 @@ pub struct Best {
 pub struct EarlyStopping {
     /// The best validation so far.
     pub best: Option<Best>,
-    /// Validations since then.
+    /// Number of validations since the best one.
     pub without_improvement: u32,
-    /// Metric of the best; `None` for runs begun by earlier versions.
+    /// Metric of the best score; `None` if the run was begun by an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
 }
 
 impl EarlyStopping {
-    /// Takes the score of a validation, and returns whether it is a new best.
+    /// Takes the score of the validation after update `step`, and returns whether it is a new best.
     ///
     /// NaN is never the best: a run that diverged must not replace its best checkpoint.
     pub fn observe(&mut self, config: &EarlyStoppingConfig, step: u64, score: f64) -> bool {
@@ -53,7 +53,7 @@ impl EarlyStopping {
         self.metric.is_some_and(|watched| watched != metric)
     }
 
-    /// Whether patience has run out.
+    /// Whether `config.patience` validations in a row brought no improvement.
     #[must_use]
     pub const fn is_over(&self, config: &EarlyStoppingConfig) -> bool {
         config.patience > 0 && self.without_improvement >= config.patience

@@ -1,4 +1,5 @@
-//! Errors of training and of checkpoints: description, place and advice.
+//! Errors of training and of checkpoints. Each message describes the error and its place, and gives
+//! advice.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,13 +8,13 @@ use thiserror::Error;
 
 use crate::{ConfigError, ExchangeError, OptimizerKind};
 
-/// Error of a part that the caller supplied, or of a type that does not matter here.
+/// Error of a part that the caller supplied, or an error whose type does not matter here.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reason why training could not begin or continue.
 #[derive(Debug, Error)]
 pub enum TrainError {
-    /// The configuration cannot be trained with.
+    /// Training is impossible with the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A checkpoint could not be saved or loaded.
@@ -28,12 +29,12 @@ pub enum TrainError {
     Seed {
         /// The checkpoint.
         path: PathBuf,
-        /// Seed.
+        /// Seed in the checkpoint.
         saved: u64,
         /// The configured seed.
         configured: u64,
     },
-    /// There is nothing to train on.
+    /// From some micro-batch on, the data has no target tokens.
     #[error(
         "epoch {epoch} has no target tokens from micro-batch {index} on: check the data report \
          for dropped examples"
@@ -62,7 +63,7 @@ pub enum TrainError {
     Compute {
         /// Action that failed.
         action: &'static str,
-        /// The update, from 1; 0 is before the first.
+        /// Number of the update, from 1; 0 means before the first update.
         step: u64,
         /// Cause.
         source: BoxError,
@@ -79,12 +80,14 @@ pub enum TrainError {
         in_a_row: u32,
         /// Value that was not finite, or too high.
         reason: String,
-        /// First parameter or layer where it appears, or the batch.
+        /// First parameter or layer with a value that is not finite, or the batch whose loss is too
+        /// high.
         place: String,
-        /// The last checkpoint, saved before the first of these updates, in words.
+        /// Description of the last checkpoint that was saved before the first of the skipped
+        /// updates.
         last_good: String,
     },
-    /// Validation losses are far above the loss of guessing, or are not numbers.
+    /// The losses of several validations were far above the loss of random guesses, or NaN.
     #[error(
         "training diverged: the validation loss after update {step} is {loss:.2}{place}{}; train with \
          a lower learning rate, a longer warm-up or a smaller clip_norm",
@@ -97,7 +100,7 @@ pub enum TrainError {
         step: u64,
         /// The loss, in nats per answer.
         loss: f64,
-        /// Comparison with guessing, in words; may be empty.
+        /// Comparison with the loss of random guesses, in words; may be empty.
         place: String,
         /// Update and checkpoint of the best validation so far; `None` if there is none.
         best: Option<(u64, PathBuf)>,
@@ -131,7 +134,8 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Failure of the communication between processes; `None` for other errors.
+    /// Returns the failure of the communication between processes, if this error is one; else
+    /// `None`.
     #[must_use]
     pub fn between_processes(&self) -> Option<&ExchangeError> {
         match self {
@@ -152,10 +156,10 @@ pub enum CheckpointError {
         name: String,
         /// Folder that was searched.
         root: PathBuf,
-        /// Existing names.
+        /// Names of the existing checkpoints.
         available: String,
     },
-    /// A pointer does not name a checkpoint.
+    /// A pointer file does not contain the name of a checkpoint.
     #[error(
         "{} names {content:?}, but there is no checkpoint there: write the name of one into \
          it; there is {available}",
@@ -164,9 +168,9 @@ pub enum CheckpointError {
     Pointer {
         /// The pointer's file.
         path: PathBuf,
-        /// Beginning of the content.
+        /// Beginning of the file's content.
         content: String,
-        /// Existing names.
+        /// Names of the existing checkpoints.
         available: String,
     },
     /// A file of a checkpoint is missing.
@@ -175,7 +179,7 @@ pub enum CheckpointError {
         /// The file.
         path: PathBuf,
     },
-    /// Two checkpoints have adapters of different weights, or with different scales.
+    /// The checkpoints to average have adapters for different weights, or with different scales.
     #[error(
         "{} has adapters of other weights, or with another scale: average checkpoints of one run",
         path.display()
@@ -184,7 +188,7 @@ pub enum CheckpointError {
         /// The checkpoint.
         path: PathBuf,
     },
-    /// Adapters whose effect on the weights is not additive.
+    /// The adapters are DoRA's, whose effect on the weights is not additive.
     #[error(
         "the adapters have trained lengths (DoRA), so no share of them can be added to {}",
         path.display()
@@ -206,7 +210,7 @@ pub enum CheckpointError {
         path.display()
     )]
     MissingBase {
-        /// Their file.
+        /// File of the frozen weights.
         path: PathBuf,
     },
     /// A file or directory could not be read or written.
@@ -234,7 +238,7 @@ pub enum CheckpointError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Symptom.
+        /// What is wrong with the file.
         reason: String,
     },
     /// The checkpoint was saved by a later version of this program.
@@ -242,12 +246,12 @@ pub enum CheckpointError {
     NewerFormat {
         /// The file.
         path: PathBuf,
-        /// Format.
+        /// Format of the file.
         found: u32,
         /// The newest format that can be read.
         supported: u32,
     },
-    /// Weights in int8 can only be used for decoding, not for making other weights.
+    /// Weights in int8 were to be converted or averaged; they can only be used for decoding.
     #[error("{} is in int8: use the checkpoint that it was made from, {}", path.display(), parent.display())]
     Int8 {
         /// The file.
@@ -255,7 +259,7 @@ pub enum CheckpointError {
         /// The checkpoint that was rounded.
         parent: PathBuf,
     },
-    /// Weights are NaN or infinite, so that nothing can be computed with them.
+    /// A tensor of the checkpoint has a value that is NaN or infinite.
     #[error("{}: tensor '{name}' has a value that is not finite: use an earlier checkpoint", path.display())]
     NotFinite {
         /// The file.
@@ -295,8 +299,7 @@ pub enum CheckpointError {
         /// Shape in the file.
         got: Vec<usize>,
     },
-    /// The checkpoint was trained with another tokenizer, so that its embeddings belong to other
-    /// words.
+    /// The checkpoint was trained with another tokenizer: its embeddings belong to other words.
     #[error(
         "{} was trained with the tokenizer {expected}, but the one given is {got}: use the \
          tokenizer.json of its run",
@@ -310,7 +313,7 @@ pub enum CheckpointError {
         /// Hash of the given tokenizer.
         got: String,
     },
-    /// The checkpoint was saved with another optimizer, whose state this one cannot use.
+    /// The checkpoint was saved with another optimizer, whose state the configured one cannot use.
     #[error(
         "{} has no '{missing}', which {kind:?} keeps: the run was trained with another \
          optimizer; set training.optimizer.kind back, or start a new run",
@@ -321,13 +324,13 @@ pub enum CheckpointError {
         path: PathBuf,
         /// The configured optimizer.
         kind: OptimizerKind,
-        /// The names of its buffers.
+        /// Names of the configured optimizer's buffers that the file lacks.
         missing: String,
     },
-    /// The caller's function that gives the values of tensors failed.
+    /// The caller's function that returns the values of tensors failed.
     #[error(transparent)]
     Values(BoxError),
-    /// There was nothing to average.
+    /// The list of checkpoints to average was empty.
     #[error("no checkpoints to average: name at least one")]
     NothingToAverage,
     /// Tensors could not be moved between the model and the file.

@@ -1,7 +1,7 @@
 //! Events of training, as values that serialise to one JSON line each.
 //!
-//! All values that depend on the clock are in the field `timing`, so that two runs can be compared
-//! in the other fields.
+//! Everything measured by the clock is in the field `timing`, so that the other fields of two runs
+//! can be compared.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,11 +16,12 @@ use crate::{BoxError, NormsPerLayer, ProcessTime, Scores};
 pub struct Timing {
     /// Seconds in the training loop, in total over resumes.
     pub elapsed_seconds: f64,
-    /// Target tokens trained on per second since the previous log event; `None` if there were none.
+    /// Target tokens trained on per second since the previous log event; `None` if no tokens were
+    /// trained on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_second: Option<f64>,
-    /// Times of each of several processes: in the updates since the last log event, or for the last
-    /// event, in all updates.
+    /// Times of each process, if there are several: in the updates since the last log event or, in
+    /// the event [`Event::Stopped`], in all updates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessTime>,
 }
@@ -37,22 +38,23 @@ pub enum StopReason {
     MaxMinutes,
     /// The watched metric did not improve for long enough.
     EarlyStopping,
-    /// The caller requested it; resuming the run gives the same result as no interruption.
+    /// The caller requested the interruption. A run that is resumed after it gives the same result
+    /// as an uninterrupted run.
     Interrupted,
 }
 
-/// Routing of tokens to experts.
+/// How evenly tokens are routed to experts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ExpertLoad {
     /// Share of routed tokens that were dropped because they exceeded the capacity of an expert.
     pub dropped: f64,
-    /// Tokens of the busiest expert of a layer divided by an even share, as a mean over layers and
-    /// updates: 1 if loads are even.
+    /// Number of tokens of the busiest expert of a layer, divided by the number that each expert
+    /// would have if all had equally many; the mean over layers and updates.
     pub busiest: f64,
 }
 
 impl ExpertLoad {
-    /// Load of experts; `None` if no tokens were routed.
+    /// Returns the load of experts; `None` if no tokens were routed.
     pub(crate) fn from_routing(routing: Routing) -> Option<Self> {
         let share = |count: u64| count as f64 / routing.routed as f64;
         (!routing.is_empty())
@@ -79,20 +81,20 @@ pub enum Event {
     Log {
         /// Updates made.
         step: u64,
-        /// Pass over the data of the next micro-batch, from 0.
+        /// Pass over the data, from 0, to which the next micro-batch belongs.
         epoch: u64,
         /// Label-smoothed cross entropy per target token.
         loss: f64,
         /// Cross entropy per target token.
         nll: f64,
-        /// Divergence between the two predictions of a target token, with R-Drop.
+        /// Divergence between R-Drop's two predictions of a target token; `None` without R-Drop.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         divergence: Option<f64>,
         /// Routing of tokens to experts; `None` without experts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<ExpertLoad>,
-        /// Share of target tokens predicted correctly; `None` if answers are numbers, whose squared
-        /// error is the loss.
+        /// Share of target tokens predicted correctly; `None` if the answers are numbers (the loss
+        /// is then the squared error).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         accuracy: Option<f64>,
         /// The learning rate of the last update.
@@ -103,12 +105,12 @@ pub enum Event {
         /// save updates. `None` with one micro-batch per update, or if noise hides the gradient.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noise_scale: Option<f64>,
-        /// Norms of each layer, if `log_layers` is set.
+        /// Norms of each layer; empty unless `training.log_layers` is set.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         layers: BTreeMap<String, NormsPerLayer>,
         /// Target tokens trained on since the start of the run.
         tokens: u64,
-        /// Number of target tokens in the averages.
+        /// Number of target tokens in the updates that the averages cover.
         window_tokens: u64,
         /// Measurements by the clock.
         timing: Timing,
@@ -121,26 +123,27 @@ pub enum Event {
         epoch: u64,
         /// Scores of the validation.
         scores: Scores,
-        /// Whether the watched metric was better than ever before.
+        /// Whether the watched metric is better than in all earlier validations.
         improved: bool,
-        /// Examples, if the validation has any.
+        /// Examples of the model's output; may be empty.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         samples: Vec<Sample>,
         /// Measurements by the clock.
         timing: Timing,
     },
-    /// An update was skipped, because the loss or a gradient was not finite, or the loss too high.
+    /// An update was skipped, because the loss or a gradient was not finite, or the loss was too
+    /// high.
     Skipped {
         /// Updates made.
         step: u64,
         /// The pass over the data, from 0.
         epoch: u64,
-        /// Value that was not finite, or too high.
+        /// What was not finite or too high, in words.
         reason: String,
         /// Place of the error: the first parameter or layer where a value that is not finite
         /// appears, or the batch whose loss is too high.
         place: String,
-        /// Number of updates that were skipped since the last one that was made.
+        /// Number of updates skipped since the last update that was made.
         in_a_row: u32,
         /// Skipped updates since the start of the run.
         total: u64,
@@ -149,9 +152,9 @@ pub enum Event {
     Checkpoint {
         /// Updates made.
         step: u64,
-        /// Directory.
+        /// Directory of the checkpoint.
         path: PathBuf,
-        /// Whether it is the best so far.
+        /// Whether the checkpoint is the best so far.
         best: bool,
         /// The names of older checkpoints that were deleted.
         deleted: Vec<String>,
@@ -183,7 +186,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The number of updates made when it happened.
+    /// Returns the number of updates that had been made when the event happened.
     #[must_use]
     pub const fn step(&self) -> u64 {
         match self {
@@ -196,8 +199,8 @@ impl Event {
         }
     }
 
-    /// Whether the event belongs to the record of the run, which does not depend on where the run
-    /// was interrupted.
+    /// Whether the event belongs to the record of the run, which is the same wherever the run was
+    /// interrupted.
     #[must_use]
     pub const fn is_metric(&self) -> bool {
         matches!(self, Self::Log { .. } | Self::Validation { .. } | Self::Skipped { .. })
@@ -212,8 +215,8 @@ pub trait Observer {
     /// When the event cannot be received, which ends training.
     fn observe(&mut self, event: &Event) -> Result<(), BoxError>;
 
-    /// Receives each update that was made, for a progress display; this is not an event. `_step`
-    /// updates have been made in `_seconds` seconds of training.
+    /// Is called after each update that was made, for a progress display. `_step` is the number of
+    /// updates made, `_seconds` the seconds of training so far.
     ///
     /// # Errors
     /// When progress cannot be shown, which ends training.
@@ -225,7 +228,7 @@ pub trait Observer {
     /// checkpoint is ahead of the record.
     ///
     /// # Errors
-    /// When they cannot be made durable, which ends training.
+    /// When the events cannot be made durable, which ends training.
     fn flush(&mut self) -> Result<(), BoxError> {
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Floating-point numbers in JSON, to the bit.
 
-/// Numbers as strings that parse back to the same bits: JSON readers may round the last bit, and
-/// JSON has no infinities.
+/// Serialises a number as a string that parses back to the same bits: JSON readers may round the
+/// last bit, and JSON has no infinities.
 pub(crate) mod number {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -15,7 +15,7 @@ pub(crate) mod number {
     }
 }
 
-/// Optional [`number`].
+/// Serialises an optional number in the same way as [`number`].
 pub(crate) mod option {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

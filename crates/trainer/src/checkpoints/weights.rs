@@ -1,10 +1,10 @@
-//! Complete weights of a checkpoint: the weights in its file, or frozen weights plus the adapters
-//! in its file.
+//! Complete weights of a checkpoint: those in its file or, for a checkpoint of adapters, the frozen
+//! weights with the adapters added.
 //!
-//! **Decision.** The frozen weights of a run with adapters are a file next to its checkpoints; the
-//! state of each names this file by its hash. So a checkpoint has only adapters and the state of
-//! their optimizer, and the run needs no other folder. Everything but training reads the sum of
-//! frozen weights and adapters, and knows no adapters.
+//! **Decision.** The frozen weights of a run with adapters are a single file next to the run's
+//! checkpoints; the state of each checkpoint has that file's hash. So a checkpoint contains only
+//! adapters and the state of their optimizer, and the run needs no other folder. All code except
+//! training reads the sum of frozen weights and adapters, and need not know adapters.
 
 use std::collections::HashMap;
 use std::fs;
@@ -22,7 +22,7 @@ use super::{BASE_FILE, Checkpoints, MODEL_FILE};
 use crate::checkpoints;
 use crate::{CheckpointError, Parent, State};
 
-/// Weights of a checkpoint, which are read tensor by tensor.
+/// Weights of a checkpoint, read tensor by tensor.
 pub(crate) struct Weights {
     reader: Reader,
     adapters: Option<Adapters>,
@@ -30,9 +30,9 @@ pub(crate) struct Weights {
 
 /// Tensors of a checkpoint with adapters.
 struct Adapters {
-    /// Their file.
+    /// File of the tensors.
     path: PathBuf,
-    /// Adapters, and tensors that are trained as a whole, by name.
+    /// Adapters, and trained tensors without adapters, by name.
     tensors: HashMap<String, Named>,
     scale: f64,
 }
@@ -52,7 +52,7 @@ impl Weights {
         Ok(Self { reader: open_base(checkpoint, base)?, adapters })
     }
 
-    /// Names and shapes of all weights.
+    /// Names and shapes of all complete weights.
     pub(crate) fn shapes(&self) -> Vec<(String, Vec<usize>)> {
         let mut all = self.reader.shapes().to_vec();
         let trained = self.adapters.iter().flat_map(|adapters| adapters.tensors.values());
@@ -61,10 +61,11 @@ impl Weights {
         all
     }
 
-    /// Passes every weight to `take`, up to a weight that is not finite.
+    /// Passes every complete weight to `take`. A weight with a value that is not finite ends this
+    /// with an error.
     ///
     /// # Errors
-    /// If adapters do not fit their weight, and errors of `take`.
+    /// If adapters do not fit the weight that they change, and the errors of `take`.
     pub(crate) fn each(
         self,
         take: &mut dyn FnMut(Named) -> Result<(), CheckpointError>,
@@ -82,7 +83,7 @@ impl Weights {
 }
 
 impl Adapters {
-    /// Adds the change to a weight, if it has adapters.
+    /// Adds the change that its adapters make to the weight `tensor`, if it has adapters.
     fn add_to(&self, tensor: &mut Named) -> Result<(), CheckpointError> {
         let Some(layer) = tensor.name.strip_suffix(".weight") else { return Ok(()) };
         let factor = |kind: &str, part: usize| {
@@ -120,8 +121,8 @@ fn open_base(checkpoint: &Path, base: &Base) -> Result<Reader, CheckpointError> 
     }
 }
 
-/// Loads the base of `store`, if it has one, from the file next to the checkpoint in the directory
-/// `checkpoint`.
+/// Loads the frozen weights of `store` (its base), if it has adapters, from the file next to the
+/// checkpoint in the directory `checkpoint`.
 ///
 /// # Errors
 /// If the file is missing or damaged, or does not fit the store.
@@ -136,10 +137,11 @@ pub(crate) fn load_base(
     open_base(checkpoint, base)?.load(store.base())
 }
 
-/// Writes the base of `store` next to the checkpoints; `None` without adapters.
+/// Writes the frozen weights of `store` (its base) next to the checkpoints, and returns the record
+/// of them; `None` if `store` has no adapters.
 ///
 /// # Errors
-/// If the disk refuses, or a value cannot be copied.
+/// If the file cannot be written, or a value cannot be copied from the device.
 pub(crate) fn save_base(
     checkpoints: &Checkpoints,
     store: &ParameterStore,
@@ -159,10 +161,11 @@ pub(crate) fn save_base(
     Ok(Some(Base { file, scale }))
 }
 
-/// Copies frozen weights next to other checkpoints, unless they are there already.
+/// Copies the frozen weights `base` from the folder of one run's checkpoints to another's, unless
+/// they are there already.
 ///
 /// # Errors
-/// If they cannot be read or written.
+/// If the weights cannot be read or written.
 pub(crate) fn copy_base(
     base: &Base,
     from: &Checkpoints,
@@ -187,11 +190,11 @@ pub struct MergedWeights {
 }
 
 /// Adds the adapters of the checkpoint in the directory `checkpoint` to the weights that they
-/// change; `recipe` is the recipe of a run with such weights, for
-/// [`Identity::recipe`](crate::Identity).
+/// change. `recipe` becomes the [`Identity::recipe`](crate::Identity) of the result: the recipe of
+/// a run that trains these weights without adapters.
 ///
 /// # Errors
-/// If it cannot be loaded, or has no adapters.
+/// If the checkpoint cannot be loaded, or has no adapters.
 pub fn merge(
     checkpoint: &Path,
     recipe: Map<String, Value>,
@@ -210,7 +213,7 @@ pub fn merge(
     state.parent = Some(Parent { path, step: state.step, sha256 });
     state.identity.recipe = recipe;
     state.base = None;
-    // The scores of the original weights do not belong to the sum.
+    // The score was measured with the adapters' checkpoint, not with the sum.
     state.score = None;
     state.interim = false;
     Ok(MergedWeights { tensors, state })
@@ -223,8 +226,9 @@ impl MergedWeights {
         self.state.step
     }
 
-    /// Saves the weights as a directory that [`load_model`](crate::load_model) loads. It has no
-    /// moments, so training cannot be resumed from it, but a new run can begin with it.
+    /// Saves the weights as a directory that [`load_model`](crate::load_model) loads. The directory
+    /// has no moments, so training cannot be resumed from it, but a new run can begin with its
+    /// weights.
     ///
     /// # Errors
     /// If the directory cannot be written.

@@ -5,17 +5,17 @@ use thiserror::Error;
 use super::TrainingConfig;
 use crate::ScheduleKind;
 
-/// Upper bound of the micro-batches of an update: all of them are in memory at once.
+/// Upper bound of the number of micro-batches of an update: all of them are in memory at once.
 const MOST_MICRO_BATCHES: usize = 65_536;
 
-/// Largest number of f32; larger rates and factors would be infinite.
+/// Largest number of f32; a larger rate or factor would become infinite in f32.
 const MOST: f64 = f32::MAX as f64;
 
-/// A value, or a pair of values, that makes training impossible.
+/// A value in the configuration, or a combination of two, that makes training impossible.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("training.{key} is {value}: {requirement}")]
 pub struct ConfigError {
-    /// The key, below `training`.
+    /// The key, without the prefix `training.`.
     pub key: &'static str,
     /// Value that was set.
     pub value: String,
@@ -23,7 +23,8 @@ pub struct ConfigError {
     pub requirement: &'static str,
 }
 
-/// Returns the error for a key, the path of its field, unless its value meets the requirement.
+/// Returns early with the error for a key (the path of a field of the configuration), unless the
+/// key's value meets the requirement.
 macro_rules! require {
     ($config:ident.$first:ident$(.$more:ident)*, $holds:expr, $requirement:expr) => {
         require(
@@ -36,7 +37,7 @@ macro_rules! require {
 }
 
 impl TrainingConfig {
-    /// Checks that the training loop can work with the values.
+    /// Checks that training is possible with these values.
     ///
     /// # Errors
     /// If a key is out of range or contradicts another. The error names the first such key.
@@ -52,7 +53,7 @@ impl TrainingConfig {
         require!(self.optimizer.beta1, is_share, SHARE);
         require!(self.optimizer.beta2, is_share, SHARE);
         require!(self.optimizer.momentum, is_share, SHARE);
-        // Smaller values would be 0 in f32, and divide zero by zero.
+        // A smaller value would be 0 in f32, and the optimizer would divide zero by zero.
         let divides = |x| (f64::from(f32::MIN_POSITIVE)..=1.0).contains(&x);
         let requirement = "it must be at least 1.2e-38, the least number of f32, and at most 1";
         require!(self.optimizer.epsilon, divides, requirement);
@@ -71,7 +72,7 @@ impl TrainingConfig {
         Ok(())
     }
 
-    /// Checks the objective of an update, and its number of batches.
+    /// Checks the objective of an update, and the number of its micro-batches.
     fn check_objective(&self) -> Result<(), ConfigError> {
         require!(self.label_smoothing, is_share, SHARE);
         let requirement = "it must be 0 (one pass) or more, and at most 3.4e38";
@@ -93,7 +94,7 @@ impl TrainingConfig {
         Ok(())
     }
 
-    /// Checks when training ends, and which results are kept.
+    /// Checks the rules for the end of training, and for the results that are kept.
     fn check_loop(&self) -> Result<(), ConfigError> {
         let is_time = |x: f64| x >= 0.0 && x.is_finite();
         require!(self.max_minutes, is_time, "it must be 0 (no limit) or more");
@@ -120,7 +121,7 @@ impl TrainingConfig {
     }
 }
 
-/// Requirements of several keys.
+/// Requirements that several keys share.
 const SHARE: &str = "it must be in [0, 1)";
 const NOT_NEGATIVE: &str = "it must be 0 or more, and at most 3.4e38";
 const POSITIVE: &str = "it must be above 0, and at most 3.4e38";
@@ -138,14 +139,14 @@ fn is_positive(x: f64) -> bool {
     x > 0.0 && x <= MOST
 }
 
-/// Error for `key`, unless its value meets the requirement.
+/// Returns an error for `key`, unless `holds` is true for `value`.
 fn require<T: std::fmt::Debug + Copy>(
     key: &'static str,
     value: T,
     holds: impl Fn(T) -> bool,
     requirement: &'static str,
 ) -> Result<(), ConfigError> {
-    // Uses an exponent if there would be hundreds of digits.
+    // The debug format uses an exponent where the other format would print hundreds of digits.
     let error = || ConfigError { key, value: format!("{value:?}"), requirement };
     if holds(value) { Ok(()) } else { Err(error()) }
 }

@@ -73,7 +73,7 @@ impl Default for GuidedAlignmentConfig {
 }
 
 impl GuidedAlignmentConfig {
-    /// Guidance for the model; `None` without guidance.
+    /// Guidance of attention that the model needs for its loss; `None` if the weight is 0.
     #[must_use]
     pub const fn guidance(&self) -> Option<Guidance> {
         if self.weight == 0.0 {
@@ -101,7 +101,7 @@ impl Default for DistributedConfig {
 }
 
 impl DistributedConfig {
-    /// Number of gradients that are exchanged at a time.
+    /// Number of f32 gradients that are exchanged at a time.
     #[must_use]
     pub fn bucket_values(&self) -> usize {
         (self.bucket_mib * f64::from(1 << 20)) as usize / size_of::<f32>()
@@ -289,7 +289,7 @@ impl Default for TrainingConfig {
 }
 
 impl TrainingConfig {
-    /// Objective of the training.
+    /// Objective that these values describe.
     #[must_use]
     pub const fn objective(&self) -> Objective {
         Objective {
@@ -299,8 +299,8 @@ impl TrainingConfig {
         }
     }
 
-    /// Number of values that training keeps for each parameter in addition to the weight and its
-    /// gradients: the optimizer's, and the moving average if there is one.
+    /// Number of values that training keeps for each parameter, other than the weight and its
+    /// gradient: the optimizer's buffers, and the moving average if there is one.
     #[must_use]
     pub fn state_buffers(&self) -> u64 {
         self.optimizer.build().buffers().len() as u64 + u64::from(self.ema_decay > 0.0)

@@ -1,12 +1,12 @@
-//! Common decisions of processes, made from values that every process has, so that all decide
-//! alike.
+//! Common decisions of processes. They depend only on values that every process has, so that all
+//! processes decide alike.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Exchange, ExchangeError};
 use crate::TrainError;
 
-/// Value of `fact` of each process, by rank.
+/// Returns the values of `fact` in all processes, by rank.
 ///
 /// # Errors
 /// If a process has ended.
@@ -27,8 +27,7 @@ pub fn everyone<T: Serialize + for<'de> Deserialize<'de>>(
         .collect()
 }
 
-/// Returns `result` if every process succeeded. If a process has an error, no process continues:
-/// that process returns its own error, and the others return a notice of it.
+/// Returns `result` if every process succeeded; otherwise no process continues.
 ///
 /// # Errors
 /// If a process has an error: in that process the error itself, in the others a notice of it.
@@ -43,7 +42,7 @@ pub(crate) fn agree<T>(
     }
 }
 
-/// Result of `work` for all processes; only process 0 does the work.
+/// Does `work` in process 0 only, and returns its result in all processes.
 ///
 /// # Errors
 /// If `work` fails: in process 0 the error itself, in the others a notice of it.
@@ -54,18 +53,20 @@ pub(crate) fn by_the_first<T: Serialize + for<'de> Deserialize<'de>>(
     if exchange.size() == 1 {
         return work();
     }
-    // A list of one element or none: in JSON, `Some(())` and `None` are the same.
+    // The result is sent as a list of one element, or of none: in JSON, `Some(())` and `None` would
+    // be the same.
     let done = if exchange.rank() == 0 { work().map(|done| vec![done]) } else { Ok(Vec::new()) };
     let done = agree(exchange, done)?;
     let decision = everyone(exchange, done)?.swap_remove(0).pop();
     decision.ok_or_else(|| ExchangeError::Garbled { rank: 0 }.into())
 }
 
-/// Refuses to continue unless every process has the same `fact`, which is called `what`. If a
-/// process differs, `details` describes the difference from process 0.
+/// Refuses to continue unless every process has the same `fact`; `subject` is its name in the
+/// error. If a process has another fact, `details` describes the difference between the fact of
+/// process 0 and that one.
 ///
 /// # Errors
-/// If a process has another fact; the error names the first such process.
+/// If a process has another fact than process 0; the error names the first such process.
 pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     exchange: &mut dyn Exchange,
     subject: &'static str,
@@ -83,7 +84,7 @@ pub fn require_same<T: PartialEq + Serialize + for<'de> Deserialize<'de>>(
     }
 }
 
-/// Name of this machine, with which processes recognise their neighbours.
+/// Name of this machine. Processes with the same name run on the same machine.
 #[must_use]
 pub fn machine() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -1,4 +1,4 @@
-//! Threads of one process that replace the processes of a training: for tests, for several
+//! Threads of one process in the role of the processes of a training: for tests, for several
 //! simultaneous steps of a small model on a machine with enough cores, and for estimating the cost
 //! of a network of a given speed.
 
@@ -16,7 +16,7 @@ enum Content {
     Fact(Vec<u8>),
 }
 
-/// Content, with the time from which it may be read.
+/// A message, with the time from which it may be read.
 #[derive(Debug)]
 struct Message {
     arrives: Instant,
@@ -39,21 +39,21 @@ pub struct InProcess {
     rank: usize,
     /// Channels to each thread, including this one.
     to: Vec<Sender<Message>>,
-    /// From each thread.
+    /// Channels from each thread, including this one.
     from: Vec<Receiver<Message>>,
     network: Option<Network>,
-    /// Time at which all messages will have been sent.
+    /// Time at which the simulated network will have sent all messages of this thread.
     free: Instant,
 }
 
-/// Connections of `size` threads, by rank.
+/// Connects `size` threads, and returns their connections by rank.
 #[must_use]
 pub fn in_process(size: usize) -> Vec<InProcess> {
     connected(size, None)
 }
 
-/// Connections over a simulated `network`: a message is passed on at once, and may be read when
-/// that network would have delivered it.
+/// Connects `size` threads over a simulated `network`: a message is passed on at once, but may be
+/// read only when that network would have delivered it.
 #[must_use]
 pub fn in_process_over(size: usize, network: Network) -> Vec<InProcess> {
     connected(size, Some(network))
@@ -89,15 +89,15 @@ impl InProcess {
         to.send(Message { arrives, content }).map_err(|_| ExchangeError::Failed { rank })
     }
 
-    /// The next message of process `rank`.
+    /// Waits for the next message of process `rank`, and returns its content.
     fn receive(&self, rank: usize) -> Result<Content, ExchangeError> {
         let message = self.from[rank].recv().map_err(|_| ExchangeError::Failed { rank })?;
         std::thread::sleep(message.arrives.saturating_duration_since(Instant::now()));
         Ok(message.content)
     }
 
-    /// All processes, beginning with the next one, so that not all of them send to the same
-    /// process.
+    /// All ranks, beginning with the one after this process's, so that the processes do not all
+    /// send to the same process first.
     fn ranks(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank, self.to.len());
         (1..=size).map(move |distance| (rank + distance) % size)
@@ -117,8 +117,8 @@ impl Exchange for InProcess {
         for rank in self.ranks() {
             let part = parts.get(rank).ok_or(ExchangeError::Garbled { rank: self.rank })?;
             let bytes = part.elem_count() * size_of::<f32>();
-            // The receiver owns its data, because the buffer under a view is written to again.
-            // `copy` would copy the whole buffer of a view.
+            // The receiver gets a copy, because the buffer under a view is written to again.
+            // (`copy` would copy the whole buffer of a view.)
             self.send(rank, Content::Part(part.force_contiguous()?), bytes)?;
         }
         Ok(())
@@ -157,7 +157,7 @@ mod tests {
         let began = Instant::now();
         for one in &mut both {
             for _ in 0..2 {
-                // 50 ms each, one after the other.
+                // The network needs 50 ms for each, one after the other.
                 let part = Tensor::zeros(50_000, DType::F32, &Device::Cpu).expect("zeros");
                 one.begin(vec![part; 2]).expect("begun");
             }

@@ -1,11 +1,11 @@
 //! Communication of processes that train one model together.
 //!
-//! The micro-batches of an update are divided among processes. Each process sums the gradients of
-//! its own micro-batches in the subtrees of one fixed tree. Pieces of the sums are exchanged, so
-//! that each process has one piece of the total, and makes the optimizer's step on that piece
-//! (Rajbhandari et al. 2020, "ZeRO", section 5.1). All decisions depend only on values that every
-//! process has. So the result is the same to the bit for any number of processes; a single process
-//! is the trivial case.
+//! The micro-batches of an update are the leaves of a fixed binary tree, and are divided among
+//! processes. Each process sums the gradients of its own micro-batches, subtree by subtree. Pieces
+//! of these sums are exchanged, so that each process has one piece of the total, and makes the
+//! optimizer's step on that piece (Rajbhandari et al. 2020, "ZeRO", section 5.1). All decisions
+//! depend only on values that every process has. So the result is the same to the bit for any
+//! number of processes; a single process is the trivial case.
 //!
 //! The alternative, the reductions that MPI and NCCL offer, was rejected: the order of their sums
 //! depends on the number of processes and on the network.
@@ -40,7 +40,7 @@ pub(crate) use timed::Timed;
 /// Failure to communicate with other processes.
 #[derive(Debug, Error)]
 pub enum ExchangeError {
-    /// A process has failed, and reports the reason itself.
+    /// Another process has failed, and reports the reason itself.
     #[error("process {rank} of the training has ended: see its output")]
     Failed {
         /// Rank.
@@ -56,7 +56,7 @@ pub enum ExchangeError {
         /// Symptom.
         why: String,
     },
-    /// A process was started with another setting.
+    /// A process was started with another setting than process 0.
     #[error("process {rank} of the training has another {subject} than process 0{details}")]
     Differs {
         /// Rank.
@@ -65,7 +65,7 @@ pub enum ExchangeError {
         here: usize,
         /// Name of the setting that differs.
         subject: &'static str,
-        /// Difference, or advice.
+        /// Description of the difference, or advice.
         details: String,
     },
     /// The processes could not all connect.
@@ -86,7 +86,7 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// Whether another process reports this: each failure is reported once.
+    /// Whether another process reports this failure; each failure is reported by only one process.
     #[must_use]
     pub const fn is_told_elsewhere(&self) -> bool {
         match self {
@@ -97,16 +97,16 @@ impl ExchangeError {
         }
     }
 
-    /// Failure of the connection from process `here` to process `rank`.
+    /// Returns the error for a connection from process `here` to process `rank` that failed.
     pub(crate) fn lost(rank: usize, here: usize, error: &std::io::Error) -> Self {
         Self::Lost { rank, here, why: format!("the connection to it failed ({error})") }
     }
 }
 
-/// The connection to the processes that train the same model.
+/// Connection of this process to all processes that train the same model.
 ///
-/// All of them call the same methods in the same order; each call waits until every process has
-/// made it.
+/// All processes must call the same methods in the same order; each call waits until every process
+/// has made it, unless stated otherwise.
 pub trait Exchange: Send {
     /// Number of this process, from 0. Process 0 measures, prints and writes for all.
     fn rank(&self) -> usize;
@@ -115,11 +115,11 @@ pub trait Exchange: Send {
     fn size(&self) -> usize;
 
     /// Begins to send `parts[r]` to process `r`, without waiting. [`Exchange::end`] returns the
-    /// parts of the others for this process. Several exchanges may be begun before the first is
-    /// ended.
+    /// parts that the processes sent to this one. Several exchanges may be begun before the first
+    /// is ended.
     ///
-    /// Parts are not copied if possible: the storage under them must not be written to before all
-    /// processes have ended the exchange.
+    /// Parts are not copied if possible: their storage must not be written to before all processes
+    /// have ended the exchange.
     ///
     /// # Shapes
     /// Parts are flat and f32, `(length,)`; their lengths may differ, and may be 0.
@@ -128,15 +128,15 @@ pub trait Exchange: Send {
     /// If a process has ended, or the device has no memory left.
     fn begin(&mut self, parts: Vec<Tensor>) -> Result<(), ExchangeError>;
 
-    /// Waits for the first exchange that was begun but not ended, and returns the parts of each
-    /// process for this one, by rank.
+    /// Waits for the earliest exchange that was begun but not ended, and returns the parts that the
+    /// processes sent to this one, by the sender's rank.
     ///
     /// # Errors
     /// See [`Exchange::begin`].
     fn end(&mut self) -> Result<Vec<Tensor>, ExchangeError>;
 
-    /// Sends `parts[r]` to process `r`, and returns the parts of each process for this one, by
-    /// rank.
+    /// Sends `parts[r]` to process `r`, and returns the parts that the processes sent to this one,
+    /// by the sender's rank.
     ///
     /// # Errors
     /// See [`Exchange::begin`].
@@ -145,14 +145,15 @@ pub trait Exchange: Send {
         self.end()
     }
 
-    /// Sends `message` to every process, and returns the messages of all, by rank. All exchanges
-    /// that were begun must have been ended.
+    /// Sends `message` to every process, and returns the messages of all processes, by rank. All
+    /// exchanges that were begun must have been ended before.
     ///
     /// # Errors
     /// If a process has ended.
     fn gather(&mut self, message: Vec<u8>) -> Result<Vec<Vec<u8>>, ExchangeError>;
 
-    /// Returns the message of process 0.
+    /// Sends `message` from process 0 to every process, and returns it; the others' arguments are
+    /// ignored.
     ///
     /// # Errors
     /// See [`Exchange::gather`].
@@ -161,7 +162,7 @@ pub trait Exchange: Send {
         Ok(self.gather(message)?.swap_remove(0))
     }
 
-    /// Waits for every process.
+    /// Waits until every process has called this.
     ///
     /// # Errors
     /// See [`Exchange::gather`].

@@ -1,16 +1,17 @@
 //! Processes started by `mpirun`, or by a cluster's launcher of MPI processes. The MPI library
-//! sends their data, over any network that it supports.
+//! carries the data between them, over any network that it supports.
 //!
 //! Only operations that move data are used: all-to-all and all-gather. The library's reductions are
 //! not used, because the order of their sums depends on the number of processes and on the network.
 //!
-//! One thread initialises the library, makes all calls and ends it, so that an exchange continues
-//! while other threads compute. Libraries wait by spinning, which takes a core from the
-//! computation. Here each call is begun, and polled at growing intervals.
+//! One thread initialises the library, makes all calls and finalises it, so that an exchange
+//! continues while other threads compute. The blocking calls of MPI libraries wait by spinning,
+//! which takes a core from the computation. Here calls do not block; they are polled at growing
+//! intervals.
 //!
-//! Before each call, the processes send each other its kind. A process that ends in order announces
-//! this then, and the others end as well. A killed process cannot announce it; then `mpirun` ends
-//! the others.
+//! Before each call, every process sends the others the kind of its call. A process that ends in
+//! order sends instead that it leaves, and the others end as well. A killed process cannot send
+//! this; then `mpirun` ends the others.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -25,23 +26,24 @@ use mpi::traits::{Communicator, CommunicatorCollectives};
 
 use super::{Exchange, ExchangeError};
 
-/// Time for which a process that ends waits until the others know it.
+/// Longest time for which a process that ends waits until the others know that it leaves.
 const FAREWELL: Duration = Duration::from_secs(10);
 /// Time during which a call is polled without a pause.
 const EAGER: Duration = Duration::from_micros(100);
 /// Longest pause between two polls.
 const LONGEST_PAUSE: Duration = Duration::from_micros(500);
 
-/// Request to the thread that calls the library; the same in each process.
+/// Request to the thread that calls the library. All processes must make the same requests in the
+/// same order.
 #[derive(Debug)]
 enum Call {
-    /// A part for each process.
+    /// Sends each process its own part.
     Parts(Vec<Vec<f32>>),
-    /// The same bytes for every process.
+    /// Sends the same bytes to every process.
     Fact(Vec<u8>),
 }
 
-/// Answer with the data of the others.
+/// Answer to a [`Call`]: the data that each process sent to this one, by rank.
 #[derive(Debug)]
 enum Answer {
     Parts(Vec<Vec<f32>>),
@@ -55,17 +57,17 @@ type Answers = Receiver<Result<Answer, ExchangeError>>;
 pub struct Mpi {
     rank: usize,
     size: usize,
-    /// `None` once this process ends.
+    /// `None` once this process is ending.
     calls: Option<Sender<Call>>,
     answers: Answers,
     thread: Option<JoinHandle<()>>,
-    /// Device for the result of each exchange that was begun.
+    /// For each exchange that was begun, the device on which its result is wanted.
     begun: std::collections::VecDeque<Device>,
 }
 
 impl Mpi {
-    /// Joins the other processes, once per process; `expected` is its rank and the number of
-    /// processes, if the launcher has given them.
+    /// Joins the other processes; call it once per process. `expected` is this process's rank and
+    /// the number of processes, if the launcher has told them.
     ///
     /// # Errors
     /// When the library cannot be used, or does not know the other processes.
@@ -99,12 +101,12 @@ impl Mpi {
         calls.send(call).map_err(|_| self.silent())
     }
 
-    /// Result of the first call without an answer so far.
+    /// Waits for the answer to the earliest call that has none yet.
     fn answer(&self) -> Result<Answer, ExchangeError> {
         self.answers.recv().map_err(|_| self.silent())?
     }
 
-    /// Error after an earlier one, which has been reported.
+    /// Returns an error that is not reported, for a call after the thread has reported an error.
     const fn silent(&self) -> ExchangeError {
         ExchangeError::Failed { rank: self.rank }
     }
@@ -177,15 +179,15 @@ fn serve(
         let answer = world.perform(call);
         let has_failed = answer.is_err();
         if answers.send(answer).is_err() || has_failed {
-            // The other processes know it, or cannot be reached any more.
+            // The other processes know of the failure, or cannot be reached any more.
             return;
         }
     }
-    // An error means that another process ends at the same time.
+    // An error means that another process ends at the same time, so it is ignored.
     let _ = world.agree_on(Action::Leave, &vec![0; world.size]);
 }
 
-/// Next action of the processes.
+/// What a process does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 enum Action {
@@ -194,7 +196,7 @@ enum Action {
     Leave = 3,
 }
 
-/// The processes, for the thread that may call the library.
+/// All processes, as seen by the thread that may call the library.
 ///
 /// Each buffer has one more element than is used: an empty vector has no real address, and
 /// libraries interpret some such addresses as constants like `MPI_IN_PLACE`.
@@ -233,11 +235,11 @@ impl World {
         }
     }
 
-    /// Sends each process the next action of this one and the amount of data for it; returns the
-    /// amount of data that each process has for this one.
+    /// Tells each process the next action of this one, and how many values this one will send to
+    /// it; returns how many values each process will send to this one.
     ///
     /// # Errors
-    /// If another process has another action, which all processes notice.
+    /// If another process has another action; all processes then get an error.
     fn agree_on(&self, action: Action, counts: &[usize]) -> Result<Vec<usize>, ExchangeError> {
         let sent: Vec<u64> =
             counts.iter().flat_map(|&count| [action as u64, count as u64]).collect();
@@ -292,7 +294,8 @@ impl World {
     }
 }
 
-/// Numbers of elements of each process, and their offsets, as the library's integers.
+/// Returns the numbers of elements of each process, and the offsets of their first elements, in the
+/// library's integer type.
 fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     let mut start = 0_i32;
     let mut starts = Vec::with_capacity(counts.len());
@@ -312,7 +315,7 @@ fn layout(counts: &[usize]) -> Result<(Vec<i32>, Vec<i32>), ExchangeError> {
     Ok((numbers, starts))
 }
 
-/// Cuts `all` into parts of these lengths.
+/// Cuts `all` into consecutive parts of the lengths `counts`.
 fn divided<T: Copy>(all: &[T], counts: &[usize]) -> Vec<Vec<T>> {
     let mut rest = all;
     let mut parts = Vec::with_capacity(counts.len());

@@ -1,4 +1,4 @@
-//! Processes with a GPU each. Gradients and weights go from GPU to GPU by NCCL; messages go by
+//! Processes with one GPU each. Gradients and weights go from GPU to GPU by NCCL. Messages go by
 //! another exchange, which also connects the processes and notices if one is gone.
 
 use std::collections::VecDeque;
@@ -11,27 +11,28 @@ use super::{Exchange, ExchangeError, everyone};
 /// One of several processes with a GPU each.
 pub struct Nccl {
     host: Box<dyn Exchange>,
-    /// `None` before the first exchange, whose tensors determine the GPU.
+    /// `None` before the first exchange of tensors on a GPU; these tensors determine the GPU.
     communicator: Option<Communicator>,
-    /// Operations queued on the GPU; `None` if the exchange was begun on the host.
+    /// For each exchange that was begun: the tensors that operations queued on the GPU will fill;
+    /// `None` if the exchange was begun on the host.
     begun: VecDeque<Option<Vec<Tensor>>>,
 }
 
 impl Nccl {
-    /// Processes connected by `host`.
+    /// Makes the exchange by NCCL for processes that `host` connects.
     #[must_use]
     pub fn over(host: Box<dyn Exchange>) -> Self {
         Self { host, communicator: None, begun: VecDeque::new() }
     }
 
-    /// Connection of the GPUs, which is made on first use.
+    /// Returns the connection between the GPUs, which is made on first use.
     fn communicator(&mut self, device: &Device) -> Result<&Communicator, ExchangeError> {
         let communicator = match self.communicator.take() {
             Some(communicator) => communicator,
             None => {
                 let (rank, size) = (self.host.rank(), self.host.size());
                 let id = if rank == 0 { unique_id() } else { Ok(Vec::new()) };
-                // If the first process cannot make the id, no process waits for it.
+                // If the first process cannot make the id, the others must not wait for it.
                 let failed = everyone(&mut *self.host, id.is_err())?;
                 let id = id?;
                 if failed[0] {
@@ -63,8 +64,8 @@ impl Exchange for Nccl {
                 return self.host.begin(parts);
             }
         };
-        // Number of values that each process has for this one. On a GPU, buckets are begun when all
-        // gradients exist, so that no computation waits for them.
+        // Each process learns how many values every process has for it. This waits, but delays no
+        // computation: with a GPU, exchanges are begun when all gradients exist.
         let counts: Vec<u64> = parts.iter().map(|part| part.elem_count() as u64).collect();
         let mut received = Vec::with_capacity(parts.len());
         for (from, counts) in everyone(&mut *self.host, counts)?.iter().enumerate() {
