@@ -1,8 +1,8 @@
 //! Loss, schedules, optimizer, checkpoints, retention and the training loop.
 //!
 //! The loop trains any [`Model`](taper_model::Model) on the [batches](taper_model::Batch) that a
-//! [`Source`] yields by position, asks a [`Validator`] for scores and reports to an [`Observer`]. It
-//! names no model, knows no files of text, no tokenizer, no BLEU, and prints nothing.
+//! [`Source`] yields by position, asks a [`Validator`] for scores and reports to an [`Observer`].
+//! It names no model, knows no files of text, no tokenizer and no BLEU, and prints nothing.
 //!
 //! The central decision: the state of a run is weights, moments, counters and a data position, and
 //! nothing else. Dropout is a function of (seed, update, micro-batch, place), data order is a
@@ -11,7 +11,7 @@
 //! The alternative, to save the state of generators and iterators, was rejected: each new source of
 //! randomness would be one more state to forget.
 //!
-//! Read [`config`](TrainingConfig) first, then `trainer.rs` (the loop), `updates` (one update),
+//! Read [`config`](TrainingConfig) first, then `trainer` (the loop), `updates` (one update),
 //! `optimizers` and `checkpoints` (what is on disk).
 #![forbid(unsafe_code)]
 

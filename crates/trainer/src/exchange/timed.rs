@@ -1,4 +1,4 @@
-//! An exchange that measures how long this process has waited.
+//! Wrapper of an exchange that measures how long this process has waited in it.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use candle_core::Tensor;
 
 use super::{Exchange, ExchangeError};
 
-/// The inner exchange, and the time that its calls took.
+/// An exchange, and the total time that its blocking calls took.
 pub(crate) struct Timed {
     inner: Box<dyn Exchange>,
     waited: Duration,
@@ -17,7 +17,7 @@ impl Timed {
         Self { inner, waited: Duration::ZERO }
     }
 
-    /// Time that this process has waited so far, for others or for the network.
+    /// Time that this process has waited so far, for other processes or for the network.
     pub(crate) const fn waited(&self) -> Duration {
         self.waited
     }

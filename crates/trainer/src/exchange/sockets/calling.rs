@@ -1,4 +1,4 @@
-//! Calls of a process to others, which may not have started yet.
+//! Calls from this process to other processes, which may not have started yet.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -15,8 +15,8 @@ const CONNECTING_TIME: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(10);
 
 impl Rendezvous {
-    /// Connects to process 0, which may be started later than this one. Returns the connection, the
-    /// listener of this process, and its port.
+    /// Connects to process 0, which may be started later than this process. Returns the connection,
+    /// and the listener of this process with its port.
     pub(super) fn join_first(
         &self,
         deadline: Instant,
@@ -55,8 +55,8 @@ impl Rendezvous {
         }
     }
 
-    /// Connects to process `rank`, which listens at `address`, while this process listens at
-    /// `port`.
+    /// Connects to process `rank`, which listens at `address`; `port` is the port at which this
+    /// process listens. `all` are the connections made so far, by rank.
     pub(super) fn join(
         &self,
         rank: usize,
@@ -69,7 +69,7 @@ impl Rendezvous {
         let watch: &mut Watch<'_> = &mut || watch().and_then(|()| self.require_silence(all));
         loop {
             let stream = TcpStream::connect(address).map_err(|error| match error.kind() {
-                // The process existed a moment ago.
+                // The process did listen a moment ago, so it has ended since.
                 io::ErrorKind::ConnectionRefused => ExchangeError::lost(rank, self.rank, &error),
                 _ => self.error(format_args!(
                     "cannot reach process {rank} at {address}: {error}; is a firewall between the \
@@ -81,15 +81,16 @@ impl Rendezvous {
                 Err(error) if Instant::now() > deadline => {
                     return Err(ExchangeError::lost(rank, self.rank, &error));
                 }
-                // Process 0 had too many callers, or this process was too slow.
+                // Process `rank` dropped this caller because it had too many, or because this
+                // process was too slow.
                 Err(_) => std::thread::sleep(RETRY),
             }
         }
     }
 
-    /// Greets process `to` over `stream`, and returns the stream once both have proved that they
-    /// know the key. The inner error is a failure of the connection, after which a retry is
-    /// possible.
+    /// Greets process `to` over `stream`, and returns the stream once both processes have proved
+    /// that they know the key. The inner error is a failure of the connection, after which the
+    /// caller may try again.
     fn introduced(
         &self,
         stream: TcpStream,

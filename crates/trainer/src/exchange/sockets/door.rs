@@ -1,6 +1,6 @@
-//! Port of a process, at which anybody may call. All callers are served concurrently, none for
-//! longer than the time of a greeting; a caller that cannot prove that it knows the key is turned
-//! away.
+//! Port at which a process accepts calls from anybody. All callers are served concurrently, none
+//! for longer than the time of a greeting. A caller that cannot prove that it knows the key is
+//! turned away.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,30 +10,31 @@ use std::time::{Duration, Instant};
 use super::frame::{Patience, is_timeout};
 use super::greeting::{Challenge, HELLO, Hello, MAGIC, PROOF, Role, Verdict, answer, is_proof};
 
-/// Time limit of a complete greeting: anybody may connect and send nothing.
+/// Time limit of a complete greeting, since anybody may connect and send nothing.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// Largest number of simultaneous callers; above it the oldest are dropped. A dropped process of
-/// the training calls again.
+/// Largest number of simultaneous callers. If there are more, the oldest are dropped; if one of
+/// these belongs to the training, it calls again.
 const MOST_CALLERS: usize = 256;
 
-/// A listening port, and its callers.
+/// A listening port, and the callers that have not completed their greeting.
 pub(super) struct Door {
     listener: TcpListener,
     callers: Vec<Caller>,
     turned_away: TurnedAway,
 }
 
-/// A connection without a proof so far.
+/// A connection whose other end has not yet proved that it knows the key.
 struct Caller {
     stream: TcpStream,
     deadline: Instant,
-    /// Bytes received: a hello and a proof, or the beginning of them.
+    /// Bytes received so far: a hello and a proof, or the beginning of these.
     heard: Vec<u8>,
-    /// Hello, and the challenge that was sent; `None` until the hello is complete.
+    /// The caller's hello, and the challenge that was sent in reply; `None` until the hello is
+    /// complete.
     greeted: Option<(Hello, Challenge)>,
 }
 
-/// A process with a proof of the key.
+/// A process that has proved that it knows the key.
 pub(super) struct Guest {
     stream: TcpStream,
     pub(super) hello: Hello,
@@ -56,26 +57,26 @@ enum SkipReason {
 }
 
 impl Door {
-    /// Opens the port of `listener`.
+    /// Accepts calls at the port of `listener`.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system cannot make the listener non-blocking.
     pub(super) fn open(listener: TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Self { listener, callers: Vec::new(), turned_away: TurnedAway::default() })
     }
 
-    /// Connections turned away so far.
+    /// Numbers of connections that were turned away so far.
     pub(super) const fn turned_away(&self) -> &TurnedAway {
         &self.turned_away
     }
 
-    /// Reads the bytes that callers have sent, without waiting, and returns the new guests: those
-    /// with a proof of `key`. This process is `rank`.
+    /// Reads the bytes that callers have sent, without waiting, and returns the new guests: the
+    /// callers that have now proved that they know `key`. `rank` is the rank of this process.
     pub(super) fn listen(&mut self, rank: usize, key: &str) -> Vec<Guest> {
         for _ in 0..MOST_CALLERS {
             let Ok((stream, _)) = self.listener.accept() else { break };
-            // A process of the training that was disconnected meanwhile calls again.
+            // If the connection has failed meanwhile, a process of the training calls again.
             self.callers.extend(Caller::new(stream).ok());
         }
         let mut guests = Vec::new();
@@ -103,7 +104,7 @@ impl Caller {
         Ok(Self { stream, deadline, heard: Vec::new(), greeted: None })
     }
 
-    /// Reads new bytes, and returns whether the greeting is complete, with the right proof.
+    /// Reads new bytes, and returns whether the greeting is complete. A wrong proof is an error.
     fn hear(&mut self, rank: usize, key: &str) -> Result<bool, SkipReason> {
         loop {
             let awaited = if self.greeted.is_none() { HELLO } else { HELLO + PROOF };
@@ -126,7 +127,8 @@ impl Caller {
         }
     }
 
-    /// Reads until there are `awaited` bytes, and returns whether new ones have come.
+    /// Reads up to `awaited` bytes in total, without waiting, and returns whether new bytes have
+    /// come.
     fn read(&mut self, awaited: usize) -> Result<bool, SkipReason> {
         let mut bytes = [0; HELLO];
         let room = bytes.len().min(awaited - self.heard.len());
@@ -149,7 +151,7 @@ impl Caller {
         }
     }
 
-    /// Sends a challenge; the system's buffer of a new connection has room for it.
+    /// Sends a challenge without waiting: the system's buffer of a new connection has room for it.
     fn challenge(&mut self, rank: usize) -> Result<(), SkipReason> {
         let hello = Hello::parse(&self.heard).ok_or(SkipReason::Stranger)?;
         let challenge = Challenge::new(rank).map_err(|_| SkipReason::Stranger)?;
@@ -166,7 +168,7 @@ impl Guest {
     /// Accepts the process, and returns its connection.
     ///
     /// # Errors
-    /// If the caller is gone.
+    /// If the other process is gone.
     pub(super) fn admit(self, key: &str) -> io::Result<TcpStream> {
         Patience::USUAL.apply(&self.stream)?;
         let answer = answer(Verdict::Accepted, key, &self.hello, &self.challenge);
@@ -174,7 +176,7 @@ impl Guest {
         Ok(self.stream)
     }
 
-    /// Refuses the process; this process reports the reason.
+    /// Refuses the process; the caller of this method reports the reason.
     pub(super) fn refuse(self, key: &str) {
         let answer = answer(Verdict::Refused, key, &self.hello, &self.challenge);
         let _ = (&self.stream).write_all(&answer);

@@ -1,4 +1,5 @@
-//! Frames of a connection: a kind, a length and as many bytes.
+//! Frames, of which all data on a connection consist: a kind, a length, and content of that length
+//! in bytes.
 //!
 //! ```text
 //! kind (1 byte), length (u64), content
@@ -17,20 +18,22 @@ pub(super) enum FrameKind {
     Part,
     /// Bytes of a message between processes.
     Fact,
-    /// Empty: the process is alive.
+    /// Empty: the sender is alive.
     Alive,
-    /// Empty: the process ends, and reports any error itself.
+    /// The sender ends, and reports any error itself. The content is the loss that made it end, if
+    /// any, as JSON.
     Leave,
-    /// Empty: everything up to `Leave` has been read.
+    /// Empty: the sender has read everything up to the frame `Leave`.
     Heard,
-    /// Addresses of all processes, from the first process to each.
+    /// Addresses of all processes, which process 0 sends to each.
     Addresses,
-    /// Empty: the process is connected to all others; from the first process, it means that all of
-    /// them are.
+    /// Empty: the sender is connected to all other processes. From process 0 it means that all
+    /// processes are connected.
     Ready,
-    /// Address for a neighbour's connection without TCP; empty if there is none.
+    /// Address at which the receiver, on the same machine, can connect without TCP; empty if there
+    /// is none.
     Offer,
-    /// Whether the neighbour has connected to this address: one byte.
+    /// Whether the sender has connected to the address in the frame `Offer`: one byte.
     Taken,
 }
 
@@ -46,27 +49,27 @@ const KINDS: [FrameKind; 9] = [
     FrameKind::Taken,
 ];
 
-/// Number of bytes before the content.
+/// Number of bytes of a frame before its content.
 const HEADER: usize = 9;
 
-/// Number of values that are read at a time, so that a false length does not allocate memory for
-/// nothing.
+/// Number of values that are read at a time, so that a false length cannot cause a large
+/// allocation.
 const VALUES_AT_ONCE: usize = 1 << 22;
-/// Upper bound of the bytes of a message.
+/// Upper bound of the bytes of a message's content.
 const MOST_BYTES: u64 = 1 << 32;
 
-/// Longest silence of a process, counted in reads that each wait for one beat. A clock would also
-/// count time during which the whole machine was asleep.
+/// How long a process may be silent, counted in reads that each wait for one beat. A clock would
+/// also count time during which the whole machine was asleep.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// Time between two signs of life.
+    /// Time between two signs of life, and time limit of each read and write.
     pub(super) beat: Duration,
-    /// Number of beats without a sign after which a process counts as lost.
+    /// Number of beats without a sign of life after which a process counts as lost.
     pub(super) beats: u32,
 }
 
 impl Patience {
-    /// Half a minute.
+    /// Half a minute of silence.
     pub(super) const USUAL: Self = Self { beat: Duration::from_secs(1), beats: 30 };
 
     /// Sets reads and writes of `stream` to wait for one beat.
@@ -77,7 +80,8 @@ impl Patience {
         stream.set_write_timeout(Some(self.beat))
     }
 
-    /// Repeats `attempt`, which moves some bytes, until all `length` of them are moved.
+    /// Repeats `attempt`, which moves some bytes and returns how many, until `length` bytes are
+    /// moved. Its argument is the number of bytes moved so far.
     fn repeat(
         self,
         length: usize,
@@ -119,7 +123,7 @@ impl Patience {
         let mut header = [0; HEADER];
         header[0] = KINDS.iter().position(|&one| one == kind).unwrap_or(0) as u8;
         header[1..].copy_from_slice(&(content.len() as u64).to_le_bytes());
-        // Both parts are in one write, because each write wakes the reader up.
+        // Header and content are in one write, because each write wakes the reader up.
         let mut written = 0;
         self.repeat(HEADER, |done| {
             let both = [IoSlice::new(&header[done..]), IoSlice::new(content)];
@@ -139,8 +143,8 @@ impl Patience {
         Ok((*kind, u64::from_le_bytes(length)))
     }
 
-    /// Beginning of a frame, if bytes have come or the connection has ended; otherwise returns at
-    /// once.
+    /// Reads the beginning of a frame if bytes have come; `None` if not. An error if the connection
+    /// has ended. Does not wait for the first byte.
     pub(super) fn try_header(self, stream: &TcpStream) -> io::Result<Option<(FrameKind, u64)>> {
         stream.set_nonblocking(true)?;
         let waiting = stream.peek(&mut [0]);
@@ -152,7 +156,7 @@ impl Patience {
         }
     }
 
-    /// Reads the content of a frame of bytes.
+    /// Reads the content of a frame of bytes, `length` bytes long.
     pub(super) fn read_bytes(self, mut stream: impl Read, length: u64) -> io::Result<Vec<u8>> {
         if length > MOST_BYTES {
             return Err(ErrorKind::InvalidData.into());
@@ -169,7 +173,7 @@ impl Patience {
         Ok(bytes)
     }
 
-    /// Reads the content of a frame of values.
+    /// Reads the content of a frame of f32 values, `length` bytes long.
     pub(super) fn read_values(self, mut stream: impl Read, length: u64) -> io::Result<Vec<f32>> {
         let length = usize::try_from(length).map_err(|_| ErrorKind::InvalidData)?;
         if !length.is_multiple_of(size_of::<f32>()) {
@@ -193,7 +197,7 @@ impl Patience {
     }
 }
 
-/// Bytes of the values as they are sent.
+/// Returns the bytes of f32 values in the order in which they are sent (little-endian).
 pub(super) fn as_bytes(values: &[f32]) -> std::borrow::Cow<'_, [u8]> {
     if cfg!(target_endian = "big") {
         values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>().into()

@@ -7,10 +7,11 @@
 //! who listens:   answer     verdict, HMAC(key, "listens" and all of the above)  33 bytes
 //! ```
 //!
-//! The key itself is never sent. A proof covers both nonces, the ranks and the role. The nonces
-//! make it valid only once, and the role prevents that it is sent back to its sender. The process
-//! that connects proves first, so that a stranger who calls receives nothing from which to guess
-//! the key. All lengths are fixed, so that no sender decides how much is read.
+//! The key itself is never sent. A proof covers both nonces, the ranks and the role. Because of the
+//! nonces, a proof is valid for one greeting only; because of the role, it cannot be sent back to
+//! its sender as the sender's proof. The process that connects proves its knowledge first, so that
+//! a stranger who calls receives nothing from which to guess the key. All lengths are fixed, so
+//! that no sender decides how much is read.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -22,10 +23,10 @@ use subtle::ConstantTimeEq;
 use super::frame::{Patience, is_timeout};
 use crate::ExchangeError;
 
-/// Decision whether to continue waiting.
+/// Function that is called while waiting; an error ends the wait.
 pub(super) type Watch<'a> = dyn FnMut() -> Result<(), ExchangeError> + 'a;
 
-/// First bytes of each connection of this program.
+/// First bytes in each direction of every connection of this program.
 pub(super) const MAGIC: &[u8; 8] = b"TAPERNET";
 /// Version of the protocol.
 const VERSION: u32 = 3;
@@ -40,11 +41,11 @@ pub(super) const PROOF: usize = 32;
 /// Bytes of an answer.
 const ANSWER: usize = 1 + PROOF;
 
-/// First message of the process that connects.
+/// First message, from the process that connects.
 #[derive(Clone)]
 pub(super) struct Hello([u8; HELLO]);
 
-/// Reply of the process that listens.
+/// Reply, from the process that listens.
 pub(super) struct Challenge([u8; CHALLENGE]);
 
 /// Role of the process that proves its knowledge of the key.
@@ -54,12 +55,12 @@ pub(super) enum Role {
     Listens,
 }
 
-/// Judgement of the process that listens.
+/// Judgement of the listening process about the process that connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     OtherKey = 0,
     Accepted = 1,
-    /// The key is right, but the process is not an expected one.
+    /// The key is right, but the process is not one that is expected.
     Refused = 2,
 }
 
@@ -68,18 +69,18 @@ pub(super) enum Verdict {
 pub(super) enum Answer {
     /// Both processes know the key.
     Accepted,
-    /// Both know the key; the listening process reports why it refuses.
+    /// Both processes know the key; the listening process refuses, and reports the reason itself.
     Refused,
-    /// The two do not have the same key.
+    /// The two processes do not have the same key.
     OtherKey,
-    /// The two are other versions of this program.
+    /// The two processes run different versions of this program.
     OtherVersion,
-    /// The connection ended, or sent other bytes.
+    /// The connection ended, or the other end sent unexpected bytes.
     Lost(io::Error),
 }
 
 impl Hello {
-    /// Makes the hello of process `rank` of `size`, which itself listens at `port`.
+    /// Makes the hello of process `rank` of `size`, which listens at `port`.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -107,7 +108,7 @@ impl Hello {
         number(&self.0, 16) as usize
     }
 
-    /// Port at which the process itself listens.
+    /// Port at which the sender of the hello listens.
     pub(super) fn port(&self) -> u16 {
         u16::from_le_bytes([self.0[20], self.0[21]])
     }
@@ -128,7 +129,7 @@ impl Challenge {
     }
 }
 
-/// Proof, after these messages, that a process in `role` knows `key`.
+/// Proof that a process in `role` knows `key`, for a greeting with these two messages.
 pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge) -> [u8; PROOF] {
     let role: &[u8] = match role {
         Role::Connects => b"taper connects",
@@ -137,7 +138,7 @@ pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge)
     hmac(key.as_bytes(), &[role, &hello.0, &challenge.0])
 }
 
-/// Whether `said` is the correct proof, compared in constant time.
+/// Whether `received` is the correct proof, compared in constant time.
 pub(super) fn is_proof(
     received: &[u8],
     key: &str,
@@ -148,7 +149,7 @@ pub(super) fn is_proof(
     received.ct_eq(&proof(key, role, hello, challenge)).into()
 }
 
-/// Answer to a hello: `verdict`, with a proof unless the key was wrong.
+/// Returns the bytes of the answer `verdict`, with this process's proof unless the key was wrong.
 pub(super) fn answer(
     verdict: Verdict,
     key: &str,
@@ -163,7 +164,7 @@ pub(super) fn answer(
     answer
 }
 
-/// Failure of a greeting.
+/// Reason why a greeting failed.
 enum Broken {
     Connection(io::Error),
     Waiting(ExchangeError),
@@ -175,8 +176,9 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// Sends `hello` over `stream` to process `to`, and proves `key`. Reads of `stream` wait only
-/// briefly; in between `watch` decides whether to continue. Waiting ends at the deadline.
+/// Sends `hello` over `stream` to process `to`, and proves that this process knows `key`. Reads of
+/// `stream` must have a short timeout: after each read, `watch` decides whether to continue.
+/// Waiting ends at `deadline`.
 ///
 /// # Errors
 /// The errors of `watch`.
@@ -228,7 +230,8 @@ fn converse(
     }
 }
 
-/// Reads the next bytes of `stream`.
+/// Reads the next `LENGTH` bytes of `stream`; waits until `deadline`, or until `watch` returns an
+/// error.
 fn wait_for<const LENGTH: usize>(
     mut stream: &TcpStream,
     deadline: Instant,
@@ -257,12 +260,12 @@ fn nonce() -> io::Result<[u8; NONCE]> {
     Ok(nonce)
 }
 
-/// Number at the byte `at`.
+/// Reads the little-endian number that begins at byte `at`.
 fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Joins parts of `LENGTH` bytes in all.
+/// Concatenates parts that have `LENGTH` bytes in total.
 fn joined<const LENGTH: usize>(parts: &[&[u8]]) -> io::Result<[u8; LENGTH]> {
     parts.concat().try_into().map_err(|_| ErrorKind::InvalidData.into())
 }

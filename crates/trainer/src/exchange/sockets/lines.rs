@@ -1,9 +1,9 @@
-//! Connections of a process while it trains: threads that read them, and threads that send signs of
-//! life.
+//! Connections of a process to the others while it trains: threads that read from them, and threads
+//! that send messages and signs of life.
 //!
-//! Each other process has three threads. One reads everything that arrives, so that two processes
-//! that send to each other never wait for each other to read. One sends messages, in their order,
-//! while the process computes. One sends a sign of life every second.
+//! A process has three threads for each other process. One reads everything that arrives, so that
+//! two processes that send to each other never wait for each other to read. One sends messages, in
+//! their order, while the process computes. One sends a sign of life every second.
 
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,57 +16,58 @@ use candle_core::{Storage, Tensor};
 use super::frame::{FrameKind, Patience, as_bytes};
 use super::stream::Stream;
 
-/// Time for which a process that ends waits until the others have read its notice.
+/// Longest time for which a process that ends waits until the others have read that it ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Message from another process.
+/// What arrived from another process.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Part(Vec<f32>),
     Fact(Vec<u8>),
-    /// The process ends in order, and reports any error itself; or it ends because it has lost
-    /// another process.
+    /// The other process ends in order. `None`: it reports any error itself; otherwise it ends
+    /// because it has lost a third process.
     Left(Option<Loss>),
-    /// The process is gone, or cannot be reached any more, for this reason.
+    /// The other process is gone, or cannot be reached any more, for this reason.
     Lost(String),
 }
 
-/// Rank of a process that is gone, and the reason.
+/// Rank of a process that was lost, and the reason.
 pub(super) type Loss = (usize, String);
 
-/// Function that is called with the rank of a process that is gone, and the reason.
+/// Function that is called when a process is lost, with that process's rank and the reason.
 pub type OnProcessLoss = Box<dyn Fn(usize, &str) + Send + Sync>;
 
 /// Message to another process.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// Flat, f32, and on the host.
+    /// A flat f32 tensor on the host.
     Part(Tensor),
     Fact(Vec<u8>),
-    /// This process ends, with this reason and no later message.
+    /// This process ends, and sends nothing after this; the content is the reason.
     Leave(Vec<u8>),
 }
 
 struct Line {
     stream: Stream,
-    /// Held while a frame is written.
+    /// Locked while a frame is written.
     writing: Mutex<()>,
-    /// Messages to send, in order.
+    /// Queue of the messages to send, in order.
     outgoing: Sender<Outgoing>,
 }
 
-/// The connections, by rank.
+/// The connections to the other processes, by rank.
 pub(super) struct Lines {
     lines: Vec<Option<Line>>,
     patience: Patience,
     /// Number of messages that wait to be written.
     unsent: AtomicUsize,
-    /// Processes that know that this process ends, or have ended themselves, by rank. A process
-    /// that does both counts once, because the others still have to receive the notice.
+    /// For each rank, whether nothing more needs to be sent there: that process has read that this
+    /// one ends, or has ended itself.
     quiet: Mutex<Vec<bool>>,
     changed: Condvar,
     closing: AtomicBool,
-    /// Reason why this process ends.
+    /// Loss of another process because of which this process ends; `None` if it ends for another
+    /// reason.
     loss: Mutex<Option<Loss>>,
     on_loss: OnProcessLoss,
 }
@@ -88,7 +89,7 @@ impl Lines {
             Ok(Some(Line { stream, writing: Mutex::new(()), outgoing }))
         };
         let lines = streams.into_iter().map(line).collect::<io::Result<Vec<_>>>()?;
-        // There is no line to this process itself.
+        // There is no connection from this process to itself.
         let quiet = lines.iter().map(Option::is_none).collect();
         let lines = Arc::new(Self {
             lines,
@@ -115,8 +116,9 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Sends a message to a process, after all earlier ones, without waiting. A process that cannot
-    /// receive has ended, which the processes that wait for it will notice.
+    /// Sends a message to process `rank`, after all earlier ones, without waiting. If that process
+    /// cannot receive it any more, this is no error here: the next process that waits for it will
+    /// notice.
     pub(super) fn send(&self, rank: usize, frame: Outgoing) {
         if let Some(line) = self.lines.get(rank).and_then(Option::as_ref) {
             self.unsent.fetch_add(1, Ordering::AcqRel);
@@ -124,11 +126,12 @@ impl Lines {
         }
     }
 
-    /// Writes the messages for process `rank`, until this process ends.
+    /// Writes the messages in `queue` to process `rank`, until this process ends.
     fn write(&self, rank: usize, queue: &Receiver<Outgoing>) {
         let mut is_open = true;
         for frame in queue {
-            // If a message cannot be sent, the processes that wait for that process will notice.
+            // If a message cannot be sent, the other process has ended; whoever waits for it will
+            // notice.
             is_open = is_open && self.write_whole(rank, &frame).is_ok();
             self.unsent.fetch_sub(1, Ordering::AcqRel);
             if matches!(frame, Outgoing::Leave(_)) {
@@ -160,7 +163,7 @@ impl Lines {
         self.patience.write_frame(&line.stream, kind, content)
     }
 
-    /// Reads the messages of process `rank`, until it has ended.
+    /// Reads the messages of process `rank`, until that process has ended.
     fn listen(&self, rank: usize, incoming: &Sender<(usize, Incoming)>) {
         let Some(line) = &self.lines[rank] else { return };
         let (stream, patience) = (&line.stream, self.patience);
@@ -193,7 +196,7 @@ impl Lines {
                         has_left = true;
                         let _ = self.write_frame(rank, FrameKind::Heard, &[]);
                     }
-                    // When this process ends, nobody receives messages any more.
+                    // If this process is ending, nobody receives the message; this is no error.
                     let _ = incoming.send((rank, message));
                 }
                 Ok(None) => {}
@@ -230,7 +233,7 @@ impl Lines {
     fn beat(&self, rank: usize) {
         let Some(line) = &self.lines[rank] else { return };
         while !self.closing.load(Ordering::Acquire) {
-            // A frame that is being written counts as a sign of life.
+            // If the lock is taken, a frame is being written, which is a sign of life itself.
             if let Ok(_writing) = line.writing.try_lock()
                 && self.patience.write_frame(&line.stream, FrameKind::Alive, &[]).is_err()
             {
@@ -246,12 +249,13 @@ impl Lines {
         self.changed.notify_all();
     }
 
-    /// Records the reason why this process ends.
+    /// Records the loss because of which this process ends; only the first is kept.
     pub(super) fn lost(&self, loss: Loss) {
         lock(&self.loss).get_or_insert(loss);
     }
 
-    /// Tells all other processes that this one ends, and waits until its messages have been read.
+    /// Tells all other processes that this one ends, and waits until they have read its messages,
+    /// or until they take too long.
     pub(super) fn leave(&self) {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
@@ -263,7 +267,8 @@ impl Lines {
         let mut deadline = Instant::now() + FAREWELL;
         let mut quiet = lock(&self.quiet);
         while !quiet.iter().all(|&heard| heard) {
-            // The writer gives up a connection that accepts no more bytes.
+            // While messages are unsent, the wait goes on; the writer gives up a connection that
+            // accepts no more bytes.
             if self.unsent.load(Ordering::Acquire) > 0 {
                 deadline = Instant::now() + FAREWELL;
             }
@@ -281,7 +286,7 @@ impl Lines {
     }
 }
 
-/// No thread panics while it holds one of the locks.
+/// Locks `mutex`, even if poisoned: no thread panics in the middle of a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

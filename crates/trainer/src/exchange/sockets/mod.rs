@@ -1,10 +1,10 @@
-//! Processes on one machine or several, each connected to every other: by TCP, or within a machine
-//! by a cheaper socket.
+//! Processes on one machine or on several, each connected to every other: by TCP or, within a
+//! machine, by a cheaper socket.
 //!
-//! Data are read at once by a thread of the receiver, so that no process waits for another one to
-//! read. A killed process closes its connections, and a lost machine falls silent; the others
-//! notice both within seconds. A process that ends in order announces it, and its earlier messages
-//! are read.
+//! A thread of the receiver reads data as they arrive, so that no process waits for another one to
+//! read. A killed process closes its connections, and a lost machine falls silent; the other
+//! processes notice both within seconds. A process that ends in order announces this after its last
+//! message, and the others read all of its messages.
 
 mod calling;
 mod door;
@@ -35,33 +35,34 @@ pub struct Sockets {
     size: usize,
     lines: Arc<Lines>,
     incoming: Receiver<(usize, Incoming)>,
-    /// Messages of each process that were not requested yet.
+    /// Messages from each process that have arrived but were not asked for yet, by rank.
     waiting: Vec<VecDeque<Incoming>>,
-    /// Parts of each exchange in progress that this process sends to itself.
+    /// For each exchange in progress, the part that this process sends to itself.
     own: VecDeque<Tensor>,
 }
 
-/// Handle that announces the end of a process that ends at once, for example after a signal.
+/// Handle by which a process that must end immediately, for example after a signal, tells the other
+/// processes.
 #[derive(Clone)]
 pub struct LeaveHandle(Arc<Lines>);
 
 impl LeaveHandle {
-    /// Tells the other processes that this one ends, and reports the reason itself.
+    /// Tells the other processes that this one ends. This process must report the reason itself.
     pub fn say(&self) {
         self.0.leave();
     }
 }
 
 impl Sockets {
-    /// Connects to the other processes. The first may have begun to listen before it started the
-    /// others. `watch` is called repeatedly to decide whether to continue waiting. `on_loss` is
-    /// called on a separate thread if a process is lost later, even if this process is busy with
-    /// something else.
+    /// Connects to the other processes. `listener` is for process 0, which may have begun to listen
+    /// before it started the others. `watch` is called repeatedly while waiting; an error from it
+    /// ends the wait. `on_loss` is called on a separate thread if a process is lost later, even
+    /// while this process is busy.
     ///
     /// # Errors
-    /// When there is no key although other machines can reach the place, or a process does not
-    /// connect in time, runs another version of this program, or was started with another number of
-    /// processes.
+    /// When there is no key although other machines can reach the meeting place, or when a process
+    /// does not connect in time, runs another version of this program, or was started with another
+    /// number of processes.
     pub fn meet(
         rendezvous: &Rendezvous,
         listener: Option<TcpListener>,
@@ -77,20 +78,20 @@ impl Sockets {
         Ok(Self { rank, size, lines, incoming, waiting, own: VecDeque::new() })
     }
 
-    /// Handle that announces the end of this process.
+    /// Returns a handle by which this process can tell the others that it ends.
     #[must_use]
     pub fn farewell(&self) -> LeaveHandle {
         LeaveHandle(Arc::clone(&self.lines))
     }
 
-    /// The other processes, beginning with the next one, so that not all of them send to the same
-    /// process.
+    /// Ranks of the other processes, beginning with the one after this process's, so that the
+    /// processes do not all send to the same process first.
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |distance| (rank + distance) % size)
     }
 
-    /// The next message of process `rank`.
+    /// Waits for the next message of process `rank`.
     fn receive(&mut self, rank: usize) -> Result<Incoming, ExchangeError> {
         loop {
             match self.waiting[rank].pop_front() {
@@ -104,7 +105,7 @@ impl Sockets {
                 None => {}
             }
             match self.incoming.recv() {
-                // Without that process, no exchange will be complete.
+                // Without the lost process, no exchange can be completed.
                 Ok((lost, Incoming::Lost(why))) => return Err(self.lost(lost, why)),
                 Ok((from, message)) => self.waiting[from].push_back(message),
                 Err(_) => return Err(self.lost(rank, "the connection is closed".to_owned())),
@@ -171,8 +172,8 @@ impl Exchange for Sockets {
     }
 }
 
-/// Flat tensor on the host, unchanged if it is there. From another device `to_device` would copy
-/// all of the storage under a view.
+/// Returns the flat tensor `part` on the host; a tensor on the host is returned unchanged.
+/// (`Tensor::to_device` would copy all of the storage under a view.)
 fn on_host(part: &Tensor) -> candle_core::Result<Tensor> {
     match part.device() {
         Device::Cpu => Ok(part.clone()),

@@ -1,10 +1,9 @@
-//! Connections between processes on one machine without TCP, which they make once they are
-//! connected by TCP: one process listens at a random name, and sends the other this name and a
-//! secret.
+//! Connections without TCP between processes on one machine. The processes are connected by TCP
+//! first: one process listens at a random name, and sends the other this name and a secret.
 //!
-//! The names are Linux's "abstract" ones, which are not files (unix(7)): a killed process leaves
-//! nothing behind. On other systems, and between containers that do not share these names, TCP
-//! stays in use.
+//! The names are Linux's "abstract" socket names, which are not files (unix(7)): a killed process
+//! leaves nothing behind. On other systems, and between containers that do not share these names,
+//! TCP stays in use.
 
 use std::net::TcpStream;
 
@@ -26,12 +25,13 @@ mod linux {
 
     use super::{Stream, TcpStream};
 
-    /// Number of bytes of the name, and of the secret.
+    /// Number of bytes of the random part of the name, and of the secret word; `secret` holds both,
+    /// one after the other.
     const LENGTH: usize = 16;
-    /// Size of the receive buffer in bytes: a larger one wakes the reader up less often.
+    /// Size of the socket's send buffer in bytes: a larger buffer wakes the reader up less often.
     const WAITING: usize = 2 << 20;
 
-    /// Address to which another process may connect.
+    /// Listener at a random name, to which the process that is told the secret may connect.
     #[derive(Debug)]
     pub(in super::super) struct Offer {
         listener: UnixListener,
@@ -39,7 +39,8 @@ mod linux {
     }
 
     impl Offer {
-        /// Offer to the process at the other end of `stream`, if it is on this machine.
+        /// Makes an offer to the process at the other end of `stream`; `None` if that is not on
+        /// this machine.
         pub(in super::super) fn to(stream: &TcpStream) -> Option<Self> {
             if stream.local_addr().ok()?.ip() != stream.peer_addr().ok()?.ip() {
                 return None;
@@ -50,13 +51,14 @@ mod linux {
             Some(Self { listener, secret })
         }
 
-        /// Secret for the other process.
+        /// Bytes to send to the other process: the random part of the name, and the secret word.
         pub(in super::super) fn secret(&self) -> &[u8] {
             &self.secret
         }
 
-        /// Connection of the other process, which has reported that it has connected and sent the
-        /// secret, so that no waiting is necessary. Other callers are turned away.
+        /// Returns the connection of the other process. That process must have reported already
+        /// that it has connected and sent the secret word, so this does not wait. Other callers are
+        /// turned away.
         ///
         /// # Errors
         /// If the listener fails.
@@ -75,16 +77,18 @@ mod linux {
         }
     }
 
-    /// Connection to a process that offers one; `None` if it cannot be reached in this way.
+    /// Connects to the process whose offer has this `secret`; `None` if it cannot be reached in
+    /// this way.
     pub(in super::super) fn take(secret: &[u8]) -> Option<Stream> {
         let secret: &[u8; 2 * LENGTH] = secret.try_into().ok()?;
-        // Does not wait if strangers have filled the queue.
+        // A non-blocking socket: connecting must not wait if strangers have filled the listener's
+        // queue.
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
         let address = SocketAddrUnix::new_abstract_name(name(secret).as_bytes()).ok()?;
         connect(&socket, &address).ok()?;
         let mut stream = UnixStream::from(socket);
-        // The buffer of a new connection has room for it.
+        // This does not block: the buffer of a new connection has room for the word.
         stream.write_all(&secret[LENGTH..]).ok()?;
         ready(stream).ok()
     }
@@ -116,7 +120,7 @@ mod linux {
             let offer = Offer::to(&far).expect("the same machine");
             let mut secret: [u8; 2 * LENGTH] = offer.secret().try_into().unwrap();
             let near = take(&secret).expect("there");
-            // Before it come a caller with another secret, a caller that is gone, and one that
+            // Before the right caller come one with another secret, one that is gone, and one that
             // sends nothing.
             let other = Offer::to(&far).expect("the same machine");
             let mut wrong: [u8; 2 * LENGTH] = other.secret().try_into().unwrap();
@@ -148,7 +152,7 @@ mod elsewhere {
     use super::{Stream, TcpStream};
     use std::io;
 
-    /// An offer that is never made.
+    /// Type without values: on this system no offer is made.
     #[derive(Debug)]
     pub(in super::super) enum Offer {}
 

@@ -1,5 +1,5 @@
-//! Rendezvous of processes: all connect to the first process, which sends them the addresses of the
-//! others.
+//! Rendezvous of processes: all of them connect to process 0, which sends them each other's
+//! addresses.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,24 +13,25 @@ use super::neighbour::{self, Offer};
 use super::stream::Stream;
 use crate::ExchangeError;
 
-/// Pause between two checks for new bytes; each greeting takes about two of them.
+/// Pause between two checks for new bytes. A greeting takes about two such pauses.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Meeting place of processes, and the number of this one.
+/// Where the processes meet, and the rank of this one.
 #[derive(Debug, Clone)]
 pub struct Rendezvous {
-    /// The number of this process, from 0.
+    /// Rank of this process, from 0.
     pub rank: usize,
     /// Number of processes.
     pub size: usize,
-    /// The machine of process 0.
+    /// Name or address of the machine of process 0.
     pub host: String,
-    /// Port.
+    /// Port of process 0.
     pub port: u16,
-    /// Secret of the processes of this training, whose knowledge is proved; it is never sent. It
-    /// may be empty if they meet at a loopback address, which other machines cannot reach.
+    /// Secret that the processes of this training share. It is never sent; they prove that they
+    /// know it. It may be empty if they meet at a loopback address, which other machines cannot
+    /// reach.
     pub key: String,
-    /// Time to wait for the others.
+    /// Longest time to wait for the other processes.
     pub patience: Duration,
 }
 
@@ -41,8 +42,8 @@ impl Rendezvous {
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Refuses to meet beyond this machine without a key, because anybody who reaches the port
-    /// could take part.
+    /// Refuses to meet at an address that other machines can reach without a key, because anybody
+    /// who reaches the port could take part.
     fn require_key(&self) -> Result<(), ExchangeError> {
         if !self.key.is_empty() || self.is_local() {
             return Ok(());
@@ -59,7 +60,7 @@ impl Rendezvous {
         ExchangeError::Rendezvous(format!("process {} of {}: {problem}", self.rank, self.size))
     }
 
-    /// Listener of the first process.
+    /// Opens the listener of process 0.
     ///
     /// # Errors
     /// If the port is taken.
@@ -69,7 +70,7 @@ impl Rendezvous {
             TcpListener::bind((self.host.as_str(), self.port))
         } else {
             TcpListener::bind((all[0], self.port)).or_else(|_| {
-                // A machine without IPv6.
+                // The machine has no IPv6.
                 TcpListener::bind((all[1], self.port))
             })
         };
@@ -81,8 +82,8 @@ impl Rendezvous {
         })
     }
 
-    /// Connections to all other processes, by rank; `None` for this process itself. `watch` is
-    /// called repeatedly to decide whether to continue waiting.
+    /// Connects to all other processes, and returns the connections by rank, with `None` for this
+    /// process itself. `watch` is called repeatedly while waiting; an error from it ends the wait.
     ///
     /// # Errors
     /// When a required key is missing, or a process does not connect in time or runs another
@@ -107,7 +108,7 @@ impl Rendezvous {
         };
         let nearest: Vec<Option<Stream>> = near.into_iter().zip(all).map(nearest).collect();
         let Err(error) = met else { return Ok(nearest) };
-        // No process is left waiting.
+        // Tells the processes that are connected already, so that none of them is left waiting.
         let loss: Option<Loss> = match &error {
             ExchangeError::Lost { rank, why, .. } => Some((*rank, why.clone())),
             _ => None,
@@ -119,7 +120,7 @@ impl Rendezvous {
         Err(error)
     }
 
-    /// The part of process 0.
+    /// Connects process 0 to all others.
     fn receive_all(
         &self,
         listener: Option<TcpListener>,
@@ -136,7 +137,7 @@ impl Rendezvous {
         let addresses = all.iter().zip(&ports).map(address).collect::<io::Result<Vec<_>>>();
         let addresses = addresses.map_err(|error| self.error(error))?.join("\n");
         self.tell_all(all, FrameKind::Addresses, addresses.as_bytes())?;
-        // Now each of the others connects to each other.
+        // Now the other processes connect to each other, and report when they have done so.
         let mut waiting: Vec<usize> = (1..self.size).collect();
         while !waiting.is_empty() {
             watch()?;
@@ -154,7 +155,7 @@ impl Rendezvous {
         self.tell_all(all, FrameKind::Ready, &[])
     }
 
-    /// The part of any other process.
+    /// Connects any process other than process 0 to all others.
     fn join_all(
         &self,
         all: &mut [Option<TcpStream>],
@@ -180,8 +181,8 @@ impl Rendezvous {
         }
     }
 
-    /// Makes connections without TCP to processes on the same machine, if possible. Each process
-    /// offers one to the processes after it.
+    /// Replaces TCP connections to processes on the same machine, if possible. Each process makes
+    /// an offer to every process of higher rank. `near` receives the new connections.
     fn neighbours(
         &self,
         all: &[Option<TcpStream>],
@@ -214,7 +215,8 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Content of the next frame of process `rank`, which must have this kind.
+    /// Waits for the next frame of process `rank`, which must be of this kind, and returns its
+    /// content.
     fn content(
         &self,
         all: &[Option<TcpStream>],
@@ -247,7 +249,8 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Beginning of the next message of process `rank`; `None` if there is none yet.
+    /// Reads the beginning of the next frame of process `rank`, without waiting; `None` if there is
+    /// none yet.
     fn heard_of(
         &self,
         all: &[Option<TcpStream>],
@@ -268,7 +271,8 @@ impl Rendezvous {
         }
     }
 
-    /// Kind of the next frame of process `rank`, and the number of bytes that follow.
+    /// Waits for the next frame of process `rank`; returns its kind, and the number of bytes that
+    /// follow.
     fn heard(
         &self,
         all: &[Option<TcpStream>],
@@ -285,8 +289,8 @@ impl Rendezvous {
         }
     }
 
-    /// Waits a moment for the processes that are `absent`; after the deadline, returns an error
-    /// that ends with `more`.
+    /// Pauses briefly if there are `absent` processes; after the deadline, returns an error that
+    /// names them and ends with `more`.
     fn pause(
         &self,
         deadline: Instant,
@@ -309,8 +313,8 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Waits at `listener` for all processes that are not connected yet, and returns the ports at
-    /// which they listen themselves, by rank.
+    /// Waits at `listener` until all processes are connected, and returns the ports at which those
+    /// that called here listen themselves, by rank.
     fn receive(
         &self,
         listener: TcpListener,
@@ -346,7 +350,7 @@ impl Rendezvous {
                     let problem = format_args!("two processes were started as number {rank}");
                     return Err(self.error(problem));
                 }
-                // A process that was disconnected calls again.
+                // If admitting fails, the process was disconnected, and calls again.
                 if let Ok(stream) = guest.admit(&self.key) {
                     (all[rank], ports[rank]) = (Some(stream), port);
                 }
@@ -354,8 +358,8 @@ impl Rendezvous {
         }
     }
 
-    /// Checks that connected processes, which wait for this one, have sent nothing: they would send
-    /// only an error.
+    /// Checks that processes which are connected and wait for this one have sent nothing; the only
+    /// thing that they could send is an error.
     pub(super) fn require_silence(&self, all: &[Option<TcpStream>]) -> Result<(), ExchangeError> {
         for rank in (0..self.size).filter(|&rank| rank == 0 || self.rank == 0) {
             if self.heard_of(all, rank)?.is_some() {
@@ -365,7 +369,8 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Addresses of the other processes, sent by process 0 once all of them have connected.
+    /// Waits for the addresses of the other processes, which process 0 sends once all of them have
+    /// connected.
     fn addresses(
         &self,
         all: &[Option<TcpStream>],
