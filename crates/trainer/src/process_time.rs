@@ -1,4 +1,4 @@
-//! Times of each of several processes: computing, or waiting for the others.
+//! How long each of several processes computes, and how long it waits for the others.
 
 use std::ops::AddAssign;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 /// Largest number of characters of a machine's name that are shown.
 const LONGEST_NAME: usize = 64;
 
-/// The time of one process in updates.
+/// Time that one process spent in updates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessTime {
     /// Name of the process's machine.
     pub host: String,
     /// Seconds of computation.
     pub busy_seconds: f64,
-    /// Seconds of waiting for the others, or for the network.
+    /// Seconds of waiting for other processes, or for the network.
     pub waiting_seconds: f64,
 }
 
 impl ProcessTime {
-    /// Share of its time spent waiting.
+    /// Returns the share of the process's time that it spent waiting.
     #[must_use]
     pub fn waiting(&self) -> f64 {
         let all = self.busy_seconds + self.waiting_seconds;
@@ -36,7 +36,7 @@ impl ProcessTime {
         if all.len() > 1 { all.iter().enumerate().min_by(least) } else { None }
     }
 
-    /// Description of the slowest of several processes, and of the time that each waits; `None` for
+    /// Describes in words which process is the slowest, and how long each process waits; `None` for
     /// a single process.
     #[must_use]
     pub fn describe(all: &[Self]) -> Option<String> {
@@ -59,7 +59,8 @@ impl ProcessTime {
         ))
     }
 
-    /// Replaces the name by a printable one, because another process may have sent anything.
+    /// Removes unprintable characters from the machine's name, because another process may have
+    /// sent anything.
     #[must_use]
     pub fn with_plain_name(mut self) -> Self {
         self.host.retain(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));

@@ -1,6 +1,6 @@
 //! Learning-rate schedules: pure functions of the update number, which counts from 1.
 //!
-//! A schedule keeps no state, so a resumed run cannot disagree with an uninterrupted one.
+//! A schedule keeps no state, so a resumed run has the same learning rates as an uninterrupted run.
 //!
 //! ```
 //! use taper_trainer::{ScheduleConfig, ScheduleKind};
@@ -87,7 +87,8 @@ impl Default for ScheduleConfig {
 }
 
 impl ScheduleConfig {
-    /// Learning rate of update `step` (from 1; 0 is read as 1) for a model of width `d_model`.
+    /// Returns the learning rate of update `step` (from 1; 0 is treated as 1) for a model of width
+    /// `d_model`.
     ///
     /// `max_updates` is the last update of the run; only schedules that fall towards it use it.
     #[must_use]
@@ -114,19 +115,20 @@ impl ScheduleConfig {
         }
     }
 
-    /// The minimum applies only after the warm-up; an earlier floor would cut the warm-up off.
+    /// Lowest learning rate at `step`. The configured minimum applies only after the warm-up;
+    /// during the warm-up it would replace the small rates.
     fn floor(&self, step: u64) -> f64 {
         if step < self.warmup { 0.0 } else { self.minimum }
     }
 }
 
-/// Schedule of Vaswani et al. 2017, equation 3, times a factor.
+/// Schedule of Vaswani et al. 2017, equation 3, multiplied by `scale`.
 fn noam(step: u64, d_model: usize, warmup: u64, scale: f64) -> f64 {
     let (step, warmup) = (step as f64, warmup.max(1) as f64);
     scale * (d_model as f64).powf(-0.5) * step.powf(-0.5).min(step * warmup.powf(-1.5))
 }
 
-/// Progress of `step` from the end of the warm-up (0) to the last update (1).
+/// Returns how far `step` is on the way from the end of the warm-up (0) to the last update (1).
 fn progress(step: u64, warmup: u64, max_updates: u64) -> f64 {
     if max_updates <= warmup {
         return 1.0;

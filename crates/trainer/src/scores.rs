@@ -69,7 +69,7 @@ impl Scores {
         self.0.insert(name.to_owned(), score);
     }
 
-    /// Score called `name`; `None` if there is none.
+    /// Returns the score called `name`; `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.0.get(name).copied()

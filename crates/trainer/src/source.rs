@@ -7,7 +7,8 @@ use taper_model::Batch;
 
 use crate::BoxError;
 
-/// Place in the data: a pass over it, and a micro-batch of that pass. Both count from 0.
+/// Place in the data: a pass over the data, and a micro-batch of that pass. Both are counted from
+/// 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
@@ -19,8 +20,8 @@ pub struct Position {
 
 /// Training data, addressed by position.
 ///
-/// The same position must always give the same micro-batch: this is what lets a resumed run
-/// continue where it stopped without replaying anything.
+/// The same position must always give the same micro-batch: then a resumed run can continue where
+/// it stopped without reading the earlier data again.
 pub trait Source {
     /// Number of micro-batches in pass `epoch`; must be above 0.
     ///
@@ -28,13 +29,13 @@ pub trait Source {
     /// If the data cannot be read.
     fn batches(&mut self, epoch: u64) -> Result<u64, BoxError>;
 
-    /// Puts the micro-batches at `places`, which form an update, into the order of the update's
-    /// leaves. This process requests the leaves in `own` next; in the next update it requests the
-    /// same number of leaves.
+    /// Reorders the micro-batches at `_places`, which form an update: the result is the order in
+    /// which they are the leaves of the tree that sums the update's gradients. This process
+    /// requests the leaves in the range `_own` next; in the next update it will request as many.
     ///
-    /// The result depends only on the places and the data. A source that knows costs sorts the
-    /// micro-batches so that processes have equal work, like [`balanced`]; otherwise they keep
-    /// their order.
+    /// The order must depend only on the places and the data. A source that knows the costs of
+    /// micro-batches sorts them so that processes have equal work, as [`balanced`] does; other
+    /// sources leave the order unchanged.
     ///
     /// [`balanced`]: crate::balanced
     ///

@@ -1,20 +1,20 @@
-//! Validation: the trait that the caller supplies, and the scores that need only the model.
+//! Validation: the trait that the caller implements, and the scores that need only the model.
 
 use taper_model::{Batch, Model, Objective, Pass};
 
 use crate::{BoxError, Sample, Scores, TrainError};
 
-/// Measures the model on data that it is not trained on.
+/// Measures the model on data on which it is not trained.
 ///
-/// If a moving average is configured, the model has the averaged weights.
+/// If a moving average is configured, the measured model has the averaged weights.
 pub trait Validator<M: Model> {
-    /// The scores of `model` after `step` updates.
+    /// Returns the scores of `model` after `step` updates.
     ///
     /// # Errors
     /// When the model cannot be measured, which ends training.
     fn validate(&mut self, model: &M, step: u64) -> Result<Scores, BoxError>;
 
-    /// Examples of the model's output on the data from the last measurement.
+    /// Returns examples of the model's output, made in the last validation.
     fn samples(&mut self) -> Vec<Sample> {
         Vec::new()
     }
@@ -37,19 +37,20 @@ pub struct TeacherForced {
     pub loss: f64,
     /// Cross entropy in nats.
     pub nll: f64,
-    /// Exponential.
+    /// Exponential of `nll`.
     pub perplexity: f64,
     /// Share of target tokens predicted correctly.
     pub accuracy: f64,
     /// The number of target tokens.
     pub tokens: u64,
-    /// Whether answers are classes. For numbers, the loss is the squared error, and perplexity and
-    /// accuracy have no meaning.
+    /// Whether answers are classes. If they are numbers, the loss is the squared error, and
+    /// perplexity and accuracy have no meaning.
     pub of_classes: bool,
 }
 
 impl TeacherForced {
-    /// Named scores: `loss`, and for classes `nll`, `perplexity`, `accuracy`.
+    /// Returns the scores with their names: `loss` and, for classes, `nll`, `perplexity` and
+    /// `accuracy`.
     #[must_use]
     pub fn scores(&self) -> Scores {
         let mut scores = Scores::default();
@@ -63,7 +64,8 @@ impl TeacherForced {
     }
 }
 
-/// Scores `model` on `batches` without dropout: sums over all tokens, not means over batches.
+/// Scores `model` on `batches` without dropout. The results are means over all target tokens, not
+/// means over batches.
 ///
 /// # Errors
 /// When a batch cannot be fetched or computed, or there are no target tokens at all.
@@ -75,7 +77,7 @@ pub fn evaluate<M: Model>(
     evaluate_under(model, batches, label_smoothing, Pass::evaluate)
 }
 
-/// Scores like [`evaluate`]; `pass` makes the pass of each batch.
+/// Scores like [`evaluate`]; `pass` makes the pass for each batch.
 ///
 /// # Errors
 /// See [`evaluate`].

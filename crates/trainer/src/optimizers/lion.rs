@@ -47,8 +47,8 @@ impl Optimizer for Lion {
 }
 
 impl Lion {
-    /// Computes the same step with Candle's primitives: the oracle, and the step on devices other
-    /// than the host.
+    /// Makes the same step with Candle's primitives: it is the reference for tests, and the step on
+    /// devices other than the CPU.
     fn composed_step(&self, part: Part<'_>, step: &Step) -> Result<()> {
         let Part { store, range, gradient, state } = part;
         let &OptimizerConfig { beta1, beta2, weight_decay, .. } = &self.config;
@@ -78,7 +78,7 @@ mod tests {
     use candle_core::{DType, Device, Tensor};
     use taper_ops::ParameterStore;
 
-    /// Computes the paper's program in f64, on one number.
+    /// Applies the paper's algorithm in f64 to each weight.
     fn by_hand(weights: &mut [f64], momentum: &mut [f64], gradient: &[f64], decay: f64) {
         let (eta, beta1, beta2) = (0.01, 0.9, 0.99);
         for ((weight, momentum), g) in weights.iter_mut().zip(momentum).zip(gradient) {
@@ -112,7 +112,7 @@ mod tests {
         let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap().to_vec1::<f64>().unwrap();
         let (mut weights, mut momentum) = (wide(&fused.flat().unwrap()), vec![0.0; 26]);
         for number in 1..=6u32 {
-            // Gradients that change their sign; the second is always zero.
+            // Gradients that change their signs; the second one is always zero.
             let values = |i: u32| if i == 1 { 0.0 } else { (f64::from(i * number) * 0.7).sin() };
             let gradient: Vec<f64> = (0..26).map(values).collect();
             let flat = Tensor::new(gradient.as_slice(), &Device::Cpu).unwrap();

@@ -4,12 +4,12 @@
 //! module, as an [`OptimizerKind`] and in [`OptimizerConfig::build`]. Checkpoints, `inspect`, and
 //! the checks of memory and disk ask the optimizer for its buffers.
 //!
-//! Weights, gradient and buffers are flat, in the order of the parameter store, and a step is made
-//! on any range of them that cuts no parameter that the optimizer [needs as a
-//! whole](Optimizer::needs_whole). Processes that train together each keep the buffers of their own
-//! range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer like Adafactor, whose state
-//! is not one value for each parameter, does not fit this interface; dividing the buffers among
-//! processes saves memory as well.
+//! Weights, gradient and buffers are flat, in the order of the parameter store. A step may be made
+//! on any range of them that does not cut a parameter which the optimizer [needs as a
+//! whole](Optimizer::needs_whole). Processes that train together each keep only the buffers of
+//! their own range (Rajbhandari et al. 2020, "ZeRO", section 5.1). An optimizer such as Adafactor,
+//! whose state is smaller than one value per parameter, does not fit this interface; but dividing
+//! the buffers among processes saves memory, too.
 
 mod adam;
 mod lion;
@@ -25,10 +25,11 @@ use taper_ops::{Parameter, ParameterStore};
 
 /// A rule that changes the weights by their gradient.
 ///
-/// It has no state of its own: the caller passes buffers with its state, which are zero before the
-/// first step.
+/// An optimizer has no state of its own: the caller passes buffers with the state, which are zero
+/// before the first step.
 pub trait Optimizer: Debug + Send + Sync {
-    /// Names of its buffers in checkpoints; each buffer holds an f32 for each parameter.
+    /// Names of the optimizer's buffers in checkpoints; each buffer has one f32 for each parameter
+    /// value.
     fn buffers(&self) -> &'static [&'static str];
 
     /// Whether each step needs all values of this parameter at once, so that no range may cut it.
@@ -44,7 +45,7 @@ pub trait Optimizer: Debug + Send + Sync {
     fn step(&self, part: Part<'_>, step: &Step) -> Result<()>;
 }
 
-/// Part of the flat layout for which a step is made.
+/// Range of the flat layout for which a step is made.
 ///
 /// # Shapes
 /// `gradient` and each of `state`: `(range.len(),)`, f32.
@@ -52,22 +53,22 @@ pub trait Optimizer: Debug + Send + Sync {
 pub struct Part<'a> {
     /// All parameters.
     pub store: &'a ParameterStore,
-    /// Range of the part.
+    /// Range in the flat layout.
     pub range: Range<usize>,
-    /// Gradient.
+    /// Gradient of the range.
     pub gradient: &'a Tensor,
-    /// Buffers, in the order of [`Optimizer::buffers`].
+    /// The optimizer's buffers for the range, in the order of [`Optimizer::buffers`].
     pub state: &'a mut [Tensor],
 }
 
 /// The numbers of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
-    /// Number, from 1.
+    /// Number of the update, from 1.
     pub number: u64,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Factor of the gradient: below 1 if it is clipped.
+    /// Factor by which the gradient is multiplied: below 1 if it is clipped.
     pub gradient_scale: f64,
 }
 

@@ -9,8 +9,9 @@ use super::{Optimizer, OptimizerConfig, Part, Step};
 /// Muon (Jordan et al. 2024) for the projections of linear layers, and AdamW for all other
 /// parameters; see [`muon_step`].
 ///
-/// The first buffer is the momentum of projections and the first moment of other parameters. The
-/// second is not used for projections, so that the state is as large as Adam's.
+/// The first buffer is the momentum of projections, and the first moment of other parameters. The
+/// second buffer is the second moment of other parameters; for projections it is unused. So the
+/// state is as large as Adam's.
 #[derive(Debug)]
 pub(super) struct Muon {
     pub(super) config: OptimizerConfig,

@@ -11,7 +11,8 @@ use crate::updates::Updater;
 use crate::{Exchange, Identity, ProcessTime, State, TrainError, TrainingConfig};
 
 impl<M: Model> Trainer<M> {
-    /// Begins a run with the current weights of `model`; it saves under `checkpoints`.
+    /// Begins a run with the current weights of `model`; the run saves its checkpoints under
+    /// `checkpoints`.
     ///
     /// # Errors
     /// When the configuration does not allow training, or buffers cannot be allocated.
@@ -24,8 +25,8 @@ impl<M: Model> Trainer<M> {
         Self::begin_among(Box::new(SingleProcess::default()), model, config, identity, checkpoints)
     }
 
-    /// Begins a run like [`Trainer::new`], for one of several processes that train a model
-    /// together; each has made the same model.
+    /// Begins a run like [`Trainer::new`], in one of several processes that train a model together.
+    /// Every process must have made the same model.
     ///
     /// # Errors
     /// See [`Trainer::new`].
@@ -44,8 +45,8 @@ impl<M: Model> Trainer<M> {
         Ok(Self::assemble(model, config, checkpoints, updater, state, false))
     }
 
-    /// Continues the run under `checkpoints` from its checkpoint called `which` (`last`, `best` or
-    /// a directory's name).
+    /// Continues the run under `checkpoints` from its checkpoint called `name` (`last`, `best` or a
+    /// directory's name).
     ///
     /// # Errors
     /// When the configuration does not allow training or has another seed, or the checkpoint cannot
@@ -61,14 +62,16 @@ impl<M: Model> Trainer<M> {
         Self::resume_from(model, config, identity, checkpoints, &path)
     }
 
-    /// Continues like [`Trainer::resume`], from the checkpoint in the directory `path`, wherever it
-    /// is. New checkpoints are saved under `checkpoints`, and `last` there is this checkpoint from
-    /// now on. If `identity` differs from the checkpoint's, it replaces the checkpoint's, so that
-    /// an accepted change need not be accepted again. If it changes the identity or metric of
-    /// validation scores, the best score and the patience are reset.
+    /// Continues like [`Trainer::resume`], but from the checkpoint in the directory `path`, which
+    /// may be elsewhere. New checkpoints are saved under `checkpoints`. If `path` is there, `last`
+    /// points at it from now on.
+    ///
+    /// `identity` replaces the identity in the checkpoint, so that a change which the caller has
+    /// accepted need not be accepted again. If the validation scores have another identity or
+    /// metric than in the checkpoint, the best score and the patience are reset.
     ///
     /// # Errors
-    /// The errors of [`Trainer::resume`]. Also if `last` cannot be changed.
+    /// The errors of [`Trainer::resume`], and an error if `last` cannot be changed.
     pub fn resume_from(
         model: M,
         config: TrainingConfig,
@@ -86,11 +89,11 @@ impl<M: Model> Trainer<M> {
         )
     }
 
-    /// Continues like [`Trainer::resume_from`], for one of several processes that train a model
-    /// together. The earlier number of processes does not matter.
+    /// Continues like [`Trainer::resume_from`], in one of several processes that train a model
+    /// together. The number of processes may differ from the number before.
     ///
     /// # Errors
-    /// Errors of [`Trainer::resume_from`], in any of the processes.
+    /// The errors of [`Trainer::resume_from`] in any of the processes.
     pub fn resume_among(
         mut exchange: Box<dyn Exchange>,
         model: M,
@@ -123,7 +126,8 @@ impl<M: Model> Trainer<M> {
         Ok(Self::assemble(model, config, checkpoints, updater, state, saved))
     }
 
-    /// State of the checkpoint in the directory `path`, if training may continue from it.
+    /// Reads the state of the checkpoint in the directory `path`; an error if training must not
+    /// continue from it.
     fn read(
         config: &TrainingConfig,
         identity: &Identity,

@@ -1,9 +1,10 @@
-//! Divergence with finite numbers: validation losses far above the loss of guessing that do not
-//! fall, or that remain when training ends.
+//! Detection of divergence with finite numbers: validation losses that are far above the loss of
+//! random guesses, and that do not fall or are still so high when training ends.
 //!
-//! A model that overfits may have such a loss too, because of wrong answers with a high
-//! probability; but its training loss is low. A model that begins with such a loss, for example
-//! with large word vectors, has falling validation losses.
+//! Two other cases are not divergence. A model that overfits may have such a validation loss,
+//! because of wrong answers with a high probability; but its training loss is low. A model that
+//! begins with such a loss, for example because of large word vectors, has falling validation
+//! losses.
 
 use serde::{Deserialize, Serialize};
 use taper_model::Model;
@@ -13,26 +14,26 @@ use crate::checkpoints::BEST;
 use crate::exact;
 use crate::{Scores, TrainError};
 
-/// Number of consecutive validations, far above guessing and without a new lowest loss, after which
-/// training ends.
+/// Training ends after this many consecutive validations with a loss far above that of random
+/// guesses and without a new lowest loss.
 const MOST_VALIDATIONS: u32 = 3;
 
-/// Record of the validations since the loss rose far above guessing.
+/// Record of the consecutive validations whose loss is far above that of random guesses.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DivergenceMonitor {
-    /// Lowest of their losses, in nats an answer.
+    /// Lowest loss of these validations, in nats per answer.
     #[serde(with = "exact::number")]
     lowest: f64,
-    /// Last of their losses, in nats an answer.
+    /// Loss of the last validation, in nats per answer.
     #[serde(with = "exact::number")]
     last: f64,
-    /// Number of validations since the lowest loss; the first validation counts as one.
+    /// Number of validations since the lowest loss; the first validation counts as one, too.
     validations: u32,
 }
 
 impl DivergenceMonitor {
-    /// Adds the loss of one validation.
+    /// Returns the record after one more validation with this loss.
     fn after(before: Option<Self>, loss: f64) -> Self {
         match before {
             Some(before) if loss < before.lowest => {
@@ -44,14 +45,15 @@ impl DivergenceMonitor {
     }
 }
 
-/// Bound in nats above which a loss is far above the loss of guessing one of `classes` classes.
+/// Returns the bound, in nats, above which a loss is far above that of random guesses among
+/// `classes` classes.
 fn far_above(classes: usize) -> f64 {
     1.5 * (classes as f64).ln() + 1.0
 }
 
 impl<M: Model> Trainer<M> {
-    /// Records a validation, and returns whether it is far above guessing. Such a validation is never
-    /// the best.
+    /// Records a validation, and returns whether its loss is far above that of random guesses, or
+    /// not finite. Such a validation never counts as the best.
     pub(super) fn goes_astray(&mut self, scores: &Scores) -> bool {
         let loss = scores.get("nll").or_else(|| scores.get("loss"));
         let is_far = |loss: f64| match self.model.answer_classes() {
@@ -66,8 +68,9 @@ impl<M: Model> Trainer<M> {
         astray.is_some()
     }
 
-    /// Ends a training that has diverged: after several such validations in a row, or at its end if
-    /// the last validation is one of them.
+    /// Returns an error if training has diverged: after several consecutive validations with a loss
+    /// far above that of random guesses or, at the end of training (`is_complete`), if the last
+    /// validation is one of them and its loss is not a new lowest one.
     ///
     /// # Errors
     /// If training has diverged.

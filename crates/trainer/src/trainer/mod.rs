@@ -1,12 +1,12 @@
 //! The training loop.
 //!
-//! All decisions depend only on the state, the configuration and the data, apart from `max_minutes`
-//! and the stop flag. So a run that was interrupted and resumed equals an uninterrupted one, to the
-//! bit.
+//! All decisions depend only on the state, the configuration and the data; the exceptions are
+//! `max_minutes` and the stop flag. So a run that was interrupted and resumed equals an
+//! uninterrupted run, to the bit.
 //!
-//! Several processes run this same loop: each fetches its share of an update's micro-batches, and
-//! only process 0 validates, saves and reports. No process continues if another has failed, and all
-//! of them decide alike.
+//! Several processes may run this same loop: each fetches its share of an update's micro-batches,
+//! and only process 0 validates, saves and reports. All processes decide alike, and if one fails,
+//! none continues.
 
 mod beginning;
 mod divergence;
@@ -38,29 +38,31 @@ pub struct Trainer<M> {
     averaged: PathBuf,
     updater: Updater,
     state: State,
-    /// Whether the state on disk equals the state in memory.
+    /// Whether the state on disk equals the one in memory.
     saved: bool,
-    /// Whether all work due after the last update has been done, so that the state may be saved.
+    /// Whether everything that is due after the last update has been done, so that the state may be
+    /// saved.
     settled: bool,
-    /// First failure of the observer; training ends after the current update.
+    /// First failure of the observer; training ends with it after the current update.
     unobserved: Option<TrainError>,
     /// The learning rate of the last update, for the log.
     learning_rate: f64,
     /// Cross entropy per answer of the last update; 0 before the first update of this process.
     nll: f64,
-    /// Times of this process: in the updates since the last log event, and in total.
+    /// Time of this process in the updates since the last log event. `whole_time` adds the updates
+    /// before that event.
     time: ProcessTime,
     whole_time: ProcessTime,
 }
 
 impl<M: Model> Trainer<M> {
-    /// The model, with the weights that are trained.
+    /// The model, with its current weights.
     #[must_use]
     pub const fn model(&self) -> &M {
         &self.model
     }
 
-    /// The model, with the weights that were trained.
+    /// Ends the training, and returns the model with its current weights.
     #[must_use]
     pub fn into_model(self) -> M {
         self.model
@@ -72,9 +74,9 @@ impl<M: Model> Trainer<M> {
         &self.state
     }
 
-    /// Whether [`Trainer::rescue`] can save a state that is not on disk yet. True after an error of
-    /// the disk; false after an error of the computation, because the current update is then half
-    /// done.
+    /// Whether [`Trainer::rescue`] can save a state that is not on disk yet. It can after an error
+    /// of the disk. It cannot after an error of the computation, because the current update is then
+    /// half done.
     #[must_use]
     pub const fn needs_rescue(&self) -> bool {
         self.settled && !self.saved
@@ -82,15 +84,16 @@ impl<M: Model> Trainer<M> {
 
     /// Trains until a limit is reached, patience runs out or `stop` is set.
     ///
-    /// When `stop` is set, the current update is finished and a checkpoint saved, from which
-    /// training continues as if uninterrupted. At any other end the model is validated once more
-    /// unless it just was, and saved; if configured, the last checkpoints are then averaged.
+    /// When `stop` is set, the current update is finished or dropped, and a checkpoint is saved,
+    /// from which training continues as if uninterrupted. At any other end, the model is validated
+    /// and saved, unless this was done after the last update; if configured, the last checkpoints
+    /// are then averaged.
     ///
     /// # Errors
     /// When the data, the validation, the observer or the disk failed, or training diverged.
     /// Earlier checkpoints are not changed. If data, validation or observer failed, the state is
-    /// saved first. If it could not be saved, it is still in memory, and [`Trainer::rescue`] saves
-    /// it elsewhere.
+    /// saved first. If the state could not be saved, it is still in memory, and [`Trainer::rescue`]
+    /// can save it elsewhere.
     pub fn train(
         &mut self,
         source: &mut dyn Source,
@@ -104,7 +107,8 @@ impl<M: Model> Trainer<M> {
             && self.validation_is_due()
             && self.state.validated_at != Some(self.state.step)
         {
-            // When the validation failed; the state was saved without it.
+            // The validation of this step failed in the earlier process, which saved the state
+            // without it.
             self.validate_and_save(validate, observer, &clock)?;
             self.check_observer(observer)?;
         }
@@ -115,7 +119,7 @@ impl<M: Model> Trainer<M> {
             let began = (Instant::now(), self.updater.waited());
             let gathered = match self.gather(source, stop) {
                 Ok(Some(gathered)) => gathered,
-                // A reason to stop has appeared meanwhile.
+                // Another process, or the stop flag, gave a reason to stop meanwhile.
                 Ok(None) => continue,
                 Err(error) => {
                     self.save_interim(observer)?;
@@ -136,7 +140,7 @@ impl<M: Model> Trainer<M> {
         Ok(reason)
     }
 
-    /// Does the work due after an update: a log event, a validation, a checkpoint.
+    /// Does what is due after an update: a log event, a validation, a checkpoint.
     fn follow_up(
         &mut self,
         validate: &mut dyn Validator<M>,
@@ -150,25 +154,25 @@ impl<M: Model> Trainer<M> {
         self.validate_and_save(validate, observer, clock)
     }
 
-    /// Continues with the next epoch if this one has become shorter than the position in it,
-    /// because of other text or another token budget.
+    /// Moves to the next epoch if the current one has become shorter than the position in it,
+    /// because the text or the token budget was changed.
     fn leave_a_shortened_epoch(&mut self, source: &mut dyn Source) -> Result<(), TrainError> {
         let position = self.state.position;
         let batches = source.batches(position.epoch).map_err(cannot_fetch(position));
         let batches = agree(self.updater.exchange(), batches)?;
-        // The length of an epoch does not matter before its first batch was taken.
+        // Before the first batch of an epoch was taken, the length of the epoch does not matter.
         if position.index > 0 && position.index >= batches {
             self.state.position = Position { epoch: position.epoch + 1, index: 0 };
         }
         Ok(())
     }
 
-    /// Whether the schedule has a validation after the last update.
+    /// Whether the configuration has a validation after the update `state.step`.
     const fn validation_is_due(&self) -> bool {
         is_due(self.state.step, self.config.validate_every)
     }
 
-    /// The validation and the checkpoint that are due after the last update.
+    /// Makes the validation and the checkpoint that are due after the last update.
     fn validate_and_save(
         &mut self,
         validate: &mut dyn Validator<M>,
@@ -195,16 +199,16 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Reason to make no more updates, if any process has one. An interruption comes last: a
-    /// complete run does not wait to be resumed.
+    /// Returns a reason to make no more updates, if any process has one. An interruption has the
+    /// lowest priority: otherwise a run that is complete would wait to be resumed.
     fn reason_to_stop(&mut self, stop: &AtomicBool) -> Result<Option<StopReason>, TrainError> {
         let interrupted = || stop.load(Ordering::Relaxed).then_some(StopReason::Interrupted);
         let reason = self.state.reason_to_stop(&self.config).or_else(interrupted);
         Ok(everyone(self.updater.exchange(), reason)?.into_iter().flatten().next())
     }
 
-    /// Makes or skips one update, and returns whether it was made. An update that `stop` ends
-    /// midway counts as not begun.
+    /// Makes or skips one update, and returns whether it was made. If `stop` ends it midway, the
+    /// update counts as not begun.
     fn update(
         &mut self,
         (began, waited): (Instant, Duration),
@@ -263,11 +267,12 @@ impl<M: Model> Trainer<M> {
         }
     }
 
-    /// Fetches this process's micro-batches of the next update, with the number of all of them and
-    /// the position after them; `None` if `stop` is set in a process before they are complete.
+    /// Fetches this process's micro-batches of the next update, the number of micro-batches of all
+    /// processes, and the position after them. `None` if `stop` is set in any process before its
+    /// micro-batches are complete.
     ///
-    /// The micro-batches may span two epochs, so that all updates have the same size; only the last
-    /// epoch may end with a smaller one.
+    /// The micro-batches may come from two epochs, so that all updates have the same number of
+    /// them; only the last update of the last epoch may have fewer.
     fn gather(
         &mut self,
         source: &mut dyn Source,
@@ -300,7 +305,7 @@ impl<M: Model> Trainer<M> {
             }
             let count = source.batches(next.epoch).map_err(cannot_fetch(next))?;
             if next.index >= count {
-                // This happens only without data, or if data disappear between two updates.
+                // This happens only if there are no data, or if data disappear between two updates.
                 return Err(TrainError::NoData { epoch: next.epoch, index: next.index });
             }
             places.push(next);
@@ -324,7 +329,7 @@ impl<M: Model> Trainer<M> {
         Ok(Some(Gathered { batches, count, next }))
     }
 
-    /// Does the remaining work at the end of training.
+    /// Does the remaining work at the end of training, for this `reason`.
     fn finish(
         &mut self,
         reason: StopReason,
@@ -336,14 +341,14 @@ impl<M: Model> Trainer<M> {
         let improved = complete
             && self.state.validated_at != Some(self.state.step)
             && self.validate(validate, observer, clock)?;
-        // A checkpoint of the last update counts as part of the schedule, even if it was first
-        // saved for an interruption.
+        // A checkpoint of the last update counts as scheduled, even if it was first saved because
+        // of an interruption.
         if !self.saved || (complete && self.state.interim) {
             self.state.training_seconds = clock.seconds();
             self.state.interim &= !complete;
             self.save(improved, observer)?;
         } else if complete {
-            // A process that was killed right after its last checkpoint has not done this.
+            // A process that was killed right after it saved its last checkpoint has not pruned.
             self.prune()?;
         }
         if complete && self.config.average_last > 0 {
@@ -358,22 +363,23 @@ impl<M: Model> Trainer<M> {
     }
 }
 
-/// Micro-batches of an update.
+/// Micro-batches of one update.
 struct Gathered {
     /// The micro-batches of this process.
     batches: Vec<Batch>,
-    /// Number of micro-batches of all processes.
+    /// Number of micro-batches in all processes.
     count: usize,
-    /// The position after them.
+    /// The position in the data after these micro-batches.
     next: Position,
 }
 
-/// Error for a micro-batch that cannot be fetched.
+/// Returns a function that makes the error for a micro-batch that cannot be fetched.
 fn cannot_fetch(Position { epoch, index }: Position) -> impl FnOnce(BoxError) -> TrainError {
     move |source| TrainError::Source { epoch, index, source }
 }
 
-/// Time in the loop, summed over resumes.
+/// Time in the training loop: `before` is the sum over the earlier processes of the run, in
+/// seconds.
 struct Clock {
     began: Instant,
     before: f64,
@@ -385,7 +391,8 @@ impl Clock {
     }
 }
 
-/// Whether an action of every `every` updates is due after `step`; 0: never.
+/// Whether an action that is due every `every` updates is due after update `step`; for 0 it is
+/// never due.
 const fn is_due(step: u64, every: u64) -> bool {
     every > 0 && step.is_multiple_of(every)
 }

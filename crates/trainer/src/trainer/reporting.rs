@@ -8,7 +8,7 @@ use crate::exchange::{agree, everyone, machine};
 use crate::{Event, ExpertLoad, Observer, ProcessTime, Scores, Timing, TrainError, Validator};
 
 impl<M: Model> Trainer<M> {
-    /// Counts a skipped update, and fails after too many in a row.
+    /// Counts and reports a skipped update; an error if too many were skipped in a row.
     pub(super) fn skip(
         &mut self,
         epoch: u64,
@@ -41,7 +41,7 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// Reports the averages of the window, and begins a new one.
+    /// Reports the averages over the updates since the last log event, and begins new ones.
     pub(super) fn log(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let time = std::mem::take(&mut self.time);
         self.whole_time += &time;
@@ -68,7 +68,7 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// The `time` of each process; empty for a single process.
+    /// Returns the `time` of every process; empty for a single process.
     pub(super) fn times(&mut self, time: ProcessTime) -> Result<Vec<ProcessTime>, TrainError> {
         let exchange = self.updater.exchange();
         if exchange.size() == 1 {
@@ -78,8 +78,8 @@ impl<M: Model> Trainer<M> {
         Ok(all.into_iter().map(ProcessTime::with_plain_name).collect())
     }
 
-    /// Measures the model, and returns whether it is the best so far. If measuring fails, saves the
-    /// state: the updates are valid in any case.
+    /// Validates the model, and returns whether it is the best so far. If the validation fails, the
+    /// state is saved before the error is returned: the updates are valid in any case.
     pub(super) fn validate(
         &mut self,
         validate: &mut dyn Validator<M>,
@@ -127,7 +127,8 @@ impl<M: Model> Trainer<M> {
         self.state.validated_at = Some(step);
         self.saved = false;
         self.state.score = Some(score);
-        // A score worse than guessing is never the best, and neither is NaN.
+        // A model worse than random guesses is never the best, and neither is a model whose score
+        // is NaN.
         let judged = if self.goes_astray(&scores) { f64::NAN } else { score };
         let early = &self.config.early_stopping;
         let improved = self.state.early_stopping.observe(early, step, judged);
@@ -137,8 +138,8 @@ impl<M: Model> Trainer<M> {
         Ok(improved)
     }
 
-    /// Reports to the observer; if this fails, training continues to a point where it can end
-    /// without loss.
+    /// Passes an event to the observer. If this fails, the error is kept, and training continues to
+    /// a point where it can end without loss.
     pub(super) fn tell(&mut self, observer: &mut dyn Observer, event: &Event) {
         if self.updater.exchange().rank() > 0 {
             return;
@@ -148,7 +149,7 @@ impl<M: Model> Trainer<M> {
         }
     }
 
-    /// Reports an update that was made.
+    /// Reports to the observer an update that was made.
     pub(super) fn tell_updated(&mut self, observer: &mut dyn Observer) {
         if self.updater.exchange().rank() > 0 {
             return;

@@ -1,4 +1,4 @@
-//! Checkpoints of the loop, and their rescue.
+//! Checkpoints that the loop saves, and saving elsewhere when the disk refuses.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,14 @@ use crate::checkpoints::{self, Checkpoints, Comparable};
 use crate::exchange::{agree, by_the_first};
 use crate::{Event, Observer, Parent, State, TrainError, average};
 
-/// State that is not on disk: the trainer's state until its next update.
+/// State of a trainer that is not on disk. It is valid until the trainer's next update, which
+/// changes the tensors.
 pub struct UnsavedState {
     state: State,
     model: Vec<Live>,
     optimizer: Vec<Live>,
     best: bool,
-    /// Checkpoints of the run, next to the frozen weights that its adapters change.
+    /// Checkpoints of the run. The frozen weights that its adapters change are next to them.
     checkpoints: Checkpoints,
 }
 
@@ -24,7 +25,7 @@ impl UnsavedState {
     /// Saves the state as a checkpoint under `checkpoints`; returns its directory.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// If the checkpoint cannot be written.
     pub fn save(&self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
         let checkpoints = Checkpoints::new(checkpoints);
         if let Some(base) = &self.state.base {
@@ -35,30 +36,31 @@ impl UnsavedState {
 }
 
 impl<M: Model> Trainer<M> {
-    /// Saves the state before the first update, with weights taken from `parent`: a run that is
-    /// killed before its first own checkpoint still continues from these weights. Frozen weights
-    /// that adapters change are saved next to the checkpoints, once.
+    /// Saves the state before the first update, with the weights that were taken from `parent`, so
+    /// that a run which is killed before its first scheduled checkpoint can still continue from
+    /// these weights. The frozen weights that adapters change are saved next to the checkpoints,
+    /// once.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// If a file cannot be written.
     pub fn save_beginning(&mut self, parent: Parent) -> Result<(), TrainError> {
         self.state.parent = Some(parent);
         self.state.base = checkpoints::save_base(&self.checkpoints, self.model.parameters())?;
         self.write(&self.checkpoints.clone(), false).map(drop)
     }
 
-    /// Saves the state as a checkpoint under `checkpoints`, for a run whose own folder cannot be
-    /// written to; returns its directory.
+    /// Saves the state as a checkpoint under `checkpoints`, if the run's own folder cannot be
+    /// written to; returns the checkpoint's directory.
     ///
     /// # Errors
-    /// When that directory cannot be written either.
+    /// If `checkpoints` cannot be written to either.
     pub fn rescue(&mut self, checkpoints: &Path) -> Result<PathBuf, TrainError> {
         let path = self.unsaved()?.save(checkpoints)?;
         self.saved = true;
         Ok(path)
     }
 
-    /// State in memory, for process 0 to save anywhere. All processes take part.
+    /// Returns the state in memory, for process 0 to save anywhere. All processes must call this.
     ///
     /// # Errors
     /// When there is no memory left for the copy, or a process has ended.
@@ -69,8 +71,8 @@ impl<M: Model> Trainer<M> {
         Ok(UnsavedState { state, model, optimizer, best, checkpoints })
     }
 
-    /// Forgets the best validation so far and the patience, for callers that know that scores have
-    /// another meaning from now on. The saved state is changed as well.
+    /// Forgets the best validation so far and resets the patience, for callers that know that
+    /// scores have another meaning from now on. A checkpoint of this step is changed, too.
     ///
     /// # Errors
     /// When the pointer to the best or the last checkpoint cannot be changed.
@@ -86,7 +88,7 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Saves a checkpoint, and deletes the obsolete ones.
+    /// Saves a checkpoint, and deletes those that need not be kept any more.
     pub(super) fn save(
         &mut self,
         best: bool,
@@ -105,7 +107,7 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// Deletes obsolete checkpoints; returns their names.
+    /// Deletes checkpoints that need not be kept any more; returns their names.
     pub(super) fn prune(&mut self) -> Result<Vec<String>, TrainError> {
         let (config, state, checkpoints) = (&self.config, &self.state, &self.checkpoints);
         let comparable = Comparable {
@@ -129,14 +131,16 @@ impl<M: Model> Trainer<M> {
         Ok(path)
     }
 
-    /// The tensors of a checkpoint, in process 0.
+    /// Returns the tensors of the model's file and those of the optimizer's; only process 0 gets
+    /// them.
     fn tensors(&mut self) -> Result<(Vec<Live>, Vec<Live>), TrainError> {
         let step = self.state.step;
         let failed = |source| TrainError::Compute { action: "collect the state", step, source };
         self.updater.export(self.model.parameters()).map_err(failed)
     }
 
-    /// Saves a checkpoint outside the schedule, so that training can continue from here.
+    /// Saves a checkpoint outside the schedule, unless the state is on disk already, so that
+    /// training can continue from this state.
     pub(super) fn save_interim(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         if self.saved {
             return Ok(());
@@ -144,7 +148,7 @@ impl<M: Model> Trainer<M> {
         self.save(false, observer)
     }
 
-    /// Ends training if the observer has failed, with the state saved.
+    /// Returns the observer's error, if it has failed, after saving the state.
     pub(super) fn check_observer(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let observed = self.unobserved.take().map_or(Ok(()), Err);
         agree(self.updater.exchange(), observed).or_else(|error| {
@@ -153,7 +157,7 @@ impl<M: Model> Trainer<M> {
         })
     }
 
-    /// Averages the newest checkpoints.
+    /// Averages the newest checkpoints, and saves the average.
     pub(super) fn average_last(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
         let (step, count) = (self.state.step, self.config.average_last);
         let (checkpoints, averaged) = (&self.checkpoints, &self.averaged);

@@ -1,4 +1,5 @@
-//! Distribution of the micro-batches of an update among processes, and the number of their answers.
+//! How an update's micro-batches, and the number of answers in them, are distributed among
+//! processes.
 
 use std::ops::Range;
 
@@ -7,22 +8,23 @@ use taper_model::Batch;
 use crate::exchange::{ExchangeError, everyone, nodes_of};
 use crate::{BoxError, Exchange};
 
-/// Micro-batches of an update, over all processes. The range of each process follows that of the
-/// previous process.
+/// Micro-batches of one update in all processes. They are numbered; the range of each process
+/// follows that of the process before it. In the tree that sums gradients, they are the leaves.
 #[derive(Debug)]
 pub(crate) struct BatchShares {
-    /// The number of this process.
+    /// Rank of this process.
     pub(crate) rank: usize,
-    /// Number of micro-batches of the update.
+    /// Number of micro-batches of the update, in all processes.
     pub(crate) leaves: usize,
     /// Number of answers in all micro-batches.
     pub(crate) total: usize,
-    /// Micro-batches of each process.
+    /// Range of micro-batches of each process, by rank.
     shares: Vec<Range<usize>>,
 }
 
 impl BatchShares {
-    /// Sends the facts about `batches`, which this process has, to the others, and receives theirs.
+    /// Tells the other processes the numbers of `batches` and their answers in this process, and
+    /// learns the numbers of the others.
     pub(crate) fn exchange(
         exchange: &mut dyn Exchange,
         batches: &[Batch],
@@ -47,12 +49,12 @@ impl BatchShares {
         self.shares.len() > 1
     }
 
-    /// The micro-batches of this process.
+    /// Range of the micro-batches of this process.
     pub(crate) fn own_leaves(&self) -> Range<usize> {
         self.shares[self.rank].clone()
     }
 
-    /// Subtrees whose sums process `rank` has.
+    /// The largest subtrees whose leaves all belong to process `rank`, which sums their gradients.
     pub(crate) fn nodes(&self, rank: usize) -> Vec<Range<usize>> {
         self.shares.get(rank).map_or_else(Vec::new, |leaves| nodes_of(0..self.leaves, leaves))
     }

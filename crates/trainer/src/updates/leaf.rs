@@ -1,4 +1,5 @@
-//! Loss of a batch and its gradient: the only place in the trainer that computes them.
+//! Loss of a micro-batch and its gradient: the only place in the trainer that computes them for
+//! training.
 
 use std::ops::Range;
 
@@ -9,21 +10,25 @@ use taper_ops::{Gradients, ParameterStore, WhenFinal};
 use crate::exchange::halves;
 use crate::{BoxError, TrainingConfig};
 
-/// One micro-batch of an update.
+/// One micro-batch of an update: a leaf of the tree that sums the update's gradients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Leaf<'a> {
     pub(crate) batch: &'a Batch,
-    /// Number of the update, from 1, and of the micro-batch in it; dropout depends on them.
+    /// Number of the update, from 1. `number` is that of the micro-batch in the update. Dropout
+    /// depends on both.
     pub(crate) step: u64,
     pub(crate) number: usize,
-    /// Number of answers in all micro-batches of the update; the loss is a mean over them.
+    /// Number of answers in all micro-batches of the update. The update's loss is the mean over
+    /// them.
     pub(crate) total: usize,
-    /// Whether to compute with plain Candle operations, which leave a graph.
+    /// Whether to compute with plain Candle operations, from which Candle's autodiff computes
+    /// gradients.
     pub(crate) composed: bool,
 }
 
 impl Leaf<'_> {
-    /// Share of this micro-batch in the update's loss, and the pass that its backward pass needs.
+    /// Returns this micro-batch's share of the update's loss, and the pass that computed it, which
+    /// the backward pass needs.
     pub(crate) fn loss(
         &self,
         model: &impl Model,
@@ -37,7 +42,7 @@ impl Leaf<'_> {
         Ok((output, pass))
     }
 
-    /// Computes the loss and, unless it is not finite, its gradient, which replaces the values of
+    /// Computes the loss. If it is finite, also computes its gradient, which replaces the values of
     /// `gradients`. With fused operations, `when_final` is called during the backward pass with the
     /// gradients that have become final.
     pub(crate) fn gradient(
@@ -56,18 +61,20 @@ impl Leaf<'_> {
     }
 }
 
-/// Sums the gradients of leaves in a fixed binary tree over their indices: first the left and the
-/// right half of a range, each by itself, then the two sums. The same leaves give the same bits for
-/// any number of processes, because each process has complete subtrees.
+/// Sums the gradients of leaves (micro-batches) in a fixed binary tree over their indices: the left
+/// half of a range and its right half are summed separately, and then the two sums are added. The
+/// same leaves give the same bits for any number of processes, because each process sums complete
+/// subtrees.
 #[derive(Debug, Default)]
 pub(crate) struct GradientTree {
-    /// Free buffers; together with the buffers in use, at most the depth of the tree.
+    /// Unused buffers. Together with the buffers in use, they are at most as many as
+    /// [`GradientTree::buffers`].
     free: Vec<Gradients>,
 }
 
 impl TrainingConfig {
-    /// Number of gradient buffers of an update in each of `processes` processes, which grows with
-    /// the logarithm of the number of its micro-batches.
+    /// Number of gradient buffers that an update needs in each of `processes` processes. It grows
+    /// with the logarithm of the number of micro-batches per process.
     #[must_use]
     pub fn gradient_buffers(&self, processes: usize) -> u64 {
         u64::from(GradientTree::buffers(self.accumulation.div_ceil(processes.max(1))))
@@ -75,13 +82,13 @@ impl TrainingConfig {
 }
 
 impl GradientTree {
-    /// Number of buffers for a tree of `leaves` leaves.
+    /// Number of buffers needed to sum a tree of `leaves` leaves.
     pub(crate) fn buffers(leaves: usize) -> u32 {
         1 + leaves.next_power_of_two().ilog2()
     }
 
-    /// Sums over `leaves`; `gradient` fills a buffer with the gradient of the leaf with a given
-    /// index.
+    /// Returns the sum over `leaves`. `gradient` must fill the buffer with the gradient of the leaf
+    /// with the given index.
     pub(crate) fn sum(
         &mut self,
         store: &ParameterStore,
@@ -101,10 +108,11 @@ impl GradientTree {
         Ok(left)
     }
 
-    /// Computes the same sum, on the host, and reports it while the last leaf is still in its
-    /// backward pass, from the end of the flat layout on. `tell` is called with the place from
-    /// which the sum is complete, and with the sum from there to the place of the previous call.
-    /// The last call completes the sum.
+    /// Computes the same sum as [`GradientTree::sum`], on the host, but reports parts of it while
+    /// the last leaf is still in its backward pass, from the end of the flat layout on. `tell` is
+    /// called with the place from which on the sum is complete, and with the values of the sum from
+    /// there to the place of the previous call. After the last call the whole sum has been
+    /// reported.
     ///
     /// The result equals [`GradientTree::sum`] to the bit: the same values are added in the same
     /// order, each as soon as possible.
@@ -115,7 +123,8 @@ impl GradientTree {
         gradient: &mut impl FnMut(usize, &mut Gradients, Option<WhenFinal<'_>>) -> Result<(), BoxError>,
         tell: &mut dyn FnMut(usize, &[f32]) -> CandleResult<()>,
     ) -> Result<Gradients, BoxError> {
-        // Left halves on the path to the last leaf, the outermost first.
+        // Sums of the left halves on the path from the root to the last leaf, the outermost half
+        // first.
         let (mut lefts, mut rest) = (Vec::new(), leaves);
         while rest.len() > 1 {
             let [left, right] = halves(&rest);
@@ -144,7 +153,7 @@ impl GradientTree {
         }
     }
 
-    /// Takes buffers back.
+    /// Takes back buffers that are not needed any more.
     pub(crate) fn free(&mut self, buffers: impl IntoIterator<Item = Gradients>) {
         self.free.extend(buffers);
     }
@@ -154,8 +163,8 @@ impl GradientTree {
     }
 }
 
-/// Adds `values`, those of the last leaf in `range`, to the sums before it, the innermost first,
-/// and reports the total there.
+/// Adds `values`, which are the last leaf's in `range`, to the sums of the left halves, the
+/// innermost first, and reports the total in `range`.
 fn add_up(
     lefts: &mut [Gradients],
     range: Range<usize>,
@@ -182,7 +191,7 @@ mod tests {
         store
     }
 
-    /// Gradient of leaf `number`, whose sums depend on their order.
+    /// Gradient of leaf `number`, chosen so that sums depend on the order of the leaves.
     fn gradient(store: &ParameterStore, number: usize) -> GradStore {
         let factor = (number as f64 + 0.3).exp().sin();
         let weight = store.parameters()[0].var();

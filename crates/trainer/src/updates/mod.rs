@@ -31,18 +31,19 @@ use outbox::Outbox;
 pub use outcome::{Outcome, SkipReason, UpdateMetrics};
 pub use rehearsal::rehearse;
 
-/// The next update.
+/// The update to be made next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DueUpdate {
-    /// Number, from 1.
+    /// Number of the update, from 1.
     pub step: u64,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Largest loss, in nats per token, with which the update is made; infinite for no limit.
+    /// Largest loss, in nats per token, with which the update is made; infinite if there is no
+    /// limit.
     pub loss_limit: f64,
 }
 
-/// Reason to stop summing gradients between two micro-batches.
+/// Error with which the sum of gradients ends when the caller has asked to stop.
 #[derive(Debug, thiserror::Error)]
 #[error("asked to stop")]
 struct Stopped;
@@ -53,13 +54,14 @@ pub struct Updater {
     optimizer: Box<dyn Optimizer>,
     exchange: Timed,
     layout: Layout,
-    /// Pieces of the flat layout that this process updates, one for each bucket.
+    /// Pieces of the flat layout that this process updates. The layout consists of buckets, each
+    /// divided into one piece per process.
     pieces: Vec<Piece>,
-    /// The optimizer's buffers, for each piece.
+    /// The optimizer's buffers for each piece.
     state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
     gradients: GradientTree,
-    /// Norms by layer of the last update for which they were measured.
+    /// Norms of each layer, from the last update in which they were measured.
     layer_norms: BTreeMap<String, NormsPerLayer>,
     composed: bool,
 }
@@ -73,7 +75,7 @@ impl Updater {
         Self::among(Box::new(SingleProcess::default()), store, config)
     }
 
-    /// Makes an updater like [`Updater::new`], for one of several processes that make each update
+    /// Makes an updater like [`Updater::new`], in one of several processes that make each update
     /// together.
     ///
     /// # Errors
@@ -103,24 +105,25 @@ impl Updater {
         })
     }
 
-    /// Switches to the composed operations and Candle's autodiff, which are slow, and the oracle of
-    /// the fused operations.
+    /// Switches to the composed operations and Candle's autodiff. They are slow, and are the
+    /// reference for tests of the fused operations.
     #[must_use]
     pub fn with_composed_operations(self) -> Self {
         Self { composed: true, ..self }
     }
 
-    /// Norms of each layer at the last update of a log event; empty unless they are configured.
+    /// Returns the norms of each layer at the last update with a log event, once; empty unless
+    /// `training.log_layers` is set.
     pub(crate) fn take_layer_norms(&mut self) -> BTreeMap<String, NormsPerLayer> {
         std::mem::take(&mut self.layer_norms)
     }
 
-    /// Connection of the processes that train together.
+    /// Connection to the processes that train together.
     pub(crate) fn exchange(&mut self) -> &mut dyn Exchange {
         &mut self.exchange
     }
 
-    /// Time that this process has waited for the others so far.
+    /// Time that this process has waited for other processes so far.
     pub(crate) const fn waited(&self) -> Duration {
         self.exchange.waited()
     }
@@ -128,10 +131,10 @@ impl Updater {
     /// Makes the update `due` on `batches`, this process's share of the micro-batches, unless a
     /// value is not finite or the loss is above its limit.
     ///
-    /// The loss is the mean over the target tokens of all micro-batches, so that k of them give the
-    /// gradient of a single batch k times as large, whatever their lengths: each contributes its
-    /// sum divided by the common total. Once `stop` is set, no further micro-batch is begun, and
-    /// the update is not made.
+    /// The loss is the mean over the target tokens of all micro-batches: each micro-batch
+    /// contributes its sum divided by the common number of tokens. So k micro-batches give the
+    /// gradient of a single batch k times as large, whatever their lengths. Once `stop` is set, no
+    /// further micro-batch is begun, and the update is not made.
     ///
     /// # Errors
     /// If the model refuses a batch, a parameter gets no gradient, the device has no memory left,
@@ -147,8 +150,8 @@ impl Updater {
         let DueUpdate { step, learning_rate, loss_limit } = due;
         let store = model.parameters();
         let shares = BatchShares::exchange(&mut self.exchange, batches)?;
-        // No thread of the pool may wait for another process: if both are threads of one program,
-        // the other process might need it.
+        // No thread of the pool may wait for another process: if both processes are threads of one
+        // program, the other one might need that thread of the pool.
         let summed = in_waking_pool(store.device(), || {
             self.sum_leaves(model, config, step, &shares, batches, stop)
         });
@@ -192,9 +195,10 @@ impl Updater {
         Ok(outcome)
     }
 
-    /// Sums gradients over the largest subtrees of this process, and returns the losses of its
-    /// micro-batches, up to the first that is not finite. The exchange of all buckets is begun, if
-    /// possible during the backward pass, unless there is an error.
+    /// Sums gradients over the largest subtrees of this process, and returns the sums, with the
+    /// losses of this process's micro-batches up to the first loss that is not finite. Also begins
+    /// the exchange of all buckets, if possible during the backward pass; in the case of an error
+    /// it may not begin them.
     fn sum_leaves(
         &mut self,
         model: &impl Model,
@@ -239,9 +243,9 @@ impl Updater {
         let is_told = shares.is_shared() && self.pieces.len() > 1 && store.device().is_cpu();
         let summed = match last.filter(|_| stopped_before.is_none()) {
             None => stopped_before.map_or(Ok(None), Err),
-            // The sum is passed on during the backward pass, which needs a copy. The copy is worth
-            // its cost if other processes wait for the sum, and part of the sum can be sent before
-            // the rest.
+            // The sum is passed on during the backward pass, for which it is copied. The copy is
+            // worth its cost only if other processes wait for the sum, and if part of it can be
+            // sent before the rest.
             Some(node) if is_told => {
                 let tell = &mut |start: usize, values: &[f32]| outbox.take(start, values);
                 self.gradients.sum_told(store, node, &mut gradient, tell).map(Some)
@@ -254,7 +258,8 @@ impl Updater {
                 })
             }
         };
-        // The others wait for the same number of buckets even if this process has nothing for them.
+        // Other processes wait for the same number of buckets, even if this process has nothing to
+        // send.
         if summed.as_ref().map_or_else(stopped, |_| true) {
             outbox.close()?;
         }
@@ -262,12 +267,12 @@ impl Updater {
         Ok((sums, losses))
     }
 
-    /// Gradients of this process's pieces, from its `own` sums and from the parts `received` from
-    /// each process for each bucket, the last bucket first: all are added up in the order of the
-    /// tree.
+    /// Returns the gradients of this process's pieces. They are the sums over the subtrees of all
+    /// processes, added in the order of the tree. `own_sums` are the sums of this process;
+    /// `received` are the parts that each process sent for each bucket, the last bucket first.
     ///
     /// # Shapes
-    /// `own (total,)`, for each subtree → `(length of the piece,)`, for each piece.
+    /// `own_sums (total,)`, for each subtree → `(length of the piece,)`, for each piece.
     fn add_up(
         &self,
         store: &ParameterStore,
@@ -294,9 +299,9 @@ impl Updater {
         Ok(gradients)
     }
 
-    /// Norm of the gradient; every process has some of its pieces.
+    /// Returns the norm of the whole gradient, of which every process has some pieces.
     fn norm(&mut self, store: &ParameterStore, gradients: &[Tensor]) -> Result<f64, BoxError> {
-        // Sums are sent as bits, because a sum may be infinite.
+        // Numbers are sent as their bits, because a sum may be infinite, which JSON cannot express.
         let bits = |(piece, gradient): (&Piece, &Tensor)| {
             let segments = self.layout.within(&piece.own_range());
             Ok(sums_of_squares(gradient, &segments)?.into_iter().map(f64::to_bits).collect())
@@ -305,8 +310,8 @@ impl Updater {
             self.pieces.iter().zip(gradients).map(bits).collect::<CandleResult<_>>()
         })?;
         let all = everyone(&mut self.exchange, squares)?;
-        // The order is that of the flat layout: bucket by bucket, and in each bucket the pieces of
-        // all processes.
+        // Squares are added in the order of the flat layout: bucket by bucket, and in each bucket
+        // the pieces of all processes by rank.
         let of_bucket =
             |bucket: usize| all.iter().filter_map(move |buckets| buckets.get(bucket)).flatten();
         let squares = (0..self.pieces.len()).flat_map(of_bucket);
@@ -341,7 +346,7 @@ impl Updater {
         Ok(())
     }
 
-    /// Description of where a value that is not finite arose in update `step`.
+    /// Describes in words where a value that is not finite arose in update `step`.
     pub(crate) fn first_not_finite(
         &mut self,
         model: &impl Model,
@@ -355,8 +360,8 @@ impl Updater {
         Ok(culprit.unwrap_or_else(|| "no part shows it by itself: their sum overflows".to_owned()))
     }
 
-    /// Runs `work` while the model has the weights for translation: the moving average, if there is
-    /// one.
+    /// Runs `work` on the model with the weights that are validated and saved: the moving average
+    /// if there is one, else the current weights.
     pub(crate) fn with_model<M: Model, T>(
         &self,
         model: &M,
@@ -371,13 +376,14 @@ impl Updater {
     }
 }
 
-/// Pieces of a process, one of each bucket.
+/// Pieces of this process, one for each bucket.
 fn pieces(layout: &Layout, config: &TrainingConfig, exchange: &dyn Exchange) -> Vec<Piece> {
     let (rank, size) = (exchange.rank(), exchange.size());
     buckets(layout, rank, size, config.distributed.bucket_values())
 }
 
-/// Sum over `leaves`, from the sums of `nodes`, which together contain each leaf.
+/// Returns the sum over the tree with these `leaves`. `nodes` has the sums of subtrees that
+/// together contain each leaf once.
 fn tree_sum(
     leaves: Range<usize>,
     nodes: &mut HashMap<Range<usize>, Tensor>,
@@ -392,13 +398,14 @@ fn tree_sum(
     tree_sum(left, nodes)? + tree_sum(right, nodes)?
 }
 
-/// Factor that reduces a gradient of norm `norm` to at most `limit`; 0 means no limit.
+/// Returns the factor that reduces a gradient of norm `norm` to at most `limit`; a limit of 0 means
+/// none.
 fn clip(norm: f64, limit: f64) -> f64 {
     if limit > 0.0 && norm > limit { limit / norm } else { 1.0 }
 }
 
-/// Decay of the moving average at `step`. It is lower than configured in early updates; otherwise
-/// the average would long contain the random initial weights (TensorFlow's
+/// Decay of the moving average at `step`. In early updates it is lower than configured, because the
+/// average would otherwise contain much of the random initial weights for long (as in TensorFlow's
 /// `ExponentialMovingAverage` with `num_updates`).
 fn ema_decay(decay: f64, step: u64) -> f64 {
     let step = step as f64;

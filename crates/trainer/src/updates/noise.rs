@@ -1,10 +1,10 @@
 //! Gradient noise scale: the batch size above which larger batches hardly save updates.
 //!
-//! A gradient over b target tokens is the true gradient G with noise of variance tr Σ / b, so that
-//! E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). The gradients of the
-//! micro-batches and the gradient of their update are such gradients for two sizes, which determine
-//! both unknowns. The noise scale tr Σ / |G|² is a quotient of means over many updates, because a
-//! single estimate of |G|² may be negative.
+//! A gradient g over b target tokens is the true gradient G plus noise of total variance tr Σ / b,
+//! so that E|g|² = |G|² + tr Σ / b (McCandlish et al. 2018, appendix A.1). The gradients of the
+//! micro-batches and the gradient of their whole update are such gradients for two different b; the
+//! two equations determine the unknowns |G|² and tr Σ. The noise scale tr Σ / |G|² is a quotient of
+//! means over many updates, because a single estimate of |G|² may be negative.
 
 use std::ops::AddAssign;
 
@@ -13,7 +13,7 @@ use taper_ops::{Gradients, ParameterStore, global_norm};
 
 use crate::{BoxError, exact};
 
-/// Sums of estimates over updates.
+/// Sums, over updates, of the estimates of both unknowns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GradientNoise {
@@ -26,9 +26,9 @@ pub struct GradientNoise {
 }
 
 impl GradientNoise {
-    /// Estimates from the norm of an update's gradient, and for each micro-batch, its number of
-    /// target tokens and the norm of its share of that gradient. Zero if fewer than two
-    /// micro-batches have target tokens.
+    /// Estimates both unknowns from one update. `norm` is the norm of the update's gradient.
+    /// `micro_batches` has, for each micro-batch, its number of target tokens and the norm of its
+    /// share of that gradient. Zero if fewer than two micro-batches have target tokens.
     pub(crate) fn estimate(micro_batches: impl Iterator<Item = (u64, f64)>, norm: f64) -> Self {
         let (mut count, mut total, mut square, mut inverse) = (0.0, 0.0, 0.0, 0.0);
         for (tokens, share) in micro_batches.filter(|&(tokens, _)| tokens > 0) {
@@ -47,7 +47,8 @@ impl GradientNoise {
         Self { variance, signal: norm.powi(2) - variance / total }
     }
 
-    /// The noise scale in target tokens; `None` without estimates, or if noise hides the gradient.
+    /// Returns the noise scale in target tokens; `None` if there are no estimates, or if the noise
+    /// hides the gradient.
     #[must_use]
     pub fn scale(&self) -> Option<f64> {
         (self.variance > 0.0 && self.signal > 0.0).then(|| self.variance / self.signal)
@@ -65,7 +66,7 @@ impl AddAssign for GradientNoise {
     }
 }
 
-/// Norm of the gradient of one micro-batch, without frozen parameters.
+/// Returns the norm of the gradient of one micro-batch, without frozen parameters.
 ///
 /// # Errors
 /// If the device has no memory left.
@@ -78,7 +79,8 @@ pub(crate) fn norm_of(store: &ParameterStore, sum: &mut Gradients) -> Result<f64
 mod tests {
     use super::*;
 
-    /// Micro-batches of a gradient (3, 0, …) over 1000 parameters with noise of variance 4 each.
+    /// Makes micro-batches whose true gradient is (3, 0, …) over 1000 parameters, with noise of
+    /// variance 4 in each parameter.
     #[test]
     fn variance_and_signal_of_drawn_gradients_are_found() {
         let (parameters, mut sums) = (1000, GradientNoise::default());
@@ -113,7 +115,7 @@ mod tests {
         assert_eq!(GradientNoise::default().scale(), None);
     }
 
-    /// Numbers of a normal distribution, by Box and Muller.
+    /// Draws from the normal distribution, by the method of Box and Muller.
     fn normal(seed: u64) -> impl FnMut() -> f64 {
         let mut state = seed;
         let mut uniform = move || {

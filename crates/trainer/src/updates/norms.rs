@@ -9,19 +9,19 @@ use taper_ops::ParameterStore;
 use crate::exchange::{Piece, everyone};
 use crate::{BoxError, Exchange};
 
-/// Euclidean norms of a layer.
+/// Euclidean norms of one layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct NormsPerLayer {
-    /// Norm of the gradients of its parameters, before clipping.
+    /// Norm of the gradients of the layer's parameters, before clipping.
     pub gradient: f32,
-    /// Norm of its parameters, before the update.
+    /// Norm of the layer's parameters, before the update.
     pub weight: f32,
 }
 
-/// Layer of a parameter: its name up to the number of the layer or, without a number, up to its
-/// last part.
+/// Returns the name of a parameter's layer: the parameter's name up to and including the layer's
+/// number or, if there is no number, without its last part.
 ///
-/// `encoder.layers.3.ffn.w1.weight` belongs to `encoder.layers.3`.
+/// For `encoder.layers.3.ffn.w1.weight` this is `encoder.layers.3`.
 fn layer_of(name: &str) -> &str {
     let mut end = 0;
     for part in name.split('.') {
@@ -33,8 +33,8 @@ fn layer_of(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(layer, _)| layer)
 }
 
-/// Norms of every layer. `gradients` has the pieces of this process. The squares of each layer are
-/// added up in the order of its parameters.
+/// Returns the norms of every layer, by the layer's name. `gradients` are those of `pieces`, the
+/// pieces of this process. The squares of a layer are added in the order of its parameters.
 ///
 /// # Errors
 /// If values cannot be read from the device, or another process has ended.
@@ -50,7 +50,7 @@ pub(super) fn of_layers(
     let mut totals: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let mut all: Vec<_> =
         everyone(exchange, sums)?.into_iter().map(IntoIterator::into_iter).collect();
-    // The order is bucket by bucket, and in each bucket the pieces of all processes.
+    // Sums are added bucket by bucket, and in each bucket by rank: this is the order of parameters.
     loop {
         let of_bucket: Vec<Sum> = all.iter_mut().filter_map(Iterator::next).flatten().collect();
         if of_bucket.is_empty() && all.iter().all(|rest| rest.len() == 0) {
@@ -62,7 +62,8 @@ pub(super) fn of_layers(
             total.1 += f64::from_bits(weight);
         }
     }
-    // The sums are rounded, so that the division of a layer among processes does not matter.
+    // Rounding to f32 hides how a layer is divided among processes, which changes the last bits of
+    // the sums.
     let root = |(gradient, weight): (f64, f64)| NormsPerLayer {
         gradient: gradient.sqrt() as f32,
         weight: weight.sqrt() as f32,
@@ -70,10 +71,10 @@ pub(super) fn of_layers(
     Ok(totals.into_iter().map(|(layer, total)| (layer, root(total))).collect())
 }
 
-/// Layer, with the bits of its sums of squares of gradients and of weights.
+/// Name of a layer, and the bits of two sums of squares: of its gradients and of its weights.
 type Sum = (String, u64, u64);
 
-/// Sums of squares of each parameter in a piece.
+/// Returns the sums of squares of each parameter, or part of a parameter, in a piece.
 fn sums_of_piece(
     store: &ParameterStore,
     piece: &Piece,

@@ -1,5 +1,5 @@
-//! First place of a value that is not finite. It is computed only after an update was skipped
-//! because of it, so it may be slow.
+//! Search for the first place at which a value is not finite. It runs only after an update was
+//! skipped because of such a value, so it may be slow.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use super::Leaf;
 use super::batch_shares::BatchShares;
 use crate::{BoxError, TrainingConfig};
 
-/// Target tokens per pass. The graph of the composed operations holds every intermediate result,
-/// and all logits several times; memory that suffices for a large batch with fused operations may
-/// not suffice for this.
+/// Number of target tokens per pass. The graph of the composed operations holds every intermediate
+/// result, and all logits several times. So memory that suffices for a large batch with fused
+/// operations may not suffice here.
 const TOKENS_AT_ONCE: usize = 1024;
 
-/// Description of where the value that is not finite in update `step` arose, from this process's
-/// `batches`; `None` if none of them shows it by itself.
+/// Describes in words where the value that is not finite arose in update `step`, as far as this
+/// process's `batches` show it; `None` if no single batch shows it.
 ///
 /// Repeats the passes of the update and checks every result: first the weights, then the outputs of
-/// each batch in the order of the computation, then its gradients in reverse order. The first output
-/// that is not finite had finite inputs. Dropout is the same as in the update for batches of up to
-/// [`TOKENS_AT_ONCE`]; larger ones are divided.
+/// each batch in the order of the computation, and then the batch's gradients in reverse order. The
+/// first output that is not finite was computed from finite inputs. Batches of up to
+/// [`TOKENS_AT_ONCE`] tokens have the same dropout as in the update; larger ones are divided.
 pub(crate) fn first_not_finite(
     model: &impl Model,
     config: &TrainingConfig,
@@ -43,8 +43,8 @@ pub(crate) fn first_not_finite(
             // The composed operations leave a graph that can be traversed.
             let leaf = Leaf { batch: &part, step, number, total, composed: true };
             let (output, _) = leaf.loss(model, config)?;
-            // Parameters found so far, in the order of the computation: a layer's output comes
-            // after its parameters.
+            // Parameters met so far, in the order of the computation: a layer's output comes after
+            // its parameters.
             let mut met = Vec::new();
             for node in output.loss.sorted_nodes().into_iter().rev() {
                 if let Some(parameter) = names.get(&node.id()) {

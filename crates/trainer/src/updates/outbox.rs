@@ -1,5 +1,6 @@
 //! Sums of gradients that this process sends to the others in an update, bucket by bucket from the
-//! end of the flat layout; each is sent as soon as it is complete.
+//! end of the flat layout (all parameters, one after the other). Each bucket is sent as soon as it
+//! is complete.
 
 use std::ops::Range;
 
@@ -9,17 +10,20 @@ use taper_ops::ParameterStore;
 use crate::exchange::{ExchangeError, Piece};
 use crate::{BoxError, Exchange};
 
-/// Buckets that are not sent yet. This process keeps its own piece of each.
+/// Buckets that are not sent yet. Each consists of one piece per process; this process keeps its
+/// own piece, and sends the others.
 pub(super) struct Outbox<'a> {
     exchange: &'a mut dyn Exchange,
     store: &'a ParameterStore,
-    /// Pieces whose exchange has not begun yet; the last one is next.
+    /// Divisions of the buckets whose exchange has not begun yet; the last bucket is the next one.
     pieces: &'a [Piece],
-    /// Sums over the subtrees of this process before the last one, whose sum arrives in parts.
+    /// Sums over this process's subtrees, without the last subtree, whose sum arrives later, in
+    /// parts.
     before: Vec<Tensor>,
-    /// Parts of the next bucket for each process, which arrive from the end on.
+    /// Values of the last sum in the next bucket, divided into the pieces of all processes. They
+    /// arrive from the end of the bucket on.
     parts: Vec<Vec<f32>>,
-    /// Error that prevented an exchange; no exchange is begun after it.
+    /// Error that prevented an exchange; after it no exchange is begun.
     failed: Option<ExchangeError>,
 }
 
@@ -33,8 +37,8 @@ impl<'a> Outbox<'a> {
         Self { exchange, store, pieces, before, parts: Vec::new(), failed: None }
     }
 
-    /// Takes the values of the last sum from `start` of the flat layout to the place of the
-    /// previous call, and begins to exchange the buckets that are complete.
+    /// Takes values of the last subtree's sum, from the place `start` of the flat layout to the
+    /// place of the previous call, and begins to exchange each bucket that is complete.
     pub(super) fn take(&mut self, start: usize, values: &[f32]) -> CandleResult<()> {
         let mut end = start + values.len();
         while end > start {
@@ -73,7 +77,7 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Begins to exchange all remaining buckets; `last` is the complete sum over the last subtree.
+    /// Begins to exchange all remaining buckets; `last` is the whole sum over the last subtree.
     pub(super) fn take_whole(&mut self, last: &Tensor) -> CandleResult<()> {
         while !self.pieces.is_empty() {
             self.begin(|_, range| last.narrow(0, range.start, range.len()))?;
@@ -81,11 +85,11 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// Begins to exchange all remaining buckets without content, because there is no gradient, or
-    /// this process has no micro-batch.
+    /// Begins to exchange all remaining buckets without content: this process has no gradient, or
+    /// no micro-batch.
     ///
     /// # Errors
-    /// The errors of the exchange of any bucket.
+    /// The error of the exchange of any bucket.
     pub(super) fn close(mut self) -> Result<(), BoxError> {
         let none = Tensor::zeros(0, DType::F32, self.store.device())?;
         self.before.clear();
@@ -95,8 +99,8 @@ impl<'a> Outbox<'a> {
         self.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Begins to exchange the next bucket. `part` returns the part of the last sum for a process
-    /// and its piece.
+    /// Begins to exchange the next bucket. `part` returns the values of the last subtree's sum for
+    /// a process with this rank and the range of its piece.
     fn begin(
         &mut self,
         part: impl Fn(usize, Range<usize>) -> CandleResult<Tensor>,
@@ -111,7 +115,7 @@ impl<'a> Outbox<'a> {
             let before = self.before.iter().map(|sum| sum.narrow(0, range.start, range.len()));
             let mut sums = before.collect::<CandleResult<Vec<_>>>()?;
             sums.push(part(rank, range)?);
-            // For a single tensor this is no copy.
+            // If there is only one tensor, this does not copy it.
             Tensor::cat(&sums, 0)
         };
         let parts = piece.all().enumerate().map(of_all).collect::<CandleResult<_>>()?;

@@ -17,25 +17,25 @@ pub struct UpdateMetrics {
     /// Sum of the negative log-likelihood of the true tokens, in nats.
     #[serde(with = "exact::number")]
     pub nll_sum: f64,
-    /// Sum of the divergences between the two predictions of a token, with R-Drop, in nats;
-    /// otherwise 0.
+    /// Sum over the target tokens of the divergence between R-Drop's two predictions, in nats; 0
+    /// without R-Drop.
     #[serde(with = "exact::number")]
     pub divergence_sum: f64,
-    /// Sum of the minimised value: the smoothed cross entropy, plus α times the divergence with
-    /// R-Drop, plus the loss of loads with experts.
+    /// Sum over the target tokens of the minimised value: the smoothed cross entropy; with R-Drop,
+    /// plus α times the divergence; with experts, plus the loss that balances their loads.
     #[serde(with = "exact::number")]
     pub objective_sum: f64,
-    /// Target tokens whose true class scored highest.
+    /// Number of target tokens whose true class scored highest.
     pub correct: u64,
-    /// Target tokens.
+    /// Number of target tokens.
     pub tokens: u64,
     /// Routing of tokens to experts.
     pub routing: Routing,
-    /// Euclidean norm of the gradient, before clipping; for a micro-batch, the norm of its share if
-    /// there are several.
+    /// Euclidean norm of the gradient, before clipping. In the measurements of one of several
+    /// micro-batches: the norm of that micro-batch's share.
     #[serde(with = "exact::number")]
     pub gradient_norm: f64,
-    /// Noise of the gradient, from the differences between micro-batches.
+    /// Noise of the gradient, estimated from the differences between micro-batches.
     pub noise: GradientNoise,
 }
 
@@ -60,10 +60,10 @@ impl UpdateMetrics {
         self.nll_sum / self.tokens as f64
     }
 
-    /// Sum over micro-batches, in their order.
+    /// Returns the sum of the measurements of micro-batches, added in their order.
     ///
     /// # Errors
-    /// If a loss is not finite. The error is that of the first such loss.
+    /// If a loss is not finite: the reason names the first such loss.
     pub(crate) fn total(micro_batches: &[Self]) -> Result<Self, SkipReason> {
         let mut total = Self::default();
         for one in micro_batches {
@@ -81,8 +81,8 @@ impl UpdateMetrics {
         Ok(total)
     }
 
-    /// Decision whether to make the update: not if the gradient is not finite, nor if the loss is
-    /// above `loss_limit` nats per token.
+    /// Decides whether to make the update. It is skipped if the gradient is not finite, or if the
+    /// loss is above `loss_limit` nats per token.
     pub(crate) fn judged(self, loss_limit: f64) -> Outcome {
         if !self.gradient_norm.is_finite() {
             return Outcome::Skipped(SkipReason::Gradient(self.gradient_norm));
@@ -94,7 +94,7 @@ impl UpdateMetrics {
         Outcome::Made(self)
     }
 
-    /// Minimised value, in nats a target token.
+    /// Minimised value per target token, in nats.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.objective_sum / self.tokens as f64
@@ -106,7 +106,7 @@ impl UpdateMetrics {
 pub enum Outcome {
     /// The weights changed.
     Made(UpdateMetrics),
-    /// The weights did not change, because of this error.
+    /// The weights did not change, for this reason.
     Skipped(SkipReason),
     /// The weights did not change: a stop was requested between two micro-batches.
     Stopped,
@@ -115,11 +115,11 @@ pub enum Outcome {
 /// Reason why an update is not made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SkipReason {
-    /// Loss that is not finite.
+    /// The loss, if it is not finite.
     Loss(f64),
-    /// Norm of the gradient that is not finite.
+    /// The norm of the gradient, if it is not finite.
     Gradient(f64),
-    /// Loss per token, in nats, above the limit.
+    /// The loss per token, in nats, is above the limit.
     Spike {
         /// Value of the loss.
         loss: f64,

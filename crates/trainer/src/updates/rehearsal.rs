@@ -1,5 +1,5 @@
-//! Pass that changes nothing. It shows before the first update whether the largest batch can be
-//! computed; that batch might otherwise come only after hours.
+//! Pass that changes nothing: it shows before the first update whether the largest batch can be
+//! computed, since that batch might otherwise come only after hours.
 
 use taper_model::{Batch, Model};
 use taper_ops::Gradients;
@@ -10,7 +10,7 @@ use crate::{BoxError, TrainError, TrainingConfig};
 /// Computes loss and gradients of `batch` as an update would, and drops them.
 ///
 /// # Errors
-/// If memory is exhausted, or a sentence reaches beyond the last position.
+/// If memory is exhausted, or a sentence is longer than the model's largest position.
 pub fn rehearse(
     model: &impl Model,
     config: &TrainingConfig,

@@ -1,4 +1,4 @@
-//! State of an updater as it is stored in a checkpoint: complete files, for any number of
+//! State of an updater as it is stored in a checkpoint. The files do not depend on the number of
 //! processes.
 
 use std::path::Path;
@@ -14,12 +14,13 @@ use crate::checkpoints::{self, MODEL_FILE, OPTIMIZER_FILE};
 use crate::exchange::{Layout, Piece, Timed, agree};
 use crate::{BoxError, CheckpointError, Exchange, Optimizer, State, TrainError, TrainingConfig};
 
-/// Prefix of the names of the trained weights, if the model's file has their moving average.
+/// Prefix of the names of the trained weights in the optimizer's file; they are there if the
+/// model's file has the moving average instead.
 const WEIGHTS: &str = "weights.";
 
 impl Updater {
-    /// Tensors to save: those of the model's file, and those of the optimizer's. All processes take
-    /// part; only process 0 gets the tensors.
+    /// Returns the tensors to save: those of the model's file, and those of the optimizer's file.
+    /// All processes must call this; only process 0 gets the tensors.
     pub(crate) fn export(
         &mut self,
         store: &ParameterStore,
@@ -29,7 +30,7 @@ impl Updater {
         let none = Tensor::zeros(0, DType::F32, store.device())?;
         for of_piece in &self.state {
             for (buffer, parts) in of_piece.iter().zip(&mut parts) {
-                // Everything goes to the first.
+                // All buffers are sent to process 0.
                 let mut given = vec![none.clone(); self.exchange.size()];
                 given[0] = buffer.clone();
                 parts.extend(self.exchange.exchange(given)?);
@@ -52,11 +53,11 @@ impl Updater {
         Ok((model, optimizer))
     }
 
-    /// Loads a checkpoint into `store` and new buffers, in every process: the inverse of
-    /// [`Self::export`].
+    /// Makes an updater from a checkpoint, in every process, and sets the weights in `store`: the
+    /// inverse of [`Self::export`].
     ///
-    /// A newly configured moving average begins at the weights; one that is no longer configured is
-    /// dropped.
+    /// If the configuration has a moving average but the checkpoint has none, the average begins at
+    /// the weights. If only the checkpoint has one, it is dropped.
     pub(crate) fn import(
         mut exchange: Box<dyn Exchange>,
         checkpoint: &Path,
@@ -86,15 +87,15 @@ impl Updater {
     }
 }
 
-/// Tensors that an updater takes from a checkpoint.
+/// What an updater takes from a checkpoint.
 struct Loaded {
-    /// Buffers of each piece.
+    /// The optimizer's buffers for each piece.
     state: Vec<Vec<Tensor>>,
     ema: Option<Tensor>,
 }
 
 impl Loaded {
-    /// Reads the state of an optimizer's `pieces`, and sets the weights in `store`.
+    /// Reads the optimizer's buffers for `pieces`, and sets the weights in `store`.
     fn read(
         checkpoint: &Path,
         saved: &State,
@@ -126,7 +127,7 @@ impl Loaded {
         let ema = if config.ema_decay > 0.0 { Some(flat(model.clone())?) } else { None };
         checkpoints::set_weights(checkpoint, store, weights.unwrap_or(model))?;
         let state = match pieces {
-            // A single process has all of each buffer, which needs no copy.
+            // A single process has each buffer as a whole, so no copy is needed.
             [piece] if piece.own_range().len() == store.len() => {
                 vec![buffers.into_iter().map(flat).collect::<Result<_, _>>()?]
             }
@@ -142,7 +143,7 @@ impl Loaded {
     }
 }
 
-/// Prefix of the names of a buffer's tensors.
+/// Returns the prefix that the names of a buffer's tensors have in the file.
 fn prefix(buffer: &str) -> String {
     format!("{buffer}.")
 }
