@@ -8,26 +8,26 @@ use crate::forced::check_counts;
 use crate::tokens::START;
 use crate::{DecodingError, Result};
 
-/// Largest number of weights of a head that are computed at once, padding included: 2^18 are 1 MiB
-/// per head, and enough for hundreds of sentences of usual length. A translation with more weights
-/// is aligned alone.
+/// Largest number of attention weights of a head that are computed at once, padding included: 2^18
+/// weights take 1 MiB per head, and suffice for hundreds of sentences of usual length. A
+/// translation with more weights is aligned in a batch of its own.
 const AT_ONCE: usize = 1 << 18;
 
 /// Attention whose weights serve as an alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlignedAttention {
-    /// Index of the decoder layer; `None` for the layer that aligns best in the architecture: in a
-    /// Transformer the one before the last, or the only one.
+    /// Index of the decoder layer, from 0. `None` stands for the layer that aligns best in the
+    /// architecture: in a Transformer, the layer before the last, or the only layer.
     pub layer: Option<usize>,
-    /// Index of the head; `None` for the mean of all.
+    /// Index of the head, from 0; `None` for the mean of all heads.
     pub head: Option<usize>,
 }
 
 impl AlignedAttention {
-    /// Checks that `model` has attention to the source, and this layer and head.
+    /// Checks that `model` attends to the source, and has this layer and head.
     ///
     /// # Errors
-    /// If it does not; the error says which ones it has.
+    /// If the model lacks one of these; the error says which layers and heads it has.
     pub fn check(self, model: &TranslationModel) -> Result<()> {
         let config = model.config();
         if self == Self::default() {
@@ -58,16 +58,17 @@ impl AlignedAttention {
 /// The alignment of one translation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Alignment {
-    /// Pairs of each target token with the source token that it attends to most, as (source,
-    /// target) positions from 0, without the `</s>` of either side.
+    /// For each target token, the source token that it attends to most, as a pair of positions
+    /// (source, target). Positions count from 0, and neither side includes `</s>`.
     pub pairs: Vec<(usize, usize)>,
-    /// Weights of the source tokens for each target token, `</s>` last; they sum to 1.
+    /// For each target token, the weights of the source tokens, with `</s>` last; they sum to 1.
     pub weights: Vec<Vec<f32>>,
 }
 
-/// Aligns each of `targets`, without `<s>` and `</s>`, with its source, which ends with `</s>`.
+/// Aligns each of `targets`, which have neither `<s>` nor `</s>`, with its source, which ends with
+/// `</s>`.
 ///
-/// The weights are those of `attention` at the position that predicts the token.
+/// The weights of a target token are those of `attention` at the position that predicts the token.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::NoAttention`], [`DecodingError::NotFinite`],
@@ -83,8 +84,8 @@ pub fn align(
     Ok(aligned)
 }
 
-/// Aligns like [`align`], but passes the alignments to `each` one after the other, so that not all
-/// of them are held in memory. `start` is the first input of the decoder.
+/// Aligns like [`align`], but passes the alignments to `each` one after the other, so that they are
+/// not all in memory at once. `start` is the first input of the decoder.
 ///
 /// # Errors
 /// The errors of [`align`].
@@ -113,8 +114,8 @@ pub fn align_with(
     Ok(())
 }
 
-/// Number of sentences, at least one, that may be aligned together. Each takes as much memory as a
-/// sentence with the longest source and the longest target.
+/// Number of the first sentences, at least one, that may be aligned together. Because of padding,
+/// each of them takes as much memory as a sentence with the longest source and the longest target.
 fn fitting(sources: &[&[u32]], targets: &[&[u32]]) -> usize {
     let (mut longest_source, mut longest_target) = (0, 0);
     let fits = |(before, (source, target)): &(usize, (&&[u32], &&[u32]))| {
@@ -156,7 +157,7 @@ fn align_batch(
         .collect())
 }
 
-/// Computes the weights of the selected layer, and keeps no others; for the selected head or as the
+/// Computes the attention weights of the selected layer only: those of the selected head, or the
 /// mean over heads: `(B, T, S)`.
 fn attention(
     (model, start): (&TranslationModel, u32),
@@ -196,7 +197,7 @@ fn failed(error: candle_core::Error) -> DecodingError {
     DecodingError::model("align", error)
 }
 
-/// Position of the largest weight, the first among equals.
+/// Returns the index of the largest weight, the first among equals; `None` if there are no weights.
 fn heaviest(weights: &[f32]) -> Option<usize> {
     (0..weights.len())
         .reduce(|best, place| if weights[place] > weights[best] { place } else { best })
@@ -211,7 +212,8 @@ mod tests {
         let (short, long): (&[u32], &[u32]) = (&[4; 20], &[4; 400]);
         let count = fitting(&[short; 1000], &[short; 1000]);
         assert!(count > 100 && count * 20 * 21 <= AT_ONCE, "{count}");
-        // A long sentence makes all others in its batch take as much memory as itself.
+        // Because of padding, a long sentence makes every other sentence in its batch as large as
+        // itself.
         let mut mixed = [short; 100];
         mixed[50] = long;
         assert_eq!(fitting(&mixed, &[short; 100]), 50);

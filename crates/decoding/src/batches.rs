@@ -7,24 +7,24 @@ use std::sync::mpsc::{Sender, channel};
 
 use crate::{DecodingConfig, DecodingError, Result};
 
-/// Number of batches after which memory is tidied.
+/// Number of batches after which freed memory is returned to the system.
 const BATCHES_BETWEEN: usize = 8;
 
 /// A finished batch, for progress reports and for showing translations early.
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedChunk<'a, T> {
-    /// Input positions of the sentences that were just finished.
+    /// Indices, in the input, of the sentences that were just finished.
     pub indices: &'a [usize],
-    /// Their results, in the order of `indices`.
+    /// Results of these sentences, in the order of `indices`.
     pub results: &'a [T],
     /// Total number of sentences finished so far.
     pub sentences_done: usize,
-    /// Number of sentences of the call.
+    /// Number of all sentences in the call.
     pub sentences_total: usize,
 }
 
-/// Budgets of one of `workers` workers: in total they stay within the configuration's, and divide
-/// the work.
+/// Returns the configuration of each of `workers` workers. Its budgets are shares of the budgets in
+/// `config`, and small enough that every worker gets part of the work.
 pub(crate) fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize) -> DecodingConfig {
     if workers == 1 {
         return config.clone();
@@ -37,7 +37,7 @@ pub(crate) fn shared(config: &DecodingConfig, lengths: &[usize], workers: usize)
     }
 }
 
-/// Pools of the workers: equal parts of this thread's pool.
+/// Makes one thread pool for each worker; together they have as many threads as this thread's pool.
 fn divided_pool(workers: usize) -> Result<Vec<rayon::ThreadPool>> {
     let threads = rayon::current_num_threads();
     (0..workers)
@@ -47,16 +47,17 @@ fn divided_pool(workers: usize) -> Result<Vec<rayon::ThreadPool>> {
         .map_err(|error| DecodingError::model("start threads", error))
 }
 
-/// Calls `work` for every batch, on `workers` threads with equal parts of the pool, and `finish` on
-/// this thread with the results, in the order of the batches.
+/// Calls `work` for every batch, on `workers` threads, each of which has its own part of the thread
+/// pool. Calls `finish` on this thread with each batch and its results, in the order of the
+/// batches.
 pub(crate) fn in_order<T: Send>(
     batches: &[Range<usize>],
     workers: usize,
     work: impl Fn(&Range<usize>) -> Result<Vec<T>> + Sync,
     mut finish: impl FnMut(&Range<usize>, Vec<T>),
 ) -> Result<()> {
-    // Tidying after each batch would cost a small model a tenth of its time: pages of freed memory
-    // would be returned to the system, and faulted in again one by one.
+    // Returning memory after each batch would cost a small model a tenth of its time: pages of
+    // freed memory would go back to the system, and be faulted in again one by one.
     let tidy = |number: usize| {
         if number % BATCHES_BETWEEN == BATCHES_BETWEEN - 1 {
             taper_ops::allocator::collect();
@@ -79,8 +80,8 @@ pub(crate) fn in_order<T: Send>(
             let Some(batch) = batches.get(number) else { return };
             let results = work(batch);
             if results.is_err() {
-                // No thread takes another batch. Batches taken before are finished, so that the
-                // first of several errors is always reported.
+                // No thread takes another batch. Batches that were taken before are still finished,
+                // so that the first of several errors is always the one reported.
                 next.store(batches.len(), Ordering::Relaxed);
             }
             tidy(number);
@@ -136,7 +137,8 @@ impl<T, F: FnMut(FinishedChunk<'_, T>)> Collector<T, F> {
     }
 }
 
-/// Cuts sentences of the given lengths, in order, into batches within the configured budgets.
+/// Cuts sentences of the given lengths, in their order, into batches within the budgets of
+/// `config`.
 pub(crate) fn batches(
     lengths: &[usize],
     rows_per_sentence: usize,

@@ -2,18 +2,19 @@
 
 use std::fmt;
 
-/// Shares time with a search, and ends it for sentences that are no longer wanted.
+/// Lets a search share time with other work, and ends it for sentences that are no longer wanted.
 ///
-/// A search calls it between two steps, when no computation is running and everything is in the
+/// The search calls it between two steps, when no computation is running and everything is in the
 /// search's own state. A call may take any time, and may run another search meanwhile. If a search
-/// has several threads, all of them call it. `()` lets every search run to its end.
+/// has several threads, all of them call it. The control `()` lets every search run to its end.
 pub trait Control: Sync + fmt::Debug {
-    /// Does other work. Called before each step.
+    /// Does other work, if there is any. The search calls this before each step.
     fn between_steps(&self) {}
 
-    /// Whether the outputs of a sentence, given by its index, are no longer wanted. Its rows then
-    /// leave the batch before the next step, and only its finished outputs are returned; the
-    /// results of the other sentences do not change. Once the answer is `true`, it stays `true`.
+    /// Whether the outputs of the sentence with this index are no longer wanted. If so, the rows of
+    /// the sentence leave the batch before the next step, and only its finished outputs are
+    /// returned; the results of other sentences do not change. Once the answer is `true`, it must
+    /// stay `true`.
     fn is_cancelled(&self, _sentence: usize) -> bool {
         false
     }
@@ -21,8 +22,8 @@ pub trait Control: Sync + fmt::Debug {
 
 impl Control for () {}
 
-/// Control that numbers sentences differently than a search: sentence `i` of the search is the
-/// control's sentence `numbers[i]`.
+/// Control for a search that numbers sentences differently than the wrapped control: sentence `i`
+/// of the search is sentence `numbers[i]` of that control.
 #[derive(Debug, Clone, Copy)]
 pub struct Renumbered<'c> {
     control: &'c dyn Control,
@@ -30,7 +31,7 @@ pub struct Renumbered<'c> {
 }
 
 impl<'c> Renumbered<'c> {
-    /// Wraps `control`, which knows sentences by `numbers`.
+    /// Wraps `control`; `numbers[i]` is its number for sentence `i` of the search.
     pub fn new(control: &'c dyn Control, numbers: &'c [usize]) -> Self {
         Self { control, numbers }
     }

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// A failure of decoding. `sentence` is a 0-based index into the sources of the failed call, unless
-/// a caller has replaced it by its own number.
+/// A failure of decoding. `sentence` is an index, from 0, into the sources of the failed call,
+/// unless a caller has replaced it by a number of its own.
 #[derive(Debug, Error)]
 pub enum DecodingError {
     /// A configuration value is out of range.
@@ -17,7 +17,8 @@ pub enum DecodingError {
         expected: String,
     },
 
-    /// The lengths of translations that `shortfall_penalty` needs have not been measured.
+    /// `shortfall_penalty` needs the expected lengths of translations, which have not been
+    /// measured.
     #[error(
         "decoding.expected_length.ratio = 0.0 is not usable: expected the tokens of a translation \
          for each token of its source, since shortfall_penalty is above 0: they are measured when a \
@@ -25,7 +26,7 @@ pub enum DecodingError {
     )]
     UnknownLength,
 
-    /// The vocabulary lacks the special tokens.
+    /// The model's vocabulary is too small to have all special tokens.
     #[error(
         "the model has a target vocabulary of {size} tokens, too few to hold \
          <pad> 0, <unk> 1, <s> 2 and </s> 3"
@@ -35,7 +36,7 @@ pub enum DecodingError {
         size: usize,
     },
 
-    /// A source does not end with the end token of the vocabulary.
+    /// A source has no end token of the vocabulary.
     #[error(
         "source {sentence} ends with token {last}, but the end token is {end}; append it to every \
          source before decoding"
@@ -45,7 +46,7 @@ pub enum DecodingError {
         sentence: usize,
         /// Last token.
         last: u32,
-        /// End of the vocabulary.
+        /// End token of the vocabulary.
         end: u32,
     },
 
@@ -56,7 +57,7 @@ pub enum DecodingError {
         sentence: usize,
     },
 
-    /// Sources and targets do not pair up.
+    /// The numbers of sources and targets differ.
     #[error("{sources} sources but {targets} targets; give one target per source")]
     UnequalCounts {
         /// Number of sources.
@@ -65,7 +66,7 @@ pub enum DecodingError {
         targets: usize,
     },
 
-    /// The model has no attention to the source, so that it gives no alignments.
+    /// The model does not attend to the source, so it cannot give alignments.
     #[error(
         "the model has no attention to the source, by which tokens are aligned; ask for no \
          alignments"
@@ -88,7 +89,7 @@ pub enum DecodingError {
         vocabulary: usize,
     },
 
-    /// A prefix is longer than the model's outputs can be.
+    /// A prefix is longer than the longest output of the model.
     #[error(
         "the prefix of sentence {sentence} has {tokens} tokens, but the model has positions for \
          outputs of {longest}; shorten it"
@@ -108,7 +109,7 @@ pub enum DecodingError {
          expected {expected}"
     )]
     WrongShape {
-        /// Number of rows that were stepped.
+        /// Number of rows that the model was to step.
         rows: usize,
         /// The vocabulary size.
         vocabulary: usize,
@@ -118,7 +119,7 @@ pub enum DecodingError {
         got: usize,
     },
 
-    /// The model's output cannot be normalised: it contains a NaN or `+inf`, or only `-inf`.
+    /// The model's output is not a distribution: it contains a NaN or `+inf`, or only `-inf`.
     #[error(
         "the model's output for sentence {sentence} at target position {position} is not a \
          distribution (NaN, +inf, or nothing possible); the weights may have diverged: try an \
@@ -131,20 +132,20 @@ pub enum DecodingError {
         position: usize,
     },
 
-    /// A number of the answer is NaN or infinite.
+    /// A computed number is NaN or infinite.
     #[error(
         "the computation gave a value that is not finite (NaN or infinite) in {quantity} of sentence \
          {sentence}; the weights may have diverged, or the text may differ too much from the \
          training data: check both, or try an earlier checkpoint"
     )]
     NotFinite {
-        /// Name of the computed value.
+        /// Name of the computed number.
         quantity: &'static str,
         /// Index of the sentence.
         sentence: usize,
     },
 
-    /// Every continuation that the search may take has probability zero.
+    /// Every continuation that the constraints of the search allow has probability zero.
     #[error(
         "no translation of sentence {sentence} has a probability above zero within its limits; \
          lower decoding.min_length, raise decoding.no_repeat_ngram or set it to 0, allow <unk>, or shorten the forced prefix"
@@ -154,7 +155,7 @@ pub enum DecodingError {
         sentence: usize,
     },
 
-    /// The models cannot be combined to an ensemble.
+    /// The models cannot be combined in an ensemble, because their vocabularies differ in size.
     #[error("an ensemble needs models with one target vocabulary; these have {sizes:?} tokens")]
     Ensemble {
         /// Size of each model's target vocabulary.
@@ -166,7 +167,7 @@ pub enum DecodingError {
     Model {
         /// Action that failed, as in "failed to step".
         action: &'static str,
-        /// Error of the model.
+        /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
@@ -181,8 +182,8 @@ impl DecodingError {
         Self::Model { action, source }
     }
 
-    /// Index of the sentence that caused the error, if any. A caller can replace it by the number
-    /// that its own reader knows.
+    /// Returns the index of the sentence that caused the error, if there is one. A caller can
+    /// replace it by the number that its own users know.
     pub fn sentence_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::NotADistribution { sentence, .. }
@@ -196,7 +197,8 @@ impl DecodingError {
         }
     }
 
-    /// Converts a sentence index within a batch to one within the whole call.
+    /// Replaces the index of the sentence within a batch by its index within the whole call;
+    /// `indices` has the latter for each sentence of the batch.
     pub(crate) fn in_batch(mut self, indices: &[usize]) -> Self {
         if let Some(sentence) = self.sentence_mut() {
             *sentence = indices.get(*sentence).copied().unwrap_or(*sentence);

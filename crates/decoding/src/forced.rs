@@ -7,15 +7,15 @@ use crate::search::candidates::{Row, candidate_of};
 use crate::tokens::SpecialIds;
 use crate::{Control, DecodingConfig, DecodingError, OutputLimits, Result, StepModel};
 
-/// Probability of a given translation under the model.
+/// Probability of one given translation under the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForcedScore {
-    /// Natural logarithm of the probability of each token given those before it; the last entry
-    /// belongs to the closing `</s>`. Empty only for an empty translation of an empty source.
+    /// Natural logarithm of the probability of each token, given the tokens before it; the last
+    /// entry belongs to the closing `</s>`. Empty only for an empty translation of an empty source.
     pub token_log_probabilities: Vec<f64>,
-    /// Sum of these log-probabilities, added from the first to the last, as in a search.
+    /// Sum of `token_log_probabilities`, added from the first to the last, as in a search.
     pub log_probability: f64,
-    /// Its [score](DecodingConfig::score).
+    /// [Score](DecodingConfig::score) of `log_probability`.
     pub score: f64,
     /// Number of scored tokens, including the closing `</s>`.
     pub length: usize,
@@ -37,24 +37,24 @@ impl ForcedScore {
         }
     }
 
-    /// Score of an empty output for an empty source, which is certain without a model.
+    /// Score of an empty output for an empty source: this output is certain, so no model is needed.
     pub(crate) fn empty() -> Self {
         Self { token_log_probabilities: Vec::new(), log_probability: 0.0, score: 0.0, length: 0 }
     }
 }
 
-/// Scores one batch: `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`,
-/// which ends with `</s>`. Targets may contain tokens that a search would not produce, such as
-/// `<unk>`.
+/// Scores one batch: `targets[i]`, which has neither `<s>` nor `</s>`, as a translation of
+/// `sources[i]`, which ends with `</s>`. Targets may contain tokens that a search would not
+/// produce, such as `<unk>`.
 ///
 /// Tokens pass through the same steps and the same normalisation as in a search, so that the output
-/// of a search gets the same score here (except for a repetition penalty, which only searches
-/// have). A row leaves the batch when it ends.
+/// of a search gets the same score here (except for a repetition penalty, which only a search
+/// applies). The row of a target leaves the batch when the target ends.
 ///
 /// # Errors
 /// [`DecodingError::UnequalCounts`], [`DecodingError::Target`],
-/// [`DecodingError::NotADistribution`], [`DecodingError::NotFinite`] if a token has no probability
-/// at all, and errors of the model.
+/// [`DecodingError::NotADistribution`], [`DecodingError::NotFinite`] if a token is impossible
+/// (probability 0), and errors of the model.
 pub fn forced_scores<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -64,7 +64,8 @@ pub fn forced_scores<M: StepModel>(
     scores_of(model, sources, targets, config, &())
 }
 
-/// Computes [`forced_scores`]; if `control` cancels a sentence, only its tokens so far are scored.
+/// Scores like [`forced_scores`]; if `control` cancels a sentence, only the tokens scored so far
+/// count.
 pub(crate) fn scores_of<M: StepModel>(
     model: &M,
     sources: &[&[u32]],
@@ -78,7 +79,7 @@ pub(crate) fn scores_of<M: StepModel>(
     }
     let mut scores: Vec<Vec<f64>> =
         targets.iter().map(|target| Vec::with_capacity(target.len() + 1)).collect();
-    // Sentence of each model row.
+    // Index of the sentence of each model row.
     let mut active = wanted(control, sources.len());
     let score = |(source, token_scores): (&&[u32], Vec<f64>)| {
         let limits = config.output_limits(source.len().saturating_sub(1));
@@ -128,7 +129,7 @@ pub(crate) fn scores_of<M: StepModel>(
     Ok(sources.iter().zip(scores).map(score).collect())
 }
 
-/// Log-probability of a token; `None` if the logits are not a distribution.
+/// Returns the log-probability of a token; `None` if the logits are not a distribution.
 fn log_probability(logits: Logits<'_>, token: u32) -> Option<f64> {
     match logits {
         Logits::All(logits) => Row::new(logits).map(|row| row.log_probability(token)),
@@ -144,7 +145,7 @@ pub(crate) fn check_counts(sources: usize, targets: usize) -> Result<()> {
     if sources == targets { Ok(()) } else { Err(DecodingError::UnequalCounts { sources, targets }) }
 }
 
-/// Refuses ids that no translation can contain.
+/// Refuses a target with ids that no translation can contain.
 pub(crate) fn check_target(
     sentence: usize,
     target: &[u32],

@@ -1,4 +1,5 @@
-//! Lengths of translations: their expectation, and the comparison of scores of different lengths.
+//! Lengths of translations: which lengths are expected, and how scores of different lengths are
+//! compared.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,11 +19,12 @@ pub struct ExpectedLength {
 
 impl ExpectedLength {
     /// Fits the function to pairs of a source length and a target length, by least squares. If the
-    /// fit would expect fewer tokens for longer sources, or a negative number for an empty one, the
-    /// ratio of the means is used instead. Unknown without pairs.
+    /// fit would expect fewer tokens for longer sources, or a negative number for an empty source,
+    /// the result is the ratio of the mean lengths, with offset 0. Without pairs the result is
+    /// unknown.
     #[must_use]
     pub fn fit(lengths: impl Iterator<Item = (usize, usize)>) -> Self {
-        // The sums are integers, so that the order of the pairs does not matter.
+        // Sums are integers, which are exact, so that the order of the pairs does not matter.
         let (mut count, mut x, mut y, mut xx, mut xy) = (0_i128, 0_i128, 0_i128, 0_i128, 0_i128);
         for (source, target) in lengths {
             let (source, target) = (source as i128, target as i128);
@@ -45,7 +47,7 @@ impl ExpectedLength {
         }
     }
 
-    /// Whether no length is expected.
+    /// Whether nothing is known about the expected length.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         self.ratio == 0.0
@@ -58,12 +60,12 @@ impl ExpectedLength {
     }
 }
 
-/// Rounds to four places, which is finer than lengths can determine.
+/// Rounds to four decimal places, which is finer than the precision of the fit.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// Settings that choose among translations of different lengths.
+/// Settings by which translations of different lengths are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LengthSettings {
     /// Value of `length_penalty`.
@@ -83,7 +85,7 @@ pub fn length_penalty(length: usize, alpha: f64) -> f64 {
     gnmt_penalty(length as f64, alpha)
 }
 
-/// The same penalty for a length that need not be an integer.
+/// Computes the same penalty as [`length_penalty`], for a length that need not be an integer.
 pub(crate) fn gnmt_penalty(length: f64, alpha: f64) -> f64 {
     ((5.0 + length) / 6.0).powf(alpha)
 }

@@ -1,14 +1,13 @@
 //! Greedy search, beam search, sampling and forced scoring over any model that predicts one token
-//! at a time.
-//!
 //! The searches know a model only through [`StepModel`]: start from sources, step all rows by one
-//! token, keep some rows. They run on the host over plain `f32` rows. The alternative, searching
-//! inside tensor operations on the device, was rejected: it ties the search to one tensor library,
-//! makes ties depend on the device's sort, and saves only the copy of one logit row per hypothesis
-//! and step.
+//! token, keep some rows. They run on the host, over plain rows of `f32`. The alternative,
+//! searching inside tensor operations on the device, was rejected: it ties the search to one tensor
+//! library, makes the choice among equal scores depend on the device's sort, and saves only the
+//! copy of one row of logits per hypothesis and step.
 //!
-//! Between two steps a search asks a [`Control`] whether to continue each sentence, and lets it do
-//! other work. So a server can share time, and drop sentences that nobody waits for.
+//! Between two steps, a search asks a [`Control`] for each sentence whether to continue it, and
+//! lets the control do other work. So a server can share time among searches, and drop sentences
+//! that nobody waits for.
 //!
 //! Four promises hold throughout:
 //! - The outcome for a sentence does not depend on the other sentences of its batch, provided that

@@ -1,5 +1,5 @@
 //! Settings of the choice among several translations of a text. A search returns the candidates;
-//! the owner of their texts chooses.
+//! the caller, who has their texts, makes the choice.
 
 use std::path::PathBuf;
 
@@ -81,21 +81,23 @@ impl Default for RerankingConfig {
     }
 }
 
-/// A number for each criterion of the choice: the scores of a candidate, or their weights.
+/// A number for each criterion of the choice: either the scores of a candidate or the weights of
+/// the scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Criteria {
     /// Mean similarity to all candidates.
     pub utility: f64,
     /// Score by the translating model.
     pub model: f64,
-    /// Mean log-probability of a token of the source, by the model that translates back.
+    /// Mean log-probability of a token of the source given the candidate, by the model that
+    /// translates back.
     pub reverse: f64,
-    /// Mean log-probability of a token, by the language model.
+    /// Mean log-probability of a token of the candidate, by the language model.
     pub language_model: f64,
 }
 
 impl Criteria {
-    /// Weighted sum of these scores.
+    /// Sum of these scores, each multiplied by its weight.
     #[must_use]
     pub fn total(&self, weights: &Self) -> f64 {
         let of_candidate = weights.utility * self.utility + weights.model * self.model;
@@ -119,12 +121,12 @@ impl From<Criteria> for [f64; 4] {
 }
 
 impl RerankingConfig {
-    /// Whether candidates are chosen among.
+    /// Whether the result is chosen among several candidates.
     pub fn is_active(&self) -> bool {
         self.candidates > 0
     }
 
-    /// Weights of the criteria; a criterion whose model is not named has the weight 0.
+    /// Weights of the criteria. A criterion whose model is not configured has the weight 0.
     pub fn weights(&self) -> Criteria {
         let of_model = |is_named: bool, weight: f64| if is_named { weight } else { 0.0 };
         Criteria {
@@ -135,8 +137,8 @@ impl RerankingConfig {
         }
     }
 
-    /// Sets the weights of the criteria; weights of criteria whose model is not named are not
-    /// changed.
+    /// Sets the weights of the criteria. The weight of a criterion whose model is not configured
+    /// does not change.
     pub fn set_weights(&mut self, weights: &Criteria) {
         self.utility_weight = weights.utility;
         self.model_weight = weights.model;

@@ -6,7 +6,7 @@ use crate::{DecodingConfig, OutputLimits};
 /// One sentence to translate.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentence<'a> {
-    /// Tokens, ending with `</s>`; empty or only `</s>` for an empty line.
+    /// Tokens of the source, ending with `</s>`; for an empty line, no tokens or only `</s>`.
     pub source: &'a [u32],
     /// Tokens with which every translation must begin, without `<s>`; empty for no constraint.
     pub prefix: &'a [u32],
@@ -14,12 +14,13 @@ pub struct Sentence<'a> {
     /// tokens inside. A sentence with phrases is always translated by beam search, whatever the
     /// configuration says. At the maximum length a translation may lack some.
     pub phrases: &'a [Vec<u32>],
-    /// Number that distinguishes its draws from those of other sentences.
+    /// Number that determines the random draws of the sentence; sentences with different numbers
+    /// have different draws.
     pub number: u64,
 }
 
 impl<'a> Sentence<'a> {
-    /// Makes sentences without prefixes, numbered from 0.
+    /// Makes sentences without prefixes and phrases, numbered from 0.
     pub fn plain<S: AsRef<[u32]>>(sources: &'a [S]) -> Vec<Self> {
         sources
             .iter()
@@ -33,9 +34,9 @@ impl<'a> Sentence<'a> {
             .collect()
     }
 
-    /// Limits on the length of the output, for a model that takes at most `longest` tokens. A
-    /// prefix may exceed the configuration's limits, and there is room for phrases in addition to
-    /// other tokens.
+    /// Limits on the length of the output, for a model whose outputs have at most `longest` tokens.
+    /// A prefix may be longer than the configuration allows. The maximum length is increased by the
+    /// number of phrase tokens.
     pub(crate) fn limits(&self, config: &DecodingConfig, longest: Option<usize>) -> OutputLimits {
         let limits = config.output_limits(self.source.len().saturating_sub(1));
         let max_length = limits

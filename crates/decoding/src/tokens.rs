@@ -1,9 +1,9 @@
-//! Ids with a special role in a search: fixed ones in every vocabulary of this project, other ones
-//! in the vocabularies of imported models.
+//! Ids with a special role in a search: the same ones in every vocabulary of this project, other
+//! ones in the vocabularies of imported models.
 
 use std::borrow::Cow;
 
-/// `<pad>`: padding; unused in decoding and never produced.
+/// `<pad>`: padding; not used in decoding, and never produced.
 pub const PAD: u32 = 0;
 /// `<unk>`: text that the vocabulary cannot spell; produced only if the configuration allows it.
 pub const UNKNOWN: u32 = 1;
@@ -19,9 +19,9 @@ pub struct SpecialIds {
     start: u32,
     /// End that is forced at the length limit.
     end: u32,
-    /// Further ends.
+    /// Other ids that end an output.
     other_ends: Cow<'static, [u32]>,
-    /// Ends that represent text, and are part of the output.
+    /// Ends that stand for text: an output that such an id ends contains the id.
     text_ends: Cow<'static, [u32]>,
     /// Placeholder for text that the vocabulary cannot spell; produced only if the configuration
     /// allows it.
@@ -48,8 +48,8 @@ impl SpecialIds {
         Self { unknown: Some(UNKNOWN), ..Self::new(END, &[], never) }
     }
 
-    /// Ids of a vocabulary in which `end` and each of `other_ends` end an output, and none of
-    /// `never` is produced.
+    /// Returns the ids of a vocabulary in which `end` and each of `other_ends` end an output, and
+    /// the ids in `never` are never produced.
     #[must_use]
     pub fn new(end: u32, other_ends: &[u32], never: impl IntoIterator<Item = u32>) -> Self {
         let mut never: Vec<u32> = never.into_iter().collect();
@@ -67,7 +67,7 @@ impl SpecialIds {
         }
     }
 
-    /// Makes the ends in `text_ends` parts of the outputs that they end.
+    /// Makes each id in `text_ends`, which must be an end, part of the outputs that it ends.
     #[must_use]
     pub fn with_text_ends(self, text_ends: Vec<u32>) -> Self {
         Self { text_ends: text_ends.into(), ..self }
@@ -79,7 +79,7 @@ impl SpecialIds {
         Self { start, ..self }
     }
 
-    /// Allows `unknown`, the placeholder for text that the vocabulary cannot spell, only if the
+    /// Sets the placeholder for text that the vocabulary cannot spell. It is produced only if the
     /// configuration allows it.
     #[must_use]
     pub fn with_unknown(self, unknown: Option<u32>) -> Self {
@@ -98,18 +98,18 @@ impl SpecialIds {
         self.end
     }
 
-    /// Whether a token ends an output.
+    /// Whether `token` ends an output.
     #[must_use]
     pub fn is_end(&self, token: u32) -> bool {
         token == self.end || self.other_ends.contains(&token)
     }
 
-    /// Whether an output that a token ends contains it.
+    /// Whether an output that `token` ends contains the token.
     pub(crate) fn is_text_end(&self, token: u32) -> bool {
         self.text_ends.contains(&token)
     }
 
-    /// Number of ends.
+    /// Number of ids that end an output.
     pub(crate) fn ends(&self) -> usize {
         1 + self.other_ends.len()
     }
@@ -118,17 +118,18 @@ impl SpecialIds {
         self.unknown == Some(token)
     }
 
-    /// Whether a token is never produced.
+    /// Whether `token` is never produced.
     pub(crate) fn is_never(&self, token: u32) -> bool {
         self.never.binary_search(&token).is_ok()
     }
 
-    /// Whether no output contains a token.
+    /// Whether no output can contain `token`.
     pub(crate) fn is_no_output(&self, token: u32) -> bool {
         self.is_never(token) || (self.is_end(token) && !self.is_text_end(token))
     }
 
-    /// Largest number of refused special ids that may be likelier than an admitted token.
+    /// Upper bound of the number of refused special ids that may be likelier than an admitted
+    /// token.
     pub(crate) fn count(&self) -> usize {
         self.ends() + self.never.len() + usize::from(self.unknown.is_some())
     }

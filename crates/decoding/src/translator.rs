@@ -1,4 +1,4 @@
-//! Translation of many sentences: batches by length, results in input order.
+//! Translation of many sentences: in batches of similar length, with results in input order.
 
 use std::ops::{ControlFlow, Range};
 
@@ -16,8 +16,8 @@ use crate::{
 /// Translates and scores any number of sentences with one model and one configuration.
 ///
 /// Sentences are batched with others of similar length, longest first, within the configuration's
-/// `batch_tokens` and `batch_rows`. Results come in input order, and an empty source, `[]` or only
-/// `</s>`, gives an empty translation without running the model.
+/// `batch_tokens` and `batch_rows`. Results come in input order. An empty source (no tokens, or
+/// only `</s>`) gives an empty translation without running the model.
 #[derive(Debug)]
 pub struct Translator<'m, M> {
     model: &'m M,
@@ -40,15 +40,15 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(Self { model, config, control: &() })
     }
 
-    /// Adds a `control`, which addresses sentences by their indices in a call. If it cancels a
-    /// sentence, the results have only the finished outputs of the sentence, or none.
+    /// Sets the control, which numbers sentences by their indices in a call. For a sentence that it
+    /// cancels, the results have only the finished outputs, or none.
     #[must_use]
     pub fn controlled(self, control: &'m dyn Control) -> Self {
         Self { control, ..self }
     }
 
-    /// Translates `sources`, each ending with `</s>`. Returns for each source, in order, its best
-    /// hypotheses, best first, at least one and at most `n_best`.
+    /// Translates `sources`, each ending with `</s>`. Returns, for each source in order, its
+    /// hypotheses, best first: at least one and at most `n_best`.
     ///
     /// # Errors
     /// [`DecodingError::SourceWithoutEnd`] before anything is translated, and errors of
@@ -69,11 +69,12 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.translate_sentences(&Sentence::plain(sources), on_chunk)
     }
 
-    /// Translates like [`translate_with`](Self::translate_with), for sentences with their own
-    /// prefixes and numbers. The model reads an empty source with a prefix as only `</s>`.
+    /// Translates like [`translate_with`](Self::translate_with), for sentences with prefixes,
+    /// phrases and numbers of their own. If an empty source has a prefix, the model reads the
+    /// source as only `</s>`.
     ///
     /// # Errors
-    /// Errors of [`translate`](Self::translate); [`DecodingError::Target`] and
+    /// Errors of [`translate`](Self::translate), and [`DecodingError::Target`] or
     /// [`DecodingError::LongPrefix`] for a prefix that no translation can have.
     pub fn translate_sentences(
         &self,
@@ -86,10 +87,10 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, of_empty, chunk, on_chunk)
     }
 
-    /// Finds the tokens of the best translation of each sentence under each of `lengths`, which
-    /// replace those of the configuration. The results equal those of
-    /// [`translate_sentences`](Self::translate_sentences) with each setting, but come from a single
-    /// search.
+    /// Finds the best translation of each sentence under each of `lengths`, which replace the
+    /// configuration's length settings. Returns tokens, by sentence and then by setting. They are
+    /// the same as from [`translate_sentences`](Self::translate_sentences) with each setting, but
+    /// come from a single search.
     ///
     /// # Errors
     /// [`DecodingError::Config`] for impossible settings, and errors of
@@ -125,8 +126,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         self.in_batches(sentences, vec![Vec::new(); lengths.len()], chunk, on_chunk)
     }
 
-    /// Collects `chunk_results` of batches of `sentences`, in their order; the result of an empty
-    /// sentence is `of_empty`.
+    /// Divides `sentences` into batches, calls `chunk_results` for each, and returns all results in
+    /// the order of `sentences`; the result of an empty sentence is `of_empty`.
     fn in_batches<T: Clone + Send>(
         &self,
         sentences: &[Sentence<'_>],
@@ -168,7 +169,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
                 .collect();
             let control = Renumbered::new(self.control, indices);
             let run = || chunk_results(&chunk, &control);
-            // The rest runs within the pool, so that no operation has to be handed over to it.
+            // Everything in `run` is within the pool, so that single operations need not be handed
+            // over to it.
             let results =
                 if self.model.gains_from_workers() { rayon::scope(|_| run()) } else { run() };
             results.map_err(|error| error.in_batch(indices))
@@ -179,7 +181,7 @@ impl<'m, M: StepModel> Translator<'m, M> {
         Ok(collector.into_results())
     }
 
-    /// Number of threads that take separate batches, for `rows` rows.
+    /// Number of threads that take separate batches, if there are `rows` rows in total.
     ///
     /// A step of a small model is a hundred short operations. Dividing each operation among threads
     /// would cost about as much as it saves, whereas sentences are independent.
@@ -192,8 +194,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
 
     /// Scores `targets[i]`, without `<s>` and `</s>`, as a translation of `sources[i]`.
     ///
-    /// An empty target of an empty source scores 0, as in [`translate`](Self::translate); any other
-    /// target of an empty source is scored against a source of only `</s>`.
+    /// An empty target of an empty source scores 0, as in [`translate`](Self::translate). For any
+    /// other target of an empty source, the model reads the source as only `</s>`.
     ///
     /// # Errors
     /// [`DecodingError::SourceWithoutEnd`], and errors of [`forced_scores`](crate::forced_scores).
@@ -216,7 +218,8 @@ impl<'m, M: StepModel> Translator<'m, M> {
         ends.check(sources.iter().map(Vec::as_slice))?;
         let (empty, mut order): (Vec<usize>, Vec<usize>) = (0..sources.len())
             .partition(|&index| ends.is_empty(&sources[index]) && targets[index].is_empty());
-        // Targets of similar length end together, which keeps the rows of a batch busy.
+        // Targets of similar length end at about the same time, so that few rows of a batch remain
+        // alone.
         order.sort_by_key(|&index| {
             std::cmp::Reverse((sources[index].len().max(1), targets[index].len()))
         });
@@ -263,11 +266,11 @@ impl<'m, M: StepModel> Translator<'m, M> {
     }
 }
 
-/// Smallest number of rows of a batch that is worth a separate thread, which is the number of rows
-/// that kernels multiply at a time.
+/// Smallest number of rows in a batch for which a separate thread is worthwhile: as many as kernels
+/// multiply at a time.
 const LEAST_ROWS: usize = 32;
 
-/// End of sources: `</s>`, or its counterpart in an imported vocabulary.
+/// The token that ends sources: `</s>`, or its counterpart in an imported vocabulary.
 #[derive(Clone, Copy)]
 struct Ends(u32);
 
@@ -276,15 +279,15 @@ impl Ends {
         source.is_empty() || source == [self.0]
     }
 
-    /// The source, or only its end if it is empty: an empty line whose translation is scored or
-    /// continued.
+    /// Returns the source or, if it has no tokens, only the end: for an empty line whose
+    /// translation is scored or has a prefix.
     fn or_only_end<'s>(&'s self, source: &'s [u32]) -> &'s [u32] {
         if source.is_empty() { std::slice::from_ref(&self.0) } else { source }
     }
 
     fn check<'a>(self, sources: impl Iterator<Item = &'a [u32]>) -> Result<()> {
         for (sentence, source) in sources.enumerate() {
-            // The end may be followed by the token of a language.
+            // The end need not be the last token: the token of a language may follow it.
             if let Some(&last) = source.last()
                 && !source.contains(&self.0)
             {
@@ -295,7 +298,7 @@ impl Ends {
     }
 }
 
-/// Refuses a prefix that leaves the model no position for `</s>`.
+/// Refuses a prefix after which the model has no position for `</s>`.
 fn check_length(sentence: usize, prefix: &[u32], longest: Option<usize>) -> Result<()> {
     match longest {
         Some(longest) if prefix.len() > longest => {

@@ -26,8 +26,8 @@ impl ProcessTime {
         if all > 0.0 { self.waiting_seconds / all } else { 0.0 }
     }
 
-    /// Slowest of several processes, with its rank. The other processes wait for the slowest, so it
-    /// waits least. `None` for a single process.
+    /// Returns the slowest of several processes, with its rank; `None` for a single process. The
+    /// slowest process is the one that waits least, because the others wait for it.
     #[must_use]
     pub fn slowest(all: &[Self]) -> Option<(usize, &Self)> {
         let least = |one: &(usize, &Self), other: &(usize, &Self)| {

@@ -232,20 +232,21 @@ impl SamplingConfig {
     }
 }
 
-/// Limits on the length of the output for one source, in tokens without `</s>`.
+/// Limits on the length of the output for one source. Tokens are counted without `</s>`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OutputLimits {
     /// Smallest number of tokens before `</s>`.
     pub min_length: usize,
     /// Number of tokens after which `</s>` is forced.
     pub max_length: usize,
-    /// Number of tokens below which an output is shorter than expected; 0 if no length is expected.
+    /// Expected number of tokens: a shorter output is penalised if `shortfall_penalty` is above 0.
+    /// 0 if no length is expected.
     pub expected: f64,
 }
 
 impl DecodingConfig {
-    /// Search for all candidates that the choice needs. They are samples, or come from a beam of
-    /// this width.
+    /// Widens the search so that it returns all the candidates that reranking needs. They are
+    /// samples, or come from a beam of at least as many hypotheses.
     #[must_use]
     pub fn with_candidates(self) -> Self {
         if !self.reranking.is_active() {
@@ -257,10 +258,10 @@ impl DecodingConfig {
         Self { n_best, beam_size, ..self }
     }
 
-    /// Score that compares hypotheses of different lengths: the log-probability of `length` tokens,
-    /// including `</s>`, divided by the length penalty, plus the length reward of each token, minus
-    /// the penalty for being shorter than `limits` expect. It grows with the length if the
-    /// log-probability is at most 0.
+    /// Score that compares hypotheses of different lengths. It is `log_probability`, which is that
+    /// of `length` tokens including `</s>`, divided by the length penalty; plus the length reward
+    /// for each token; minus the penalty for being shorter than `limits` expect. If
+    /// `log_probability` is at most 0 and fixed, the score grows with `length`.
     pub fn score(&self, log_probability: f64, length: usize, limits: OutputLimits) -> f64 {
         let (length, expected) = (length as f64, limits.expected + 1.0);
         let expects = self.shortfall_penalty > 0.0;
@@ -278,7 +279,7 @@ impl DecodingConfig {
         }
     }
 
-    /// Number of finished hypotheses that are kept.
+    /// Number of finished hypotheses that a search keeps for a sentence.
     pub(crate) fn kept(&self) -> usize {
         match self.rules {
             SearchRules::Exact => self.n_best,
@@ -293,12 +294,12 @@ impl DecodingConfig {
             || self.frequency_penalty != 0.0
     }
 
-    /// Largest number of hypotheses per sentence that are stepped together.
+    /// Largest number of hypotheses per sentence that are stepped together, each as one row.
     pub(crate) fn rows_per_sentence(&self) -> usize {
         if self.sampling.is_active() { self.n_best } else { self.beam_size }
     }
 
-    /// Limits for a source of `source_length` tokens, without its `</s>`.
+    /// Limits for the output of a source of `source_length` tokens, not counting `</s>`.
     pub fn output_limits(&self, source_length: usize) -> OutputLimits {
         // A float-to-integer cast saturates, so a huge ratio means "no limit by ratio".
         let by_ratio = (self.max_length_ratio * source_length as f64).floor() as usize;
@@ -312,7 +313,7 @@ impl DecodingConfig {
 }
 
 impl LengthSettings {
-    /// Settings of `config`.
+    /// Takes the settings from `config`.
     #[must_use]
     pub fn from_config(config: &DecodingConfig) -> Self {
         let &DecodingConfig { length_penalty, length_reward, shortfall_penalty, .. } = config;

@@ -4,11 +4,11 @@ use super::DecodingConfig;
 use crate::reranking::RerankingConfig;
 use crate::{DecodingError, Result};
 
-/// Largest beam size, far beyond any use (Stahlberg and Byrne 2019, "On NMT Search Errors and Model
-/// Errors: Cat Got Your Tongue?").
+/// Upper bound of the beam size, far beyond any use (Stahlberg and Byrne 2019, "On NMT Search
+/// Errors and Model Errors: Cat Got Your Tongue?").
 const WIDEST_BEAM: usize = 1 << 16;
 
-/// Largest factor in use; above it, scores would leave the range of numbers.
+/// Upper bound of factors, far beyond any use; with larger ones, scores might overflow.
 const MOST: f64 = 1e6;
 
 impl DecodingConfig {
@@ -33,8 +33,8 @@ impl DecodingConfig {
         Ok(())
     }
 
-    /// Checks every value, like [`validate`](Self::validate), and that the required facts about the
-    /// text have been measured.
+    /// Checks every value, like [`validate`](Self::validate), and also that the lengths which
+    /// `shortfall_penalty` needs have been measured.
     ///
     /// # Errors
     /// [`DecodingError::Config`] for the first value that a search cannot use, or
@@ -60,7 +60,7 @@ impl DecodingConfig {
     }
 
     fn validate_lengths(&self) -> Result<()> {
-        // An exponent.
+        // The length penalty is an exponent, so its bound is lower.
         from_0("length_penalty", self.length_penalty, 100.0)?;
         from_0("length_reward", self.length_reward, MOST)?;
         from_0("shortfall_penalty", self.shortfall_penalty, MOST)?;
@@ -119,7 +119,7 @@ impl DecodingConfig {
 }
 
 fn refused(key: &'static str, value: impl std::fmt::Debug, expected: String) -> DecodingError {
-    // Exponents keep huge numbers from being written with hundreds of digits.
+    // The debug format writes huge numbers with an exponent instead of hundreds of digits.
     let value = format!("{value:?}");
     DecodingError::Config { key, value, expected }
 }

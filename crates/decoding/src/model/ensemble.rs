@@ -6,8 +6,8 @@ use crate::{DecodingError, Result, SpecialIds, StepModel};
 /// Models over one vocabulary, combined log-linearly: the probability of a token is proportional to
 /// the geometric mean of its probabilities under the models.
 ///
-/// The mean of the logits is the mean of the log-probabilities up to a constant of the row, which
-/// normalisation removes; so several equal models decide exactly like a single one.
+/// The mean of the logits equals the mean of the log-probabilities, except for a constant in each
+/// row, which normalisation removes. So several equal models decide exactly like a single one.
 #[derive(Debug)]
 pub struct Ensemble<'m, M> {
     models: &'m [M],
@@ -15,10 +15,11 @@ pub struct Ensemble<'m, M> {
 }
 
 impl<'m, M: StepModel> Ensemble<'m, M> {
-    /// Combines `models`; equal ids must have equal meanings in all of them.
+    /// Combines `models`; each id must have the same meaning in all of them.
     ///
     /// # Errors
-    /// [`DecodingError::Ensemble`] if there are none, or the sizes of their vocabularies differ.
+    /// [`DecodingError::Ensemble`] if there are no models, or the sizes of their vocabularies
+    /// differ.
     pub fn new(models: &'m [M]) -> Result<Self> {
         let sizes: Vec<usize> = models.iter().map(StepModel::vocabulary_size).collect();
         match sizes.as_slice() {
@@ -63,7 +64,8 @@ impl<M: StepModel> StepModel for Ensemble<'_, M> {
         tokens: &[u32],
         mut read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()> {
-        // Sums of `f32` are exact in `f64`, so that the mean of equal logits is the same logit.
+        // Sums of `f32` numbers are exact in `f64`, so that the mean of equal logits is the same
+        // logit.
         let mut sums = vec![0.0_f64; tokens.len() * self.vocabulary_size];
         for (model, state) in self.models.iter().zip(state) {
             let mut done = 0;

@@ -1,13 +1,15 @@
-//! Sources that are too large to be passed around, such as images, and are replaced by numbers.
+//! Sources that are too large to be passed around, such as images, and are therefore replaced by
+//! numbers.
 
 use std::fmt;
 
 use crate::{Result, SpecialIds, StepModel};
 
-/// A model whose sources are given by numbers: the first id of a source is the number that `read`
-/// turns into the actual source when its batch begins.
+/// A model whose sources are numbers. The first id of a source is the number; when a batch begins,
+/// `read` turns the numbers of the batch into the actual sources.
 ///
-/// A search only sees the number of a source: two ids, including `</s>`, for lengths and batches.
+/// A search sees a source as two ids, the number and `</s>`; these two determine lengths and
+/// batches.
 pub struct NumberedSources<'m, M, F> {
     model: &'m M,
     read: F,
@@ -24,7 +26,7 @@ where
     M: StepModel,
     F: Fn(&[usize]) -> Result<Vec<Vec<u32>>> + Sync,
 {
-    /// Wraps a model; `read` returns the sources for a list of numbers, in its order.
+    /// Wraps a model; `read` returns the sources for a list of numbers, in the order of the list.
     pub fn new(model: &'m M, read: F) -> Self {
         Self { model, read }
     }

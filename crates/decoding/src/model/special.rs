@@ -1,4 +1,4 @@
-//! Models with imported vocabularies.
+//! Models whose vocabulary was imported, with special ids of its own.
 
 use taper_ops::composed::Likeliest;
 
@@ -12,7 +12,7 @@ pub struct WithSpecialIds<M> {
 }
 
 impl<M> WithSpecialIds<M> {
-    /// Gives `model` these ids.
+    /// Wraps `model`; a search takes `special` as its special ids.
     pub fn new(model: M, special: SpecialIds) -> Self {
         Self { model, special }
     }

@@ -7,16 +7,17 @@ use crate::search::constraints::Constraints;
 use crate::tokens::OURS;
 use crate::{Control, DecodingError, Result, SpecialIds};
 
-/// An autoregressive model seen from a search: rows that advance by one token at a time.
+/// An autoregressive model, as a search sees it: rows that advance by one token at a time.
 ///
-/// A state holds `R` rows; right after [`start`](StepModel::start) row `i` belongs to source `i`.
+/// A state holds `R` rows. Right after [`start`](StepModel::start), row `i` belongs to source `i`.
 /// Rows must be independent: the predictions of a row may depend only on its source and its own
 /// tokens.
 pub trait StepModel: Sync {
     /// State that the model keeps between steps: encoded sources, cached keys and values.
     type State;
 
-    /// Number of target tokens `V`, the length of one row of [`step`](StepModel::step).
+    /// Size `V` of the target vocabulary: the length of one row of logits in
+    /// [`step`](StepModel::step).
     fn vocabulary_size(&self) -> usize;
 
     /// Ids with a special role in the search.
@@ -25,17 +26,18 @@ pub trait StepModel: Sync {
     }
 
     /// Largest number of output tokens of a row, without `</s>`; `None` for no limit. A search
-    /// forces the end there.
+    /// forces the end at this length.
     fn longest_output(&self) -> Option<usize>;
 
-    /// Input of the first step for a row with this source: the token that its output follows.
+    /// Input of the first step for a row with this source: the token that precedes the row's
+    /// output.
     fn first_input(&self, _source: &[u32]) -> u32 {
         self.special().start()
     }
 
-    /// Whether several threads, each with its own state, are faster than one that divides every
-    /// operation among threads: usually true on a CPU, but not on a device that runs one operation
-    /// at a time.
+    /// Whether several threads, each with a state of its own, are faster than a single state whose
+    /// every operation is divided among threads. This is usually true on a CPU, but not on a device
+    /// that runs one operation at a time.
     fn gains_from_workers(&self) -> bool {
         false
     }
@@ -47,13 +49,13 @@ pub trait StepModel: Sync {
     fn start(&self, sources: &[&[u32]]) -> Result<Self::State>;
 
     /// Feeds `tokens[r]` to each row `r`, and passes the predictions of the following tokens to
-    /// `read`, in one or several blocks of whole rows, in order. Blocks are borrowed because all
-    /// predictions together are the largest data of decoding; a model need not hold them all at a
-    /// time.
+    /// `read`, in one or several blocks of whole rows, in order. `read` only borrows a block: all
+    /// predictions together are the largest data of decoding, and a model need not hold them all at
+    /// once.
     ///
     /// # Shapes
-    /// `tokens`: `R`; `read` gets `R * V` values in total, row-major: log-probabilities up to a
-    /// constant per row, so that logits are allowed. `-inf` marks an impossible token.
+    /// `tokens`: `R`. `read` gets `R * V` values in total, row-major. They are log-probabilities up
+    /// to a constant per row, so that logits are allowed. `-inf` marks an impossible token.
     ///
     /// # Errors
     /// Errors of the model, as [`DecodingError::model`](crate::DecodingError::model), and errors of
@@ -65,18 +67,18 @@ pub trait StepModel: Sync {
         read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Whether [`step_likeliest`](StepModel::step_likeliest) saves copying all logits, as from a
-    /// GPU.
+    /// Whether [`step_likeliest`](StepModel::step_likeliest) avoids copying all logits, for example
+    /// from a GPU.
     fn finds_likeliest(&self) -> bool {
         false
     }
 
-    /// Steps like [`step`](StepModel::step), for a search that needs only the `count` likeliest
-    /// tokens of each row, and `also[r]` of row `r`. Called only if the model [supports
-    /// it](StepModel::finds_likeliest).
+    /// Steps like [`step`](StepModel::step), for a search that needs from each row `r` only the
+    /// `_count` likeliest tokens and the token `_also[r]`. A search calls this only if the model
+    /// [supports it](StepModel::finds_likeliest).
     ///
     /// # Shapes
-    /// `tokens`, `also` and the result: `R`.
+    /// `_tokens`, `_also` and the result: `R`.
     ///
     /// # Errors
     /// The errors of [`step`](StepModel::step).
@@ -98,20 +100,20 @@ pub trait StepModel: Sync {
     fn select(&self, state: &mut Self::State, rows: &[usize]) -> Result<()>;
 }
 
-/// Largest k of top-k; above it all logits are copied. Each of the k tokens takes about as many GPU
-/// kernels as a layer.
+/// Largest k of top-k on a device. Each of the k tokens takes about as many GPU kernels as a layer,
+/// so for a larger k all logits are copied to the host instead.
 const LARGEST_K: usize = 32;
 
-/// Tokens of each row that a search needs: the likeliest ones, and one more.
+/// Tokens that a search needs from each row `r`: the `count` likeliest ones, and `also[r]`.
 pub(crate) struct TopK {
     count: usize,
     also: Vec<u32>,
 }
 
 impl TopK {
-    /// Makes the request for each row's `count` likeliest tokens among those that its constraints
-    /// admit, and for the tokens that the constraints need. `None` if the model cannot find them,
-    /// or the tokens are too many.
+    /// Makes the request for the `count` likeliest tokens of each row that the row's constraints
+    /// admit, and for the token that the constraints ask for. `None` if the model cannot find
+    /// likeliest tokens, or if there would be too many of them.
     pub(crate) fn under<'a, M: StepModel>(
         model: &M,
         count: usize,
@@ -138,16 +140,17 @@ impl TopK {
     }
 }
 
-/// Logits of a row, in the form that a search gets.
+/// Logits of a row, in the form in which a search gets them.
 #[derive(Clone, Copy)]
 pub(crate) enum Logits<'a> {
-    /// All `V`.
+    /// The logits of all `V` tokens.
     All(&'a [f32]),
     /// Only the [requested](TopK) logits.
     Likeliest(&'a Likeliest),
 }
 
-/// Steps all rows, and calls `of_row` with the index and the logits of each.
+/// Steps all rows, and calls `of_row` with the index and the logits of each row; returns its
+/// results.
 pub(crate) fn step_rows<M: StepModel, T: Send>(
     model: &M,
     state: &mut M::State,
@@ -183,14 +186,16 @@ pub(crate) fn step_rows<M: StepModel, T: Send>(
     if results.len() == rows { Ok(results) } else { Err(wrong(results.len() * vocabulary)) }
 }
 
-/// Sentences out of `count` that are still wanted when a search begins.
+/// Returns the indices of the sentences, out of `count`, that are still wanted when a search
+/// begins.
 pub(crate) fn wanted(control: &dyn Control, count: usize) -> Vec<usize> {
     control.between_steps();
     (0..count).filter(|&sentence| !control.is_cancelled(sentence)).collect()
 }
 
-/// Lets other work go first, and removes cancelled entries from `active` and their rows from the
-/// state. `place` returns the sentence of an entry and its number of rows, which are consecutive.
+/// Lets the control do other work, and then removes cancelled entries from `active`, and their rows
+/// from the state. `place` returns the sentence of an entry and the number of its rows; the rows of
+/// an entry are consecutive.
 pub(crate) fn drop_cancelled<M: StepModel, T>(
     model: &M,
     state: &mut M::State,
@@ -210,7 +215,8 @@ pub(crate) fn drop_cancelled<M: StepModel, T>(
     if active.is_empty() { Ok(()) } else { select_if_changed(model, state, all, &kept_rows) }
 }
 
-/// Selects `rows`, unless the state of `old_rows` rows would stay the same.
+/// Keeps the given `rows` of a state with `old_rows` rows; does nothing if these are all rows in
+/// their order.
 pub(crate) fn select_if_changed<M: StepModel>(
     model: &M,
     state: &mut M::State,

@@ -1,4 +1,4 @@
-//! Models of this project as step models.
+//! Implements [`StepModel`] for the models of this project.
 
 use candle_core::{Device, Storage, Tensor};
 use taper_model::{DecodeState, Inference, Model, ModelError, Sequences, TextInference, TextState};
@@ -7,14 +7,14 @@ use taper_ops::{Kernel, Products};
 
 use crate::{DecodingError, Result, START, StepModel};
 
-/// Whether the number of batches may depend on the number of threads without changing a bit. This
-/// holds on a CPU with a kernel that packs, because the result of a row does not depend on the
-/// number of rows.
+/// Whether sentences may be divided into any number of batches, for example one per thread, without
+/// changing a bit of the results. This holds on a CPU with a kernel that packs its operands,
+/// because then the result of a row does not depend on the number of rows.
 fn gains_from_workers(device: &Device) -> bool {
     device.is_cpu() && Kernel::best(Products::F32) != Kernel::Gemm
 }
 
-/// Steps of a prepared model, which are the same for every model.
+/// Methods that are the same for every prepared model of type `$inference`.
 macro_rules! steps_of {
     ($inference:ty) => {
         fn step(
@@ -62,7 +62,7 @@ impl StepModel for Inference {
     }
 
     fn longest_output(&self) -> Option<usize> {
-        // `<s>` takes the first position.
+        // `<s>` takes the first of the positions.
         self.model().config().longest_sequence().map(|positions| positions.saturating_sub(1))
     }
 
@@ -74,8 +74,8 @@ impl StepModel for Inference {
     steps_of!(Inference);
 }
 
-/// A language model continues its sources: a source is a prompt, which is read in one pass at the
-/// start, except for its last token.
+/// A language model continues its sources. A source is a prompt: all of it except its last token is
+/// read in one pass at the start; the last token is the first input.
 impl StepModel for TextInference {
     type State = TextState;
 
@@ -83,7 +83,7 @@ impl StepModel for TextInference {
         self.model().vocabulary()
     }
 
-    /// `None`: tokens beyond the context are forgotten.
+    /// `None`, because tokens beyond the context are forgotten, so outputs have no limit.
     fn longest_output(&self) -> Option<usize> {
         None
     }
@@ -103,7 +103,7 @@ impl StepModel for TextInference {
     steps_of!(TextInference);
 }
 
-/// Passes blocks of logits `(rows, V)` to `read` on the host.
+/// Copies blocks of logits `(rows, V)` to the host, and passes each to `read`.
 fn lend(
     blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
     read: &mut impl FnMut(&[f32]) -> Result<()>,
@@ -128,7 +128,8 @@ fn lend(
     Ok(())
 }
 
-/// Finds the likeliest tokens of blocks of logits `(rows, V)` on their device.
+/// Finds, on the device, the `count` likeliest tokens of each row in blocks of logits `(rows, V)`,
+/// and the logit of `also[r]` in row `r`.
 fn likeliest(
     blocks: impl Iterator<Item = std::result::Result<Tensor, ModelError>>,
     count: usize,

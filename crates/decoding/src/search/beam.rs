@@ -1,26 +1,28 @@
 //! Beam search over a batch of sentences, with exact early stopping.
 //!
-//! At each position the continuations of a sentence's live hypotheses are ordered by total
+//! At each position, the continuations of a sentence's live hypotheses are ordered by total
 //! log-probability. A continuation that ends with `</s>` is finished if it is among the best
-//! `beam_size`, and dropped otherwise. The best `beam_size` of the others are the live hypotheses
-//! of the next position, so that finished hypotheses do not narrow the beam. The best `n_best`
-//! finished hypotheses by normalised score are kept.
+//! `beam_size` continuations, and dropped otherwise. The best `beam_size` of the continuations
+//! without `</s>` are the live hypotheses of the next position, so that finished hypotheses do not
+//! narrow the beam. Of the finished hypotheses, the `n_best` with the best normalised score are
+//! kept.
 //!
 //! A sentence stops once no live hypothesis can still enter its n-best list. Log-probabilities are
-//! at most 0, so a live total `L ≤ 0` can only fall, length penalty and reward are largest at the
-//! maximum length `m`, and the shortfall penalty is smallest there: no descendant can score above
-//! `score(L, m + 1)`. If that bound, for the best `L`, does not exceed the worst kept score of a
-//! full list, running to the maximum length would give the same list. With `patience`, a sentence
-//! stops earlier: once enough hypotheses have finished.
+//! at most 0, so a live total `L ≤ 0` can only fall. Length penalty and reward are largest at the
+//! maximum length `m`, and the shortfall penalty is smallest there. So no descendant can score
+//! above `score(L, m + 1)`. If the list is full, and this bound for the best `L` does not exceed
+//! the worst score in the list, then running to the maximum length would give the same list. With
+//! `patience`, a sentence stops earlier: once enough hypotheses have finished.
 //!
-//! A sentence with phrases has a beam that is [divided among them](super::phrases). Hypotheses that
-//! lack a phrase stay likelier than finished ones until the maximum length, so that no exact bound
-//! stops the search. It stops once the number of finished hypotheses reaches the width of its beam,
-//! and no live one that has all phrases would score better if it ended.
+//! A sentence with phrases has a beam that is [divided by the number of phrase
+//! tokens](super::phrases). Hypotheses that lack a phrase stay likelier than finished ones until
+//! the maximum length, so that no exact bound stops the search. It stops once the number of
+//! finished hypotheses reaches the width of the beam, and no live hypothesis that has all phrases
+//! would enter the list if it ended.
 //!
-//! The settings of lengths do not affect which hypotheses live; they only affect the order of
-//! finished ones, and when this order is final. So one search can find the lists under several
-//! settings: it continues until each list is final.
+//! The settings of lengths do not affect which hypotheses live. They affect only the order of
+//! finished hypotheses, and when this order is final. So one search can find the lists under
+//! several settings: it continues until all of these lists are final.
 
 use crate::model::step::{TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::{Candidate, best_tokens};
@@ -30,7 +32,7 @@ use crate::{Control, DecodingConfig, DecodingError, Hypothesis, Result, Sentence
 /// Translates one batch by beam search.
 ///
 /// `sources` end with `</s>`. The result has, for each source in order, its `n_best` hypotheses,
-/// best score first (fewer if fewer have finished). All hypotheses of all unfinished sentences are
+/// best score first (fewer if fewer have finished). All live hypotheses of all sentences are
 /// stepped together; a sentence leaves the batch as soon as its list is final.
 ///
 /// # Errors
@@ -54,8 +56,8 @@ pub(crate) fn beam<M: StepModel>(
     Ok(hypotheses.into_iter().flatten().collect())
 }
 
-/// Translates one source, which ends with `</s>`, by beam search, and returns the continuations
-/// that the search considered.
+/// Translates one source, which ends with `</s>`, by beam search. Returns its hypotheses, and the
+/// continuations that the search considered.
 ///
 /// # Errors
 /// The errors of [`beam_search`].
@@ -72,9 +74,9 @@ pub fn beam_tree<M: StepModel>(
     Ok((hypotheses.into_iter().flatten().flatten().collect(), nodes))
 }
 
-/// Finds the n-best lists of each sentence under each of `settings` in a single search; they may
-/// differ only in [`LengthSettings`](crate::LengthSettings). The lists of a sentence that `control`
-/// cancels are empty.
+/// Finds the n-best list of each sentence under each of `settings`, in a single search. The
+/// settings may differ only in [`LengthSettings`](crate::LengthSettings). The result is indexed by
+/// sentence and then by setting. The lists of a sentence that `control` cancels are empty.
 pub(crate) fn beam_under<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -84,7 +86,7 @@ pub(crate) fn beam_under<M: StepModel>(
     beam_traced(model, sentences, settings, control, None)
 }
 
-/// Runs [`beam_under`], and puts the continuations of the search that ends last into `traced`.
+/// Runs [`beam_under`]; `traced` receives the continuations of the sentence that ends last.
 fn beam_traced<M: StepModel>(
     model: &M,
     sentences: &[Sentence<'_>],
@@ -147,7 +149,8 @@ fn beam_traced<M: StepModel>(
     Ok(results)
 }
 
-/// Steps the model, and returns the best tokens of each live hypothesis after `position` tokens.
+/// Steps the model, and returns the best next tokens of each live hypothesis, all of which have
+/// `position` tokens.
 fn best_continuations<M: StepModel>(
     model: &M,
     state: &mut M::State,
@@ -156,7 +159,7 @@ fn best_continuations<M: StepModel>(
     position: usize,
 ) -> Result<Vec<Vec<Candidate>>> {
     let special = model.special();
-    // More tokens than the beam size are taken: an end takes no place from hypotheses that
+    // More tokens than the width of the beam are needed: ends take no places from tokens that
     // continue.
     let enough = |search: &SentenceBeam<'_>| search.width + special.ends();
     let most = active.iter().map(enough).max().unwrap_or(1);

@@ -18,9 +18,9 @@ pub(crate) struct Candidate {
     pub(crate) rank: f64,
 }
 
-/// Finds at most `count` of the likeliest tokens that `constraints` admit, likeliest first, the
-/// lower id first among equals, followed by tokens that a phrase needs. Tokens of probability zero
-/// are omitted. `None` if the row is not a distribution.
+/// Finds at most `count` of the likeliest tokens that `constraints` admit, likeliest first; among
+/// equals, the lower id comes first. They are followed by tokens that a phrase needs. Tokens of
+/// probability zero are omitted. `None` if the row is not a distribution.
 pub(crate) fn best_tokens(
     logits: Logits<'_>,
     count: usize,
@@ -52,11 +52,11 @@ fn likeliest_admitted(
         );
     }
     let (row, count) = (weighed.ranked(), count.min(logits.len()));
-    // At least `count` blocks have a logit of this size or more, which excludes nearly all other
+    // At least `count` blocks have a logit of this size or more. This excludes nearly all other
     // blocks at once.
     let mut best = best_from(row, nth_largest(&row.maxima, count), count, constraints);
     if best.len() < count {
-        // Some of these tokens are not admitted, so all blocks are searched.
+        // Some of the tokens found are not admitted, so all blocks are searched.
         best = best_from(row, f32::NEG_INFINITY, count, constraints);
     }
     let needed = constraints.needed.iter().copied();
@@ -70,8 +70,8 @@ fn likeliest_admitted(
     Some(all.map(|token| weighed.candidate(token)).collect())
 }
 
-/// Finds at most `count` of the largest admitted logits that are at least `least`, largest first,
-/// with their tokens.
+/// Finds the largest logits among those that are admitted and at least `least`: at most `count` of
+/// them, largest first, with their tokens.
 fn best_from(
     row: &Row<'_>,
     least: f32,
@@ -80,7 +80,7 @@ fn best_from(
 ) -> Vec<(f32, u32)> {
     let mut best = Best::new(count);
     for (block, (values, &largest)) in row.logits.chunks(BLOCK).zip(&row.maxima).enumerate() {
-        // A block whose largest logit is not a candidate has no candidates.
+        // If the largest logit of a block cannot be among the best, none in the block can.
         if largest < least || best.beats(largest) {
             continue;
         }
@@ -108,8 +108,8 @@ fn nth_largest(values: &[f32], count: usize) -> f32 {
     }
 }
 
-/// Requested tokens that `constraints` admit, likeliest first. `None` if the row is not a
-/// distribution.
+/// Returns those of the requested tokens that `constraints` admit, with their logits, likeliest
+/// first. `None` if the row is not a distribution.
 pub(crate) fn admitted<'a>(
     likeliest_of_row: &'a Likeliest,
     constraints: &'a Constraints<'_>,
@@ -123,20 +123,21 @@ pub(crate) fn admitted<'a>(
     let before = move |&(token, logit): &(u32, f32)| {
         logit > likeliest_of_row.also || (logit == likeliest_of_row.also && token < requested)
     };
-    // The additional token is inserted at its rank.
+    // The token `also` of the request is inserted at its rank.
     let first = likeliest.clone().take_while(before);
     let rest = likeliest.skip_while(before);
     let all = first.chain(std::iter::once((requested, likeliest_of_row.also))).chain(rest);
     Some(all.filter(|&(token, logit)| logit != f32::NEG_INFINITY && constraints.admits(token)))
 }
 
-/// Makes the candidate for a token of a row without further logits.
+/// Makes the candidate for `token`, whose `logit` is known, in a row of which only the likeliest
+/// tokens are known.
 pub(crate) fn candidate_of(likeliest: &Likeliest, token: u32, logit: f32) -> Candidate {
     let log_probability = (f64::from(logit) - likeliest.normalizer).min(0.0);
     Candidate { token, log_probability, rank: log_probability }
 }
 
-/// Largest logits so far, largest first.
+/// The `count` largest logits so far with their tokens, largest first.
 struct Best {
     count: usize,
     sorted: Vec<(f32, u32)>,
@@ -147,8 +148,8 @@ impl Best {
         Self { count, sorted: Vec::with_capacity(count + 1) }
     }
 
-    /// Whether all kept logits beat `logit`. Ids come in ascending order, so an equal logit loses
-    /// to a kept one.
+    /// Whether `logit` would not be kept, because there are `count` kept logits and none is
+    /// smaller. Ids are inserted in ascending order, so that among equals the lower id is kept.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count
             && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
@@ -161,7 +162,7 @@ impl Best {
     }
 }
 
-/// One row of logits, with its maxima and normaliser.
+/// One row of logits, with the largest logit of each block and the normaliser.
 pub(crate) struct Row<'a> {
     logits: Cow<'a, [f32]>,
     /// Largest logit of each [`BLOCK`].
@@ -179,21 +180,22 @@ impl<'a> Row<'a> {
         Some(Self { logits, maxima, normalizer })
     }
 
-    /// Log-probability of a token. Rounding must not lift it above 0: the searches rely on totals
-    /// that never rise.
+    /// Log-probability of a token, at most 0 in spite of rounding: the searches rely on totals that
+    /// never rise.
     pub(crate) fn log_probability(&self, token: u32) -> f64 {
         (f64::from(self.logits[token as usize]) - self.normalizer).min(0.0)
     }
 }
 
-/// A row of the model's logits, with the logits that rank tokens in the search.
+/// A row of the model's logits, and the row that ranks tokens in the search if repetition is
+/// penalised.
 pub(crate) struct Weighed<'a> {
     model: Row<'a>,
     penalised: Option<Row<'a>>,
 }
 
 impl<'a> Weighed<'a> {
-    /// Applies the constraints; `None` if the row is not a distribution.
+    /// Applies the penalties in `constraints`; `None` if the row is not a distribution.
     pub(crate) fn new(logits: &'a [f32], constraints: &Constraints<'_>) -> Option<Self> {
         let penalised = match constraints.penalised(logits) {
             Some(logits) => Some(Row::new(logits)?),
@@ -202,12 +204,12 @@ impl<'a> Weighed<'a> {
         Some(Self { model: Row::new(logits)?, penalised })
     }
 
-    /// Row that ranks tokens in the search.
+    /// Returns the row that ranks tokens in the search.
     fn ranked(&self) -> &Row<'a> {
         self.penalised.as_ref().unwrap_or(&self.model)
     }
 
-    /// Logits that rank tokens in the search.
+    /// Returns the logits that rank tokens in the search.
     pub(crate) fn logits(&self) -> &[f32] {
         &self.ranked().logits
     }
@@ -251,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_best_of_a_long_row_are_those_of_a_sort() {
-        // Few levels make ties across chunks.
+        // Few distinct logits give equal ones in different blocks.
         for levels in [7, 1000] {
             let logits: Vec<f32> = (0..1003_u64).map(|i| (i * i * 31 % levels) as f32).collect();
             let mut expected: Vec<u32> = (UNKNOWN..1003).filter(|&token| token != 2).collect();
@@ -268,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_special_token_takes_no_place_of_another() {
-        // The largest logits of three blocks are a special token and two allowed tokens.
+        // Each of three blocks has a large logit: a special token's and those of two allowed
+        // tokens.
         let mut logits = [0.0_f32; 3 * BLOCK];
         (logits[0], logits[BLOCK], logits[2 * BLOCK], logits[7]) = (9.0, 8.0, 7.0, 6.0);
         let best = best_tokens(Logits::All(&logits), 3, &anything()).expect("finite");

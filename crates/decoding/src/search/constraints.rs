@@ -11,30 +11,31 @@ pub(crate) struct Constraints<'a> {
     special: &'a SpecialIds,
     /// Whether an end is allowed.
     end: bool,
-    /// Whether tokens other than an end are allowed.
+    /// Whether tokens other than ends are allowed.
     others: bool,
-    /// Whether `<unk>` is allowed, if `others` are.
+    /// Whether `<unk>` is allowed, provided that `others` is true.
     unknown: bool,
     /// The only allowed token, regardless of the other constraints.
     pub(crate) forced: Option<u32>,
-    /// Whether the token costs nothing because it is the only one.
+    /// Whether the token costs nothing, because no other token is allowed.
     pub(crate) is_free: bool,
     /// Tokens that are candidates even if they are unlikely, because a phrase needs them.
     pub(crate) needed: Vec<u32>,
-    /// Tokens that would repeat a run.
+    /// Tokens that would complete an n-gram which the text already has.
     banned: Vec<u32>,
     /// Tokens whose repetition is penalised, each once, and how often each occurs in the output.
     pub(crate) repeated: Vec<(u32, usize)>,
-    /// Penalty on repeated tokens.
+    /// Factor of the repetition penalty.
     penalty: f32,
     presence: f32,
     frequency: f32,
 }
 
 impl<'a> Constraints<'a> {
-    /// Makes the constraints after `length` output tokens. `history` ends with these tokens if the
-    /// configuration [needs them](looks_back). Tokens before them count for the ban on repeated
-    /// runs and, by the rules of Transformers, for the repetition penalty.
+    /// Makes the constraints on the token after `length` output tokens. If the configuration [needs
+    /// the tokens so far](looks_back), `history` must end with them. Any tokens before them in
+    /// `history` (the source) count for the ban on repeated n-grams and, by the rules of
+    /// Transformers, for the repetition penalty.
     ///
     /// At the maximum length the end is forced, and its log-probability counts, so that every
     /// translation is a whole sentence with a true score.
@@ -76,8 +77,8 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// Adds the constraints of phrases: no end is admitted before all of them are present, except
-    /// at the maximum length.
+    /// Adds the constraints of phrases: an end is not admitted before all phrases are present,
+    /// except at the maximum length.
     pub(crate) fn containing(mut self, progress: Progress, phrases: &[Vec<u32>]) -> Self {
         if !progress.is_complete(phrases) {
             self.end &= !self.others;
@@ -91,7 +92,8 @@ impl<'a> Constraints<'a> {
             return token == forced;
         }
         if self.special.is_end(token) {
-            // Only one of several ends can be forced, so that the likeliest need not be searched.
+            // If the end is forced, only one of several ends is admitted, so that no search for the
+            // likeliest is needed.
             return self.end && (self.others || token == self.special.end());
         }
         let is_refused = self.special.is_never(token)
@@ -100,19 +102,19 @@ impl<'a> Constraints<'a> {
         self.others && !is_refused
     }
 
-    /// Largest number of refused tokens that may be likelier than an admitted one, if more than the
-    /// end is admitted.
+    /// Upper bound of the number of refused tokens that may be likelier than an admitted token, if
+    /// tokens other than the end are admitted.
     pub(crate) fn refused(&self) -> usize {
         self.special.count() + self.banned.len()
     }
 
-    /// Token whose logit is needed even if it is unlikely: a forced token, or the end, which may be
-    /// the only admitted one.
+    /// Token whose logit is needed even if it is unlikely: the forced token if there is one, else
+    /// the end, which may be the only admitted token.
     pub(crate) fn asked(&self) -> u32 {
         self.forced.unwrap_or(self.special.end())
     }
 
-    /// Logits that rank tokens in the search, if they differ from the model's.
+    /// Returns the logits that rank tokens in the search; `None` if they are the model's.
     pub(crate) fn penalised(&self, logits: &[f32]) -> Option<Vec<f32>> {
         if self.repeated.is_empty() {
             return None;
@@ -130,13 +132,13 @@ impl<'a> Constraints<'a> {
     }
 }
 
-/// Whether [`Constraints::after`] needs the tokens so far.
+/// Whether the `history` in [`Constraints::after`] is needed.
 pub(crate) fn looks_back(config: &DecodingConfig) -> bool {
     config.penalises() || config.no_repeat_ngram > 0
 }
 
-/// Finds the tokens that ended a run of `size` tokens whose beginning recurs at the end of
-/// `history`.
+/// Finds the tokens that would repeat an n-gram of `size` tokens: those that follow, earlier in
+/// `history`, the same `size - 1` tokens with which `history` ends.
 fn run_ends(history: &[u32], size: usize) -> Vec<u32> {
     if size == 0 || history.len() < size {
         return Vec::new();
@@ -178,7 +180,8 @@ mod tests {
         assert_eq!(constraints.banned, [8]);
         assert_eq!(constraints.repeated, [(7, 1)]);
 
-        // By the rules of Transformers, the penalty also applies to tokens of the prompt.
+        // By the rules of Transformers, the repetition penalty also applies to tokens of the
+        // prompt.
         let config =
             DecodingConfig { rules: SearchRules::Transformers, presence_penalty: 0.5, ..config };
         let constraints = Constraints::after(&OURS, 1, &[7, 8, 8, 7], &sentence, limits, &config);

@@ -8,12 +8,12 @@ use crate::search::constraints::Constraints;
 use crate::search::stepwise::{Growing, Growth, NewToken, Output, decode_stepwise};
 use crate::{Control, DecodingConfig, Hypothesis, Result, Sentence, StepModel};
 
-/// Translates one batch by taking the likeliest allowed token at each position, the lowest id
-/// among equals.
+/// Translates one batch by taking the likeliest allowed token at each position; among equals, the
+/// one with the lowest id.
 ///
-/// It equals [`beam_search`](crate::beam_search) with a beam of 1 if neither length penalty nor
-/// reward are set. With them, such a beam follows the second likeliest token past a `</s>`, and may
-/// end with a longer output whose score is better.
+/// The result equals that of [`beam_search`](crate::beam_search) with a beam of 1 if neither a
+/// length penalty nor a length reward is set. Otherwise, such a beam continues past a `</s>` with
+/// the second likeliest token, and may end with a longer output whose score is better.
 ///
 /// `sources` end with `</s>`. The result has one hypothesis for each source, in order. A sentence
 /// leaves the batch as soon as it ends.

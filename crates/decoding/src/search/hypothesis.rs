@@ -12,16 +12,17 @@ pub struct Hypothesis {
     /// Natural logarithm of the probability of the tokens, and of the closing `</s>` if the output
     /// has one.
     pub log_probability: f64,
-    /// Natural logarithm of the probability of each token given those before it, `</s>` last.
+    /// Natural logarithm of the probability of each token given the tokens before it, with `</s>`
+    /// last.
     pub token_log_probabilities: Vec<f64>,
-    /// [Score](DecodingConfig::score) of [`log_probability`](Self::log_probability), after the
-    /// repetition penalty if there is one; n-best lists are sorted by it.
+    /// [Score](DecodingConfig::score) of the log-probability, from which the repetition penalty has
+    /// been subtracted if there is one. N-best lists are sorted by it.
     pub score: f64,
-    /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. Zero
-    /// only for the translation of an empty source, which no model scored.
+    /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. 0 only
+    /// for the translation of an empty source, which no model has scored.
     pub length: usize,
-    /// Whether the output reached the maximum length. It ends there because no other token was
-    /// allowed, usually in the middle of a sentence or of a repetition.
+    /// Whether the output reached the maximum length, and ends only for this reason: usually in the
+    /// middle of a sentence or of a repetition.
     pub truncated: bool,
 }
 
@@ -32,14 +33,16 @@ pub(crate) struct Path {
     pub(crate) tokens: Vec<u32>,
     /// Log-probability of each token under the model.
     pub(crate) token_log_probabilities: Vec<f64>,
-    /// Sum of these log-probabilities.
+    /// Sum of `token_log_probabilities`.
     pub(crate) log_probability: f64,
-    /// Number that ranks the path in the search; the same without a repetition penalty.
+    /// Number that ranks the path in the search; equals `log_probability` without a repetition
+    /// penalty.
     pub(crate) rank: f64,
 }
 
 impl Path {
-    /// The path without the end that stopped it at the maximum length, if `config` forces no end.
+    /// Removes the end with which the path stopped at the maximum length, if by the rules in
+    /// `config` no end is forced there.
     pub(crate) fn stopped(mut self, limits: OutputLimits, config: &DecodingConfig) -> Self {
         let has_end = self.token_log_probabilities.len() > self.tokens.len();
         let is_longest = self.tokens.len() >= limits.max_length;
@@ -61,7 +64,7 @@ impl Hypothesis {
         Self { tokens, log_probability, token_log_probabilities, score, length, truncated }
     }
 
-    /// Translation of an empty source, which is empty with certainty.
+    /// Translation of an empty source: it is empty, with probability 1.
     pub(crate) fn empty() -> Self {
         Self {
             tokens: Vec::new(),

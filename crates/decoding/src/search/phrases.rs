@@ -1,12 +1,12 @@
 //! Phrases that an output must contain: lexically constrained beam search (Hokamp and Liu 2017,
-//! "Lexically Constrained Decoding for Sequence Generation"). The beam is divided among hypotheses
-//! by the number of phrase tokens that they have (Post and Vilar 2018, "Fast Lexically Constrained
-//! Decoding with Dynamic Beam Allocation", section 3).
+//! "Lexically Constrained Decoding for Sequence Generation"). Hypotheses are grouped by the number
+//! of phrase tokens that they have, and the places in the beam are divided among these groups (Post
+//! and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation", section 3).
 
-/// Largest number of phrases of a sentence; further ones are not required.
+/// Largest number of phrases that a sentence may require; further phrases are ignored.
 const MOST_PHRASES: usize = 64;
 
-/// The phrases of a sentence that a search requires.
+/// Returns the phrases of a sentence that a search requires.
 pub(crate) fn required(phrases: &[Vec<u32>]) -> &[Vec<u32>] {
     &phrases[..phrases.len().min(MOST_PHRASES)]
 }
@@ -16,19 +16,20 @@ pub(crate) fn token_count(phrases: &[Vec<u32>]) -> usize {
     required(phrases).iter().map(Vec::len).sum()
 }
 
-/// Progress of a hypothesis through the phrases.
+/// How much of the phrases a hypothesis has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// A bit for each phrase that is complete.
     complete: u64,
-    /// Phrase whose beginning is at the end of the hypothesis, with the number of its tokens that
-    /// are present.
+    /// Index of a phrase with whose beginning the hypothesis ends, and the number of tokens in this
+    /// beginning.
     begun: Option<(usize, usize)>,
 }
 
 impl Progress {
-    /// Progress after a further token: the longest suffix of the hypothesis that is a phrase, or
-    /// else the beginning of one.
+    /// Returns the progress after one more token. If a suffix of the hypothesis is a missing
+    /// phrase, this phrase is complete; otherwise the longest suffix that begins a missing phrase
+    /// counts as begun.
     pub(crate) fn after(self, token: u32, phrases: &[Vec<u32>]) -> Self {
         let phrases = required(phrases);
         if phrases.is_empty() {
@@ -49,12 +50,12 @@ impl Progress {
         Self { begun: None, ..self }
     }
 
-    /// Beginning of a phrase at the end of the hypothesis.
+    /// Tokens at the end of the hypothesis that are the beginning of a phrase.
     fn beginning(self, phrases: &[Vec<u32>]) -> &[u32] {
         self.begun.map_or(&[], |(phrase, tokens)| &phrases[phrase][..tokens])
     }
 
-    /// Phrases that are not complete.
+    /// Indices of the phrases that are not complete.
     fn missing(self, phrases: &[Vec<u32>]) -> impl Iterator<Item = usize> {
         (0..phrases.len())
             .filter(move |&phrase| self.complete & 1 << phrase == 0 && !phrases[phrase].is_empty())
@@ -65,8 +66,8 @@ impl Progress {
         self.missing(required(phrases)).next().is_none()
     }
 
-    /// Tokens that continue a phrase: the next token of each phrase that has begun at the end of
-    /// the hypothesis, and the first token of each missing phrase.
+    /// Tokens that a phrase needs next: for each missing phrase that begins with the `begun`
+    /// tokens, the token after these.
     pub(crate) fn next_tokens(self, phrases: &[Vec<u32>]) -> Vec<u32> {
         let phrases = required(phrases);
         let beginning = self.beginning(phrases);
@@ -77,7 +78,8 @@ impl Progress {
         tokens
     }
 
-    /// Number of phrase tokens that the hypothesis has.
+    /// Number of phrase tokens that the hypothesis has: those of complete phrases and of the begun
+    /// one.
     pub(crate) fn tokens(self, phrases: &[Vec<u32>]) -> usize {
         let phrases = required(phrases).iter().enumerate();
         let complete = phrases.filter(|(phrase, _)| self.complete & 1 << phrase != 0);
@@ -86,9 +88,10 @@ impl Progress {
     }
 }
 
-/// Orders continuations, which are sorted best first, for a divided beam: the best with the most
-/// phrase tokens, then the best with one less, and so on; then the second best of each. So each
-/// number of tokens has about the same share of a beam of any size.
+/// Orders continuations for a divided beam. Each has its number of phrase tokens, and they are
+/// sorted best first. The result begins with the best continuation of each number of tokens, from
+/// the largest number to the smallest; then comes the second best of each number, and so on. So
+/// each number of tokens has about the same share of a beam of any size.
 pub(crate) fn shared_out<T>(continuations: Vec<(usize, T)>) -> Vec<T> {
     let most = continuations.iter().map(|(tokens, _)| *tokens).max().unwrap_or(0);
     let mut places = vec![0; most + 1];
@@ -117,7 +120,7 @@ mod tests {
         assert_eq!(after(&[5]).next_tokens(&phrases), [6, 7]);
         assert_eq!(after(&[5, 6]).next_tokens(&phrases), [5, 8]);
         assert_eq!(after(&[5, 7]).next_tokens(&phrases), [5, 8]);
-        // The phrase was broken off, and the same token begins it again.
+        // The phrase was interrupted, and the same token begins it again.
         assert_eq!(after(&[5, 9]), Progress::default());
         assert_eq!(after(&[5, 5]), after(&[5]));
         assert_eq!(after(&[5, 8]).tokens(&phrases), 1);
@@ -126,7 +129,7 @@ mod tests {
         assert_eq!(after(&[5, 6, 8, 5]).tokens(&phrases), 4);
         assert!(Progress::default().is_complete(&[]));
         assert!(Progress::default().is_complete(&[vec![]]));
-        // The end of the hypothesis begins a phrase again.
+        // The last tokens of the interrupted phrase are the beginning of the phrase again.
         let phrases = [vec![7, 7, 8]];
         let four = [7, 7, 7, 8].iter().fold(Progress::default(), |one, &t| one.after(t, &phrases));
         assert!(four.is_complete(&phrases));

@@ -1,8 +1,8 @@
 //! Sampling: each token is drawn from the model's distribution, which may be sharpened or cut.
 //!
-//! A draw is a function of (seed, sentence number, sample, position). So a translation depends
-//! neither on other sentences nor on batching, and drawing more samples does not change the first
-//! ones.
+//! A draw is a function of the seed, the sentence's number, the index of the sample and the
+//! position. So a translation depends neither on other sentences nor on batching, and drawing more
+//! samples does not change the first ones.
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -29,14 +29,14 @@ pub(crate) fn sample<M: StepModel>(
         let draws = Counter::new(mix(sampling.seed, &[row.sentence.number, row.copy as u64]));
         draw(logits, constraints, sampling, draws.f64_at(row.tokens().len() as u64))
     };
-    // Without a limit on the number of tokens, any token may be drawn.
+    // Without `top_k`, any token may be drawn.
     let enough = if sampling.top_k > 0 { sampling.top_k } else { usize::MAX };
     let growth = Growth { copies: config.n_best, enough, choose: drawn };
     decode_stepwise(model, sentences, config, growth, control, observe)
 }
 
-/// Finds the token at which the cumulative probability, over ascending ids, exceeds `uniform`,
-/// which is in `[0, 1)`.
+/// Draws a token: the one at which the cumulative probability, over ascending ids, exceeds
+/// `uniform`, a number in `[0, 1)`.
 ///
 /// `None` if the row is not a distribution, `Some(None)` if no token is possible.
 fn draw(
@@ -48,7 +48,7 @@ fn draw(
     let logits = match logits {
         Logits::All(logits) => logits,
         Logits::Likeliest(found) => {
-            // `top_k` is set, otherwise the tokens would not be limited.
+            // `top_k` is set here; otherwise all logits would have been requested.
             let tokens = admitted(found, constraints)?.take(sampling.top_k).map(Weight::new);
             let drawn = draw_of(tokens.collect(), true, sampling, uniform);
             return Some(drawn.map(|entry| candidate_of(found, entry.token, entry.logit)));
@@ -70,7 +70,8 @@ fn draw(
     Some(draw_of(tokens, is_cut, sampling, uniform).map(|entry| weighed.candidate(entry.token)))
 }
 
-/// Draws among the tokens that may be drawn.
+/// Draws one of `tokens`, after limiting them by `top_p` and `epsilon`. `is_cut` is whether tokens
+/// may be missing or out of order.
 fn draw_of(
     mut tokens: Vec<Weight>,
     is_cut: bool,
@@ -91,17 +92,18 @@ fn draw_of(
     if sampling.epsilon > 0.0 {
         let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
         let likeliest = tokens.iter().fold(0.0, |most: f64, entry| most.max(entry.weight));
-        // The likeliest may always be drawn.
+        // The likeliest token may always be drawn.
         let least = (sampling.epsilon * total).min(likeliest);
         tokens.retain(|entry| entry.weight >= least);
     }
     if is_cut || sampling.top_p < 1.0 {
-        // The order is the same for any cut, so that settings without a cut change nothing.
+        // Draws are made in the order of ids, however the tokens were limited; so a limit that
+        // excludes no token changes no draw.
         tokens.sort_unstable_by_key(|entry| entry.token);
     }
     let total: f64 = tokens.iter().map(|entry| entry.weight).sum();
-    // Middle of the interval that the draw represents: the lower end of the interval may be 0,
-    // which would choose the first token even if it is very unlikely.
+    // A draw stands for an interval of numbers, of which this is the middle. The lower end may be
+    // 0, which would choose the first token even if that is very unlikely.
     let uniform = uniform + f64::EPSILON / 4.0;
     let drawn = reached(&tokens, |sum| sum > uniform * total);
     tokens.into_iter().nth(drawn)
@@ -111,7 +113,7 @@ fn draw_of(
 struct Weight {
     token: u32,
     logit: f32,
-    /// Probability at the temperature, up to a common factor.
+    /// Probability at the temperature, except for a factor that all tokens share.
     weight: f64,
 }
 
@@ -125,8 +127,8 @@ impl Weight {
     }
 }
 
-/// First place at which the sum of weights so far is `enough`; the last place if rounding keeps it
-/// below.
+/// Returns the first index at which `enough` is true for the sum of the weights up to there; the
+/// last index if rounding keeps all sums below.
 fn reached(tokens: &[Weight], enough: impl Fn(f64) -> bool) -> usize {
     let mut cumulated = 0.0;
     let place = tokens.iter().position(|entry| {
@@ -191,7 +193,7 @@ mod tests {
         assert_eq!(all(&with(1, 1.0)), [4]);
         assert_eq!(all(&with(2, 1.0)), [4, 5]);
         assert_eq!(all(&with(0, 1.0)), [4, 5, 6, 7]);
-        // Probabilities 0.534, 0.197, 0.197, 0.072.
+        // The probabilities are 0.534, 0.197, 0.197 and 0.072.
         assert_eq!(all(&with(0, 0.5)), [4]);
         assert_eq!(all(&with(0, 0.6)), [4, 5]);
         assert_eq!(all(&with(0, 0.8)), [4, 5, 7]);
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(all(&epsilon(0.07)), [4, 5, 6, 7]);
         assert_eq!(all(&epsilon(0.1)), [4, 5, 7]);
         assert_eq!(all(&epsilon(0.9)), [4]);
-        // Each remaining token has a larger share.
+        // With fewer tokens, each has a larger share.
         assert_eq!(all(&SamplingConfig { epsilon: 0.2, ..with(3, 1.0) }), [4, 5, 7]);
         // Each of two equally likely tokens has exactly half of the probability.
         for uniform in [0.0, 0.5, 1.0 - f64::EPSILON] {

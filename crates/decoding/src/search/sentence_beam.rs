@@ -1,4 +1,5 @@
-//! Beam of one sentence: its live and finished hypotheses, and when it is over.
+//! Beam of one sentence: its live and finished hypotheses, and the decision when the search is
+//! over.
 
 use crate::search::candidates::Candidate;
 use crate::search::constraints::{Constraints, looks_back};
@@ -9,10 +10,10 @@ use crate::{
     SpecialIds,
 };
 
-/// Parent of a hypothesis' first token.
+/// Value of `parent` in the first token of a hypothesis.
 const ROOT: usize = usize::MAX;
 
-/// One token of a hypothesis. Hypotheses of a sentence share their common beginnings.
+/// One token of a hypothesis. Hypotheses of a sentence share the nodes of their common beginnings.
 struct Node {
     parent: usize,
     token: u32,
@@ -23,27 +24,27 @@ struct Node {
 /// A hypothesis that is still growing.
 #[derive(Clone, Copy)]
 pub(super) struct Live {
-    /// Node of its last token, [`ROOT`] before the first.
+    /// Node of the last token; [`ROOT`] before the first token.
     node: usize,
-    /// Last token, the next model input.
+    /// Last token, which is the model's next input.
     pub(super) token: u32,
     log_probability: f64,
-    /// Number that orders the beam: the log-probability, after the repetition penalty if there is
-    /// one.
+    /// Number that orders the beam: the log-probability, reduced by the repetition penalty if there
+    /// is one.
     rank: f64,
     /// Progress through the phrases of the sentence.
     progress: Progress,
 }
 
-/// A continuation of one of a sentence's live hypotheses.
+/// One of a sentence's live hypotheses, continued by one token.
 #[derive(Clone, Copy)]
 struct Continuation {
-    /// Index of the live hypothesis.
+    /// Index of the continued hypothesis among the live ones.
     live: usize,
     token: u32,
     /// The log-probability of the token alone.
     of_token: f64,
-    /// Total log-probability with this token.
+    /// Log-probability of the hypothesis including this token.
     log_probability: f64,
     rank: f64,
     progress: Progress,
@@ -54,22 +55,23 @@ struct Continuation {
 pub enum BeamFate {
     /// The continuation became a live hypothesis at the next position.
     Kept,
-    /// The continuation ended.
+    /// The continuation ended with an end token, and counts as a finished hypothesis.
     Finished,
-    /// Better continuations displaced it.
+    /// The continuation was dropped: better ones took the places in the beam, or its end did not
+    /// count.
     Dropped,
 }
 
 /// A continuation that a beam search considered: one token after a hypothesis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BeamNode {
-    /// Continuation that it extends; `None` for the first tokens.
+    /// Index of the continuation that this one extends; `None` for the first tokens.
     pub parent: Option<usize>,
     /// The token.
     pub token: u32,
     /// Log-probability of all tokens up to this one.
     pub log_probability: f64,
-    /// Fate in the search.
+    /// What became of the continuation.
     pub fate: BeamFate,
 }
 
@@ -77,7 +79,7 @@ pub struct BeamNode {
 #[derive(Default)]
 pub(super) struct Trace {
     pub(super) nodes: Vec<BeamNode>,
-    /// Index of each node of the search among them.
+    /// For each node of the search, the index of its continuation in `nodes`.
     kept: Vec<usize>,
 }
 
@@ -87,15 +89,16 @@ pub(super) struct SentenceBeam<'a> {
     pub(super) index: usize,
     sentence: Sentence<'a>,
     limits: OutputLimits,
-    /// Number of live hypotheses: the configured number, or more if phrases have more tokens.
+    /// Largest number of live hypotheses: the configured beam size or, if this is larger, the
+    /// number of phrase tokens plus one.
     pub(super) width: usize,
     nodes: Vec<Node>,
     /// Live hypotheses, best first; all have the same length.
     pub(super) live: Vec<Live>,
-    /// Best finished hypotheses by score under each of the settings, best first; among equals, the
-    /// first one found comes first.
+    /// The best finished hypotheses by score, best first, for each of the settings; among equals,
+    /// the one that finished first comes first.
     pub(super) finished: Vec<Vec<Hypothesis>>,
-    /// Number of finished hypotheses, kept or not.
+    /// Number of hypotheses that have finished, whether they were kept or not.
     finished_count: usize,
     /// Continuations that were considered, if they are recorded.
     pub(super) trace: Option<Trace>,
@@ -134,8 +137,8 @@ impl<'a> SentenceBeam<'a> {
         }
     }
 
-    /// Advances by one position, given the best tokens of each live hypothesis. Returns, for each
-    /// new one, the index of the former live hypothesis that it extends.
+    /// Advances by one position. `candidates` are the best next tokens of each live hypothesis.
+    /// Returns, for each new live hypothesis, the index of the former one that it extends.
     pub(super) fn advance(
         &mut self,
         candidates: &[Vec<Candidate>],
@@ -151,15 +154,15 @@ impl<'a> SentenceBeam<'a> {
             let Continuation { token, of_token, log_probability, rank, progress, .. } =
                 continuation;
             let is_end = special.is_end(token);
-            // A hypothesis that lacks a phrase ends at the maximum length only if no other has
-            // finished.
+            // A hypothesis that lacks a phrase may end (which it can only at the maximum length)
+            // only if no hypothesis has finished.
             let may_end = self.finished_count == 0 || progress.is_complete(phrases);
             let fate = match is_end {
                 true if place < width && may_end => BeamFate::Finished,
                 false if self.live.len() < width => BeamFate::Kept,
                 _ => BeamFate::Dropped,
             };
-            // Continuations far behind are not recorded.
+            // Continuations far down in the order are not recorded.
             if let Some(trace) = self.trace.as_mut().filter(|_| place < 2 * width) {
                 if fate == BeamFate::Kept {
                     trace.kept.push(trace.nodes.len());
@@ -184,7 +187,7 @@ impl<'a> SentenceBeam<'a> {
             }
         }
         if !phrases.is_empty() {
-            // Best first again.
+            // Restores the order by rank, which a divided beam does not have.
             let mut both: Vec<(Live, usize)> = self.live.drain(..).zip(origins).collect();
             both.sort_by(|(a, _), (b, _)| b.rank.total_cmp(&a.rank));
             (self.live, origins) = both.into_iter().unzip();
@@ -192,7 +195,8 @@ impl<'a> SentenceBeam<'a> {
         origins
     }
 
-    /// Whether no live hypothesis can still change an n-best list, or enough have finished.
+    /// Whether the search for this sentence is over: no live hypothesis can still change an n-best
+    /// list, or enough hypotheses have finished.
     pub(super) fn is_over(&self, settings: &[DecodingConfig]) -> bool {
         let Some(best_live) = self.live.first() else {
             return true;
@@ -216,8 +220,8 @@ impl<'a> SentenceBeam<'a> {
         })
     }
 
-    /// Whether the search for a sentence with phrases has enough finished hypotheses, and no live
-    /// one with all phrases would enter the list if it ended.
+    /// Whether the search for a sentence with phrases may stop: it has enough finished hypotheses,
+    /// and no live hypothesis with all phrases would enter `list` if it ended.
     fn has_best_with_phrases(&self, list: &[Hypothesis], config: &DecodingConfig) -> bool {
         let phrases = self.sentence.phrases;
         if phrases.is_empty() || self.finished_count < config.beam_size {
@@ -233,7 +237,7 @@ impl<'a> SentenceBeam<'a> {
         }
     }
 
-    /// Leaves the best `n_best` in each list.
+    /// Shortens each list to the best `n_best` hypotheses.
     ///
     /// # Errors
     /// [`DecodingError::DeadEnd`] if no hypothesis has finished.
@@ -247,19 +251,20 @@ impl<'a> SentenceBeam<'a> {
         Ok(())
     }
 
-    /// The nodes from `node` back to the first.
+    /// Iterates over the nodes of a hypothesis, from `node` back to the first token.
     fn back_from(&self, node: usize) -> impl Iterator<Item = &Node> {
         std::iter::successors(self.nodes.get(node), |node| self.nodes.get(node.parent))
     }
 
-    /// Tokens up to `node`, in order.
+    /// Tokens of the hypothesis that ends at `node`, in order.
     fn tokens(&self, node: usize) -> Vec<u32> {
         let mut tokens: Vec<u32> = self.back_from(node).map(|node| node.token).collect();
         tokens.reverse();
         tokens
     }
 
-    /// Path through `node` to `</s>`, with its totals; `of_end` is the log-probability of `</s>`.
+    /// Returns the hypothesis that ends at `node`, followed by `</s>`. `of_end` is the
+    /// log-probability of `</s>` alone; `log_probability` and `rank` are the totals.
     fn path(&self, node: usize, of_end: f64, log_probability: f64, rank: f64) -> Path {
         let of_ancestors = self.back_from(node).map(|node| node.log_probability);
         let mut token_log_probabilities: Vec<f64> =
@@ -269,8 +274,8 @@ impl<'a> SentenceBeam<'a> {
     }
 }
 
-/// Continuations of live hypotheses by the best tokens of each, with the best continuation first,
-/// or in the order of a divided beam if there are phrases.
+/// Returns the continuations of all live hypotheses by their candidates: best first or, if there
+/// are phrases, in the order of a divided beam.
 fn continuations(
     live: &[Live],
     candidates: &[Vec<Candidate>],
@@ -291,8 +296,8 @@ fn continuations(
             })
         })
         .collect();
-    // The sort is stable. Before it, the order is by hypothesis, and within one by probability and
-    // then by id, which settles ties.
+    // The sort is stable, so ties keep the order from before: by hypothesis, then by probability,
+    // then by id.
     continuations.sort_by(|a, b| b.rank.total_cmp(&a.rank));
     if phrases.is_empty() {
         return continuations;
@@ -301,7 +306,8 @@ fn continuations(
     shared_out(continuations.into_iter().map(tokens).collect())
 }
 
-/// Adds a finished hypothesis to a list, best first, if it is among the `n_best`.
+/// Adds a finished hypothesis to `list`, which is sorted best first, if it is good enough to be
+/// kept.
 fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &DecodingConfig) {
     let score = config.score(path.rank, path.token_log_probabilities.len(), limits);
     let position = list.partition_point(|other| other.score >= score);
@@ -311,7 +317,7 @@ fn keep(list: &mut Vec<Hypothesis>, path: &Path, limits: OutputLimits, config: &
     }
 }
 
-/// Constraints on the next token of a live row after `position` output tokens.
+/// Makes the constraints on the next token of a live hypothesis with `position` tokens.
 pub(super) fn constraints<'a>(
     search: &SentenceBeam<'_>,
     live: Live,

@@ -1,4 +1,4 @@
-//! Decoding one token after another without revisions: shared by greedy search and sampling.
+//! Decoding one token after another, never revising one: shared by greedy search and sampling.
 
 use crate::model::step::{Logits, TopK, drop_cancelled, select_if_changed, step_rows, wanted};
 use crate::search::candidates::Candidate;
@@ -12,17 +12,19 @@ use crate::{
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-/// Relation of an output to its source.
+/// Whether an output translates or continues its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Translation, a complete sentence: `</s>` is forced at the length limit.
+    /// A complete sentence: `</s>` is forced at the length limit.
     Translation,
-    /// Continuation: it is cut at the length limit, and the ban on repeated runs also counts the
-    /// source.
+    /// A continuation of the source: it is cut at the length limit. The ban on repeated n-grams
+    /// (`no_repeat_ngram`) covers those in the source, too; by the rules of Transformers, the
+    /// repetition penalty also covers its tokens.
     Continuation,
 }
 
-/// A growing output; its index among the active ones is its model row.
+/// An output that is still growing. Its index among the growing outputs is its row in the model's
+/// state.
 pub(crate) struct Growing<'a> {
     /// Index of the sentence.
     index: usize,
@@ -63,7 +65,7 @@ impl<'s> Growing<'s> {
         Constraints::after(special, tokens.len(), &history, sentence, limits, config)
     }
 
-    /// Adds a token; returns whether it ends the output.
+    /// Adds a token, and returns whether the output ends with it.
     fn push(&mut self, candidate: Candidate, special: &SpecialIds) -> bool {
         let path = &mut self.path;
         path.log_probability += candidate.log_probability;
@@ -96,21 +98,21 @@ pub struct NewToken {
     pub is_last: bool,
 }
 
-/// Growth of the outputs of a sentence.
+/// How the outputs of a sentence grow.
 pub(crate) struct Growth<F> {
-    /// Outputs of each sentence.
+    /// Number of outputs of each sentence.
     pub(crate) copies: usize,
     /// Number of the likeliest allowed tokens that `choose` needs.
     pub(crate) enough: usize,
-    /// Picks a token from a row of logits: `None` if the row is not a distribution, `Some(None)` if
+    /// Picks a token from a row of logits; `None` if the row is not a distribution, `Some(None)` if
     /// no token is possible.
     pub(crate) choose: F,
 }
 
-/// Grows outputs for each sentence until all have ended. At each position a token is chosen from a
-/// row of logits; then `observe` is called with it, and may stop the output. Outputs that are cut
-/// or stopped have no `</s>`. Returns the outputs of each sentence, best score first; if `control`
-/// cancels a sentence, only the finished ones.
+/// Grows outputs for each sentence until all have ended. At each position, `growth.choose` picks a
+/// token from a row of logits; then `observe` is called with the token, and may stop the output.
+/// Outputs that are cut or stopped have no `</s>`. Returns the outputs of each sentence, best score
+/// first; of a sentence that `control` cancels, only the finished ones.
 pub(crate) fn decode_stepwise<M: StepModel, F>(
     model: &M,
     (sentences, output): (&[Sentence<'_>], Output),
@@ -167,13 +169,13 @@ where
             select_if_changed(model, &mut state, old_rows, &kept_rows)?;
         }
     }
-    // Equal scores stay in the order in which the outputs ended.
+    // The sort is stable: outputs with equal scores stay in the order in which they ended.
     finished.iter_mut().for_each(|outputs| outputs.sort_by(|a, b| b.score.total_cmp(&a.score)));
     Ok(finished)
 }
 
-/// Steps the model, and picks a token for each row by `choose`, which needs the `enough` likeliest
-/// allowed tokens.
+/// Steps the model, and picks a token for each row by `choose`, for which the `enough` likeliest
+/// allowed tokens suffice.
 fn next_tokens<M: StepModel, F>(
     model: &M,
     state: &mut M::State,
