@@ -77,10 +77,10 @@ pub struct LengthSettings {
 }
 
 /// Length penalty `((5 + n) / 6)^α` of Wu et al. 2016, "Google's Neural Machine Translation
-/// System", equation 14, which divides a hypothesis' log-probability.
+/// System", equation 14. A hypothesis' log-probability is divided by it.
 ///
-/// `n` counts the closing `</s>`, because its log-probability is part of the total. With `α` = 0
-/// log-probabilities do not change; for any larger `α` the penalty grows with `n`.
+/// `length` (`n`) counts the closing `</s>`, because the log-probability includes that of `</s>`.
+/// If `alpha` (`α`) is 0, the penalty is 1; for any larger `α` it grows with `n`.
 pub fn length_penalty(length: usize, alpha: f64) -> f64 {
     gnmt_penalty(length as f64, alpha)
 }

@@ -1,4 +1,6 @@
 //! Greedy search, beam search, sampling and forced scoring over any model that predicts one token
+//! at a time.
+//!
 //! The searches know a model only through [`StepModel`]: start from sources, step all rows by one
 //! token, keep some rows. They run on the host, over plain rows of `f32`. The alternative,
 //! searching inside tensor operations on the device, was rejected: it ties the search to one tensor

@@ -10,9 +10,10 @@ pub struct Sentence<'a> {
     pub source: &'a [u32],
     /// Tokens with which every translation must begin, without `<s>`; empty for no constraint.
     pub prefix: &'a [u32],
-    /// Phrases that every translation must contain, anywhere and in any order, each without other
-    /// tokens inside. A sentence with phrases is always translated by beam search, whatever the
-    /// configuration says. At the maximum length a translation may lack some.
+    /// Phrases that every translation must contain, anywhere and in any order; the tokens of a
+    /// phrase must be adjacent. A sentence with phrases is always translated by beam search,
+    /// whatever the configuration says. A translation that reaches the maximum length may lack some
+    /// phrases.
     pub phrases: &'a [Vec<u32>],
     /// Number that determines the random draws of the sentence; sentences with different numbers
     /// have different draws.

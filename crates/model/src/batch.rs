@@ -1,4 +1,4 @@
-//! Inputs of one pass through a model with the expected answers, packed on the host.
+//! Inputs of one pass through a model, and the expected answers, packed on the host.
 
 use std::sync::Arc;
 
@@ -11,33 +11,34 @@ use crate::{ModelError, Result, Sequences};
 /// the values of their pixels, a model of functions the bits of their numbers. The model predicts
 /// an id at rows of the last stream; `answers` holds the true ids.
 ///
-/// The alternative, a type of batch for each model, would make the training loop, the memory check
-/// and the exchange between processes generic over it for no gain: they only need the number of
-/// answers.
+/// The alternative, a batch type for each model, would make the training loop, the memory check and
+/// the exchange between processes generic over this type. They would gain nothing, because they
+/// only need the number of answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Batch {
     /// Packed ids, one entry for each stream, in the model's order. Each stream has one sequence
     /// per example.
     pub streams: Vec<Sequences>,
-    /// Rows of the last stream at which an id is predicted, ascending; `None`: every row. A masked
-    /// language model predicts at few rows.
+    /// Rows of the last stream at which an id is predicted, ascending; `None` for every row. A
+    /// masked language model predicts at a few rows only.
     pub asked: Option<Vec<u32>>,
     /// True id of each predicted row.
     pub answers: Vec<u32>,
-    /// Word links for guided attention: pairs of a row of the last stream and a row of the first,
-    /// ascending. Empty without guidance.
+    /// Word links for guided attention: pairs of a row of the last stream and a row of the first
+    /// stream, ascending. Empty without guided attention.
     pub links: Vec<(u32, u32)>,
 }
 
 impl Batch {
     /// Makes a batch that predicts at every row of the last of `streams`; `answers` has one id for
-    /// each.
+    /// each of these rows.
     #[must_use]
     pub fn new(streams: Vec<Sequences>, answers: Vec<u32>) -> Self {
         Self { streams, answers, ..Self::default() }
     }
 
-    /// Number of answers, which weights losses and gradients: target tokens of a translation.
+    /// Number of answers, by which losses and gradients are weighted; in a translation, of target
+    /// tokens.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.answers.len()
@@ -46,8 +47,9 @@ impl Batch {
     /// Checks the streams for a model that reads the streams called `names`, and returns them.
     ///
     /// # Errors
-    /// If there are more or fewer, lengths do not describe the ids, the streams differ in their
-    /// number of sequences, or there is not one answer for each predicted row.
+    /// If the number of streams differs from that of `names`, if a stream's lengths do not describe
+    /// its ids, if the streams have different numbers of sequences, if there is not one answer for
+    /// each predicted row, or if a predicted row or a link is out of range.
     pub fn read<const N: usize>(&self, names: [&'static str; N]) -> Result<[&Sequences; N]> {
         let refuse = |message: String| ModelError::Batch(message);
         let streams: [&Sequences; N] =
@@ -95,7 +97,7 @@ impl Batch {
         Ok(streams)
     }
 
-    /// Makes a batch that contains this one twice: both passes of R-Drop as one.
+    /// Makes a batch that contains every example twice, so that both passes of R-Drop are one pass.
     pub(crate) fn twice(&self) -> Self {
         let count = |stream: Option<&Sequences>| stream.map_or(0, |stream| stream.ids.len()) as u32;
         let (rows, sources) = (count(self.streams.last()), count(self.streams.first()));
@@ -166,7 +168,7 @@ impl Batch {
         parts
     }
 
-    /// Predicted rows in the form that operations take; `None`: every row.
+    /// Returns the predicted rows in the form that operations take; `None` for every row.
     pub(crate) fn asked_rows(&self) -> Option<Arc<[u32]>> {
         self.asked.as_deref().map(Into::into)
     }

@@ -145,7 +145,7 @@ impl TopK {
 pub(crate) enum Logits<'a> {
     /// The logits of all `V` tokens.
     All(&'a [f32]),
-    /// Only the [requested](TopK) logits.
+    /// Only the logits that a [`TopK`] requested.
     Likeliest(&'a Likeliest),
 }
 

@@ -14,7 +14,8 @@ pub(crate) struct Candidate {
     pub(crate) token: u32,
     /// Log-probability under the model.
     pub(crate) log_probability: f64,
-    /// Number that ranks the token in the search: the same, unless repetition is penalised.
+    /// Log-probability that ranks the token in the search. It equals `log_probability`, unless
+    /// repetition is penalised or the token costs nothing.
     pub(crate) rank: f64,
 }
 

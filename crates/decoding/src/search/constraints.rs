@@ -23,7 +23,8 @@ pub(crate) struct Constraints<'a> {
     pub(crate) needed: Vec<u32>,
     /// Tokens that would complete an n-gram which the text already has.
     banned: Vec<u32>,
-    /// Tokens whose repetition is penalised, each once, and how often each occurs in the output.
+    /// Tokens whose repetition is penalised, each once, with the number of times that it occurs in
+    /// the output.
     pub(crate) repeated: Vec<(u32, usize)>,
     /// Factor of the repetition penalty.
     penalty: f32,

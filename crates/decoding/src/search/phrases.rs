@@ -19,7 +19,7 @@ pub(crate) fn token_count(phrases: &[Vec<u32>]) -> usize {
 /// How much of the phrases a hypothesis has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// A bit for each phrase that is complete.
+    /// One bit for each phrase: whether it is complete.
     complete: u64,
     /// Index of a phrase with whose beginning the hypothesis ends, and the number of tokens in this
     /// beginning.

@@ -11,28 +11,29 @@ use tally::{Stream, Tally};
 use taper_ops::rng::{Counter, mix, name_key};
 use taper_ops::{ParameterStore, Products};
 
-/// Builder of a model's parameters, under their full names.
+/// Builder of a model's parameters. Each parameter has its full name.
 ///
 /// A random value is a function of (seed, name, index). So a seed gives the same model on any
 /// device, on any number of threads, and for any order in which layers are made.
 ///
-/// `compute` is the type of activations; on the CPU it is only the type of the operands of matrix
-/// products, and everything else is f32. Parameters are f32.
+/// `compute` is the type of activations. On the CPU it is only the type of the operands of matrix
+/// products, and everything else is f32. Trained parameters are always f32.
 #[derive(Debug)]
 pub struct Builder {
     pub(crate) store: ParameterStore,
-    /// Seed of random values; `None`: all values are zero.
+    /// Seed of random values; `None` if all values are zero.
     seed: Option<u64>,
     pub(crate) biases: bool,
     pub(crate) products: Products,
     pub(crate) activations: DType,
-    /// Adapters of linear layers; `None`: all parameters are trained, without adapters.
+    /// Settings of adapters for linear layers; `None` if all parameters are trained, without
+    /// adapters.
     pub(crate) lora: Option<LoraConfig>,
-    /// Cost of the parts made so far, without adapters.
+    /// Cost of the parts made so far, not counting adapters.
     tally: Tally,
-    /// Whether only the cost is needed.
+    /// Whether only the cost is needed, and no parameters.
     only_counts: bool,
-    /// Type in which parameters of a frozen base are held.
+    /// Type in which frozen parameters that are made now are held.
     base_dtype: DType,
 }
 
@@ -46,9 +47,9 @@ pub struct ModelCore {
 }
 
 impl ModelCore {
-    /// Parts of a model whose layers are not in this crate: its parameters in `store`, used in f32,
-    /// and the names of the streams that it reads. The cost of such a model is the cost of its
-    /// parameters.
+    /// Makes the parts of a model whose layers are not in this crate. `store` has its parameters,
+    /// which are used in f32; `streams` are the names of the streams that it reads. The cost of
+    /// such a model is the cost of its parameters.
     #[must_use]
     pub fn new(store: ParameterStore, config: &ModelConfig, streams: &[&'static str]) -> Self {
         let costs = store.parameters().iter().map(|one| PartCost::parameter(one.shape()));
@@ -66,28 +67,28 @@ impl Builder {
         Self::over(ParameterStore::new(device), Some(seed), compute)
     }
 
-    /// Builder of parameters that are zero, and loaded afterwards: drawing random values takes
-    /// longer than reading.
+    /// Builder of parameters that are zero until they are loaded, because drawing random values
+    /// takes longer than reading.
     #[must_use]
     pub fn zeroed(device: &Device, compute: DType) -> Self {
         Self::over(ParameterStore::new(device), None, compute)
     }
 
-    /// Builder that makes only the names and shapes of parameters, without memory for values.
+    /// Builder that makes only the names and shapes of parameters, without values.
     #[must_use]
     pub fn outline() -> Self {
         Self::over(ParameterStore::outline(&Device::Cpu), None, DType::F32)
     }
 
     /// Builder that only counts the cost of a model on `device`. It has no parameters, and makes
-    /// one layer out of several equal ones.
+    /// only one of several equal layers.
     pub(crate) fn counting(device: &Device) -> Self {
         Self { only_counts: true, ..Self::over(ParameterStore::outline(device), None, DType::F32) }
     }
 
     fn over(store: ParameterStore, seed: Option<u64>, compute: DType) -> Self {
         let products = Products::for_model(compute, store.device());
-        // If only the operands of products are rounded, everything else is f32.
+        // With bf16 products, only the operands of products are rounded; everything else is f32.
         let activations = if products == Products::Bf16 { DType::F32 } else { compute };
         Self {
             store,
@@ -102,9 +103,9 @@ impl Builder {
         }
     }
 
-    /// Gives linear layers adapters, if `lora` has any. All other parameters are then constants,
-    /// the base of the [store](ParameterStore::base), and zero until they are loaded. Exceptions
-    /// are the parameters that `lora` trains as a whole.
+    /// Gives adapters to linear layers, if `lora` has any. All other parameters are then frozen:
+    /// they are the [base](ParameterStore::base) of the store, and zero until they are loaded.
+    /// Exceptions are the parameters that `lora` trains as a whole.
     #[must_use]
     pub fn with_adapters(mut self, lora: &LoraConfig) -> Self {
         if lora.is_on() {
@@ -114,8 +115,8 @@ impl Builder {
         self
     }
 
-    /// Checks a configuration. A builder that only counts refuses nothing: even an impossible model
-    /// has a cost.
+    /// Runs `check`, which checks a configuration. A builder that only counts skips it: even an
+    /// impossible model has a cost.
     pub(crate) fn check(
         &self,
         check: impl FnOnce() -> std::result::Result<(), ModelError>,
@@ -123,8 +124,8 @@ impl Builder {
         if self.only_counts { Ok(()) } else { check() }
     }
 
-    /// Checks the configuration of a model of one stack of Transformer layers, and sets whether its
-    /// linear layers have biases.
+    /// Checks the configuration of a model that is a single stack of Transformer layers, and sets
+    /// whether its linear layers have biases.
     pub(crate) fn of_transformer(
         self,
         config: &ModelConfig,
@@ -138,7 +139,7 @@ impl Builder {
         Self { biases, ..self }
     }
 
-    /// Runs `make` with linear layers that have biases if `has` is true, and no biases otherwise.
+    /// Runs `make`, whose linear layers have biases only if `has` is true.
     pub(crate) fn with_biases_if<T>(
         &mut self,
         has: bool,
@@ -151,9 +152,9 @@ impl Builder {
         layer
     }
 
-    /// Runs `make`. If its parameters are frozen, they are held in the type of the adapters'
-    /// settings: this applies to matrices of products and of tokens, because other operations read
-    /// only f32.
+    /// Runs `make`. Parameters that it makes, and that are frozen, are held in the type that the
+    /// adapters' settings name. This must be used only for matrices of products and tables of
+    /// tokens, because other operations read only f32.
     pub(crate) fn held<T>(&mut self, make: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let dtype = self.lora.as_ref().map_or(DType::F32, |lora| lora.base_dtype.dtype());
         let outside = std::mem::replace(&mut self.base_dtype, dtype);
@@ -167,23 +168,24 @@ impl Builder {
         self.store.device()
     }
 
-    /// Whether parameters have no values, so that nothing can be computed with them.
+    /// Whether parameters have no values, so that computing with them is impossible.
     pub(crate) fn is_outline(&self) -> bool {
         self.store.is_outline()
     }
 
-    /// Counts a cost in addition to that of parameters and linear layers, for each token of the
-    /// stream that is being counted.
+    /// Counts a cost per token, in addition to the cost of parameters and linear layers, in the
+    /// current stream.
     pub(crate) fn count(&mut self, cost: PartCost) {
         self.tally.set_current(self.tally.current() + cost);
     }
 
-    /// Cost of what has been made so far, for a token of each stream.
+    /// Cost of everything made so far, per token of each stream.
     pub(crate) fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Runs `make`; its parts are computed for the tokens of `stream`.
+    /// Runs `make`, whose parts are computed for the tokens of `stream`, so that their cost is
+    /// counted there.
     pub(crate) fn in_stream<T>(&mut self, stream: Stream, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.tally.stream, stream);
         let layer = make(self);
@@ -191,8 +193,8 @@ impl Builder {
         layer
     }
 
-    /// Runs `make`, and counts its cost, converted by `changed`, in the stream that is being
-    /// counted.
+    /// Runs `make`, converts the cost of its parts by `changed`, and counts the converted cost in
+    /// the current stream.
     pub(crate) fn counted_as<T>(
         &mut self,
         changed: impl FnOnce(PartCost) -> PartCost,
@@ -205,9 +207,9 @@ impl Builder {
         layer
     }
 
-    /// Makes layers by their indices. `groups` has the index of the first of several equal layers,
-    /// and the number of these layers. If only the cost is needed, the first layer represents all
-    /// of them.
+    /// Makes the layers of a stack; `make` gets the index of each. `groups` has, for each group of
+    /// equal layers, the index of its first layer and the number of layers. If only the cost is
+    /// needed, only the first layer of a group is made, and counted for all of them.
     pub(crate) fn layers<T>(
         &mut self,
         groups: &[(usize, usize)],
@@ -228,7 +230,8 @@ impl Builder {
         Ok(stack)
     }
 
-    /// Cost of the part that `make` makes, with or without biases; zero if it cannot be made.
+    /// Returns the cost of the part that `make` makes, whose linear layers have biases if `biases`
+    /// is true; zero if the part cannot be made.
     pub(crate) fn part_cost<T>(
         biases: bool,
         make: impl FnOnce(&mut Self) -> Result<T>,
@@ -238,8 +241,8 @@ impl Builder {
         LayerCost::from_part(layer.map_or_else(|_| PartCost::default(), |_| build.tally.current()))
     }
 
-    /// Finishes a model of `config` once all its layers are made; `streams` are the names of the
-    /// streams that it reads.
+    /// Finishes a model of `config` after all its layers are made; `streams` are the names of the
+    /// streams that the model reads.
     pub(crate) fn finish(self, config: &ModelConfig, streams: &[&'static str]) -> ModelCore {
         let Tally { first, last, .. } = self.tally;
         let costs = if streams.len() == 2 { &[first, last][..] } else { &[last] };
@@ -248,8 +251,8 @@ impl Builder {
         ModelCore { store: self.store, activations: self.activations, config, cost }
     }
 
-    /// Adds a parameter. Its values are a function of the index and of random numbers whose key is
-    /// its name.
+    /// Adds a parameter. `value` returns each value from random numbers, whose key is the
+    /// parameter's name, and from the index of the value.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -266,7 +269,7 @@ impl Builder {
         self.trained(name, shape, value)
     }
 
-    /// Adds a parameter that is always trained, like [`add`](Self::add).
+    /// Adds a parameter in the same way as [`add`](Self::add), but one that is always trained.
     pub(crate) fn trained(
         &mut self,
         name: &str,
@@ -286,17 +289,17 @@ impl Builder {
         Ok(Weight::new(self.store.add(name, shape, values)?))
     }
 
-    /// Declares that a parameter consists of matrices with the given numbers of outputs, which a
-    /// layer multiplies its input by.
+    /// Declares that the parameter `name` consists of matrices by which a layer multiplies its
+    /// input; `outputs` are their numbers of outputs.
     pub(crate) fn project(&mut self, name: &str, outputs: &[usize]) {
         self.store.set_projections(name, outputs);
     }
 
-    /// Adds a matrix with Xavier uniform initial values (Glorot and Bengio 2010): `±√(6 / (fan_in +
-    /// fan_out))`.
+    /// Adds a matrix with Xavier uniform initial values (Glorot and Bengio 2010), at most
+    /// `±√(6 / (fan_in + fan_out))`.
     ///
-    /// A fused projection of `parts` matrices is initialised like these matrices, each with its own
-    /// fan-out.
+    /// If the matrix is a fused projection of `parts` matrices, each of these is initialised with
+    /// its own fan-out.
     pub(crate) fn matrix(
         &mut self,
         name: &str,
@@ -308,8 +311,8 @@ impl Builder {
         self.add(name, &[outputs, inputs], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)
     }
 
-    /// Adds a fused projection of matrices with `outputs` outputs each, like
-    /// [`matrix`](Self::matrix).
+    /// Adds a fused projection of matrices that may differ in their numbers of `outputs`; each is
+    /// initialised as in [`matrix`](Self::matrix).
     pub(crate) fn matrices(
         &mut self,
         name: &str,
@@ -331,20 +334,20 @@ impl Builder {
         })
     }
 
-    /// Adds a table with normal initial values of deviation `1/√width`, so that scaled embeddings
-    /// have unit variance.
+    /// Adds a table with normal initial values of standard deviation `1/√width`, so that embeddings
+    /// multiplied by `√width` have unit variance.
     pub(crate) fn embedding(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
         let deviation = (width as f64).powf(-0.5);
         self.add(name, &[rows, width], |counter, i| (counter.normal_at(i) * deviation) as f32)
     }
 
-    /// Adds a table with a row for each token, for [`TokenEmbedding`](crate::layers::embedding) and
-    /// heads; otherwise like [`embedding`](Self::embedding).
+    /// Adds a table with one row per token, for [`TokenEmbedding`](crate::layers::embedding) and
+    /// for heads. It is initialised as in [`embedding`](Self::embedding).
     pub(crate) fn token_table(&mut self, name: &str, rows: usize, width: usize) -> Result<Weight> {
         self.held(|build| build.embedding(name, rows, width))
     }
 
-    /// Adds a vector with uniform initial values, like a matrix with one output.
+    /// Adds a vector with the uniform initial values of a matrix with one output.
     pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<Weight> {
         let bound = (6.0 / (width + 1) as f32).sqrt();
         self.add(name, &[width], |counter, i| (2.0 * counter.f32_at(i) - 1.0) * bound)

@@ -2,31 +2,31 @@
 
 use crate::cost::PartCost;
 
-/// Stream whose tokens a part of a model is computed for.
+/// Stream for whose tokens a part of a model is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// Stream that is read before the other: sources, or images.
+    /// Stream that is read before the other stream: sources, or images.
     First,
-    /// Stream whose tokens are predicted, or the only stream.
+    /// Stream at whose rows ids are predicted, or the only stream.
     Last,
 }
 
-/// Cost of all parts made so far, for a token of each stream.
+/// Cost of all parts made so far, per token of each stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tally {
     pub(crate) first: PartCost,
     pub(crate) last: PartCost,
-    /// Stream that is being counted.
+    /// Current stream: the one whose cost is being counted.
     pub(crate) stream: Stream,
 }
 
 impl Tally {
-    /// Nothing, for the stream `stream`.
+    /// Makes a tally of nothing, with `stream` as the current stream.
     pub(crate) fn new(stream: Stream) -> Self {
         Self { first: PartCost::default(), last: PartCost::default(), stream }
     }
 
-    /// Cost of a token of the stream that is being counted.
+    /// Cost per token of the current stream.
     pub(crate) fn current(&self) -> PartCost {
         match self.stream {
             Stream::First => self.first,
@@ -34,7 +34,7 @@ impl Tally {
         }
     }
 
-    /// Sets the cost of a token of the stream that is being counted.
+    /// Sets the cost per token of the current stream.
     pub(crate) fn set_current(&mut self, cost: PartCost) {
         match self.stream {
             Stream::First => self.first = cost,
@@ -42,7 +42,7 @@ impl Tally {
         }
     }
 
-    /// Adds `other`, `times` times.
+    /// Adds the costs of `other`, multiplied by `times`.
     pub(crate) fn add(&mut self, other: &Self, times: usize) {
         self.first = self.first + other.first * times;
         self.last = self.last + other.last * times;

@@ -1,5 +1,5 @@
-//! Architectures of translation models: the kind of layers, and the shape of layers other than the
-//! Transformer's.
+//! Architectures of translation models: the kind of their layers, and the shape of layers that are
+//! not a Transformer's.
 
 use super::{ModelConfig, Positions};
 use crate::ModelError;
@@ -139,7 +139,7 @@ impl ModelConfig {
     /// Refuses architectures other than the Transformer, for models that support no other.
     ///
     /// # Errors
-    /// If the architecture is not the Transformer; names the key.
+    /// If the architecture is not the Transformer; the error names the key.
     pub fn require_transformer(&self) -> Result<(), ModelError> {
         match self.architecture {
             Architecture::Transformer => Ok(()),

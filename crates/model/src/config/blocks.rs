@@ -52,7 +52,7 @@ pub enum QueryKeyNorm {
 }
 
 impl QueryKeyNorm {
-    /// Whether there is none.
+    /// Whether there is no norm.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::None
     }
@@ -72,7 +72,7 @@ pub enum FeedForwardKind {
 }
 
 impl FeedForwardKind {
-    /// Number of matrices before the nonlinearity.
+    /// Number of matrices that are multiplied by the input.
     pub(crate) fn parts(self) -> usize {
         match self {
             Self::Plain => 1,
@@ -98,7 +98,7 @@ pub enum ParallelFeedForward {
 }
 
 impl ParallelFeedForward {
-    /// Whether the layers are one behind the other.
+    /// Whether the feed-forward layer follows self-attention, instead of being parallel to it.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::None
     }

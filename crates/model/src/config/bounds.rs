@@ -1,24 +1,24 @@
-//! Bounds of configuration values: no useful model lies beyond them, and numbers in f32, or
-//! products of sizes, would overflow or vanish.
+//! Bounds of configuration values. No useful model lies beyond them; beyond them, numbers in f32 or
+//! products of sizes would overflow or vanish.
 
 use std::ops::RangeInclusive;
 
 use crate::ModelError;
 
-/// Widths. If memory is too small for them, the error says how much they would take; beyond this
-/// bound, the sum of sizes would overflow.
+/// Bounds of widths. They are wide: if memory is too small for a width, another error says how much
+/// memory is needed. Beyond the upper bound, sums of sizes would overflow.
 pub(super) const WIDTHS: RangeInclusive<usize> = 1..=usize::MAX >> 8;
-/// Layers, experts and other counts.
+/// Bounds of the numbers of layers, experts and other parts.
 pub(super) const COUNTS: RangeInclusive<usize> = 1..=1 << 16;
-/// Tokens and positions, which are numbered in 32 bits.
+/// Bounds of the numbers of tokens and positions, which are numbered in 32 bits.
 pub(super) const TOKENS: RangeInclusive<usize> = 1..=u32::MAX as usize;
-/// Factors of losses.
+/// Bounds of the factors of losses.
 pub(super) const FACTORS: RangeInclusive<f64> = 0.0..=1e6;
-/// Numbers added to a variance. Below the smallest they would be 0 in f32, and above the largest
-/// they would swamp the variance.
+/// Bounds of numbers that are added to a variance. Smaller numbers would be 0 in f32, and larger
+/// ones would swamp the variance.
 pub(super) const EPSILONS: RangeInclusive<f64> = f32::MIN_POSITIVE as f64..=1.0;
 
-/// Refuses a size outside of `bounds`.
+/// Refuses a `value` of `key` outside of `bounds`.
 pub(super) fn size(
     key: &str,
     value: usize,
@@ -33,7 +33,7 @@ pub(super) fn size(
     Err(ModelError::Config(format!("{key} = {value}: it must be {requirement}")))
 }
 
-/// Refuses a number outside of `bounds`, or NaN.
+/// Refuses a `value` of `key` that is outside of `bounds` or NaN.
 pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Result<(), ModelError> {
     let (least, most) = (*bounds.start(), *bounds.end());
     let requirement = match value {
@@ -45,7 +45,7 @@ pub(super) fn number(key: &str, value: f64, bounds: RangeInclusive<f64>) -> Resu
     Err(ModelError::Config(format!("{key} = {value:?}: it must be {requirement}")))
 }
 
-/// Formats small numbers with an exponent instead of dozens of digits.
+/// Formats a number; a small one with an exponent instead of dozens of digits.
 fn shown(number: f64) -> String {
     if number == 0.0 || number.abs() >= 1e-6 {
         format!("{number}")

@@ -1,4 +1,4 @@
-//! Checks of a configuration as a whole, and the lengths that it limits.
+//! Checks of a configuration as a whole, and the sequence lengths that it allows.
 
 use super::{Architecture, AttentionKind, ModelConfig, NormPlacement, Positions, bounds};
 use crate::ModelError;
@@ -7,7 +7,7 @@ impl ModelConfig {
     /// Checks that the fields describe a possible encoder-decoder model.
     ///
     /// # Errors
-    /// The error names the field, its value and the requirement.
+    /// If they do not; the error names the field, its value and the requirement.
     pub fn validate(&self, joint_vocabulary: bool) -> Result<(), ModelError> {
         match self.architecture {
             Architecture::Transformer => self.validate_blocks()?,
@@ -26,13 +26,14 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Checks that the fields describe a possible Transformer with one vocabulary at most.
+    /// Checks that the fields describe a possible Transformer with at most one vocabulary.
     pub(crate) fn validate_transformer(&self) -> Result<(), ModelError> {
         self.require_transformer()?;
         self.validate(true)
     }
 
-    /// Checks that the fields describe possible blocks, for any model of them.
+    /// Checks that the fields describe possible Transformer layers, for any model that consists of
+    /// them.
     pub(crate) fn validate_blocks(&self) -> Result<(), ModelError> {
         self.validate_streams()?;
         bounds::size("model.d_ff", self.d_ff, bounds::WIDTHS)?;
@@ -52,7 +53,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Refuses a feed-forward layer in parallel with self-attention if norms follow the layers.
+    /// Refuses a feed-forward layer in parallel with self-attention if norms follow the sublayers.
     fn validate_parallel(&self) -> Result<(), ModelError> {
         if self.parallel_feed_forward.is_none() || self.norm == NormPlacement::Pre {
             return Ok(());
@@ -65,7 +66,8 @@ impl ModelConfig {
         ))
     }
 
-    /// Refuses dual chunk attention in layers whose keys do not meet a query one by one.
+    /// Refuses dual chunk attention for kinds of attention whose queries do not meet each key
+    /// separately.
     fn validate_dual_chunk(&self) -> Result<(), ModelError> {
         if self.positions != Positions::Rotary || self.rotary.dual_chunk().is_none() {
             return Ok(());
@@ -82,7 +84,7 @@ impl ModelConfig {
         }
     }
 
-    /// Checks the fields of every architecture: widths, positions and dropout rates.
+    /// Checks the fields that matter to every architecture: widths, positions and dropout rates.
     pub(super) fn validate_streams(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
         for (key, value, bounds) in [
@@ -140,8 +142,8 @@ impl ModelConfig {
         (has_positions && self.positions == Positions::Learned).then_some(self.max_positions)
     }
 
-    /// Largest number of tokens of a sequence that an encoder reads, with the key that limits it:
-    /// Linformer has a limit of its own.
+    /// Largest number of tokens of a sequence that an encoder reads, and the key that sets this
+    /// limit; `None` without a limit. A Linformer has a limit in addition to that of positions.
     #[must_use]
     pub fn longest_encoded(&self) -> Option<(usize, &'static str)> {
         let attention = &self.encoder_attention;

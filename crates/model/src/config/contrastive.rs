@@ -37,7 +37,7 @@ impl ContrastiveConfig {
     /// Checks the numbers.
     ///
     /// # Errors
-    /// The error names the key, its value and the requirement.
+    /// If a number is out of range; the error names the key, its value and the requirement.
     pub(super) fn validate(&self) -> Result<(), ModelError> {
         bounds::size("model.contrastive.dimensions", self.dimensions, bounds::WIDTHS)?;
         for (key, value) in [
@@ -47,11 +47,11 @@ impl ContrastiveConfig {
         ] {
             bounds::size(key, value, 0..=*bounds::WIDTHS.end())?;
         }
-        // With the smallest value, no similarity is multiplied by more than 100.
+        // With the smallest temperature, similarities are multiplied by 100.
         bounds::number("model.contrastive.temperature", self.temperature, 0.01..=1e6)
     }
 
-    /// Configuration of the encoder of text, derived from the configuration of the model.
+    /// Derives the configuration of the encoder of text from the configuration of the model.
     pub(crate) fn text(&self, config: &ModelConfig) -> ModelConfig {
         let or = |value: usize, other: usize| if value == 0 { other } else { value };
         ModelConfig {

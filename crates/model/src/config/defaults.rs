@@ -1,4 +1,4 @@
-//! Defaults of a model's configuration, and values that are not written because they are defaults.
+//! Defaults of a model's configuration, and conditions for leaving a value out of a recipe.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Token embeddings: matrices that are shared, and initial values.
+//! Token embeddings: which matrices are shared, and which initial values they have.
 
 use crate::ModelError;
 use schemars::JsonSchema;
@@ -32,13 +32,13 @@ impl Tied {
         }
     }
 
-    /// Whether an embedding is the output projection too.
+    /// Whether the target embedding is also the output projection.
     #[must_use]
     pub fn ties_output(self) -> bool {
         matches!(self, Self::Decoder | Self::All)
     }
 
-    /// Whether source and target have one embedding.
+    /// Whether source and target share one embedding.
     #[must_use]
     pub fn ties_embeddings(self) -> bool {
         matches!(self, Self::Embeddings | Self::All)
@@ -66,7 +66,7 @@ pub struct EmbeddingsConfig {
 }
 
 impl EmbeddingsConfig {
-    /// Whether any table begins with something other than drawn numbers.
+    /// Whether any table begins with values other than random ones.
     #[must_use]
     pub fn are_given(&self) -> bool {
         self.one_hot || !self.file.as_os_str().is_empty() || self.has_target()
@@ -81,7 +81,7 @@ impl EmbeddingsConfig {
     /// Checks that the keys fit together.
     ///
     /// # Errors
-    /// The error names the keys.
+    /// If they do not; the error names the keys.
     pub(super) fn validate(&self) -> Result<(), ModelError> {
         let refuse = |message: &str| Err(ModelError::Config(message.to_owned()));
         let has_file = !self.file.as_os_str().is_empty() || self.has_target();

@@ -59,13 +59,13 @@ impl Default for ExpertsConfig {
 }
 
 impl ExpertsConfig {
-    /// Whether a layer of a stack has experts, counted from 0.
+    /// Whether the layer with the index `layer`, from 0, in a stack has experts.
     #[must_use]
     pub fn are_in(&self, layer: usize) -> bool {
         self.count > 0 && (layer + 1).is_multiple_of(self.every)
     }
 
-    /// Largest number of `tokens` tokens that an expert takes in training.
+    /// Largest number of tokens that one expert takes in training, out of `tokens` tokens.
     #[must_use]
     pub fn capacity_of(&self, tokens: usize) -> usize {
         let even = (self.per_token * tokens) as f64 / self.count.max(1) as f64;
@@ -83,7 +83,7 @@ impl ExpertsConfig {
                 self.per_token, self.count
             ));
         }
-        // With less, experts would drop tokens of even loads.
+        // With a smaller capacity, experts would drop tokens even if all loads were equal.
         bounds::number("model.experts.capacity", self.capacity, 1.0..=1e6)?;
         bounds::number("model.experts.balance_loss", self.balance_loss, bounds::FACTORS)?;
         bounds::number("model.experts.z_loss", self.z_loss, bounds::FACTORS)?;

@@ -1,10 +1,11 @@
-//! Layers of a stack that are alike.
+//! Groups of equal layers in a stack.
 
 use super::{Architecture, ModelConfig};
 
 impl ModelConfig {
-    /// Groups of identical layers in a causal or other stack of `layers` layers: the first of each
-    /// group, counted from 0, and their number.
+    /// Returns the groups of equal layers in a stack of `layers` layers: for each group, the index
+    /// of its first layer, from 0, and the number of its layers. `causal` selects the decoder's
+    /// attention settings.
     #[must_use]
     pub fn groups(&self, causal: bool, layers: usize) -> Vec<(usize, usize)> {
         let attention = self.attention(causal);
@@ -12,15 +13,16 @@ impl ModelConfig {
         match (self.architecture, layers) {
             (Architecture::Transformer, _) => {}
             (Architecture::Convolutional, _) | (_, 0) => return vec![(0, layers)],
-            // The first layer reads embeddings, and the last may attend.
+            // The first layer differs because it reads embeddings, and the last because it may
+            // attend.
             (Architecture::Recurrent, 1) => return vec![(0, 1)],
             (Architecture::Recurrent, 2) => return vec![(0, 1), (1, 1)],
             (Architecture::Recurrent, _) => {
                 return vec![(0, 1), (1, layers - 2), (layers - 1, 1)];
             }
         }
-        // Without a list of kinds, layers repeat: a recipe may have too many of them to count in
-        // time.
+        // Without a list of kinds, the pattern of layers repeats, so one period is enough. A recipe
+        // may name more layers than could be counted in a reasonable time.
         let period = if self.experts.count == 0 { 1 } else { self.experts.every.max(1) };
         let counted = if attention.kinds.is_empty() { layers.min(period) } else { layers };
         for layer in 0..counted {

@@ -1,12 +1,12 @@
-//! Settings that kinds of self-attention exclude.
+//! Checks of settings that do not fit a kind of self-attention.
 
 use super::{AttentionConfig, AttentionKind};
 use crate::ModelError;
 use crate::config::{Positions, bounds};
 
 impl AttentionConfig {
-    /// Checks that the kind is possible and fits the rest of the model; `section` is its section in
-    /// the recipe.
+    /// Checks that the settings are possible and fit the rest of the model. `section` is the name
+    /// of their section in the recipe, and `causal` tells whether the stack is a decoder.
     pub(in crate::config) fn validate(
         &self,
         (section, causal): (&str, bool),
@@ -42,7 +42,8 @@ impl AttentionConfig {
         Ok(())
     }
 
-    /// Refusal of a kind that this build does not have.
+    /// Message about a kind of attention that this build does not have; `None` if it has all of
+    /// them.
     fn refused_build(&self, section: &str) -> Option<String> {
         let mut kinds = AttentionKind::ALL.into_iter().filter(|&kind| self.has(kind));
         let kind = kinds.find(|kind| !kind.is_built())?;
@@ -54,7 +55,8 @@ impl AttentionConfig {
         ))
     }
 
-    /// Refusal of numbers of buckets, of kinds, and of blocks at the end of a sequence.
+    /// Message about an odd number of hash buckets, a wrong number of kinds, or global blocks at
+    /// the end of a decoder's sequence; `None` if these are right.
     fn refused_counts(&self, (section, causal): (&str, bool), layers: usize) -> Option<String> {
         let (named, stack) = (self.kinds.0.len(), if causal { "decoder" } else { "encoder" });
         if self.hash_buckets > 1 && !self.hash_buckets.is_multiple_of(2) {
@@ -79,7 +81,8 @@ impl AttentionConfig {
         }
     }
 
-    /// Refusal of a Linformer in a decoder, or with too many sums.
+    /// Message about a Linformer in a decoder, or one with more sums than tokens; `None` if there
+    /// is none.
     fn refused_linformer(&self, section: &str, causal: bool) -> Option<String> {
         if !self.has(AttentionKind::Linformer) {
             None
@@ -100,8 +103,8 @@ impl AttentionConfig {
         }
     }
 
-    /// Refusal of a Transformer-XL in an encoder, without the memory that it needs, or with
-    /// positions.
+    /// Message about a Transformer-XL in an encoder, without the memory that `same_length` needs,
+    /// or with other positions than its own; `None` if there is none.
     fn refused_segments(
         &self,
         (section, causal): (&str, bool),
@@ -132,7 +135,8 @@ impl AttentionConfig {
         }
     }
 
-    /// Refusal of positions that act on what a kind does not have.
+    /// Message about positions that act on something which a kind of attention does not have;
+    /// `None` if they fit all kinds.
     fn refused_positions(&self, section: &str, positions: Positions) -> Option<String> {
         let mut kinds = AttentionKind::ALL.into_iter().filter(|&kind| self.has(kind));
         let (kind, why) = kinds.find_map(|kind| Some((kind, unsuited(kind, positions)?)))?;
@@ -150,7 +154,8 @@ impl AttentionConfig {
     }
 }
 
-/// Reason why positions do not go with a kind, before "on which they act"; `None` if they do.
+/// Returns why `positions` do not fit a kind of attention, as words that precede "… acts"; `None`
+/// if they fit.
 fn unsuited(kind: AttentionKind, positions: Positions) -> Option<&'static str> {
     let act_on_scores = matches!(positions, Positions::T5 | Positions::Alibi);
     let turn = positions == Positions::Rotary;

@@ -1,9 +1,9 @@
-//! Kinds of self-attention, of one layer and of several.
+//! Kinds of self-attention: of a single layer, and of the layers of a stack.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Largest number of layers in one entry of a list.
+/// Largest number of layers in one entry of a list of kinds.
 const MOST_LAYERS: usize = 10_000;
 
 /// A kind of self-attention.
@@ -61,20 +61,21 @@ impl AttentionKind {
         Self::S4d,
     ];
 
-    /// Whether it is a state-space layer of `[model.state_space]`, in place of attention.
+    /// Whether the layer is a state-space layer, configured in `[model.state_space]`, in place of
+    /// attention.
     #[must_use]
     pub fn is_state_space(self) -> bool {
         matches!(self, Self::Mamba | Self::S4d)
     }
 
-    /// Tells whether this build has it: all but a softmax over keys are of the cargo feature
-    /// `kinds`.
+    /// Whether this build has the kind. `Full` and `Sparse` are in every build; the other kinds
+    /// need the cargo feature `kinds`.
     #[must_use]
     pub fn is_built(self) -> bool {
         cfg!(feature = "kinds") || matches!(self, Self::Full | Self::Sparse)
     }
 
-    /// Name of the sublayer within its layer, in the names of parameters.
+    /// Name that the sublayer has in the names of parameters.
     pub(crate) fn sublayer(self) -> &'static str {
         if self.is_state_space() { "state_space" } else { "self_attention" }
     }

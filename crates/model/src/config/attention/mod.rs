@@ -1,4 +1,4 @@
-//! Self-attention of a stack: its kinds with their settings, and the shape of its heads.
+//! Self-attention of a stack: its kinds and their settings, and the shape of its heads.
 
 mod checks;
 mod kinds;
@@ -135,7 +135,7 @@ impl Default for AttentionConfig {
 }
 
 impl AttentionConfig {
-    /// Kind of a layer of the stack, counted from 0.
+    /// Kind of the layer with the index `layer`, from 0, in the stack.
     #[must_use]
     pub fn kind_of(&self, layer: usize) -> AttentionKind {
         self.kinds.0.get(layer).copied().unwrap_or(self.kind)
@@ -150,7 +150,7 @@ impl AttentionConfig {
         }
     }
 
-    /// Name of the key that sets the kind, for messages.
+    /// Name of the key that sets the kinds, for messages.
     fn key(&self) -> &'static str {
         if self.kinds.0.is_empty() { "kind" } else { "kinds" }
     }

@@ -1,4 +1,4 @@
-//! Shape of attention layers: heads, their width, the factor of scores, and biases.
+//! Shape of attention layers: their heads, the width of a head, the factor of scores, and biases.
 
 use super::AttentionKind;
 use crate::ModelError;
@@ -32,7 +32,7 @@ impl ModelConfig {
         self.attention_output_biases.unwrap_or(self.biases && self.attention_biases)
     }
 
-    /// Checks the heads, and that every kind of attention supports them.
+    /// Checks the heads, and that every kind of attention in use supports them.
     pub(in crate::config) fn validate_attention_shape(&self) -> Result<(), ModelError> {
         let refuse = |message: String| Err(ModelError::Config(message));
         bounds::size("model.heads", self.heads, bounds::WIDTHS)?;
