@@ -1,9 +1,9 @@
-//! Costs of models by formula: parameters, arithmetic and memory, known before memory is allocated.
+//! Costs of models by formula: parameters, arithmetic and memory, which are known before memory is
+//! allocated.
 //!
-//! A [`Builder`](crate::Builder) counts while a model is built: parameters as they are added, and
-//! the products of each linear layer. Only parts other than linear layers state their cost, in the
-//! code that builds them. The memory check, `inspect` and reports use the sum, and derive nothing
-//! themselves.
+//! A [`Builder`](crate::Builder) counts costs while a model is built: parameters as they are added,
+//! and the products of each linear layer. Every other part states its cost in the code that builds
+//! it. The memory check, `inspect` and reports use the sum, and derive nothing themselves.
 
 use std::ops::{Add, Mul};
 
@@ -12,47 +12,47 @@ use taper_ops::keeps_scores;
 /// Bytes of one f32.
 const F32: f64 = 4.0;
 
-/// Number of results that the composed operations hold, at the peak of a pass, for each result of a
-/// layer. Candle's graph holds the result of every step of an operation and, during the backward
-/// pass, the gradients of the last ones. Counted with dropout and rotary positions; without these
-/// two the number is a third less (`trainer/tests/composed_memory.rs`).
+/// Number of values that the composed operations hold, at the peak of a pass, for each value in the
+/// result of a layer. Candle's graph holds the result of every step of an operation and, during the
+/// backward pass, also the gradients of the last steps. The number was counted with dropout and
+/// rotary positions; without these two it is a third less (`trainer/tests/composed_memory.rs`).
 const COMPOSED: f64 = 9.0;
-/// Number of results that the composed operations hold for each score: raw, masked and shifted
-/// scores, exponentials, weights, weights after dropout and its mask, and during the backward pass
-/// as many gradients as are needed at a time. The fused operations keep only the scores of short
-/// sequences.
+/// Number of values that the composed operations hold for each attention score: raw, masked and
+/// shifted scores, exponentials, weights, the dropout mask, weights after dropout and, during the
+/// backward pass, as many gradients as are needed at a time. The fused operations keep scores of
+/// short sequences only.
 const COMPOSED_SCORES: f64 = 14.0;
 
-/// Sequence length for which the cost per token is stated if it depends on the length.
+/// Sequence length for which the cost per token is stated where it depends on the length.
 const USUAL_LENGTH: usize = 1024;
 
-/// Cost of a part of a model. In f64, which is exact for every model that fits into a machine, and
-/// does not overflow for larger ones.
+/// Cost of a part of a model. Numbers are in f64, which is exact for every model that fits into a
+/// machine, and does not overflow for larger models.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct PartCost {
     /// Number of trained scalars.
     pub(crate) parameters: f64,
-    /// Forward arithmetic per token: two operations for each matrix weight that the token is
-    /// multiplied by.
+    /// Forward arithmetic per token: two operations for each weight by which the token's vector is
+    /// multiplied.
     pub(crate) flops: f64,
-    /// Part of `flops` between the projections of self-attention without pairwise scores, or of a
-    /// state-space layer.
+    /// Part of `flops` that is spent between the projections of a layer: in self-attention without
+    /// pairwise scores, or in a state-space layer.
     pub(crate) mixing_flops: f64,
-    /// Forward arithmetic for one query and one visible key.
+    /// Forward arithmetic for each pair of a query and a visible key.
     pub(crate) pair_flops: f64,
     /// Scalars per token that the fused operations keep for the backward pass.
     pub(crate) kept: f64,
-    /// Results per token that the composed operations keep but the fused operations do not.
+    /// Scalars per token that the composed operations keep, but the fused operations do not.
     pub(crate) forgotten: f64,
-    /// Part of `kept` that is not kept if layers are recomputed.
+    /// Part of `kept` that is not kept if layers are recomputed in the backward pass.
     pub(crate) saved: f64,
-    /// Scores of one query and one key: one for each head of each layer.
+    /// Scores for each pair of a query and a key: one for each head of each layer.
     pub(crate) scores: f64,
-    /// Part of `scores` from attention that sees only a part of its sequence.
+    /// Part of `scores` that belongs to attention which sees only part of its sequence.
     pub(crate) masked_scores: f64,
-    /// Classes of heads, whose logits exist for some rows at a time.
+    /// Classes of heads. Their logits exist for only some rows at a time.
     pub(crate) classes: f64,
-    /// Scalars of the matrices of heads.
+    /// Scalars in the matrices of heads.
     pub(crate) classifier: f64,
 }
 
@@ -62,14 +62,14 @@ impl PartCost {
         Self { parameters: shape.iter().map(|&size| size as f64).product(), ..Self::default() }
     }
 
-    /// Cost of `x Wᵀ` without the parameters, whose result is kept.
+    /// Cost of the product `x Wᵀ`, whose result is kept; without the parameters in W.
     pub(crate) fn product(inputs: usize, outputs: usize) -> Self {
         let (inputs, outputs) = (inputs as f64, outputs as f64);
         Self { flops: 2.0 * inputs * outputs, kept: outputs, ..Self::default() }
     }
 
     /// Cost of the scores of all heads, whose widths sum to `width`, and of the weighted sums of
-    /// values: a multiplication and an addition each.
+    /// values. Both need a multiplication and an addition for each element.
     pub(crate) fn scores(width: usize) -> Self {
         Self { pair_flops: 4.0 * width as f64, ..Self::default() }
     }
@@ -79,24 +79,25 @@ impl PartCost {
         Self::default().keeping(scalars)
     }
 
-    /// Correction for `scalars` of the kept scalars, which are recomputed if the pass recomputes
+    /// Correction that says that `scalars` of the kept scalars are not kept if the pass recomputes
     /// layers.
     pub(crate) fn saved(scalars: f64) -> Self {
         Self { saved: scalars, ..Self::default() }
     }
 
-    /// Adds the scores of `heads` heads.
+    /// Adds one score per head to this cost, for `heads` heads.
     pub(crate) fn with_heads(self, heads: usize) -> Self {
         Self { scores: self.scores + heads as f64, ..self }
     }
 
-    /// Counts all scores as those of masked attention.
+    /// Counts all scores as scores of masked attention.
     pub(crate) fn masked(self) -> Self {
         Self { masked_scores: self.scores, ..self }
     }
 
-    /// Cost per token between the projections, for a sequence of [`USUAL_LENGTH`] tokens;
-    /// `flops_and_kept` returns the arithmetic and the kept scalars of a sequence.
+    /// Cost per token of what is between the projections, in a sequence of [`USUAL_LENGTH`] tokens.
+    /// `flops_and_kept` returns the arithmetic and the kept scalars for a sequence of a given
+    /// length.
     pub(crate) fn per_token(flops_and_kept: impl Fn(usize) -> (f64, f64)) -> Self {
         let (flops, kept) = flops_and_kept(USUAL_LENGTH);
         let (flops, kept) = (flops / USUAL_LENGTH as f64, kept / USUAL_LENGTH as f64);
@@ -108,24 +109,24 @@ impl PartCost {
         Self { kept: self.kept + scalars as f64, ..self }
     }
 
-    /// The same cost, if the fused operations keep nothing.
+    /// Returns this cost, for the case that the fused operations keep nothing.
     pub(crate) fn unkept(self) -> Self {
         Self { kept: 0.0, forgotten: self.forgotten + self.kept, ..self }
     }
 
-    /// Correction for `scalars` of the kept scalars per token, which the fused operations do not
-    /// keep after all.
+    /// Correction that says that the fused operations do not keep `scalars` of the scalars per
+    /// token that were counted as kept.
     pub(crate) fn freed(scalars: usize) -> Self {
         let scalars = scalars as f64;
         Self { kept: -scalars, forgotten: scalars, ..Self::default() }
     }
 
-    /// Adds `scalars` scalars per token that the fused operations do not keep.
+    /// Adds `scalars` scalars per token that only the composed operations keep.
     pub(crate) fn forgetting(self, scalars: usize) -> Self {
         Self { forgotten: self.forgotten + scalars as f64, ..self }
     }
 
-    /// The same cost, incurred this number of times for each token.
+    /// Returns the cost of a part that runs `times` times for each token.
     pub(crate) fn times_a_token(self, times: f64) -> Self {
         Self {
             flops: times * self.flops,
@@ -135,8 +136,8 @@ impl PartCost {
         }
     }
 
-    /// The parameters alone: the cost of a part that runs once for each sequence is negligible per
-    /// token.
+    /// Returns the cost without all but the parameters, for a part that runs once per sequence: its
+    /// other costs are negligible per token.
     pub(crate) fn once(self) -> Self {
         Self { parameters: self.parameters, ..Self::default() }
     }
@@ -188,26 +189,26 @@ impl Mul<usize> for PartCost {
 pub struct Cost {
     /// Number of trained scalars.
     pub parameters: u64,
-    /// Cost of a token in each of the streams that the model reads, in their order.
+    /// Cost of one token in each stream that the model reads, in the order of the streams.
     pub streams: Vec<StreamCost>,
-    /// Number of classes of its heads, such as tokens of a vocabulary.
+    /// Number of classes of the model's heads, such as tokens of a vocabulary.
     pub classes: u64,
-    /// Number of scalars of the matrices of its heads.
+    /// Number of scalars in the matrices of the model's heads.
     pub classifier: u64,
 }
 
-/// Cost of a layer of a stack, by formula.
+/// Cost of one layer of a stack, by formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerCost {
     /// Number of trained scalars.
     pub parameters: u64,
-    /// Forward arithmetic of the matrix products for one token. Self-attention without pairwise
-    /// scores counts with a token's share of the arithmetic for a sequence of 1,024 tokens.
+    /// Forward arithmetic of the matrix products for one token. For self-attention without pairwise
+    /// scores, this includes the token's share of the arithmetic for a sequence of 1,024 tokens.
     pub forward_flops: u64,
-    /// Forward arithmetic for one token, without the computation between the projections of
+    /// Part of `forward_flops` outside of what is computed between the projections of
     /// self-attention or of a state-space layer.
     pub flops_around_attention: u64,
-    /// Forward arithmetic of self-attention for one query and one key.
+    /// Forward arithmetic of self-attention for each pair of a query and a key.
     pub pair_flops: u64,
 }
 
@@ -221,15 +222,16 @@ impl LayerCost {
         }
     }
 
-    /// Forward arithmetic of self-attention over every pair in a sequence of `tokens` tokens.
+    /// Forward arithmetic of self-attention over all pairs of tokens in a sequence of `tokens`
+    /// tokens.
     #[must_use]
     pub fn pair_flops_of(&self, tokens: usize) -> u64 {
         let tokens = tokens as u64;
         self.pair_flops.saturating_mul(tokens).saturating_mul(tokens)
     }
 
-    /// Forward arithmetic for a sequence of `tokens` tokens with every pair of them: the products
-    /// of a dense implementation, including those that a causal mask hides.
+    /// Forward arithmetic for a sequence of `tokens` tokens, with all pairs of tokens. These are
+    /// the products of a dense implementation, including those that a causal mask hides.
     #[must_use]
     pub fn forward_flops_of(&self, tokens: usize) -> u64 {
         let of_tokens = self.forward_flops.saturating_mul(tokens as u64);
@@ -240,30 +242,31 @@ impl LayerCost {
 /// Cost of one token of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamCost {
-    /// Name of the stream, one word.
+    /// Name of the stream: a single word.
     pub name: &'static str,
-    /// Forward multiplications and additions of the matrix products: two for each weight that the
-    /// token is multiplied by. Excludes attention scores, which grow with the sequence; below 100
-    /// tokens they are a few per cent.
+    /// Forward multiplications and additions of the matrix products: two for each weight by which
+    /// the token's vector is multiplied. Attention scores, which grow with the sequence, are not
+    /// included; below 100 tokens they are a few per cent.
     pub forward_flops: u64,
-    /// Bytes that a training pass of the fused operations, which run on the CPU, keeps until its
-    /// backward pass, without attention scores.
+    /// Bytes that a training pass keeps until its backward pass with the fused operations, which
+    /// run on the CPU. Attention scores are not included.
     pub activation_bytes: u64,
     /// Bytes of the scores for one query and one key, which the fused operations keep for short
     /// sequences: for attention that sees all tokens, and for masked attention.
     pub score_bytes: [u64; 2],
-    /// `activation_bytes` with `training.checkpoint_activations`.
+    /// Value of `activation_bytes` if `training.checkpoint_activations` is set.
     pub checkpointed_bytes: u64,
-    /// Bytes per token that the composed operations, which run on a GPU, hold at the peak of a
-    /// pass.
+    /// Bytes per token at the peak of a training pass with the composed operations, which run on a
+    /// GPU. Attention scores are not included.
     pub composed_bytes: u64,
-    /// Bytes per query and key of attention that the composed operations hold at the peak of a
-    /// pass.
+    /// Bytes per pair of a query and a key at the peak of a training pass with the composed
+    /// operations.
     pub pair_bytes: u64,
 }
 
 impl Cost {
-    /// The cost with or without layers that are recomputed during the backward pass.
+    /// Returns this cost; if `checkpoints` is true, for layers that are recomputed during the
+    /// backward pass.
     #[must_use]
     pub fn checkpointed(mut self, checkpoints: bool) -> Self {
         for stream in self.streams.iter_mut().filter(|_| checkpoints) {
@@ -272,7 +275,8 @@ impl Cost {
         self
     }
 
-    /// Sum over streams, each with its name and the cost of its parts.
+    /// Makes the cost of a model from the name of each stream and the cost of the parts computed
+    /// for the stream's tokens.
     pub(crate) fn from_streams(streams: impl Iterator<Item = (&'static str, PartCost)>) -> Self {
         let mut all = PartCost::default();
         let of_stream = |(name, part): (&'static str, PartCost)| {
@@ -295,7 +299,7 @@ impl Cost {
         Self { parameters, streams, classes, classifier }
     }
 
-    /// Forward and backward arithmetic for one token of each stream: the backward pass has two
+    /// Forward and backward arithmetic for one token of each stream. The backward pass has two
     /// products for each product of the forward pass.
     #[must_use]
     pub fn training_flops(&self) -> u64 {
@@ -303,8 +307,8 @@ impl Cost {
         forward.fold(0, u64::saturating_add).saturating_mul(3)
     }
 
-    /// Bytes that a training pass of the fused operations keeps for its backward pass; `tokens` has
-    /// the tokens of each stream, in sequences of `length` tokens.
+    /// Bytes that a training pass of the fused operations keeps for its backward pass. `tokens` has
+    /// the number of tokens in each stream; they form sequences of `length` tokens.
     #[must_use]
     pub fn activation_bytes(&self, tokens: &[usize], length: usize) -> u64 {
         let of_scores = |stream: &StreamCost| {
@@ -323,17 +327,17 @@ impl Cost {
         .fold(0, u64::saturating_add)
     }
 
-    /// Bytes that the loss of the fused operations holds for `rows` rows, in addition to what is
-    /// kept: some rows of logits, packed weights, and the gradient of the heads' matrices if they
-    /// are trained.
+    /// Bytes that the loss of the fused operations holds for `rows` rows, in addition to what the
+    /// pass keeps: logits of some of the rows, packed weights and, if the heads' matrices are
+    /// trained (`is_trained`), their gradient.
     #[must_use]
     pub fn loss_bytes(&self, rows: usize, is_trained: bool) -> u64 {
         let gradient = if is_trained { self.classifier.saturating_mul(4) } else { 0 };
         taper_ops::loss_bytes(rows, self.classes, self.classifier).saturating_add(gradient)
     }
 
-    /// Estimate of the bytes at the peak of a training pass of the composed operations, as on a
-    /// GPU: an upper bound, in f32. `tokens` has the tokens of each stream, in sequences padded to
+    /// Upper bound of the bytes at the peak of a training pass of the composed operations, as on a
+    /// GPU, in f32. `tokens` has the number of tokens in each stream; they form sequences padded to
     /// `longest` tokens.
     #[must_use]
     pub fn composed_bytes(&self, tokens: &[usize], longest: usize) -> u64 {

@@ -25,7 +25,7 @@ pub struct LanguageModel {
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,
     pub(crate) output: Head,
-    /// Whether generating multiplies in int8.
+    /// Whether generation multiplies in int8.
     pub(crate) is_int8: bool,
 }
 
@@ -52,19 +52,19 @@ impl LanguageModel {
         Ok(Self { core, vocabulary, embedding, decoder, output, is_int8 })
     }
 
-    /// Size of the vocabulary.
+    /// Number of tokens in the vocabulary.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// Runs the layers over whole texts; each token sees itself and the tokens before it.
+    /// Runs the layers on whole texts; each token sees itself and the tokens before it.
     ///
     /// # Shapes
     /// N tokens → packed `(N, D)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, or a text is longer than learned positions reach.
+    /// If an id is not in the vocabulary, or a text is longer than the learned positions.
     pub fn hidden(&self, text: &Sequences, pass: &Pass) -> Result<Tensor> {
         text.check()?;
         let x = self.embedding.forward(text, pass)?; // (N, D)
@@ -77,17 +77,17 @@ impl LanguageModel {
     /// `(N, D)` → `(N, V)`.
     ///
     /// # Errors
-    /// If the width is not the model's.
+    /// If the width of `hidden` is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(self.output.logits(hidden, pass)?)
     }
 
-    /// Natural logarithms of the probabilities of `answers`; there is one answer for each token of
-    /// `text`, predicted from that token and the tokens before it.
+    /// Returns the natural logarithms of the probabilities of `answers`. There is one answer for
+    /// each token of `text`; it is predicted from that token and the tokens before it.
     ///
     /// # Errors
-    /// The errors of [`LanguageModel::hidden`]. Also if a token has no answer or more than one, or
-    /// an answer is not in the vocabulary.
+    /// The errors of [`LanguageModel::hidden`], and an error if the number of answers is not that
+    /// of the tokens, or an answer is not in the vocabulary.
     pub fn log_probabilities(&self, text: &Sequences, answers: &[u32]) -> Result<Vec<f64>> {
         let rows = text.ids.len();
         if answers.len() != rows || answers.iter().any(|&id| id as usize >= self.vocabulary) {
@@ -113,7 +113,7 @@ impl LanguageModel {
     }
 }
 
-/// Reads one stream, the text; each of its tokens predicts the next.
+/// Reads one stream, the text. Each of its tokens predicts the next one.
 impl Model for LanguageModel {
     fn core(&self) -> &ModelCore {
         &self.core

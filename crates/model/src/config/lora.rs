@@ -62,12 +62,12 @@ pub struct LoraConfig {
 }
 
 impl BaseDtype {
-    /// Whether weights are held in f32.
+    /// Whether frozen weights are held in f32, which recipes leave out.
     fn is_default(&self) -> bool {
         *self == Self::F32
     }
 
-    /// The type of the tensors.
+    /// Type of the tensors of frozen weights.
     pub(crate) fn dtype(self) -> DType {
         match self {
             Self::F32 => DType::F32,
@@ -104,7 +104,7 @@ impl LoraConfig {
         self.rank > 0
     }
 
-    /// Factor of the change, s.
+    /// Factor s by which the adapters' change is multiplied.
     #[must_use]
     pub fn scale(&self) -> f64 {
         let rank = self.rank as f64;
@@ -116,7 +116,7 @@ impl LoraConfig {
         self.layers.iter().any(|pattern| matches(pattern, layer))
     }
 
-    /// Whether the parameter of this name is trained as a whole.
+    /// Whether the parameter of this name is trained as a whole, without adapters.
     pub(crate) fn trains(&self, parameter: &str) -> bool {
         self.train.iter().any(|pattern| matches(pattern, parameter))
     }

@@ -394,8 +394,8 @@ impl ModelConfig {
         self.biases && self.feed_forward_biases
     }
 
-    /// This shape with one dropout rate for embeddings, attention, feed-forward layers and results
-    /// of layers.
+    /// Sets the same dropout rate for embeddings, attention, feed-forward layers and results of
+    /// sublayers.
     #[must_use]
     pub fn with_dropout(self, rate: f64) -> Self {
         Self {
@@ -407,7 +407,7 @@ impl ModelConfig {
         }
     }
 
-    /// Self-attention of the decoder if `causal`, otherwise of the encoder.
+    /// Self-attention of the decoder if `causal` is true, otherwise of the encoder.
     #[must_use]
     pub fn attention(&self, causal: bool) -> &AttentionConfig {
         if causal { &self.decoder_attention } else { &self.encoder_attention }

@@ -45,13 +45,13 @@ impl Positions {
         }
     }
 
-    /// Whether they are sinusoids.
+    /// Whether the positions are sinusoids.
     #[must_use]
     pub const fn are_sinusoids(self) -> bool {
         matches!(self, Self::Sinusoidal | Self::SinusoidalHalves)
     }
 
-    /// Whether they are added to embeddings.
+    /// Whether the positions are added to embeddings.
     #[must_use]
     pub const fn are_added(self) -> bool {
         self.are_sinusoids() || matches!(self, Self::Learned)
@@ -71,7 +71,8 @@ pub enum SinusoidFrequencies {
 }
 
 impl SinusoidFrequencies {
-    /// Number by which positions are divided for the angle of pair `pair` of `width` dimensions.
+    /// Number by which a position is divided to give the angle of pair number `pair` in a vector of
+    /// `width` dimensions.
     #[must_use]
     pub fn divisor(self, pair: usize, width: usize) -> f64 {
         let last = (width / 2).saturating_sub(1).max(1);

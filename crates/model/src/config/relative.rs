@@ -1,15 +1,16 @@
-//! Buckets of distances of the trained biases of T5.
+//! Buckets of distances, for the trained biases of T5.
 
 use super::{ModelConfig, bounds};
 use crate::ModelError;
 
-/// Buckets of distances with a trained bias each, with `positions = "t5"` (Raffel et al. 2020,
+/// Buckets of distances for `positions = "t5"`; each bucket has a trained bias (Raffel et al. 2020,
 /// section 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelativeBuckets {
     /// Number of buckets.
     pub count: usize,
-    /// Distance from which all share the last bucket of their side.
+    /// Distance from which on all distances share the last bucket of their side (before or after
+    /// the query).
     pub distance: usize,
 }
 
@@ -19,12 +20,12 @@ impl Default for RelativeBuckets {
     }
 }
 
-/// Whether it is the default, which recipes leave out.
+/// Whether the value is the default, which recipes leave out.
 pub(super) fn is_usual_count(count: &usize) -> bool {
     *count == RelativeBuckets::default().count
 }
 
-/// See [`is_usual_count`].
+/// Whether the value is the default, which recipes leave out.
 pub(super) fn is_usual_distance(distance: &usize) -> bool {
     *distance == RelativeBuckets::default().distance
 }

@@ -1,4 +1,5 @@
-//! Rotary positions: base, pairs, and ways beyond the sequences of training.
+//! Rotary positions: their base, the elements that are rotated together, and scalings for sequences
+//! longer than those in training.
 
 use super::bounds;
 use crate::ModelError;
@@ -6,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use taper_ops::{DualChunk, Pairs, Rotations, Turns};
 
-/// Base of the speeds of the paper.
+/// Base of the frequencies in the paper of Su et al. 2021.
 const BASE: f64 = 10_000.0;
 
 /// Elements of a head that are rotated together.
@@ -61,12 +62,13 @@ impl RotaryScaling {
         }
     }
 
-    /// Whether the scaling depends on the number of rotations.
+    /// Whether the scaling depends on an angle's number of rotations over the original length.
     fn is_by_rotations(self) -> bool {
         matches!(self, Self::Llama3 | Self::Yarn)
     }
 
-    /// Rotations from which an angle is kept, if a recipe sets none: as in Llama 3.1 and YaRN.
+    /// Number of rotations above which an angle is kept if the recipe sets none: the values of YaRN
+    /// and Llama 3.1.
     fn usual_fast_rotations(self) -> f64 {
         if self == Self::Yarn { 32.0 } else { 4.0 }
     }
@@ -192,7 +194,7 @@ fn are_halves(pairs: &RotaryPairs) -> bool {
 }
 
 impl RotaryConfig {
-    /// Rotation of heads of this width.
+    /// Returns the rotation for heads of the width `head`.
     #[must_use]
     pub fn turns(self, head: usize) -> Turns {
         let all = Turns::with_base(self.base).of_pairs(match self.pairs {
@@ -209,10 +211,10 @@ impl RotaryConfig {
         }
     }
 
-    /// Chunks of positions; `None` if positions are counted through.
+    /// Returns the chunks in which positions restart; `None` without dual chunk attention.
     #[must_use]
     pub fn dual_chunk(self) -> Option<DualChunk> {
-        // Checked configurations have a length.
+        // If chunks are used, the configuration was checked to have this length.
         let trained = self.original_length.unwrap_or(1);
         let chunk = self.chunk.unwrap_or((trained.saturating_mul(3) / 4).max(1));
         let window = self.local_window.unwrap_or(trained.saturating_sub(chunk));
@@ -222,14 +224,14 @@ impl RotaryConfig {
     fn rotations(self) -> Rotations {
         Rotations {
             factor: self.factor,
-            // Checked configurations have one.
+            // If rotations are used, the configuration was checked to have this length.
             original_length: self.original_length.unwrap_or(1) as f64,
             slow: self.slow_rotations.unwrap_or(1.0),
             fast: self.fast_rotations.unwrap_or(self.scaling.usual_fast_rotations()),
         }
     }
 
-    /// Checks the rotation of heads of this width.
+    /// Checks the settings for heads of the width `head`.
     pub(super) fn validate(self, head: usize) -> Result<(), ModelError> {
         bounds::number("model.rotary.base", self.base, 1.0..=1e12)?;
         bounds::number("model.rotary.factor", self.factor, 1.0..=1e6)?;

@@ -1,4 +1,4 @@
-//! State-space layers, and settings that they exclude.
+//! State-space layers, and checks of settings that do not fit them.
 
 use super::{ModelConfig, Positions, bounds};
 use crate::ModelError;
@@ -38,7 +38,7 @@ impl Default for StateSpaceConfig {
 }
 
 impl StateSpaceConfig {
-    /// Rank of the step sizes in a model of this width.
+    /// Rank of the projection to step sizes in a model of the width `width`.
     #[must_use]
     pub fn rank(&self, width: usize) -> usize {
         if self.step_rank == 0 { width.div_ceil(16) } else { self.step_rank }
@@ -46,14 +46,16 @@ impl StateSpaceConfig {
 }
 
 impl ModelConfig {
-    /// Whether a layer of a stack has a feed-forward layer, counted from 0.
+    /// Whether the layer with the index `layer`, from 0, has a feed-forward layer. `causal` selects
+    /// the decoder.
     #[must_use]
     pub fn has_feed_forward(&self, causal: bool, layer: usize) -> bool {
         self.state_space.feed_forward || !self.attention(causal).kind_of(layer).is_state_space()
     }
 
-    /// Refuses settings that state-space layers in a stack exclude; `section` is that of the
-    /// stack's attention.
+    /// Refuses settings that do not fit the state-space layers of a stack. `section` is the
+    /// recipe's section of the stack's attention, and `causal` tells whether the stack is the
+    /// decoder.
     pub(super) fn validate_state_space(
         &self,
         (section, causal): (&str, bool),
@@ -70,7 +72,7 @@ impl ModelConfig {
             bounds::size(key, value, bounds)?;
         }
         let attention = self.attention(causal);
-        // In a stack of one kind, the first layer stands for all.
+        // Without a list of kinds, all layers are of one kind, so one layer is enough.
         let counted = if attention.kinds.is_empty() { layers.min(1) } else { layers };
         let is_state_space = |layer| attention.kind_of(layer).is_state_space();
         let acts_on_scores = self.positions != Positions::None && !self.positions.are_added();

@@ -1,4 +1,4 @@
-//! Inputs of attention within whole sequences, and to an encoder.
+//! Inputs of attention: within whole sequences, and from a decoder to an encoder.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::Pass;
 use crate::layers::guidance::Guide;
 use crate::layers::positions::PreparedPositions;
 
-/// Whole sequences within which tokens attend, and the pass.
+/// Whole sequences within which tokens attend to each other, with their positions and the pass.
 #[derive(Clone, Copy)]
 pub(crate) struct Within<'a> {
     pub(crate) lengths: &'a Arc<[usize]>,
@@ -16,8 +16,8 @@ pub(crate) struct Within<'a> {
     pub(crate) pass: &'a Pass,
 }
 
-/// Attention of a decoder layer to the encoder: keys and values of one layer, with the lengths of
-/// both sides, and its guide, if any.
+/// What a decoder layer needs to attend to the encoder: the layer's keys and values, the lengths of
+/// the sequences on both sides, and a guide for the weights if there is one.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
     pub(crate) query_lengths: &'a Arc<[usize]>,

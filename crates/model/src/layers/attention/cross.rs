@@ -1,4 +1,4 @@
-//! Attention from a decoder to an encoder, which is full for any kind of self-attention.
+//! Attention from a decoder to an encoder. It is always full, whatever the kind of self-attention.
 
 use super::super::linear::{Linear, Residual};
 use super::attended::Attended;
@@ -16,7 +16,7 @@ use taper_ops::{
     decoding_attention,
 };
 
-/// Attention from the decoder to the encoder's output: one projection makes key and value.
+/// Attention from the decoder to the encoder's output. A single projection makes keys and values.
 #[derive(Debug, Clone)]
 pub(crate) struct CrossAttention {
     name: String,
@@ -56,7 +56,7 @@ impl CrossAttention {
         })
     }
 
-    /// Computes keys and values of the encoder's output.
+    /// Computes keys and values from the encoder's output.
     ///
     /// # Shapes
     /// `(M, D)` → `(M, 2·K)`.
@@ -64,12 +64,12 @@ impl CrossAttention {
         self.key_norm.forward(self.kv.forward(encoded, pass)?, pass)
     }
 
-    /// Computes queries: `(N, D)` → `(N, Q)`.
+    /// Computes queries from the decoder's states: `(N, D)` → `(N, Q)`.
     fn query(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.query_norm.forward(self.q.forward(x, pass)?, pass)
     }
 
-    /// Attends from row `r` of `x (R, D)`, a token being decoded, to rows `rows[r]` of
+    /// Attends from row `r` of `x (R, D)`, which is a token being decoded, to the rows `rows[r]` of
     /// `key_value (M, 2·K)`.
     pub(crate) fn step(
         &self,
@@ -87,7 +87,7 @@ impl CrossAttention {
         )
     }
 
-    /// Attends from `x (N, D)` to keys and values `(M, 2·K)`.
+    /// Attends from `x (N, D)` to the keys and values `(M, 2·K)` in `to`.
     pub(crate) fn attend(
         &self,
         x: &Tensor,

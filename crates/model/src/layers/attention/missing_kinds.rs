@@ -1,5 +1,5 @@
-//! Stands in for the mechanisms of the cargo feature `kinds` in a build without it. Configurations
-//! that need one are refused before a model is built.
+//! Replacement for the mechanisms of the cargo feature `kinds` in a build without it.
+//! Configurations that need a missing mechanism are refused before a model is built.
 
 use super::mixer::{Mixer, Unprojected};
 use super::{Mechanism, Site};
@@ -8,7 +8,7 @@ use crate::config::{AttentionKind, ModelConfig};
 use candle_core::{Result, bail};
 use std::sync::Arc;
 
-/// Refuses the kind.
+/// Returns an error: this build has no mechanism of this kind.
 pub(super) fn mechanism(
     _: &mut Builder,
     _: &Site<'_>,
@@ -17,7 +17,7 @@ pub(super) fn mechanism(
     bail!("this build has no {}", kind.name())
 }
 
-/// Refuses the layer.
+/// Returns an error: this build has no state-space layers.
 pub(crate) fn state_space(
     _: &mut Builder,
     name: &str,
@@ -27,7 +27,7 @@ pub(crate) fn state_space(
     bail!("this build has no state-space layer for {name}")
 }
 
-/// Refuses the layer.
+/// Returns an error: this build has no state-space layers.
 pub(super) fn unprojected_state_space(
     _: &mut Builder,
     name: &str,

@@ -1,5 +1,5 @@
-//! Interfaces of what mixes a sequence's tokens within a layer: self-attention, or a state-space
-//! layer.
+//! Interfaces of the part of a layer that mixes the tokens of a sequence: self-attention, or a
+//! state-space layer.
 
 use super::{LayerPast, PastRows, Texts, Within};
 use crate::Pass;
@@ -7,16 +7,16 @@ use crate::layers::linear::Residual;
 use candle_core::{Result, Tensor};
 use std::fmt::Debug;
 
-/// First sublayer of a layer.
+/// First sublayer of a layer, which mixes the tokens of a sequence.
 pub(crate) trait Mixer: Debug + Send + Sync {
-    /// Runs whole sequences, and adds the result to the residual.
+    /// Runs on whole sequences, and adds the result to the residual.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
     fn forward(&self, x: &Tensor, residual: Residual<'_>, within: Within<'_>) -> Result<Tensor>;
 
-    /// Runs one new token in each row, after the tokens before it; the history counts the new
-    /// token already.
+    /// Runs on one new token in each row, which follows the row's past tokens. The history in
+    /// `past` already includes the new token.
     ///
     /// # Shapes
     /// `(R, D)` → `(R, D)`.
@@ -28,7 +28,8 @@ pub(crate) trait Mixer: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Runs whole texts at once, like [`step`](Self::step) token by token.
+    /// Runs on whole texts at once, with the same result as calling [`step`](Self::step) for each
+    /// token.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
@@ -43,16 +44,16 @@ pub(crate) trait Mixer: Debug + Send + Sync {
 
 /// Computation between the projections of a layer.
 pub(super) trait Unprojected: Debug + Send + Sync {
-    /// Width of a row of the inputs.
+    /// Width of a row of `inputs`.
     fn input_width(&self) -> usize;
 
     /// Attends within whole sequences.
     fn attend(&self, inputs: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
-    /// Scalars that are kept for the backward pass of one sequence of this length, not counting the
-    /// input.
+    /// Number of scalars that are kept for the backward pass of one sequence of this length, not
+    /// counting the input.
     fn kept(&self, length: usize) -> f64;
 
-    /// Multiplications and additions for one sequence of this length.
+    /// Number of multiplications and additions for one sequence of this length.
     fn flops(&self, length: usize) -> f64;
 }

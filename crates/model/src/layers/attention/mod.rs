@@ -1,13 +1,13 @@
 //! Multi-head attention layers (Vaswani et al. 2017, section 3.2.2) with fused projections.
 //!
-//! The computation between the projections of self-attention is a [`Mechanism`]. It is the softmax
-//! over keys (module [`softmax`]) or a mechanism of module [`kinds`], which needs the cargo feature
-//! `kinds`. A mechanism may be written in plain Candle, as the Transformer-XL is;
-//! [`composed::on_tape`](taper_ops::composed::on_tape) then puts it on the tape.
+//! The computation between the projections of self-attention is a [`Mechanism`]: either the softmax
+//! over keys (module [`softmax`]), or a mechanism of module [`kinds`], which needs the cargo
+//! feature `kinds`. A mechanism may be written in plain Candle, as the Transformer-XL is; then
+//! [`composed::on_tape`](taper_ops::composed::on_tape) puts it on the tape.
 //!
-//! **Decision.** A mechanism sees packed projections and the past that its layer keeps. Only
+//! **Decision.** A mechanism sees packed projections, and the past that its layer keeps. Only
 //! Linformer and Transformer-XL have parameters of their own, so that weights trained with one kind
-//! can be tried with another.
+//! can be tried with most other kinds.
 
 mod attended;
 mod cross;
@@ -45,9 +45,9 @@ pub(crate) struct Site<'a> {
     pub(crate) config: &'a ModelConfig,
     /// Full name of the layer, such as `decoder.layers.0.self_attention`.
     pub(crate) name: &'a str,
-    /// Number of the layer in the stack, from 0.
+    /// Index of the layer in its stack, from 0.
     pub(crate) layer: usize,
-    /// Whether tokens see only themselves and those before.
+    /// Whether a token sees only itself and the tokens before it.
     pub(crate) causal: bool,
     pub(crate) products: Products,
 }
@@ -57,7 +57,8 @@ impl Site<'_> {
         self.config.attention(self.causal).kind_of(self.layer)
     }
 
-    /// Number of projections: three for query, key and value; two if queries are also the keys.
+    /// Number of vectors that a token is projected to: three for query, key and value; two if the
+    /// query is also the key.
     fn parts(&self) -> usize {
         if self.kind() == AttentionKind::Reformer { 2 } else { 3 }
     }
@@ -65,13 +66,13 @@ impl Site<'_> {
 
 /// A mechanism of self-attention: the computation between the projections.
 ///
-/// `qkv (N, W)` has query, key and value of each token side by side, as an [`AttentionShape`] says.
-/// The result `(N, Q)` is as wide as the queries. With two projections, `qkv` has the value and one
-/// vector that is both query and key. With rotary positions, queries and keys are rotated already.
-/// With dual chunk attention, `qkv` begins with all rotations of the query.
+/// A row of `qkv (N, W)` has query, key and value of a token side by side, in the widths of an
+/// [`AttentionShape`]. The result `(N, Q)` is as wide as the queries. If the query is also the key,
+/// a row has this one vector and the value. With rotary positions, queries and keys are rotated
+/// already. With dual chunk attention, a row begins with all rotations of the query.
 pub(crate) trait Mechanism: Debug + Send + Sync {
-    /// Whether tokens also serve as a memory, through which no gradient reaches the states below.
-    /// If so, `qkv` ends with a second key and value.
+    /// Whether tokens have a second key and value, for tokens that see them as memory: no gradient
+    /// flows through these to the states below. If so, they are at the end of a row of `qkv`.
     fn remembers(&self) -> bool {
         false
     }
@@ -82,16 +83,16 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// `qkv (N, W)` → `(N, Q)`.
     fn attend(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
-    /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
-    /// this length; `width` is the width of all heads together.
+    /// Number of multiplications and additions in the products of [`attend`](Self::attend) on one
+    /// sequence of this length; `width` is the width of all heads together.
     fn flops(&self, width: usize, length: usize) -> f64;
 
-    /// Scalars in f32 that [`attend`](Self::attend) keeps on a CPU for the backward pass of one
-    /// sequence of this length, not counting `qkv` itself. A mechanism in plain Candle keeps every
-    /// intermediate result and a copy of `qkv`.
+    /// Number of f32 scalars that [`attend`](Self::attend) keeps on a CPU for the backward pass of
+    /// one sequence of this length, not counting `qkv` itself. A mechanism in plain Candle keeps
+    /// every intermediate result, and a copy of `qkv`.
     fn kept(&self, width: usize, length: usize) -> f64;
 
-    /// Cost per token in a sequence of the usual length, without the cost of parameters.
+    /// Cost per token in a sequence of the usual length, not counting parameters.
     fn cost(&self, width: usize) -> PartCost {
         PartCost::per_token(|length| (self.flops(width, length), self.kept(width, length)))
     }
@@ -102,23 +103,23 @@ pub(crate) trait Mechanism: Debug + Send + Sync {
     /// `qkv (N, W)` → `(B, H, T, T)`.
     fn weights(&self, qkv: &Tensor, within: Within<'_>) -> Result<Tensor>;
 
-    /// Attends from one new token in each row, and records the token in `past`. The result is that
-    /// of [`attend`](Self::attend) on the whole row so far.
+    /// Attends from one new token in each row, and records the token in `past`. The result is the
+    /// same as that of [`attend`](Self::attend) for this token on the whole row so far.
     ///
     /// # Shapes
     /// `qkv (R, W)` → `(R, Q)`.
     fn step(&self, qkv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor>;
 
-    /// Attends within whole texts at once, with the result of calling [`step`](Self::step) for each
-    /// token. Records the texts in `past`.
+    /// Attends within whole texts at once, and records the texts in `past`. The result is the same
+    /// as that of calling [`step`](Self::step) for each token.
     ///
     /// # Shapes
     /// `qkv (N, W)` → `(N, Q)`.
     fn read(&self, qkv: &Tensor, past: &mut LayerPast, texts: &Texts<'_>) -> Result<Tensor>;
 }
 
-/// Makes the mixer of a layer. `at` says whether the stack is causal, and gives the layer's number
-/// from 0.
+/// Makes the first sublayer of a layer. `at` says whether the stack is causal, and gives the
+/// layer's index from 0.
 pub(crate) fn mixer(
     build: &mut Builder,
     name: &str,

@@ -5,15 +5,16 @@
 //! O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i
 //! ```
 //!
-//! where `C` is the chunk of token `i`, up to `i` under a causal mask; `k̄_J` and `v̄_J` are the
-//! means of the keys and values of chunk `J`, of `|J|` tokens, and `Z_i` is the sum of the
-//! exponentials. With one level of summaries, the J are all other chunks, or those before `C`: a
-//! query has about `chunk + n / chunk` scores. With more levels, a chunk of the next level is
-//! `chunk` chunks of the level below. At each level but the last, the J are then the chunks in the
-//! same chunk of the next level, and at the last level all other chunks: `levels · chunk + n /
-//! chunkˡᵉᵛᵉˡˢ` scores. This is the coarsening of blocks of scores of Zhu and Soricut 2021
-//! ("H-Transformer-1D", section 4), without coarsened queries; a summary counts as many times as it
-//! has tokens. Chunks of one token, and a chunk that holds the whole sequence, give full attention.
+//! where `C` is the chunk of token `i`, under a causal mask only up to `i`; `k̄_J` and `v̄_J` are
+//! the means of the keys and values of chunk `J`, which has `|J|` tokens; and `Z_i` is the sum of
+//! the weights. With one level of summaries, the `J` are all other chunks or, under a causal mask,
+//! all chunks before `C`: a query has about `chunk + n / chunk` scores. With more levels, `chunk`
+//! chunks of a level form one chunk of the next level. At each level but the last, the `J` are then
+//! only the chunks in the same chunk of the next level; at the last level they are all other
+//! chunks. A query has about `levels · chunk + n / chunkˡᵉᵛᵉˡˢ` scores. This is the coarsening of
+//! blocks of scores of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), without coarsened
+//! queries; a summary counts as many times as it has tokens. Chunks of one token, and a chunk that
+//! holds the whole sequence, give full attention.
 
 use super::rows::padded_rows;
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
@@ -29,9 +30,9 @@ use taper_ops::{
 pub(super) struct Hierarchical {
     pub(super) heads: usize,
     pub(super) causal: bool,
-    /// Tokens of a chunk.
+    /// Number of tokens in a chunk.
     pub(super) chunk: usize,
-    /// Levels of summaries.
+    /// Number of levels of summaries.
     pub(super) levels: usize,
     pub(super) dropout: f64,
     pub(super) products: Products,

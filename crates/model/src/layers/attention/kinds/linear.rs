@@ -6,12 +6,13 @@
 //! O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε),   φ(x) = elu(x) + 1
 //! ```
 //!
-//! over all tokens j of the sequence, under a causal mask over j ≤ i (equations 5, 7, 9 and 12). φ
-//! is positive, and so is the weight of each key; no score is computed, so that time and memory
-//! grow with the length alone. Queries and keys are not scaled, since φ does not depend on their
-//! product.
+//! over all tokens j of the sequence, or over j ≤ i under a causal mask (equations 5, 7, 9 and 12).
+//! φ is positive, and so is the weight of each key. No score is computed, so that time and memory
+//! grow only linearly with the length. Queries and keys are not scaled, since φ does not depend on
+//! their product.
 //!
-//! The sums `Σ φ(k) (v, 1)ᵀ`, `(M, Dh + 1)` a head of M features, are all that decoding keeps.
+//! The sums `Σ φ(k) (v, 1)ᵀ` are all that decoding keeps: `(M, Dh + 1)` for each head, with M
+//! features.
 
 use super::performer::RandomFeatures;
 use crate::Pass;
@@ -34,7 +35,7 @@ pub(super) struct LinearAttention {
 /// The feature map φ.
 #[derive(Debug)]
 enum Features {
-    /// `elu(x) + 1`, with as many features as a head is wide.
+    /// `elu(x) + 1`, which has as many features as a head is wide.
     Elu,
     Random(RandomFeatures),
 }
@@ -62,7 +63,7 @@ impl LinearAttention {
         }
     }
 
-    /// Number of random features of a head; `None` for elu.
+    /// Number of random features of a head; `None` for `elu(x) + 1`.
     fn count(&self) -> Option<usize> {
         match &self.features {
             Features::Elu => None,
@@ -70,7 +71,7 @@ impl LinearAttention {
         }
     }
 
-    /// Vectors of random features outside of training.
+    /// Returns the vectors of random features outside of training; `None` for `elu(x) + 1`.
     pub(super) fn own_vectors(&self) -> Result<Option<Tensor>> {
         match &self.features {
             Features::Elu => Ok(None),
@@ -78,7 +79,7 @@ impl LinearAttention {
         }
     }
 
-    /// Vectors of random features in a pass.
+    /// Returns the vectors of random features in `pass`; `None` for `elu(x) + 1`.
     fn vectors_of_pass(&self, pass: &Pass) -> Result<Option<Tensor>> {
         match &self.features {
             Features::Elu => Ok(None),

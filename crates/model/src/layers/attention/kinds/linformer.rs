@@ -5,12 +5,13 @@
 //! O = softmax(Q (E K)ᵀ / √d) (F V)
 //! ```
 //!
-//! (equation 7): E and F, `(rank, length)`, make `rank` sums of keys and of values of all tokens of
-//! a sequence, so that a query has `rank` scores for any length of the sequence. E and F are
-//! trained: each layer has one pair, which its heads share. A shorter sequence uses the first
-//! columns of E and F, as in the authors' implementation. With E = F = I it is full attention.
+//! (equation 7): E and F, `(rank, length)` each, make `rank` sums of the keys, and of the values,
+//! of all tokens in a sequence. So a query has `rank` scores, whatever the length of the sequence.
+//! E and F are trained: each layer has one pair, which its heads share. A sequence shorter than
+//! `length` uses the first columns of E and F, as in the authors' implementation. With E = F = I
+//! this is full attention.
 //!
-//! A sum over all keys includes those that follow, so that no decoder can use this kind; and each
+//! A sum over all keys includes keys of later tokens, so that no decoder can use this kind. Each
 //! position has weights of its own, so that no sequence may be longer than E.
 
 use crate::layers::attention::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
@@ -40,7 +41,7 @@ pub(super) struct Linformer {
 impl Linformer {
     pub(super) fn new(build: &mut Builder, site: &Site<'_>) -> Result<Self> {
         let AttentionConfig { rank, length, .. } = *site.config.attention(site.causal);
-        // With deviation 1/√length, sums over whole sequences are as large as keys.
+        // With a standard deviation of 1/√length, sums over whole sequences are as large as keys.
         let mut sum = |name| build.embedding(&format!("{}.{name}", site.name), rank, length);
         Ok(Self {
             shape: site.config.attention_shape(),
@@ -66,7 +67,7 @@ impl Linformer {
     }
 }
 
-/// Attention from sequences of these lengths to the sums of each.
+/// Describes attention from sequences of these lengths to the `rank` sums of each.
 pub(super) fn to_sums(
     (shape, rank): (AttentionShape, usize),
     lengths: &Arc<[usize]>,
@@ -81,7 +82,7 @@ pub(super) fn to_sums(
     }
 }
 
-/// Computes `softmax(Q (E K)ᵀ / √d) (F V)`, given E and F: `(N, 3·D)` → `(N, D)`.
+/// Computes `softmax(Q (E K)ᵀ / √d) (F V)`; `sums` are E and F: `(N, 3·D)` → `(N, D)`.
 pub(super) fn attended(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -92,14 +93,14 @@ pub(super) fn attended(
     cross_attention(tape, qkv, &sums, None, spec)
 }
 
-/// Arithmetic of the sums of keys and of values, the scores, and the weighted sums.
+/// Number of operations for the sums of keys and of values, the scores, and the weighted sums.
 fn flops(shape: AttentionShape, rank: usize, length: usize) -> f64 {
     let spec = to_sums((shape, rank), &[length].into(), Dropout::none(), Products::F32);
     let pairs = computed_pairs(&spec) as f64;
     4.0 * ((length * rank * shape.key_value_width()) as f64 + pairs * shape.head_width as f64)
 }
 
-/// Scalars kept of the sums, and of attention to them.
+/// Number of scalars kept for the backward pass: the sums, and what attention to them keeps.
 fn kept(shape: AttentionShape, rank: usize, length: usize) -> f64 {
     let spec = to_sums((shape, rank), &[length].into(), Dropout::none(), Products::F32);
     (2 * rank * shape.key_value_width() + kept_by_attention(&spec)) as f64

@@ -1,5 +1,5 @@
-//! Mechanisms of self-attention other than a softmax over keys, and the state-space layer in place
-//! of attention.
+//! Mechanisms of self-attention other than the softmax over keys, and the state-space layer that
+//! replaces attention.
 
 mod hierarchical;
 mod linear;
@@ -54,7 +54,8 @@ fn performer(site: &Site<'_>) -> LinearAttention {
     LinearAttention::performer(site.config.heads, site.causal, site.products, features)
 }
 
-/// Makes the state-space layer with this number, from 0, of a stack that is causal or not.
+/// Makes a state-space layer. `at` says whether the stack is causal, and gives the layer's index
+/// from 0.
 pub(crate) fn state_space(
     build: &mut Builder,
     name: &str,
@@ -64,7 +65,8 @@ pub(crate) fn state_space(
     Ok(Arc::new(StateSpace::new(build, name, config, at)?))
 }
 
-/// Makes the computation between the projections of a state-space layer.
+/// Makes the computation between the projections of a state-space layer; `at` is as for
+/// [`state_space`].
 pub(super) fn unprojected_state_space(
     build: &mut Builder,
     name: &str,

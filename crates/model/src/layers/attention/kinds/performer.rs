@@ -7,9 +7,10 @@
 //! ```
 //!
 //! (lemma 1), with q and k divided by the fourth root of a head's width. All features are positive,
-//! so that no denominator is near zero by chance. The rows of ω are normal vectors, in blocks of as
-//! many vectors as a head is wide. The vectors of a block are orthogonal, with the lengths of
-//! independent vectors (section 2.4), which makes the error smaller (theorem 2).
+//! so that no denominator is near zero by chance. The rows of ω are normally distributed vectors,
+//! in blocks of as many vectors as a head is wide. The vectors in a block are orthogonal to each
+//! other, but have the lengths of independent vectors (section 2.4), which makes the error smaller
+//! (theorem 2).
 
 use crate::Pass;
 use crate::config::AttentionConfig;
@@ -41,13 +42,13 @@ impl RandomFeatures {
         Self { head, count, key, redraw_every, fixed: OnceLock::new() }
     }
 
-    /// Vectors of a seed, never redrawn.
+    /// Draws the vectors from `key`, and never redraws them.
     #[cfg(test)]
     pub(super) fn drawn(head: usize, count: usize, key: u64) -> Self {
         Self::with_key(head, count, key, 0)
     }
 
-    /// Uses these vectors, `(M, Dh)`, never redrawn.
+    /// Uses `vectors (M, Dh)`, and never redraws them.
     #[cfg(test)]
     pub(super) fn given(vectors: &Tensor) -> Self {
         let (count, head) = vectors.dims2().unwrap();
@@ -59,7 +60,8 @@ impl RandomFeatures {
         self.count
     }
 
-    /// Vectors ω of a pass, `(M, Dh)`.
+    /// Returns the vectors ω for `pass`, `(M, Dh)`. In training they may be redrawn every few
+    /// updates.
     pub(super) fn of_pass(&self, pass: &Pass) -> Result<Tensor> {
         match pass.updates() {
             Some(updates) if self.redraw_every > 0 => {
@@ -70,7 +72,7 @@ impl RandomFeatures {
         }
     }
 
-    /// Vectors ω outside of training, `(M, Dh)`.
+    /// Returns the vectors ω outside of training, `(M, Dh)`.
     pub(super) fn fixed(&self) -> Result<Tensor> {
         if let Some(vectors) = self.fixed.get() {
             return Ok(vectors.clone());
@@ -80,10 +82,10 @@ impl RandomFeatures {
     }
 }
 
-/// Draws normal vectors in orthogonal blocks: `(count, width)`, f64.
+/// Draws normally distributed vectors that are orthogonal in blocks: `(count, width)`, f64.
 ///
-/// The directions are those of normal vectors after Gram-Schmidt orthogonalisation, uniform over
-/// all rotations; the lengths are those of other normal vectors.
+/// The directions are those of normal vectors after Gram-Schmidt orthogonalisation, so they are
+/// uniform over all rotations. The lengths are those of other normal vectors.
 fn orthogonal(count: usize, width: usize, key: u64) -> Result<Tensor> {
     let (directions, lengths) = (Counter::new(mix(key, &[0])), Counter::new(mix(key, &[1])));
     let normal = |counter: &Counter, row: usize| -> Vec<f64> {
@@ -134,16 +136,16 @@ mod tests {
                 }
             }
         }
-        // The squared length of a normal vector is χ²-distributed, with its width as degrees of
-        // freedom.
+        // The squared length of a normal vector is χ²-distributed, with `width` degrees of freedom.
         let mean = squares / (200 * count) as f64;
         assert!((mean - width as f64).abs() < 0.2, "{mean}");
     }
 
     /// Compares the error with the paper's. If the m features are independent, the mean squared
     /// error is that of lemma 2, `exp(‖x + y‖²) SM² (1 − exp(−‖x + y‖²)) / m`, with
-    /// `SM = exp(x·y)`; a single feature is independent. If they are orthogonal, it is less by at
-    /// least that of theorem 2, `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
+    /// `SM = exp(x·y)`; a single feature is always independent. If the features are orthogonal, the
+    /// error is smaller by at least the bound of theorem 2,
+    /// `2 (m − 1) / (m (d + 2)) · (SM − exp(−(‖x‖² + ‖y‖²) / 2))²`.
     #[test]
     fn the_error_of_the_estimate_is_that_of_the_paper() {
         let (width, draws) = (4, 40_000);

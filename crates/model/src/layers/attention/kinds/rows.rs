@@ -1,11 +1,12 @@
-//! Past tokens of rows, gathered and padded.
+//! Past tokens of the rows that are decoded, gathered and padded.
 
 use crate::layers::attention::past::chosen;
 use crate::layers::attention::{LayerPast, PastRows};
 use candle_core::{Result, Tensor};
 
 impl LayerPast {
-    /// All keys and values, and the rows in them of the tokens of each of `count` rows, in order.
+    /// Returns the keys and values of all past tokens; and for each of `count` decoded rows, the
+    /// indices in these of the row's tokens, in order.
     pub(crate) fn tokens(
         &self,
         rows: &PastRows<'_>,
@@ -21,8 +22,8 @@ impl LayerPast {
     }
 }
 
-/// Rows `of_rows` of `all`, padded with zeros to `longest` for each, after the last row or, with
-/// `at_the_end`, before the first: `(M, W)` → `(R, T, W)`.
+/// Gathers the rows `of_rows` of `all`, and pads each list with zeros to `longest` rows. The
+/// padding follows the rows or, if `at_the_end` is true, precedes them: `(M, W)` → `(R, T, W)`.
 pub(crate) fn padded_rows(
     all: &Tensor,
     of_rows: &[Vec<u32>],

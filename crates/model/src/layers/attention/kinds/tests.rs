@@ -1,5 +1,5 @@
-//! Mechanisms in plain Candle against their equations, other packages (golden files of
-//! `scripts/golden/attention/low_rank_attention.py`) and finite differences.
+//! Mechanisms in plain Candle, compared with their equations, with other packages (golden files of
+//! `scripts/golden/attention/low_rank_attention.py`), and with finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use super::hierarchical::Hierarchical;
@@ -53,8 +53,8 @@ fn inner(left: &Tensor, right: &Tensor) -> f64 {
     left.mul(right).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
 }
 
-/// Compares chunks and sums, composed and fused, with all weights computed one by one in plain
-/// Rust.
+/// Compares attention by chunks and sums, composed and fused, with attention whose weights are
+/// computed one by one in plain Rust.
 #[test]
 fn linear_attention_is_the_equation() {
     let (qkv, head) = (random(221, 18, 1), 3);
@@ -91,8 +91,8 @@ fn linear_attention_is_the_equation() {
     }
 }
 
-/// Compares `Σ gradient ⊙ direction` with the central difference along that direction, for each
-/// input.
+/// Compares the directional derivative `Σ gradient ⊙ direction` with the central difference along
+/// `direction`, for each input.
 fn check_gradients(name: &str, inputs: &[Var], operation: impl Fn(&[Tensor]) -> Result<Tensor>) {
     let tensors: Vec<&Tensor> = inputs.iter().map(Var::as_tensor).collect();
     let tape = Tape::new();
@@ -132,7 +132,7 @@ fn gradients_are_finite_differences() {
     });
 }
 
-/// Runs Linformer with a projection, E and F.
+/// Runs a Linformer on projected queries, keys and values, with E and F.
 fn linformer(
     tape: Option<&Tape>,
     [qkv, key_sums, value_sums]: [&Tensor; 3],
@@ -209,7 +209,7 @@ fn linformers_of_others_agree() {
     }
 }
 
-/// Compares on sequences of the full length, with E = F = I.
+/// Compares sequences of the full length, with E = F = I.
 #[test]
 fn a_linformer_that_sums_nothing_is_full_attention() {
     let (length, heads) = (12, 3);
@@ -224,8 +224,7 @@ fn a_linformer_that_sums_nothing_is_full_attention() {
     assert!(error < 1e-12, "{error}");
 }
 
-/// Checks that the error of a Performer falls as one over the square root of the number of its
-/// features.
+/// Checks that the error of a Performer falls in proportion to 1/√(number of features).
 #[test]
 fn a_performer_nears_full_attention() {
     let qkv = (random(40, 24, 9).as_tensor() * 0.5).unwrap();
@@ -247,8 +246,8 @@ fn a_performer_nears_full_attention() {
     assert!(many < 0.05 && (4.0..16.0).contains(&(few / many)), "{few}, {many}");
 }
 
-/// Checks that the maximum subtracted in the features is that of one head of one sequence: far
-/// larger keys of a neighbouring sequence change nothing.
+/// Checks that the maximum that is subtracted in the features is taken over one head of one
+/// sequence: much larger keys in a neighbouring sequence must change nothing.
 #[test]
 fn a_sentence_does_not_depend_on_loud_neighbours() {
     let (quiet, loud) = (random(20, 18, 10), (random(30, 18, 11).as_tensor() * 12.0).unwrap());
@@ -270,8 +269,8 @@ fn hierarchical(causal: bool, heads: usize, chunk: usize) -> Hierarchical {
     Hierarchical { heads, causal, chunk, levels: 1, dropout: 0.0, products: Products::F32, site: 1 }
 }
 
-/// Compares with the equation, one query at a time:
-/// `scripts/golden/attention/chunked_attention.py`.
+/// Compares with the equation, which `scripts/golden/attention/chunked_attention.py` computes one
+/// query at a time.
 #[test]
 fn hierarchical_attention_is_the_equation() {
     let file = golden("attention/hierarchical-attention");
@@ -298,8 +297,8 @@ fn hierarchical_attention_is_the_equation() {
     }
 }
 
-/// Checks both limits: chunks of one token have the keys and values of tokens as summaries; a
-/// single chunk has no summaries.
+/// Checks both limits: summaries of one-token chunks are the keys and values of the tokens, and a
+/// single chunk needs no summaries.
 #[test]
 fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     let lengths = [9, 1, 14];
@@ -315,7 +314,8 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
             let spec = kind.spec(&lengths.into(), Dropout::none());
             relative(&hierarchical_attention(None, qkv, &spec).unwrap(), &full)
         };
-        // Composed, since Candle tracks the first, and fused.
+        // The first input runs the composed operation, because Candle tracks it; the second runs
+        // the fused one.
         for qkv in [qkv.as_tensor(), &qkv.detach()] {
             for (chunk, levels) in [(1, 1), (1, 3), (14, 1), (100, 2)] {
                 let error = run_levels(qkv, chunk, levels);
@@ -327,7 +327,8 @@ fn hierarchical_attention_of_single_tokens_or_one_chunk_is_full_attention() {
     }
 }
 
-/// Checks that without distances, biases and segments, it is full causal attention.
+/// Checks that without distances and biases, and with enough memory, the result is full causal
+/// attention.
 #[test]
 fn a_transformer_xl_without_distances_is_full_attention() {
     let (qkv, lengths) = (random(24, 18, 22), [9, 1, 14]);
@@ -338,7 +339,7 @@ fn a_transformer_xl_without_distances_is_full_attention() {
         ..AttentionSpec::new(AttentionShape::dividing(6, HEADS), lengths)
     };
     let full = composed::self_attention(&qkv, None, &spec).unwrap();
-    // A memory of all earlier tokens makes no difference.
+    // If the memory has all earlier tokens, segments make no difference.
     for (segment, memory) in [(14, 0), (100, 7), (3, 14), (5, 100)] {
         let segments = Segments { heads: HEADS, segment, memory, same_length: false, clamp: 0 };
         let given = [&matrix, &bias, &bias];
@@ -373,7 +374,7 @@ fn reformers_of_others_agree() {
     }
 }
 
-/// Computes softmax(q·k̂) over all tokens; a token attends to itself only if there is no other.
+/// Computes softmax(q·k̂) v over all tokens; a token attends to itself only if it has no other.
 fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     let rows = qv.to_vec2::<f64>().unwrap();
     let (width, head) = (rows[0].len() / 2, rows[0].len() / 2 / HEADS);
@@ -403,7 +404,7 @@ fn shared_attention(qv: &Tensor, length: usize, causal: bool) -> Tensor {
     Tensor::from_vec(out, (length, width), &Device::Cpu).unwrap()
 }
 
-/// Checks both rules for chunks, with rounds that all agree.
+/// Checks both rules for cutting chunks, with rounds that all give the same result.
 #[test]
 fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
     let qv = random(29, 12, 13);
@@ -424,7 +425,7 @@ fn one_bucket_is_full_attention_with_shared_queries_and_keys() {
 
 #[test]
 fn hashed_attention_has_gradients_of_finite_differences() {
-    // Buckets do not change under the differences, as long as no token changes its own.
+    // The differences are small enough that no token changes its bucket.
     let qv = random(50, 12, 14);
     for (causal, chunks) in [(true, Chunks::OfBuckets(4)), (false, Chunks::Sorted(8))] {
         let kind = Reformer::given(causal, chunks, Rotations::drawn((HEADS, 3), (3, 4), 6));

@@ -1,7 +1,8 @@
-//! Arithmetic and kept memory of attention by hashing, by formula.
+//! Arithmetic and kept memory of attention by hashing, as formulas.
 
-/// Mean of `⌈X / size⌉` for binomial X: computed by the ratio of neighbouring probabilities, from
-/// the likeliest X on as far as they count.
+/// Mean of `⌈X / size⌉` for X from the binomial distribution of `length` draws with probability
+/// `share`. It starts at the likeliest X, and goes on in both directions by the ratio of
+/// neighbouring probabilities, until these are negligible.
 pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     if share <= 0.0 || share >= 1.0 {
         return if share <= 0.0 { 0.0 } else { length.div_ceil(size) as f64 };
@@ -29,10 +30,14 @@ pub(super) fn chunks_of_bucket(length: usize, share: f64, size: usize) -> f64 {
     sum / weights
 }
 
-/// Scalars kept for a sequence. Per token: queries and values, original and normalised, and the
-/// result. For each place in a chunk: gathered and weighted rows. Also, in each head, the scores
-/// with two chunks, and the results of softmax and dropout on these scores. Per round of a token:
-/// its result, weighted by its sum. `chunks` counts the chunks of all heads and rounds.
+/// Number of scalars kept for a sequence.
+///
+/// - Per token: queries and values; normalised queries; the result.
+/// - Per place in a chunk: gathered rows and weighted rows; in its head, the scores with two
+///   chunks, and the results of softmax and of dropout.
+/// - Per token and round: the result of the round, and its weight.
+///
+/// `chunks` is the number of chunks in all heads and rounds.
 pub(super) fn kept(
     (width, heads): (usize, usize),
     (rounds, size): (usize, usize),
@@ -47,9 +52,9 @@ pub(super) fn kept(
     chunks * size * of_place + length as f64 * of_token
 }
 
-/// Arithmetic for each place of a chunk, empty places included (scores with the keys of two chunks,
-/// and weighted sums), and for the products with rotations. `chunks` counts the chunks of all heads
-/// and rounds.
+/// Number of operations: for each place in a chunk, empty places included, the scores with the keys
+/// of two chunks and the weighted sums; and the products with rotations, one for each of the
+/// `rotated` elements. `chunks` is the number of chunks in all heads and rounds.
 pub(super) fn flops(head: usize, size: usize, (rotated, chunks): (usize, f64)) -> f64 {
     chunks * (size * 2 * size * 4 * head) as f64 + 2.0 * rotated as f64
 }

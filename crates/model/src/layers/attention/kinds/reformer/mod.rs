@@ -6,18 +6,19 @@
 //! ```
 //!
 //! over the tokens j that i meets (equations 2 and 3). Queries and keys share one projection, so
-//! that similar tokens fall into one bucket of a random rotation R. Tokens are sorted by bucket and
-//! cut into chunks, and each token meets the tokens of its own chunk and of the chunk before.
-//! Several rounds, each with a rotation of its own, are averaged with weights proportional to their
-//! sums exp(z_i^r) (section 2, "Multi-round LSH attention"). A token attends to itself only if it
-//! meets no other, since a query is nearest to its own key ("Causal masking for shared-QK
-//! attention").
+//! that similar tokens fall into the same bucket of a random rotation R. Tokens are sorted by
+//! bucket and cut into chunks; each token meets the tokens of its own chunk and of the chunk
+//! before. There are several rounds, each with a rotation of its own; their results are averaged
+//! with weights proportional to their sums exp(z_i^r) (section 2, "Multi-round LSH attention"). A
+//! token attends to itself only if it meets no other token, since a query is nearest to its own key
+//! ("Causal masking for shared-QK attention").
 //!
-//! **Decision.** In an encoder chunks are cut as in the paper, from the sorted tokens of all rounds
-//! one after the other. There, the end of a chunk, and so the earlier tokens that a token meets,
-//! depend on later tokens, which a decoder does not know yet. In a decoder each bucket is cut by
-//! itself, from its first token on: a token's chunk depends only on the tokens before it, and
-//! decoding with a cache gives the same as a whole pass.
+//! **Decision.** In an encoder, chunks are cut as in the paper, from the sorted tokens of all
+//! rounds, one round after the other. Then the place where a chunk ends, and so the set of earlier
+//! tokens that a token meets, depends on later tokens, which a decoder does not know yet. In a
+//! decoder, each bucket is therefore cut separately, from its first token on: a token's chunk
+//! depends only on the tokens before it, and decoding with a cache gives the same result as a whole
+//! pass.
 
 mod cost;
 mod plan;
@@ -84,7 +85,7 @@ impl Reformer {
         out.reshape((tokens, width / 2))
     }
 
-    /// Attends from each token's head to the rows of `value (N·H, W)`: `(N·H, W)`.
+    /// Attends from each head of each token to the rows of `value (N·H, W)`: `(N·H, W)`.
     fn weigh(
         &self,
         qv: &Tensor,
@@ -141,7 +142,7 @@ fn weighed(out: &Tensor, logits: &Tensor) -> Result<Tensor> {
     out.broadcast_mul(&shares)?.sum(0)
 }
 
-/// Normalises rows, `x / ‖x‖`, as in the authors' implementation: a millionth is added to the mean
+/// Normalises rows: `x / ‖x‖`. As in the authors' implementation, a millionth is added to the mean
 /// square.
 fn normalised(x: &Tensor) -> Result<Tensor> {
     let width = x.dim(D::Minus1)? as f64;
@@ -163,7 +164,7 @@ impl Mechanism for Reformer {
         flops(width / self.heads, self.chunks.size(), (rotated, chunks))
     }
 
-    /// Cost as if all buckets held equally many tokens.
+    /// Returns the cost for buckets that all have equally many tokens.
     fn cost(&self, width: usize) -> PartCost {
         let Rotations { rounds, buckets, .. } = self.rotations;
         let (size, drops) = (self.chunks.size(), self.dropout > 0.0);
@@ -183,8 +184,8 @@ impl Mechanism for Reformer {
         kept((width, self.heads), hashes, self.dropout > 0.0, (length, chunks))
     }
 
-    /// Computes the weights by running with values that are 1 at a place of their own and 0
-    /// elsewhere.
+    /// Computes the weights by running the mechanism on one-hot values, which are 1 at the token's
+    /// place and 0 elsewhere.
     fn weights(&self, qv: &Tensor, within: Within<'_>) -> Result<Tensor> {
         let Within { lengths, .. } = within;
         let longest = lengths.iter().copied().max().unwrap_or(0);
@@ -200,7 +201,8 @@ impl Mechanism for Reformer {
         padded.reshape((lengths.len(), longest, self.heads, longest))?.transpose(1, 2)?.contiguous()
     }
 
-    /// Takes a step. Each row of the cache holds a query, a value, and the buckets of the query.
+    /// Makes a step. Each row of the cache has a token's query, its value, and the buckets of its
+    /// query.
     fn step(&self, qv: &Tensor, past: &mut LayerPast, rows: &PastRows<'_>) -> Result<Tensor> {
         past.cache.add_step(self.with_buckets(qv)?)?;
         let (count, width) = qv.dims2()?;
@@ -251,19 +253,20 @@ impl Mechanism for Reformer {
 }
 
 impl Reformer {
-    /// Expected number of chunks of all heads and rounds, for a sequence of tokens with normally
-    /// distributed queries.
+    /// Expected number of chunks in all heads and rounds, for a sequence of `length` tokens whose
+    /// queries are normally distributed.
     fn expected_chunks(&self, length: usize) -> f64 {
         let shares = self.rotations.shares();
         shares.iter().map(|shares| self.chunks.expected(length, shares)).sum()
     }
 
-    /// Finds the keys that the last token of each row meets, in each head and round, given the
-    /// row's `tokens` and the buckets of all these tokens. A place without a key gets the index
-    /// after the last row. Returns the keys with the numbers that are added to their scores.
+    /// Finds the keys that the last token of each row meets, in each head and round. `tokens` has
+    /// the tokens of each row, and `buckets` the buckets of all tokens. A place without a key gets
+    /// the index after the last row of keys. Returns the indices of the keys, and the numbers that
+    /// are added to their scores.
     ///
     /// # Shapes
-    /// Tokens of R rows, `buckets (M, H·rounds)` → `(R, H, rounds, 2·C)` each.
+    /// Tokens of R rows, `buckets (M, H·rounds)` → both results `(R, H, rounds, 2·C)`.
     fn met(
         &self,
         tokens: impl Iterator<Item = Vec<usize>>,
@@ -280,7 +283,7 @@ impl Reformer {
                 let bucket = |token: usize| buckets[token][head * rounds + round];
                 let same: Vec<usize> =
                     tokens.iter().copied().filter(|&t| bucket(t) == bucket(query_token)).collect();
-                // The chunk before the token's own is the first that it meets.
+                // The first chunk that the token meets is the one before its own.
                 let first = ((same.len() - 1) / size).saturating_sub(1) * size;
                 for place in 0..2 * size {
                     let key = same.get(first + place);
@@ -296,7 +299,7 @@ impl Reformer {
         Ok((keys, mask))
     }
 
-    /// Appends the buckets to each row: `(N, 2·D)` → `(N, 2·D + H·rounds)`.
+    /// Appends the buckets of each row's query to the row: `(N, 2·D)` → `(N, 2·D + H·rounds)`.
     fn with_buckets(&self, qv: &Tensor) -> Result<Tensor> {
         let rows = self.rotations.buckets_of_rows(qv)?;
         let (count, width) = (rows.len(), self.heads * self.rotations.rounds);

@@ -1,19 +1,19 @@
-//! Plan of the tokens that meet: sorted by bucket and cut into chunks.
+//! Plan of which tokens meet: tokens are sorted by bucket and cut into chunks.
 
 use super::cost::chunks_of_bucket;
 use super::rotations::Rotations;
 use super::{HIDDEN, ITSELF};
 
-/// Round and number of each token of a chunk.
+/// Tokens of a chunk, each as a pair: the round, and the token's number in its sequence.
 type Chunk = Vec<(usize, usize)>;
 
 /// Rule by which sorted tokens are cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Chunks {
-    /// All tokens into chunks of this size; the first of a round looks back on the last of the
-    /// previous round.
+    /// All sorted tokens are cut into chunks of this size. The first chunk of a round looks back on
+    /// the last chunk of the previous round.
     Sorted(usize),
-    /// Each bucket by itself, into chunks of this size.
+    /// Each bucket is cut separately into chunks of this size.
     OfBuckets(usize),
 }
 
@@ -22,8 +22,8 @@ impl Chunks {
         if causal { Self::OfBuckets(size) } else { Self::Sorted(size) }
     }
 
-    /// Expected number of chunks in a round of a head; the number of tokens in a bucket is binomial
-    /// with its share.
+    /// Expected number of chunks in one round of one head. `shares` are the probabilities of the
+    /// buckets; the number of tokens in a bucket is binomially distributed.
     pub(super) fn expected(self, length: usize, shares: &[f64]) -> f64 {
         match self {
             Self::OfBuckets(size) => {
@@ -33,9 +33,9 @@ impl Chunks {
         }
     }
 
-    /// Cuts the tokens of a sequence into chunks in all rounds, given the bucket of a token in a
-    /// round. Returns the chunks, and for each of them the number of the chunk that it looks back
-    /// on.
+    /// Cuts the tokens of a sequence into chunks, in all rounds. `bucket` returns the bucket of a
+    /// token in a round. Returns the chunks and, for each of them, the index of the chunk on which
+    /// it looks back.
     fn cut(
         self,
         length: usize,
@@ -75,23 +75,23 @@ impl Chunks {
     }
 }
 
-/// Tokens that meet, for all heads of all sequences.
+/// Which tokens meet, for all heads of all sequences.
 pub(super) struct Plan {
-    /// Row of `(B·T·H)` for each place of a chunk; an empty place has the row after the last:
-    /// `(K, C)`.
+    /// For each place in each chunk, its row among the `N·H` rows, where a row is one head of one
+    /// token; an empty place has the index after the last row: `(K, C)`.
     pub(super) queries: Vec<u32>,
-    /// Rows of the chunk before, and of the chunk itself: `(K, 2·C)`.
+    /// For each chunk, the rows of the chunk on which it looks back, and its own rows: `(K, 2·C)`.
     pub(super) keys: Vec<u32>,
-    /// Numbers added to scores: `(K, C, 2·C)`.
+    /// Numbers that are added to scores: `(K, C, 2·C)`.
     pub(super) mask: Vec<f32>,
-    /// Place of each row in each round: `(rounds, N·H)`.
+    /// For each round and row, the row's place in the chunks: `(rounds, N·H)`.
     pub(super) places: Vec<u32>,
     pub(super) size: usize,
 }
 
 impl Plan {
-    /// Plans for `buckets (N, H, rounds)` of the tokens of sequences of these lengths. A row is one
-    /// head of one token.
+    /// Makes the plan for sequences of these lengths, given the `buckets (N, H, rounds)` of their
+    /// tokens.
     pub(super) fn new(
         buckets: &[Vec<u32>],
         lengths: &[usize],
@@ -121,15 +121,16 @@ impl Plan {
             }
             first += length;
         }
-        // A vector that has grown may have up to twice the capacity that it needs, and these live
-        // until the backward pass.
+        // A vector that has grown may have up to twice the capacity that it needs, and these
+        // vectors live until the backward pass.
         plan.mask.shrink_to_fit();
         plan.queries.shrink_to_fit();
         plan.keys.shrink_to_fit();
         plan
     }
 
-    /// Adds a chunk and the one that it looks back on: rounds and tokens.
+    /// Adds a chunk, and `before`, the chunk on which it looks back. `rows` is the number of all
+    /// rows; `row` returns the row of a token.
     fn add(
         &mut self,
         chunk: &[(usize, usize)],

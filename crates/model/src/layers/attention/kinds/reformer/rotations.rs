@@ -1,16 +1,17 @@
-//! Random rotations, and the buckets into which they sort tokens.
+//! Random rotations, which sort tokens into buckets.
 
 use candle_core::{DType, Device, Result, Tensor};
 use std::sync::OnceLock;
 use taper_ops::rng::{Counter, mix};
 
-/// Number of tokens drawn to estimate the shares of buckets.
+/// Number of random tokens by which the shares of buckets are estimated.
 const DRAWN: usize = 1024;
 
-/// R of each head and round: `(H, Dh, rounds, buckets / 2)`; `None` with a single bucket.
+/// The rotations R of each head and round: `(H, Dh, rounds, buckets / 2)`; empty if there is a
+/// single bucket.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Rotations {
-    /// Drawn on first use.
+    /// Values of the rotations, drawn on first use.
     values: OnceLock<Vec<f64>>,
     seed: u64,
     pub(super) heads: usize,
@@ -20,7 +21,8 @@ pub(in super::super) struct Rotations {
 }
 
 impl Rotations {
-    /// Draws rotations. The rotations of a round do not depend on the number of rounds.
+    /// Describes rotations, which are drawn on first use. The rotations of a round do not depend on
+    /// the number of rounds.
     pub(in super::super) fn drawn(
         (heads, head): (usize, usize),
         (rounds, buckets): (usize, usize),
@@ -29,7 +31,7 @@ impl Rotations {
         Self { values: OnceLock::new(), seed, heads, head, rounds, buckets }
     }
 
-    /// Number of the values.
+    /// Number of values of all rotations.
     pub(super) fn count(&self) -> usize {
         self.heads * self.head * self.rounds * (self.buckets / 2)
     }
@@ -47,8 +49,9 @@ impl Rotations {
         })
     }
 
-    /// Share of normally distributed tokens in each bucket of each head and round. Rotations differ
-    /// in length by direction, so that with few vectors the shares are unequal.
+    /// Estimates, for each head and round, the share of normally distributed tokens that falls into
+    /// each bucket. The vectors of a rotation differ in length, so that with few vectors the shares
+    /// are unequal.
     pub(super) fn shares(&self) -> Vec<Vec<f64>> {
         let mut shares = vec![vec![0.0; self.buckets]; self.heads * self.rounds];
         let (counter, width) = (Counter::new(0), self.heads * self.head);
@@ -71,7 +74,8 @@ impl Rotations {
         Self { values, seed: 0, heads, head, rounds, buckets: 2 * half }
     }
 
-    /// Bucket in each head and round for a row of all heads: `(H, rounds)`.
+    /// Returns the bucket in each head and round for one token; `row` has the queries of all heads:
+    /// `(H, rounds)`.
     fn buckets_of(&self, row: &[f64]) -> Vec<u32> {
         let (half, values) = (self.buckets / 2, self.values());
         let mut buckets = Vec::with_capacity(self.heads * self.rounds);
@@ -99,8 +103,8 @@ impl Rotations {
         buckets
     }
 
-    /// Buckets of rows `(N, …)` whose first columns are queries, computed in f64 so that no
-    /// rounding of a kernel moves a token: `(N, H, rounds)`.
+    /// Returns the buckets of `rows (N, …)`, whose first columns are queries: `(N, H, rounds)`.
+    /// They are computed in f64, so that no rounding of a kernel moves a token to another bucket.
     pub(super) fn buckets_of_rows(&self, rows: &Tensor) -> Result<Vec<Vec<u32>>> {
         let queries = rows.detach().narrow(1, 0, self.heads * self.head)?;
         let queries = queries.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_vec2::<f64>()?;

@@ -8,18 +8,18 @@
 //! ```
 //!
 //! In a `mamba`, Δ = softplus(W_up W_down u + b), B = W_B u and C = W_C u, so that each token
-//! determines how much of itself and of the past is kept. In an `s4d`, Δ, B and C are parameters,
+//! determines how much is kept of itself and of the past. In an `s4d`, Δ, B and C are parameters,
 //! and the layer is a convolution with one kernel for each channel.
 //!
-//! The only state of a text is the last inputs of the convolution, and h.
+//! While decoding, the only state of a text is h and the last inputs of the convolution.
 //!
-//! **Decision.** In an encoder, whose tokens also see what follows, two such layers read a sequence
-//! from both ends, with W_in, z and W_out in common (Zhu et al. 2024, "Vision Mamba", algorithm 1).
+//! **Decision.** In an encoder, whose tokens also see later tokens, two such layers read a sequence
+//! from both ends; they share W_in, z and W_out (Zhu et al. 2024, "Vision Mamba", algorithm 1).
 //!
-//! **Decision.** Initially A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
+//! **Decision.** Initially, A is −1, −2, … in each channel, and the bias of Δ makes Δ log-uniform
 //! between 0.001 and 0.1 (section 3.6 and the authors' implementation). These parameters are not
-//! matrices in the store, so that they have no weight decay, which would change the length of their
-//! memory.
+//! matrices in the store, so that they have no weight decay, which would change how long the layer
+//! remembers.
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +42,7 @@ use taper_ops::{
 /// Smallest and largest initial step size.
 const STEPS: (f64, f64) = (1e-3, 0.1);
 
-/// Number of tokens between two states that are kept for the backward pass.
+/// Number of tokens from one state that is kept for the backward pass to the next.
 const KEPT_EVERY: usize = 32;
 
 /// A state-space layer.
@@ -53,19 +53,20 @@ pub(crate) struct StateSpace {
     output: Linear,
 }
 
-/// Computation between the projections.
+/// Computation between the projections of a state-space layer.
 #[derive(Debug, Clone)]
 pub(crate) struct StateSpaceMechanism {
-    /// From the first token to the last; in an encoder also from the last to the first.
+    /// Directions in which the layer reads: from the first token to the last and, in an encoder,
+    /// also from the last to the first.
     directions: Vec<Direction>,
     channels: usize,
-    /// Multiplications and additions per token.
+    /// Number of multiplications and additions per token.
     flops: f64,
-    /// Scalars kept per token.
+    /// Number of scalars kept per token for the backward pass.
     kept: f64,
 }
 
-/// A convolution and a scan.
+/// Convolution and scan in one direction.
 #[derive(Debug, Clone)]
 struct Direction {
     filter: Weight,
@@ -76,17 +77,17 @@ struct Direction {
     reverse: bool,
 }
 
-/// Source of Δ, B and C.
+/// Where Δ, B and C come from.
 #[derive(Debug, Clone)]
 enum Steps {
     /// Computed from each token.
     Selective { down: Linear, up: Linear, in_out: Linear },
-    /// Parameters.
+    /// Parameters, the same for all tokens.
     Fixed { delta: Weight, in_out: Weight },
 }
 
 impl StateSpace {
-    /// Makes the layer for a stack that is causal or not.
+    /// Makes the layer with the index `layer`, from 0, in a stack that is causal or not.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -161,7 +162,7 @@ impl StateSpaceMechanism {
             if !causal {
                 let name = &format!("{name}.backward");
                 directions.push(Direction::new(build, name, config, (selective, true))?);
-                // The sum of both.
+                // The sum of the results of both directions.
                 build.count(PartCost::kept(channels));
             }
             Ok::<_, candle_core::Error>(directions)
@@ -169,7 +170,7 @@ impl StateSpaceMechanism {
         Ok(Self { directions, channels, flops: cost.flops, kept: cost.kept })
     }
 
-    /// Runs whole sequences.
+    /// Runs on whole sequences.
     ///
     /// # Shapes
     /// `gated (N, 2·E)` → `(N, E)`.
@@ -187,9 +188,9 @@ impl StateSpaceMechanism {
         }
     }
 
-    /// Runs sequences that continue from the state `remembered` of each, or begin without one.
-    /// Returns the results and the new states: the last inputs of the convolution, `(K − 1, E)`,
-    /// and h, `(E, S)`, in f32 or wider.
+    /// Runs on sequences, each of which continues from its state in `remembered`, or begins without
+    /// one. Returns the results and the new states. A state is the last inputs of the convolution,
+    /// `(K − 1, E)`, and h, `(E, S)`, in f32 or wider.
     ///
     /// # Shapes
     /// `gated (N, 2·E)`, `remembered (B, (K − 1 + S)·E)` → `(N, E)`, `(B, (K − 1 + S)·E)`.
@@ -229,7 +230,7 @@ fn is_selective(config: &ModelConfig, causal: bool, layer: usize) -> bool {
     config.attention(causal).kind_of(layer) == AttentionKind::Mamba
 }
 
-/// Adds a parameter whose values are a function of uniform numbers in `[0, 1)`.
+/// Adds a parameter; `value` maps uniform random numbers in `[0, 1)` to its values.
 fn uniform(
     build: &mut Builder,
     name: &str,
@@ -239,12 +240,12 @@ fn uniform(
     build.add(name, shape, |counter, i| value(counter.f32_at(i)))
 }
 
-/// Maps a uniform number to one between `-bound` and `bound`.
+/// Returns a function that maps a number in `[0, 1)` to one between `-bound` and `bound`.
 fn between(bound: f64) -> impl Fn(f32) -> f32 {
     move |uniform| ((2.0 * f64::from(uniform) - 1.0) * bound) as f32
 }
 
-/// Maps a uniform number to the bias of an initial step size, which is softplus of it.
+/// Maps a number in `[0, 1)` to the bias b of an initial step size, which is softplus(b).
 fn step_bias(uniform: f32) -> f32 {
     let (least, largest) = STEPS;
     let step = least * (largest / least).powf(f64::from(uniform));
@@ -300,8 +301,8 @@ impl Direction {
     ) -> Result<Self> {
         let StateSpaceConfig { expand, states, convolution, .. } = config.state_space;
         let channels = expand * config.d_model;
-        // The convolution and its result; the scan, its result, and the states of every
-        // thirty-second token.
+        // First the convolution, which keeps its result; then the scan, which keeps its result and
+        // the state of every thirty-second token.
         let flops = 2.0 * (convolution * channels) as f64;
         build.count(PartCost { flops, ..PartCost::kept(channels) });
         let kept = channels as f64 * (1.0 + states as f64 / KEPT_EVERY as f64);
@@ -341,7 +342,7 @@ impl Direction {
         )
     }
 
-    /// Computes Δ before softplus, and B and C.
+    /// Computes Δ before softplus, and B and C side by side.
     fn steps(&self, x: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
         Ok(match &self.steps {
             Steps::Selective { down, up, in_out } => {
@@ -351,7 +352,7 @@ impl Direction {
         })
     }
 
-    /// Calls `scan` with its inputs for `x`, the result of the convolution.
+    /// Calls `scan` with the inputs of a scan; `x` is the result of the convolution.
     fn scanned<T>(
         &self,
         (x, gated): (&Tensor, &Tensor),
@@ -407,7 +408,8 @@ impl Direction {
     }
 }
 
-/// Last inputs of each sequence, preceded by those of the previous window.
+/// Returns the last inputs of each sequence, preceded by inputs of its previous window if the
+/// sequence is short.
 ///
 /// # Shapes
 /// `gated (N, 2·E)`, `window (B, (K − 1)·E)` → the same as `window`.
@@ -422,7 +424,7 @@ fn window_after(
         return Ok(window.clone());
     }
     let inputs = gated.narrow(1, 0, channels)?.to_dtype(window.dtype())?.contiguous()?;
-    // Inputs of the window stand after those of the sequences.
+    // The inputs in the windows follow those of the sequences.
     let rows = Tensor::cat(&[inputs, window.reshape((batch * remembered, channels))?], 0)?;
     let (mut first, all) = (0, gated.dim(0)?);
     let mut index = Vec::with_capacity(batch * remembered);

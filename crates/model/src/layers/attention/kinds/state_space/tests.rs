@@ -1,5 +1,5 @@
-//! Tests of state-space layers by themselves: against MambaMixer of transformers (a golden file of
-//! `scripts/golden/layers/state_space.py`), and of their memory.
+//! Tests of state-space layers alone: against MambaMixer of transformers (a golden file of
+//! `scripts/golden/layers/state_space.py`), and of how long they remember.
 
 use super::*;
 use crate::AttentionConfig;
@@ -63,7 +63,7 @@ fn mamba_of_transformers_agrees() {
     }
 }
 
-/// Checks that initial step sizes lie between a thousandth and a tenth, and decays are 1, 2, ….
+/// Checks that initial step sizes are between 0.001 and 0.1, and that decays are 1, 2, ….
 #[test]
 fn memories_are_of_all_lengths_at_first() {
     for kind in [AttentionKind::Mamba, AttentionKind::S4d] {
