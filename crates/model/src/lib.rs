@@ -1,13 +1,14 @@
 //! The Transformer of "Attention Is All You Need" (Vaswani et al. 2017) and its variants, on packed
 //! sequences.
 //!
-//! **Decision.** A model owns its parameters in an ordered store, and layers hold two views of
-//! each: one tracked by autodiff for training, one detached for evaluation, in the same storage.
-//! The alternative, two copies of the model, could drift apart.
+//! **Decision.** A model owns its parameters in an ordered store. Layers hold two views of each
+//! parameter in the same storage: one tracked by autodiff for training, one detached for
+//! evaluation. The alternative, two copies of the model, could drift apart.
 //!
-//! **Initialisation.** Linear layers are Xavier uniform with fused projections drawn as their
-//! parts, biases are zero, embeddings are normal with deviation `1/√d_model`, layer norms are one
-//! and zero. Each value is a function of (seed, name, index).
+//! **Initialisation.** Linear layers are Xavier uniform, where each part of a fused projection is
+//! drawn separately. Biases are zero. Embeddings are normal with standard deviation `1/√d_model`.
+//! Layer norms begin with weights of one and biases of zero. Each value is a function of (seed,
+//! name, index).
 //!
 //! ```
 //! use candle_core::{DType, Device};
@@ -82,10 +83,10 @@ pub use vision::{ContrastiveModel, ImageCaptioner, ImageClassifier, ImageShape};
 /// Errors of models.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// A configuration that cannot be built.
+    /// A model of this configuration cannot be built.
     #[error("{0}")]
     Config(String),
-    /// Lengths that do not describe the ids.
+    /// The lengths of sequences do not describe their ids.
     #[error("a batch has {ids} ids, but its lengths sum to {lengths}")]
     Lengths {
         /// Number of ids.
@@ -93,10 +94,10 @@ pub enum ModelError {
         /// Sum of the lengths.
         lengths: usize,
     },
-    /// A batch that does not fit the model.
+    /// The batch does not fit the model.
     #[error("{0}")]
     Batch(String),
-    /// A wrong number of tokens: there must be one for each row.
+    /// A decoding step got a wrong number of tokens: it needs one for each row.
     #[error("a decoding step got {tokens} tokens for {rows} rows")]
     Tokens {
         /// Number of tokens given.
@@ -104,10 +105,10 @@ pub enum ModelError {
         /// Number of rows of the state.
         rows: usize,
     },
-    /// A row that does not exist.
+    /// A row that does not exist was selected.
     #[error("row {row} was selected of {rows}")]
     Row {
-        /// Number of the row.
+        /// Index of the row.
         row: usize,
         /// Number of rows of the state.
         rows: usize,

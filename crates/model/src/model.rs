@@ -10,22 +10,22 @@ use crate::{
     Result,
 };
 
-/// Factor of the loss of f16 models in training. Without it the gradients of single tokens, each
+/// Factor of the loss of f16 models in training. Without it, the gradients of single tokens, each
 /// divided by the number of tokens, would underflow to zero (Micikevicius et al. 2018, "Mixed
-/// Precision Training", section 3.2). It is a power of two, which changes no bit of the mantissas.
-/// An update that overflows in spite of this is skipped.
+/// Precision Training", section 3.2). The factor is a power of two, which changes no bit of the
+/// mantissas. An update that overflows because of the factor is skipped.
 const F16_LOSS_SCALE: f64 = 4096.0;
 
 /// A model that can be trained.
 ///
-/// The alternative, a loop for each kind of model, would repeat accumulation, clipping, skipping,
-/// validation and resuming, and these copies could drift apart.
+/// The alternative, a training loop for each kind of model, would repeat accumulation, clipping,
+/// skipping, validation and resuming, and these copies could drift apart.
 pub trait Model: Send + Sync {
     /// Whether answers are classes, with probabilities. If they are numbers, the loss is the
     /// squared error, and there is neither accuracy nor perplexity.
     const PREDICTS_CLASSES: bool = true;
 
-    /// Parts that all models have, made by its [`Builder`](crate::Builder).
+    /// Parts that all models have; the model's [`Builder`](crate::Builder) makes them.
     fn core(&self) -> &ModelCore;
 
     /// Shape of the model.
@@ -33,7 +33,8 @@ pub trait Model: Send + Sync {
         &self.core().config
     }
 
-    /// Cost of a layer of the stack that answers, counted from 0: by default, of the encoder.
+    /// Cost of the layer with the index `layer`, from 0, in the stack whose states predict the
+    /// answers: by default, in the encoder.
     fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost
     where
         Self: Sized,
@@ -46,15 +47,15 @@ pub trait Model: Send + Sync {
         self.core().cost.clone()
     }
 
-    /// Number of classes that an answer is chosen from; the loss of guessing is its logarithm.
-    /// `None` if it differs between answers, or answers are not classes.
+    /// Number of classes from which an answer is chosen. The logarithm of this number is the loss
+    /// of random guesses. `None` if it differs between answers, or if answers are not classes.
     fn answer_classes(&self) -> Option<usize> {
         None
     }
 
-    /// Computes the objective in one pass over `batch`, which for R-Drop holds each example twice;
-    /// `loss` is the scale of `spec` times its sum. Other code calls [`Model::loss`], which handles
-    /// passes and types.
+    /// Computes the objective in one pass over `batch`, which for R-Drop has each example twice. In
+    /// the result, `loss` is `spec.scale` times the sum of the objective over the answers. Only
+    /// [`Model::loss`], which handles passes and types, should call this.
     ///
     /// # Errors
     /// The errors of [`Model::loss`].
@@ -65,7 +66,8 @@ pub trait Model: Send + Sync {
         &self.core().store
     }
 
-    /// Type of the activations: f32 on the CPU, even if its products round to another type.
+    /// Type of the activations. On the CPU it is f32, even if products round their operands to
+    /// another type.
     fn activations(&self) -> DType {
         self.core().activations
     }
@@ -80,14 +82,15 @@ pub trait Model: Send + Sync {
         self.parameters().device()
     }
 
-    /// Computes the objective on a batch; `loss` is `scale` times its sum over the answers.
+    /// Computes the objective on a batch. In the result, `loss` is `scale` times the sum of the
+    /// objective over the answers.
     ///
-    /// For the mean over the tokens of an update, `scale` is one over their number, over all
-    /// micro-batches.
+    /// For the mean over the tokens of an update, `scale` must be 1 divided by the number of these
+    /// tokens, in all micro-batches.
     ///
     /// # Errors
     /// If the batch does not have the model's streams, an id is not in its vocabulary, a sequence
-    /// is longer than learned positions reach, or the device has no memory left.
+    /// is longer than the learned positions, or the device has no memory left.
     fn loss(
         &self,
         batch: &Batch,
@@ -102,8 +105,8 @@ pub trait Model: Send + Sync {
             let output = with_auxiliary(output, scale, pass)?;
             return Ok(LossOutput { loss_scale, ..output });
         }
-        // Dropout numbers elements by their place in the batch. In a batch of twice the size, the
-        // second pass therefore drops other elements than the first.
+        // Dropout depends on the place of an element in the batch. In a batch of twice the size,
+        // the second half is therefore dropped differently than the first.
         let scale = scale / 2.0;
         let output = self.loss_of_pass(&batch.twice(), LossSpec { objective, scale, pass })?;
         let output = with_auxiliary(output, scale, pass)?;
@@ -124,8 +127,8 @@ pub trait Model: Send + Sync {
 /// Adds the losses that layers of the pass contribute to `output`, whose `loss` is `scale` times a
 /// sum over answers.
 ///
-/// A mean over the tokens of an update is then the mean over its micro-batches, weighted by their
-/// numbers of answers.
+/// Each of these losses is a mean over the tokens of a micro-batch. It is weighted by the number of
+/// answers there, so that the update gets the weighted mean over its micro-batches.
 fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOutput> {
     let (losses, routing) = pass.take_auxiliary();
     if losses.is_empty() {
@@ -144,8 +147,9 @@ fn with_auxiliary(output: LossOutput, scale: f64, pass: &Pass) -> Result<LossOut
     Ok(LossOutput { loss, objective_sum: output.objective_sum + tokens * sum, routing, ..output })
 }
 
-/// Cost of the model that `make` makes, on `device`, without memory for it. A model that cannot be
-/// made is refused when it is made in earnest, and costs nothing here.
+/// Returns the cost on `device` of the model that `make` makes, without allocating memory for it.
+/// If the model cannot be made, the cost is zero; the real attempt to make the model reports the
+/// error.
 pub fn cost_of<M: Model>(device: &Device, make: impl FnOnce(Builder) -> Result<M>) -> Cost {
     make(Builder::counting(device)).map_or_else(|_| Cost::default(), |model| model.cost())
 }

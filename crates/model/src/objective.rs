@@ -9,20 +9,20 @@ use crate::pass::routing::Routing;
 pub struct Objective {
     /// Probability mass of the target distribution that is spread over the whole vocabulary.
     pub label_smoothing: f64,
-    /// Factor α of R-Drop (Liang et al. 2021, section 2.2); 0: no R-Drop. Above 0, the batch passes
-    /// twice, with different dropout, and the loss of a token is `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) +
-    /// KL(p₂‖p₁)) / 2`.
+    /// Factor α of R-Drop (Liang et al. 2021, section 2.2); 0 for no R-Drop. If it is above 0, the
+    /// batch passes through the model twice, with different dropout, and the loss of a token is
+    /// `(CE₁ + CE₂) / 2 + α (KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`.
     ///
     /// The paper adds the divergences to the sum of the cross entropies, not to their mean, so the
     /// paper's α is twice this one, and its loss is twice this loss. The mean keeps losses,
     /// gradients and clipping on the scale of one pass.
     pub r_drop: f64,
-    /// Guidance of a translation model's attention by the links of a batch; `None`: no guidance.
+    /// Guidance of a translation model's attention by the links of a batch; `None` for no guidance.
     pub guidance: Option<Guidance>,
 }
 
 impl Objective {
-    /// Objective of label-smoothed cross entropy in one pass.
+    /// Makes the objective of label-smoothed cross entropy in one pass.
     #[must_use]
     pub const fn smoothed(label_smoothing: f64) -> Self {
         Self { label_smoothing, r_drop: 0.0, guidance: None }
@@ -39,34 +39,34 @@ impl Objective {
 /// "Jointly Learning to Align and Translate with Transformer Models", section 4.2).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guidance {
-    /// Weight λ of its loss, which is added to the cross entropy.
+    /// Weight λ of the loss of the guided head, which is added to the cross entropy.
     pub weight: f64,
-    /// Index of the decoder layer; `None` for the one before the last.
+    /// Index of the decoder layer, from 0; `None` for the layer before the last.
     pub layer: Option<usize>,
-    /// Number of the head, from 0.
+    /// Index of the head, from 0.
     pub head: usize,
 }
 
-/// Loss of a batch; with two passes, sums are means over the two.
+/// Loss of a batch. With two passes, the sums are means over both passes.
 #[derive(Debug, Clone)]
 pub struct LossOutput {
-    /// Starting point of [`Pass::backward`]: `scale · Σ` of the objective, for f16 times a factor
-    /// that keeps gradients from underflowing.
+    /// Starting point of [`Pass::backward`]: `scale · Σ` of the objective over the answers. In f16
+    /// it is multiplied by a factor that keeps gradients from underflowing.
     pub loss: Tensor,
-    /// Factor against underflow, which the backward pass divides by.
+    /// Factor against underflow, by which the backward pass divides gradients.
     pub(crate) loss_scale: f64,
     /// Sum over the answers of the label-smoothed cross entropy in nats, or of the squared error if
     /// answers are numbers.
     pub smoothed_sum: f64,
     /// Sum over the answers of the negative log-likelihood in nats, or of the squared error.
     pub nll_sum: f64,
-    /// Sum of the divergences `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2` over the answers, in nats; 0 with one
+    /// Sum over the answers of the divergence `(KL(p₁‖p₂) + KL(p₂‖p₁)) / 2`, in nats; 0 with one
     /// pass.
     pub divergence_sum: f64,
-    /// Sum of the minimised objective: the smoothed cross entropy, plus α times the divergence with
-    /// R-Drop, plus the losses of experts or guidance.
+    /// Sum over the answers of the minimised objective: the smoothed cross entropy; with R-Drop,
+    /// plus α times the divergence; plus the losses of experts or of guidance, if there are any.
     pub objective_sum: f64,
-    /// Statistics of the tokens that a training pass sent to experts.
+    /// Numbers of the tokens that a training pass sent to experts, and that these dropped.
     pub routing: Routing,
     /// Number of answers whose true class scored highest; with two passes, half of the sum of both
     /// counts, rounded down.
@@ -76,8 +76,9 @@ pub struct LossOutput {
 }
 
 impl LossOutput {
-    /// Loss of a pass that minimises `sum` over `tokens` answers, `correct` of which are right. The
-    /// backward pass begins at `loss`, the scale of the update times the sum.
+    /// Makes the loss of a pass that minimises `sum` over `tokens` answers, of which `correct` are
+    /// right. The backward pass begins at `loss`, which must be `sum` times the scale of the
+    /// update.
     #[must_use]
     pub fn of_sum(loss: Tensor, sum: f64, correct: usize, tokens: usize) -> Self {
         Self {

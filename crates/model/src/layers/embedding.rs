@@ -1,4 +1,4 @@
-//! Token embeddings with added positions.
+//! Token embeddings, and positions that are added to them.
 
 use super::head::scaled;
 use super::norm::Norm;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, EmbeddingSpec, converted};
 
-/// Computes `dropout(norm(x))` of embedded tokens (Devlin et al. 2019, section 3).
+/// Computes `dropout(norm(x))` for embedded tokens `x` (Devlin et al. 2019, section 3).
 #[derive(Debug, Clone)]
 pub(crate) struct EmbeddingNorm {
     norm: Norm,
@@ -21,10 +21,10 @@ pub(crate) struct EmbeddingNorm {
 }
 
 impl EmbeddingNorm {
-    /// Makes the norm, called `{stack}.embedding_norm`.
+    /// Makes the norm. Its name is `{stack}.embedding_norm`.
     pub(crate) fn new(build: &mut Builder, stack: &str, config: &ModelConfig) -> Result<Self> {
         let name = format!("{stack}.embedding_norm");
-        // The input of the norm, and its result.
+        // The input of the norm and its result are kept.
         build.count(PartCost::kept(2 * config.d_model));
         Ok(Self {
             norm: Norm::new(build, &name, config.d_model, config)?,
@@ -33,7 +33,7 @@ impl EmbeddingNorm {
         })
     }
 
-    /// Runs over embedded tokens: `(N, D)` → `(N, D)`.
+    /// Normalises embedded tokens, and applies dropout: `(N, D)` → `(N, D)`.
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = self.norm.forward(x, pass)?;
         let dropout = pass.dropout(self.dropout, self.site);
@@ -44,8 +44,8 @@ impl EmbeddingNorm {
     }
 }
 
-/// Computes `dropout(table[token] · √d_model + position)` (Vaswani et al. 2017, section 3.4), with
-/// `embedding_norm` normalised before the dropout.
+/// Computes `dropout(table[token] · √d_model + position)` (Vaswani et al. 2017, section 3.4). With
+/// `embedding_norm`, the sum is normalised before the dropout.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenEmbedding {
     /// Name of the stack that reads the tokens.
@@ -60,8 +60,8 @@ pub(crate) struct TokenEmbedding {
 }
 
 impl TokenEmbedding {
-    /// Makes the embedding of the stack called `stack`; a learned position table is called
-    /// `{stack}.positions`.
+    /// Makes the embedding of the stack called `stack`. If positions are learned, their table is
+    /// called `{stack}.positions`.
     pub(crate) fn new(
         build: &mut Builder,
         stack: &str,
@@ -95,7 +95,7 @@ impl TokenEmbedding {
         self.embed(ids, sequences.positions(), sequences.longest(), pass)
     }
 
-    /// Embeds one new token for each row, at its position.
+    /// Embeds one new token of each row, at its position in `at`.
     ///
     /// # Shapes
     /// R tokens → `(R, D)`.
@@ -115,7 +115,7 @@ impl TokenEmbedding {
         Ok(((0..ids.len() as u32).collect(), rows))
     }
 
-    /// Records the vectors of tokens and of positions.
+    /// Records the vectors of tokens and of positions, before they are added.
     fn record(
         &self,
         table: &Tensor,

@@ -1,4 +1,5 @@
-//! A convolution over a sequence with a gated linear unit (Gehring et al. 2017, section 3.2).
+//! A convolution over a sequence, followed by a gated linear unit (Gehring et al. 2017, section
+//! 3.2).
 
 use super::linear::Linear;
 use crate::cost::PartCost;
@@ -7,21 +8,21 @@ use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{Activation, Dropout, GatedSpec};
 
-/// Computes `a ⊙ σ(b)` of `[a; b] = W [x_{t-before}; …; x_{t+after}] + b`.
+/// Computes `a ⊙ σ(b)`, where `[a; b] = W [x_{t-before}; …; x_{t+after}] + bias`.
 #[derive(Debug, Clone)]
 pub(crate) struct GatedConvolution {
     linear: Linear,
-    /// Rows of the sequence that it sees before and after each row.
+    /// Numbers of rows that the convolution sees before and after each row.
     around: (usize, usize),
     width: usize,
 }
 
-/// The unit of Dauphin et al. 2017.
+/// The gated linear unit of Dauphin et al. 2017.
 const GATE: GatedSpec = GatedSpec { activation: Activation::Sigmoid, dropout: Dropout::none() };
 
 impl GatedConvolution {
-    /// Makes the layer. Causal convolutions see each row and those before it, others equally many
-    /// on both sides.
+    /// Makes the layer. A causal convolution sees each row and the rows before it; another one sees
+    /// equally many rows on both sides.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -30,11 +31,11 @@ impl GatedConvolution {
     ) -> Result<Self> {
         let (kernel, width) = (config.convolutional.kernel, config.d_model);
         let (inputs, halves) = (kernel.saturating_mul(width), width.saturating_mul(2));
-        // A gate halves the standard deviation; weights of twice the deviation preserve it (Gehring
-        // et al. 2017, appendix A).
+        // A gate halves the standard deviation. Weights of twice the standard deviation compensate
+        // for this (Gehring et al. 2017, appendix A).
         let deviation = (4.0 * (1.0 - config.residual_dropout) / inputs as f64).sqrt();
         let linear = Linear::normal(build, name, (inputs, halves), deviation)?;
-        // The gathered neighbours, and the product of both halves.
+        // The gathered neighbours and the product of both halves are kept.
         build.count(PartCost::kept(inputs).keeping(width));
         let before = if causal { kernel - 1 } else { kernel / 2 };
         Ok(Self { linear, around: (before, kernel - 1 - before), width })
@@ -54,18 +55,18 @@ impl GatedConvolution {
         taper_ops::gated(pass.tape(), &self.linear.forward(&windows, pass)?, &GATE)
     }
 
-    /// Runs a causal convolution on one more row of each sequence; `past (R, (K - 1)·D)` has the
-    /// rows before it, zeros before the first.
+    /// Runs a causal convolution on one more row of each sequence. `past (R, (K - 1)·D)` has the
+    /// rows before it, with zeros in place of rows before the first.
     ///
     /// # Shapes
-    /// `(R, D)` → `(R, D)`, and the past of the next row.
+    /// `x (R, D)` → `(R, D)`, and the `past` of the next row.
     pub(crate) fn step(&self, x: &Tensor, past: &Tensor, pass: &Pass) -> Result<(Tensor, Tensor)> {
         let window = Tensor::cat(&[past, x], 1)?; // (R, K·D)
         let next = window.narrow(1, self.width, past.dim(1)?)?.contiguous()?;
         Ok((taper_ops::gated(None, &self.linear.forward(&window, pass)?, &GATE)?, next))
     }
 
-    /// Past of rows at the beginning of their sequences.
+    /// Returns the `past` of the first row of each sequence: zeros.
     pub(crate) fn no_past(&self, like: &Tensor, rows: usize) -> Result<Tensor> {
         Tensor::zeros((rows, self.around.0 * self.width), like.dtype(), like.device())
     }

@@ -2,36 +2,37 @@
 //!
 //! Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine Translation",
 //! section 3; Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
-//! section 4.2. Let A be the weights of one head of one decoder layer, and G the links, with rows
-//! that sum to 1 or are empty. The loss of a batch of N answers is
+//! section 4.2. Let A be the attention weights of one head in one decoder layer, and G the links,
+//! with rows that sum to 1 or are empty. The loss of a batch of N answers is
 //!
 //! ```text
 //! − λ/N · Σ_t Σ_s G_ts log A_ts
 //! ```
 //!
-//! Row t of A belongs to the token before the answer t, at the position that predicts it. Answers
-//! without a link, and `</s>`, add nothing. Garg et al. let this head see the whole target in a
-//! second pass; here, as in Chen et al., the loss belongs to the translation pass itself.
+//! Row t of A belongs to the decoder position that predicts answer t, whose input is the token
+//! before. Answers without a link, and `</s>`, add nothing. Garg et al. let this head see the whole
+//! target in a second pass; here, as in Chen et al., the loss belongs to the translation pass
+//! itself.
 
 use crate::{Architecture, Batch, Guidance, ModelConfig, ModelError, Pass, Routing};
 use candle_core::{Device, Result, Tensor};
 use taper_ops::{AttentionSpec, Dropout, composed};
 
-/// Links of a batch, for the layer that they guide.
+/// Links of a batch, prepared for the layer whose attention they guide.
 #[derive(Debug, Clone)]
 pub(crate) struct Guide {
-    /// Number of the decoder layer, from 0.
+    /// Index of the decoder layer, from 0.
     pub(crate) layer: usize,
     head: usize,
-    /// Desired weights `−λ/N · G`, padded: `(B, 1, Tq, Tk)`.
+    /// Factors `−λ/N · G` of the logarithms of the weights, padded: `(B, 1, Tq, Tk)`.
     wanted: Tensor,
 }
 
 impl Guide {
-    /// Makes the guide of a checked batch; `None` if there is nothing to guide.
+    /// Makes the guide of a batch that was checked; `None` if there is nothing to guide.
     ///
     /// # Errors
-    /// If the model has no such layer or head, or a link leads from one sentence to another.
+    /// If the model has no such layer or head, or a link connects tokens of different sentences.
     pub(crate) fn new(
         guidance: Option<Guidance>,
         batch: &Batch,
@@ -45,7 +46,7 @@ impl Guide {
                 "attention can be guided in a Transformer alone".to_owned(),
             ));
         }
-        // By default the layer from which alignments are read.
+        // The default is the layer from which alignments are read.
         let layer = guidance.layer.unwrap_or(config.decoder_layers.saturating_sub(2));
         if layer >= config.decoder_layers || guidance.head >= config.heads {
             return Err(ModelError::Config(format!(
@@ -69,7 +70,7 @@ impl Guide {
         {
             let is_here = |row: &&[(u32, u32)]| (row[0].0 as usize) < first_target + of_target;
             while let Some(row) = rows.next_if(is_here) {
-                // Each row has at least one link, and its links together weigh 1.
+                // Each row here has at least one link, and the weights of its links sum to 1.
                 let share = guidance.weight / (batch.tokens() * row.len()) as f64;
                 let query = row[0].0 as usize - first_target;
                 for (_, key) in row {
@@ -91,7 +92,7 @@ impl Guide {
         Ok(Some(Self { layer, head: guidance.head, wanted }))
     }
 
-    /// Adds the loss of the attention of `query` to the keys.
+    /// Adds the loss of the guided head's attention from `query` to the keys.
     ///
     /// # Shapes
     /// `query (N, Q)`, `key_value (M, 2·K)`.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{CrossEntropySpec, Dropout, EmbeddingSpec, LossSums, converted};
 
-/// Projects rows to classes, such as the tokens of a vocabulary: `W (s · h) + b`. Each class may
-/// have a bias, and the factor s is 1 unless it is set.
+/// Projects rows to classes, such as the tokens of a vocabulary: `W (s · h) + b`. The bias is
+/// optional, and the factor s is 1 unless it is set.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     linear: Linear,
@@ -20,10 +20,9 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Makes a head; its product and its loss are not counted.
-    ///
-    /// Makes a head; `weight (C, D)` for `classes` classes may be an embedding's (Press and Wolf
-    /// 2017); the bias is called `{name}.bias`.
+    /// Makes the head called `name`. Its matrix `weight (C, D)` may be that of an embedding (Press
+    /// and Wolf 2017); its bias is called `{name}.bias`. The cost of its product and of its loss is
+    /// not counted.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -37,8 +36,8 @@ impl Head {
         Ok(Self { linear: Linear::from_parts(weight, bias, build.products), scale: None })
     }
 
-    /// Makes the projection to the tokens of a vocabulary, called `output`, whose states may have a
-    /// factor.
+    /// Makes the projection to the tokens of a vocabulary, called `output`. Its factor s is that of
+    /// the configuration.
     pub(crate) fn of_vocabulary(
         build: &mut Builder,
         (table, vocabulary): (Weight, usize),
@@ -46,7 +45,7 @@ impl Head {
         has_bias: bool,
     ) -> Result<Self> {
         let scale = config.output_scale.filter(|&scale| scale != 1.0);
-        // The product of the states with the factor.
+        // The states multiplied by the factor are kept.
         build.count(PartCost::kept(if scale.is_some() { config.d_model } else { 0 }));
         Self::count(build, config.d_model, vocabulary);
         Ok(Self { scale, ..Self::new(build, "output", (table, vocabulary), has_bias)? })
@@ -78,7 +77,8 @@ impl Head {
         converted(pass.tape(), &logits, DType::F32)
     }
 
-    /// Computes `scale · Σ` of the objective over the predicted rows of `batch`.
+    /// Computes `scale · Σ` of the objective over the predicted rows of `batch`; objective and
+    /// scale are in `spec`.
     ///
     /// # Shapes
     /// `hidden (N, D)`, the rows of the last stream → scalar.
@@ -92,7 +92,7 @@ impl Head {
         self.loss_of_rows(&predicted, &batch.answers, spec)
     }
 
-    /// Computes `scale · Σ` of the objective over all rows.
+    /// Computes `scale · Σ` of the objective over all of `rows`.
     ///
     /// # Shapes
     /// `(R, D)`, R answers → scalar.
@@ -119,7 +119,7 @@ pub(crate) fn asked_rows(hidden: &Tensor, batch: &Batch, pass: &Pass) -> Result<
     }
 }
 
-/// Picks rows of a matrix by their numbers, with dropout: `(N, D)` → `(R, D)`.
+/// Picks the rows of `x` with the indices `rows`, and applies dropout: `(N, D)` → `(R, D)`.
 pub(crate) fn picked(
     x: &Tensor,
     rows: Arc<[u32]>,
@@ -137,7 +137,7 @@ pub(crate) fn scaled(x: &Tensor, scale: f64, dropout: Dropout, pass: &Pass) -> R
     taper_ops::embedding(pass.tape(), x, None, &spec)
 }
 
-/// Number of the last row of each sequence, none of them empty.
+/// Returns the index of the last row of each sequence, none of which may be empty.
 pub(crate) fn last_rows(lengths: &[usize]) -> Arc<[u32]> {
     let mut end = 0;
     let row = |&length: &usize| {
@@ -147,8 +147,8 @@ pub(crate) fn last_rows(lengths: &[usize]) -> Arc<[u32]> {
     lengths.iter().map(row).collect()
 }
 
-/// Computes `scale · Σ` of the objective over rows `(A, D)`, with a matrix `(V, D)` and biases
-/// `(V,)`.
+/// Computes `scale · Σ` of the objective over rows `(A, D)`, whose logits come from a matrix
+/// `(V, D)` and optional biases `(V,)`.
 pub(crate) fn loss_of_rows(
     rows: &Tensor,
     (weight, bias): (&Tensor, Option<&Tensor>),
@@ -171,8 +171,8 @@ pub(crate) fn loss_of_rows(
     })
 }
 
-/// Classes from the states of whole texts or of tokens: dropout, and a [`Head`] with biases and a
-/// matrix of its own.
+/// Predicts classes from the states of whole texts or of tokens: dropout, and then a [`Head`] with
+/// biases and a matrix of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct ClassHead {
     head: Head,
@@ -181,11 +181,11 @@ pub(crate) struct ClassHead {
 }
 
 impl ClassHead {
-    /// Makes a head with parameters `{name}.weight` and `{name}.bias`; `name` says what the classes
-    /// are, in plural. Its product and its loss are not counted.
+    /// Makes a head with the parameters `{name}.weight` and `{name}.bias`; `name` says what the
+    /// classes are, in the plural. The cost of its product and of its loss is not counted.
     ///
     /// # Errors
-    /// When there are fewer than two, or the device has no memory left.
+    /// If there are fewer than two classes, or the device has no memory left.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -202,10 +202,11 @@ impl ClassHead {
         Ok(Self { head, dropout: config.residual_dropout, site: name_key(name) })
     }
 
-    /// Makes a head as [`new`](Self::new), which predicts the class of each token.
+    /// Makes a head in the same way as [`new`](Self::new), for the class of each token, and counts
+    /// its cost.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// The errors of [`new`](Self::new).
     pub(crate) fn of_tokens(
         build: &mut Builder,
         name: &str,
@@ -213,17 +214,18 @@ impl ClassHead {
         config: &ModelConfig,
     ) -> std::result::Result<Self, ModelError> {
         Head::count(build, config.d_model, classes);
-        // The states that are picked, with dropout.
+        // The states after picking and after dropout are kept.
         build.count(PartCost::kept(2 * config.d_model));
         Self::new(build, name, classes, config)
     }
 
-    /// Picks rows of `states` by their numbers, with dropout: `(N, D)` → `(R, D)`.
+    /// Picks the rows of `states` with the indices `rows`, and applies dropout: `(N, D)` →
+    /// `(R, D)`.
     fn picked(&self, states: &Tensor, rows: Arc<[u32]>, pass: &Pass) -> Result<Tensor> {
         picked(states, rows, pass.dropout(self.dropout, self.site), pass)
     }
 
-    /// Computes the logits of rows of `states`, in f32.
+    /// Computes the logits of the given rows of `states`, in f32.
     ///
     /// # Shapes
     /// `(N, D)`, R rows → `(R, C)`.
@@ -231,7 +233,7 @@ impl ClassHead {
         self.head.logits(&self.picked(states, rows, pass)?, pass)
     }
 
-    /// Computes `scale · Σ` of the objective over rows of `states`.
+    /// Computes `scale · Σ` of the objective over the given rows of `states`.
     ///
     /// # Shapes
     /// `(N, D)`, R rows, R answers → scalar.

@@ -1,6 +1,6 @@
 //! Parts of models: embeddings, positions, attention, layers, stacks, output heads.
 //!
-//! Each part states its [cost](crate::Cost) beside the code that builds it.
+//! Each part states its [cost](crate::Cost) in the code that builds it.
 
 pub(crate) mod attention;
 pub(crate) mod embedding;

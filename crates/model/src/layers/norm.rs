@@ -15,7 +15,8 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// Makes a norm of rows of `width`, with parameters `{name}.weight` and `{name}.bias`.
+    /// Makes a norm of rows of `width` columns, with the parameters `{name}.weight` and, for some
+    /// kinds, `{name}.bias`.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -35,13 +36,13 @@ impl Norm {
         Ok(Self { weight, bias, spec })
     }
 
-    /// The norm, for the given number of columns of a wider row.
+    /// Returns the norm in the form in which it is applied to some of the columns of a wider row.
     pub(crate) fn of_columns(&self, columns: usize, pass: &Pass) -> NormedColumns<'_> {
         let bias = self.bias.as_ref().map(|bias| bias.get(pass));
         NormedColumns { columns, weight: self.weight.get(pass), bias }
     }
 
-    /// Kind and ε.
+    /// Kind of the norm, and ε.
     pub(crate) fn spec(&self) -> &NormSpec {
         &self.spec
     }

@@ -1,22 +1,23 @@
-//! Choice of a token of a text: a softmax over its places, one for each token.
+//! Choice of one token of a text: a softmax over the text's places, of which each token has one.
 
 use crate::{LossOutput, LossSpec, Objective, Routing};
 use candle_core::{D, DType, Device, Result, Tensor};
 use taper_ops::composed;
 
-/// Logarithm for missing places: its exponential is 0, and in sums with weight 0 it still counts
-/// as 0.
+/// Logit and logarithm of missing places. Its exponential is 0; in sums where it has weight 0, it
+/// contributes 0.
 const NO_PLACE: f32 = -1e30;
 
-/// Rows of packed logits for the places of each text.
+/// Places of each text in a batch, and the rows of packed logits that belong to them.
 struct Places {
     texts: usize,
     longest: usize,
-    /// Row of each place's token in each text; a missing place has the row after all others.
+    /// For each place of each text, padded to the longest text, the row of the place's token; a
+    /// missing place has the index after the last row.
     rows: Tensor,
-    /// One for each place of each text, 0 for missing ones: `(B, 1, L)`.
+    /// For each place of each text, 1 if it exists and 0 if it is missing: `(B, 1, L)`.
     exist: Tensor,
-    /// One over the number of places of each text: `(B, 1)`.
+    /// For each text, 1 divided by the number of its places: `(B, 1)`.
     shares: Tensor,
 }
 
@@ -42,7 +43,7 @@ impl Places {
         })
     }
 
-    /// Computes the log probabilities of the places of each text, for each of K questions.
+    /// Computes the log-probabilities of the places of each text, for each of K questions.
     ///
     /// # Shapes
     /// `logits (N, K)` of B texts → `(B·K, L)`, text after text.
@@ -58,8 +59,8 @@ impl Places {
         of_all.reshape((self.texts * questions, self.longest)) // (B·K, L)
     }
 
-    /// Computes the sums of the objective: smoothed cross entropy, negative log-likelihood, and
-    /// divergence if the rows are the two passes of R-Drop.
+    /// Computes the sums of the objective: smoothed cross entropy, negative log-likelihood and, if
+    /// the rows are the two passes of R-Drop, their divergence; otherwise this is 0.
     ///
     /// # Shapes
     /// `log_probabilities (B·K, L)`, `answers (B·K, 1)` → three scalars.
@@ -89,8 +90,8 @@ impl Places {
     }
 }
 
-/// Computes `scale · Σ` of the objective over the K questions about each text. Answers are places:
-/// numbers of its tokens, text after text.
+/// Computes `scale · Σ` of the objective over the K questions about each text. An answer is a
+/// place: the index of a token in the text. Answers are ordered text after text.
 ///
 /// # Shapes
 /// `logits (N, K)` in f32 of B texts, none of them empty, `B·K` answers → scalar.
@@ -113,7 +114,7 @@ pub(crate) fn loss_of_places(
     let correct: f32 = correct.to_dtype(DType::F32)?.sum_all()?.to_scalar()?;
     let sums = places.sums(&log_probabilities, &right, objective)?;
     let [smoothed_sum, nll_sum, divergence_sum] = sums.map(|sum| -> Result<f64> {
-        // On the host: Metal has no f64.
+        // The conversion is on the host, because Metal has no f64.
         sum.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.to_scalar()
     });
     let (smoothed_sum, divergence_sum) = (smoothed_sum?, divergence_sum?);

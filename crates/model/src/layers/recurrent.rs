@@ -1,4 +1,4 @@
-//! A recurrent layer in one direction, with or without additive attention.
+//! A recurrent layer that reads in one direction, with or without additive attention.
 
 use super::linear::Linear;
 use super::weight::Weight;
@@ -10,14 +10,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::{AdditiveAttention, Cell, Products, Recurred, Recurrence, RecurrenceSpec};
 
-/// Size of a layer.
+/// Sizes of a layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) cell: Cell,
-    /// Width of its inputs.
+    /// Width of the layer's inputs.
     pub(crate) inputs: usize,
     pub(crate) width: usize,
-    /// Width of the values that it attends to; 0 without attention.
+    /// Width of the values to which the layer attends; 0 without attention.
     pub(crate) attended: usize,
 }
 
@@ -41,23 +41,23 @@ struct Attention {
     context: Weight,
 }
 
-/// Keys and values that a layer attends to.
+/// Keys and values to which a layer attends.
 #[derive(Clone, Copy)]
 pub(crate) struct Attended<'a> {
     /// Keys `(M, A)`, made by [`RecurrentLayer::keys`].
     pub(crate) keys: &'a Tensor,
     /// Values `(M, V)`.
     pub(crate) values: &'a Tensor,
-    /// Range of their rows that each sequence attends to.
+    /// For each sequence, the range of rows to which it attends.
     pub(crate) ranges: &'a Arc<[Range<usize>]>,
 }
 
-/// Sequences that a layer runs over.
+/// Sequences on which a layer runs.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) lengths: &'a Arc<[usize]>,
     pub(crate) backwards: bool,
-    /// States before the first rows.
+    /// States before the first rows; `None` for zeros.
     pub(crate) initial: Option<&'a Tensor>,
     pub(crate) attended: Option<Attended<'a>>,
 }
@@ -67,8 +67,9 @@ impl Attention {
         let (gates, width) = (shape.cell.gates(), shape.width);
         let columns = gates.saturating_mul(width);
         let named = |part: &str| format!("{name}.{part}");
-        // A multiplication and an addition for each column of a score, and of a value. The context
-        // is kept twice: alone, and side by side with the state.
+        // Each pair of query and key takes a multiplication and an addition for each column of the
+        // score and of the value. The context is kept twice: alone, and side by side with the
+        // state.
         let pair_flops = 2.0 * (width as f64 + attended as f64);
         build.count(PartCost { pair_flops, ..PartCost::product(width, width) }.with_heads(1));
         build.count(PartCost::product(attended, columns).unkept());
@@ -85,12 +86,12 @@ impl Attention {
 }
 
 impl RecurrentLayer {
-    /// Makes the layer called `name`. Its parameters are those of PyTorch's `GRU` and `LSTM`:
-    /// `{name}.input.weight` is their `weight_ih`, `{name}.recurrent.weight` their `weight_hh`.
+    /// Makes the layer called `name`. Its parameters correspond to those of PyTorch's `GRU` and
+    /// `LSTM`: `{name}.input.weight` to `weight_ih`, and `{name}.recurrent.weight` to `weight_hh`.
     pub(crate) fn new(build: &mut Builder, name: &str, shape: Shape) -> Result<Self> {
         let (gates, width) = (shape.cell.gates(), shape.width);
         let columns = gates.saturating_mul(width);
-        // The state, and the cell of an LSTM or one product of a GRU.
+        // Kept are the state and, for an LSTM, its cell or, for a GRU, one product.
         build.count(PartCost::kept(width.saturating_mul(2)));
         build.count(PartCost::product(width, columns).unkept());
         let named = |part: &str| format!("{name}.{part}");
@@ -108,20 +109,21 @@ impl RecurrentLayer {
         Ok(Self { name, cell, input, recurrent, bias, attention, products })
     }
 
-    /// Name under which its attention is recorded.
+    /// Name under which the layer's attention is recorded; `None` if it has no attention.
     pub(crate) fn attention_name(&self) -> Option<String> {
         self.attention.as_ref().map(|_| format!("{}.attention", self.name))
     }
 
-    /// Computes the keys of the values that it attends to, if it attends: `(M, V)` → `(M, A)`.
+    /// Computes the keys of the values to which the layer attends, `(M, V)` → `(M, A)`; `None` if
+    /// it has no attention.
     pub(crate) fn keys(&self, values: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
         self.attention.as_ref().map(|attention| attention.key.forward(values, pass)).transpose()
     }
 
-    /// Runs whole sequences.
+    /// Runs on whole sequences.
     ///
     /// # Shapes
-    /// `x (N, I)` → rows `(N, H)`, with attention `(N, H + V)`, and the last states `(B, S)`.
+    /// `x (N, I)` → rows `(N, H)`, or with attention `(N, H + V)`; and the last states `(B, S)`.
     pub(crate) fn forward(&self, x: &Tensor, run: Run<'_>, pass: &Pass) -> Result<Recurred> {
         let inputs = self.input.forward(x, pass)?; // (N, G·H)
         let attention = match (&self.attention, run.attended) {

@@ -3,7 +3,8 @@
 use crate::Pass;
 use candle_core::{Result, Tensor};
 
-/// Parameter of a layer: tracked for training, detached for evaluation, in one storage.
+/// A parameter of a layer: tracked by autodiff for training, and detached for evaluation. Both
+/// share one storage.
 #[derive(Debug, Clone)]
 pub(crate) struct Weight {
     tracked: Tensor,
@@ -24,7 +25,7 @@ impl Weight {
         &self.detached
     }
 
-    /// Makes the same values in f64, tracked, for finite differences.
+    /// Converts the parameter to f64, tracked, for finite differences.
     #[cfg(test)]
     pub(crate) fn in_f64(&self) -> Self {
         let wide = self.tracked.to_dtype(candle_core::DType::F64).unwrap();
@@ -32,7 +33,8 @@ impl Weight {
         Self { detached: tracked.detach(), tracked }
     }
 
-    /// Computes `x Wᵀ` for this matrix, with the additions of `spec` and of the other arguments.
+    /// Computes `x Wᵀ` for this matrix W, adds `bias` and `residual` if they are given, and applies
+    /// what `spec` says.
     pub(crate) fn apply(
         &self,
         x: &Tensor,

@@ -1,15 +1,15 @@
-//! Settings of the loss of a batch.
+//! Settings for computing the loss of a batch.
 
 use super::Pass;
 use crate::objective::Objective;
 
-/// Settings of the loss of a pass: the objective, and the pass that computes it.
+/// Settings for computing a loss: the objective, its scale, and the pass.
 #[derive(Clone, Copy)]
 pub struct LossSpec<'a> {
     /// Objective of training.
     pub objective: &'a Objective,
-    /// Factor of the sum over the answers.
+    /// Factor by which the sum over the answers is multiplied.
     pub scale: f64,
-    /// The pass.
+    /// The pass that computes the loss.
     pub pass: &'a Pass,
 }

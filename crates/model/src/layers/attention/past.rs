@@ -6,28 +6,30 @@ use candle_core::{Device, Result, Tensor};
 use std::ops::Range;
 use taper_ops::Cache;
 
-/// Past tokens of a layer. Each attention kind uses the fields that it needs.
+/// Past tokens of a layer. Each kind of attention uses the field that it needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayerPast {
-    /// Keys and values `2·D` of the texts that were read as a whole, and of the rows of each step:
-    /// [`PastRows`] says which of them are the past of a row.
+    /// Keys and values, `2·D` wide, of the texts that were read as a whole and of the tokens of
+    /// each step. [`PastRows`] says which of them are the past of a row.
     pub(crate) cache: Cache,
-    /// State of constant size for each row, `(R, …)`; `None` before the first token.
+    /// One state of constant size per row, `(R, …)`; `None` before the first token.
     pub(crate) running: Option<Tensor>,
 }
 
 /// State of the rows that a decoder writes.
 ///
-/// Keys and values are written once and never move: `ranges` says which of the keys that were read
-/// as a whole belong to a row, and `history` which of the keys that were added token by token.
-/// Linear attention keeps sums for each row instead, and recurrent layers keep states.
+/// Keys and values are written once and never move. For each row, `ranges` says which of the keys
+/// that were read as a whole are its own, and `history` says which of the keys that were added
+/// token by token are its own. Linear attention keeps sums for each row instead, and recurrent
+/// layers keep states.
 #[derive(Debug, Clone)]
 pub(crate) struct DecodedRows {
     /// State of each layer.
     pub(crate) layers: Vec<LayerPast>,
     /// Row in its block for each step and row.
     pub(crate) history: Vec<Vec<u32>>,
-    /// Range of each row in what was read as a whole: its source, or the beginning of its text.
+    /// For each row, its range in what was read as a whole: its source, or the beginning of its
+    /// text.
     pub(crate) ranges: Vec<Range<usize>>,
 }
 
@@ -37,7 +39,7 @@ impl DecodedRows {
         self.ranges.len()
     }
 
-    /// Refuses any other number of tokens than one for each row.
+    /// Refuses `tokens` unless there is one token for each row.
     pub(crate) fn check(&self, tokens: &[u32]) -> std::result::Result<(), ModelError> {
         match (tokens.len(), self.count()) {
             (tokens, rows) if tokens != rows => Err(ModelError::Tokens { tokens, rows }),
@@ -45,15 +47,15 @@ impl DecodedRows {
         }
     }
 
-    /// Adds a token to the history of each row.
+    /// Adds the tokens of a step to the histories of the rows.
     pub(crate) fn advance(&mut self) {
         self.history.push((0..self.count() as u32).collect());
     }
 
-    /// Keeps, repeats and drops rows: row `i` becomes what row `rows[i]` was.
+    /// Keeps, repeats and drops rows: row `i` becomes a copy of the former row `rows[i]`.
     ///
     /// # Errors
-    /// When a row does not exist.
+    /// If a row does not exist.
     pub(crate) fn select(&mut self, rows: &[usize]) -> std::result::Result<(), ModelError> {
         if let Some(&row) = rows.iter().find(|&&row| row >= self.count()) {
             return Err(ModelError::Row { row, rows: self.count() });
@@ -69,32 +71,33 @@ impl DecodedRows {
     }
 }
 
-/// Keys and values that are the past of each row: the same for all layers.
+/// Says which keys and values are the past of each row: the same for all layers.
 pub(crate) struct PastRows<'a> {
-    /// Range of the text that each row has read; empty if none was read.
+    /// For each row, its range in the texts that were read as a whole; empty if it has none.
     pub(crate) read: &'a [Range<usize>],
-    /// Row of each row's token in the block of each step.
+    /// For each step and row, the index of the row's token in the block of keys that the step
+    /// added.
     pub(crate) history: &'a [Vec<u32>],
-    /// Positions of the new tokens.
+    /// Positions of the new tokens, one per row.
     pub(crate) positions: &'a PreparedPositions,
 }
 
-/// Texts that are read as a whole, packed.
+/// Texts that are read as a whole; their tokens are packed.
 #[cfg_attr(not(feature = "kinds"), expect(dead_code, reason = "a softmax needs two of them"))]
 pub(crate) struct Texts<'a> {
     /// Number of tokens of each text.
     pub(crate) lengths: &'a [usize],
-    /// Range of the tokens that each token sees: the tokens of its text up to itself.
+    /// For each token, the range of the tokens that it sees: those of its text up to itself.
     pub(crate) seen: &'a [Range<usize>],
-    /// Row of each text.
+    /// For each text, the row to which it belongs.
     pub(crate) rows: &'a [usize],
-    /// Number of rows.
+    /// Number of all rows.
     pub(crate) count: usize,
     pub(crate) positions: &'a PreparedPositions,
 }
 
 impl LayerPast {
-    /// Moves the state of each row: row `i` becomes what row `rows[i]` was.
+    /// Reorders the states of rows: row `i` becomes a copy of the former row `rows[i]`.
     pub(crate) fn select(&mut self, rows: &[usize]) -> Result<()> {
         if let Some(running) = &mut self.running {
             let rows = rows.iter().map(|&row| row as u32).collect();
@@ -103,8 +106,8 @@ impl LayerPast {
         Ok(())
     }
 
-    /// Writes the states of texts, `(texts, …)`, to their `rows` of `count`; other rows that had no
-    /// state get zeros.
+    /// Writes the states of texts, `(texts, …)`, to their `rows`. `count` is the number of all
+    /// rows; a row that has had no state, and gets none, is set to zeros.
     pub(crate) fn put_running(
         &mut self,
         of_texts: Tensor,
@@ -124,7 +127,7 @@ impl LayerPast {
         Ok(())
     }
 
-    /// Clears the state of some rows.
+    /// Sets the state of `rows` to zeros.
     pub(crate) fn forget(&mut self, rows: &[usize]) -> Result<()> {
         let Some(running) = &self.running else { return Ok(()) };
         let (count, width) = running.dims2()?;

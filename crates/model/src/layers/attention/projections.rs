@@ -1,4 +1,4 @@
-//! Projections of attention layers, made from one description.
+//! Projections of attention layers: what they have in common is in one description.
 
 use crate::layers::linear::Linear;
 use crate::{Builder, ModelConfig};
@@ -7,13 +7,14 @@ use candle_core::Result;
 /// A linear layer before or after attention.
 pub(super) struct Projection {
     inputs: usize,
-    /// Width of each matrix that it fuses.
+    /// Numbers of outputs of the matrices that the layer fuses.
     outputs: Vec<usize>,
     has_bias: bool,
 }
 
 impl Projection {
-    /// Query, key and value. With two parts, the value and one vector that is both query and key.
+    /// Projection to query, key and value. If there are only two `parts`, these are one vector that
+    /// is both query and key, and the value.
     pub(super) fn query_key_value(config: &ModelConfig, parts: usize) -> Self {
         let shape = config.attention_shape();
         let mut outputs = vec![shape.key_value_width(); parts];
@@ -21,17 +22,17 @@ impl Projection {
         Self::from_states(config, outputs)
     }
 
-    /// Query alone.
+    /// Projection to the query alone.
     pub(super) fn query(config: &ModelConfig) -> Self {
         Self::from_states(config, vec![config.attention_shape().query_width()])
     }
 
-    /// Key and value.
+    /// Projection to key and value.
     pub(super) fn key_value(config: &ModelConfig) -> Self {
         Self::from_states(config, vec![config.attention_shape().key_value_width(); 2])
     }
 
-    /// Projection of the result to the width of the model.
+    /// Projection of attention's result to the width of the model.
     pub(super) fn result(config: &ModelConfig) -> Self {
         let inputs = config.attention_shape().query_width();
         Self {
@@ -51,7 +52,7 @@ impl Projection {
         })
     }
 
-    /// Width of its result.
+    /// Number of all outputs.
     pub(super) fn width(&self) -> usize {
         self.outputs.iter().sum()
     }

@@ -1,7 +1,7 @@
 //! Norms of queries and keys, which bound their products (Henry et al. 2020, "Query-Key
-//! Normalization for Transformers"): before rotary positions, of each head by itself (Dehghani et
-//! al. 2023, "Scaling Vision Transformers to 22 Billion Parameters", section 2; Qwen3) or of all
-//! heads together (OLMo 2).
+//! Normalization for Transformers"). They come before rotary positions, and normalise each head
+//! separately (Dehghani et al. 2023, "Scaling Vision Transformers to 22 Billion Parameters",
+//! section 2; Qwen3) or all heads together (OLMo 2).
 
 use crate::config::QueryKeyNorm;
 use crate::cost::PartCost;
@@ -10,7 +10,7 @@ use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use taper_ops::NormedColumns;
 
-/// Columns of a projection that are normalised.
+/// Part of a projection that is normalised.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Normed {
     Query,
@@ -20,13 +20,13 @@ pub(super) enum Normed {
 /// Norms of the first columns of a projection: those of queries, of keys, or of both.
 #[derive(Debug, Clone)]
 pub(super) struct QueryKeyNorms {
-    /// Norm of each part, with the number of its columns; empty without norms.
+    /// Norm of each part, with the number of the part's columns; empty if there are no norms.
     parts: Vec<(usize, Norm)>,
 }
 
 impl QueryKeyNorms {
-    /// Makes the norms `{name}.query_norm` and `{name}.key_norm` of these parts of a projection of
-    /// `width` columns, if the configuration asks for norms.
+    /// Makes the norms of these parts of a projection that has `width` columns, if the
+    /// configuration has norms. They are called `{name}.query_norm` and `{name}.key_norm`.
     pub(super) fn new(
         build: &mut Builder,
         name: &str,
@@ -50,12 +50,12 @@ impl QueryKeyNorms {
             return Ok(Self { parts: Vec::new() });
         }
         let parts = parts.iter().map(part).collect::<Result<_>>()?;
-        // Both the projection and the normalised projection are kept.
+        // Training keeps both the projection and the normalised projection.
         build.count(PartCost::kept(width));
         Ok(Self { parts })
     }
 
-    /// Normalises the first columns; others stay as they are.
+    /// Normalises the first columns of `x`; the remaining columns stay as they are.
     ///
     /// # Shapes
     /// `(N, W)` → `(N, W)`.

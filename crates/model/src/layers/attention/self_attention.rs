@@ -13,7 +13,7 @@ use candle_core::{Result, Tensor};
 use std::sync::Arc;
 use taper_ops::{AttentionShape, composed};
 
-/// Self-attention: one projection makes query, key and value.
+/// Self-attention: a single projection makes query, key and value.
 #[derive(Debug, Clone)]
 pub(crate) struct SelfAttention {
     name: String,
@@ -21,7 +21,7 @@ pub(crate) struct SelfAttention {
     norms: QueryKeyNorms,
     out: Linear,
     shape: AttentionShape,
-    /// Number of projections in `qkv`; the last is the value's.
+    /// Number of parts in `qkv`; the last part is the value.
     parts: usize,
     mechanism: Arc<dyn Mechanism>,
 }
@@ -48,12 +48,14 @@ impl SelfAttention {
         })
     }
 
-    /// Projects, normalises query and key if they have norms, and rotates them if positions are
-    /// rotary: `(N, D)` → `(N, W)`, or wider with queries in several rotations.
+    /// Projects to query, key and value; normalises query and key if there are norms; and rotates
+    /// these two if positions are rotary. `(N, D)` → `(N, W)`; the result is wider if queries have
+    /// several rotations, or if a second key and value serve as memory.
     fn project(&self, x: &Tensor, positions: &PreparedPositions, pass: &Pass) -> Result<Tensor> {
         let mut qkv = self.norms.forward(self.qkv.forward(x, pass)?, pass)?;
         if pass.is_training() && self.mechanism.remembers() {
-            // The projection's weights get their gradient, and the layers below do not.
+            // This way, the projection's weights get a gradient from the memory, but the layers
+            // below do not.
             let seen_again = self.qkv.forward(&x.detach().copy()?, pass)?;
             qkv = composed::on_tape(pass.tape(), "memory", &[&qkv, &seen_again], |inputs| {
                 let width = inputs[1].dim(1)? / 3;
@@ -66,11 +68,11 @@ impl SelfAttention {
         }
     }
 
-    /// Query, key and value of each token, apart: from `qkv (N, W)`.
+    /// Splits `qkv (N, W)` into the query, key and value of each token, for recording.
     fn projections(&self, qkv: &Tensor) -> Result<ProjectionRecord> {
         let (query, width) = (self.shape.query_width(), self.shape.key_value_width());
-        // With two projections, the query is also the key; otherwise keys follow all rotations of
-        // the query.
+        // With two parts, the query is also the key; with three, keys follow all rotations of the
+        // query.
         let keys = if self.parts == 2 { 0 } else { qkv.dim(1)? - 2 * width };
         Ok(ProjectionRecord {
             layer: self.name.clone(),

@@ -1,5 +1,5 @@
-//! Softmax attention (Vaswani et al. 2017, section 3.2.1), to all keys or to the visible keys of a
-//! sparse pattern: fused in [`taper_ops`].
+//! Softmax attention (Vaswani et al. 2017, section 3.2.1) to all keys, or to the keys that a sparse
+//! pattern makes visible; fused in [`taper_ops`].
 
 use super::super::positions::PreparedPositions;
 use super::{LayerPast, Mechanism, PastRows, Site, Texts, Within};
@@ -19,7 +19,7 @@ use taper_ops::{
 pub(super) struct Softmax {
     shape: AttentionShape,
     causal: bool,
-    /// Keys that a query sees; `None`: all.
+    /// Rule for the keys that a query sees; `None` if it sees all keys.
     sparse: Option<Sparse>,
     dropout: f64,
     products: Products,
@@ -68,7 +68,7 @@ impl Softmax {
         }
     }
 
-    /// Keys of the cache that queries see.
+    /// Returns the keys of the cache that queries see.
     fn seen<'a>(
         &self,
         kept: CachedRows<'a>,
@@ -86,7 +86,7 @@ impl Softmax {
         }
     }
 
-    /// Splits `(N, Q + 2·K)` into `(N, Q)` and `(N, 2·K)`: query, in all its rotations, and key and
+    /// Splits `(N, Q + 2·K)` into `(N, Q)`, the query in all its rotations, and `(N, 2·K)`, key and
     /// value.
     fn apart(&self, qkv: &Tensor) -> Result<(Tensor, Tensor)> {
         let pair = 2 * self.shape.key_value_width();
@@ -109,7 +109,8 @@ impl Mechanism for Softmax {
         4.0 * computed_pairs(&spec) as f64 * self.shape.head_width as f64
     }
 
-    /// Cost of pairs, of the result, and of the logarithm of the sum of each head's exponentials.
+    /// Returns the cost of pairs of query and key, of the result, and of one scalar for each head:
+    /// the logarithm of the sum of exponentials.
     fn cost(&self, _width: usize) -> PartCost {
         let width = self.shape.query_width();
         let heads = self.shape.heads;

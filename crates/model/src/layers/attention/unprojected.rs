@@ -36,14 +36,14 @@ impl Unprojected for OfWidth {
     }
 }
 
-/// Self-attention of the kind that a recipe names, or the state-space layer in its place. For
-/// measurements, it lacks the projections before and after.
+/// Self-attention of the kind that a recipe names, or the state-space layer in its place, without
+/// the projections before and after. It serves for measurements.
 #[derive(Debug, Clone)]
 pub struct UnprojectedAttention(Arc<dyn Unprojected>);
 
 impl UnprojectedAttention {
-    /// Makes the attention of a layer, counted from 0, of the decoder if `causal` and otherwise of
-    /// the encoder; products are in f32.
+    /// Makes the attention of the layer with the index `layer`, from 0, in the decoder if `causal`
+    /// is true, and otherwise in the encoder. Its products are in f32.
     ///
     /// # Errors
     /// If the configuration is impossible.
@@ -69,7 +69,7 @@ impl UnprojectedAttention {
         }))
     }
 
-    /// Width of a row of the inputs of [`attend`](Self::attend): query, key and value side by side,
+    /// Width of a row of `inputs` in [`attend`](Self::attend): query, key and value side by side,
     /// or the input and the gate of a state-space layer.
     #[must_use]
     pub fn input_width(&self) -> usize {
@@ -79,8 +79,8 @@ impl UnprojectedAttention {
     /// Attends within whole sequences of these lengths.
     ///
     /// # Shapes
-    /// `inputs (N, W)`, W being the [`input_width`](Self::input_width) → `(N, D)`, or `(N, E)` for E
-    /// channels of a state-space layer.
+    /// `inputs (N, W)`, with W = [`input_width`](Self::input_width) → `(N, D)`, or `(N, E)` if a
+    /// state-space layer has E channels.
     ///
     /// # Errors
     /// If the lengths do not sum to `N`.
@@ -94,19 +94,19 @@ impl UnprojectedAttention {
         Ok(self.0.attend(inputs, Within { lengths, positions, pass })?)
     }
 
-    /// Bytes that [`attend`](Self::attend) keeps for the backward pass of one sequence of this
-    /// length, by formula, in f32 on a CPU, not counting its input. For a Reformer, the formula
-    /// assumes normally distributed queries.
+    /// Number of bytes that [`attend`](Self::attend) keeps for the backward pass of one sequence of
+    /// this length, by formula: in f32 on a CPU, not counting its input. For a Reformer, the
+    /// formula assumes normally distributed queries.
     #[must_use]
     pub fn kept_bytes(&self, length: usize) -> f64 {
         size_of::<f32>() as f64 * self.0.kept(length)
     }
 
-    /// Multiplications and additions of the products of [`attend`](Self::attend) on one sequence of
-    /// this length, by formula, as a CPU computes them. Tiles and chunks count whole, queries of a
-    /// Reformer are assumed to be normally distributed, and scans of state-space layers are
-    /// included. The backward pass takes five products for the two products of softmax attention,
-    /// and two for each product of other kinds.
+    /// Number of multiplications and additions in the products of [`attend`](Self::attend) on one
+    /// sequence of this length, by formula, as a CPU computes them. Tiles and chunks count as a
+    /// whole, the queries of a Reformer are assumed to be normally distributed, and the scans of
+    /// state-space layers are included. In the backward pass, softmax attention needs five products
+    /// for the two of the forward pass, and other kinds need two for each.
     #[must_use]
     pub fn forward_flops(&self, length: usize) -> f64 {
         self.0.flops(length)

@@ -1,6 +1,6 @@
-//! A convolutional encoder of images, for comparison with the Vision Transformer: neighbourhoods
-//! are part of its architecture, while attention has to learn them (Dosovitskiy et al. 2021,
-//! section 4.3).
+//! A convolutional encoder of images, for comparison with the Vision Transformer. In a convolution,
+//! neighbourhoods are part of the architecture, whereas attention has to learn them (Dosovitskiy et
+//! al. 2021, section 4.3).
 //!
 //! A convolution is a fused product: the nine neighbours of each place are gathered into one row,
 //! which a matrix maps to the channels of the next layer.
@@ -15,11 +15,11 @@ use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{Activation, Dropout, composed, converted};
 
-/// Number of neighbours of a place, itself included.
+/// Number of neighbours of a place, including the place itself.
 const NEIGHBOURS: usize = 9;
 
-/// Layers `norm(activation(W [neighbours] + b))`. Every second layer has stride 2 and twice the
-/// channels.
+/// Layers that compute `norm(activation(W [neighbours] + b))`. Every second layer has stride 2, and
+/// twice as many channels as the layer before.
 #[derive(Debug, Clone)]
 pub(crate) struct Convolutions {
     shape: ImageShape,
@@ -37,10 +37,10 @@ struct Convolution {
     site: u64,
 }
 
-/// Size of a layer.
+/// Sizes of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Plan {
-    /// Places on a side of its input and of its output.
+    /// Number of places on a side of the input; `to` is that of the output.
     from: usize,
     to: usize,
     stride: usize,
@@ -48,7 +48,7 @@ struct Plan {
     outputs: usize,
 }
 
-/// Sizes of the layers of a model; the first has `d_model` channels.
+/// Returns the sizes of the layers of a model. The first layer has `d_model` channels.
 fn plans(config: &ModelConfig, shape: &ImageShape) -> Vec<Plan> {
     let (mut from, mut inputs, mut outputs) = (shape.size, shape.channels, config.d_model);
     let mut plans = Vec::with_capacity(config.encoder_layers);
@@ -64,7 +64,7 @@ fn plans(config: &ModelConfig, shape: &ImageShape) -> Vec<Plan> {
     plans
 }
 
-/// Channels of the last layer.
+/// Returns the number of channels of the last layer.
 pub(crate) fn last_width(config: &ModelConfig, shape: &ImageShape) -> usize {
     plans(config, shape).last().map_or(config.d_model, |plan| plan.outputs)
 }
@@ -81,7 +81,7 @@ impl Convolutions {
         Ok(Self { layers, shape, activations: build.activations })
     }
 
-    /// Cost of the last layer for one token; an image has one token for each patch.
+    /// Cost of the last layer per token. An image counts as one token for each patch.
     pub(crate) fn last_cost(config: &ModelConfig, shape: &ImageShape) -> LayerCost {
         Builder::part_cost(config.biases, |build| {
             let last = plans(config, shape).pop();
@@ -89,11 +89,11 @@ impl Convolutions {
         })
     }
 
-    /// Runs whole images; a row of `images` has the values of one image, channel by channel and row
-    /// by row.
+    /// Encodes whole images. A sequence of `images` has the values of one image, channel by channel
+    /// and row by row.
     ///
     /// # Shapes
-    /// B images → `(B, D)`, the mean over all places.
+    /// B images → `(B, D)`: the mean over all places.
     pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
         let count = images.lengths.len();
         let x = self.places(images, pass, |_| ())?;
@@ -103,10 +103,10 @@ impl Convolutions {
         })
     }
 
-    /// Runs whole images, and hands the states of all places after each layer to `each`.
+    /// Encodes whole images, and passes the states of all places after each layer to `each`.
     ///
     /// # Shapes
-    /// B images → `(B · P, D)`, the places of an image row by row.
+    /// B images → `(B · P, D)`: the P places of each image, row by row.
     pub(crate) fn places(
         &self,
         images: &Sequences,
@@ -130,7 +130,7 @@ impl Convolutions {
 }
 
 impl Convolution {
-    /// Makes a layer, counted from 0.
+    /// Makes the layer with this index, from 0.
     fn new(
         build: &mut Builder,
         index: usize,
@@ -140,7 +140,7 @@ impl Convolution {
     ) -> Result<Self> {
         let name = format!("convolutions.{index}");
         let inputs = NEIGHBOURS.saturating_mul(plan.inputs);
-        // Places for each token; an image has one token for each patch.
+        // Number of places per token. An image counts as one token for each patch.
         let places = (plan.to * plan.to) as f64 / shape.patches().max(1) as f64;
         let counted = |part: PartCost| {
             part.keeping(inputs + 2 * plan.outputs + plan.inputs).times_a_token(places)
@@ -159,7 +159,7 @@ impl Convolution {
 
     fn forward(&self, x: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
         let Plan { to, inputs, .. } = self.plan;
-        // Places outside an image read a row of zeros.
+        // Neighbours outside of an image are read from an additional row of zeros.
         let table = composed::on_tape(pass.tape(), "margin", &[x], |inputs| {
             inputs[0].pad_with_zeros(0, 0, 1)
         })?;
@@ -175,8 +175,8 @@ impl Convolution {
 }
 
 impl Plan {
-    /// Row of each neighbour of each place of `count` images, from top to bottom and left to right;
-    /// neighbours outside an image get the index after the last row.
+    /// Returns the row of each neighbour of each place in `count` images, from top to bottom and
+    /// from left to right. Neighbours outside of an image get the index after the last row.
     fn neighbours(&self, count: usize) -> Arc<[u32]> {
         let Self { from, to, stride, .. } = *self;
         let outside = (count * from * from) as u32;
@@ -185,7 +185,7 @@ impl Plan {
             for (row, column) in (0..to).flat_map(|row| (0..to).map(move |column| (row, column))) {
                 for (down, right) in (0..3).flat_map(|down| (0..3).map(move |right| (down, right)))
                 {
-                    // Shifted by one, so that no coordinate is below 0.
+                    // Coordinates are shifted by one, so that none is below 0.
                     let (y, x) = (row * stride + down, column * stride + right);
                     let is_inside = (1..=from).contains(&y) && (1..=from).contains(&x);
                     rows.push(match is_inside {

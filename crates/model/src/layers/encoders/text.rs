@@ -1,5 +1,5 @@
-//! Encoder of BERT (Devlin et al. 2019, section 3): tokens, positions and segments in, a row for
-//! each token and one for each text out.
+//! Encoder of BERT (Devlin et al. 2019, section 3). Its inputs are tokens, positions and segments;
+//! its outputs are one row for each token, and one row for each text.
 
 use crate::config::Pooling;
 use crate::cost::PartCost;
@@ -38,10 +38,10 @@ impl TextEncoder {
         })
     }
 
-    /// Makes an encoder with an embedding of its own: the first part of every model that analyses a
-    /// text without writing one. Its parameters have the same names as in a
+    /// Makes an encoder that has an embedding of its own. This is the first part of every model
+    /// that analyses a text without writing one. The parameters have the same names as in a
     /// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that the encoder can begin with the
-    /// weights of one.
+    /// weights of such a model.
     pub(crate) fn with_embedding(
         build: &mut Builder,
         config: &ModelConfig,
@@ -51,14 +51,14 @@ impl TextEncoder {
         Self::new(build, table, config)
     }
 
-    /// Runs whole texts, after checking their lengths and that each token has a segment.
+    /// Encodes whole texts, after checking their lengths and that each token has a segment.
     ///
     /// # Shapes
     /// N tokens → `(N, D)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
-    /// token, or a text is longer than learned positions reach.
+    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1 or there is not one for
+    /// each token, or if a text is longer than the learned positions.
     pub(crate) fn states(
         &self,
         (segments, text): (&Sequences, &Sequences),
@@ -71,7 +71,7 @@ impl TextEncoder {
         Ok(self.forward(text, segments.ids.as_slice().into(), pass)?)
     }
 
-    /// Runs whole texts; `segments` has 0 or 1 for each token.
+    /// Encodes whole texts; `segments` has 0 or 1 for each token.
     ///
     /// # Shapes
     /// N tokens → `(N, D)`.
@@ -84,7 +84,7 @@ impl TextEncoder {
         let tokens = self.tokens.forward(text, pass)?; // (N, D)
         let table = self.segments.get(pass);
         let segments = if table.dim(0)? == 1 { vec![0; segments.len()].into() } else { segments };
-        // Adds the row of its segment to each token's.
+        // Adds the row of its segment to the row of each token.
         let spec = EmbeddingSpec {
             ids: (0..text.ids.len() as u32).collect(),
             positions: segments,
@@ -96,12 +96,13 @@ impl TextEncoder {
     }
 }
 
-/// Settings of the tokens' embedding: segments are added before norm and dropout.
+/// Configuration for the embedding of tokens: norm and dropout come later, after segments are
+/// added.
 fn without_norm(config: &ModelConfig) -> ModelConfig {
     ModelConfig { embedding_norm: false, embedding_dropout: 0.0, ..config.clone() }
 }
 
-/// Pooler: `tanh(W h + b)` of the state of each text's first token.
+/// Pooler: computes `tanh(W h + b)` from the state h of each text's first token.
 #[derive(Debug, Clone)]
 pub(crate) struct Pooler(Linear);
 
@@ -114,7 +115,7 @@ impl Pooler {
     /// Pools the first tokens of texts.
     ///
     /// # Shapes
-    /// `hidden (N, D)`, the numbers of B rows → `(B, D)`.
+    /// `hidden (N, D)`, the indices of B rows → `(B, D)`.
     pub(crate) fn forward(&self, hidden: &Tensor, rows: Arc<[u32]>, pass: &Pass) -> Result<Tensor> {
         let first = picked(hidden, rows, taper_ops::Dropout::none(), pass)?;
         let x = self.0.forward(&first, pass)?;
@@ -122,13 +123,13 @@ impl Pooler {
     }
 }
 
-/// Pooling of a text's states to one row, from which its class is predicted.
+/// Pooling of the states of a text into one row, from which the text's class is predicted.
 #[derive(Debug, Clone)]
 pub(crate) enum TextPooling {
-    /// State of its first token, `<cls>` (Devlin et al. 2019, section 4.1).
+    /// The state of the text's first token, `<cls>` (Devlin et al. 2019, section 4.1).
     ClassToken(Pooler),
-    /// Mean over its tokens, special ones included (Reimers and Gurevych 2019, "Sentence-BERT",
-    /// section 3); it has no parameters.
+    /// The mean over the text's tokens, special ones included (Reimers and Gurevych 2019,
+    /// "Sentence-BERT", section 3). It has no parameters.
     Mean,
 }
 
@@ -137,7 +138,7 @@ impl TextPooling {
         Ok(match config.pooling {
             Pooling::ClassToken => Self::ClassToken(Pooler::new(build, config.d_model)?),
             Pooling::Mean => {
-                // The states in f32, which are summed.
+                // The states are kept in f32, in which they are summed.
                 build.count(PartCost::kept(config.d_model));
                 Self::Mean
             }
@@ -161,10 +162,10 @@ impl TextPooling {
     }
 }
 
-/// Computes the mean of the rows of each sequence, none of them empty: `(N, D)` → `(B, D)`.
+/// Computes the mean of the rows of each sequence, none of which may be empty: `(N, D)` → `(B, D)`.
 ///
-/// Sums are taken in f32 at least, row after row in the order of the text, so that a sequence has
-/// the same mean in a batch as alone.
+/// Sums are in f32 or wider, and taken row after row in the order of the text, so that a sequence
+/// has the same mean in a batch as alone.
 fn mean_of_rows(hidden: &Tensor, lengths: &[usize], pass: &Pass) -> Result<Tensor> {
     let (count, device) = (lengths.len(), hidden.device());
     let wide = if hidden.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
@@ -185,7 +186,7 @@ fn mean_of_rows(hidden: &Tensor, lengths: &[usize], pass: &Pass) -> Result<Tenso
     })
 }
 
-/// Number of the first row of each sequence.
+/// Returns the index of the first row of each sequence.
 pub(crate) fn first_rows(lengths: &[usize]) -> Arc<[u32]> {
     let mut first = 0;
     let row = |&length: &usize| {

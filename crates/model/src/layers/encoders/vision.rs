@@ -1,5 +1,5 @@
-//! Encoder of ViT (Dosovitskiy et al. 2021, section 3.1): patches of images in, a row for each
-//! patch and one for the class out.
+//! Encoder of ViT (Dosovitskiy et al. 2021, section 3.1). Its inputs are the patches of images; its
+//! outputs are one row for each patch, and one for the class.
 
 use super::text::first_rows;
 use crate::config::{Pooling, Positions, SinusoidFrequencies};
@@ -22,13 +22,14 @@ pub(crate) struct VisionEncoder {
     stack: Stack,
 }
 
-/// Computes `dropout([class; W patch + b] + position)`: the counterpart of token embeddings for
-/// images.
+/// Computes `dropout([class; W patch + b] + position)`: for images, what the token embedding is for
+/// texts.
 #[derive(Debug, Clone)]
 pub(crate) struct PatchEmbedding {
     shape: ImageShape,
     patches: Linear,
-    /// `(1, D)`; `None` if the class is predicted from the mean.
+    /// State of an additional token, `(1, D)`; `None` if the class is predicted from the mean of
+    /// the patches.
     class_token: Option<Weight>,
     positions: PatchPositions,
     dropout: f64,
@@ -36,7 +37,7 @@ pub(crate) struct PatchEmbedding {
     activations: DType,
 }
 
-/// Positions added to the row of each token: `(T, D)`.
+/// Positions that are added to the row of each token: `(T, D)`.
 #[derive(Debug, Clone)]
 enum PatchPositions {
     Nothing,
@@ -47,7 +48,7 @@ enum PatchPositions {
 /// Refuses configurations that this encoder does not support.
 ///
 /// # Errors
-/// The error names the key, its value and the requirement.
+/// If there is such a setting; the error names the key, its value and the requirement.
 pub(crate) fn validate(config: &ModelConfig) -> std::result::Result<(), ModelError> {
     let refuse = |message: String| Err(ModelError::Config(message));
     match config.positions {
@@ -81,8 +82,8 @@ impl VisionEncoder {
         })
     }
 
-    /// Runs whole images; a row of `images` has the values of one image, channel by channel and row
-    /// by row.
+    /// Encodes whole images. A sequence of `images` has the values of one image, channel by channel
+    /// and row by row.
     ///
     /// # Shapes
     /// B images of P patches → `(B·P, D)`, or with class tokens `(B·(P + 1), D)`.
@@ -105,8 +106,8 @@ impl PatchEmbedding {
     ) -> Result<Self> {
         let width = config.d_model;
         let patches = Linear::new(build, "patches", shape.patch_values(), width, 1)?;
-        // Pixels are kept for the gradient of their projection, whose result is copied into the
-        // same tensor as the class token.
+        // The pixels are kept for the gradient of their projection. The projection's result is
+        // copied into one tensor with the class token.
         build.count(PartCost::kept(shape.patch_values() + 2 * width));
         let class_token = match config.pooling {
             Pooling::ClassToken => Some(build.embedding("class_token.weight", 1, width)?),
@@ -146,12 +147,12 @@ impl PatchEmbedding {
         &self.shape
     }
 
-    /// Embeds whole images; a row of `images` has the values of one image, channel by channel and
-    /// row by row.
+    /// Embeds whole images. A sequence of `images` has the values of one image, channel by channel
+    /// and row by row.
     ///
     /// # Shapes
-    /// B images of P patches → `(B·P, D)`, or with class tokens `(B·(P + 1), D)`; and the division
-    /// of the rows into images.
+    /// B images of P patches → `(B·P, D)`, or with class tokens `(B·(P + 1), D)`; and sequences
+    /// that say which of these rows belong to which image.
     pub(crate) fn forward(&self, images: &Sequences, pass: &Pass) -> Result<(Tensor, Sequences)> {
         let (count, patches) = (images.lengths.len(), self.shape.patches());
         let pixels = Tensor::from_vec(
@@ -169,7 +170,7 @@ impl PatchEmbedding {
             }
             None => (rows, 0),
         };
-        // The class token, which is row 0, stands before the patches of each image.
+        // In each image, the class token, which is row 0 of the table, precedes the patches.
         let tokens = patches + first;
         let id = |image: usize, token: usize| match token.checked_sub(first) {
             Some(patch) => (first + image * patches + patch) as u32,
@@ -192,10 +193,10 @@ impl PatchEmbedding {
         Ok((converted(pass.tape(), &x, self.activations)?, divided))
     }
 
-    /// Computes the state of each image, from which its class is predicted.
+    /// Computes one state for each of `count` images, from which the image's class is predicted.
     ///
     /// # Shapes
-    /// As many rows as the embedding of B images → `(B, D)`.
+    /// `hidden`, with as many rows as [`forward`](Self::forward) returns for B images → `(B, D)`.
     pub(crate) fn pooled(&self, hidden: &Tensor, count: usize, pass: &Pass) -> Result<Tensor> {
         let (rows, width) = hidden.dims2()?;
         if self.class_token.is_some() {
@@ -208,9 +209,10 @@ impl PatchEmbedding {
     }
 }
 
-/// Sinusoids in two dimensions: the first half of the width encodes the row, the second the column
-/// (Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision Transformers", section
-/// 4.2; Transformers' ViTMAE has the same, each in `halves`).
+/// Sinusoids in two dimensions: the first half of the width encodes the row, and the second half
+/// the column (Chen et al. 2021, "An Empirical Study of Training Self-Supervised Vision
+/// Transformers", section 4.2). With `halves`, each of these halves has its sines first, as in
+/// Transformers' ViTMAE.
 fn grid_sinusoids(
     side: usize,
     width: usize,

@@ -7,10 +7,10 @@ use crate::{Builder, ModelConfig, Pass};
 use candle_core::{Result, Tensor};
 use taper_ops::{Activation, GatedSpec};
 
-/// Computes `W₂ dropout(h) + b₂`, with `h = activation(W₁ x + b₁)` (Vaswani et al. 2017, section
-/// 3.3), or gated with `h = (V x + c) ⊙ activation(W₁ x + b₁)` (Shazeer 2020).
+/// Computes `W₂ dropout(h) + b₂`. In a plain layer, `h = activation(W₁ x + b₁)` (Vaswani et al.
+/// 2017, section 3.3); in a gated layer, `h = (V x + c) ⊙ activation(W₁ x + b₁)` (Shazeer 2020).
 ///
-/// The matrix `up` of a gated layer has the rows of V, and then those of W₁.
+/// In a gated layer, the matrix `up` has the rows of V, followed by those of W₁.
 #[derive(Debug, Clone)]
 pub(crate) struct DenseFeedForward {
     up: Linear,
@@ -35,8 +35,8 @@ impl DenseFeedForward {
             Ok((up, Linear::new(build, &format!("{name}.down"), inner, outer, 1)?))
         };
         let (up, down) = build.with_biases_if(config.has_feed_forward_biases(), make)?;
-        // Between them stand the gated product, or the slopes of the nonlinearity; the slopes of
-        // relu are the signs of its result.
+        // Between the two matrices, a layer keeps the gated product, or the slopes of the
+        // nonlinearity. For relu it keeps nothing there: the slopes are the signs of the result.
         build.count(match (kind, Activation::from(config.activation)) {
             (FeedForwardKind::Plain, Activation::Relu) => PartCost::default().forgetting(inner),
             _ => PartCost::kept(inner),
@@ -51,13 +51,13 @@ impl DenseFeedForward {
         })
     }
 
-    /// Makes the same layer in f64, for finite differences.
+    /// Converts the layer to f64, for finite differences.
     #[cfg(test)]
     pub(crate) fn in_f64(&self) -> Self {
         Self { up: self.up.in_f64(), down: self.down.in_f64(), ..self.clone() }
     }
 
-    /// Both matrices.
+    /// Returns both matrices.
     #[cfg(test)]
     pub(crate) fn matrices(&self) -> [&crate::layers::weight::Weight; 2] {
         [self.up.weight(), self.down.weight()]
@@ -84,7 +84,7 @@ impl DenseFeedForward {
         self.down.onto(&self.inner(x, pass)?, residual, pass)
     }
 
-    /// Runs the layer by itself: `(N, D)` → `(N, D)`.
+    /// Runs the layer without a residual: `(N, D)` → `(N, D)`.
     pub(crate) fn alone(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.down.forward(&self.inner(x, pass)?, pass)
     }

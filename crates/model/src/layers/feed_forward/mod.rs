@@ -18,7 +18,7 @@ pub(crate) enum FeedForward {
 }
 
 impl FeedForward {
-    /// Makes the feed-forward part of a layer of a stack, counted from 0.
+    /// Makes the feed-forward part of the layer with the index `layer`, from 0, in a stack.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,

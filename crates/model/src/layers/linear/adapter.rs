@@ -6,9 +6,9 @@ use candle_core::{D, DType, Result, Tensor};
 use taper_ops::rng::name_key;
 use taper_ops::{Activation, Dropout, Factors, LinearSpec, LowRankSpec, ParameterStore, composed};
 
-/// Adapters of a linear layer (Hu et al. 2021, "LoRA", section 4.1): factors `A (R, I)` and
-/// `B (Oᵢ, R)` of the change of each matrix that it fuses, and with DoRA (Liu et al. 2024) the
-/// length of each of its rows, `(O,)`.
+/// Adapters of a linear layer (Hu et al. 2021, "LoRA", section 4.1). Each matrix that the layer
+/// fuses has factors `A (R, I)` and `B (Oᵢ, R)`, whose product is the change of the matrix. With
+/// DoRA (Liu et al. 2024), the lengths of all rows are trained, too: `(O,)`.
 #[derive(Debug, Clone)]
 pub(crate) struct Adapter {
     factors: Vec<[Weight; 2]>,
@@ -18,14 +18,14 @@ pub(crate) struct Adapter {
     site: u64,
 }
 
-/// Whether a parameter of this name belongs to adapters.
+/// Whether the parameter with this name belongs to adapters.
 #[must_use]
 pub fn is_adapter(name: &str) -> bool {
     name.contains(".lora_a.") || name.contains(".lora_b.") || name.ends_with(".magnitude")
 }
 
-/// Sets the magnitudes of adapters to the lengths of the rows of the base, so that they change
-/// nothing at first; to be called once the base is loaded.
+/// Sets the magnitudes of adapters to the lengths of the rows of the frozen weights, so that they
+/// change nothing at first. This must be called after the frozen weights are loaded.
 ///
 /// # Errors
 /// If the device has no memory left.
@@ -41,7 +41,7 @@ pub fn set_magnitudes(store: &ParameterStore) -> Result<()> {
     Ok(())
 }
 
-/// A linear layer around its adapters, and the operations that follow its product.
+/// The linear layer that an adapter belongs to, and what follows its product.
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) weight: &'a Weight,
@@ -51,11 +51,11 @@ pub(crate) struct Around<'a> {
 }
 
 impl Adapter {
-    /// Makes the adapters of the layer called `name`, whose matrices have `outputs` rows each;
-    /// `None` if the builder makes none for it.
+    /// Makes the adapters of the layer called `name`, whose matrices have the numbers of rows in
+    /// `outputs`; `None` if the builder's settings adapt no layer of this name.
     ///
-    /// A is drawn uniformly from ±1/√I, like the layers of PyTorch, and B is zero, so that nothing
-    /// is changed at first.
+    /// A is drawn uniformly between -1/√I and 1/√I, as for linear layers in PyTorch, and B is zero,
+    /// so that the adapters change nothing at first.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -89,9 +89,10 @@ impl Adapter {
         Ok(Some(Self { factors, magnitude, scale, dropout, site }))
     }
 
-    /// Computes `residual + dropout(activation(x Wᵀ + s · d(x) Aᵀ Bᵀ + b))`; with magnitudes m, the
-    /// product of `x` with the changed matrix is multiplied by `m / ‖W + s · B A‖`, where the
-    /// lengths of the rows count as constants (Liu et al. 2024, section 4.3).
+    /// Computes `residual + dropout(activation(x Wᵀ + s · d(x) Aᵀ Bᵀ + b))`, where d is the dropout
+    /// of the adapters' input. With magnitudes m, the sum before `b` is multiplied by
+    /// `m / ‖W + s · B A‖`; the lengths of the rows in the denominator count as constants (Liu et
+    /// al. 2024, section 4.3).
     ///
     /// # Shapes
     /// `(N, I)` → `(N, O)`.
@@ -121,7 +122,7 @@ impl Adapter {
             return ended(&scaled, residual, activation, dropout, pass);
         }
         if activation == Activation::Identity {
-            // Dropout of a sum is the sum under the same mask.
+            // The dropout of a sum is the sum of both parts, each with the same dropout mask.
             let plain = LinearSpec { dropout, ..plain };
             return low_rank(&weight.apply(x, bias, residual, &plain, pass)?, dropout);
         }
@@ -129,7 +130,7 @@ impl Adapter {
         ended(&sum, residual, activation, dropout, pass)
     }
 
-    /// Lengths of the rows of `W + s · B A`, `(O,)`, without gradients.
+    /// Returns the lengths of the rows of `W + s · B A`, `(O,)`, without gradients.
     fn lengths(&self, weight: &Weight) -> Result<Tensor> {
         let change =
             |[down, up]: &[Weight; 2]| composed::CountedProduct::times(up.value(), down.value());

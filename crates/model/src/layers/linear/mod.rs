@@ -18,7 +18,7 @@ pub(crate) struct Linear {
     products: Products,
 }
 
-/// The residual that a sublayer's result is added to, and the dropout on the result.
+/// The residual to which a sublayer's result is added, and the dropout on this result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Residual<'a> {
     pub(crate) x: &'a Tensor,
@@ -38,7 +38,7 @@ impl Linear {
         Self::with(build, name, weight, (inputs, &vec![outputs / parts; parts]))
     }
 
-    /// Makes a layer of several matrices, each drawn as if by itself.
+    /// Makes a layer that fuses several matrices, each of which is drawn as if it were alone.
     pub(crate) fn fused(
         build: &mut Builder,
         name: &str,
@@ -50,7 +50,8 @@ impl Linear {
         Self::with(build, name, weight, (inputs, outputs))
     }
 
-    /// Makes a layer like [`Linear::new`], with normally distributed weights of this deviation.
+    /// Makes a layer in the same way as [`Linear::new`], but with normally distributed weights of
+    /// this standard deviation.
     pub(crate) fn normal(
         build: &mut Builder,
         name: &str,
@@ -83,12 +84,12 @@ impl Linear {
         Ok(Self { weight, bias, adapter, products: build.products })
     }
 
-    /// Makes a layer from existing parameters, without adapters; its cost is not counted.
+    /// Makes a layer without adapters from existing parameters; its cost is not counted.
     pub(crate) fn from_parts(weight: Weight, bias: Option<Weight>, products: Products) -> Self {
         Self { weight, bias, adapter: None, products }
     }
 
-    /// Makes the same layer in f64; see [`Weight::in_f64`].
+    /// Converts the layer to f64; see [`Weight::in_f64`].
     #[cfg(test)]
     pub(crate) fn in_f64(&self) -> Self {
         let bias = self.bias.as_ref().map(Weight::in_f64);
@@ -105,7 +106,7 @@ impl Linear {
         self.bias.as_ref()
     }
 
-    /// Rounding of the operands of its products.
+    /// How the operands of the layer's products are rounded.
     pub(crate) fn products(&self) -> Products {
         self.products
     }
@@ -114,7 +115,7 @@ impl Linear {
         self.run(x, None, Activation::Identity, Dropout::none(), pass)
     }
 
-    /// Device that it computes on.
+    /// Device on which the layer computes.
     pub(crate) fn device(&self) -> &Device {
         self.weight.value().device()
     }

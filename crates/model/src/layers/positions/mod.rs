@@ -1,4 +1,5 @@
-//! Position encodings: those added to embeddings, and those applied to queries and keys or scores.
+//! Position encodings: those that are added to embeddings, and those that act on queries and keys
+//! or on scores.
 
 mod rotary;
 
@@ -11,10 +12,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use taper_ops::{DualChunk, Turns};
 
-/// Computes `PE(p, 2i) = sin(p f_i)`, `PE(p, 2i+1) = cos(p f_i)` at the positions `at`, with the
-/// frequencies `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
+/// Computes `PE(p, 2i) = sin(p f_i)` and `PE(p, 2i+1) = cos(p f_i)` for the positions p in `at`,
+/// with the frequencies `f_i` (Vaswani et al. 2017, section 3.5): `(count, D)`.
 ///
-/// With `halves`, all sines come first, then all cosines.
+/// With `halves`, all sines of a position come first, then all its cosines.
 #[must_use]
 pub fn sinusoids(
     at: Range<usize>,
@@ -35,9 +36,9 @@ pub fn sinusoids(
     out
 }
 
-/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence from `2^(-8/n)`.
-/// If the number of heads is not a power of two: the sequence of the next lower power, then every
-/// other slope of the next higher.
+/// ALiBi's slope of each head (Press et al. 2022, section 3): a geometric sequence that begins with
+/// `2^(-8/n)`. If the number of heads is not a power of two, these are the slopes for the next
+/// lower power, followed by every other slope for the next higher power.
 #[must_use]
 pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     let power = |count: usize| (1..=count).map(move |i| 2_f64.powf(-8.0 * i as f64 / count as f64));
@@ -48,10 +49,11 @@ pub fn alibi_slopes(heads: usize) -> Vec<f64> {
     power(lower).chain(power(2 * lower).step_by(2).take(heads - lower)).collect()
 }
 
-/// T5's bucket of the distance from a query to a key (Raffel et al. 2020, section 2.1): exact up to
-/// half the buckets, then logarithmic up to the largest distance. A causal stack gives all buckets
-/// to the past. It is computed in f32 and in the order of Transformers, so that distances at the
-/// border of two buckets are in the same one.
+/// Returns T5's bucket for the distance from a query to a key (Raffel et al. 2020, section 2.1). Up
+/// to half of the buckets, each distance has its own bucket; then buckets are logarithmic up to the
+/// largest distance. In a causal stack, all buckets are for keys before the query. The calculation
+/// is in f32 and in the order of Transformers, so that distances at the border of two buckets fall
+/// into the same bucket as there.
 #[must_use]
 pub fn t5_bucket(query: usize, key: usize, causal: bool, of: RelativeBuckets) -> usize {
     let (side, buckets) = if causal {
@@ -72,11 +74,11 @@ pub fn t5_bucket(query: usize, key: usize, causal: bool, of: RelativeBuckets) ->
 /// Positions that are added to the embedding of each token.
 #[derive(Debug, Clone)]
 pub(crate) enum Added {
-    /// None: positions act in attention, or not at all.
+    /// Nothing is added: positions act in attention, or not at all.
     Nothing,
     /// A table of constants.
     Sinusoids(Sinusoids),
-    /// A trained table, whose rows before `first` no token reads.
+    /// A trained table. No token reads its rows before `first`.
     Learned { table: Weight, first: usize, count: usize },
 }
 
@@ -102,8 +104,8 @@ impl Added {
         })
     }
 
-    /// Table for tokens at positions `at`, all below `longest`, and the row of each token in it;
-    /// `None` if nothing is added.
+    /// Returns a table for tokens at the positions `at`, all below `longest`, and for each token
+    /// its row in the table. The table is `None` if nothing is added.
     pub(crate) fn table(
         &self,
         at: Arc<[u32]>,
@@ -131,14 +133,14 @@ impl Added {
     }
 }
 
-/// Table of [`sinusoids`] for the longest sequence so far. Decoding needs one more position at each
-/// step.
+/// Table of [`sinusoids`] for the longest sequence so far. It is kept, because decoding needs one
+/// more position at each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Sinusoids {
     width: usize,
     halves: bool,
     frequencies: SinusoidFrequencies,
-    /// Position of the first row.
+    /// Position to which the first row belongs.
     first: usize,
     table: Arc<Mutex<Option<Tensor>>>,
 }
@@ -154,9 +156,9 @@ impl Sinusoids {
         }
     }
 
-    /// A table of at least `longest` positions.
+    /// Returns a table of at least `longest` positions.
     fn table(&self, longest: usize, device: &Device) -> Result<Tensor> {
-        // Each change is a single assignment, so that the value is complete even if another thread
+        // A change is a single assignment, so the value is complete even if another thread
         // panicked.
         let mut cached = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = cached.as_ref().filter(|table| table.dims()[0] >= longest) {
@@ -177,7 +179,7 @@ pub(crate) enum Relative {
     Nothing,
     Rotary(Box<Turns>, Option<DualChunk>),
     Alibi(Arc<[f64]>),
-    /// T5's tables `(buckets, heads)`: one per stack, or one per layer.
+    /// T5's tables `(buckets, heads)`: one for the whole stack, or one for each layer.
     Bias {
         tables: Vec<Weight>,
         causal: bool,
@@ -186,7 +188,7 @@ pub(crate) enum Relative {
 }
 
 impl Relative {
-    /// Positions of the stack `name`, whose layers that may differ are `groups`.
+    /// Makes the positions of the stack called `name`; `groups` are its groups of equal layers.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -210,7 +212,7 @@ impl Relative {
                 let turns = config.rotary.turns(config.attention_shape().head_width);
                 Self::Rotary(Box::new(turns), chunks)
             }
-            // An outline may have more heads than memory has room for.
+            // The number of heads in an outline may be too large for a table of slopes.
             Positions::Alibi if build.is_outline() => Self::Nothing,
             Positions::Alibi => Self::Alibi(alibi_slopes(config.heads).into()),
             Positions::T5 => Self::Bias {
@@ -243,14 +245,14 @@ impl Relative {
         positions: &Arc<[u32]>,
         pass: &Pass,
     ) -> Result<StackPositions> {
-        // The bias by distance from the last token is computed for the longest row; shorter rows
-        // use the end of it.
+        // The bias is computed for the last token of the longest row; a shorter row uses the end of
+        // it, because only distances matter.
         let last = positions.iter().copied().max().unwrap_or(0) as usize;
         self.prepared(|| positions.clone(), (last..last + 1, last + 1), pass) // (H, 1, T)
     }
 
-    /// Prepares the layers' positions for tokens `at` these positions, with biases for these
-    /// queries, and for keys from the first position on.
+    /// Prepares the layers' positions for tokens at the positions `at`. T5's biases are for queries
+    /// at the positions `queries`, and for `keys` keys from position 0 on.
     fn prepared(
         &self,
         at: impl FnOnce() -> Arc<[u32]>,
@@ -277,7 +279,8 @@ impl Relative {
     }
 }
 
-/// Computes the bias `(H, queries, keys)` from T5's table, for the given query positions.
+/// Computes the bias `(H, queries, keys)` from T5's table, for queries at the positions `queries`
+/// and for the first `keys` keys.
 fn bias(
     table: &Tensor,
     queries: Range<usize>,
@@ -292,12 +295,13 @@ fn bias(
     taper_ops::relative_bias(pass.tape(), table, &buckets, count, keys)
 }
 
-/// Positions of one batch in the layers of a stack: one for all layers, or one for each layer.
+/// Positions of one batch in the layers of a stack: one element for all layers, or one for each
+/// layer.
 #[derive(Debug, Clone)]
 pub(crate) struct StackPositions(Arc<[PreparedPositions]>);
 
 impl StackPositions {
-    /// Positions in the layer of this number.
+    /// Returns the positions in the layer with the index `layer`.
     pub(crate) fn for_layer(&self, layer: usize) -> &PreparedPositions {
         &self.0[layer.min(self.0.len() - 1)]
     }
@@ -312,7 +316,7 @@ pub(crate) struct PreparedPositions {
 }
 
 impl PreparedPositions {
-    /// Chunks by which queries are rotated; `None` if they have one rotation.
+    /// Chunks by which queries are rotated; `None` if each query has a single rotation.
     pub(crate) fn dual_chunk(&self) -> Option<DualChunk> {
         self.rotary.as_ref().and_then(RotaryPositions::dual_chunk)
     }

@@ -1,5 +1,5 @@
-//! Rotary positions of one batch: one rotation of queries and keys, or one of keys and several of
-//! queries (dual chunk attention).
+//! Rotary positions of one batch: one rotation of queries and keys or, in dual chunk attention, one
+//! of keys and several of queries.
 
 use crate::Pass;
 use candle_core::{Result, Tensor};
@@ -10,15 +10,16 @@ use taper_ops::{AttentionShape, DualChunk, Turns, composed, rotary};
 #[derive(Debug, Clone)]
 pub(crate) struct RotaryPositions {
     turns: Turns,
-    /// Position of each token, for keys and the first rotation of queries.
+    /// Position of each token, for the rotation of its key and the first rotation of its query.
     at: Arc<[u32]>,
-    /// Chunks, and the positions of queries in their further rotations.
+    /// Chunks, and for each further rotation of the queries, the position of each query; `None` if
+    /// queries have a single rotation.
     chunks: Option<(DualChunk, [Arc<[u32]>; DualChunk::ROTATIONS - 1])>,
 }
 
 impl RotaryPositions {
-    /// Rotations of tokens `at` these positions of their sequences. If all are in the first chunk,
-    /// there is one rotation, as without chunks.
+    /// Makes the rotations of tokens at the positions `at` of their sequences. If all tokens are in
+    /// the first chunk, queries have a single rotation, as without chunks.
     pub(crate) fn new(turns: Turns, chunks: Option<DualChunk>, at: Arc<[u32]>) -> Self {
         let last = at.iter().max().map_or(0, |&last| last as usize);
         let Some(chunks) = chunks.filter(|chunks| last >= chunks.chunk) else {
@@ -32,15 +33,16 @@ impl RotaryPositions {
         Self { turns, at: positions(&|token| chunks.key(token)), chunks: Some((chunks, further)) }
     }
 
-    /// Chunks by which queries are rotated; `None` if they have one rotation.
+    /// Chunks by which queries are rotated; `None` if each query has a single rotation.
     pub(crate) fn dual_chunk(&self) -> Option<DualChunk> {
         self.chunks.as_ref().map(|(chunks, _)| *chunks)
     }
 
-    /// Rotates the queries and keys of packed projections, in which `keys` keys follow the query.
+    /// Rotates the queries and keys in `qkv`. A row begins with the query, which `keys` keys follow
+    /// (0 or 1).
     ///
     /// # Shapes
-    /// `qkv (N, Q + …)` → the same, or with all rotations of the query `(N, 3·Q + …)`.
+    /// `qkv (N, Q + …)` → `(N, Q + …)`; with several rotations of the query, `(N, 3·Q + …)`.
     pub(crate) fn rotate(
         &self,
         qkv: &Tensor,
@@ -79,7 +81,7 @@ mod tests {
 
     type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
-    /// Four heads of six elements, of which two share keys.
+    /// Four heads of six elements; two heads share a key.
     fn shape() -> AttentionShape {
         AttentionShape::with_heads(4, 6).grouped(2)
     }
@@ -88,8 +90,8 @@ mod tests {
         DualChunk { chunk, window, trained }
     }
 
-    /// Entry `M[i][j]` of the matrix of relative positions of An et al. 2024 (section 3.3, figure 2),
-    /// from the definition.
+    /// Returns entry `M[i][j]` of the matrix of relative positions of An et al. 2024 (section 3.3,
+    /// figure 2), by the paper's definition.
     fn distance(chunk_rule: DualChunk, i: usize, j: usize) -> usize {
         let (s, w, c) = (chunk_rule.chunk, chunk_rule.window, chunk_rule.trained);
         let key = j % s;
@@ -106,8 +108,8 @@ mod tests {
         (0..rows).map(row).collect()
     }
 
-    /// Softmax attention by the matrix of relative positions: each query is rotated by its distance
-    /// from each key.
+    /// Computes softmax attention from the matrix of relative positions: each query is rotated anew
+    /// for each key, by the distance of the two.
     fn brute_force(qkv: &[Vec<f64>], lengths: &[usize], chunk_rule: DualChunk) -> Vec<f64> {
         let (shape, half) = (shape(), shape().head_width / 2);
         let (width, keys) = (shape.query_width(), shape.key_value_width());
@@ -148,8 +150,8 @@ mod tests {
         Ok(ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max))
     }
 
-    /// Attention of each query to a cache with the tokens up to its own, whose rows lie apart or in
-    /// one tensor.
+    /// Computes attention of each query to a cache with the tokens up to the query's. In the first
+    /// result the rows of the cache are separate tensors, in the second they are one tensor.
     fn decoded(qkv: &Tensor, lengths: &[usize], spec: &AttentionSpec) -> Result<[Tensor; 2]> {
         let width = spec.queries_width();
         let query = qkv.narrow(1, 0, width)?.contiguous()?;
@@ -179,7 +181,8 @@ mod tests {
         Ok([apart, attend(cached_rows)?])
     }
 
-    /// Compares the fused operation, the composed one and decoding with the brute force.
+    /// Compares the fused operation, the composed operation and decoding with the brute-force
+    /// calculation.
     #[test]
     fn attention_is_that_of_the_matrix_of_relative_positions() -> TestResult {
         for (chunk_rule, lengths) in [
@@ -222,7 +225,8 @@ mod tests {
         Ok(())
     }
 
-    /// A key in another chunk has another distance than its own, so that the test above can fail.
+    /// Checks that a key in another chunk has another distance than the true one, so that the test
+    /// above can fail.
     #[test]
     fn distances_beyond_the_window_are_not_the_true_ones() {
         let chunk_rule = chunks(6, 4, 10);

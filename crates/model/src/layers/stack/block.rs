@@ -16,11 +16,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
 
-/// The frame around every sublayer: a norm before or after, dropout, and the residual
-/// connection.
+/// What surrounds every sublayer: a norm before or after it, dropout, and the residual connection.
 #[derive(Debug, Clone)]
 struct Sublayer {
-    /// `None` for a sublayer that reads what another sublayer's norm returns.
+    /// Norm of the sublayer; `None` if the sublayer reads the result of another sublayer's norm.
     norm: Option<Norm>,
     placement: NormPlacement,
     dropout: f64,
@@ -28,15 +27,15 @@ struct Sublayer {
 }
 
 impl Sublayer {
-    /// Makes the frame of the sublayer called `name`; its norm is `{name}_norm`.
+    /// Makes what surrounds the sublayer called `name`; its norm is called `{name}_norm`.
     fn new(build: &mut Builder, name: &str, config: &ModelConfig) -> Result<Self> {
         let norm = Norm::new(build, &format!("{name}_norm"), config.d_model, config)?;
         Ok(Self { norm: Some(norm), ..Self::without_norm(build, name, config) })
     }
 
-    /// Makes the frame of a sublayer that has no norm.
+    /// Makes what surrounds a sublayer that has no norm.
     fn without_norm(build: &mut Builder, name: &str, config: &ModelConfig) -> Self {
-        // Another sublayer keeps its input, and its output is recomputed.
+        // The input is kept by another sublayer, and the output is recomputed.
         build.count(PartCost::default().forgetting(config.d_model).forgetting(config.d_model));
         Self {
             norm: None,
@@ -46,7 +45,7 @@ impl Sublayer {
         }
     }
 
-    /// Input of the sublayer: `x`, after a norm that is before it.
+    /// Returns the input of the sublayer: `x`, normalised if the norm comes before the sublayer.
     fn input(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match &self.norm {
             Some(norm) if self.placement == NormPlacement::Pre => norm.forward(x, pass),
@@ -54,7 +53,8 @@ impl Sublayer {
         }
     }
 
-    /// Runs `f`, which adds its result to the residual `x`, before a norm that is behind it.
+    /// Runs `f`, which must add the sublayer's result to the residual `x`, and normalises the sum
+    /// if the norm comes after the sublayer.
     fn onto(
         &self,
         x: &Tensor,
@@ -68,7 +68,8 @@ impl Sublayer {
         }
     }
 
-    /// Runs `f`, which gets its input and the residual that its result is added to.
+    /// Runs `f`, which gets the sublayer's input, and the residual to which its result must be
+    /// added.
     fn run(
         &self,
         x: &Tensor,
@@ -80,8 +81,8 @@ impl Sublayer {
     }
 }
 
-/// Self-attention or a layer in its place, attention to an encoder if there is one, and the
-/// feed-forward layer, which a state-space layer may omit.
+/// Self-attention or a layer in its place; attention to an encoder, if there is one; and the
+/// feed-forward layer, which may be missing after a state-space layer.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
     mixer: (Sublayer, Arc<dyn Mixer>),
@@ -91,7 +92,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Makes the layer with number `layer` in the stack, from 0.
+    /// Makes the layer with the index `layer`, from 0, in a stack of this kind.
     pub(crate) fn new(
         build: &mut Builder,
         name: &str,
@@ -120,18 +121,20 @@ impl Block {
         };
         let parallel = config.parallel_feed_forward;
         if parallel != ParallelFeedForward::None && feed_forward.is_some() {
-            // No norm reads the sum with the result of self-attention.
+            // No norm reads the sum of the residual and the result of self-attention, so this sum
+            // is not kept.
             build.count(PartCost::freed(config.d_model));
         }
         Ok(Self { mixer, cross_attention, feed_forward, parallel })
     }
 
-    /// Cost of a layer, counted from 0, for one token of its own sequence.
+    /// Cost of the layer with the index `layer`, from 0, for one token of the layer's own sequence.
     pub(crate) fn cost(config: &ModelConfig, kind: StackKind, layer: usize) -> LayerCost {
         Builder::part_cost(config.biases, |build| Self::new(build, "", config, (kind, layer)))
     }
 
-    /// Computes keys and values for this layer's attention to the encoder, if there is one.
+    /// Computes the keys and values of the encoder to which this layer attends; `None` if it
+    /// attends to none.
     ///
     /// # Shapes
     /// `(M, D)` → `(M, 2·D)`.
@@ -142,7 +145,7 @@ impl Block {
             .transpose()
     }
 
-    /// Runs the layer over whole sequences.
+    /// Runs the layer on whole sequences.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
@@ -161,8 +164,8 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// Runs `mix`, which is self-attention or the layer in its place, and a parallel feed-forward
-    /// layer if there is one: `(N, D)` → `(N, D)`.
+    /// Runs `mix`, which must run self-attention or the layer in its place; and then the
+    /// feed-forward layer, if it is parallel: `(N, D)` → `(N, D)`.
     fn mixed(
         &self,
         x: &Tensor,
@@ -183,7 +186,8 @@ impl Block {
         frame.onto(&mixed, pass, |residual| feed_forward.forward(&input, residual, pass))
     }
 
-    /// Runs a feed-forward sublayer behind the others: `(N, D)` → `(N, D)`.
+    /// Runs the feed-forward layer if it is not parallel but follows the other sublayers: `(N, D)`
+    /// → `(N, D)`.
     fn fed_forward(&self, x: Tensor, pass: &Pass) -> Result<Tensor> {
         match (&self.feed_forward, self.parallel) {
             (Some((frame, feed_forward)), ParallelFeedForward::None) => {
@@ -212,7 +216,7 @@ impl Block {
         self.fed_forward(x, pass)
     }
 
-    /// Runs the layer on whole texts, without an encoder; see [`Mixer::read`].
+    /// Runs a layer that attends to no encoder on whole texts; see [`Mixer::read`].
     pub(crate) fn read(
         &self,
         x: &Tensor,

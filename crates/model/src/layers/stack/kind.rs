@@ -1,13 +1,13 @@
 //! Kinds of stacks.
 
-/// Tokens that a stack's tokens see.
+/// What the tokens of a stack see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StackKind {
-    /// The whole sequence.
+    /// The whole sequence of the token.
     Encoder,
-    /// The past, and an encoder's output.
+    /// The token itself, the tokens before it, and an encoder's output.
     Decoder,
-    /// The past alone, as in a language model.
+    /// The token itself and the tokens before it, as in a language model.
     DecoderOnly,
 }
 

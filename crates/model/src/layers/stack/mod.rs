@@ -20,15 +20,15 @@ use taper_ops::rng::name_key;
 
 pub(crate) use kind::StackKind;
 
-/// Output of an encoder `(M, D)`, as a decoder attends to it.
+/// Output of an encoder, `(M, D)`, to which a decoder attends.
 pub(crate) struct AttendedEncoder<'a> {
     pub(crate) hidden: &'a Tensor,
     pub(crate) lengths: &'a Arc<[usize]>,
-    /// Guide of one of the layers, if any.
+    /// Guide for the attention of one of the layers; `None` if attention is not guided.
     pub(crate) guide: Option<&'a Guide>,
 }
 
-/// Layers one after the other, with a final norm only in Pre-LN, and a dropout on its result.
+/// Layers, one after the other. In Pre-LN, a final norm and dropout follow.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
     name: String,
@@ -71,7 +71,8 @@ impl Stack {
         kind: StackKind,
     ) -> Result<Vec<Block>> {
         let before = build.tally();
-        // The most that a layer keeps, for a token of its own sequence and for one of the encoder.
+        // Largest number of scalars that a layer keeps, per token of its own sequence; and the
+        // number per token of the encoder.
         let (mut most, mut of_encoder) = (0.0, 0.0);
         let groups = config.groups(kind.is_causal(), layers);
         let blocks = build.layers(&groups, |build, i| {
@@ -82,7 +83,8 @@ impl Stack {
             of_encoder = after.first.kept - before.first.kept;
             Ok(block)
         })?;
-        // With checkpoints: the input of each segment, and everything that one of them keeps.
+        // With checkpoints, the pass keeps the input of each segment, and everything else for one
+        // segment only.
         let length = segment_length(layers);
         let kept = build.tally().current().kept - before.current().kept;
         let inputs = (config.d_model * layers.div_ceil(length.max(1))) as f64;
@@ -94,7 +96,7 @@ impl Stack {
         Ok(blocks)
     }
 
-    /// Runs whole sequences; a decoder attends to `encoded`.
+    /// Runs on whole sequences; a decoder attends to `encoded`.
     ///
     /// # Shapes
     /// `x (N, D)` → `(N, D)`.
@@ -126,7 +128,7 @@ impl Stack {
         self.finish(x, pass)
     }
 
-    /// Applies the final norm, if there is one, and its dropout.
+    /// Applies the final norm and the dropout on its result, if there is a final norm.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
@@ -139,17 +141,18 @@ impl Stack {
 }
 
 /// Number of layers per segment. Every segment keeps its input, and one segment at a time keeps all
-/// intermediate results of its layers. With √n layers per segment, neither outgrows the other.
+/// intermediate results of its layers. With √n layers per segment, both need about equally much
+/// memory.
 fn segment_length(layers: usize) -> usize {
     (layers as f64).sqrt().ceil() as usize
 }
 
-/// Consecutive layers of a stack, with everything that they see in addition to their input.
+/// Consecutive layers of a stack, with everything that they read in addition to their input.
 #[derive(Clone)]
 struct Segment {
     /// Name of the stack.
     stack: String,
-    /// Number of the first layer in the stack.
+    /// Index of the first of these layers in the stack.
     first: usize,
     blocks: Vec<Block>,
     lengths: Arc<[usize]>,
@@ -183,7 +186,8 @@ impl Segment {
         Ok(x)
     }
 
-    /// Runs the layers; if the pass has checkpoints, keeps only the input.
+    /// Runs the layers. If the pass has checkpoints, only the input is kept, and the backward pass
+    /// runs the layers again.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.

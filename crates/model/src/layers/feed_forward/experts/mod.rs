@@ -1,20 +1,20 @@
-//! A mixture of experts in place of a feed-forward layer: Switch Transformers (Fedus et al. 2022,
-//! "Switch Transformers", section 2) with one expert a token, GShard (Lepikhin et al. 2021) with
-//! several.
+//! A mixture of experts in place of a feed-forward layer: as in Switch Transformers (Fedus et al.
+//! 2022, "Switch Transformers", section 2) with one expert per token, or as in GShard (Lepikhin et
+//! al. 2021) with several.
 //!
 //! ```text
 //! p = softmax(W_r x),   y = Σ_e g_e · FFN_e(x)   over the experts of the k largest p
 //! ```
 //!
-//! With one expert a token, g is p (Switch, equation 2); with several, p divided by the sum of the
-//! p of these experts (GShard, algorithm 1). The tokens of each expert are gathered and multiplied
-//! together, so that a token costs the arithmetic of its own experts, not of all.
+//! With one expert per token, g is p (Switch, equation 2). With several, g is p divided by the sum
+//! of the p of the token's experts (GShard, algorithm 1). The tokens of each expert are gathered
+//! and multiplied together, so that a token costs only the arithmetic of its own experts.
 //!
-//! In training an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch,
-//! first choices before second ones and each in the order of the tokens (Switch, equation 3);
-//! further tokens are dropped, and the layer adds nothing for them. Outside of training nothing is
-//! dropped, so that the result of a token does not depend on other tokens, nor that of a sentence
-//! on its neighbours.
+//! In training, an expert takes at most `capacity · k · tokens / experts` tokens of a micro-batch.
+//! First choices precede second choices, and among equal choices the order is that of the tokens
+//! (Switch, equation 3). Further tokens are dropped: the layer adds nothing for them. Outside of
+//! training nothing is dropped, so that the result of a token does not depend on other tokens, nor
+//! that of a sentence on other sentences.
 
 #[cfg(test)]
 mod tests;
@@ -48,18 +48,20 @@ struct Plan {
     /// Row of each token, for each choice, among the rows of all experts, one expert after the
     /// other; a dropped token gets the index after the last row.
     rows: Vec<Vec<u32>>,
-    /// Expert of each token, for each choice.
+    /// For each choice and token, the expert.
     experts: Vec<Vec<u32>>,
-    /// Number of drops; a token that is dropped twice counts twice.
+    /// Number of times that a token was dropped; a token that is dropped by two experts counts
+    /// twice.
     dropped: usize,
 }
 
 impl Plan {
-    /// Plans from the `probabilities` of each token; an expert takes at most `capacity` tokens.
+    /// Makes the plan from the `probabilities` of the experts for each token. An expert takes at
+    /// most `capacity` tokens.
     fn new(probabilities: &[Vec<f32>], experts: usize, choices: usize, capacity: usize) -> Self {
         let ranked = |row: &Vec<f32>| {
             let mut order: Vec<u32> = (0..experts as u32).collect();
-            // The first of equal experts wins.
+            // Among experts with equal probabilities, the first one wins.
             order.sort_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));
             order
         };
@@ -71,7 +73,8 @@ impl Plan {
             experts: (0..choices).map(chosen).collect(),
             dropped: 0,
         };
-        // Place of each token among those of its expert.
+        // For each choice and token, the token's place among those of its expert; `None` if it is
+        // dropped.
         let mut places = Vec::new();
         for of_choice in &plan.experts {
             let mut of_tokens = Vec::with_capacity(of_choice.len());
@@ -104,7 +107,7 @@ impl Plan {
         plan
     }
 
-    /// Share of the tokens whose first choice each expert is.
+    /// Returns, for each expert, the share of tokens for which it is the first choice.
     fn shares(&self) -> Vec<f64> {
         let mut shares = vec![0.0; self.tokens.len()];
         let first = &self.experts[0];
@@ -129,8 +132,9 @@ impl Experts {
         let ExpertsConfig { count, per_token, jitter, .. } = config.experts;
         let width = config.d_model;
         let router = build.matrix(&format!("{name}.router.weight"), count, width, 1)?;
-        // Also kept are rows as gathered, as experts return them, as scattered back, and as
-        // weighted; the router's inputs and probabilities; the results of jitter and dropout.
+        // Training also keeps: rows as gathered, as experts return them, as scattered back, and as
+        // weighted; the router's inputs and probabilities; and the results of jitter and of
+        // dropout.
         let drawn = usize::from(jitter > 0.0) + usize::from(config.residual_dropout > 0.0);
         build.count(PartCost::kept(per_token * (6 * width + 5)));
         let of_router = PartCost::product(width, count);
@@ -141,22 +145,23 @@ impl Experts {
                 of_one = PartCost { parameters: 0.0, ..part };
                 part.once()
             };
-            // A single expert drops the same elements as a dense layer.
+            // The first expert has the site of a dense layer, so a single expert drops the same
+            // elements as a dense layer.
             let site = name_key(name).wrapping_add(index as u64);
             let name = format!("{name}.experts.{index}");
             build.counted_as(counted, |build| DenseFeedForward::new(build, &name, site, config))
         })?;
-        // A token meets those that it is sent to.
+        // A token passes only through the experts to which it is sent.
         build.count(of_one * per_token);
         let site = name_key(&format!("{name}.router"));
         Ok(Self { router, experts, config: config.experts.clone(), site })
     }
 
-    /// Computes the probabilities of the experts, followed by the logarithm of the sum of the
-    /// exponentials: `x (N, D)` → `(N, E + 1)`, in f32 for any type of the model (Switch, section
-    /// 2.4).
+    /// Computes, for each token, the probabilities of the experts, followed by the logarithm of the
+    /// sum of the exponentials: `x (N, D)` → `(N, E + 1)`. The result is in f32, or wider, whatever
+    /// the type of the model (Switch, section 2.4).
     ///
-    /// In training each element of x is multiplied by a random number near 1 (appendix B).
+    /// In training, each element of x is multiplied by a random number near 1 (appendix B).
     fn route(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let noise = match pass.noise(self.site) {
             Some(key) if self.config.jitter > 0.0 => {
@@ -183,9 +188,10 @@ impl Experts {
         })
     }
 
-    /// Adds the loss `α E Σ f_e P_e + β Σ_t z_t² / N`, with f_e the share of the tokens whose first
-    /// choice is e, P_e the mean probability of e (Switch, equations 4 to 6), and z the logarithm
-    /// that [`Experts::route`] gives (Zoph et al. 2022, "ST-MoE", equation 5).
+    /// Adds the loss `α E Σ f_e P_e + β Σ_t z_t² / N`. Here f_e is the share of tokens whose first
+    /// choice is expert e, P_e is the mean probability of e (Switch, equations 4 to 6), and z_t is
+    /// the logarithm that [`Experts::route`] returns for token t (Zoph et al. 2022, "ST-MoE",
+    /// equation 5).
     fn auxiliary(&self, routed: &Tensor, plan: &Plan, pass: &Pass) -> Result<()> {
         let experts = self.experts.len();
         let shares = Tensor::from_vec(plan.shares(), (1, experts), &Device::Cpu)?;
@@ -202,7 +208,7 @@ impl Experts {
         Ok(())
     }
 
-    /// Computes `residual + dropout(y)`.
+    /// Computes `residual + dropout(y)`, where y is the weighted sum of the experts' results.
     ///
     /// # Shapes
     /// `(N, D)` → `(N, D)`.
@@ -248,12 +254,13 @@ impl Experts {
         })
     }
 
-    /// Results of each token's experts, zero for dropped tokens: `(N, D)` for each choice.
+    /// Returns, for each choice, the results of the tokens' experts, with zeros for dropped tokens:
+    /// `(N, D)` each.
     fn brought(&self, x: &Tensor, plan: &Plan, pass: &Pass) -> Result<Vec<Tensor>> {
         let mut results = Vec::with_capacity(self.experts.len());
         for (expert, tokens) in self.experts.iter().zip(&plan.tokens) {
-            // In training every parameter gets a gradient: an expert without tokens runs on the
-            // first token, and its gradient is zero.
+            // In training, every parameter must get a gradient: an expert without tokens therefore
+            // runs on the first token. Its result is not used, so its gradient is zero.
             let is_idle = tokens.is_empty();
             if is_idle && !(pass.is_training() && x.dim(0)? > 0) {
                 continue;
@@ -266,7 +273,7 @@ impl Experts {
         if rows == 0 {
             return Ok(vec![x.clone(); plan.rows.len()]);
         }
-        // The results of idle experts stand after the row of zeros.
+        // The results of idle experts follow the row of zeros.
         results.sort_by_key(|(_, is_idle)| *is_idle);
         let busy = results.iter().filter(|(_, is_idle)| !is_idle).count();
         let inputs: Vec<&Tensor> = results.iter().map(|(result, _)| result).collect();

@@ -1,5 +1,5 @@
-//! Tests of a layer of experts by itself: against Transformers' Switch (a golden file of
-//! `scripts/golden/layers/experts.py`), of its assignment of tokens, and of its cost.
+//! Tests of a layer of experts alone: against Transformers' Switch (a golden file of
+//! `scripts/golden/layers/experts.py`), of how it assigns tokens, and of its cost.
 
 use super::*;
 use crate::FeedForwardKind;
@@ -34,7 +34,7 @@ fn run(experts: &Experts, x: &Tensor, residual: &Tensor, pass: &Pass) -> Tensor 
 #[test]
 fn switch_transformers_agree() {
     let file = golden("layers/experts");
-    // Capacity: 5 of 18 tokens.
+    // The capacity is 5 of 18 tokens.
     let experts_config = ExpertsConfig {
         count: 4,
         capacity: 1.1,
@@ -94,18 +94,19 @@ fn switch_transformers_agree() {
 fn first_choices_have_the_first_places() {
     let rows = [[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.4, 0.4, 0.2]];
     let rows: Vec<Vec<f32>> = rows.iter().map(|row| row.to_vec()).collect();
-    // The first of equal experts wins; the second choices of tokens 0, 1 and 3 find expert 1 full.
+    // Of two equal experts, the first one wins. Expert 0 is full for the first choice of token 3
+    // and the second choice of token 2; expert 1 is full for the second choices of tokens 1 and 3.
     let plan = Plan::new(&rows, 3, 2, 2);
     assert_eq!(plan.experts, [[0, 0, 1, 0], [1, 1, 0, 1]]);
     assert_eq!(plan.tokens, [vec![0, 1], vec![2, 0], vec![]]);
-    // Expert 0 has rows 0 and 1, expert 1 rows 2 and 3, and row 4 is zero.
+    // Expert 0 has rows 0 and 1, expert 1 has rows 2 and 3, and row 4 is the row of zeros.
     assert_eq!(plan.rows, [[0, 1, 2, 4], [3, 4, 4, 4]]);
     assert_eq!(plan.dropped, 4);
     assert_eq!(plan.shares(), [0.75, 0.25, 0.0]);
     assert_eq!(plan.routing(), Routing { routed: 8, dropped: 4, busiest: 12 });
 }
 
-/// `Σ one ⊙ other`.
+/// Computes the inner product `Σ one ⊙ other`.
 fn dot(one: &Tensor, other: &Tensor) -> f64 {
     one.mul(other).unwrap().sum_all().unwrap().to_scalar().unwrap()
 }
@@ -117,9 +118,9 @@ fn random(shape: &[usize], key: u64) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
-/// Compares `Σ gradient ⊙ direction` of output and losses together with the central difference
-/// along that direction, in f64: by the input, the router and each expert, with jitter and dropped
-/// tokens.
+/// Compares the directional derivative `Σ gradient ⊙ direction`, of output and losses together,
+/// with the central difference along `direction`, in f64. The variables are the input, the router
+/// and each expert; there are jitter and dropped tokens.
 #[test]
 fn gradients_are_finite_differences() {
     let cases =
@@ -133,7 +134,7 @@ fn gradients_are_finite_differences() {
             z_loss: 0.3,
             ..ExpertsConfig::default()
         };
-        // The derivative of relu jumps.
+        // GELU is used because the derivative of relu jumps.
         let activation = crate::ActivationKind::Gelu;
         let (drawn, _) =
             layer(&ModelConfig { activation, feed_forward, ..config(6, 8, experts_config) });
@@ -183,8 +184,8 @@ fn gradients_are_finite_differences() {
     }
 }
 
-/// Checks that with two experts a token, gates are their shares of the sum, and nothing is dropped
-/// in evaluation.
+/// Checks that with two experts per token, the gates are their shares of the sum of both
+/// probabilities, and that nothing is dropped in evaluation.
 #[test]
 fn two_experts_weigh_as_their_shares() {
     let experts_config =
@@ -213,8 +214,8 @@ fn two_experts_weigh_as_their_shares() {
     }
 }
 
-/// Checks that with any number of experts, the products are those of one feed-forward layer per
-/// token.
+/// Checks that for any number of experts, the products are those of `per_token` feed-forward layers
+/// for each token.
 #[test]
 fn arithmetic_is_that_of_the_experts_that_are_met() {
     let counted = |count: usize, per_token: usize| {
@@ -230,14 +231,14 @@ fn arithmetic_is_that_of_the_experts_that_are_met() {
             run(&experts, &x, &x, &Pass::evaluate());
             taper_ops::profile::stop().flops as f64
         };
-        // Other tests of this process may multiply at the same time, which can only add to the
+        // Other tests in this process may multiply at the same time, which can only increase the
         // count.
         let counted = (0..8).map(once).fold(f64::INFINITY, f64::min);
         (counted, 1024.0 * cost.forward_flops as f64)
     };
     for (count, per_token) in [(1, 1), (8, 1), (8, 2)] {
         let (counted, formula) = counted(count, per_token);
-        // The router's products are Candle's, and not counted.
+        // The router's products are Candle's, which are not counted.
         let dense = (per_token * 1024 * 4 * 64 * 256) as f64;
         assert!((1.0..1.02).contains(&(counted / dense)), "{count}, {per_token}: {counted}");
         assert!((1.0..1.05).contains(&(formula / dense)), "{count}, {per_token}: {formula}");
