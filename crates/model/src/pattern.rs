@@ -1,11 +1,13 @@
 //! Patterns of names of parameters and layers.
 
-/// Whether `name` matches `pattern`, in which `*` stands for any characters and `?` for one.
+/// Whether `name` matches `pattern`, in which `*` stands for any number of characters and `?` for
+/// exactly one.
 #[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
-    // Place of the last star, and the number of characters that it matches so far.
+    // `at` and `read` are the places reached in pattern and name. `star` has the place of the last
+    // star, and the end of what it matches so far.
     let (mut at, mut read, mut star) = (0, 0, None);
     while read < name.len() {
         match pattern.get(at) {

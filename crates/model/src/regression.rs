@@ -2,9 +2,9 @@
 //! a causal stack reads the points of a function one after the other, and predicts the y of each x
 //! from the points before it.
 //!
-//! **Decision.** A function is a sequence of ids, like texts and images: here the ids are the bits
-//! of f32. So batches, their division and the exchange between processes need no special case for
-//! numbers.
+//! **Decision.** A function is a sequence of ids, as texts and images are: here the ids are the
+//! bits of f32 numbers. So batches, their division, and the exchange between processes need no
+//! special case for numbers.
 
 use crate::config::ModelConfig;
 use crate::cost::{LayerCost, PartCost};
@@ -20,12 +20,13 @@ use std::sync::Arc;
 use taper_ops::rng::name_key;
 use taper_ops::{Dropout, EmbeddingSpec, composed, converted};
 
-/// A model that continues functions, with its parameters: a linear layer in, causal layers, a linear
-/// layer to one number.
+/// A model that continues functions, with its parameters: a linear layer that reads, causal layers,
+/// and a linear layer to one number.
 ///
-/// It is the decoder of a [`ModelConfig`] without attention to an encoder, like a language model.
-/// An x is the token `(0, x)` and a y the token `(y, 0)`, so that the two differ with any position
-/// encoding (Akyürek et al. 2023, "What learning algorithm is in-context learning?", section 3.1).
+/// It is the decoder of a [`ModelConfig`] without attention to an encoder, as a language model is.
+/// An x is the token `(0, x)` and a y is the token `(y, 0)`, so that x and y differ whatever the
+/// position encoding (Akyürek et al. 2023, "What learning algorithm is in-context learning?",
+/// section 3.1).
 #[derive(Debug, Clone)]
 pub struct InContextRegressor {
     dimensions: usize,
@@ -36,18 +37,18 @@ pub struct InContextRegressor {
     read_out: Linear,
 }
 
-/// Numbers of a batch as tokens.
+/// Numbers of a batch, arranged as tokens.
 struct Tokens {
-    /// `(N, d + 1)`, one token after the other.
+    /// Values of the tokens `(N, d + 1)`, one token after the other.
     rows: Vec<f32>,
-    /// Division of the tokens into functions.
+    /// Which of the tokens belong to which function; it has lengths only.
     divided: Sequences,
-    /// Indices of the tokens that are an x.
+    /// Indices of the tokens that stand for an x.
     inputs: Arc<[u32]>,
 }
 
 impl InContextRegressor {
-    /// Makes a model of functions of `dimensions` dimensions from `builder`.
+    /// Makes a model from `builder`, for functions of `dimensions` variables.
     ///
     /// # Errors
     /// If the configuration is impossible, or the device has no memory left.
@@ -67,8 +68,8 @@ impl InContextRegressor {
         let build = &mut builder;
         let width = config.d_model;
         let read_in = Linear::new(build, "read_in", dimensions + 1, width, 1)?;
-        // Tokens are kept for the gradient of their projection; positions are added to the
-        // projection's result.
+        // The tokens are kept for the gradient of their projection, and so is the projection's
+        // result with positions added.
         build.count(PartCost::kept(dimensions + 1 + width));
         let positions = Added::new(build, "decoder.positions", config)?;
         let layers = config.decoder_layers;
@@ -85,7 +86,7 @@ impl InContextRegressor {
         self.dimensions
     }
 
-    /// Splits rows of x₁, y₁, x₂ … up to the last x into tokens.
+    /// Splits the numbers x₁, y₁, x₂ … of each function, which end with an x, into tokens.
     fn tokens(&self, functions: &Sequences) -> std::result::Result<Tokens, ModelError> {
         functions.check()?;
         let (dimensions, width) = (self.dimensions, self.dimensions + 1);
@@ -120,10 +121,10 @@ impl InContextRegressor {
         Ok(Tokens { rows, divided, inputs: inputs.into() })
     }
 
-    /// Predicts y at each x from the points before it, in f32.
+    /// Predicts, for each x, the y from the points before, in f32.
     ///
     /// # Shapes
-    /// Functions of P points in all, see [`Tokens`] → `(P, 1)`.
+    /// Tokens of functions that have P points in total → `(P, 1)`.
     fn predicted(&self, tokens: Tokens, pass: &Pass) -> Result<Tensor> {
         let Tokens { rows, divided, inputs } = tokens;
         let count = rows.len() / (self.dimensions + 1);
@@ -147,11 +148,11 @@ impl InContextRegressor {
         converted(pass.tape(), &self.read_out.forward(&predicted_rows, pass)?, DType::F32)
     }
 
-    /// Predicts y at each x of `functions`, one function after the other; a row has the bits of the
-    /// numbers x₁, y₁, x₂ … up to the last x.
+    /// Predicts y at each x of `functions`, one function after the other. Each sequence has the
+    /// bits of the numbers x₁, y₁, x₂ … of a function, up to the last x.
     ///
     /// # Errors
-    /// If a row has the wrong number of numbers, or is longer than learned positions reach.
+    /// If a sequence has an impossible number of numbers, or is longer than the learned positions.
     pub fn predict(&self, functions: &Sequences) -> std::result::Result<Vec<f32>, ModelError> {
         let tokens = self.tokens(functions)?;
         let predicted = || self.predicted(tokens, &Pass::evaluate());
@@ -160,7 +161,7 @@ impl InContextRegressor {
     }
 }
 
-/// Reads one stream, the numbers of functions, and predicts y at the first number of each x.
+/// Reads one stream, the numbers of functions, and predicts each y at the first number of its x.
 impl Model for InContextRegressor {
     const PREDICTS_CLASSES: bool = false;
 
@@ -204,7 +205,7 @@ impl Model for InContextRegressor {
 }
 
 impl InContextRegressor {
-    /// Places of the first number of each x.
+    /// Places in the stream of the first number of each x.
     fn first_numbers(&self, functions: &Sequences) -> Vec<u32> {
         let (mut first, mut rows) = (0, Vec::new());
         for &length in &functions.lengths {

@@ -1,4 +1,4 @@
-//! Packed batches on the host: rows of ids end to end, with their lengths.
+//! Packed sequences on the host: their ids one after the other, and their lengths.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{ModelError, Result};
 pub struct Sequences {
     /// All ids, one sequence after the other.
     pub ids: Vec<u32>,
-    /// Ids in each sequence; they sum to `ids.len()`.
+    /// Number of ids in each sequence; these numbers sum to `ids.len()`.
     pub lengths: Vec<usize>,
 }
 
@@ -23,7 +23,7 @@ impl Sequences {
         }
     }
 
-    /// Makes the sequences followed by themselves.
+    /// Returns these sequences twice, one copy after the other.
     pub(crate) fn twice(&self) -> Self {
         Self { ids: self.ids.repeat(2), lengths: self.lengths.repeat(2) }
     }
@@ -34,7 +34,7 @@ impl Sequences {
         self.lengths.iter().copied().max().unwrap_or(0)
     }
 
-    /// Refuses lengths that do not sum to the ids.
+    /// Refuses lengths that do not sum to the number of ids.
     pub(crate) fn check(&self) -> Result<()> {
         let lengths = self.lengths.iter().sum();
         if lengths == self.ids.len() {

@@ -1,4 +1,4 @@
-//! Generation of texts token by token: past tokens are cached, and weights are packed.
+//! Generation of texts token by token; past tokens are cached, and weights are packed.
 
 use crate::layers::attention::{DecodedRows, LayerPast, PastRows, Texts};
 use crate::translation::{in_blocks, packs};
@@ -10,9 +10,9 @@ use taper_ops::{ABSENT, PackedWeights};
 
 /// A language model prepared for generation.
 ///
-/// It shares the model's weights, and packs each on first use; after further training, the model
-/// must be prepared again. When a text grows beyond the context, its last half is read again; this
-/// depends only on that text.
+/// It shares the weights of the model, and packs each of them on first use; after further training,
+/// the model must be prepared again. When a text grows beyond the context, its last half is read
+/// again; when this happens depends only on the text itself.
 #[derive(Debug)]
 pub struct TextInference {
     model: LanguageModel,
@@ -26,9 +26,9 @@ pub struct TextState {
     /// State of each row, whose range covers the tokens that were read as a whole; the row's
     /// history has no entries for steps before its text was read again.
     rows: DecodedRows,
-    /// Number of tokens that were read as a whole and are kept.
+    /// Number of tokens that are cached because they were read as a whole.
     read: usize,
-    /// Tokens that each row remembers.
+    /// For each row, the tokens that it remembers.
     texts: Vec<Vec<u32>>,
 }
 
@@ -39,7 +39,7 @@ impl TextState {
         self.texts.len()
     }
 
-    /// Keeps, repeats and drops rows: row `i` becomes the former row `rows[i]`.
+    /// Keeps, repeats and drops rows: row `i` becomes a copy of the former row `rows[i]`.
     ///
     /// # Errors
     /// If a row does not exist.
@@ -51,8 +51,8 @@ impl TextState {
 }
 
 impl LanguageModel {
-    /// Prepares the model for generation; it remembers at most the last `context` tokens of a text,
-    /// and learned positions may set a lower limit.
+    /// Prepares the model for generation. It remembers at most the last `context` tokens of a text;
+    /// learned positions may set a lower limit.
     #[must_use]
     pub fn inference(&self, context: usize) -> TextInference {
         let most = self.config().longest_sequence().unwrap_or(usize::MAX);
@@ -81,14 +81,14 @@ impl TextInference {
         &self.model
     }
 
-    /// Largest number of tokens that a prediction sees, including the last one.
+    /// Largest number of tokens that a prediction sees, including the token that is fed last.
     #[must_use]
     pub fn context(&self) -> usize {
         self.context
     }
 
-    /// Reads texts in one pass, the last tokens of each within the context, and makes a state with
-    /// one row for each. A text may be empty.
+    /// Reads texts in one pass, and makes a state with one row for each. Of a long text, only the
+    /// last tokens that fit into the context are read. A text may be empty.
     ///
     /// # Errors
     /// If a token is not in the vocabulary.
@@ -101,7 +101,7 @@ impl TextInference {
                 ranges: vec![0..0; texts.len()],
             },
             read: 0,
-            // Leaves room for the next token.
+            // There must be room for the next token.
             texts: texts.iter().map(|text| self.last(text.as_ref(), self.context - 1)).collect(),
         };
         let rows: Vec<usize> = (0..texts.len()).collect();
@@ -113,11 +113,11 @@ impl TextInference {
         text[text.len().saturating_sub(count)..].to_vec()
     }
 
-    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks
-    /// `(rows, V)` that are computed lazily.
+    /// Feeds the last token of each row, and returns the logits of the next token in f32: in blocks
+    /// `(rows, V)` that are computed when they are asked for.
     ///
     /// # Errors
-    /// If the number of tokens differs from that of rows, or a token is not in the vocabulary.
+    /// If there is not one token for each row, or a token is not in the vocabulary.
     pub fn step(
         &self,
         state: &mut TextState,
@@ -134,7 +134,7 @@ impl TextInference {
         }))
     }
 
-    /// Rereads the last half of every row that is full.
+    /// Reads the last half of every row again that has as many tokens as the context.
     fn make_room(&self, state: &mut TextState) -> Result<()> {
         let full: Vec<usize> =
             (0..state.rows()).filter(|&row| state.texts[row].len() >= self.context).collect();
@@ -147,7 +147,7 @@ impl TextInference {
         if full.is_empty() { Ok(()) } else { self.read(state, &full) }
     }
 
-    /// Reads the texts of these rows as a whole; this becomes their state.
+    /// Reads the texts of these rows as a whole, and makes the result the past of these rows.
     fn read(&self, state: &mut TextState, rows: &[usize]) -> Result<()> {
         let text = Sequences::pack(&rows.iter().map(|&row| &state.texts[row]).collect::<Vec<_>>());
         let before = state.read;
@@ -189,11 +189,11 @@ impl TextInference {
         Ok(())
     }
 
-    /// Drops tokens that were read and that no row remembers any more.
+    /// Removes from the cache the tokens that no row remembers any more.
     fn compact(state: &mut TextState) -> Result<()> {
         let DecodedRows { layers, history, ranges } = &mut state.rows;
         let rows: Vec<u32> = ranges.iter().flat_map(|r| r.start as u32..r.end as u32).collect();
-        // Drops steps that no row remembers any more.
+        // The same is done for steps: one that no row remembers is removed.
         let is_seen = |rows: &Vec<u32>| rows.iter().any(|&row| row != ABSENT);
         let is_kept: Vec<bool> = history.iter().map(is_seen).collect();
         for layer in layers {

@@ -1,4 +1,4 @@
-//! One pass through the model: training, with dropout and gradients, or evaluation.
+//! One pass through a model: for training, with dropout and gradients, or for evaluation.
 
 pub(crate) mod loss_spec;
 pub(crate) mod recorder;
@@ -19,28 +19,30 @@ use taper_ops::{
 /// One pass through a model.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// Dropout key of this pass; `None` in evaluation.
+    /// Key of this pass's dropout; `None` in evaluation.
     dropout_key: Option<u64>,
-    /// Number of this pass's update; `None` in evaluation.
+    /// Number of the update that this pass belongs to; `None` in evaluation.
     step: Option<u64>,
-    /// Tape of the operations, in training.
+    /// Tape of the operations; `None` in evaluation, or if Candle differentiates.
     tape: Option<Tape>,
-    /// Whether stacks keep only the inputs of some layers, and recompute the rest.
+    /// Whether stacks keep only the inputs of some layers, and compute everything else again in the
+    /// backward pass.
     checkpoints: bool,
-    /// Constant weights, in the layout of the matrix kernels.
+    /// Constant weights, packed in the layout of the matrix kernels.
     packs: Option<Arc<PackedWeights>>,
     recorder: Option<Recorder>,
-    /// Gradients by the states of recurrent layers, by name of the layer; `None` if not recorded.
+    /// Gradients by the states of recurrent layers, with the name of the layer; `None` if they are
+    /// not recorded.
     states: Option<RefCell<Vec<(String, StateGradients)>>>,
-    /// Masked heads, by the full name of their layer.
+    /// Indices of masked heads, by the full name of their layer.
     masked: HashMap<String, Vec<usize>>,
-    /// Losses that layers add, as scalars, and their routing of tokens.
+    /// Losses that layers add, as scalars, and the sum of the layers' statistics of routing.
     auxiliary: RefCell<(Vec<Tensor>, Routing)>,
 }
 
 impl Pass {
-    /// Makes a training pass: dropout is drawn from (seed, step, micro-batch, layer), so that it
-    /// can be repeated.
+    /// Makes a training pass. Dropout is a function of (seed, step, micro-batch, layer), so that
+    /// the pass can be repeated.
     #[must_use]
     pub fn train(seed: u64, step: u64, micro_batch: u64) -> Self {
         Self {
@@ -51,16 +53,16 @@ impl Pass {
         }
     }
 
-    /// Sets whether a stack of n layers keeps only the inputs of about √n segments, and recomputes
-    /// all other results during the backward pass, with the same bits. It takes an additional
-    /// forward pass, and has no effect if Candle differentiates.
+    /// Sets whether a stack of n layers keeps only the inputs of about √n segments, and computes
+    /// all other results again in the backward pass, with the same bits. This costs an additional
+    /// forward pass. It has no effect if Candle differentiates.
     #[must_use]
     pub fn checkpointed(self, checkpoints: bool) -> Self {
         Self { checkpoints, ..self }
     }
 
-    /// Makes the same pass with its own tape, for a segment of layers; `None` if nothing is
-    /// recomputed.
+    /// Makes a pass with the same dropout but a tape of its own, for a segment of layers; `None` if
+    /// nothing is computed again.
     pub(crate) fn for_segment(&self) -> Option<Self> {
         let tape = self.tape.as_ref().filter(|_| self.checkpoints)?;
         Some(Self {
@@ -72,28 +74,28 @@ impl Pass {
         })
     }
 
-    /// Switches to the composed operations and Candle's autodiff, which are slow, and the oracle of
-    /// the fused operations.
+    /// Switches to the composed operations and Candle's autodiff. They are slow, and are the
+    /// reference for tests of the fused operations.
     #[must_use]
     pub fn composed(self) -> Self {
         Self { tape: None, ..self }
     }
 
-    /// Makes the backward pass also record the norm of the gradient by each state of recurrent
-    /// layers.
+    /// Makes the backward pass also record the gradients by the states of recurrent layers.
     #[must_use]
     pub fn noting_states(self) -> Self {
         Self { states: Some(RefCell::default()), ..self }
     }
 
-    /// Gradients by the states of recurrent layers, by the name of the layer, in the order in which
-    /// the layers ran; [`Pass::backward`] fills them in.
+    /// Gradients by the states of recurrent layers, with the name of the layer, in the order in
+    /// which the layers ran. They are empty until [`Pass::backward`] fills them.
     #[must_use]
     pub fn state_gradients(&self) -> Vec<(String, StateGradients)> {
         self.states.as_ref().map(|states| states.borrow().clone()).unwrap_or_default()
     }
 
-    /// Record for the state gradients of a recurrent layer; `None` if they are not recorded.
+    /// Adds a record for the state gradients of a recurrent layer, and returns it; `None` if they
+    /// are not recorded.
     pub(crate) fn notes_states(&self, layer: &str) -> Option<StateGradients> {
         let states = self.states.as_ref()?;
         let noted = StateGradients::default();
@@ -107,7 +109,7 @@ impl Pass {
         Self::default()
     }
 
-    /// Makes an evaluation pass with weights that have been packed for many passes.
+    /// Makes an evaluation pass with packed weights, which many passes share.
     pub(crate) fn infer(packs: &Arc<PackedWeights>) -> Self {
         Self { packs: Some(packs.clone()), ..Self::default() }
     }
@@ -116,13 +118,14 @@ impl Pass {
         self.packs.as_deref()
     }
 
-    /// Makes an evaluation pass that keeps every layer's attention weights.
+    /// Makes an evaluation pass that records the attention weights of every layer.
     #[must_use]
     pub fn evaluate_with_attention() -> Self {
         Self { recorder: Some(Recorder::default()), ..Self::default() }
     }
 
-    /// Makes an evaluation pass that keeps the attention weights of the layer with this full name.
+    /// Makes an evaluation pass that records the attention weights of only the layer with this full
+    /// name.
     #[must_use]
     pub fn evaluate_with_attention_of(layer: &str) -> Self {
         Self {
@@ -131,18 +134,19 @@ impl Pass {
         }
     }
 
-    /// Masks one head: head `head`, counted from 0, of the attention layer with this full name
-    /// outputs zeros. May be called for several heads; unknown names have no effect.
+    /// Masks a head, so that it outputs zeros: the one with the index `head`, from 0, in the
+    /// attention layer with this full name. This may be called for several heads; unknown names
+    /// have no effect.
     #[must_use]
     pub fn without_head(mut self, layer: &str, head: usize) -> Self {
         self.masked.entry(layer.to_owned()).or_default().push(head);
         self
     }
 
-    /// Sets the outputs of a layer's masked heads to zero.
+    /// Sets the outputs of a layer's masked heads to zero. `heads` is the number of heads.
     ///
     /// # Shapes
-    /// `(N, D)` → `(N, D)`, each head having its columns.
+    /// `(N, D)` → `(N, D)`; each head has as many columns.
     pub(crate) fn unmasked(&self, layer: &str, attended: Tensor, heads: usize) -> Result<Tensor> {
         let Some(masked) = self.masked.get(layer) else { return Ok(attended) };
         let width = attended.dim(1)?;
@@ -154,21 +158,21 @@ impl Pass {
         })
     }
 
-    /// Makes an evaluation pass that keeps every layer's attention weights, its queries, keys and
-    /// values, and the states of tokens before, within and after every layer.
+    /// Makes an evaluation pass that records the attention weights of every layer, its queries,
+    /// keys and values, and the states of tokens before, within and after every layer.
     #[must_use]
     pub fn evaluate_with_states() -> Self {
         let recorder = Recorder { keeps_states: true, ..Recorder::default() };
         Self { recorder: Some(recorder), ..Self::default() }
     }
 
-    /// Everything recorded, in the order in which layers ran.
+    /// Returns everything that was recorded, in the order in which the layers ran.
     #[must_use]
     pub fn into_records(self) -> Records {
         self.recorder.unwrap_or_default().records.into_inner()
     }
 
-    /// Recorder of states, if the pass has one.
+    /// Returns the recorder, if it records states.
     fn state_recorder(&self) -> Option<&Recorder> {
         self.recorder.as_ref().filter(|recorder| recorder.keeps_states)
     }
@@ -178,7 +182,7 @@ impl Pass {
         self.state_recorder().is_some()
     }
 
-    /// Records states of tokens of a stack, if requested.
+    /// Records the states of the tokens of a stack after `layers` layers, if states are recorded.
     pub(crate) fn record_state(
         &self,
         stack: &str,
@@ -192,14 +196,14 @@ impl Pass {
         }
     }
 
-    /// Records states of tokens within the current layer, if requested.
+    /// Records states of tokens within the current layer, if states are recorded.
     pub(crate) fn record_within(&self, point: StatePoint, rows: &Tensor) {
         if let Some(recorder) = self.state_recorder() {
             recorder.keep_within(point, rows);
         }
     }
 
-    /// Records queries, keys and values of a layer, if states are requested.
+    /// Records the queries, keys and values of a layer, if states are recorded.
     pub(crate) fn record_projections(
         &self,
         projections: impl FnOnce() -> Result<ProjectionRecord>,
@@ -217,7 +221,8 @@ impl Pass {
         self.dropout_key.is_some()
     }
 
-    /// Adds a scalar to the loss of each answer, and `routing` to the statistics of the pass.
+    /// Adds a scalar `loss` to the loss of each answer, and `routing` to the statistics of the
+    /// pass.
     pub(crate) fn add_auxiliary(&self, loss: Tensor, routing: Routing) {
         let mut auxiliary = self.auxiliary.borrow_mut();
         auxiliary.0.push(loss);
@@ -229,7 +234,8 @@ impl Pass {
         self.auxiliary.take()
     }
 
-    /// Key of random numbers for a site; `None` in evaluation.
+    /// Key of random numbers for the part of the model with the number `site`; `None` in
+    /// evaluation.
     pub(crate) fn noise(&self, site: u64) -> Option<u64> {
         self.dropout_key.map(|key| mix(key, &[site]))
     }
@@ -252,8 +258,8 @@ impl Pass {
         self.tape
     }
 
-    /// Adds the gradient of `output.loss` by every parameter to `gradients`, and consumes the pass.
-    /// The loss factor of f16 is divided out of the gradient.
+    /// Adds the gradients of `output.loss` by all parameters to `gradients`, and consumes the pass.
+    /// If the loss has a factor against underflow in f16, gradients are divided by it.
     ///
     /// # Errors
     /// If a parameter gets no gradient, or the device has no memory left.
@@ -266,11 +272,11 @@ impl Pass {
         self.backward_watched(output, store, gradients, None)
     }
 
-    /// Runs [`Pass::backward`]; on the host with a tape, calls `when_final` as parts of the
-    /// gradient become final, see [`Tape::backward_watched`].
+    /// Runs [`Pass::backward`]. On the host with a tape, it calls `when_final` whenever a part of
+    /// the gradient has become final; see [`Tape::backward_watched`].
     ///
     /// # Errors
-    /// Errors of [`Pass::backward`] and of `when_final`.
+    /// The errors of [`Pass::backward`] and of `when_final`.
     pub fn backward_watched(
         self,
         output: &LossOutput,
@@ -302,12 +308,12 @@ impl Pass {
             Some(tape) if !tape.is_empty() => candle_core::bail!(
                 "the loss does not follow from the operations that were recorded before it"
             ),
-            // Candle has the graph of composed operations.
+            // Without a tape, Candle has the graph of the composed operations.
             _ => gradients.accumulate(store, &loss.backward()?),
         }
     }
 
-    /// Recorded attention weights, in the order in which layers ran.
+    /// Returns the recorded attention weights, in the order in which the layers ran.
     #[must_use]
     pub fn into_attention(self) -> Vec<AttentionRecord> {
         self.into_records().attention
@@ -324,7 +330,7 @@ impl Pass {
         }
     }
 
-    /// Dropout of a site; its number is unique in the model.
+    /// Dropout of the part of the model with the number `site`, which no other part has.
     pub(crate) fn dropout(&self, rate: f64, site: u64) -> Dropout {
         match self.dropout_key {
             Some(key) if rate > 0.0 => Dropout::new(rate, mix(key, &[site])),

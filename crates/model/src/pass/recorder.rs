@@ -1,4 +1,5 @@
-//! Recorder of intermediate results of a pass: attention, its projections, and states of tokens.
+//! Recorder of intermediate results of a pass: attention weights, queries, keys and values, and
+//! states of tokens.
 
 use std::cell::RefCell;
 
@@ -12,11 +13,11 @@ pub enum StatePoint {
     Token,
     /// Vectors of the positions alone.
     Position,
-    /// States before the first layer, or after a whole layer.
+    /// States before the first layer, or after a complete layer.
     Layer,
-    /// States within the next layer, after its attention to the tokens of its own stack.
+    /// States within a layer, after its attention to tokens of its own stack.
     SelfAttention,
-    /// States within the next layer, after its attention to the encoder.
+    /// States within a layer, after its attention to the encoder.
     CrossAttention,
 }
 
@@ -25,9 +26,9 @@ pub enum StatePoint {
 pub struct StateRecord {
     /// Name of the stack, such as `encoder`.
     pub stack: String,
-    /// Number of layers of the stack that the states have passed.
+    /// Number of complete layers of the stack that the states have passed.
     pub layers: usize,
-    /// Point of the stack.
+    /// Point of the stack at which these are the states.
     pub point: StatePoint,
     /// The states, `(N, D)`.
     pub rows: Tensor,
@@ -38,8 +39,8 @@ pub struct StateRecord {
 pub struct AttentionRecord {
     /// Full name of the layer, such as `decoder.layers.0.cross_attention`.
     pub layer: String,
-    /// `(B, H, Tq, Tk)`, zero for keys beyond the end of their sequence; rows of queries beyond the
-    /// end are meaningless.
+    /// Weights `(B, H, Tq, Tk)`. They are zero for keys beyond the end of their sequence; for
+    /// queries beyond the end they have no meaning.
     pub weights: Tensor,
 }
 
@@ -48,7 +49,7 @@ pub struct AttentionRecord {
 pub struct ProjectionRecord {
     /// Full name of the layer.
     pub layer: String,
-    /// Heads, their width, and the factor of the scores.
+    /// Number of heads, their width, and the factor of the scores.
     pub shape: AttentionShape,
     /// Queries, `(N, Q)`.
     pub queries: Tensor,
@@ -63,29 +64,31 @@ pub struct ProjectionRecord {
 pub struct Records {
     /// Attention weights.
     pub attention: Vec<AttentionRecord>,
-    /// Queries, keys and values; empty unless states are recorded.
+    /// Queries, keys and values; empty unless the pass records states.
     pub projections: Vec<ProjectionRecord>,
-    /// States of tokens; empty unless they are recorded.
+    /// States of tokens; empty unless the pass records them.
     pub states: Vec<StateRecord>,
 }
 
 /// Recorder of a pass.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// The only layer whose weights are kept; `None` for all.
+    /// Full name of the only layer whose attention weights are kept; `None` if those of all layers
+    /// are kept.
     pub(crate) only: Option<String>,
-    /// Whether projections and states of tokens are kept as well.
+    /// Whether states of tokens, and queries, keys and values, are kept as well.
     pub(crate) keeps_states: bool,
     pub(crate) records: RefCell<Records>,
 }
 
 impl Recorder {
-    /// True if the weights of this layer are kept.
+    /// Whether the attention weights of the layer with this name are kept.
     pub(crate) fn wants(&self, layer: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == layer)
     }
 
-    /// Keeps states at a point within the layer that follows the last recorded one.
+    /// Keeps states at a point within a layer: the one that follows the last recorded complete
+    /// layer.
     pub(crate) fn keep_within(&self, point: StatePoint, rows: &Tensor) {
         let states = &mut self.records.borrow_mut().states;
         let Some(last) = states.last() else { return };

@@ -4,21 +4,22 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// Statistics of tokens sent to experts, summed over layers.
+/// Statistics of the tokens that were sent to experts, summed over layers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Routing {
-    /// Number of tokens times the number of experts that each was sent to.
+    /// Number of pairs of a token and an expert to which it was sent.
     pub routed: u64,
-    /// Number of these that exceeded the capacity of an expert and were dropped.
+    /// Number of these pairs in which the token was dropped, because it exceeded the capacity of
+    /// the expert.
     pub dropped: u64,
-    /// Number of tokens of the busiest expert times the number of experts, summed over layers:
-    /// equal to `routed` if loads are even.
+    /// Number of tokens of the busiest expert, multiplied by the number of experts and summed over
+    /// layers. It equals `routed` if all experts have equally many tokens.
     pub busiest: u64,
 }
 
 impl Routing {
-    /// Whether nothing was routed.
+    /// Whether no tokens were routed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.routed == 0

@@ -10,8 +10,8 @@ use crate::{
 use candle_core::Tensor;
 
 /// A classifier with its parameters. The encoder's parameters have the same names as in a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that a classifier can begin with its
-/// weights.
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that a classifier can begin with the
+/// weights of such a model.
 #[derive(Debug, Clone)]
 pub struct TextClassifier {
     core: ModelCore,
@@ -46,7 +46,7 @@ impl TextClassifier {
         self.classes
     }
 
-    /// State of each text from which its class is predicted: `(B, D)`.
+    /// Computes one state for each text, from which the text's class is predicted: `(B, D)`.
     fn pooled(&self, (segments, text): (&Sequences, &Sequences), pass: &Pass) -> Result<Tensor> {
         if text.lengths.contains(&0) {
             return Err(ModelError::Batch("a text is empty".to_owned()));
@@ -55,15 +55,15 @@ impl TextClassifier {
         Ok(self.pooling.forward(&hidden, &text.lengths, pass)?)
     }
 
-    /// Logits of the classes of each text, in f32; `segments` has 0 for tokens of a first text and
-    /// 1 for tokens of a second.
+    /// Computes the logits of the classes for each text, in f32. `segments` has 0 for tokens of a
+    /// first text, and 1 for tokens of a second text.
     ///
     /// # Shapes
     /// B texts → `(B, C)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
-    /// token, or a text is empty or longer than learned positions reach.
+    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1 or there is not one for
+    /// each token, or if a text is empty or longer than the learned positions.
     pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor> {
         let pass = Pass::evaluate();
         let pooled = self.pooled((segments, text), &pass)?;
@@ -72,7 +72,7 @@ impl TextClassifier {
     }
 }
 
-/// Reads the segments and the text; the class is predicted at the first token of each text.
+/// Reads the segments and the text. The class of a text is predicted at its first token.
 impl Model for TextClassifier {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -13,13 +13,13 @@ use crate::{
 use candle_core::Tensor;
 use taper_ops::{Activation, Dropout, composed};
 
-/// Share of tokens that are predicted, for costs.
+/// Share of tokens that are predicted; only the calculation of costs assumes it.
 const ASKED: f64 = 0.15;
 
 /// A masked language model with its parameters.
 ///
-/// It is the encoder of a [`ModelConfig`]. Its embedding is also the output projection, depending
-/// on `tied`.
+/// It is the encoder of a [`ModelConfig`]. Depending on `tied`, its embedding is also the output
+/// projection.
 #[derive(Debug, Clone)]
 pub struct MaskedLanguageModel {
     core: ModelCore,
@@ -33,8 +33,8 @@ pub struct MaskedLanguageModel {
 }
 
 impl MaskedLanguageModel {
-    /// Makes a model; with `next_sentence`, it has a head that predicts whether the second of two
-    /// texts follows the first.
+    /// Makes a model. If `next_sentence` is true, it has a head that predicts whether the second of
+    /// two texts follows the first in the original.
     ///
     /// # Errors
     /// If the configuration is impossible, or the device has no memory left.
@@ -83,8 +83,8 @@ impl MaskedLanguageModel {
         })
     }
 
-    /// Number of parameters of embeddings, encoder and pooler, as in published counts of BERT's
-    /// parameters, which omit the pretraining heads.
+    /// Number of parameters of embeddings, encoder and pooler. Published counts of BERT's
+    /// parameters have these, too, and omit the heads for pretraining.
     #[must_use]
     pub fn body_parameters(config: &ModelConfig, vocabulary: usize) -> u64 {
         let body = |build: &mut Builder| {
@@ -94,44 +94,45 @@ impl MaskedLanguageModel {
         Builder::part_cost(config.biases, body).parameters
     }
 
-    /// Size of the vocabulary.
+    /// Number of tokens in the vocabulary.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// Runs the layers over whole texts; `segments` has 0 or 1 for each of their tokens.
+    /// Encodes whole texts; `segments` has 0 or 1 for each of their tokens.
     ///
     /// # Shapes
     /// N tokens → packed `(N, D)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, a segment is neither 0 nor 1, or a text is longer than
-    /// learned positions reach.
+    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1, or if a text is longer
+    /// than the learned positions.
     pub fn hidden(&self, text: &Sequences, segments: &[u32], pass: &Pass) -> Result<Tensor> {
         text.check()?;
         Ok(self.encoder.forward(text, segments.into(), pass)?)
     }
 
-    /// Transforms predicted rows to inputs of the output projection: `(A, D)` → `(A, D)`.
+    /// Transforms the rows at which tokens are predicted to inputs of the output projection:
+    /// `(A, D)` → `(A, D)`.
     fn transformed(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = self.transform.activated(rows, self.activation, Dropout::none(), pass)?;
         Ok(self.norm.forward(&x, pass)?)
     }
 
-    /// Computes the logits of tokens at the given rows of hidden states, in f32.
+    /// Computes the logits of tokens, in f32, from the given rows of hidden states.
     ///
     /// # Shapes
     /// `(A, D)` → `(A, V)`.
     ///
     /// # Errors
-    /// If the width is not the model's.
+    /// If the width of `rows` is not the model's.
     pub fn logits(&self, rows: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(self.output.logits(&self.transformed(rows, pass)?, pass)?)
     }
 
-    /// Computes the logits of "follows" and "does not follow" for each text of `hidden`, in f32;
-    /// `None` without such a head.
+    /// Computes the logits of "follows" and "does not follow" for each text, in f32, from the
+    /// states `hidden` of texts with these lengths; `None` if the model has no such head.
     ///
     /// # Shapes
     /// `(N, D)`, B lengths → `(B, 2)`.
@@ -149,9 +150,9 @@ impl MaskedLanguageModel {
         Ok(Some(head.logits(&pooled, pass)?))
     }
 
-    /// Computes the loss of the hidden tokens. With a head for next sentences, adds its mean loss
-    /// over texts times the number of hidden tokens, so that in a mean over hidden tokens both have
-    /// the same weight, as in the paper.
+    /// Computes the loss of the hidden tokens. If there is a head for next sentences, adds the mean
+    /// of its loss over texts, multiplied by the number of hidden tokens. So in the mean over
+    /// hidden tokens both losses have the same weight, as in the paper.
     fn loss_of(
         &self,
         (text, segments, follows): (&Sequences, &Sequences, Option<&Sequences>),
@@ -181,8 +182,9 @@ impl MaskedLanguageModel {
     }
 }
 
-/// Reads the segments and the text, and predicts the hidden tokens. With a head for next sentences,
-/// the first answers are one for each pair: 0 if the second text follows the first, otherwise 1.
+/// Reads the segments and the text, and predicts the hidden tokens. If there is a head for next
+/// sentences, a stream before these has one answer for each pair of texts: 0 if the second text
+/// follows the first, otherwise 1.
 impl Model for MaskedLanguageModel {
     fn core(&self) -> &ModelCore {
         &self.core

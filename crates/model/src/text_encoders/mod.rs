@@ -1,5 +1,5 @@
-//! Encoders of texts with the heads of their tasks: masked language models, and models that are
-//! fine-tuned from one.
+//! Encoders of texts with heads for tasks: masked language models, and models that can be
+//! fine-tuned from them.
 
 mod classifier;
 mod masked;

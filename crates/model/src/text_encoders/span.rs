@@ -1,5 +1,6 @@
 //! Extractor of spans (Devlin et al. 2019, section 4.2): an encoder, and two logits from the state
-//! of each token, one for the first and one for the last token of the span that answers a question.
+//! of each token. One is for the first token, and one for the last token, of the span that answers
+//! a question.
 
 use crate::config::ModelConfig;
 use crate::cost::PartCost;
@@ -15,11 +16,11 @@ use candle_core::Tensor;
 const ENDS: usize = 2;
 
 /// An extractor of spans with its parameters. The encoder's parameters have the same names as in a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that an extractor can begin with its
-/// weights.
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that an extractor can begin with the
+/// weights of such a model.
 ///
-/// The logits of each end become probabilities by a softmax over all tokens of a text, as in BERT;
-/// `<cls>`, the first token, represents no answer.
+/// For each end of the span, the logits become probabilities by a softmax over all tokens of a
+/// text, as in BERT. The first token, `<cls>`, stands for "no answer".
 #[derive(Debug, Clone)]
 pub struct SpanExtractor {
     core: ModelCore,
@@ -38,14 +39,14 @@ impl SpanExtractor {
         let build = &mut builder;
         let encoder = TextEncoder::with_embedding(build, config, vocabulary)?;
         let weight = build.matrix("span.weight", ENDS, config.d_model, 1)?;
-        // Keeps the logits, padded and shifted, and their exponentials.
+        // Kept are the logits, padded and shifted, and their exponentials.
         build.count(PartCost::product(config.d_model, ENDS).keeping(8 * ENDS));
         let head = Head::new(build, "span", (weight, ENDS), true)?;
         let core = builder.finish(config, &["text"]);
         Ok(Self { core, vocabulary, encoder, head })
     }
 
-    /// Size of the vocabulary.
+    /// Number of tokens in the vocabulary.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
@@ -59,29 +60,29 @@ impl SpanExtractor {
         Ok(self.head.logits(&states, pass)?) // (N, 2)
     }
 
-    /// Computes the logits, in f32, of each token as the first and as the last of the answer;
-    /// `segments` has 0 for the tokens of the question and 1 for the tokens of the context.
+    /// Computes two logits for each token, in f32: as the first and as the last token of the
+    /// answer. `segments` has 0 for tokens of the question, and 1 for tokens of the context.
     ///
     /// # Shapes
     /// N tokens → `(N, 2)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
-    /// token, or a text is empty or longer than learned positions reach.
+    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1 or there is not one for
+    /// each token, or if a text is empty or longer than the learned positions.
     pub fn logits(&self, segments: &Sequences, text: &Sequences) -> Result<Tensor> {
         self.logits_of((segments, text), &Pass::evaluate())
     }
 }
 
-/// Reads the segments and the text. The first token of each text has two answers: the places of the
-/// first and of the last token of its span, counted from 0 in the text.
+/// Reads the segments and the text. Each text has two answers, both at its first token: the
+/// indices, from 0 in the text, of the first and of the last token of its span.
 impl Model for SpanExtractor {
     fn core(&self) -> &ModelCore {
         &self.core
     }
 
-    /// Computes `Σ (CE(start) + CE(end))` over the texts. Half of it is BERT's loss of a text, and
-    /// so is the mean over answers.
+    /// Computes `Σ (CE(start) + CE(end))` over the texts. BERT's loss of a text is half of its sum;
+    /// since a text has two answers, the mean over answers equals BERT's mean over texts.
     fn loss_of_pass(&self, batch: &Batch, spec: LossSpec<'_>) -> Result<LossOutput> {
         let [segments, text] = batch.read(["segments", "text"])?;
         let twice =

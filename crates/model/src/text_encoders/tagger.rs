@@ -10,8 +10,8 @@ use crate::{
 use candle_core::Tensor;
 
 /// A tagger with its parameters. The encoder's parameters have the same names as in a
-/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that a tagger can begin with its
-/// weights.
+/// [`MaskedLanguageModel`](crate::MaskedLanguageModel), so that a tagger can begin with the weights
+/// of such a model.
 #[derive(Debug, Clone)]
 pub struct TokenTagger {
     core: ModelCore,
@@ -38,15 +38,15 @@ impl TokenTagger {
         Ok(Self { core: builder.finish(config, &["text"]), tags, encoder, head })
     }
 
-    /// Computes the logits of the tags of the tokens at `rows`, in f32; `segments` has 0 for each
-    /// token.
+    /// Computes the logits of the tags, in f32, for the tokens at the given rows; `segments` has 0
+    /// for each token of the text.
     ///
     /// # Shapes
-    /// A rows of N tokens → `(A, C)`.
+    /// N tokens, of which A are at `rows` → `(A, C)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, a segment is neither 0 nor 1 or there is not one for each
-    /// token, a row does not exist, or a text is longer than learned positions reach.
+    /// If an id is not in the vocabulary, if a segment is neither 0 nor 1 or there is not one for
+    /// each token, if a row does not exist, or if a text is longer than the learned positions.
     pub fn logits(&self, segments: &Sequences, text: &Sequences, rows: &[u32]) -> Result<Tensor> {
         if let Some(row) = rows.iter().find(|&&row| row as usize >= text.ids.len()) {
             let count = text.ids.len();
@@ -58,7 +58,7 @@ impl TokenTagger {
     }
 }
 
-/// Reads the segments and the text, and predicts the tags of some tokens.
+/// Reads the segments and the text, and predicts the tags of the tokens that the batch asks for.
 impl Model for TokenTagger {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -1,4 +1,4 @@
-//! Layers of translation models by their architecture.
+//! Choice of the layers of translation models by architecture.
 
 use super::convolutional::ConvolutionalLayers;
 use super::encoder_decoder::EncoderDecoder;
@@ -19,7 +19,7 @@ pub(super) fn layers(build: &mut Builder, config: &ModelConfig) -> Result<Arc<dy
     })
 }
 
-/// Cost of a layer of the decoder, counted from 0.
+/// Cost of the layer with the index `layer`, from 0, in the decoder.
 pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
     match config.architecture {
         Architecture::Transformer => TransformerLayers::layer_cost(config, layer),

@@ -41,7 +41,7 @@ fn attention_name(layer: usize) -> String {
 }
 
 impl DecoderLayer {
-    /// Makes a layer, counted from 0.
+    /// Makes the layer with the index `layer`, from 0.
     fn new(build: &mut Builder, config: &ModelConfig, layer: usize) -> Result<Self> {
         let width = config.d_model;
         let named = |part: &str| format!("decoder.layers.{layer}.{part}");
@@ -61,7 +61,8 @@ impl ConvolutionalLayers {
         let encoder = build.in_stream(Stream::First, |build| {
             build.count(PartCost::kept(width.saturating_mul(5)));
             build.layers(&[(0, config.encoder_layers)], |build, layer| {
-                // The sum with the residual, before and after scaling, and the layer's input.
+                // Kept are the sum with the residual, before and after scaling, and the layer's
+                // input.
                 build.count(PartCost::kept(width.saturating_mul(3)));
                 let name = format!("encoder.layers.{layer}.convolution");
                 GatedConvolution::new(build, &name, config, false)
@@ -92,8 +93,9 @@ impl ConvolutionalLayers {
         }
     }
 
-    /// Runs a decoder layer after its convolution: `state (N, D)` is the convolution's result, `x`
-    /// its input, and `target` the embedded targets. `attend` computes the contexts of queries.
+    /// Runs the part of a decoder layer that follows its convolution. `state (N, D)` is the
+    /// convolution's result, `x` is the layer's input, and `target` are the embedded targets.
+    /// `attend` computes the contexts of queries.
     fn behind(
         layer: &DecoderLayer,
         state: &Tensor,
@@ -102,7 +104,8 @@ impl ConvolutionalLayers {
         pass: &Pass,
     ) -> Result<Tensor> {
         let query = layer.query.forward(state, pass)?;
-        // d = W h + b + g. The attention operation divides scores by √D, unlike the paper.
+        // The query is d = W h + b + g (in the paper's notation), times √½. It is also multiplied
+        // by √D, because the attention operation divides scores by √D, unlike the paper.
         let factor = (query.dim(1)? as f64).sqrt();
         let query = half(&query, target, factor * ROOT, pass)?;
         let context = layer.out.forward(&attend(&query)?, pass)?;
@@ -124,7 +127,7 @@ impl ConvolutionalLayers {
     }
 }
 
-/// Factor that preserves the variance of a sum of two.
+/// Factor that keeps the variance when two terms are added.
 const ROOT: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
 /// Computes `factor · (a + b)`.
@@ -134,9 +137,10 @@ fn half(a: &Tensor, b: &Tensor, factor: f64, pass: &Pass) -> Result<Tensor> {
     })
 }
 
-/// Computes contexts `(N, D)`, each multiplied by the square root of the number of tokens attended
-/// to: averaging m values with even weights divides the variance by m (Gehring et al. 2017, section
-/// 3.5).
+/// Multiplies each of the contexts `(N, D)` by the square root of the number of tokens to which it
+/// attends: the mean of m values has a variance that is smaller by the factor m (Gehring et al.
+/// 2017, section 3.5). `rows` has, for each sentence, its number of contexts and its number of
+/// source tokens.
 fn scaled_contexts(
     contexts: &Tensor,
     rows: impl Iterator<Item = (usize, usize)>,
@@ -153,8 +157,8 @@ fn scaled_contexts(
 }
 
 impl EncoderDecoder for ConvolutionalLayers {
-    /// Computes keys `z` and values `(z + e) √½` side by side, where `e` are the embedded sources:
-    /// `(M, D)` → `(M, 2·D)`.
+    /// Computes keys `z` and values `(z + e) √½`, side by side; `z` is the result of the last
+    /// layer, and `e` are the embedded sources: `(M, D)` → `(M, 2·D)`.
     fn encode(&self, embedded: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor> {
         let lengths: Arc<[usize]> = source.lengths.as_slice().into();
         let mut x = embedded.clone();

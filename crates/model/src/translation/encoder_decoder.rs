@@ -1,5 +1,5 @@
-//! Interface of architectures of translation models: layers that read embedded sources, and layers
-//! that write targets as a whole or token by token.
+//! Interface of the architectures of translation models: layers that read embedded sources, and
+//! layers that write targets, as a whole or token by token.
 
 use super::{DecodeState, EncoderOutput};
 use crate::layers::attention::LayerPast;
@@ -9,17 +9,18 @@ use candle_core::{Result, Tensor};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Layers of a translation model. Embeddings, output and loss belong to the model.
+/// Layers of a translation model. Embeddings, output projection and loss belong to the model.
 pub(crate) trait EncoderDecoder: Debug + Send + Sync {
     /// Reads whole sources.
     ///
     /// # Shapes
-    /// Embedded `(M, D)` → rows that the decoder attends to, `(M, E)`.
+    /// Embedded sources `(M, D)` → rows to which the decoder attends, `(M, E)`.
     fn encode(&self, x: Tensor, source: &Sequences, pass: &Pass) -> Result<Tensor>;
 
-    /// Writes whole targets (teacher forcing). Only a Transformer's attention can be guided.
+    /// Computes the states of whole targets (teacher forcing). Only the attention of a Transformer
+    /// can be guided.
     ///
-    /// # Shapes
+    /// Embedded targets `(N, D)` → `(N, D)`.
     /// Embedded `(N, D)` → `(N, D)`.
     fn decode(
         &self,
@@ -30,13 +31,14 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Prepares for the first token: tensors that are computed once from the sources, and the state
-    /// of each layer.
+    /// Prepares for the first token. Returns tensors that are computed once from the sources, and
+    /// the state of each layer.
     fn start(&self, encoded: &EncoderOutput, pass: &Pass) -> Result<(Vec<Tensor>, Vec<LayerPast>)>;
 
-    /// Writes one token for each row of `state`, at positions `at`.
+    /// Computes the state for one token of each row of `state`; the tokens are at the positions
+    /// `at`.
     ///
-    /// # Shapes
+    /// Embedded tokens `(R, D)` → `(R, D)`.
     /// Embedded `(R, D)` → `(R, D)`.
     fn step(
         &self,
@@ -46,7 +48,7 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
         pass: &Pass,
     ) -> Result<Tensor>;
 
-    /// Layer whose attention shows best which source tokens a target token comes from; `None`
-    /// without attention to the source.
+    /// Name of the layer whose attention shows best from which source tokens a target token comes;
+    /// `None` if no layer attends to the source.
     fn aligning_layer(&self) -> Option<String>;
 }

@@ -1,4 +1,4 @@
-//! Decoding one token at a time, with keys and values cached and weights packed.
+//! Decoding one token at a time; keys and values are cached, and weights are packed.
 
 use super::TranslationModel;
 use crate::layers::attention::DecodedRows;
@@ -7,15 +7,16 @@ use candle_core::Tensor;
 use std::sync::Arc;
 use taper_ops::PackedWeights;
 
-/// Approximate number of logits in a block, at most: 4 MiB, which stay in cache until they have
-/// been read.
+/// Largest number of logits in a block, approximately: 4 MiB, which stay in cache until they are
+/// read.
 const LOGITS: usize = 1 << 20;
 /// Number of logits of a block per column of the hidden states. A narrow model has few weights,
 /// which are cheap to read again, and its smaller blocks of rows stay in the cache of one core.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
-/// Number of logits of a block on a GPU, 64 MiB: each block is copied to the host separately.
+/// Largest number of logits in a block on a GPU: 64 MiB. Each block is copied to the host
+/// separately, so blocks are larger.
 const DEVICE_LOGITS: usize = 1 << 24;
-/// The number of rows of a block is a multiple of this, as the matrix kernels prefer.
+/// The number of rows in a block is a multiple of this, as matrix kernels prefer.
 const ROWS: usize = 32;
 
 /// A translation model prepared for decoding.
@@ -28,12 +29,12 @@ pub struct Inference {
     packs: Arc<PackedWeights>,
 }
 
-/// State of the decoder. Rows are hypotheses; several may share a source.
+/// State of the decoder. Each row is a hypothesis; several rows may share a source.
 #[derive(Debug, Clone)]
 pub struct DecodeState {
     /// Tensors that are computed once from the sources, such as keys and values.
     pub(super) of_sources: Vec<Tensor>,
-    /// State of each row; its range is that of its source in `of_sources`.
+    /// Past of each row. The range of a row is that of its source in `of_sources`.
     pub(super) rows: DecodedRows,
 }
 
@@ -44,13 +45,13 @@ impl DecodeState {
         self.rows.count()
     }
 
-    /// Target tokens decoded so far.
+    /// Number of target tokens decoded so far.
     #[must_use]
     pub fn position(&self) -> usize {
         self.rows.history.len()
     }
 
-    /// Keeps, repeats and drops rows: row `i` becomes the former row `rows[i]`.
+    /// Keeps, repeats and drops rows: row `i` becomes a copy of the former row `rows[i]`.
     ///
     /// # Errors
     /// If a row does not exist.
@@ -59,7 +60,8 @@ impl DecodeState {
     }
 }
 
-/// Computes the logits of `rows` rows over a vocabulary, in blocks, lazily.
+/// Returns an iterator over the logits of `rows` rows over a vocabulary, in blocks that are
+/// computed when they are asked for.
 pub(crate) fn in_blocks(
     hidden: Tensor,
     rows: usize,
@@ -78,7 +80,7 @@ pub(crate) fn in_blocks(
     })
 }
 
-/// Makes room for the packed weights of a model.
+/// Makes an empty store for the packed weights of a model.
 pub(crate) fn packs(is_int8: bool) -> Arc<PackedWeights> {
     Arc::new(if is_int8 { PackedWeights::int8() } else { PackedWeights::default() })
 }
@@ -90,8 +92,8 @@ impl TranslationModel {
         Inference { model: self.clone(), packs: packs(self.is_int8) }
     }
 
-    /// Rounds the weights to int8, so that [`TranslationModel::inference`] multiplies in int8 from
-    /// then on. Other passes compute as before, with the rounded weights.
+    /// Rounds the weights to int8. From then on, [`TranslationModel::inference`] multiplies in
+    /// int8; other passes compute as before, with the rounded weights.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -108,7 +110,7 @@ impl Inference {
         &self.model
     }
 
-    /// Encodes the sources and makes a state with one row for each.
+    /// Encodes the sources, and makes a state with one row for each.
     ///
     /// # Errors
     /// The errors of [`TranslationModel::encode`].
@@ -122,11 +124,11 @@ impl Inference {
         })
     }
 
-    /// Feeds the last token of each row and returns the logits of the next, f32, in blocks
-    /// `(rows, V)` that are computed lazily.
+    /// Feeds the last token of each row, and returns the logits of the next token in f32: in blocks
+    /// `(rows, V)` that are computed when they are asked for.
     ///
     /// # Errors
-    /// If the number of tokens differs from that of rows, or a token is not in the vocabulary.
+    /// If there is not one token for each row, or a token is not in the vocabulary.
     pub fn step(
         &self,
         state: &mut DecodeState,

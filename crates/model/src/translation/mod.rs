@@ -1,8 +1,8 @@
 //! Translation: a source is read as a whole, and a target is written token by token.
 //!
-//! [`TranslationModel`] has the parts of every such model: embeddings, output, loss and decoding.
-//! The layers of its [`Architecture`](crate::Architecture) are between embeddings and output,
-//! behind one trait ([`encoder_decoder`]).
+//! [`TranslationModel`] has what every such model has: embeddings, output projection, loss and
+//! decoding. Between embeddings and output are the layers of its
+//! [`Architecture`](crate::Architecture), which implement one trait ([`encoder_decoder`]).
 
 mod architecture;
 mod convolutional;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub use inference::{DecodeState, Inference};
 pub(crate) use inference::{in_blocks, packs};
 
-/// Output of an encoder, as a decoder attends to it.
+/// Output of an encoder, to which a decoder attends.
 #[derive(Debug, Clone)]
 pub struct EncoderOutput {
     pub(crate) hidden: Tensor,
@@ -39,13 +39,14 @@ pub struct EncoderOutput {
 }
 
 impl EncoderOutput {
-    /// Packed rows `(M, E)`, one for each source token; a Transformer's are as wide as the model.
+    /// Packed rows `(M, E)`, one for each source token; in a Transformer, E is the width of the
+    /// model.
     #[must_use]
     pub fn hidden(&self) -> &Tensor {
         &self.hidden
     }
 
-    /// Rows of each source.
+    /// Range of rows of each source.
     pub(crate) fn ranges(&self) -> Vec<Range<usize>> {
         let mut first = 0;
         let of_length = |&length: &usize| {
@@ -88,7 +89,7 @@ impl SourceKind {
         }
     }
 
-    /// Name of their stream.
+    /// Name of the stream that has the sources.
     fn stream(&self) -> &'static str {
         match self {
             Self::Text(_) => "source",
@@ -96,7 +97,7 @@ impl SourceKind {
         }
     }
 
-    /// Embedding matrices that are shared; images have none.
+    /// Which embedding matrices are shared; images have no matrix to share.
     fn tied(&self, config: &ModelConfig) -> Tied {
         match (self, config.tied) {
             (Self::Images(_), Tied::All) => Tied::Decoder,
@@ -106,15 +107,15 @@ impl SourceKind {
     }
 }
 
-/// Input of the layers in place of ids.
+/// Embedding of the sources, whose result is the input of the layers.
 #[derive(Debug, Clone)]
 enum SourceEmbedding {
     Tokens(TokenEmbedding),
     Patches(PatchEmbedding),
 }
 
-/// Makes the embedding matrices of a source and a target with vocabularies of these sizes, and the
-/// output projection. They may be shared.
+/// Makes the embedding matrices of source and target, for vocabularies of these sizes, and the
+/// matrix of the output projection. As `tied` says, some of them may be the same.
 fn tables(
     build: &mut Builder,
     tied: Tied,
@@ -134,8 +135,8 @@ fn tables(
     Ok([source, target, output])
 }
 
-/// Makes the embedding matrix of a target that does not share a source's, and the output
-/// projection, which may be the same matrix.
+/// Makes the embedding matrix of the target, which the source does not share, and the matrix of the
+/// output projection. As `tied` says, these two may be the same.
 fn target_tables(
     build: &mut Builder,
     tied: Tied,
@@ -150,7 +151,8 @@ fn target_tables(
     Ok([embedding, output])
 }
 
-/// A translation model, under the name of its usual architecture (Vaswani et al. 2017, figure 1).
+/// A translation model, by the name of its most common architecture (Vaswani et al. 2017, figure
+/// 1).
 pub type Transformer = TranslationModel;
 
 impl TranslationModel {
@@ -167,7 +169,7 @@ impl TranslationModel {
         Self::with_source(config, (SourceKind::Text(vocab_source), vocab_target), builder)
     }
 
-    /// Makes a model with sources of either kind; see [`TranslationModel::new`].
+    /// Makes a model whose sources are texts or images; see [`TranslationModel::new`].
     pub(crate) fn with_source(
         config: &ModelConfig,
         (source, vocab_target): (SourceKind, usize),
@@ -211,20 +213,21 @@ impl TranslationModel {
         })
     }
 
-    /// Size of the source vocabulary; for images the number of values of a pixel.
+    /// Number of tokens in the source vocabulary; for images, the number of values that a pixel can
+    /// have.
     #[must_use]
     pub fn vocab_source(&self) -> usize {
         self.source.vocabulary()
     }
 
-    /// Size of the target vocabulary.
+    /// Number of tokens in the target vocabulary.
     #[must_use]
     pub fn vocab_target(&self) -> usize {
         self.vocab_target
     }
 
-    /// Layer whose attention shows best which source tokens a target token comes from, by the name
-    /// that a [`Pass`] records; `None` without attention to the source.
+    /// Layer whose attention shows best from which source tokens a target token comes. The name is
+    /// that under which a [`Pass`] records it. `None` if no layer attends to the source.
     #[must_use]
     pub fn aligning_layer(&self) -> Option<String> {
         self.layers.aligning_layer()
@@ -236,8 +239,8 @@ impl TranslationModel {
     /// M source tokens, or patches of images → packed `(M, E)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, an image is not of the model's shape, or a sequence is
-    /// longer than learned positions reach.
+    /// If an id is not in the vocabulary, an image does not have the model's shape, or a sequence
+    /// is longer than the learned positions.
     pub fn encode(&self, source: &Sequences, pass: &Pass) -> Result<EncoderOutput> {
         source.check()?;
         let (x, divided) = match &self.source_embedding {
@@ -254,13 +257,13 @@ impl TranslationModel {
         Ok(EncoderOutput { hidden, lengths: divided.lengths.as_slice().into() })
     }
 
-    /// Runs the decoder over whole target sequences (teacher forcing).
+    /// Runs the decoder on whole target sequences (teacher forcing).
     ///
     /// # Shapes
     /// One target sequence for each source sequence, N tokens → packed `(N, D)`.
     ///
     /// # Errors
-    /// The errors of [`TranslationModel::encode`]. Also if the numbers of sequences differ.
+    /// The errors of [`TranslationModel::encode`], and an error if the numbers of sequences differ.
     pub fn decode(
         &self,
         target: &Sequences,
@@ -270,7 +273,7 @@ impl TranslationModel {
         self.decode_guided(target, encoded, None, pass)
     }
 
-    /// Runs [`TranslationModel::decode`], optionally with a guide.
+    /// Runs [`TranslationModel::decode`]; a `guide` adds its loss to the pass.
     fn decode_guided(
         &self,
         target: &Sequences,
@@ -289,13 +292,14 @@ impl TranslationModel {
     /// `(N, D)` → `(N, V)`.
     ///
     /// # Errors
-    /// If the width is not the model's.
+    /// If the width of `hidden` is not the model's.
     pub fn logits(&self, hidden: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(self.output.logits(hidden, pass)?)
     }
 }
 
-/// Reads two streams, the source and the shifted target; each target begins with `<s>`.
+/// Reads two streams: the source, and the target, which begins with `<s>` so that each token
+/// predicts the next one.
 impl Model for TranslationModel {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -1,10 +1,11 @@
-//! Recurrent layers: an encoder that reads in one direction or both, and a decoder that begins with
-//! the encoder's last states (Sutskever et al. 2014) and may attend to each of its tokens (Bahdanau
-//! et al. 2015; Luong et al. 2015).
+//! Recurrent layers: an encoder that reads in one direction or both, and a decoder whose first
+//! states come from the encoder's last states (Sutskever et al. 2014). The decoder may attend to
+//! the encoder's output for each token (Bahdanau et al. 2015; Luong et al. 2015).
 //!
-//! Differences from the papers: the decoder begins with `tanh(W [h_1; h_M])` of the annotations of
-//! the first and the last token, while Bahdanau et al. take only the backward state of the first;
-//! and `tanh(W [s; c])` is projected to the vocabulary, as in Luong et al., with either attention.
+//! There are two differences from the papers. First, the decoder begins with `tanh(W [h_1; h_M])`
+//! of the annotations of the first and the last token, whereas Bahdanau et al. take only the
+//! backward state of the first token. Second, with either kind of attention, `tanh(W [s; c])` is
+//! projected to the vocabulary, as in Luong et al.
 
 use super::encoder_decoder::EncoderDecoder;
 use super::{DecodeState, EncoderOutput};
@@ -27,20 +28,21 @@ use taper_ops::{Activation, AttentionShape, AttentionSpec, Dropout, Products, Vi
 #[derive(Debug)]
 pub(super) struct RecurrentLayers {
     encoder: Vec<EncoderLayer>,
-    /// Projections to the initial state of each layer of the decoder.
+    /// For each layer of the decoder, the projection to its initial state.
     bridges: Vec<Linear>,
     decoder: Vec<RecurrentLayer>,
-    /// Projection to keys and values of attention after the last layer.
+    /// Projection to the keys and values of the attention after the last layer; `None` without this
+    /// attention.
     behind: Option<Linear>,
     readout: Linear,
     dropout: f64,
     products: Products,
 }
 
-/// A layer of the encoder: forwards and, if it is bidirectional, backwards.
+/// A layer of the encoder: the forward direction and, if it is bidirectional, the backward one.
 type EncoderLayer = (RecurrentLayer, Option<RecurrentLayer>);
 
-/// Name of the attention after the last layer.
+/// Name of the attention that follows the last layer.
 const BEHIND: &str = "decoder.attention";
 
 /// Sizes of the layers.
@@ -49,7 +51,7 @@ struct Plan<'a> {
     directions: usize,
     /// Width of an annotation: the encoder's output for a token.
     annotation: usize,
-    /// Width of the states that the decoder begins with.
+    /// Width of the encoder's states from which the decoder's first states are computed.
     ends: usize,
     /// Width of the input of the output projection.
     read: usize,
@@ -74,12 +76,12 @@ impl<'a> Plan<'a> {
         Shape { cell: recurrent.cell.into(), inputs, width: recurrent.width, attended }
     }
 
-    /// Shape of an encoder layer in each direction.
+    /// Sizes of an encoder layer in each direction.
     fn encoder(&self, layer: usize) -> Shape {
         self.shape(if layer == 0 { self.config.d_model } else { self.annotation }, 0)
     }
 
-    /// Shape of a decoder layer; the last layer attends.
+    /// Sizes of a decoder layer; with additive attention, the last layer attends.
     fn decoder(&self, layer: usize) -> Shape {
         let attended = match self.config.recurrent.attention {
             RecurrentAttention::Additive if self.is_last(layer) => self.annotation,
@@ -93,12 +95,12 @@ impl<'a> Plan<'a> {
         layer + 1 == self.config.decoder_layers
     }
 
-    /// Makes the layers of the encoder: forwards and, if it is bidirectional, backwards.
+    /// Makes the layers of the encoder.
     fn encoder_layers(&self, build: &mut Builder) -> Result<Vec<EncoderLayer>> {
         let above = self.config.encoder_layers.saturating_sub(1);
         let attends = self.config.recurrent.attention != RecurrentAttention::None;
-        // The states of both directions, side by side, are kept for the next layer and for
-        // attention.
+        // For the next layer, and for attention, the states of both directions are kept side by
+        // side.
         let times = above + usize::from(attends);
         build.count(PartCost::kept(self.annotation.saturating_mul(times)));
         build.layers(&[(0, 1), (1, above)], |build, layer| {
@@ -112,7 +114,8 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Makes a layer of the decoder with its bridge, which runs once for each sentence.
+    /// Makes a layer of the decoder, and its bridge: the projection to its initial state, which
+    /// runs once for each sentence.
     fn decoder_layer(&self, build: &mut Builder, layer: usize) -> Result<(Linear, RecurrentLayer)> {
         let (shape, name) = (self.decoder(layer), format!("decoder.layers.{layer}"));
         let (bridge, vectors) = (format!("{name}.bridge"), shape.cell.vectors());
@@ -128,7 +131,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// State of a decoder: states before its first rows, and the keys and values that it attends to.
+/// What a decoder starts from: the states before its first rows, and the keys and values to which
+/// it attends.
 struct From<'a> {
     initial: &'a [Tensor],
     of_sources: &'a [Tensor],
@@ -146,7 +150,8 @@ impl RecurrentLayers {
             RecurrentAttention::Dot => {
                 let (name, both) =
                     (format!("{BEHIND}.kv"), config.recurrent.width.saturating_mul(2));
-                // The result of attention next to the state, instead of the state alone.
+                // The result of attention side by side with the state is kept, instead of the state
+                // alone.
                 build.count(PartCost::kept(both));
                 Some(build.in_stream(Stream::First, |build| {
                     Linear::new(build, &name, plan.annotation, both, 2)
@@ -166,12 +171,12 @@ impl RecurrentLayers {
         })
     }
 
-    /// Cost of a layer with its bridge.
+    /// Cost of a decoder layer and its bridge.
     pub(super) fn layer_cost(config: &ModelConfig, layer: usize) -> LayerCost {
         Builder::part_cost(config.biases, |build| Plan::new(config).decoder_layer(build, layer))
     }
 
-    /// Applies dropout, if any, to the output of a layer.
+    /// Puts the parts of a layer's output side by side, and applies dropout if there is any.
     fn handed_on(&self, parts: &[&Tensor], name: &str, pass: &Pass) -> Result<Tensor> {
         let dropout = pass.dropout(self.dropout, name_key(name));
         match parts {
@@ -200,7 +205,8 @@ impl RecurrentLayers {
         self.bridges.iter().map(of_layer).collect()
     }
 
-    /// Computes the keys and values of all steps from the annotations.
+    /// Computes, from the annotations, the keys and values to which all steps attend; empty without
+    /// attention.
     fn keys_and_values(&self, annotations: &Tensor, pass: &Pass) -> Result<Vec<Tensor>> {
         if let Some(behind) = &self.behind {
             return Ok(vec![behind.forward(annotations, pass)?]); // (M, 2·H)
@@ -214,8 +220,9 @@ impl RecurrentLayers {
         Ok(tensors)
     }
 
-    /// Runs all layers over rows `(N, D)`. Returns the inputs of the output projection, `(N, D)`,
-    /// and the last states of each layer. `attend` computes the contexts after the last layer.
+    /// Runs all layers on rows `(N, D)`. Returns the inputs of the output projection, `(N, D)`, and
+    /// the last states of each layer. `attend` computes contexts, if attention follows the last
+    /// layer.
     fn run(
         &self,
         x: Tensor,

@@ -81,8 +81,9 @@ impl EncoderDecoder for TransformerLayers {
         self.decoder.finish(x, pass)
     }
 
-    /// Names the layer before the last, or the only one: its attention follows alignments best
-    /// (Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models").
+    /// Returns the name of the layer before the last, or of the only layer: its attention follows
+    /// alignments best (Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer
+    /// Models").
     fn aligning_layer(&self) -> Option<String> {
         let chosen = self.decoder.blocks.len().saturating_sub(2);
         Some(format!("decoder.layers.{chosen}.cross_attention"))

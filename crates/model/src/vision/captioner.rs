@@ -1,9 +1,10 @@
-//! A captioner of images: an encoder of images, and a decoder of text that attends to it (Vinyals
-//! et al. 2015, "Show and Tell", section 3; with attention to places: Xu et al. 2015).
+//! A captioner of images: an encoder of images, and a decoder of text that attends to the encoder
+//! (Vinyals et al. 2015, "Show and Tell", section 3; with attention to places, Xu et al. 2015).
 //!
-//! **Decision.** It is a translation model whose sources are images: patches replace tokens, and
-//! everything after the embedding, from cross-attention to search, is shared with translation. The
-//! alternative, a second decoder with its own cache, would have to be kept equal to the first.
+//! **Decision.** A captioner is a translation model whose sources are images: patches replace
+//! tokens, and everything after the embedding, from cross-attention to search, is shared with
+//! translation. The alternative, a second decoder with its own cache, would have to be kept equal
+//! to the first.
 
 use crate::config::{Architecture, ImageEncoder, ModelConfig};
 use crate::cost::LayerCost;
@@ -15,7 +16,8 @@ use crate::{
 };
 
 /// A captioner with its parameters. The image encoder's parameters have the same names as in an
-/// [`ImageClassifier`](crate::ImageClassifier), so that a captioner can begin with its weights.
+/// [`ImageClassifier`](crate::ImageClassifier), so that a captioner can begin with the weights of
+/// such a model.
 #[derive(Debug, Clone)]
 pub struct ImageCaptioner(TranslationModel);
 
@@ -38,7 +40,7 @@ impl ImageCaptioner {
         TranslationModel::with_source(config, (source, vocabulary), builder).map(Self)
     }
 
-    /// The translation model inside, for search, scores and rounding.
+    /// The translation model that a captioner consists of, for search, scores and rounding.
     #[must_use]
     pub fn translation(&self) -> &TranslationModel {
         &self.0
@@ -53,10 +55,10 @@ impl ImageCaptioner {
     }
 }
 
-/// Refuses configurations whose image encoder does not output a row for each patch.
+/// Refuses configurations whose image encoder does not output one row for each patch.
 ///
 /// # Errors
-/// The error names the key, its value and the requirement.
+/// If there is such a setting; the error names the key, its value and the requirement.
 pub(super) fn require_patches(config: &ModelConfig) -> Result<()> {
     if config.architecture == Architecture::Transformer
         && config.image_encoder == ImageEncoder::Convolutional
@@ -71,7 +73,8 @@ pub(super) fn require_patches(config: &ModelConfig) -> Result<()> {
     validate(config)
 }
 
-/// Reads two streams: the values of images, and shifted captions, each of which begins with `<s>`.
+/// Reads two streams: the values of images, and captions that begin with `<s>`, so that each token
+/// predicts the next one.
 impl Model for ImageCaptioner {
     fn core(&self) -> &ModelCore {
         self.0.core()

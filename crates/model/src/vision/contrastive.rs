@@ -1,9 +1,10 @@
-//! Images and texts in one space (Radford et al. 2021, "Learning Transferable Visual Models From
-//! Natural Language Supervision", CLIP): an encoder for each of the two, trained so that, within a
-//! batch, the text nearest to an image is its own, and the image nearest to a text is its own.
+//! Images and texts embedded in one space (Radford et al. 2021, "Learning Transferable Visual
+//! Models From Natural Language Supervision", CLIP). There is an encoder for images and one for
+//! texts. They are trained so that, within a batch, the text nearest to an image is that image's,
+//! and the image nearest to a text is that text's.
 //!
-//! The negatives of an image are the other texts of a micro-batch. So gradients accumulated over
-//! several micro-batches belong to several smaller comparisons, not to one large one.
+//! The wrong texts for an image are the other texts of its micro-batch. So with gradient
+//! accumulation, an update consists of several smaller comparisons, not of one large comparison.
 
 use super::ImageShape;
 use super::captioner::require_patches;
@@ -22,7 +23,7 @@ use crate::{Batch, Builder, LossOutput, LossSpec, Model, ModelCore, ModelError, 
 use candle_core::{DType, Result, Tensor};
 use taper_ops::{CrossEntropySpec, Dropout, Products, composed};
 
-/// Largest factor of similarities; CLIP clips it here.
+/// Upper bound of the factor of similarities, as in CLIP.
 const MOST: f64 = 100.0;
 
 /// Two encoders with their parameters. The image encoder's parameters have the same names as in an
@@ -76,7 +77,7 @@ impl ContrastiveModel {
         let table = build.token_table("text_embedding.weight", vocabulary, of_text.d_model)?;
         let tokens = TokenEmbedding::new(build, "text", table, &of_text)?;
         let text = Stack::new(build, "text", &of_text, text_layers, StackKind::DecoderOnly)?;
-        // Projections run only once for each image or text.
+        // Projections run only once for each image or text, so only their parameters count.
         let mut projection = |name: &str, width: usize| {
             build.with_biases_if(false, |build| {
                 build.counted_as(PartCost::once, |build| {
@@ -101,16 +102,16 @@ impl ContrastiveModel {
         })
     }
 
-    /// Factor of similarities.
+    /// Factor by which similarities are multiplied.
     ///
     /// # Errors
-    /// If the device fails.
+    /// If the factor cannot be read from the device.
     pub fn scale(&self) -> std::result::Result<f64, ModelError> {
         let scale = self.scale.get(&Pass::evaluate()).to_vec1::<f32>()?;
         Ok(scale.first().map_or(1.0, |&scale| f64::from(scale).exp()).min(MOST))
     }
 
-    /// Embeds images: rows of length 1, in f32.
+    /// Embeds images as rows of length 1, in f32.
     ///
     /// # Shapes
     /// B images → `(B, E)`.
@@ -130,14 +131,13 @@ impl ContrastiveModel {
         Ok(unit_rows(&self.image_projection.forward(&pooled, pass)?, pass)?)
     }
 
-    /// Embeds texts by the states of their last tokens: rows of length 1, in f32.
+    /// Embeds texts, by the states of their last tokens, as rows of length 1, in f32.
     ///
     /// # Shapes
     /// B texts → `(B, E)`.
     ///
     /// # Errors
-    /// If an id is not in the vocabulary, or a text is empty or longer than learned positions
-    /// reach.
+    /// If an id is not in the vocabulary, or a text is empty or longer than the learned positions.
     pub fn texts(&self, texts: &Sequences, pass: &Pass) -> std::result::Result<Tensor, ModelError> {
         texts.check()?;
         if texts.lengths.contains(&0) {
@@ -158,7 +158,8 @@ impl ContrastiveModel {
         })
     }
 
-    /// Computes half of the loss: the loss of predicting which of `others` matches each of `rows`.
+    /// Computes half of the loss: that of predicting, for each of `rows`, which of `others` belongs
+    /// to it.
     fn half(
         &self,
         (rows, others): (&Tensor, &Tensor),
@@ -169,7 +170,7 @@ impl ContrastiveModel {
             smoothing: objective.label_smoothing,
             r_drop: 0.0,
             scale: scale / 2.0,
-            // Similarities times 100 leave no digits to spare.
+            // Similarities are multiplied by up to 100, so that products need full precision.
             products: Products::F32,
         };
         loss_of_rows(&self.scaled(rows, pass)?, (others, None), &answers, &spec, pass)
@@ -184,8 +185,8 @@ fn unit_rows(rows: &Tensor, pass: &Pass) -> Result<Tensor> {
     })
 }
 
-/// Reads images and as many texts. Predicts at the last token of each text; the answer follows from
-/// the text's place in the batch.
+/// Reads images and equally many texts. It predicts, at the last token of each text, the text's own
+/// place in the batch.
 impl Model for ContrastiveModel {
     fn core(&self) -> &ModelCore {
         &self.core

@@ -1,11 +1,11 @@
-//! A classifier of images: a Vision Transformer (Dosovitskiy et al. 2021), with the same blocks as
-//! for text, or a small convolutional network for comparison.
+//! A classifier of images: a Vision Transformer (Dosovitskiy et al. 2021), which has the same
+//! blocks as models of text, or a small convolutional network for comparison.
 //!
 //! **Decision.** An image is a sequence of its values, from 0 to 255, channel by channel and row by
-//! row: ids like those of text, so that batches, their division and the two passes of R-Drop need
-//! no special case for images. The model cuts patches and normalises values by mean and deviation.
-//! The alternative, a batch with tensors, would need a second case everywhere between corpus and
-//! model.
+//! row. These are ids, as in texts, so that batches, their division and the two passes of R-Drop
+//! need no special case for images. The model cuts patches, and normalises values by mean and
+//! standard deviation. The alternative, a batch with tensors, would need a second case everywhere
+//! between corpus and model.
 
 mod captioner;
 mod contrastive;
@@ -37,7 +37,7 @@ pub struct ImageClassifier {
     head: Head,
 }
 
-/// Encoder of the images.
+/// Encoder of images.
 #[derive(Debug, Clone)]
 enum Encoder {
     Transformer(Box<VisionEncoder>),
@@ -92,7 +92,8 @@ impl ImageClassifier {
         Ok(Self { shape, core, classes, encoder, head })
     }
 
-    /// Cost of one of its layers, counted from 0; for convolutions, cost of the last.
+    /// Cost of the layer with the index `layer`, from 0; for convolutions, always the cost of the
+    /// last layer.
     #[must_use]
     pub fn layer_cost_of(config: &ModelConfig, shape: &ImageShape, layer: usize) -> LayerCost {
         match config.image_encoder {
@@ -107,13 +108,13 @@ impl ImageClassifier {
         self.classes
     }
 
-    /// Shape of its images.
+    /// Shape of the model's images.
     #[must_use]
     pub fn shape(&self) -> &ImageShape {
         &self.shape
     }
 
-    /// Computes the state of each image, from which its class is predicted.
+    /// Computes one state for each image, from which the image's class is predicted.
     fn pooled(&self, images: &Sequences, pass: &Pass) -> Result<Tensor> {
         Ok(match &self.encoder {
             Encoder::Transformer(encoder) => {
@@ -124,24 +125,24 @@ impl ImageClassifier {
         })
     }
 
-    /// Computes the logits of the classes of each image, in f32.
+    /// Computes the logits of the classes for each image, in f32.
     ///
     /// # Shapes
     /// B images → `(B, C)`.
     ///
     /// # Errors
-    /// If an image is not of the model's shape, or the device has no memory left.
+    /// If an image does not have the model's shape, or the device has no memory left.
     pub fn logits(&self, images: &Sequences) -> Result<Tensor> {
         self.shape.check(images)?;
         let pass = Pass::evaluate();
         Ok(self.head.logits(&self.pooled(images, &pass)?, &pass)?)
     }
 
-    /// Computes the logits of the classes of each image, and records attention, its projections and
-    /// the states of tokens.
+    /// Computes the logits of the classes for each image, and records attention weights, queries,
+    /// keys and values, and the states of tokens.
     ///
     /// # Shapes
-    /// B images → `(B, C)`.
+    /// B images → records, and `(B, C)`.
     ///
     /// # Errors
     /// The errors of [`ImageClassifier::logits`].
@@ -155,10 +156,10 @@ impl ImageClassifier {
     /// Computes the states of all places of each image after each convolution.
     ///
     /// # Shapes
-    /// B images → for each layer `(B · P, D)`, the places of an image row by row.
+    /// B images → for each layer `(B · P, D)`: the P places of each image, row by row.
     ///
     /// # Errors
-    /// The errors of [`ImageClassifier::logits`]. Also if the encoder is not convolutional.
+    /// The errors of [`ImageClassifier::logits`], and an error if the encoder is not convolutional.
     pub fn convolved(&self, images: &Sequences) -> Result<Vec<Tensor>, ModelError> {
         self.shape.check(images)?;
         let Encoder::Convolutional(encoder) = &self.encoder else {
@@ -170,10 +171,11 @@ impl ImageClassifier {
         Ok(states)
     }
 
-    /// Computes the attention weights of all layers over the tokens of each image.
+    /// Computes the attention weights of all layers between the tokens of each image.
     ///
     /// # Errors
-    /// The errors of [`ImageClassifier::logits`]. Also if the model has no attention with weights.
+    /// The errors of [`ImageClassifier::logits`], and an error if the model has no attention with
+    /// weights.
     pub fn attention(&self, images: &Sequences) -> Result<Vec<AttentionRecord>> {
         self.shape.check(images)?;
         let pass = Pass::evaluate_with_attention();
@@ -190,7 +192,7 @@ impl ImageClassifier {
     }
 }
 
-/// Reads one stream, the values of images; the class is predicted at the first value of each.
+/// Reads one stream, the values of images. The class of an image is predicted at its first value.
 impl Model for ImageClassifier {
     fn core(&self) -> &ModelCore {
         &self.core

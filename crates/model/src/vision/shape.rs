@@ -1,19 +1,20 @@
-//! Shape of images: size, channels, patches, and the scale of values.
+//! Shape of images: size, channels and patches, and the normalisation of values.
 
 use crate::{ModelError, Result, Sequences};
 
 /// Shape of the images of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageShape {
-    /// Height and width, in pixels.
+    /// Height and width of an image, which are equal, in pixels.
     pub size: usize,
     /// Number of channels.
     pub channels: usize,
-    /// Side of a patch, in pixels; it divides the size.
+    /// Side of a patch, in pixels. It must divide `size`.
     pub patch: usize,
-    /// Mean of each channel, which is subtracted from values between 0 and 1.
+    /// Mean of each channel; it is subtracted from values, which have been scaled to the range from
+    /// 0 to 1.
     pub mean: Vec<f64>,
-    /// Standard deviation of each channel, which values are then divided by.
+    /// Standard deviation of each channel, by which values are divided after that.
     pub deviation: Vec<f64>,
 }
 
@@ -60,7 +61,8 @@ impl ImageShape {
         )))
     }
 
-    /// Cuts images into rows of patches, one channel of a patch after the other: `(B·P, C·p·p)`.
+    /// Cuts images into rows, one for each patch; a row has one channel of the patch after the
+    /// other: `(B·P, C·p·p)`.
     pub(crate) fn patched(&self, ids: &[u32]) -> Vec<f32> {
         let (size, patch) = (self.size, self.patch);
         let scaled = |channel: usize| {

@@ -45,8 +45,8 @@ pub(crate) struct Experts {
 struct Plan {
     /// Tokens of each expert.
     tokens: Vec<Vec<u32>>,
-    /// Row of each token, for each choice, among the rows of all experts, one expert after the
-    /// other; a dropped token gets the index after the last row.
+    /// For each choice and token, a row among the rows of all experts, which are stored one expert
+    /// after the other. A dropped token gets the index after the last row.
     rows: Vec<Vec<u32>>,
     /// For each choice and token, the expert.
     experts: Vec<Vec<u32>>,
