@@ -23,8 +23,8 @@ pub struct TextInference {
 /// State of the texts that are being generated, one per row.
 #[derive(Debug, Clone)]
 pub struct TextState {
-    /// State of each row, whose range covers the tokens that were read as a whole; the row's
-    /// history has no entries for steps before its text was read again.
+    /// Past of each row. The range of a row covers the tokens that were read as a whole. For steps
+    /// before the row's text was read again, the row's history has no entries.
     rows: DecodedRows,
     /// Number of tokens that are cached because they were read as a whole.
     read: usize,

@@ -9,9 +9,9 @@ use taper_ops::AttentionShape;
 /// Point of a stack at which states of tokens are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatePoint {
-    /// Vectors of the tokens alone, scaled, before positions are added.
+    /// Scaled vectors of the tokens, before positions are added.
     Token,
-    /// Vectors of the positions alone.
+    /// Vectors of the positions, before they are added.
     Position,
     /// States before the first layer, or after a complete layer.
     Layer,

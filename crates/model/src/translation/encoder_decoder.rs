@@ -20,8 +20,8 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
     /// Computes the states of whole targets (teacher forcing). Only the attention of a Transformer
     /// can be guided.
     ///
+    /// # Shapes
     /// Embedded targets `(N, D)` → `(N, D)`.
-    /// Embedded `(N, D)` → `(N, D)`.
     fn decode(
         &self,
         x: Tensor,
@@ -38,8 +38,8 @@ pub(crate) trait EncoderDecoder: Debug + Send + Sync {
     /// Computes the state for one token of each row of `state`; the tokens are at the positions
     /// `at`.
     ///
+    /// # Shapes
     /// Embedded tokens `(R, D)` → `(R, D)`.
-    /// Embedded `(R, D)` → `(R, D)`.
     fn step(
         &self,
         x: Tensor,

@@ -1,5 +1,5 @@
-//! A separate nonlinearity with dropout: the end of a linear layer whose product is computed in
-//! several pieces.
+//! A nonlinearity with dropout as an operation of its own. It ends a linear layer whose product is
+//! computed in several pieces.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;
@@ -12,10 +12,11 @@ use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Computes `dropout(activation(x))`. An element has the same number in the mask as in `x`.
+/// Computes `dropout(activation(x))`. The index of an element in `x` is also its index in the
+/// dropout mask.
 ///
 /// # Shapes
-/// `x` → the same.
+/// `x` → a tensor of the same shape.
 ///
 /// # Errors
 /// If the device has no memory left.

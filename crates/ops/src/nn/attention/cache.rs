@@ -1,18 +1,18 @@
-//! Cache of a decoding layer: rows, such as a key and a value side by side, which are added and
-//! never change.
+//! Cache of a layer for decoding. Its rows, such as a key and a value side by side, are added and
+//! then never change.
 //!
 //! **Decision.** Our own kernels read rows from several tensors, so that on the host the rows of
-//! each step stay in their own tensor. Candle's primitives need a single tensor. Joining all steps
-//! for each token would copy the whole past each time. So for these primitives, rows are appended
-//! to a tensor with spare room, which is replaced by one of twice the size when it is full: a row
-//! is copied at most twice on average, whatever the length.
+//! each step stay in a tensor of their own. Candle's primitives need a single tensor, and joining
+//! all steps for each token would copy the whole past each time. For these primitives, rows are
+//! therefore appended to a tensor with spare room. When it is full, a tensor of twice the size
+//! replaces it: a row is copied at most twice on average, whatever the length.
 
 use crate::spec::CachedRows;
 use crate::tape::is_fused;
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Rows of a layer: rows of texts that were read as a whole, and rows of each step.
+/// Cached rows of a layer: those of texts that were read as a whole, and those of each step.
 #[derive(Debug, Clone, Default)]
 pub struct Cache(Parts);
 
@@ -28,18 +28,19 @@ impl Default for Parts {
     }
 }
 
-/// Rows in one tensor.
+/// All rows in one tensor.
 #[derive(Debug, Clone, Default)]
 struct Joined {
-    /// `(capacity, W)`; `None` before the first row.
+    /// Tensor with the rows, `(capacity, W)`; `None` before the first row.
     rows: Option<Tensor>,
-    /// Number of rows that have been written.
+    /// Number of rows that have been written to the tensor.
     used: usize,
-    /// Row of each token of the texts.
+    /// For each token of the texts, its row in the tensor.
     text: Vec<u32>,
-    /// First row of each step, and the number of its rows.
+    /// For each step, its first row in the tensor, and the number of its rows.
     steps: Vec<(u32, u32)>,
-    /// Shared by all caches with this tensor: only a sole owner may write after the used rows.
+    /// Shared by all caches that have this tensor. Only if a single cache has it may that cache
+    /// write behind the used rows.
     owner: Arc<()>,
 }
 
@@ -47,8 +48,8 @@ struct Joined {
 const LEAST: usize = 16;
 
 impl Cache {
-    /// Makes a cache with all rows in one tensor from the beginning, as on a GPU, but on any
-    /// device.
+    /// Makes a cache that has all rows in one tensor from the beginning, on any device; a default
+    /// cache does this only where there are no kernels of our own, as on a GPU.
     #[must_use]
     pub fn joined() -> Self {
         Self(Parts::Joined(Joined::default()))
@@ -95,10 +96,11 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps only these rows of the texts, and the marked steps.
+    /// Keeps only the rows of texts with the indices `text`, and the steps for which `steps` is
+    /// true.
     ///
     /// # Errors
-    /// If there is no such row.
+    /// If there is no row with one of these indices.
     pub fn keep(&mut self, text: &[u32], steps: &[bool]) -> Result<()> {
         let mut is_kept = steps.iter().copied().chain(std::iter::repeat(false));
         let mut is_kept = || is_kept.next().unwrap_or(false);
@@ -110,7 +112,7 @@ impl Cache {
                 }
                 steps.retain(|_| is_kept());
             }
-            // Other rows are dropped when the tensor is replaced.
+            // Dropped rows stay in the tensor until it is replaced.
             Parts::Joined(joined) => {
                 let row = |&row: &u32| joined.text.get(row as usize).copied();
                 let Some(rows) = text.iter().map(row).collect() else {
@@ -123,7 +125,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The rows; `None` before the first row.
+    /// Returns the cached rows; `None` before the first row.
     #[must_use]
     pub fn kept(&self) -> Option<CachedRows<'_>> {
         match &self.0 {
@@ -135,8 +137,8 @@ impl Cache {
         }
     }
 
-    /// Storage of rows; the first call chooses it, depending on whether there are kernels for such
-    /// rows.
+    /// Returns the storage of rows. The first call chooses its kind: separate tensors if there are
+    /// kernels for tensors like `rows`, else one tensor.
     fn parts(&mut self, rows: &Tensor) -> Result<&mut Parts> {
         let is_new = matches!(&self.0, Parts::Apart { text: None, steps } if steps.is_empty());
         if is_new && !is_fused(None, &[rows])? {
@@ -147,7 +149,7 @@ impl Cache {
 }
 
 impl Joined {
-    /// Appends rows; returns the index of the first one, and their number.
+    /// Appends rows; returns the index of the first one in the tensor, and their number.
     fn append(&mut self, new: &Tensor) -> Result<(u32, u32)> {
         let (count, width) = new.dims2()?;
         let new = new.contiguous()?;
@@ -164,8 +166,8 @@ impl Joined {
         Ok((first as u32, count as u32))
     }
 
-    /// Allocates a tensor with room for `count` more rows, and moves the rows that are still kept
-    /// there.
+    /// Allocates a tensor with room for `count` more rows, and copies the rows that are still kept
+    /// to it.
     fn replace(&mut self, count: usize, width: usize, like: &Tensor) -> Result<Tensor> {
         let steps = self.steps.iter().flat_map(|&(first, count)| first..first + count);
         let wanted: Vec<u32> = self.text.iter().copied().chain(steps).collect();
@@ -199,7 +201,7 @@ mod tests {
         Tensor::from_vec(values, (count, 3), &Device::Cpu).expect("rows")
     }
 
-    /// All rows of the texts and of the steps, in order.
+    /// Returns all rows of the texts and of the steps, in order.
     fn values(cache: &Cache) -> Vec<Vec<f32>> {
         let kept = cache.kept().expect("rows");
         let (text, counts) = match kept {
@@ -211,7 +213,7 @@ mod tests {
                 (text.len(), steps.iter().map(|step| step.1 as usize).collect())
             }
         };
-        // Reads every row of a step with a separate query.
+        // Reads every row of a step by a separate query.
         let all = kept.joined().expect("memory");
         let mut index: Vec<u32> =
             all.visible_to(0, std::slice::from_ref(&(0..text)), &[]).collect();
@@ -253,7 +255,8 @@ mod tests {
         Ok(())
     }
 
-    /// Checks that the number of tensors is the number of binary digits of the number of tokens.
+    /// Checks that the number of allocated tensors grows like the number of binary digits of the
+    /// number of tokens.
     #[test]
     fn a_tensor_is_replaced_when_it_is_full_and_not_for_each_token() -> Result<()> {
         let mut cache = Cache::joined();
@@ -282,7 +285,7 @@ mod tests {
         Ok(())
     }
 
-    /// Tests a type without kernels of our own, as on a GPU.
+    /// Tests a type for which there are no kernels of our own, as is the case on a GPU.
     #[test]
     fn which_of_the_two_it_is_depends_on_the_kernels() -> Result<()> {
         let mut cache = Cache::default();

@@ -1,14 +1,15 @@
 //! Attention of single queries, for decoding token by token (Vaswani et al. 2017, section 3.2).
 //!
-//! **Decision.** The keys and values of a token are written once and never move. A table of rows
-//! identifies the past of a hypothesis among them, so that reordering hypotheses reorders small
-//! integers. The alternative, a cache that is copied when hypotheses branch and when it grows, took
-//! a third of a beam search.
+//! **Decision.** The keys and values of a token are written once and never move. For each
+//! hypothesis, a table says which of their rows are its past, so that reordering hypotheses only
+//! reorders small integers. The alternative, a cache that is copied whenever hypotheses branch and
+//! whenever it grows, took a third of the time of a beam search.
 //!
-//! If a sparse pattern lets a query see only a part of its past, the rest is kept, but not read.
+//! If a sparse pattern lets a query see only a part of its past, the rest is kept in the cache, but
+//! not read.
 //!
-//! The result of a query depends only on itself and the keys and values that it sees, not on other
-//! queries or their number.
+//! The result of a query depends only on the query and on the keys and values that it sees, not on
+//! other queries or their number.
 
 use crate::float::{Float, vectorised};
 use crate::host::{Host, for_float};
@@ -25,7 +26,8 @@ use std::ops::Range;
 /// Computes `softmax(scale · q Kᵀ + biases) V` for each query and head, without gradients.
 ///
 /// # Shapes
-/// `query (R, Q)`, in each of its rotations → `(R, Q)`, for the query width `Q` of `shape`.
+/// `query (R, r·Q)`, the r rotations of each query side by side → `(R, Q)`, where Q is the width of
+/// queries in `shape`.
 ///
 /// # Errors
 /// If the shapes disagree, `shape` is impossible, or a row does not exist.
@@ -86,7 +88,7 @@ fn check(
     Ok(())
 }
 
-/// Whether past tokens fit the queries.
+/// Whether the cached tokens fit `queries` queries of this shape.
 fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Result<bool> {
     let VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk } = visible
     else {
@@ -135,16 +137,16 @@ fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) ->
     Ok(fits)
 }
 
-/// Numbers added to scores, and their shape `(H, queries, keys)`.
+/// Numbers added to scores, with their shape `(H, queries, keys)`.
 type Bias<'a, T> = (&'a [T], (usize, usize, usize));
 
-/// Number of queries in a task.
+/// Number of queries per task.
 const QUERIES: usize = 8;
 
-/// Number of values that are summed side by side.
+/// Number of values that are processed side by side.
 const LANES: usize = 16;
 
-/// Number of keys that are prefetched: the keys of a past are scattered in memory.
+/// Number of keys that are prefetched, because the keys of a past are scattered in memory.
 const AHEAD: usize = 2;
 
 /// Bytes of a cache line.
@@ -204,18 +206,20 @@ fn fused<T: Float>(
     Tensor::from_vec(out, (rows, width), query.device())
 }
 
-/// Keys that a query sees.
+/// Which keys a query sees.
 #[derive(Default)]
 pub(super) struct Chosen {
-    /// Number of all keys; the query belongs to the last one.
+    /// Number of all keys in the past of the query; the last one belongs to the query's own token.
     keys: usize,
-    /// Ranges of keys that some head sees, ascending.
+    /// Ranges of the keys that at least one head sees, ascending.
     ranges: Vec<Range<usize>>,
-    /// Positions of these keys, unless all keys are seen.
+    /// Positions of these keys; empty if all keys are seen.
     positions: Vec<usize>,
-    /// Keys that a head does not see, `(H, positions)`, if heads differ.
+    /// For each head, whether it does not see the key at each of `positions`: `(H, positions)`.
+    /// Empty if all heads see the same keys.
     hidden: Vec<bool>,
-    /// Chunks that determine the rotations of the query.
+    /// Chunks that determine the rotation of the query for each key; `None` if there is a single
+    /// rotation.
     dual_chunk: Option<DualChunk>,
 }
 
@@ -229,7 +233,7 @@ impl Chosen {
             self.ranges.push(0..keys);
             return;
         };
-        // Heads differ in their random blocks.
+        // Heads see different keys only if there are random blocks.
         let heads = if rule.random > 0 { heads } else { 1 };
         let of_head = |head| {
             let mut ranges = Vec::new();
@@ -251,21 +255,21 @@ impl Chosen {
         }
     }
 
-    /// Position of the `index`th gathered key.
+    /// Position of the gathered key with this index.
     #[inline(always)]
     fn position(&self, index: usize) -> usize {
         self.positions.get(index).copied().unwrap_or(index)
     }
 
-    /// Rotation of the query for the `index`th gathered key.
+    /// Index of the query's rotation for the gathered key with this index.
     #[inline(always)]
     fn rotation(&self, index: usize) -> usize {
         self.dual_chunk.map_or(0, |chunks| chunks.rotation(self.keys - 1, self.position(index)))
     }
 }
 
-/// Collects the key and value of each chosen token: first of the text that was read as a whole,
-/// then of later tokens. Other tokens are not read.
+/// Collects the key and value, side by side, of each token that is seen: first of tokens in the
+/// text that was read as a whole, then of later tokens. Rows of other tokens are not read.
 fn gather<'a, T>(
     pairs: &mut Vec<&'a [T]>,
     visible: VisibleKeys<'_>,
@@ -297,7 +301,7 @@ fn gather<'a, T>(
     }));
 }
 
-/// Prefetches a whole row.
+/// Prefetches all cache lines of a row.
 #[inline(always)]
 fn fetch_all<T: Float>(row: &[T]) {
     for line in (0..row.len()).step_by(LINE / size_of::<T>()) {
@@ -306,9 +310,10 @@ fn fetch_all<T: Float>(row: &[T]) {
 }
 
 vectorised! {
-    /// Attends from one query, in all its rotations; `pairs` has the key and value of each chosen
-    /// token. `weights` is scratch, filled with −∞, with a multiple of [`LANES`] for each head,
-    /// whose exponentials are computed side by side; `out` is zero.
+    /// Attends from one query, given in all its rotations. `pairs` has the key and value of each
+    /// token that is seen. `weights` is scratch memory, filled with −∞, with a multiple of
+    /// [`LANES`] values for each head, because their exponentials are computed side by side. `out`
+    /// must be zero.
     fn attend<T>(
         query: &[T],
         shape: AttentionShape,
@@ -344,7 +349,7 @@ vectorised! {
     }
 }
 
-/// Computes the scores of all heads: a row of `weights` for each.
+/// Computes the scores of all heads; each head has a row of `weights`.
 #[inline(always)]
 fn scores<T: Float>(
     query: &[T],
@@ -372,7 +377,8 @@ fn scores<T: Float>(
     }
 }
 
-/// Adds terms that depend on positions to the scores of a head; keys that it does not see get −∞.
+/// Adds terms that depend on positions to the scores of a head, and sets the scores of keys that
+/// the head does not see to −∞.
 #[inline(always)]
 fn add_biases<T: Float>(
     (weights, keys): (&mut [T], usize),
@@ -408,13 +414,13 @@ fn add_biases<T: Float>(
     }
 }
 
-/// Adds up the weighted values of a head; `first` is their first column in `pairs`.
+/// Adds up the weighted values of a head; `first` is the head's first column of values in `pairs`.
 #[inline(always)]
 fn sum_values<T: Float>(weights: &[T], pairs: &[&[T]], first: usize, out: &mut [T]) {
     let (blocks, rest) = out.as_chunks_mut::<LANES>();
     for (block, out) in blocks.iter_mut().enumerate() {
         let first = first + block * LANES;
-        // Sums stay in registers.
+        // The sums of one block stay in registers.
         let mut sums = [T::default(); LANES];
         for (weight, pair) in weights.iter().zip(pairs) {
             for (sum, value) in sums.iter_mut().zip(&pair[first..first + LANES]) {

@@ -1,4 +1,4 @@
-//! Heads of packed query, key and value, divided among tasks.
+//! Access to the heads in rows of packed query, key and value, and their division among tasks.
 
 use crate::nn::attention::layout::Columns;
 use crate::nn::attention::tiled::products::{Rows, TileProducts};
@@ -8,9 +8,9 @@ use crate::shared::Write;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Sequences in rows that hold query, key and value of all heads side by side.
+/// Layout of sequences whose rows have query, key and value of all heads side by side.
 pub(super) trait PackedLayout: Sync {
-    /// Position of a sequence.
+    /// Description of one sequence, with its position.
     type Sequence: Sync;
 
     /// Number of heads, and the width of each.
@@ -27,13 +27,13 @@ pub(super) trait PackedLayout: Sync {
         heads * width
     }
 
-    /// Columns of query (0), key (1) or value (2).
+    /// Columns of the query (part 0), the key (1) or the value (2) in a row.
     fn columns(&self, part: usize) -> Columns {
         let width = self.width();
         Columns { stride: 3 * width, column: part * width }
     }
 
-    /// Rows of one head of query, key or value.
+    /// Rows of one head of the query, the key or the value.
     fn rows<'a, T>(
         &self,
         qkv: &'a [T],
@@ -46,8 +46,8 @@ pub(super) trait PackedLayout: Sync {
         Rows { values: qkv, at, count: rows.len(), width }
     }
 
-    /// Runs `each` for all heads of each sequence that has rows, in tasks of one sequence and some
-    /// of its heads, with memory from `worker`.
+    /// Runs `each` for all heads of each sequence that is not empty. A task is one sequence and
+    /// some of its heads; `worker` makes a thread's working memory.
     fn for_heads<W>(
         &self,
         worker: impl Fn() -> W + Sync + Send,
@@ -67,8 +67,9 @@ pub(super) trait PackedLayout: Sync {
     }
 }
 
-/// Groups of neighbouring heads of each sequence: enough tasks for all threads, but not more,
-/// because neighbouring heads read the same pages of memory. Results must not depend on the groups.
+/// Groups of neighbouring heads, the same for each of `sequences` sequences. There are enough
+/// groups to give all threads tasks, but not more, because neighbouring heads read the same pages
+/// of memory. Results must not depend on the groups.
 fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usize>> {
     let groups = match rayon::current_num_threads() {
         1 => 1,
@@ -78,16 +79,16 @@ fn head_groups(sequences: usize, heads: usize) -> impl Iterator<Item = Range<usi
 }
 
 impl<T> Rows<'_, T> {
-    /// One of the rows, if its values are contiguous.
+    /// Returns one of the rows; its values must be contiguous.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &[T] {
         &self.values[self.at.offset + row * self.at.row..][..self.width]
     }
 }
 
-/// Products with rows that are used only once.
+/// Products with an operand that is used only once, so that preparing it separately has no benefit.
 pub(super) trait WeighedRows: TileProducts {
-    /// Computes [`add_weighted`](TileProducts::add_weighted) with `rows`.
+    /// Computes [`add_weighted`](TileProducts::add_weighted), with `rows` as the operand.
     fn weigh(
         &self,
         worker: &mut Self::Worker,

@@ -1,5 +1,5 @@
-//! Operations of the kinds of attention other than a softmax over keys, and of the state-space layer
-//! in place of attention.
+//! Operations for kinds of attention other than the softmax over keys, and for the state-space
+//! layer that replaces attention.
 
 mod heads;
 mod hierarchical;

@@ -1,4 +1,4 @@
-//! Weighted sums over the tokens of sequences: the keys and values of a Linformer.
+//! Weighted sums over the tokens of sequences: the keys and values to which a Linformer attends.
 
 use crate::composed;
 use crate::float::Float;
@@ -9,17 +9,16 @@ use crate::tape::{Adjoints, Tape, is_fused};
 use candle_core::{Result, Tensor, bail};
 use std::sync::Arc;
 
-/// Number of tokens that a product sums over, or has as columns, at a time: small enough for the
-/// second-level cache.
+/// Number of tokens that a product processes at a time: small enough for the second-level cache.
 const TOKENS: usize = 256;
 
-/// Computes sums of keys, `E K`, and of values, `F V`, over the tokens of each sequence (Wang et
-/// al. 2020, "Linformer: Self-Attention with Linear Complexity", equation 7). Sequences shorter
-/// than E and F use their first columns.
+/// Computes the sums of keys, `E K`, and of values, `F V`, over the tokens of each sequence (Wang
+/// et al. 2020, "Linformer: Self-Attention with Linear Complexity", equation 7); E and F are
+/// `weights`. A sequence that is shorter than E and F uses their first columns.
 ///
 /// # Shapes
-/// `qkv (N, 3·D)`: query, key and value side by side; E and F, `(R, L)`, with L at least the longest
-/// of B sequences → `(B·R, 2·D)`, key and value side by side.
+/// `qkv (N, 3·D)`: query, key and value side by side; E and F, `(R, L)` each, where L is at least
+/// the length of the longest of B sequences → `(B·R, 2·D)`, key and value side by side.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -39,12 +38,12 @@ pub fn sequence_sums(
     for_float!(qkv, T => sums.run::<T>(tape, qkv, weights))
 }
 
-/// Sizes of the sums.
+/// Sizes of the inputs and of the sums.
 struct Sums {
     width: usize,
-    /// Number of sums of a sequence.
+    /// Number of sums per sequence.
     rank: usize,
-    /// Number of columns of the weights.
+    /// Number of columns of E and F.
     columns: usize,
     lengths: Arc<[usize]>,
     products: Products,
@@ -77,7 +76,8 @@ impl Sums {
         Ok(Self { width: width / 3, rank, columns, lengths: lengths.clone(), products })
     }
 
-    /// First row of each sequence among the tokens, its length, and its first row among the sums.
+    /// For each sequence: its first row among the tokens, its length, and its first row among the
+    /// sums.
     fn sequences(&self) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut next = 0;
         self.lengths.iter().enumerate().map(move |(number, &length)| {
@@ -86,19 +86,20 @@ impl Sums {
         })
     }
 
-    /// Position of the key (0) or value (1) of a token in the projections.
+    /// Position of the key (part 0) or value (part 1) of a token in the projections.
     fn token(&self, part: usize, row: usize) -> Matrix {
         let width = 3 * self.width;
         Matrix::rows(width).at(row * width + (part + 1) * self.width)
     }
 
-    /// Position of the key or value of a sum.
+    /// Position of the key (part 0) or value (part 1) of a sum.
     fn sum(&self, part: usize, row: usize) -> Matrix {
         let width = 2 * self.width;
         Matrix::rows(width).at(row * width + part * self.width)
     }
 
-    /// Pieces of a sequence: the first token of each, and their number.
+    /// Divides a sequence into pieces: for each of them, its first token and the number of its
+    /// tokens.
     fn pieces(length: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..length).step_by(TOKENS).map(move |first| (first, TOKENS.min(length - first)))
     }
@@ -185,7 +186,8 @@ impl Sums {
         })
     }
 
-    /// Computes `dE += d(E K) Kᵀ`; only the caller uses the destination, which is initialised.
+    /// Computes `dE += d(E K) Kᵀ`, or the same for F and V. Only the caller may use the
+    /// destination, which must be initialised.
     fn add_weight_gradient<T: Float>(
         &self,
         (values, adjoint): (&[T], &[T]),
@@ -210,7 +212,8 @@ impl Sums {
         }
     }
 
-    /// Computes `dK += Eᵀ d(E K)`; only the caller uses the destination, which is initialised.
+    /// Computes `dK += Eᵀ d(E K)`, and the same for F and V. Only the caller may use the
+    /// destination, which must be initialised.
     fn add_token_gradient<T: Float>(&self, (weights, adjoint): ([&[T]; 2], &[T]), to: Shared<T>) {
         for (first, length, sum) in self.sequences() {
             for (part, weights) in weights.iter().enumerate() {

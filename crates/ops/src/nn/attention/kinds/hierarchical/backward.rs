@@ -1,7 +1,7 @@
-//! Backward pass, which recomputes weights. The adjoints of summaries pass to their tokens once all
-//! chunks that see the summaries are done. Under a causal mask, which processes chunks from the
-//! last to the first, this happens together with the adjoints of the tokens themselves; otherwise
-//! at the end.
+//! Backward pass of hierarchical attention. It recomputes the weights. The adjoints of summaries
+//! are passed on to their tokens once all chunks that see the summaries are done. Under a causal
+//! mask, chunks are processed from the last to the first, so this happens together with the
+//! adjoints of the chunk's own tokens; otherwise it happens at the end.
 
 use super::forward::{Inputs, across, gathered, terms};
 use super::layout::{ChunkKeys, Layout, QUERIES, Sequence};
@@ -16,7 +16,7 @@ use crate::shared::{Shared, Write};
 use crate::sums::blocked_sum;
 use std::ops::Range;
 
-/// Inputs of the backward pass, in addition to the inputs of the forward pass.
+/// What the backward pass reads in addition to the inputs of the forward pass.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Adjoint of the result.
@@ -44,10 +44,10 @@ struct Worker<P: TileProducts> {
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
     of_query: Vec<P::Value>,
-    /// Adjoints of all keys that a chunk sees.
+    /// Adjoints of all keys that a chunk sees; `of_value` has those of their values.
     of_key: Vec<P::Value>,
     of_value: Vec<P::Value>,
-    /// `dO·O`, and the logarithms of denominators, of some queries.
+    /// Two numbers for each of some queries: `dO·O`, and the logarithm of the denominator.
     numbers: [Vec<P::Value>; 2],
 }
 
@@ -62,8 +62,8 @@ struct Pass<'a, P: TileProducts> {
 /// Computes the gradient of all sequences.
 ///
 /// # Safety
-/// Nobody else reads or writes the gradient meanwhile. It is initialised if it is added to, and
-/// always afterwards.
+/// Nobody else may read or write the gradient meanwhile. If values are added to it, it must be
+/// initialised; afterwards it always is.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -88,7 +88,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     };
     let pass = Pass { products, layout, inputs, known, to };
     layout.for_heads(worker, |worker, sequence, heads| {
-        // SAFETY: each task has its own heads of a sequence.
+        // Each task has heads of a sequence that no other task has.
         unsafe { pass.sequence(worker, sequence, heads) };
     });
 }
@@ -97,11 +97,11 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Computes the gradients of some heads of a sequence.
     ///
     /// # Safety
-    /// Nobody else reads or writes the gradients of these heads.
+    /// Nobody else may read or write the gradients of these heads.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
         let (layout, causal) = (self.layout, self.layout.spec.causal);
         let room = || vec![P::Value::default(); sequence.summaries() * layout.head];
-        // Adjoints of the keys, and of the values, of summaries.
+        // For each head, the adjoints of the keys, and of the values, of summaries.
         let mut of_summaries: Vec<_> = heads.clone().map(|_| [room(), room()]).collect();
         let chunks = 0..sequence.counts[0];
         for chunk in chunks.clone().rev() {
@@ -118,7 +118,8 @@ impl<P: TileProducts> Pass<'_, P> {
                 for (part, adjoints) in [KEY, VALUE].into_iter().zip(of_summaries) {
                     let adjoint = summaries::token_adjoint(layout, (sequence, chunk), adjoints);
                     for row in first..first + tokens {
-                        // SAFETY: the caller's promise, and the rows have been written.
+                        // The caller has promised this for these heads, and the rows have been
+                        // written.
                         unsafe { self.put(part, head, row, &adjoint, Write::Add) };
                     }
                 }
@@ -191,7 +192,8 @@ impl<P: TileProducts> Pass<'_, P> {
         let Worker { of_key, of_value, .. } = worker;
         let parts = [(KEY, of_key), (VALUE, of_value)];
         for ((part, gradients), of_summaries) in parts.into_iter().zip(of_summaries) {
-            // Under a causal mask no earlier chunk sees a summary of this one.
+            // Under a causal mask, no earlier chunk sees a summary of this chunk, so the summaries'
+            // adjoints are complete.
             let of_token = layout
                 .spec
                 .causal
@@ -211,7 +213,7 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// Computes `dO·O`, and the logarithm of the denominator, for each query.
+    /// Computes two numbers for each query: `dO·O`, and the logarithm of the denominator.
     fn numbers(&self, to: &mut [Vec<P::Value>; 2], head: usize, rows: &Range<usize>) {
         let (adjoint, out) = (
             self.result_rows(self.known.adjoint, head, rows),
@@ -224,7 +226,7 @@ impl<P: TileProducts> Pass<'_, P> {
         }
     }
 
-    /// Rows of a head in the result, or in its adjoint.
+    /// Returns rows of a head in the result, or in its adjoint.
     fn result_rows<'a>(
         &self,
         values: &'a [P::Value],
@@ -239,7 +241,7 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Writes the gradient of one row.
     ///
     /// # Safety
-    /// The requirements of [`Self::sequence`]; memory is initialised if it is added to.
+    /// The requirements of [`Self::sequence`]. If values are added, the memory must be initialised.
     unsafe fn put(
         &self,
         part: usize,

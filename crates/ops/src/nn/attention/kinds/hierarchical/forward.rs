@@ -10,11 +10,11 @@ use crate::products::Matrix;
 use crate::shared::{Shared, Write};
 use std::ops::Range;
 
-/// Inputs of both passes.
+/// What both passes read.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a, T> {
     pub(super) qkv: &'a [T],
-    /// Summaries as returned by [`super::summaries::summarise`].
+    /// Summaries, in the layout of [`super::summaries::summarise`].
     pub(super) summaries: &'a [T],
 }
 
@@ -23,8 +23,8 @@ impl<'a, T: Float> Inputs<'a, T> {
         Some(Inputs { qkv: T::as_f32(self.qkv)?, summaries: T::as_f32(self.summaries)? })
     }
 
-    /// Gathers keys (1) or values (2) of all visible tokens and summaries, one after the other:
-    /// `(S, Dh)`.
+    /// Gathers the keys (part 1) or values (part 2) of all summaries and tokens that a chunk sees,
+    /// one after the other: `(S, Dh)`.
     pub(super) fn gather(
         &self,
         layout: &Layout,
@@ -49,17 +49,18 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 }
 
-/// Gathered rows, `(S, Dh)`.
+/// Describes gathered rows, `(S, Dh)`.
 pub(super) fn gathered<T>(values: &[T], count: usize, width: usize) -> Rows<'_, T> {
     Rows { values, at: Matrix::rows(width), count, width }
 }
 
-/// Gathered rows, transposed: `(Dh, S)`.
+/// Describes the transpose of gathered rows: `(Dh, S)`.
 pub(super) fn across<T>(rows: Rows<'_, T>) -> Rows<'_, T> {
     Rows { at: rows.at.transposed(), count: rows.width, width: rows.count, ..rows }
 }
 
-/// Terms of the scores of some queries; `first` is the index of the first one in its chunk.
+/// Returns the terms of the scores of some queries of a chunk; `first` is the index of the first of
+/// these queries in the chunk.
 pub(super) fn terms<'a, T: Float>(
     layout: &Layout,
     (sequence, head): (&Sequence, usize),
@@ -92,14 +93,15 @@ struct Pass<'a, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
     inputs: Inputs<'a, P::Value>,
-    /// Result, and `ln Σ exp(score)` for each query and head, if these are kept.
+    /// Destinations: the result and, if they are kept, the numbers `ln Σ exp(score)` for each query
+    /// and head.
     to: (Shared<P::Value>, Option<Shared<P::Value>>),
 }
 
 /// Computes the results of all sequences.
 ///
 /// # Safety
-/// Nobody else reads or writes the outputs meanwhile. Afterwards they are initialised.
+/// Nobody else may read or write the outputs meanwhile. Afterwards they are initialised.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -134,7 +136,7 @@ impl<P: TileProducts> Pass<'_, P> {
     /// Computes the results of a chunk of one head.
     ///
     /// # Safety
-    /// Nobody else reads or writes the results of this head.
+    /// Nobody else may read or write the results of this head.
     unsafe fn chunk(
         &self,
         worker: &mut Worker<P>,

@@ -1,4 +1,5 @@
-//! Positions of sequences and their summaries in memory, and the tokens that a chunk sees.
+//! Positions of sequences and of their summaries in memory, and which keys the tokens of a chunk
+//! see.
 
 use crate::float::Float;
 use crate::nn::attention::kinds::heads::PackedLayout;
@@ -8,7 +9,7 @@ use std::ops::Range;
 /// Number of queries that are processed at a time.
 pub(super) const QUERIES: usize = 64;
 
-/// Position of a sequence in the packed rows, and of its summaries among all summaries.
+/// Where a sequence is in the packed rows, and where its summaries are among all summaries.
 #[derive(Debug)]
 pub(super) struct Sequence {
     pub(super) number: usize,
@@ -16,13 +17,13 @@ pub(super) struct Sequence {
     pub(super) length: usize,
     /// Number of chunks at each level.
     pub(super) counts: Vec<usize>,
-    /// Row of the first summary of each level, among those of the sequence.
+    /// For each level, the row of its first summary among the summaries of the sequence.
     pub(super) levels: Vec<usize>,
-    /// Row of its first summary among all summaries.
+    /// Row of the sequence's first summary among the summaries of all sequences.
     pub(super) summary: usize,
 }
 
-/// Layout of hierarchical attention on the host.
+/// Layout of the data of hierarchical attention on the host.
 pub(super) struct Layout {
     pub(super) spec: HierarchicalSpec,
     pub(super) hierarchy: Hierarchy,
@@ -32,24 +33,24 @@ pub(super) struct Layout {
     pub(super) sequences: Vec<Sequence>,
 }
 
-/// Keys that the tokens of a chunk see, summaries first and then tokens of the chunk: the same for
-/// all heads.
+/// Keys that the tokens of a chunk see: first summaries, then the tokens of the chunk. They are the
+/// same for all heads.
 pub(super) struct ChunkKeys<T> {
-    /// Rows of summaries, among those of the sequence.
+    /// Rows of the summaries, among the summaries of the sequence.
     pub(super) summaries: Vec<Range<usize>>,
     /// Number of summaries.
     pub(super) count: usize,
     /// Packed rows of the chunk's tokens.
     pub(super) tokens: Range<usize>,
-    /// Number added to each score: the logarithm of the number of tokens for summaries, 0 for
-    /// tokens.
+    /// Number that is added to the scores with each key: for a summary, the logarithm of its number
+    /// of tokens; for a token, 0.
     pub(super) added: Vec<T>,
-    /// Place of each key in the dropout mask.
+    /// Place of each key within a query's part of the dropout mask.
     pub(super) places: Vec<u32>,
 }
 
 impl Sequence {
-    /// Number of its summaries at all levels.
+    /// Number of the sequence's summaries at all levels.
     pub(super) fn summaries(&self) -> usize {
         self.counts.iter().sum()
     }
@@ -60,7 +61,8 @@ impl<T> ChunkKeys<T> {
         self.count + self.tokens.len()
     }
 
-    /// Blocks of queries: the index of the first query in the chunk, and their packed rows.
+    /// Blocks of queries of the chunk: for each block, the index of its first query in the chunk,
+    /// and the packed rows of its queries.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<T> {
         let tokens = self.tokens.clone();
         tokens
@@ -118,14 +120,14 @@ impl Layout {
         self.sequences.last().map_or(0, |last| last.summary + last.summaries())
     }
 
-    /// Offset of the key (1) or value (2) of a sequence's first summary in one head; the other
-    /// summaries follow.
+    /// Offset of a sequence's first summary in one head: that of its key (part 1) or its value
+    /// (part 2). The other summaries of the sequence follow.
     pub(super) fn summaries_at(&self, sequence: &Sequence, head: usize, part: usize) -> usize {
         let of_head = 2 * head + part - 1;
         (sequence.summary * 2 * self.spec.heads + of_head * sequence.summaries()) * self.head
     }
 
-    /// Keys that the tokens of a chunk see.
+    /// Returns the keys that the tokens of a chunk see.
     pub(super) fn seen<T: Float>(&self, sequence: &Sequence, chunk: usize) -> ChunkKeys<T> {
         let (size, length) = (self.hierarchy.chunk, sequence.length);
         let first = chunk * size;
@@ -144,7 +146,8 @@ impl Layout {
         ChunkKeys { summaries, count, tokens, added, places }
     }
 
-    /// Index of a query's first weight in the dropout mask; the query is given by its chunk.
+    /// Index of a query's first weight in the dropout mask. The query is given by its chunk, and
+    /// its index in the chunk.
     pub(super) fn mask_start(
         &self,
         sequence: &Sequence,

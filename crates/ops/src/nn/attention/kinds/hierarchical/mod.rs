@@ -1,9 +1,9 @@
-//! Hierarchical attention: to tokens within the same chunk, and to summaries of other chunks, or of
-//! chunks of summaries.
+//! Hierarchical attention: to tokens in the same chunk, and to summaries of other chunks, of which
+//! higher levels have summaries of summaries.
 //!
-//! The keys and values that a chunk's tokens see are gathered, summaries first, and scores with
-//! them stay in the cache, because rows of scores are shorter than a sequence. The backward pass
-//! needs one number for each query and head, `L = ln Σ exp(score)`, and the summaries.
+//! The keys and values that the tokens of a chunk see are gathered, summaries first. There are
+//! fewer of them than tokens in a sequence, so the scores with them stay in the cache. The backward
+//! pass needs the summaries and, for each query and head, one number, `L = ln Σ exp(score)`.
 
 mod backward;
 mod forward;
@@ -33,9 +33,9 @@ use std::marker::PhantomData;
 /// O_i = (Σ_{j ∈ C} exp(q_i·k_j / √d) v_j + Σ_J |J| exp(q_i·k̄_J / √d) v̄_J) / Z_i
 /// ```
 ///
-/// for each head, where C is the chunk of token i, and each J is another chunk that the token sees,
-/// with `|J|` tokens, the mean key `k̄_J` and the mean value `v̄_J`: see [`HierarchicalSpec`]. This
-/// is the coarsening of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), without coarsened
+/// for each head, where C is the chunk of token i. Each J is another chunk that the token sees,
+/// with `|J|` tokens, the mean key `k̄_J` and the mean value `v̄_J`; see [`HierarchicalSpec`]. This
+/// is the coarsening of Zhu and Soricut 2021 ("H-Transformer-1D", section 4), but without coarsened
 /// queries, and with any number of chunks in a chunk of the next level.
 ///
 /// # Shapes
@@ -60,16 +60,17 @@ pub fn hierarchical_attention(
     )
 }
 
-/// Scalars that [`hierarchical_attention`] keeps for the backward pass, in addition to its input,
-/// for heads of total width `width`: the result, a number for each query and head, and summaries.
+/// Number of scalars that [`hierarchical_attention`] keeps for the backward pass, in addition to
+/// its input, if the widths of the heads sum to `width`: the result, a number for each query and
+/// head, and the summaries.
 #[must_use]
 pub fn kept_by_hierarchical_attention(spec: &HierarchicalSpec, width: usize) -> usize {
     let layout = Layout::new(spec, width);
     layout.tokens * (width + spec.heads) + layout.summaries() * 2 * width
 }
 
-/// Multiplications and additions of the forward products of [`hierarchical_attention`]: the
-/// products of each query with all keys that its chunk sees.
+/// Number of multiplications and additions in the forward products of [`hierarchical_attention`]:
+/// those of each query with all keys that its chunk sees.
 #[must_use]
 pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) -> f64 {
     let layout = Layout::new(spec, width);
@@ -84,7 +85,7 @@ pub fn hierarchical_attention_arithmetic(spec: &HierarchicalSpec, width: usize) 
     4.0 * width as f64 * chunks.map(|(sequence, chunk)| of_chunk(sequence, chunk)).sum::<f64>()
 }
 
-/// Tensors saved for the backward pass.
+/// Numbers that the forward pass saves for the backward pass.
 struct Saved<T> {
     summaries: Vec<T>,
     log_sums: Vec<T>,
@@ -96,8 +97,8 @@ fn attend<T: Float>(tape: Option<&Tape>, qkv: &Tensor, layout: Layout) -> Result
     let summaries = summaries::summarise(&layout, values);
     let inputs = Inputs { qkv: values, summaries: &summaries };
     let kept = if tape.is_some() { layout.tokens * layout.spec.heads } else { 0 };
-    // SAFETY: the pass writes all rows of all heads, and a number for each query and head if these
-    // are kept.
+    // The pass writes all rows of all heads and, if they are kept, a number for each query and
+    // head.
     let (out, (log_sums, ())) = unsafe {
         filled(layout.tokens * layout.width(), |out| {
             filled(kept, |log_sums| {
@@ -128,7 +129,8 @@ fn go_back<T: Float>(
     let inputs = Inputs { qkv: host.elements::<T>()?, summaries: &saved.summaries };
     let known = Known { adjoint, out: out.elements::<T>()?, log_sums: &saved.log_sums };
     if adjoints.is_first(qkv) {
-        // SAFETY: only this pass uses the destination, and query, key and value are the whole row.
+        // Only this pass uses the destination, and it writes whole rows, which are query, key and
+        // value.
         let (gradient, ()) = unsafe {
             filled(inputs.qkv.len(), |to| backward(layout, inputs, known, (to, Write::Replace)))
         };
@@ -141,7 +143,7 @@ fn go_back<T: Float>(
     })
 }
 
-/// Runs the forward pass with the products of this processor.
+/// Runs the forward pass with the fastest products on this processor.
 ///
 /// # Safety
 /// The requirements of [`forward::run`].
@@ -163,7 +165,7 @@ unsafe fn forward<T: Float>(
     }
 }
 
-/// Runs the backward pass with the products of this processor.
+/// Runs the backward pass with the fastest products on this processor.
 ///
 /// # Safety
 /// The requirements of [`backward::run`].

@@ -1,27 +1,28 @@
-//! Passes over the scores of some queries, between products.
+//! Operations on the scores of some queries, between matrix products.
 
 use crate::float::vectorised;
 use crate::spec::Dropout;
 use crate::sums::{blocked_max, blocked_sum};
 
-/// Terms of the scores of some queries with all keys that their chunk sees.
+/// What the scores of some queries, with all keys that their chunk sees, need in addition to
+/// products.
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
-    /// Number added to the scores with each key.
+    /// For each key, the number that is added to the scores with it.
     pub(super) added: &'a [T],
-    /// Number of keys that the first query sees, counted from the first key, and the number of
-    /// additional keys for each further query.
+    /// Number of keys that the first query sees; they are the first ones. Each further query sees
+    /// `growth` more keys than the query before.
     pub(super) visible: usize,
     pub(super) growth: usize,
     pub(super) dropout: Dropout,
-    /// Place of each key in the dropout mask, the place of the first query's weights, and the
-    /// distance between the weights of two queries.
+    /// Place of each key within a query's part of the dropout mask. `mask` is the place of the
+    /// first query's part, and the distance from one query's part to the next.
     pub(super) places: &'a [u32],
     pub(super) mask: (u32, u32),
 }
 
 vectorised! {
-    /// Computes the softmax of each row, and the logarithms of the denominators.
+    /// Computes the softmax of each row, and the logarithm of its denominator.
     fn softmax<T>(scores: &mut [T], stride: usize, terms: &Terms<'_, T>, log_sums: &mut [T]) {
         let mut visible = terms.visible;
         for (row, log_sum) in scores.chunks_exact_mut(stride).zip(log_sums) {
@@ -46,7 +47,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Drops some of the weights.
+    /// Applies dropout to the weights.
     fn drop<T>(weights: &mut [T], stride: usize, rows: usize, terms: &Terms<'_, T>) {
         let factor = terms.dropout.kernel::<T>();
         let mut first = terms.mask.0;
@@ -60,8 +61,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Replaces scores by weights after dropout, and adjoints of weights by adjoints of scores;
-    /// `products[i]` is `dO_i·O_i`.
+    /// Replaces scores by weights after dropout, and adjoints of these weights by adjoints of
+    /// scores. `products[i]` is `dO_i·O_i`.
     fn go_back<T>(
         scores: &mut [T],
         adjoints: &mut [T],

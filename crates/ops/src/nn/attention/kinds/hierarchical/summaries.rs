@@ -1,4 +1,5 @@
-//! Summaries, the means of keys and values of chunks, and their adjoints.
+//! Summaries, which are means of the keys and of the values of chunks, and the adjoints of
+//! summaries.
 
 use super::layout::{Layout, Sequence};
 use crate::float::{Float, vectorised};
@@ -7,8 +8,8 @@ use crate::profile::{even, region};
 use crate::shared::Shared;
 use rayon::prelude::*;
 
-/// Computes the summaries of each sequence, one head after the other, `(B, H, 2, M, Dh)`: for each
-/// head all keys, then all values, level by level.
+/// Computes the summaries of all sequences, `(B, H, 2, M, Dh)`: for each sequence and head, first
+/// all keys, then all values, level by level.
 pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     let (width, head_width, size) = (layout.width(), layout.head, layout.hierarchy.chunk);
     let mut all = vec![T::default(); layout.summaries() * 2 * width];
@@ -46,7 +47,8 @@ pub(super) fn summarise<T: Float>(layout: &Layout, qkv: &[T]) -> Vec<T> {
     all
 }
 
-/// Computes the means of the keys or values of a head of a sequence, from the first level up.
+/// Computes, for one head of a sequence, the means of keys or values at the second level and above,
+/// from those of the first level.
 fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]) {
     let (hierarchy, width) = (layout.hierarchy, layout.head);
     let tokens = |level, index| hierarchy.tokens(level, index, sequence.length) as f64;
@@ -61,8 +63,8 @@ fn average_levels<T: Float>(layout: &Layout, sequence: &Sequence, rows: &mut [T]
     }
 }
 
-/// Computes the adjoint of each token of a chunk from the adjoints of the summaries that contain
-/// it, `(M, Dh)`.
+/// Computes the adjoint that each token of a chunk gets from the summaries that contain it, whose
+/// `adjoints` are `(M, Dh)`.
 pub(super) fn token_adjoint<T: Float>(
     layout: &Layout,
     (sequence, chunk): (&Sequence, usize),

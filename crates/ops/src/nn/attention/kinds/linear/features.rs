@@ -1,4 +1,5 @@
-//! The feature map φ of queries and keys: `elu(x) + 1` or random features, for some rows at a time.
+//! The feature map φ for queries and keys, `elu(x) + 1` or random features, applied to some rows at
+//! a time.
 
 use crate::float::{Float, vectorised};
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
@@ -6,26 +7,26 @@ use crate::products::Matrix;
 use crate::shared::Write;
 use crate::sums::{blocked_max, blocked_sum};
 
-/// The feature map φ, for the rows of a head.
+/// The feature map φ for rows of one head.
 pub(super) struct Features<'a, P: TileProducts> {
     /// Number of features of a row.
     pub(super) count: usize,
-    /// Random features; `None` for `elu(x) + 1`.
+    /// Random features; `None` if the map is `elu(x) + 1`.
     random: Option<Random<'a, P>>,
 }
 
-/// Random features, with vectors that have been divided by the fourth root of a head's width.
+/// Random features. Their vectors have already been divided by the fourth root of a head's width.
 struct Random<'a, P: TileProducts> {
-    /// Vectors as columns, `(Dh, M)`.
+    /// The vectors as columns, `(Dh, M)`.
     across: P::Operand<'a>,
-    /// Vectors as rows, `(M, Dh)`.
+    /// The vectors as rows, `(M, Dh)`.
     along: P::Operand<'a>,
-    /// One over the square root of a head's width.
+    /// 1 divided by the square root of a head's width.
     scale: P::Value,
 }
 
 impl<'a, P: TileProducts> Features<'a, P> {
-    /// Makes the map; `vectors (M, Dh)` for random features.
+    /// Makes the map; `vectors (M, Dh)` are those of random features, `None` for `elu(x) + 1`.
     pub(super) fn new(
         products: &P,
         vectors: Option<&'a [P::Value]>,
@@ -44,7 +45,8 @@ impl<'a, P: TileProducts> Features<'a, P> {
         Self { count, random }
     }
 
-    /// Computes φ of some queries, up to a factor for each: the largest random feature is 1.
+    /// Computes φ of some queries. Random features of a query are divided by the largest of them,
+    /// since a common factor of a query does not matter.
     pub(super) fn queries(
         &self,
         products: &P,
@@ -61,8 +63,8 @@ impl<'a, P: TileProducts> Features<'a, P> {
         }
     }
 
-    /// Computes φ of some keys, and c: the largest exponent, or `at_least`. Random features are
-    /// without a factor `exp(c)`.
+    /// Computes φ of some keys, and returns c: the largest exponent of these keys or, if this is
+    /// larger, `at_least`. The factor `exp(c)` is left out of random features.
     pub(super) fn keys(
         &self,
         products: &P,
@@ -83,10 +85,11 @@ impl<'a, P: TileProducts> Features<'a, P> {
         left_out
     }
 
-    /// Computes the adjoint of rows from the adjoint of their features, which is overwritten.
+    /// Computes the adjoint of rows from `adjoint`, the adjoint of their features, which is
+    /// overwritten.
     ///
     /// # Shapes
-    /// `features` and `adjoint (N, M)`, `out (N, Dh)`, each with whole panels in a row.
+    /// `features` and `adjoint (N, M)`, `out (N, Dh)`; rows are padded to whole panels.
     pub(super) fn back(
         &self,
         products: &P,
@@ -123,7 +126,7 @@ impl<P: TileProducts> Random<'_, P> {
 }
 
 vectorised! {
-    /// Computes `elu(x) + 1`.
+    /// Computes `elu(x) + 1` of each element.
     fn elu<T>(rows: Rows<'_, T>, out: &mut [T], stride: usize) {
         let (zero, one) = (T::default(), T::cast(1.0));
         for (row, out) in out.chunks_exact_mut(stride).take(rows.count).enumerate() {
@@ -156,7 +159,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `exp(e − max e)` for each row.
+    /// Computes `exp(e − max e)` for each row of exponents e.
     fn exponentials_of_rows<T>(out: &mut [T], size: (usize, usize), stride: usize) {
         let (rows, count) = size;
         for row in out.chunks_exact_mut(stride).take(rows) {
@@ -170,7 +173,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `exp(e − left_out)`.
+    /// Computes `exp(e − left_out)` for each exponent e.
     fn exponentials<T>(
         out: &mut [T],
         size: (usize, usize),
@@ -187,7 +190,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `out[i] -= half · ‖x_i‖²`, and returns the largest element.
+    /// Computes `out[i] -= half · ‖x_i‖²` for each row i, and returns the largest element.
     fn subtract_squares<T>(rows: Rows<'_, T>, half: T, out: &mut [T], count: usize) -> T {
         let mut largest = T::NEGATIVE_INFINITY;
         let stride = stride(count);
@@ -215,7 +218,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `out[i] -= scale · x_i Σ adjoint[i]`.
+    /// Computes `out[i] -= scale · x_i Σ adjoint[i]` for each row i.
     fn subtract_rows<T>(
         rows: Rows<'_, T>,
         scale: T,

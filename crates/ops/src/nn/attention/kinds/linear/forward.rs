@@ -12,20 +12,20 @@ use crate::shared::{Shared, Write};
 use crate::spec::attention::kinds::LinearAttentionSpec;
 use std::ops::Range;
 
-/// Destinations of results.
+/// Destinations of what the forward pass computes.
 #[derive(Clone, Copy)]
 pub(super) struct Outputs<T> {
     /// Result, `(N, H·Dh)`.
     pub(super) out: Shared<T>,
-    /// Numbers for the backward pass.
+    /// Numbers that are kept for the backward pass; `None` without gradients.
     pub(super) kept: Option<SavedSums<T>>,
     /// Sums after the last token of each sequence, followed by the exponents that are factored out
-    /// of them; initialised.
+    /// of the sums. This memory must be initialised. `None` if they are not wanted.
     pub(super) last: Option<Shared<T>>,
 }
 
 impl<T: Float> Outputs<T> {
-    /// The same destinations, if they are f32.
+    /// Returns these destinations as f32; `None` if they are of another type.
     pub(super) fn as_f32(&self) -> Option<Outputs<f32>> {
         let kept = match self.kept {
             Some(SavedSums { denominators, states, exponents }) => Some(SavedSums {
@@ -43,7 +43,7 @@ impl<T: Float> Outputs<T> {
     }
 }
 
-/// Numbers for the backward pass, in the order of [`Layout`].
+/// Numbers that are kept for the backward pass, in the order of [`Layout`].
 #[derive(Clone, Copy)]
 pub(super) struct SavedSums<T> {
     /// Denominators, `(N, H)`.
@@ -58,7 +58,7 @@ struct Worker<P: TileProducts> {
     query: Vec<P::Value>,
     key: Vec<P::Value>,
     scores: Vec<P::Value>,
-    /// Numerators.
+    /// Numerators of the results.
     out: Vec<P::Value>,
     denominators: Vec<P::Value>,
 }
@@ -74,7 +74,7 @@ struct Pass<'a, 'b, P: TileProducts> {
 /// Computes the results of all sequences.
 ///
 /// # Safety
-/// Nobody else reads or writes the outputs meanwhile. Afterwards they are initialised.
+/// Nobody else may read or write the outputs meanwhile. Afterwards they are initialised.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -97,7 +97,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     };
     let pass = Pass { products, layout, features, qkv, to };
     layout.for_heads(worker, |worker, sequence, heads| {
-        // SAFETY: each task has its own heads of a sequence.
+        // Each task has heads of a sequence that no other task has.
         unsafe { pass.sequence(worker, sequence, heads) };
     });
 }
@@ -106,7 +106,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Computes the results of some heads of a sequence.
     ///
     /// # Safety
-    /// Nobody else reads or writes the results of these heads.
+    /// Nobody else may read or write the results of these heads.
     unsafe fn sequence(&self, worker: &mut Worker<P>, sequence: &Sequence, heads: &Range<usize>) {
         let shape = self.layout.shape;
         let state = State::new(shape.features, shape.head, self.layout.is_random);
@@ -154,7 +154,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         self.features.queries(self.products, &mut worker.products, query, &mut worker.query);
     }
 
-    /// Maps keys, and factors the same exponent out of the state as out of the keys.
+    /// Computes the features of keys, and factors the same exponent out of the state as out of
+    /// these features.
     fn keys(
         &self,
         worker: &mut Worker<P>,
@@ -168,7 +169,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         state.leave_out(exponent);
     }
 
-    /// Adds the mapped keys and their values to the state.
+    /// Adds the features of the keys, with their values, to the state.
     fn add(
         &self,
         worker: &mut Worker<P>,
@@ -180,7 +181,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         state.add(self.products, &mut worker.products, features, value, None);
     }
 
-    /// Multiplies the mapped queries by the state, and adds the results to numerators and
+    /// Multiplies the features of the queries by the state, and adds the results to numerators and
     /// denominators.
     fn read(&self, worker: &mut Worker<P>, state: &State<P::Value>, count: usize, write: Write) {
         let (products, features) = (self.products, self.features.count);
@@ -245,7 +246,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Divides numerators by denominators.
+    /// Divides numerators by denominators, and writes the results.
     ///
     /// # Safety
     /// The requirements of [`Self::sequence`].
@@ -267,7 +268,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Writes the sums after the last token.
+    /// Writes the state after the last token, where it is wanted.
     ///
     /// # Safety
     /// The requirements of [`Self::sequence`].

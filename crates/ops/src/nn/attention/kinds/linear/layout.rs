@@ -1,4 +1,4 @@
-//! Positions of sequences and heads, and of the numbers kept for them.
+//! Positions in memory of sequences and heads, and of the numbers that are kept for them.
 
 use crate::nn::attention::kinds::heads::PackedLayout;
 use crate::products::PANEL;
@@ -6,25 +6,25 @@ use crate::spec::attention::kinds::{LinearAttentionShape, LinearAttentionSpec};
 use std::ops::Range;
 
 /// Number of tokens in a chunk: small enough for the second-level cache, and about the width of a
-/// head, so that the products within a chunk and the state take equally long.
+/// head, so that products within a chunk and products with the state take about equally long.
 pub(super) const CHUNK: usize = 64;
-/// Number of tokens between two kept states: the features and states between them fit the
-/// second-level cache in the backward pass.
+/// Number of tokens from one kept state to the next. In the backward pass, the features and states
+/// of this many tokens fit into the second-level cache.
 pub(super) const GROUP: usize = 8 * CHUNK;
 
-/// Position of a sequence in the packed rows, and of its numbers among the kept ones.
+/// Where a sequence is in the packed rows, and where its numbers are among the kept ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sequence {
     number: usize,
     pub(super) first: usize,
     pub(super) length: usize,
-    /// Index of its first kept state.
+    /// Index of the sequence's first kept state.
     state: usize,
-    /// Index of its first exponent, which was factored out of its keys.
+    /// Index of the sequence's first exponent; exponents are factored out of keys.
     exponent: usize,
 }
 
-/// Layout of linear attention on the host.
+/// Layout of the data of linear attention on the host.
 pub(super) struct Layout {
     pub(super) spec: LinearAttentionSpec,
     pub(super) shape: LinearAttentionShape,
@@ -67,7 +67,8 @@ impl Layout {
         Self { spec: spec.clone(), shape, is_random, sequences }
     }
 
-    /// Makes the layout for heads of total width `width`, with `features` random features.
+    /// Makes the layout for heads whose widths sum to `width`, with `features` random features
+    /// each; `None` for `elu(x) + 1`.
     pub(super) fn for_width(
         spec: &LinearAttentionSpec,
         width: usize,
@@ -79,12 +80,13 @@ impl Layout {
     }
 
     /// Number of states that are kept for each head of a sequence. Under a causal mask, a state is
-    /// kept before each group but the first; otherwise there is a single state.
+    /// kept before each group except the first; otherwise there is a single state.
     fn states_of(causal: bool, length: usize) -> usize {
         if causal { length.div_ceil(GROUP).saturating_sub(1) } else { length.min(1) }
     }
 
-    /// Number of exponents that are factored out of the keys of a head of a sequence.
+    /// Number of exponents that are kept for each head of a sequence. Under a causal mask, each
+    /// chunk has one; otherwise there is a single one.
     fn exponents_of(causal: bool, length: usize) -> usize {
         if causal { length.div_ceil(CHUNK) } else { length.min(1) }
     }
@@ -100,37 +102,38 @@ impl Layout {
         if self.is_random { count } else { 0 }
     }
 
-    /// Number of scalars of a kept state.
+    /// Number of scalars in a kept state.
     pub(super) fn state_size(&self) -> usize {
         self.shape.features * (self.shape.head + 1)
     }
 
-    /// Place of a kept state: under a causal mask the state before a group, otherwise the single
-    /// one.
+    /// Index of the first scalar of a kept state. Under a causal mask, this is the state before the
+    /// group `group`; otherwise it is the sequence's single state.
     pub(super) fn state_at(&self, sequence: &Sequence, group: usize, head: usize) -> usize {
         let number = sequence.state + if self.spec.causal { group - 1 } else { 0 };
         (number * self.spec.heads + head) * self.state_size()
     }
 
-    /// Place of the exponent: under a causal mask the exponent of a chunk, otherwise the single
-    /// one.
+    /// Index of a kept exponent. Under a causal mask, this is the exponent of the chunk `chunk`;
+    /// otherwise it is the sequence's single exponent.
     pub(super) fn exponent_at(&self, sequence: &Sequence, chunk: usize, head: usize) -> usize {
         let number = sequence.exponent + if self.spec.causal { chunk } else { 0 };
         number * self.spec.heads + head
     }
 
-    /// Number of scalars of a sequence's last state: the sums of each head, then the exponents.
+    /// Number of scalars in the last state of a sequence: first the sums of each head, then the
+    /// exponents.
     pub(super) fn last_size(&self) -> usize {
         self.spec.heads * (self.state_size() + usize::from(self.is_random))
     }
 
-    /// Places of the last state of a head, and of its exponent.
+    /// Indices of a head's last state, and of its exponent.
     pub(super) fn last_at(&self, sequence: &Sequence, head: usize) -> (usize, usize) {
         let (first, size) = (sequence.number * self.last_size(), self.state_size());
         (first + head * size, first + self.spec.heads * size + head)
     }
 
-    /// Largest number of rows of a chunk, in whole panels.
+    /// Largest number of rows in a chunk, rounded up to whole panels.
     pub(super) fn longest_chunk(&self) -> usize {
         let longest = self.sequences.iter().map(|sequence| sequence.length).max().unwrap_or(0);
         CHUNK.min(longest.next_multiple_of(PANEL))
@@ -138,7 +141,7 @@ impl Layout {
 }
 
 impl Sequence {
-    /// Packed rows of its chunks, each with the index of the chunk.
+    /// Packed rows of the sequence's chunks, each with the index of the chunk.
     pub(super) fn chunks(&self) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<> {
         let Self { first, length, .. } = *self;
         (0..length.div_ceil(CHUNK)).map(move |chunk| {
@@ -147,7 +150,7 @@ impl Sequence {
         })
     }
 
-    /// Indices of the chunks of each of its groups.
+    /// For each group of the sequence, its index, and the indices of its chunks.
     pub(super) fn groups(&self) -> impl DoubleEndedIterator<Item = (usize, Range<usize>)> + use<> {
         let chunks = self.length.div_ceil(CHUNK);
         let of_group = GROUP / CHUNK;

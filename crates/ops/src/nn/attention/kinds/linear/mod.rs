@@ -1,13 +1,14 @@
-//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3); with random
-//! features, a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers").
+//! Linear attention (Katharopoulos et al. 2020, "Transformers are RNNs", section 3). With random
+//! features, it is a Performer (Choromanski et al. 2021, "Rethinking Attention with Performers").
 //!
-//! Within a chunk the products of features are computed directly; a state sums up all tokens before
-//! it. The features, the state and the products of a chunk are in cache; none of them is ever as
-//! long as a sequence. The backward pass needs denominators and states: denominators and the state
-//! before every eighth chunk are kept, and the states between are recomputed.
+//! Within a chunk, the products of features are computed directly; all tokens before the chunk are
+//! summed up in a state. The features, the state and the products of a chunk are in the cache,
+//! because none of them is as long as a sequence. The backward pass needs denominators and states:
+//! all denominators, and the state before every eighth chunk, are kept; the other states are
+//! recomputed.
 //!
-//! The largest exponent so far is factored out of the random features of keys, chunk by chunk, just
-//! as token by token in decoding; if a larger exponent occurs, earlier sums are scaled down.
+//! The largest exponent so far is factored out of the random features of keys: here chunk by chunk,
+//! and in decoding token by token. If a larger exponent occurs, earlier sums are scaled down.
 
 mod backward;
 mod features;
@@ -39,9 +40,10 @@ use crate::nn::attention::tiled::products::{PackedTiles, Plain};
 /// O_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / (φ(q_i)ᵀ Σ_j φ(k_j) + ε)
 /// ```
 ///
-/// for each head, over all tokens j of the sequence, or over j ≤ i (Katharopoulos et al. 2020,
-/// equations 5 and 9). Here `φ(x) = elu(x) + 1` or, with random features from `vectors` ω, `φ(x) =
-/// exp(ωx − ‖x‖² / 2)` of `x / d^¼` (Choromanski et al. 2021, lemma 1). The vectors are constants.
+/// for each head, over all tokens j of the sequence or, under a causal mask, over j ≤ i
+/// (Katharopoulos et al. 2020, equations 5 and 9). Here `φ(x) = elu(x) + 1`. With random features
+/// from `vectors` ω, it is `φ(x) = exp(ωx − ‖x‖² / 2)`, applied to `x / d^¼` (Choromanski et al.
+/// 2021, lemma 1). The vectors are constants.
 ///
 /// # Shapes
 /// `qkv (N, 3·D)`: query, key and value side by side, each `(H, Dh)`; `vectors (M, Dh)` → `(N, D)`.
@@ -66,13 +68,13 @@ pub fn linear_attention(
     )
 }
 
-/// Computes [`linear_attention`] without gradients, and the sums after the last token of each
-/// sequence: `Σ φ(k) (v, 1)ᵀ` for each head, followed by the exponents that are factored out of
-/// random features.
+/// Computes [`linear_attention`] without gradients, and also the sums after the last token of each
+/// sequence: `Σ φ(k) (v, 1)ᵀ` for each head. With random features, they are followed by the
+/// exponents that are factored out of the sums.
 ///
 /// # Shapes
-/// The inputs of [`linear_attention`] → `(N, D)` and, for B sequences, `(B, H·M·(Dh + 1))`, with
-/// random features `(B, H·M·(Dh + 1) + H)`.
+/// The inputs of [`linear_attention`] → `(N, D)` and, for B sequences, `(B, H·M·(Dh + 1))`; with
+/// random features, the latter is `(B, H·M·(Dh + 1) + H)`.
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -92,9 +94,9 @@ pub fn linear_attention_after(
     })
 }
 
-/// Scalars that [`linear_attention`] keeps for the backward pass, in addition to its input, for
-/// heads of total width `width`: the result, denominators, states, and the vectors of random
-/// features.
+/// Number of scalars that [`linear_attention`] keeps for the backward pass, in addition to its
+/// input, if the widths of the heads sum to `width`: the result, denominators, states, and the
+/// exponents and vectors of random features.
 #[must_use]
 pub fn kept_by_linear_attention(
     spec: &LinearAttentionSpec,
@@ -107,9 +109,9 @@ pub fn kept_by_linear_attention(
     tokens * (width + spec.heads) + layout.states() + layout.exponents() + vectors
 }
 
-/// Multiplications and additions of the forward products of [`linear_attention`]: adding each chunk
-/// to the state and reading from it, random features, and under a causal mask the products within
-/// chunks.
+/// Number of multiplications and additions in the forward products of [`linear_attention`]: adding
+/// each chunk to the state and reading from the state, random features and, under a causal mask,
+/// the products within chunks.
 #[must_use]
 pub fn linear_attention_arithmetic(
     spec: &LinearAttentionSpec,
@@ -121,7 +123,7 @@ pub fn linear_attention_arithmetic(
     let of_sequence = |&length: &usize| {
         let (tokens, rest) = (length as f64, (length % CHUNK) as f64);
         let (chunk, whole) = (CHUNK as f64, (length / CHUNK) as f64);
-        // The first chunk reads no sums, and the last one adds none.
+        // The first chunk reads from no state, and the last chunk need not be added to one.
         let (read, added, pairs) = match spec.causal {
             true => {
                 let last = if rest > 0.0 { rest } else { chunk.min(tokens) };
@@ -135,14 +137,15 @@ pub fn linear_attention_arithmetic(
     spec.heads as f64 * spec.lengths.iter().map(of_sequence).sum::<f64>()
 }
 
-/// Tensors saved for the backward pass.
+/// Numbers that the forward pass saves for the backward pass.
 struct Saved<T> {
     denominators: Vec<T>,
     states: Vec<T>,
     exponents: Vec<T>,
 }
 
-/// Computes the result and, if requested, the sums after it.
+/// Computes the result and, if `wants_last` is true, the sums after the last token of each
+/// sequence.
 fn attend<T: Float>(
     tape: Option<&Tape>,
     qkv: &Tensor,
@@ -158,8 +161,8 @@ fn attend<T: Float>(
     let last_to = wants_last.then(|| Shared::new(&mut last));
     let keeps = |count: usize| if tape.is_some() { count } else { 0 };
     let shape = (layout.shape.tokens, layout.width());
-    // SAFETY: the pass writes all rows of all heads and, if they are kept, all denominators, states
-    // and exponents.
+    // The pass writes all rows of all heads and, if they are kept, all denominators, states and
+    // exponents.
     let (out, (denominators, (states, (exponents, ())))) = unsafe {
         filled(shape.0 * shape.1, |out| {
             filled(keeps(shape.0 * layout.spec.heads), |denominators| {
@@ -187,7 +190,7 @@ fn attend<T: Float>(
     Ok((out, last))
 }
 
-/// Vectors divided by the fourth root of a head's width: `(M, Dh)`.
+/// Returns the vectors divided by the fourth root of a head's width: `(M, Dh)`.
 fn scaled<T: Float>(vectors: &Tensor) -> Result<Vec<T>> {
     let factor = (vectors.dim(1)? as f64).powf(-0.25);
     let scaled = (vectors.to_dtype(candle_core::DType::F64)? * factor)?;
@@ -206,8 +209,8 @@ fn go_back<T: Float>(
     let (values, out) = (host.elements::<T>()?, out.elements::<T>()?);
     let Saved { denominators, states, exponents } = saved;
     let known = Known { adjoint, out, denominators, states, exponents };
-    // SAFETY: in both cases only this pass uses the destination, which is initialised if it is
-    // added to, and query, key and value are the whole row.
+    // In both cases, only this pass uses the destination, which is initialised if values are added
+    // to it. The pass writes whole rows, which are query, key and value.
     if adjoints.is_first(qkv) {
         let (gradient, ()) = unsafe {
             filled(values.len(), |to| {
@@ -222,7 +225,7 @@ fn go_back<T: Float>(
     })
 }
 
-/// Runs the forward pass with the products of this processor.
+/// Runs the forward pass with the fastest products on this processor.
 ///
 /// # Safety
 /// The requirements of [`forward::run`].
@@ -243,7 +246,7 @@ unsafe fn forward<T: Float>(layout: &Layout, qkv: &[T], vectors: Option<&[T]>, t
     }
 }
 
-/// Runs the backward pass with the products of this processor.
+/// Runs the backward pass with the fastest products on this processor.
 ///
 /// # Safety
 /// The requirements of [`backward::run`].

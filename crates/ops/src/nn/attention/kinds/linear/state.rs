@@ -1,4 +1,4 @@
-//! Sums over tokens, and row operations on chunks in addition to products.
+//! Sums over tokens, and operations on the rows of chunks other than products.
 
 use crate::float::{Float, vectorised};
 use crate::nn::attention::tiled::products::{Rows, TileProducts, stride};
@@ -6,15 +6,16 @@ use crate::products::Matrix;
 use crate::shared::Write;
 use crate::sums::blocked_sum;
 
-/// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, each with a vector b and a number w: values and ones in
-/// the forward pass, adjoints in the backward pass.
+/// Sums `Σ φ bᵀ` and `Σ φ w` over tokens, each of which has features φ, a vector b and a number w.
+/// In the forward pass these are values and ones, in the backward pass adjoints of numerators and
+/// denominators.
 #[derive(Clone)]
 pub(super) struct State<T> {
-    /// Sums of vectors, `(M, Dh)`, with whole panels in a row.
+    /// Sums with vectors, `(M, Dh)`; rows are padded to whole panels.
     pub(super) sums: Vec<T>,
-    /// Sums of numbers, `(M,)`.
+    /// Sums with numbers, `(M,)`.
     pub(super) totals: Vec<T>,
-    /// Exponent that is factored out of both.
+    /// Exponent that is factored out of `sums` and `totals`.
     pub(super) left_out: T,
     head: usize,
 }
@@ -27,7 +28,7 @@ impl<T: Float> State<T> {
         Self { sums, totals: vec![T::default(); features], left_out, head }
     }
 
-    /// Placeholder without memory for a state that was taken.
+    /// Placeholder without memory, which stands where a state was taken out.
     pub(super) const fn none() -> Self
     where
         T: Copy,
@@ -66,7 +67,7 @@ impl<T: Float> State<T> {
         }
     }
 
-    /// Scales the sums so that another exponent is factored out.
+    /// Changes the exponent that is factored out, and scales the sums accordingly.
     pub(super) fn leave_out(&mut self, exponent: T) {
         if exponent != self.left_out {
             self.scale((self.left_out - exponent).exp());
@@ -74,7 +75,8 @@ impl<T: Float> State<T> {
         }
     }
 
-    /// Adds some tokens: `features (N, M)`, vectors, and numbers, or ones.
+    /// Adds some tokens: their `features (N, M)`, their vectors and their numbers; `None` for
+    /// numbers that are all 1.
     pub(super) fn add<P: TileProducts<Value = T>>(
         &mut self,
         products: &P,
@@ -91,13 +93,13 @@ impl<T: Float> State<T> {
         add_weighted_rows(features, (width, count), numbers, &mut self.totals);
     }
 
-    /// Sums as rows: `(M, Dh)`.
+    /// Describes the sums with vectors as rows: `(M, Dh)`.
     pub(super) fn rows(&self) -> Rows<'_, T> {
         let at = Matrix::rows(stride(self.head));
         Rows { values: &self.sums, at, count: self.totals.len(), width: self.head }
     }
 
-    /// Sums transposed: `(Dh, M)`.
+    /// Describes the transpose of the sums with vectors: `(Dh, M)`.
     pub(super) fn columns(&self) -> Rows<'_, T> {
         let Rows { values, at, count, width } = self.rows();
         Rows { values, at: at.transposed(), count: width, width: count }
@@ -113,7 +115,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `total += Σ w_i rows[i]`.
+    /// Computes `total += Σ_i w_i rows[i]`; weights that are `None` are 1.
     fn add_weighted_rows<T>(
         rows: &[T],
         layout: (usize, usize),
@@ -131,7 +133,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `out[i] += w_i row`.
+    /// Computes `out[i] += w_i row` for each row i; weights that are `None` are 1.
     fn add_outer<T>(
         out: &mut [T],
         layout: (usize, usize),
@@ -149,7 +151,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes `sums[i] += rows[i] · row`.
+    /// Computes `sums[i] += rows[i] · row` for each row i.
     fn add_products<T>(rows: &[T], stride: usize, row: &[T], sums: &mut [T]) {
         for (sum, values) in sums.iter_mut().zip(rows.chunks_exact(stride)) {
             *sum += blocked_sum([&values[..row.len()], row], |[a, b]| a * b);
@@ -158,7 +160,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Clears everything after the diagonal; `sums[i]` becomes the sum of the rest of row i.
+    /// Sets everything after the diagonal to zero; `sums[i]` becomes the sum of what remains of row
+    /// i.
     fn clear_future<T>(scores: &mut [T], stride: usize, sums: &mut [T]) {
         let count = sums.len();
         for (i, (sum, row)) in sums.iter_mut().zip(scores.chunks_exact_mut(stride)).enumerate() {
@@ -169,7 +172,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Adds a number to each row up to the diagonal, and clears everything after it.
+    /// Adds `added[i]` to row i up to the diagonal, and sets everything after the diagonal to zero.
     fn add_to_past<T>(scores: &mut [T], stride: usize, added: &[T]) {
         let count = added.len();
         for (i, (&added, row)) in added.iter().zip(scores.chunks_exact_mut(stride)).enumerate() {

@@ -1,6 +1,7 @@
-//! Backward pass of the scan; recomputes states from the kept ones, thirty-two tokens at a time.
+//! Backward pass of the scan. It recomputes states from the kept ones, for thirty-two tokens at a
+//! time.
 //!
-//! Let g_t be the adjoint of h_t, `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the
+//! Let g_t be the adjoint of h_t: `g_t = C_t dy_t + exp(Δ_(t+1) A) g_(t+1)`. The adjoints of the
 //! inputs are sums of products of g_t with h_(t−1), Δ_t and u_t.
 
 use super::forward::{Operands, TIME, from_blocks};
@@ -15,13 +16,14 @@ use crate::tape::{Adjoints, SavedTensor, Slot, Tape};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Smallest number of tokens of one task, because each task has its own sums for the parameters.
+/// Smallest number of tokens in a task. There are few tasks, because each has its own sums for the
+/// parameters.
 const TOKENS: usize = 256;
 
-/// Number of blocks of channels in one task; they share sums over channels.
+/// Number of blocks of channels in a task; these share sums over channels.
 const BLOCKS: usize = 4;
 
-/// Records the backward pass from `out`; `states` are the kept ones.
+/// Records the backward pass of the scan that computed `out`; `states` are the states that it kept.
 pub(super) fn record<T: Float>(
     tape: &Tape,
     inputs: ScanInputs<'_>,
@@ -83,25 +85,25 @@ fn go_back<T: Float>(
     })
 }
 
-/// Adjoints of the inputs.
+/// Adjoints of the inputs of the scan.
 struct InputAdjoints<T> {
     x: Vec<T>,
     delta: Vec<T>,
     in_out: Vec<T>,
     log_decay: Vec<T>,
     skip: Vec<T>,
-    /// Adjoint of z, `(N, E)`.
+    /// Adjoint of the gate z, `(N, E)`.
     gate: Vec<T>,
 }
 
-/// Sums over tokens for a block of channels.
+/// Sums over tokens, for one block of channels.
 pub(super) struct Sums<T> {
     /// Sums for A, `(S, LANES)`.
     decay: Vec<T>,
     skip: Vec<T>,
-    /// Sums for Δ, if each channel has its own Δ.
+    /// Sums for Δ; used only if Δ is a parameter.
     delta: Vec<T>,
-    /// Sums for B and C, if each channel has its own: `(2·S, LANES)`.
+    /// Sums for B and C; used only if these are parameters: `(2·S, LANES)`.
     in_out: Vec<T>,
 }
 
@@ -121,13 +123,13 @@ impl<T: Float> Sums<T> {
     }
 }
 
-/// Destinations of the adjoints that each token has separately.
+/// Destinations of adjoints that differ between tokens.
 #[derive(Clone, Copy)]
 pub(super) struct Outputs<T> {
     x: Shared<T>,
     delta: Shared<T>,
     gate: Shared<T>,
-    /// Adjoints of B and C, separately for each group of blocks: `(groups, N, 2·S)`.
+    /// Adjoints of B and C, for each group of blocks separately: `(groups, N, 2·S)`.
     in_out: Shared<T>,
 }
 
@@ -159,13 +161,14 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Inp
             tasks.into_par_iter().with_max_len(1).map(of_task).collect::<Vec<Vec<T>>>()
         })
     };
-    // SAFETY: tasks write all channels of all tokens, and the steps if each token has its own.
+    // Tasks write all channels of all tokens. They also write the adjoints of Δ, if Δ differs
+    // between tokens.
     let (x, (delta, (gate, of_tasks))) = unsafe {
         filled(tokens * channels, |x| {
             filled(steps, |delta| filled(tokens * channels, |gate| scan(x, delta, gate)))
         })
     };
-    // Sums of all pieces, in their order.
+    // The sums of all pieces are added in the order of the pieces.
     let of_block = count * LANES + LANES + LANES + 2 * count * LANES;
     let mut total: Vec<T> = Vec::with_capacity(blocks * of_block);
     let mut of_tasks: Vec<Option<Vec<T>>> = of_tasks.into_iter().map(Some).collect();
@@ -192,18 +195,18 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Inp
     InputAdjoints { x, delta, in_out, log_decay, skip, gate }
 }
 
-/// Recomputed values of the steps between two kept states.
+/// Values that are recomputed for the steps between two kept states.
 struct Again<T> {
-    /// States before each step, and the one after the last: `(TIME + 1, S, LANES)`.
+    /// State before each step, and the state after the last step: `(TIME + 1, S, LANES)`.
     states: Vec<T>,
-    /// exp(Δ A), `(TIME, S, LANES)`.
+    /// Factors exp(Δ A), `(TIME, S, LANES)`.
     powers: Vec<T>,
-    /// Δ, and the sum that the gate multiplies.
+    /// For each step: Δ, and the sum that is multiplied by the gate.
     steps: Vec<(Lanes<T>, Lanes<T>)>,
 }
 
 vectorised! {
-    /// Processes one sequence of a block of channels, from its last step to its first.
+    /// Processes one sequence for a block of channels, from its last step to its first.
     fn back_block<T>(
         operands: &Operands<'_, T>,
         sequence: usize,
@@ -307,7 +310,7 @@ fn back_step<T: Float>(
     for lane in 0..LANES {
         sums.skip[lane] += given[lane] * input[lane];
     }
-    // SAFETY: no other task has this group of blocks and this token.
+    // No other task has both this group of blocks and this token.
     let of_sides = operands.selective.then(|| unsafe {
         let start = (block / BLOCKS * tokens + token) * 2 * states;
         outputs.in_out.range(start..start + 2 * states)
@@ -326,7 +329,7 @@ fn back_step<T: Float>(
         of_input[lane] += of_scaled[lane] * delta[lane];
         of_delta[lane] = (of_delta[lane] + of_scaled[lane] * input[lane]) * sigmoid(raw[lane]);
     }
-    // SAFETY: no other task has this block and this token.
+    // No other task has both this block and this token.
     unsafe {
         outputs.x.write(place, &of_input[..count]);
         outputs.gate.write(place, &of_gate[..count]);
@@ -339,9 +342,10 @@ fn back_step<T: Float>(
     }
 }
 
-/// Carries the adjoints of the states back over a step. `given` is the adjoint of the sum over
-/// states; `input` is the input of the step. Returns the adjoint of Δ, through exp(Δ A) alone, and
-/// the adjoint of Δ u. Adjoints of B and C go to `of_sides`, or else to `sums`.
+/// Carries the adjoints of the states back over one step. `given` is the adjoint of the sum over
+/// states, and `input` is the input of the step. Returns two adjoints: that of Δ, as far as it acts
+/// through exp(Δ A), and that of Δ u. The adjoints of B and C are added to `of_sides` or, if this
+/// is `None`, to `sums`.
 #[inline(always)]
 fn back_states<T: Float>(
     operands: &Operands<'_, T>,

@@ -1,4 +1,4 @@
-//! Gradients if each token sees its whole sequence.
+//! Gradients of linear attention if each token sees its whole sequence.
 
 use super::super::layout::Sequence;
 use super::super::{KEY, QUERY, VALUE};
@@ -8,7 +8,7 @@ use crate::shared::Write;
 use std::ops::Range;
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Processes all queries, and then all keys, with their sums between them.
+    /// Processes first all queries and then all keys; between them, sums over the queries pass.
     ///
     /// # Safety
     /// The requirements of [`Self::causal`].

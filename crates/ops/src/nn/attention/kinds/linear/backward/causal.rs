@@ -1,4 +1,5 @@
-//! Gradients under a causal mask: chunks from the last to the first.
+//! Gradients of linear attention under a causal mask. Chunks are processed from the last to the
+//! first.
 
 use super::super::layout::{CHUNK, Sequence};
 use super::super::state::{State, add_to_past, clear_future};
@@ -15,7 +16,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Processes some heads of a sequence.
     ///
     /// # Safety
-    /// Nobody else reads or writes the gradients of these heads.
+    /// Nobody else may read or write the gradients of these heads.
     pub(super) unsafe fn causal(
         &self,
         worker: &mut Worker<P>,
@@ -36,8 +37,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Computes the features of a group's tokens, and the state before each of its chunks. Each
-    /// state has the same exponent factored out as the chunk's keys.
+    /// Computes the features of a group's tokens, and the state before each chunk of the group. The
+    /// same exponent is factored out of this state as out of the chunk's keys.
     fn states_of_group(
         &self,
         worker: &mut Worker<P>,
@@ -91,7 +92,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         let (rows, index) = (sequence.rows_of(chunk), chunk - first);
         let (count, panel) = (rows.len(), CHUNK * stride(features));
         let is_last = rows.end == sequence.first + sequence.length;
-        // A smaller exponent is factored out of the keys here than for later queries.
+        // The exponent that is factored out of the keys of this chunk is at most that of later
+        // chunks.
         let exponent = self.exponent(sequence, chunk, head);
         if !is_last {
             behind.scale((exponent - behind.left_out).exp());
@@ -138,8 +140,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Computes the products of a chunk's features, which begin at `at`, and their adjoints, for
-    /// pairs with past tokens only.
+    /// Computes the products of the queries' and keys' features in a chunk, and the adjoints of
+    /// these products, for pairs of a query and a past key only. The features begin at the index
+    /// `at`.
     fn scores(&self, worker: &mut Worker<P>, head: usize, rows: &Range<usize>, at: usize) {
         let (products, features, count) = (self.products, self.features.count, rows.len());
         let Worker { products: own, query, key, scores, of_scores, adjoint, .. } = worker;

@@ -1,17 +1,18 @@
 //! Backward pass of linear attention.
 //!
-//! Let Z be the denominators. With `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`, the adjoints of
-//! numerator and denominator of each query,
+//! Let Z be the denominators. The adjoints of the numerator and of the denominator of query i are
+//! `P_i = dO_i / Z_i` and `p_i = −dO_i·O_i / Z_i`. Then
 //!
 //! ```text
 //! dφ(q_i) = Σ_j (P_i·v_j + p_i) φ(k_j),   dφ(k_j) = Σ_i (P_i·v_j + p_i) φ(q_i),
 //! dv_j    = Σ_i (φ(q_i)·φ(k_j)) P_i
 //! ```
 //!
-//! over the j that i sees and the i that see j. Pairs within a chunk are computed directly, others
-//! through the state before the chunk, `Σ φ(k) (v, 1)ᵀ`, and the state after it, `Σ φ(q) (P, p)ᵀ`.
-//! Chunks are processed from the last to the first; the states before the chunks of a group are
-//! recomputed from the kept state.
+//! where j runs over the tokens that i sees, and i over the tokens that see j. Pairs within a chunk
+//! are computed directly. All other pairs go through two states: the one before the chunk,
+//! `Σ φ(k) (v, 1)ᵀ`, and the one after it, `Σ φ(q) (P, p)ᵀ`. Chunks are processed from the last to
+//! the first. The states before the chunks of a group are recomputed from the state that was kept
+//! for the group.
 
 mod both_ways;
 mod causal;
@@ -29,14 +30,15 @@ use crate::shared::{Shared, Write};
 use crate::sums::blocked_sum;
 use std::ops::Range;
 
-/// Inputs of the backward pass, in addition to queries, keys and values.
+/// What the backward pass reads in addition to queries, keys and values.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Adjoint of the result.
     pub(super) adjoint: &'a [T],
     /// Result of the forward pass.
     pub(super) out: &'a [T],
-    /// Numbers that the forward pass has kept, in the order of [`Layout`].
+    /// Numbers that the forward pass kept, in the order of [`Layout`]; so are `states` and
+    /// `exponents`.
     pub(super) denominators: &'a [T],
     pub(super) states: &'a [T],
     pub(super) exponents: &'a [T],
@@ -54,7 +56,7 @@ impl<'a, T: Float> Known<'a, T> {
     }
 }
 
-/// Side of a product of features: queries or keys.
+/// Whether features are those of queries or of keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Query,
@@ -64,14 +66,14 @@ enum Side {
 /// Working memory of a thread.
 struct Worker<P: TileProducts> {
     products: P::Worker,
-    /// Mapped queries of all chunks of a group.
+    /// Features of the queries of all chunks in a group; `key` has those of the keys.
     query: Vec<P::Value>,
     key: Vec<P::Value>,
     states: Vec<State<P::Value>>,
-    /// Products of features of one chunk, and their adjoints.
+    /// Products of the features of queries and keys in one chunk; `of_scores` has their adjoints.
     scores: Vec<P::Value>,
     of_scores: Vec<P::Value>,
-    /// Adjoints of numerators, and of denominators.
+    /// Adjoints of numerators; `of_denominators` has those of denominators.
     adjoint: Vec<P::Value>,
     of_denominators: Vec<P::Value>,
     of_features: Vec<P::Value>,
@@ -90,8 +92,8 @@ struct Pass<'a, 'b, P: TileProducts> {
 /// Computes the gradient of all sequences.
 ///
 /// # Safety
-/// Nobody else reads or writes the gradient meanwhile. It is initialised if it is added to, and
-/// always afterwards.
+/// Nobody else may read or write the gradient meanwhile. If values are added to it, it must be
+/// initialised; afterwards it always is.
 pub(super) unsafe fn run<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -102,7 +104,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     let (head, count) = (stride(layout.shape.head), stride(features.count));
     let rows = layout.longest_chunk();
     let longest = layout.sequences.iter().map(|it| it.length).max().unwrap_or(0);
-    // Chunks of a group under a causal mask, otherwise a single chunk.
+    // Rows of a whole group under a causal mask; otherwise those of a single chunk.
     let in_group = match layout.spec.causal {
         true if longest > CHUNK => longest.next_multiple_of(CHUNK).min(GROUP),
         _ => rows,
@@ -145,7 +147,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         self.layout.rows(self.qkv, part, head, rows)
     }
 
-    /// Exponent that was factored out of the keys of a chunk.
+    /// Exponent that the forward pass factored out of the keys of a chunk.
     fn exponent(&self, sequence: &Sequence, chunk: usize, head: usize) -> P::Value {
         match self.layout.is_random {
             true => self.known.exponents[self.layout.exponent_at(sequence, chunk, head)],
@@ -180,8 +182,9 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         Rows { values: adjoint, at: Matrix::rows(stride(width)), count, width }
     }
 
-    /// Adds the adjoints of features through a state: the adjoints of queries from values and ones,
-    /// the adjoints of keys from the adjoints of numerators and denominators.
+    /// Adds the adjoints of features that go through a state. Those of queries are computed from
+    /// sums over values and ones; those of keys from sums over the adjoints of numerators and
+    /// denominators.
     fn through_state(
         &self,
         worker: &mut Worker<P>,
@@ -203,8 +206,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         add_outer(out, (stride(features), rows.len()), numbers, &state.totals);
     }
 
-    /// Writes the gradient of queries or keys, computed from the gradient of their features, which
-    /// begin at `at`.
+    /// Writes the gradient of queries or keys, which it computes from the gradient of their
+    /// features. The features begin at the index `at`.
     ///
     /// # Safety
     /// The requirements of [`Self::causal`].
@@ -227,8 +230,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         unsafe { self.put(part, head, rows, &worker.of_rows) };
     }
 
-    /// Computes the gradient of values from the queries in a state; the features of keys begin at
-    /// `at`.
+    /// Computes the gradient of values from the sums over queries in the state `behind`. The
+    /// features of the keys begin at the index `at`.
     fn read_behind(
         &self,
         worker: &mut Worker<P>,
@@ -243,7 +246,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         products.weigh(scratch, key, (count, features), behind.rows(), out, write);
     }
 
-    /// Adds some queries to a state; their features begin at `at`.
+    /// Adds some queries to the state `behind`; their features begin at the index `at`.
     fn add_queries(
         &self,
         worker: &mut Worker<P>,
@@ -280,8 +283,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
 }
 
 vectorised! {
-    /// Computes `P = dO / Z` and `p = −dO·O / Z`; denominators come with the distance between two
-    /// of them.
+    /// Computes `P = dO / Z` and `p = −dO·O / Z`. `denominators` comes with the distance from one
+    /// denominator to the next.
     fn divide<T>(
         adjoint: Rows<'_, T>,
         out: Rows<'_, T>,
