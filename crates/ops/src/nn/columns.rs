@@ -12,7 +12,8 @@ use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Concatenates the columns of all `parts`, then applies dropout. A single part only gets dropout.
+/// Concatenates the columns of all `parts`, and then applies dropout. If there is a single part,
+/// only dropout is applied.
 ///
 /// # Shapes
 /// `(N, D₁)`, `(N, D₂)`, … → `(N, D₁ + D₂ + …)`.
@@ -82,7 +83,7 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// Gives each slot its columns of the adjoint; each comes with its width.
+/// Gives each slot the columns of the adjoint that belong to it; each slot comes with their number.
 fn backward<T: Float>(
     slots: Vec<(Slot, usize)>,
     mut adjoint: Vec<T>,

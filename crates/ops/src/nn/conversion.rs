@@ -3,10 +3,10 @@
 use crate::tape::{Slot, Tape};
 use candle_core::{DType, Result, Tensor};
 
-/// Converts `x` to a type; without a tape, Candle differentiates it.
+/// Converts `x` to the type `dtype`. Without a tape, Candle differentiates the conversion.
 ///
 /// # Shapes
-/// `x` → the same.
+/// `x` → a tensor of the same shape.
 ///
 /// # Errors
 /// If the device has no memory left.

@@ -1,10 +1,11 @@
-//! Dropout of elements in place, and its factors.
+//! Dropout of elements in place, and the factors of dropout.
 
 use crate::float::vectorised;
 use crate::spec::Dropout;
 
 vectorised! {
-    /// Computes `values[i] *= factor(first + i)`.
+    /// Computes `values[i] *= factor(first + i)`, where `first` is the index of the first value in
+    /// the mask.
     fn drop_in_place<T>(values: &mut [T], first: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (i, value) in values.iter_mut().enumerate() {
@@ -14,8 +15,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the factors of rows of `width` elements each; the first elements of two rows are
-    /// `stride` apart in the mask.
+    /// Computes the dropout factors of rows with `width` elements each. `first` is the index of the
+    /// first element in the mask, and `stride` the distance there from one row's first element to
+    /// the next.
     fn mask_rows<T>(out: &mut [T], width: usize, first: usize, stride: usize, dropout: Dropout) {
         let factor = dropout.kernel::<T>();
         for (row, out) in out.chunks_exact_mut(width).enumerate() {

@@ -14,7 +14,7 @@ use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Looks up `spec.ids`, scales, adds positions and applies dropout.
+/// Looks up the rows `spec.ids` of `table`, scales them, adds positions, and applies dropout.
 ///
 /// # Shapes
 /// `table (V, D)`, `positions (P, D)`, N ids → `(N, D)`.
@@ -139,14 +139,14 @@ fn look_up<T: Float>(
     }
 }
 
-/// Number of columns of a table that one task adds to: an equal share for each thread, in whole
-/// cache lines, but few enough for a row to stay in the first-level cache.
+/// Number of columns of a table to which one task adds: an equal share for each thread, in whole
+/// cache lines, but few enough that a row stays in the first-level cache.
 fn columns_of_a_task(width: usize, threads: usize) -> usize {
     width.div_ceil(threads).next_multiple_of(16).min(64)
 }
 
-/// Adds each row of the adjoint, scaled, to the same token's row of the table, in the order of the
-/// tokens.
+/// Multiplies each row of the adjoint by `scale` and adds it to the table's row of the same token,
+/// in the order of the tokens.
 fn scatter<T: Float>(
     rows: &[u32],
     adjoint: &[T],

@@ -1,6 +1,6 @@
-//! Gated linear units: `a ⊙ f(b)`, with the two halves of each row. With the logistic function as
-//! f (Dauphin et al. 2017, "Language Modeling with Gated Convolutional Networks"), or others
-//! (Shazeer 2020, "GLU Variants Improve Transformer").
+//! Gated linear units: `a ⊙ f(b)`, where a and b are the two halves of each row. The function f is
+//! the logistic function (Dauphin et al. 2017, "Language Modeling with Gated Convolutional
+//! Networks") or another one (Shazeer 2020, "GLU Variants Improve Transformer").
 
 use crate::composed::{self, on_tape};
 use crate::float::{Float, vectorised};
@@ -82,7 +82,8 @@ fn forward<T: Float>(
 }
 
 vectorised! {
-    /// Computes some rows; the first element has the index `at.0` in the mask.
+    /// Computes some rows; `at` is the index of their first element in the dropout mask, and the
+    /// width.
     fn gate<T>(x: &[T], out: &mut [T], at: (usize, usize), spec: GatedSpec) {
         let (first, width) = at;
         for (out, row) in out.chunks_exact_mut(width).zip(x.chunks_exact(2 * width)) {
@@ -97,7 +98,7 @@ vectorised! {
     }
 }
 
-/// Multiplies elements by the mask of the dropout; the first element has the given index.
+/// Applies dropout to `values`; `first` is the index of the first one in the mask.
 #[inline(always)]
 fn mask<T: Float>(values: &mut [T], first: usize, spec: GatedSpec) {
     if spec.dropout.is_active() {
@@ -109,7 +110,7 @@ fn mask<T: Float>(values: &mut [T], first: usize, spec: GatedSpec) {
 }
 
 vectorised! {
-    /// Computes the gradients of some rows; the first element has the index `at.0` in the mask.
+    /// Computes the gradients of some rows; `at` is as for `gate`.
     fn gate_backward<T>(
         x: &[T],
         adjoint: &[T],
@@ -132,7 +133,7 @@ vectorised! {
                     let (gate, slope) = ACTIVATION.value_and_derivative(*b);
                     *by_a = *adjoint * gate;
                     *by_b = match ACTIVATION {
-                        // This order keeps the rounding of earlier versions.
+                        // This order of the factors keeps the rounding of earlier versions.
                         Activation::Sigmoid => *adjoint * *a * gate * (T::cast(1.0) - gate),
                         _ => *adjoint * *a * slope,
                     };

@@ -1,5 +1,5 @@
-//! The linear layer with its epilogue: `residual + dropout(activation(x Wᵀ + b))`, computed while
-//! the product is in cache.
+//! The linear layer with everything that follows its product:
+//! `residual + dropout(activation(x Wᵀ + b))`, computed while the product is in the cache.
 
 use crate::composed::{self, on_tape};
 use crate::device::kernels;
@@ -15,9 +15,9 @@ use crate::tape::{Adjoints, SavedTensor, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Computes `residual + dropout(activation(x Wᵀ + b))`; with the residual this is the end of a
-/// sublayer (Vaswani et al. 2017, section 5.4). A constant weight may be bf16 if x is f32: it is
-/// widened piece by piece.
+/// Computes `residual + dropout(activation(x Wᵀ + b))`; with a residual, this is the end of a
+/// sublayer (Vaswani et al. 2017, section 5.4). A constant weight may be in bf16 although x is f32:
+/// it is converted to f32 piece by piece.
 ///
 /// # Shapes
 /// `x (N, I)`, `weight (O, I)`, `bias (O,)`, `residual (N, O)` → `(N, O)`.
@@ -35,7 +35,8 @@ pub fn linear(
     run(tape, None, Node::new(x, weight, bias, residual, spec))
 }
 
-/// Computes [`linear`] for inference: the weight is packed on first use, and kept packed.
+/// Computes [`linear`] for inference: the weight is packed on first use, and stays packed in
+/// `packs`.
 ///
 /// # Shapes
 /// The shapes of [`linear`].
@@ -118,12 +119,12 @@ fn forward<T: Float>(
     let out = product_then((rows, width, outputs), left, right, spec.products, Some(&finish));
     let out = Tensor::from_vec(out, (rows, outputs), x.device())?;
     if let Some(tape) = tape {
-        // The sign of the result shows which elements relu passed on.
+        // The sign of the result shows which elements relu let pass.
         let result = (spec.activation == Activation::Relu && !keeps_slopes).then(|| out.clone());
         let (weight, bias, residual) =
             (weight.clone(), bias.as_ref().map(Slot::from), residual.as_ref().map(Slot::from));
-        // Only the gradient of the weight needs the input, and it is not computed for a constant
-        // weight.
+        // The input is needed only for the gradient of the weight, which is not computed for a
+        // constant weight.
         let kept = tape.needs(&weight).then(|| tape.keep(x));
         let back = Back { x: x.into(), kept, weight, bias, residual, spec: *spec };
         tape.record::<T>("linear", &node.inputs(), &out, move |adjoint, adjoints| match &result {
@@ -162,8 +163,8 @@ impl Node {
         }
     }
 
-    /// Whether derivatives of the activation are kept, because the backward pass cannot compute them
-    /// from the result.
+    /// Whether the derivatives of the activation are kept, because the backward pass cannot compute
+    /// them from the result.
     fn keeps_slopes(&self) -> bool {
         match self.spec.activation {
             Activation::Identity => false,
@@ -181,7 +182,8 @@ impl Node {
         [&self.x, &self.weight].into_iter().chain(&self.bias).chain(&self.residual).collect()
     }
 
-    /// Computes the layer, with its weight in this form, by kernels of the device or composed.
+    /// Computes the layer with `weight` in place of its own, by kernels of the device if there are
+    /// any, otherwise composed.
     fn elsewhere(&self, tape: Option<&Tape>, weight: &Tensor) -> Result<Tensor> {
         let Self { x, bias, residual, spec, .. } = self;
         let (rows, outputs) = (x.dim(0)?, weight.dim(0)?);
@@ -197,14 +199,15 @@ impl Node {
         })
     }
 
-    /// Inputs that have the type of the computation: all but a weight that is held in bf16.
+    /// Inputs that have the type of the computation: all of them, except a weight that is held in
+    /// bf16.
     fn computed(&self) -> Vec<&Tensor> {
         let weight = Some(&self.weight).filter(|weight| !is_held(weight));
         [&self.x].into_iter().chain(weight).chain(&self.bias).chain(&self.residual).collect()
     }
 }
 
-/// Source of the derivative of the activation at each element for the backward pass.
+/// Where the backward pass gets the derivative of the activation at each element.
 #[derive(Clone, Copy)]
 pub(crate) enum Slopes<'a, T> {
     /// The derivatives themselves; empty without an activation.
@@ -214,7 +217,7 @@ pub(crate) enum Slopes<'a, T> {
 }
 
 impl<'a, T> Slopes<'a, T> {
-    /// Source for some of the elements.
+    /// Restricts the source to a range of elements.
     fn narrow(self, range: std::ops::Range<usize>) -> Self {
         match self {
             Self::Kept(slopes) => Self::Kept(slopes.get(range).unwrap_or_default()),
@@ -223,7 +226,7 @@ impl<'a, T> Slopes<'a, T> {
     }
 }
 
-/// Data of a layer that the tape keeps.
+/// Data of a layer that its backward pass needs.
 struct Back {
     x: Slot,
     kept: Option<SavedTensor>,
@@ -276,7 +279,7 @@ impl Back {
         }
     }
 
-    /// Adds the gradient of the weight, if there is one.
+    /// Adds the gradient of the weight, unless the weight is constant.
     fn add_to_weight<T: Float>(
         &self,
         grad: &[T],
@@ -300,8 +303,8 @@ impl Back {
         })
     }
 
-    /// Computes the adjoint before activation and dropout, writes every row of it to `to`, and
-    /// returns the sums of its columns.
+    /// Computes the adjoint of what activation and dropout were applied to, writes every row of it
+    /// to `to`, and returns the sums of its columns.
     fn deactivated<T: Float>(&self, slopes: Slopes<'_, T>, adjoint: &[T], to: Shared<T>) -> Vec<T> {
         let dropout = self.spec.dropout;
         let (width, piece) = (self.weight.dims()[0], ROWS * self.weight.dims()[0]);
@@ -329,8 +332,8 @@ impl Back {
     }
 }
 
-/// Number of elements, in whole rows, that several passes process while they are in the first-level
-/// cache.
+/// Number of elements, in whole rows, to which several operations are applied while they are in the
+/// first-level cache.
 const CACHED: usize = 4 * 1024;
 
 vectorised! {
@@ -344,7 +347,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Applies the activation, and writes its derivative to `slopes` unless `slopes` is empty.
+    /// Applies activation and dropout; unless `slopes` is empty, the derivative of the activation
+    /// is written to it.
     fn activate<T>(
         out: &mut [T],
         slopes: &mut [T],
@@ -373,7 +377,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the adjoint before activation and dropout, in place.
+    /// Computes, in place, the adjoint of what activation and dropout were applied to.
     fn deactivate<T>(slopes: Slopes<'_, T>, grad: &mut [T], first: usize, dropout: Dropout) {
         match slopes {
             Slopes::Kept(slopes) => {

@@ -1,11 +1,11 @@
 //! Low-rank adapters of a linear layer, whose matrix is frozen: `W + s · B A` (Hu et al. 2021,
 //! "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1).
 //!
-//! **Decision.** The change is computed as two thin products in addition to the large one, and is
-//! added to the result of the large one. The alternative, to form `W + s · B A` at each update,
-//! would need a product for a gradient as large as `W`, which adapters are meant to avoid. Matrices
-//! that a layer fuses, such as those of queries, keys and values, have separate factors; their
-//! products with A are computed as one.
+//! **Decision.** The change is computed by two thin products, and added to the result of the
+//! product with `W`. The alternative, to form `W + s · B A` at each update, would need a product
+//! for a gradient as large as `W`, which adapters are meant to avoid. Matrices that a layer fuses,
+//! such as those of queries, keys and values, have separate factors; their products with A are
+//! computed as one.
 
 use crate::composed::{self, on_tape};
 use crate::float::Float;
@@ -21,8 +21,8 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::borrow::Cow;
 
-/// Computes `base + dropout(s · d(x) Aᵀ Bᵀ)` with the input dropout d; several factors change
-/// columns of `base` side by side.
+/// Computes `base + dropout(s · d(x) Aᵀ Bᵀ)`, where d is the dropout of the input. If there are
+/// several factors, each changes its own columns of `base`, from left to right.
 ///
 /// # Shapes
 /// `x (N, I)`, `base (N, O)`, factors `(Rᵢ, I)` and `(Oᵢ, Rᵢ)` with `Σ Oᵢ = O` → `(N, O)`.
@@ -134,7 +134,7 @@ fn forward<T: Float>(
     Ok(out)
 }
 
-/// The matrices A, one below the other.
+/// Returns the matrices A, one below the other.
 fn joined<T: Float>(factors: &[Factors]) -> Result<Vec<T>> {
     let mut all = Vec::new();
     for Factors { down, .. } in factors {
@@ -143,7 +143,7 @@ fn joined<T: Float>(factors: &[Factors]) -> Result<Vec<T>> {
     Ok(all)
 }
 
-/// Values under the mask of a dropout.
+/// Returns the values after dropout.
 fn dropped<T: Float>(values: &[T], dropout: Dropout) -> Cow<'_, [T]> {
     if !dropout.is_active() {
         return Cow::Borrowed(values);
@@ -161,7 +161,7 @@ fn drop_all<T: Float>(values: &mut [T], dropout: Dropout) {
     });
 }
 
-/// Data of the adapters that the tape keeps.
+/// Data of the adapters that their backward pass needs.
 struct Back {
     x: SavedTensor,
     base: Slot,
@@ -219,8 +219,7 @@ impl Back {
         adjoints.give(&self.x, grad)
     }
 
-    /// Adds the gradients of the upward factors, and writes the gradient of `inner` to
-    /// `inner_grad`.
+    /// Adds the gradients of the factors B, and writes the gradient of `inner` to `inner_grad`.
     fn through_up<T: Float>(
         &self,
         (rows, rank, outputs): (usize, usize, usize),

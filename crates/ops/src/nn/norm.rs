@@ -1,7 +1,7 @@
-//! Normalisation over the last dimension: layer norm (Ba et al. 2016), and RMS norm (Zhang and
-//! Sennrich 2019), which subtracts no mean; each with or without a bias.
+//! Normalisation over the last dimension: layer norm (Ba et al. 2016), or RMS norm (Zhang and
+//! Sennrich 2019), which subtracts no mean. Both may have a bias.
 //!
-//! Candle's own fused norms silently cut off the gradient; this one has a backward pass.
+//! Candle's own fused norms silently cut off the gradient; these operations have a backward pass.
 
 use crate::composed::{self, on_tape};
 use crate::device::kernels;
@@ -142,8 +142,8 @@ fn backward<T: Float>(
     }
 }
 
-/// Computes the mean and the reciprocal standard deviation of a row, in two passes; without
-/// centring, 0 and the reciprocal root mean square.
+/// Computes the mean and the reciprocal of the standard deviation of a row, in two passes. If the
+/// norm does not subtract the mean, these are 0 and the reciprocal of the root mean square.
 #[inline(always)]
 fn moments<T: Float>(row: &[T], spec: NormSpec) -> (T, T) {
     let count = T::cast(row.len() as f64);
@@ -184,8 +184,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Runs the backward pass of some rows; `sums` holds the gradients of the weight and then of
-    /// the bias, if there is one.
+    /// Runs the backward pass of some rows; `sums` receives the gradient of the weight, followed by
+    /// that of the bias if there is one.
     fn backward_rows<T>(
         x: &[T],
         weight: &[T],

@@ -1,4 +1,4 @@
-//! Positions of sequences and heads in packed matrices, and the distinction of long sequences.
+//! Positions of sequences and heads in packed matrices, and which sequences count as long.
 
 use crate::float::Float;
 use crate::products::Matrix;
@@ -10,29 +10,32 @@ use crate::spec::{AttentionShape, AttentionSpec};
 /// sentences is five times as fast. But tiles skip masked pairs, and are faster from this number
 /// on.
 const LONG_MASKED: usize = 256 * 256;
-/// Number of pairs from which a sequence is computed in tiles if each query sees every key. Tiles
-/// then do a fifth more work; without them a step takes several times the memory.
+/// If each query sees every key: number of pairs from which on a sequence is computed in tiles.
+/// Tiles then do a fifth more work, but without them a step takes several times the memory.
 const LONG: usize = 512 * 512;
-/// Number of queries from which a sequence is computed in tiles: fewer leave a panel empty.
+/// Smallest number of queries of a sequence that is computed in tiles; fewer would leave a panel
+/// partly empty.
 const LONG_QUERIES: usize = 32;
 
-/// Position of a sequence in the packed rows, and in the saved weights.
+/// Where a sequence is in the packed rows, and where its saved weights are.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) query: usize,
     pub(super) queries: usize,
     pub(super) key: usize,
     pub(super) keys: usize,
-    /// Start of this sequence's `(H, queries, keys)` weights; not used for a long sequence.
+    /// Index of the first of this sequence's `(H, queries, keys)` weights; not used if the sequence
+    /// is long.
     pub(super) weights: usize,
     /// Whether some query may see fewer than all keys.
     is_masked: bool,
-    /// Largest number of keys for which queries have one rotation.
+    /// Largest number of keys for which a query needs only one rotation.
     chunk: usize,
 }
 
 /// Whether attention of `queries` queries to `keys` keys keeps a weight for each pair for the
-/// backward pass. With a mask, the limit of pairs is lower.
+/// backward pass. If some pairs are masked (`is_masked`), the limit on the number of pairs is
+/// lower.
 #[must_use]
 pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
     let pairs = if is_masked { LONG_MASKED } else { LONG };
@@ -40,8 +43,8 @@ pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
 }
 
 impl Span {
-    /// Whether attention is computed in tiles: for long sequences, and for those of several chunks,
-    /// because each chunk needs a rotation of the queries.
+    /// Whether the sequence is computed in tiles: if it is long, or if it has several chunks,
+    /// because queries then need several rotations.
     pub(super) fn is_long(&self) -> bool {
         self.keys > self.chunk || !keeps_scores(self.queries, self.keys, self.is_masked)
     }
@@ -58,7 +61,8 @@ pub(super) struct Layout {
     pub(super) longest_key: usize,
 }
 
-/// Columns of a projection inside a packed matrix: the row stride, and the first column.
+/// Columns of a projection in a packed matrix: the width of a row of the matrix, and the first
+/// column.
 #[derive(Clone, Copy)]
 pub(super) struct Columns {
     pub(super) stride: usize,
@@ -66,12 +70,13 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// One head of the rows from `row` on.
+    /// Position of one head, in the rows from `row` on.
     pub(super) fn head(&self, row: usize, head: usize, head_width: usize) -> Matrix {
         Matrix::rows(self.stride).at(row * self.stride + self.column + head * head_width)
     }
 
-    /// Writes zeros to `count` rows of the projection, from `row` on, which only the caller uses.
+    /// Writes zeros to `count` rows of the projection, from `row` on. Only the caller may use these
+    /// rows.
     pub(super) fn clear<T: Float>(&self, to: Shared<T>, row: usize, count: usize, width: usize) {
         let zeros = vec![T::default(); width];
         for row in row..row + count {
@@ -81,7 +86,7 @@ impl Columns {
     }
 }
 
-/// Number of query, key and value.
+/// Indices of query, key and value.
 pub(super) const QUERY: usize = 0;
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
@@ -116,7 +121,7 @@ impl Layout {
         self.shape().query_width()
     }
 
-    /// Head of query, key or value that a given head of queries reads.
+    /// Index of the head, of query, key or value (`part`), that belongs to the query head `head`.
     pub(super) fn head_of(&self, part: usize, head: usize) -> usize {
         if part == QUERY { head } else { self.shape().key_value_head(head) }
     }

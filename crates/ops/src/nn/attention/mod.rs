@@ -1,14 +1,15 @@
 //! Scaled dot-product attention over packed sequences (Vaswani et al. 2017, section 3.2).
 //!
-//! Sequences are packed: row `n` of a tensor is a real token, and lengths say where each sequence
-//! ends. There is no padding to mask; a query sees only the keys of its own sequence, and under a
-//! causal mask only those up to its own position. A sparse pattern may leave fewer
-//! ([`Sparse`](crate::Sparse)): keys that no query of a tile sees are not computed.
+//! Sequences are packed: each row of a tensor is a real token, and lengths say where each sequence
+//! ends. There is no padding to mask. A query sees only keys of its own sequence and, under a
+//! causal mask, only those up to its own position. With a sparse pattern
+//! ([`Sparse`](crate::Sparse)) it may see fewer; tiles of keys that no query of the tile sees are
+//! not computed.
 //!
-//! Each head of a short sequence is a small product that fits in cache: the weights are kept for
-//! the backward pass ([`stored`]), and sequences run in parallel. Long sequences are computed in
-//! tiles ([`tiled`]), in memory that grows linearly with the length. The choice between the two
-//! depends on the sequence and not on the batch ([`layout`]).
+//! For a short sequence, each head is a small product that fits in the cache; the weights are kept
+//! for the backward pass ([`stored`]), and sequences run in parallel. Long sequences are computed
+//! in tiles ([`tiled`]), in memory that grows linearly with the length. The choice between the two
+//! depends on the sequence alone, not on the batch ([`layout`]).
 
 mod cache;
 mod decoding;
@@ -40,9 +41,9 @@ use operands::{Gradients, Operands};
 /// Computes self-attention on packed projections: `softmax(scale · Q Kᵀ + biases) V` for each head.
 ///
 /// # Shapes
-/// `qkv (N, Q + 2·K)`: query, in all its rotations, key and value side by side, of the widths of an
-/// [`AttentionShape`](crate::AttentionShape); `bias (H, T, T)` with `T` at least the longest
-/// sequence, added to the scores of every sequence → `(N, Q)`.
+/// `qkv (N, Q + 2·K)`: query (in all its rotations), key and value side by side, in the widths of
+/// an [`AttentionShape`](crate::AttentionShape); `bias (H, T, T)`, added to the scores of every
+/// sequence, where `T` is at least the length of the longest one → `(N, Q)`.
 ///
 /// # Errors
 /// If lengths do not sum to `N`, the shape does not fit or is impossible, the bias is too small,
@@ -64,7 +65,7 @@ pub fn self_attention(
     let key = spec.queries_width();
     let at = [columns(0), columns(key), columns(key + spec.shape.key_value_width())];
     let inputs = Inputs { query: qkv.clone(), key_value: qkv.clone(), bias: bias.cloned() };
-    // Queries in several rotations have no backward pass, and no kernel on a GPU.
+    // Queries with several rotations have no backward pass in tiles, and no kernel on a GPU.
     let is_rotated = spec.dual_chunk.is_some();
     if !is_fused(tape, &inputs.tensors())? || (is_rotated && tape.is_some()) {
         let inputs: Vec<&Tensor> = [qkv].into_iter().chain(bias).collect();
@@ -82,8 +83,9 @@ pub fn self_attention(
     for_float!(qkv, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
-/// Scalars that [`self_attention`] keeps for the backward pass in addition to its input: the
-/// result, the weights of short sequences, and a number for each query and head of long sequences.
+/// Number of scalars that [`self_attention`] keeps for the backward pass in addition to its input:
+/// the result; the weights of short sequences; and, if there are long sequences, a number for each
+/// query and head.
 #[must_use]
 pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
     let layout = Layout::new(spec);
@@ -109,8 +111,8 @@ pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
 /// Attends from one set of sequences to another.
 ///
 /// # Shapes
-/// `query (N, Q)`, or wider, with queries in the first columns; `key_value (M, 2·K)`: key and value
-/// side by side; `bias (H, Tq, Tk)` as for [`self_attention`] → `(N, Q)`.
+/// `query (N, Q)`, or a wider matrix whose first columns are the queries; `key_value (M, 2·K)`: key
+/// and value side by side; `bias (H, Tq, Tk)` as for [`self_attention`] → `(N, Q)`.
 ///
 /// # Errors
 /// The errors of [`self_attention`].
@@ -151,7 +153,7 @@ pub fn cross_attention(
     for_float!(query, T => attend::<T>(tape, inputs, at, Layout::new(spec)))
 }
 
-/// Tensors that attention reads. In self-attention the first two are the same.
+/// Tensors that attention reads. In self-attention, `query` and `key_value` are the same tensor.
 #[derive(Clone)]
 struct Inputs {
     query: Tensor,
@@ -168,7 +170,7 @@ impl Inputs {
         self.query.id() == self.key_value.id()
     }
 
-    /// Runs `work` on the elements.
+    /// Runs `work` on the elements of the tensors.
     fn with_operands<T: Float, R>(
         &self,
         at: [Columns; 3],
@@ -187,11 +189,11 @@ impl Inputs {
     }
 }
 
-/// Tensors saved for the backward pass.
+/// Numbers that the forward pass saves for the backward pass.
 struct Saved<T> {
     /// Weights of the short sequences.
     weights: Vec<T>,
-    /// `ln Σ exp(score)` for each query and head, `(N, H)`, of long sequences.
+    /// Numbers `ln Σ exp(score)` for each query and head, `(N, H)`; used for long sequences only.
     log_sums: Vec<T>,
 }
 
@@ -207,7 +209,7 @@ fn attend<T: Float>(
     let shape = (layout.rows(), layout.width());
     let out = Tensor::from_vec(out, shape, inputs.query.device())?;
     if let Some(tape) = tape {
-        // Only long sequences need the result again.
+        // Only for long sequences does the backward pass need the result.
         let result = layout.long_spans().next().map(|_| out.clone());
         let kept = inputs.clone();
         tape.record::<T>("attention", &inputs.tensors(), &out, move |adjoint, adjoints| {
@@ -286,8 +288,8 @@ fn go_back<T: Float>(
 }
 
 /// Passes on the gradients of a query and of separate keys and values, which `back` computes, and
-/// returns the gradient of the bias. If the query's rows are wider than the heads, the other
-/// columns get zeros.
+/// returns the gradient of the bias. If the query's rows have columns other than the queries, the
+/// gradient there is zero.
 fn give_apart<T: Float>(
     Inputs { query, key_value, .. }: &Inputs,
     is_wider: bool,

@@ -11,12 +11,12 @@ pub(super) struct Operands<'a, T> {
     /// Elements of query, key and value.
     pub(super) values: [&'a [T]; 3],
     pub(super) at: [Columns; 3],
-    /// Bias `(H, Tq, Tk)`, with the numbers of elements of a head and of a query.
+    /// Bias `(H, Tq, Tk)`, with the number of its elements per head, and per query.
     pub(super) bias: Option<(&'a [T], usize, usize)>,
 }
 
 impl<'a, T: Float> Operands<'a, T> {
-    /// The same inputs, if they are f32.
+    /// Returns these inputs as f32; `None` if they are of another type.
     pub(super) fn as_f32(&self) -> Option<Operands<'a, f32>> {
         let [query, key, value] = self.values;
         let bias = match self.bias {
@@ -28,18 +28,18 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Destinations of the gradients of query, key and value, with the layout of these, and of the
-/// bias.
+/// Destinations of the gradients of query, key and value, in the layout of the inputs, and of the
+/// gradient of the bias.
 #[derive(Clone, Copy)]
 pub(super) struct Gradients<T> {
     pub(super) values: [Shared<T>; 3],
     pub(super) write: Write,
-    /// Gradient of the bias: initialised, and added to.
+    /// Gradient of the bias; it must be initialised, because values are added to it.
     pub(super) bias: Option<Shared<T>>,
 }
 
 impl<T: Float> Gradients<T> {
-    /// The same destinations, if they are f32.
+    /// Returns these destinations as f32; `None` if they are of another type.
     pub(super) fn as_f32(&self) -> Option<Gradients<f32>> {
         let [query, key, value] = self.values.map(T::shared_f32);
         let bias = match self.bias {
@@ -52,7 +52,8 @@ impl<T: Float> Gradients<T> {
     /// Writes the gradient of one head of a row.
     ///
     /// # Safety
-    /// Nobody else reads or writes it meanwhile. It is initialised if it is added to.
+    /// Nobody else may read or write this gradient meanwhile. If values are added to it, it must be
+    /// initialised.
     pub(super) unsafe fn put(
         &self,
         part: usize,

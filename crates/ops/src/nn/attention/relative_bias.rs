@@ -8,13 +8,14 @@ use crate::tape::{Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// Computes the bias of every head for `queries · keys` pairs, whose buckets are given row by row.
+/// Computes the bias of every head for all pairs of `queries` queries and `keys` keys. `buckets`
+/// has the bucket of each pair, row by row.
 ///
 /// # Shapes
 /// `table (buckets, H)` → `(H, queries, keys)`.
 ///
 /// # Errors
-/// If there is not one bucket for each pair, or one is not in the table.
+/// If there is not one bucket for each pair, or a bucket is not in the table.
 pub fn relative_bias(
     tape: Option<&Tape>,
     table: &Tensor,

@@ -1,10 +1,10 @@
-//! Passes over attention scores between products, for one head of one sequence at a time.
+//! Operations on attention scores between the products, for one head of one sequence at a time.
 
 use crate::float::vectorised;
 use crate::sums::{blocked_max, blocked_sum};
 
 vectorised! {
-    /// Scales the scores of one head, and adds ALiBi's distances and a bias.
+    /// Scales the scores of one head, and adds ALiBi's terms and a bias.
     fn scale_and_bias<T>(
         scores: &mut [T],
         keys: usize,
@@ -34,8 +34,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the softmax of each row; under a causal mask row `i` has `start + i + 1` entries,
-    /// followed by zeros.
+    /// Computes the softmax of each row. Under a causal mask, only the first `causal_start + i + 1`
+    /// entries of row `i` count, and the others become zero.
     fn softmax_rows<T>(scores: &mut [T], keys: usize, causal_start: Option<usize>) {
         for (i, row) in scores.chunks_exact_mut(keys).enumerate() {
             let visible = causal_start.map_or(keys, |start| (start + i + 1).min(keys));

@@ -13,20 +13,20 @@ use crate::shared::{Shared, Write};
 use crate::spec::{Sight, mask_index};
 use rayon::prelude::*;
 
-/// Number of pairs of a query and a key from which rounding to bf16 pays: measured on AMX, with
-/// heads of 32 and of 64.
+/// Number of pairs of a query and a key in a sequence from which on rounding to bf16 pays: measured
+/// on AMX, with heads of widths 32 and 64.
 const ROUNDED: usize = 48 * 48;
 
 /// Largest number of sequences in one task.
 const SOME: usize = 4;
 
 impl Layout {
-    /// Computes `softmax(scale · Q Kᵀ + biases) V` for each sequence and head, and the weights
-    /// before dropout, `(H, queries, keys)` for one sequence after the other.
+    /// Computes `softmax(scale · Q Kᵀ + biases) V` for each short sequence and head. Also writes
+    /// the weights before dropout: `(H, queries, keys)` for one sequence after the other.
     ///
     /// # Safety
-    /// Nobody else reads or writes the results of the short sequences meanwhile; afterwards they
-    /// are initialised.
+    /// Nobody else may read or write the results and weights of the short sequences meanwhile;
+    /// afterwards they are initialised.
     pub(super) unsafe fn forward<T: Float>(
         &self,
         operands: &Operands<'_, T>,
@@ -119,7 +119,7 @@ impl Layout {
         weights
     }
 
-    /// Products and threads for a sequence.
+    /// How products of a sequence are computed: their rounding, and on one thread.
     fn how(&self, span: &Span) -> (Products, Threads) {
         let products =
             if span.queries * span.keys < ROUNDED { Products::F32 } else { self.spec.products };
@@ -134,12 +134,12 @@ impl Layout {
         mask
     }
 
-    /// Writes the adjoints of query, key and value of the short sequences, in the columns of the
-    /// projections, and returns their contribution to the adjoint of the bias.
+    /// Writes the adjoints of query, key and value of the short sequences, in the layout of the
+    /// inputs, and returns their contribution to the adjoint of the bias.
     ///
     /// # Safety
-    /// Nobody else reads or writes the adjoints meanwhile. They need not be initialised if they are
-    /// replaced.
+    /// Nobody else may read or write the adjoints meanwhile. If values are added to them, they must
+    /// be initialised.
     pub(super) unsafe fn backward<T: Float>(
         &self,
         operands: &Operands<'_, T>,
@@ -148,7 +148,7 @@ impl Layout {
         gradients: &Gradients<T>,
     ) -> Option<Vec<T>> {
         let bias_size = operands.bias.map(|(bias, ..)| bias.len());
-        // Each group has a separate sum for the bias.
+        // Each group of sequences has its own sum for the bias.
         let group = self.spans.len().div_ceil(if bias_size.is_some() { 16 } else { 64 }).max(1);
         let of_group = |spans: &[Span]| {
             let mut bias_sum = vec![T::default(); bias_size.unwrap_or(0)];
@@ -223,7 +223,8 @@ impl<T: Float> Backward<'_, T> {
             let row = if part == QUERY { span.query } else { span.key };
             self.operands.at[part].head(row, layout.head_of(part, head), dh)
         };
-        // The first head of a group writes the gradients that the group shares.
+        // The first query head of a group writes the gradients of the key and value that the group
+        // shares; the others add to them.
         let is_first = head.is_multiple_of(layout.shape().group());
         let shared_write = if is_first { write } else { Write::Add };
         let operand = |part: usize| (self.operands.values[part], head_at(part));
@@ -262,8 +263,8 @@ impl<T: Float> Backward<'_, T> {
         unsafe { raw_product(shape, left, operand(QUERY), to(KEY), shared_write, how, None) };
     }
 
-    /// Turns the adjoint of a head's weights into the adjoint of its products, and adds the adjoint
-    /// of the biased scores, without the factor `scale`, to the adjoint of the bias.
+    /// Turns the adjoint of a head's weights into the adjoint of the products `Q Kᵀ`, and adds the
+    /// adjoint of the biased scores (which lacks the factor `scale`) to the adjoint of the bias.
     fn adjoint_of_products(
         &self,
         head: usize,
@@ -284,12 +285,12 @@ impl<T: Float> Backward<'_, T> {
     }
 }
 
-/// Cost of a sequence, relative to others.
+/// Cost of a sequence relative to that of others.
 fn pairs(span: &Span) -> usize {
     if span.is_long() { 0 } else { span.queries * span.keys }
 }
 
-/// Sets the scores of keys that a query does not see, so that the softmax ignores them.
+/// Sets the scores of keys that a query does not see to −∞, so that the softmax ignores them.
 fn hide<T: Float>(scores: &mut [T], keys: usize, sight: &Sight, query_start: usize) {
     let mut scratch = Vec::new();
     for (row, query) in scores.chunks_exact_mut(keys).zip(query_start..) {

@@ -16,7 +16,7 @@ use crate::sums::blocked_sum;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Adjoint of the result, and the numbers that the forward pass has kept.
+/// Adjoint of the result, and what the forward pass kept.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Adjoint<'a, T> {
     pub(in super::super) values: &'a [T],
@@ -35,7 +35,7 @@ impl<'a, T: Float> Adjoint<'a, T> {
     }
 }
 
-/// Inputs that all blocks of keys of one head of one sequence share.
+/// What all blocks of keys in one head of one sequence share.
 struct Ready<'a, P: TileProducts> {
     query: P::Operand<'a>,
     query_rows: P::Operand<'a>,
@@ -47,7 +47,7 @@ struct Ready<'a, P: TileProducts> {
     sight: Option<Sight>,
 }
 
-/// A block of keys, prepared for all heads of queries that share them.
+/// A block of keys, prepared for all query heads that share these keys.
 struct Block<'a, P: TileProducts> {
     keys: Range<usize>,
     key: P::Operand<'a>,
@@ -55,11 +55,11 @@ struct Block<'a, P: TileProducts> {
     value: P::Operand<'a>,
 }
 
-/// A task: some blocks of keys of one head of keys, in one sequence, or in all sequences if they
-/// add to the gradient of the same bias.
+/// A task: some blocks of keys of one key head. They belong to one sequence or, if sequences add to
+/// the gradient of the same bias, to all sequences.
 struct Task {
     sequences: Range<usize>,
-    /// Heads of queries that use these keys.
+    /// Query heads that use these keys.
     heads: Range<usize>,
     chunk: usize,
 }
@@ -97,8 +97,8 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
     let most = spans.iter().map(|span| chunks(span.keys)).max().unwrap_or(0);
     let groups = if to.bias.is_some() { 1 } else { spans.len() };
-    // Sequences that add to the gradient of the same bias are divided alike: if a key belonged to
-    // several tasks, these would add to the same elements at once.
+    // Sequences that add to the gradient of the same bias are divided in the same way. Otherwise
+    // the same bias elements could belong to several tasks, which would add to them at once.
     let chunks_of = |span: &Span| if to.bias.is_some() { most } else { chunks(span.keys) };
     let tasks: Vec<Task> = (0..groups * key_value_heads * most)
         .map(|i| {
@@ -119,7 +119,7 @@ pub(super) unsafe fn run<P: TileProducts>(
             value: sums(),
         }
     };
-    // Gradients of the queries, by task, sequence and head.
+    // Contributions to the gradients of the queries, by task, sequence and head.
     let mut parts: Vec<Vec<Vec<Vec<P::Value>>>> = Vec::new();
     let one_task = |worker: &mut Worker<P>, task: &Task| {
         let of_sequence = |sequence: usize| {
@@ -189,7 +189,7 @@ fn prepare<'a, P: TileProducts>(
     }
 }
 
-/// Backward pass of one head of keys of one sequence, and of the heads of queries that use it.
+/// Backward pass of one key head in one sequence, and of the query heads that use it.
 struct Pass<'a, 'b, P: TileProducts> {
     products: &'a P,
     layout: &'a Layout,
@@ -197,18 +197,18 @@ struct Pass<'a, 'b, P: TileProducts> {
     to: &'a Gradients<P::Value>,
     span: &'a Span,
     first_head: usize,
-    /// Inputs of each head of queries.
+    /// Prepared inputs of each of these query heads.
     ready: &'a [Ready<'b, P>],
 }
 
 impl<P: TileProducts> Pass<'_, '_, P> {
-    /// Writes the gradients of the keys and values in the blocks of one of `chunks` chunks, and
-    /// returns the contribution of these blocks to the gradients of the queries of each head; empty
-    /// if the chunk has no block.
+    /// Writes the gradients of the keys and values in the blocks that belong to the chunk `chunk`
+    /// of `chunks`. Returns, for each query head, the contribution of these blocks to the gradients
+    /// of the queries; empty if the chunk has no block.
     ///
     /// # Safety
-    /// Nobody else reads or writes these gradients meanwhile, nor their part of the gradient of the
-    /// bias.
+    /// Nobody else may read or write these gradients meanwhile, nor the part of the bias's gradient
+    /// that belongs to these keys.
     unsafe fn keys_of_chunk(
         &self,
         worker: &mut Worker<P>,
@@ -266,8 +266,8 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Adds the contributions of one head of queries, counted from the first that uses the keys, to
-    /// the gradients of a block of keys and values, and of the queries.
+    /// Adds the contributions of one query head to the gradients of a block of keys and values, and
+    /// of the queries. `number` is the index of the head among those that use the keys.
     ///
     /// # Safety
     /// The requirements of [`Self::keys_of_chunk`] hold here too.
@@ -347,7 +347,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
         }
     }
 
-    /// Finds the queries that see some keys.
+    /// Finds the ranges of queries that see at least one of `keys`.
     fn seen(
         &self,
         terms: &Terms<'_, P::Value>,
@@ -373,7 +373,7 @@ impl<P: TileProducts> Pass<'_, '_, P> {
     /// Adds the adjoints of scores to the gradient of the bias.
     ///
     /// # Safety
-    /// Nobody else reads or writes the gradient of these keys' bias.
+    /// Nobody else may read or write the gradient of these keys' bias.
     unsafe fn add_to_bias(
         &self,
         bias: Shared<P::Value>,

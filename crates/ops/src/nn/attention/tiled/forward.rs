@@ -19,11 +19,11 @@ struct Task<'a> {
     span: &'a Span,
     head: usize,
     queries: Range<usize>,
-    /// Index of their head among the heads of all long sequences.
+    /// Index of the task's head among the heads of all long sequences.
     number: usize,
 }
 
-/// Keys and values of one head of keys, of one sequence.
+/// Prepared keys and values of one key head in one sequence.
 struct Ready<'a, P: TileProducts> {
     key: P::Operand<'a>,
     value: P::Operand<'a>,
@@ -33,9 +33,9 @@ struct Ready<'a, P: TileProducts> {
 struct Worker<P: TileProducts> {
     products: P::Worker,
     tile: Tile<P::Value>,
-    /// Products of the queries in another rotation.
+    /// Products of the queries in a further rotation.
     rotated: Tile<P::Value>,
-    /// Results of the queries, before division by the softmax denominators.
+    /// Sums of weighted values for each query, before division by the softmax denominator.
     sums: Vec<P::Value>,
 }
 
@@ -57,7 +57,8 @@ pub(super) unsafe fn run<P: TileProducts>(
         let keys = |part| rows(operands, part, layout, (span, *head), 0..span.keys);
         Ready { key: products.left(keys(KEY)), value: products.summed(keys(VALUE)) }
     };
-    // The first head of a group represents it.
+    // Heads of a group share keys and values, so these are prepared for the first head of each
+    // group only.
     let groups: Vec<&(&Span, usize)> = long.iter().step_by(group).collect();
     let sight = |(span, head): &(&Span, usize)| Sight::new(&layout.spec, *head, span.keys);
     let (ready, sights): (Vec<Ready<'_, P>>, Vec<Option<Sight>>) =
@@ -92,7 +93,8 @@ pub(super) unsafe fn run<P: TileProducts>(
     });
 }
 
-/// Computes the sums of a block of queries, and the softmax statistics of each panel of them.
+/// Computes the sums for a block of queries. Returns the softmax statistics of each panel of these
+/// queries.
 fn attend<P: TileProducts>(
     products: &P,
     layout: &Layout,
@@ -103,7 +105,7 @@ fn attend<P: TileProducts>(
 ) -> Vec<Online<P::Value>> {
     let Task { span, head, .. } = *task;
     let terms = terms(operands, layout, (span, head));
-    // Rotations are the heads of a query, one set after the other.
+    // In the input, all heads in one rotation are followed by all heads in the next rotation.
     let rotated = |rotation: usize| {
         let head = rotation * layout.shape().heads + head;
         products.right(rows(operands, QUERY, layout, (span, head), task.queries.clone()))
@@ -173,7 +175,7 @@ fn attend<P: TileProducts>(
 /// Divides the sums by the softmax denominators, and writes the results.
 ///
 /// # Safety
-/// Nobody else reads or writes the task's rows in the columns of its head.
+/// Nobody else may read or write the task's rows in the columns of its head.
 unsafe fn finish<P: TileProducts>(
     layout: &Layout,
     worker: &mut Worker<P>,

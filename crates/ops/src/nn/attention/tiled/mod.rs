@@ -1,17 +1,17 @@
-//! Attention in tiles; its memory grows linearly with the length, not with its square (Dao et al.
-//! 2022, "FlashAttention", algorithms 1 and 4; Dao 2023).
+//! Attention in tiles. Its memory grows linearly with the length of a sequence, not with the square
+//! (Dao et al. 2022, "FlashAttention", algorithms 1 and 4; Dao 2023).
 //!
-//! The forward pass goes over the keys with a softmax that is corrected when a larger score occurs,
-//! and keeps only `L = ln Σ exp(score)` for each query. The backward pass recomputes the weights,
-//! `P = exp(S - L)`. The adjoint of the scores follows from `D = Σ dO ⊙ O` of each query:
-//! `dS = P ⊙ (dP - D)`, with `dP = dO Vᵀ`. Dropout draws its mask again from its counter.
+//! The forward pass goes over the keys with a softmax that is corrected whenever a larger score
+//! occurs. It keeps only `L = ln Σ exp(score)` for each query. The backward pass recomputes the
+//! weights, `P = exp(S - L)`. The adjoint of the scores is `dS = P ⊙ (dP - D)`, where `dP = dO Vᵀ`
+//! and, for each query, `D = Σ dO ⊙ O`. The dropout mask is drawn again from its counter.
 //!
 //! Tiles without a visible pair are not computed ([`pieces`]).
 //!
 //! **Decision.** A task of the forward pass is a block of queries of one head. A task of the
-//! backward pass is some blocks of keys: only this task writes their gradients, and it has its own
-//! copy of the sum for the gradients of the queries. So the backward pass takes five products;
-//! without these copies it would take seven.
+//! backward pass is some blocks of keys: only this task writes the gradients of these keys, and it
+//! sums its contributions to the gradients of the queries in memory of its own. So the backward
+//! pass takes five products; without this memory it would take seven.
 
 mod backward;
 mod forward;
@@ -33,26 +33,26 @@ use std::ops::Range;
 pub(super) use backward::Adjoint;
 pub(super) use pieces::computed_pairs;
 
-/// Number of rows that a task holds while all other rows stream past: queries in the forward pass,
-/// keys in the backward pass. The data of these rows stays in the second-level cache; with more of
-/// them, the others are read less often.
+/// Number of rows that a task holds while all other rows pass by in steps: queries in the forward
+/// pass, keys in the backward pass. The data of these rows stays in the second-level cache. The
+/// more rows are held, the less often the other rows are read.
 const BLOCK: usize = 256;
-/// Number of rows that stream past at a time.
+/// Number of rows that pass by in one step.
 const STEP: usize = 128;
 
-/// Number of tasks of the backward pass for each head of a sequence of `keys` keys: at most four,
+/// Number of tasks of the backward pass for each head of a sequence with `keys` keys: at most four,
 /// each with at least one block. If sequences share a bias, short sequences have as many tasks as
-/// the longest. Tasks take blocks in turn, so that under a causal mask all have nearly the same
-/// work.
+/// the longest one. Tasks take blocks in turn, so that under a causal mask all tasks have nearly
+/// the same work.
 fn chunks(keys: usize) -> usize {
     (keys / BLOCK).clamp(1, 4)
 }
 
-/// Computes attention for the long sequences of a batch: their rows of the result, and the
-/// logarithm of each query's softmax denominator, `(N, H)`.
+/// Computes attention for the long sequences of a batch: writes their rows of the result, and the
+/// logarithm of the softmax denominator of each query and head, `(N, H)`.
 ///
 /// # Safety
-/// Nobody else reads or writes these rows of `out` meanwhile; afterwards they are initialised.
+/// Nobody else may read or write these rows of `out` meanwhile; afterwards they are initialised.
 pub(super) unsafe fn forward<T: Float>(
     layout: &Layout,
     operands: &Operands<'_, T>,
@@ -72,11 +72,11 @@ pub(super) unsafe fn forward<T: Float>(
     }
 }
 
-/// Computes the adjoints of query, key and value of the long sequences, and their contribution to
-/// the adjoint of the bias.
+/// Writes the adjoints of query, key and value of the long sequences, and adds their contribution
+/// to the adjoint of the bias.
 ///
 /// # Safety
-/// The requirements of [`forward`], but for the rows of the gradients.
+/// The requirements of [`forward`], for the rows of the gradients instead of those of the result.
 pub(super) unsafe fn backward<T: Float>(
     layout: &Layout,
     operands: &Operands<'_, T>,
@@ -96,7 +96,8 @@ pub(super) unsafe fn backward<T: Float>(
     }
 }
 
-/// Rows of a sequence's queries, keys or values, in the head that one head of queries uses.
+/// Returns rows of a sequence's queries, keys or values (`part`), in the head that belongs to the
+/// query head `head`.
 fn rows<'a, T: Float>(
     operands: &Operands<'a, T>,
     part: usize,
@@ -117,7 +118,7 @@ fn rows<'a, T: Float>(
     }
 }
 
-/// Terms of the scores of one head of a sequence.
+/// Returns the terms of the scores of one head of a sequence.
 fn terms<'a, T: Float>(
     operands: &Operands<'a, T>,
     layout: &Layout,

@@ -1,39 +1,41 @@
-//! Passes over a tile of scores between products.
+//! Operations on a tile of scores, between the products.
 
 use crate::float::{Float, vectorised};
 use crate::products::PANEL;
 use crate::spec::Dropout;
 
-/// Terms of the scores of one head of one sequence, in addition to the products.
+/// What the scores of one head of one sequence need in addition to the products.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// ALiBi's slope.
     pub(super) slope: T,
-    /// Bias of this head, and its number of elements from one query to the next.
+    /// Bias of this head, with the number of its elements from one query to the next.
     pub(super) bias: Option<(&'a [T], usize)>,
     pub(super) causal: bool,
     /// Position of the first query among the keys.
     pub(super) start: usize,
     pub(super) dropout: Dropout,
-    /// Index of the first weight in the mask, and the distance between the weights of two queries.
+    /// Index of the head's first weight in the dropout mask, and the distance from the weights of
+    /// one query to those of the next.
     pub(super) mask: (usize, usize),
 }
 
 impl<T> Terms<'_, T> {
-    /// Number of keys that a query sees, of `keys` keys.
+    /// Number of the first `keys` keys that a query sees.
     pub(super) fn visible(&self, query: usize, keys: usize) -> usize {
         if self.causal { keys.min(self.start + query + 1) } else { keys }
     }
 
-    /// Number of a weight in the dropout mask.
+    /// Index of a weight in the dropout mask.
     #[inline(always)]
     fn mask_index(&self, query: usize, key: usize) -> u32 {
         self.mask.0.wrapping_add(query.wrapping_mul(self.mask.1)).wrapping_add(key) as u32
     }
 }
 
-/// Queries and keys of a tile: the first of each, and their number.
+/// Part of the scores that a tile has: its first query and the number of queries, its first key and
+/// the number of keys.
 #[derive(Clone, Copy)]
 pub(super) struct Region {
     pub(super) query: usize,
@@ -42,36 +44,38 @@ pub(super) struct Region {
     pub(super) keys: usize,
 }
 
-/// Softmax of a panel of queries over the keys so far (Milakov and Gimelshein 2018, algorithm 3).
+/// Softmax statistics of a panel of queries over the keys so far (Milakov and Gimelshein 2018,
+/// algorithm 3).
 #[derive(Clone, Copy)]
 pub(super) struct Online<T> {
     /// Largest score of each query.
     pub(super) largest: [T; PANEL],
-    /// `Σ exp(score - largest)`.
+    /// `Σ exp(score - largest)` of each query.
     pub(super) total: [T; PANEL],
 }
 
 impl<T: Float> Online<T> {
     pub(super) fn new() -> Self {
-        // Below every score, but finite, so that the difference between it and a hidden score of -∞
-        // is a number.
+        // This is below every score, but finite, so that its difference to a hidden score of -∞ is
+        // not NaN.
         Self { largest: [T::cast(-1e30); PANEL], total: [T::default(); PANEL] }
     }
 }
 
 vectorised! {
     /// Turns the products of a tile, which has a row for each key and a lane for each query, into
-    /// weights after dropout: `exp(score - largest)`, with the largest score so far.
+    /// weights after dropout: `exp(score - largest)`, where `largest` is the largest score so far.
     ///
-    /// Returns the factors for the sums so far; `None` if they do not change.
+    /// Returns the factors by which the sums so far must be multiplied; `None` if `largest` has not
+    /// changed.
     fn weigh<T>(
         tile: &mut [[T; PANEL]],
         at: Region,
         terms: &Terms<'_, T>,
         online: &mut Online<T>,
     ) -> Option<[T; PANEL]> {
-        // The rows are one slice: over rows of arrays, this loop would compile to gathers and
-        // scatters.
+        // The rows are processed as one slice, because a loop over rows of arrays would compile to
+        // gathers and scatters.
         for score in tile.as_flattened_mut() {
             *score *= terms.scale;
         }
@@ -133,7 +137,7 @@ vectorised! {
 }
 
 vectorised! {
-    /// Multiplies each row of sums by its factor.
+    /// Multiplies each row of sums by the row's factor.
     fn rescale<T>(sums: &mut [T], stride: usize, factors: &[T; PANEL]) {
         for (sums, factor) in sums.chunks_exact_mut(stride).zip(factors) {
             for sum in sums.iter_mut() {
@@ -143,19 +147,19 @@ vectorised! {
     }
 }
 
-/// Numbers of the queries of a tile for the backward pass.
+/// What the backward pass knows about the queries of a tile.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Logarithm of each query's softmax denominator.
     pub(super) log_sums: &'a [T],
-    /// Product of each query's result and its adjoint.
+    /// Inner product of each query's result and the adjoint of this result.
     pub(super) products: &'a [T],
 }
 
 vectorised! {
-    /// Updates two tiles, each with a row for each query and a lane for each key: the first from
-    /// products to weights after dropout, the second from the adjoints of weights to the adjoints
-    /// of scores. In both, hidden pairs become zero.
+    /// Updates two tiles, each with a row for each query and a lane for each key. The first changes
+    /// from products to weights after dropout, the second from adjoints of weights to adjoints of
+    /// scores. In both, hidden pairs become zero.
     fn go_back<T>(
         tile: &mut [[T; PANEL]],
         adjoint: &mut [[T; PANEL]],

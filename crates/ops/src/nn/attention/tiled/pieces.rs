@@ -1,4 +1,4 @@
-//! The tiles to compute, and their hidden pairs.
+//! Which tiles are computed, and how their hidden pairs are treated.
 
 use super::super::layout::Span;
 use super::STEP;
@@ -8,15 +8,17 @@ use crate::products::PANEL;
 use crate::spec::{AttentionSpec, DualChunk, Sight, merge};
 use std::ops::Range;
 
-/// A panel of rows, with streaming rows that a row of the panel sees or is seen by.
+/// A panel of rows that a task holds, with a range of the rows that pass by; at least one pair of
+/// the two is visible.
 pub(super) struct Piece {
     pub(super) panel: usize,
     pub(super) passing: Range<usize>,
 }
 
-/// Pieces of `panels` panels, in the order that reads streaming rows least often: all panels of a
-/// step, then all panels of the next step. `seen` returns the ranges that stream past a panel,
-/// ascending; the pieces begin at whole panels and end with a step.
+/// Returns the pieces of `panels` panels, in the order in which the rows that pass by are read
+/// least often: all panels for one step, then all panels for the next step. `seen` must return the
+/// ranges of rows that pass by a panel, ascending. Pieces begin at whole panels, and end at the
+/// latest with a step.
 pub(super) fn pieces(
     panels: usize,
     mut seen: impl FnMut(usize, &mut Vec<Range<usize>>),
@@ -38,7 +40,7 @@ pub(super) fn pieces(
     pieces
 }
 
-/// Extends ranges to begin at whole panels.
+/// Extends ranges so that they begin at whole panels, and merges them.
 fn widen(ranges: &mut Vec<Range<usize>>) {
     for range in ranges.iter_mut() {
         range.start -= range.start % PANEL;
@@ -46,7 +48,7 @@ fn widen(ranges: &mut Vec<Range<usize>>) {
     merge(ranges);
 }
 
-/// Keys that at least one of some queries sees, by their positions, as ascending ranges.
+/// Finds the keys that at least one of the queries at `positions` sees, as ascending ranges.
 pub(super) fn keys_of(
     sight: Option<&Sight>,
     causal: bool,
@@ -62,7 +64,7 @@ pub(super) fn keys_of(
 }
 
 /// Number of pairs of a query and a key in the tiles that the forward pass computes for a sequence,
-/// over all heads.
+/// in all heads.
 pub(in super::super) fn computed_pairs(spec: &AttentionSpec, span: &Span) -> u64 {
     let (mut pairs, mut ranges) = (0, Vec::new());
     for head in 0..spec.shape.heads {
@@ -89,15 +91,15 @@ impl Region {
         start + self.query..start + self.query + self.queries
     }
 
-    /// Rotations of queries in the tile's pairs.
+    /// Range of the rotations of queries that the tile's pairs need.
     pub(super) fn rotations(&self, chunks: DualChunk, start: usize) -> Range<usize> {
         let (queries, keys) = (self.positions(start), self.keys());
         let least = chunks.rotation(queries.start, keys.end - 1);
         least..chunks.rotation(queries.end - 1, keys.start) + 1
     }
 
-    /// Copies the products of one rotation to the pairs that have it, in tiles with a row for each
-    /// key and a lane for each query.
+    /// Copies the products of one rotation to those pairs that need this rotation. The tiles have a
+    /// row for each key and a lane for each query.
     pub(super) fn take_rotation<T: Float>(
         &self,
         (chunks, rotation): (DualChunk, usize),
@@ -117,8 +119,8 @@ impl Region {
         }
     }
 
-    /// Hides the scores of unseen keys from the softmax, in a tile with a row for each key and a
-    /// lane for each query.
+    /// Sets the scores of hidden pairs to −∞, so that the softmax ignores them, in a tile with a
+    /// row for each key and a lane for each query.
     pub(super) fn hide<T: Float>(&self, sight: &Sight, start: usize, tile: &mut [[T; PANEL]]) {
         if sight.sees_all(&self.positions(start), &self.keys()) {
             return;
@@ -133,8 +135,7 @@ impl Region {
         }
     }
 
-    /// Clears the scores of unseen keys, in tiles with a row for each query and a lane for each
-    /// key.
+    /// Sets hidden pairs to zero, in two tiles with a row for each query and a lane for each key.
     pub(super) fn clear<T: Float>(
         &self,
         sight: &Sight,

@@ -1,5 +1,5 @@
-//! Products of tiles with rows of a head: on packed operands if a kernel packs, otherwise, and in
-//! f64, on plain operands.
+//! Products of tiles with rows of a head: on packed operands if there is a kernel that packs,
+//! otherwise (and in f64) on plain operands.
 
 use crate::float::Float;
 use crate::products::{Matrix, PANEL, Packed, PackedProducts, Packing, Products, Threads, product};
@@ -23,10 +23,10 @@ impl<T> Rows<'_, T> {
     }
 }
 
-/// The two products of attention.
+/// The two kinds of products that attention needs.
 pub(in super::super) trait TileProducts: Sync {
     type Value: Float;
-    /// Rows of a head, prepared for many products of one kind.
+    /// Rows of a head, prepared for many products of the same kind.
     type Operand<'a>: Send + Sync;
     /// Working memory of a thread.
     type Worker;
@@ -42,8 +42,9 @@ pub(in super::super) trait TileProducts: Sync {
     /// Prepares rows for [`add_weighted`](Self::add_weighted).
     fn summed<'a>(&self, rows: Rows<'a, Self::Value>) -> Self::Operand<'a>;
 
-    /// Computes `tile[i][j] = left[i] · right[j]`, for some rows of each. Both ranges begin at a
-    /// whole panel, the right one has at most [`PANEL`] rows, and the tile has whole panels.
+    /// Computes `tile[i][j] = left[i] · right[j]` for some rows of each operand. Both ranges begin
+    /// at a whole panel, the right one has at most [`PANEL`] rows, and the tile has room for whole
+    /// panels.
     fn multiply(
         &self,
         worker: &mut Self::Worker,
@@ -52,8 +53,8 @@ pub(in super::super) trait TileProducts: Sync {
         tile: &mut [[Self::Value; PANEL]],
     );
 
-    /// Computes `sums[i] ← [sums[i] +] Σ weights[i, j] · rows[from + j]` for weights `(m, k)`. A
-    /// row of sums has whole panels, and there is room for whole rows. `from` begins a panel.
+    /// Computes `sums[i] ← [sums[i] +] Σ_j weights[i, j] · rows[from + j]`, for weights `(m, k)`.
+    /// Rows of sums are padded to whole panels. `from` is the first row of a panel.
     fn add_weighted(
         &self,
         worker: &mut Self::Worker,
@@ -65,8 +66,8 @@ pub(in super::super) trait TileProducts: Sync {
     );
 }
 
-/// Rows of [`PANEL`] values, aligned to cache lines, in the layout of operands of multiply-add
-/// kernels: such a tile need not be packed.
+/// Rows of [`PANEL`] values, aligned to cache lines. This is the layout of operands of multiply-add
+/// kernels, so that a tile need not be packed.
 pub(in super::super) struct Tile<T> {
     values: Vec<T>,
     first: usize,
@@ -85,7 +86,7 @@ impl<T: Float> Tile<T> {
     }
 }
 
-/// Number of values from one row of sums to the next, for heads of this width.
+/// Number of values from one row of sums to the next, for heads of the width `width`.
 pub(in super::super) fn stride(width: usize) -> usize {
     width.next_multiple_of(PANEL)
 }
@@ -156,13 +157,13 @@ impl<T: Float> TileProducts for Plain<T> {
 pub(in super::super) struct PackedTiles(pub(in super::super) Packing);
 
 impl PackedTiles {
-    /// Packing on one thread: heads and blocks are packed in parallel.
+    /// Packing on the current thread only, because heads and blocks are packed in parallel.
     fn alone(&self) -> (Packing, Threads) {
         (self.0, Threads::One)
     }
 }
 
-/// A packed operand, and the number of values of a row.
+/// A packed operand, with the number of values in a row.
 pub(in super::super) struct PackedRows {
     packed: Packed,
     width: usize,

@@ -97,8 +97,8 @@ fn attend<T: Float>(tape: Option<&Tape>, qkv: &Tensor, layout: Layout) -> Result
     let summaries = summaries::summarise(&layout, values);
     let inputs = Inputs { qkv: values, summaries: &summaries };
     let kept = if tape.is_some() { layout.tokens * layout.spec.heads } else { 0 };
-    // The pass writes all rows of all heads and, if they are kept, a number for each query and
-    // head.
+    // SAFETY: The pass writes all rows of all heads and, if they are kept, a number for each query
+    // and head.
     let (out, (log_sums, ())) = unsafe {
         filled(layout.tokens * layout.width(), |out| {
             filled(kept, |log_sums| {
@@ -129,8 +129,8 @@ fn go_back<T: Float>(
     let inputs = Inputs { qkv: host.elements::<T>()?, summaries: &saved.summaries };
     let known = Known { adjoint, out: out.elements::<T>()?, log_sums: &saved.log_sums };
     if adjoints.is_first(qkv) {
-        // Only this pass uses the destination, and it writes whole rows, which are query, key and
-        // value.
+        // SAFETY: Only this pass uses the destination, and it writes whole rows, which are query,
+        // key and value.
         let (gradient, ()) = unsafe {
             filled(inputs.qkv.len(), |to| backward(layout, inputs, known, (to, Write::Replace)))
         };

@@ -11,8 +11,8 @@ use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of tokens between two kept states: the states between them are in cache in the backward
-/// pass.
+/// Number of tokens from one kept state to the next. In the backward pass, the states of this many
+/// tokens are in the cache.
 pub(super) const TIME: usize = 32;
 
 /// Smallest number of tokens that one task scans.
@@ -25,9 +25,9 @@ pub(super) struct Operands<'a, T> {
     pub(super) in_out: &'a [T],
     pub(super) skip: &'a [T],
     pub(super) gated: &'a [T],
-    /// A, with the states of a block of channels together: `(blocks, S, LANES)`.
+    /// A, in blocks of channels: `(blocks, S, LANES)`.
     pub(super) decay: Vec<T>,
-    /// B and C of a scan that is not selective, `(blocks, 2·S, LANES)`.
+    /// B and C if the scan is not selective, `(blocks, 2·S, LANES)`; empty otherwise.
     pub(super) fixed: Vec<T>,
     pub(super) shape: ScanShape,
     pub(super) selective: bool,
@@ -35,7 +35,7 @@ pub(super) struct Operands<'a, T> {
     pub(super) sequences: Sequences,
 }
 
-/// First tokens and first kept states of sequences.
+/// For each sequence, its length, its first token, and the index of its first kept state.
 pub(super) struct Sequences {
     lengths: Arc<[usize]>,
     tokens: Vec<usize>,
@@ -65,7 +65,7 @@ impl Sequences {
         self.tokens[sequence]
     }
 
-    /// Index of its first kept state.
+    /// Index of the first kept state of a sequence.
     pub(super) fn first_kept(&self, sequence: usize) -> usize {
         self.kept[sequence]
     }
@@ -74,7 +74,8 @@ impl Sequences {
         self.lengths.iter().map(|length| length.div_ceil(TIME)).sum()
     }
 
-    /// Pieces of consecutive sequences with at least `tokens` tokens each.
+    /// Divides the sequences into pieces of consecutive sequences, each with at least `tokens`
+    /// tokens (except perhaps the last piece).
     pub(super) fn pieces(&self, tokens: usize) -> Vec<Range<usize>> {
         let (mut pieces, mut first, mut sum) = (Vec::new(), 0, 0);
         for (sequence, length) in self.lengths.iter().enumerate() {
@@ -127,27 +128,27 @@ impl<'a, T: Float> Operands<'a, T> {
         block * LANES..self.shape.channels.min((block + 1) * LANES)
     }
 
-    /// Token at step `step` of a sequence.
+    /// Token that is read at step `step` of a sequence.
     #[inline(always)]
     pub(super) fn token(&self, sequence: usize, step: usize) -> usize {
         let (first, length) = (self.sequences.first(sequence), self.sequences.length(sequence));
         if self.reverse { first + length - 1 - step } else { first + step }
     }
 
-    /// A for the channels of a block in one state.
+    /// A of the state with this index, for the channels of a block.
     #[inline(always)]
     pub(super) fn decay(&self, block: usize, state: usize) -> Lanes<T> {
         load(&self.decay[(block * self.shape.states + state) * LANES..], LANES)
     }
 
-    /// Δ before softplus.
+    /// Δ before softplus, for the channels of a block.
     #[inline(always)]
     pub(super) fn raw_step(&self, channels: &Range<usize>, token: usize) -> Lanes<T> {
         let start = if self.selective { token * self.shape.channels } else { 0 };
         load(&self.delta[start + channels.start..], channels.len())
     }
 
-    /// B in one state, or C, whose states follow those of B.
+    /// B of the state with this index; the indices of C follow those of B.
     #[inline(always)]
     pub(super) fn side(&self, block: usize, token: usize, state: usize) -> Lanes<T> {
         let width = 2 * self.shape.states;
@@ -163,7 +164,7 @@ impl<'a, T: Float> Operands<'a, T> {
         load(&self.x[token * self.shape.channels + channels.start..], channels.len())
     }
 
-    /// The gate z.
+    /// The gate z, for the channels of a block.
     #[inline(always)]
     pub(super) fn gate(&self, channels: &Range<usize>, token: usize) -> Lanes<T> {
         let width = self.shape.channels;
@@ -171,7 +172,7 @@ impl<'a, T: Float> Operands<'a, T> {
     }
 }
 
-/// Reorders `(E, W)` to `(blocks, W, LANES)`.
+/// Reorders `(E, W)` to `(blocks, W, LANES)`, and applies `map` to each value.
 fn in_blocks<T: Float>(values: &[T], channels: usize, map: impl Fn(T) -> T) -> Vec<T> {
     let width = values.len() / channels;
     let mut out = vec![T::default(); channels.div_ceil(LANES) * width * LANES];
@@ -201,7 +202,8 @@ pub(super) struct Ran<T> {
     pub(super) kept: Vec<T>,
 }
 
-/// Scans all sequences, from the states `before`, `(B, E, S)`, or from zero.
+/// Scans all sequences, beginning with the states `before`, `(B, E, S)`, or with zeros. If `keeps`
+/// is true, states for the backward pass are kept.
 pub(super) fn run<T: Float>(
     operands: &Operands<'_, T>,
     before: Option<&[T]>,
@@ -247,7 +249,8 @@ pub(super) fn run<T: Float>(
 }
 
 vectorised! {
-    /// Scans one sequence of a block of channels; `state (S, LANES)` becomes the state after it.
+    /// Scans one sequence for a block of channels; `state (S, LANES)` becomes the state after its
+    /// last token.
     fn scan_block<T>(
         operands: &Operands<'_, T>,
         sequence: usize,

@@ -1,4 +1,4 @@
-//! Sixteen channels side by side, as in a register of the widest processors.
+//! Sixteen channels side by side: as many f32 as the widest registers of processors hold.
 
 use crate::float::Float;
 
@@ -32,7 +32,7 @@ pub(super) fn map<T: Float, const N: usize>(
     out
 }
 
-/// Sums the lanes, halves onto halves.
+/// Sums the lanes by repeatedly adding the upper half to the lower half.
 #[inline(always)]
 pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
     let mut width = LANES / 2;
@@ -46,10 +46,11 @@ pub(super) fn sum<T: Float>(mut lanes: Lanes<T>) -> T {
     lanes[0]
 }
 
-/// Computes `ln(1 + eˣ)`, without branches so that loops vectorise.
+/// Computes `ln(1 + eˣ)` without branches, so that loops vectorise.
 ///
-/// With y = e^−|x| it is max(x, 0) + ln(1 + y), and ln(1 + y) = 2 artanh(y / (2 + y)). The argument
-/// is at most a third; the power series is truncated at terms below the type's rounding.
+/// With y = e^−|x|, the result is max(x, 0) + ln(1 + y), where ln(1 + y) = 2 artanh(y / (2 + y)).
+/// The argument of artanh is at most a third; its power series is truncated where terms are smaller
+/// than the rounding of the type.
 #[inline(always)]
 pub(super) fn softplus<T: Float>(x: T) -> T {
     let (zero, two) = (T::cast(0.0), T::cast(2.0));
