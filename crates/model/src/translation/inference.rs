@@ -10,8 +10,9 @@ use taper_ops::PackedWeights;
 /// Largest number of logits in a block, approximately: 4 MiB, which stay in cache until they are
 /// read.
 const LOGITS: usize = 1 << 20;
-/// Number of logits of a block per column of the hidden states. A narrow model has few weights,
-/// which are cheap to read again, and its smaller blocks of rows stay in the cache of one core.
+/// Largest number of logits in a block, per column of the hidden states. The weights of a narrow
+/// model are few, and cheap to read again; with smaller blocks, the rows of a block stay in the
+/// cache of one core.
 const LOGITS_PER_COLUMN: usize = 1 << 11;
 /// Largest number of logits in a block on a GPU: 64 MiB. Each block is copied to the host
 /// separately, so blocks are larger.

@@ -12,14 +12,14 @@ use crate::tape::{Adjoints, Slot, Tape, is_fused};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
-/// Normalises the first columns of each row, in groups as wide as the weight of their part; all
+/// Normalises the first columns of each row, in groups as wide as the weight of their part. All
 /// other columns are unchanged.
 ///
 /// # Shapes
 /// `x (N, W)` → the same.
 ///
 /// # Errors
-/// When the groups of a part do not fill its columns, or there are more columns than `x` has.
+/// If the groups of a part do not fill its columns, or if there are more columns than `x` has.
 pub fn norm_columns(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -63,7 +63,7 @@ pub fn norm_columns(
     )
 }
 
-/// The weight and the bias of groups of columns, owned.
+/// The weight and the bias of groups of columns, owned for the tape.
 #[derive(Clone)]
 struct Part {
     columns: usize,
@@ -71,7 +71,7 @@ struct Part {
     bias: Option<Tensor>,
 }
 
-/// Their values.
+/// The same with their values.
 struct Values<'a, T> {
     columns: usize,
     weight: &'a [T],
@@ -154,7 +154,8 @@ fn normalised<T: Float>(x: &Tensor, parts: &[Part], spec: NormSpec) -> Result<Te
     Tensor::from_vec(out, x.shape(), x.device())
 }
 
-/// Writes the gradient of rows `x`, and returns that of the weights and biases of all parts.
+/// Writes the gradient of rows `x`, and returns the gradients of the weights and biases of all
+/// parts.
 fn back_rows<T: Float>(
     parts: &[Values<'_, T>],
     width: usize,

@@ -1,5 +1,5 @@
-//! The normaliser of a row of logits. A search computes one for every hypothesis and step, over the
-//! whole vocabulary.
+//! The logarithm by which a row of logits is normalised, ln Σ exp. A search computes one for every
+//! hypothesis and step, over the whole vocabulary.
 
 use crate::float::{Float, vectorised};
 use crate::sums::{blocked_max, blocked_sum};
@@ -7,11 +7,12 @@ use crate::sums::{blocked_max, blocked_sum};
 /// Number of logits that share a maximum in [`block_maxima`].
 pub const BLOCK: usize = 64;
 
-/// Number of elements whose exponentials are summed in f32 before they join the f64 total.
+/// Number of elements whose exponentials are summed in f32 before the sum is added to the f64
+/// total.
 const SUMMED: usize = 256;
 
-/// Computes the largest of each [`BLOCK`] logits; the last block may be shorter. NaN is skipped,
-/// and the maximum of nothing is −∞.
+/// Computes the largest logit of each block of [`BLOCK`] logits; the last block may be shorter. NaN
+/// is skipped, and the maximum of nothing is −∞.
 ///
 /// # Shapes
 /// `logits (V,)` → `(⌈V / BLOCK⌉,)`.
@@ -22,8 +23,8 @@ pub fn block_maxima(logits: &[f32]) -> Vec<f32> {
     maxima
 }
 
-/// Computes `ln Σ exp(logits)`, given their largest; `None` if the row is not a distribution: with
-/// NaN, with `+inf`, or with only `-inf`.
+/// Computes `ln Σ exp(logits)`, given the largest logit; `None` if the row is not a distribution:
+/// if it has NaN or `+inf`, or only `-inf`.
 ///
 /// # Shapes
 /// `logits (V,)` → a number.
@@ -32,9 +33,9 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     if !largest.is_finite() {
         return None;
     }
-    // Differences from the largest are small where they matter, so that f32 exponentials suffice;
-    // the total is f64, because it has as many terms as the vocabulary. A NaN survives into the
-    // sum.
+    // Where differences from the largest logit matter, they are small, so f32 exponentials suffice.
+    // The total is f64, because it has as many terms as the vocabulary. If a logit is NaN, so is
+    // the sum.
     let mut sum = 0.0;
     for block in logits.chunks(SUMMED) {
         sum += f64::from(sum_of_exponentials(block, largest));
@@ -42,8 +43,8 @@ pub fn log_normalizer(logits: &[f32], largest: f32) -> Option<f64> {
     sum.is_finite().then(|| f64::from(largest) + sum.ln())
 }
 
-/// Computes `exp(x)` for `-87 ≤ x ≤ 0`, within two units in the last place, and 0 below; the same
-/// on every machine.
+/// Computes `exp(x)` for `-87 ≤ x ≤ 0`, within two units in the last place, and returns 0 for
+/// smaller `x`. The result is the same on every machine.
 #[must_use]
 pub fn exponential(x: f32) -> f32 {
     Float::exp(x)

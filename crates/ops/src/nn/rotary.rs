@@ -1,9 +1,10 @@
-//! Rotary position embedding (Su et al. 2021, section 3.2): each pair of a head's elements is
-//! rotated by an angle that grows with the position, so that a score depends only on the distance.
+//! Rotary position embedding (Su et al. 2021, section 3.2). Each pair of a head's elements is
+//! rotated by an angle that grows with the position, so a score depends on positions only through
+//! their distance.
 //!
-//! Element `i` of a head is paired with element `i + Dh/2`, and rotated by `position ·
-//! 10000^(-2i/Dh)`, unless [`Turns`] has other pairs, other speeds, or a factor for the rotated
-//! elements.
+//! Element `i` of a head is paired with element `i + Dh/2`, and rotated by the angle
+//! `position · 10000^(-2i/Dh)`, unless [`Turns`] specifies other pairs, other speeds, or a factor
+//! for the rotated elements.
 
 use crate::composed::{self, on_tape};
 use crate::float::{Float, vectorised};
@@ -15,14 +16,14 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Rotates the heads of `head` elements in the first `turned` columns: in packed `(q, k, v)`, the
-/// columns of queries and keys.
+/// Rotates all heads, of `head` elements each, in the first `turned` columns. In packed
+/// `(q, k, v)`, these are the columns of queries and keys.
 ///
 /// # Shapes
 /// `x (N, W)` → the same.
 ///
 /// # Errors
-/// If a head's rotated width is odd or wider than the head, or the columns do not fit.
+/// If a head's rotated width is odd or larger than the head, or if the columns do not fit.
 pub fn rotary(
     tape: Option<&Tape>,
     x: &Tensor,
@@ -82,7 +83,8 @@ const TOKENS: usize = 32;
 
 impl Rotary {
     fn apply<T: Float>(&self, x: &[T], width: usize) -> Vec<T> {
-        // Decoding has one position at a time.
+        // Only the angles from the first to the last position are computed: in decoding, these are
+        // those of one position.
         let first = self.positions.iter().min().map_or(0, |&position| position as usize);
         let end = self.positions.iter().max().map_or(0, |&position| position as usize + 1);
         let (cosines, sines) = self.turns.angles(first..end, self.head);

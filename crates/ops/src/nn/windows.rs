@@ -1,5 +1,5 @@
-//! Neighbours of each row in its sequence, side by side, so that a convolution over a sequence
-//! becomes a product.
+//! The neighbours of each row in its sequence, side by side; with them, a convolution over a
+//! sequence becomes a product.
 
 use crate::composed;
 use crate::float::Float;
@@ -13,13 +13,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Gathers, for each row, the rows of its sequence from `before` rows before it to `after` rows
-/// after it, in their order; zeros beyond the ends.
+/// after it, in order. In place of rows beyond the ends of the sequence there are zeros.
 ///
 /// # Shapes
-/// `x (N, D)` of sequences of `lengths` → `(N, (before + 1 + after)·D)`.
+/// `x (N, D)`, of sequences with these `lengths` → `(N, (before + 1 + after)·D)`.
 ///
 /// # Errors
-/// If the lengths do not sum to the rows.
+/// If the sum of the lengths is not the number of rows.
 pub fn windows(
     tape: Option<&Tape>,
     x: &Tensor,

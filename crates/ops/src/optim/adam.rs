@@ -1,7 +1,7 @@
 //! Adam (Kingma and Ba 2015) in one pass over the flat buffers.
 //!
-//! Candle's `AdamW` keeps its moments and step private, so that a run could not be resumed exactly,
-//! and takes about fourteen passes over memory; this takes one.
+//! Candle's `AdamW` takes about fourteen passes over memory. It also keeps its moments and its step
+//! count private, so that a run could not be resumed exactly.
 
 use super::pieces::{Piece, check_buffers, update_pieces};
 use crate::composed;
@@ -12,12 +12,13 @@ use crate::tape::ParameterStore;
 use candle_core::{Result, Tensor};
 use std::ops::Range;
 
-/// Takes one step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction) on the parameters
-/// in `range` of the flat layout, in place.
+/// Takes one step of Adam (Kingma and Ba 2015, algorithm 1, with bias correction) for the
+/// parameters in `range` of the flat layout, and updates them in place.
 ///
 /// # Shapes
-/// `gradient` and the two moments are f32 `(range.len(),)`; the moments are updated in place on the
-/// host and on CUDA. On other devices they are replaced, hence the mutable references.
+/// `gradient` and the two moments are f32, `(range.len(),)`. The moments are updated in place on
+/// the host and on CUDA; on other devices they are replaced, which is why the references are
+/// mutable.
 ///
 /// # Errors
 /// If a buffer has another length.
@@ -38,7 +39,7 @@ pub fn adam_step(
     update_pieces("adam", store, range, gradient, moments, |piece| adam_piece(piece, step))
 }
 
-/// Takes a step of Adam on some elements; their state is the two moments.
+/// Takes a step of Adam for some elements. Their state is the two moments.
 pub(super) fn adam_piece(piece: Piece<'_>, step: &AdamStep) {
     let Piece { weights, gradient, mut state, parameter } = piece;
     let step = &AdamStep { learning_rate: step.learning_rate * parameter.rate(), ..*step };

@@ -1,5 +1,5 @@
 //! Passes over the flat buffers that mirror the parameter store: optimizer steps, the norm of the
-//! gradient, the moving average of the weights.
+//! gradient, and the moving average of the weights.
 
 mod adam;
 mod average;

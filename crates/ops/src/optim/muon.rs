@@ -1,4 +1,5 @@
-//! Muon (Jordan et al. 2024): the momentum of each matrix, with all singular values near 1.
+//! Muon (Jordan et al. 2024): each matrix follows its momentum, whose singular values are first
+//! moved close to 1.
 
 use super::adam::adam_piece;
 use super::pieces::{Piece, check_buffers, update_pieces};
@@ -13,11 +14,11 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Takes one step of Muon on the parameters in `range` of the flat layout, in place (Jordan et al.
-/// 2024, "Muon: An optimizer for hidden layers in neural networks").
+/// Takes one step of Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural
+/// networks") for the parameters in `range` of the flat layout, and updates them in place.
 ///
 /// The weights `W` of each projection, with `m` rows and `n` columns, follow the momentum `M` of
-/// its gradient `G`:
+/// their gradient `G`:
 ///
 /// ```text
 /// M ← μ M + (1 - μ) G
@@ -25,17 +26,17 @@ use std::ops::Range;
 /// W ← W - η (0.2 √max(m, n) O + λ W)
 /// ```
 ///
-/// The factor `0.2 √max(m, n)` gives updates the size of those of Adam, so that both share a
-/// learning rate (Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2). All other
-/// parameters take a step of [`adam_step`](crate::adam_step).
+/// With the factor `0.2 √max(m, n)`, updates are about as large as those of Adam, so that both can
+/// use the same learning rate (Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2).
+/// All other parameters take a step of [`adam_step`](crate::adam_step).
 ///
 /// # Shapes
-/// `gradient` and the two buffers are f32 `(range.len(),)`: for projections the momentum and
-/// nothing, for other parameters the two moments. They are updated in place on the host, and
-/// replaced on other devices.
+/// `gradient` and the two buffers are f32, `(range.len(),)`. For projections, the first buffer has
+/// the momentum, and the second is not used; for other parameters, the buffers are the two moments.
+/// They are updated in place on the host, and replaced on other devices.
 ///
 /// # Errors
-/// If a buffer has another length, or the range has a part of a projection.
+/// If a buffer has another length, or the range has only a part of a parameter with projections.
 pub fn muon_step(
     store: &ParameterStore,
     range: Range<usize>,
@@ -102,7 +103,7 @@ struct Projection<'a> {
     rows: usize,
 }
 
-/// The projections of a parameter.
+/// Returns the projections of a parameter.
 fn projections<'a>(
     parameter: &Parameter,
     mut weights: &'a mut [f32],
@@ -139,8 +140,8 @@ impl Projection<'_> {
     }
 }
 
-/// Moves the singular values of a matrix close to 1, with a polynomial of the matrix times its
-/// transpose (on the shorter side).
+/// Moves the singular values of a matrix close to 1, by a polynomial of the product of the matrix
+/// and its transpose (the smaller of the two products).
 fn orthogonal(mut x: Vec<f32>, rows: usize, columns: usize) -> Vec<f32> {
     let squares: f64 = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     let factor = (1.0 / squares.sqrt().max(SMALLEST_NORM)) as f32;

@@ -8,8 +8,8 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of elements whose squares are summed together. A buffer that is cut between chunks has
-/// the same sums as an uncut one.
+/// Number of elements whose squares are summed together. If a buffer is divided between such
+/// chunks, its parts have the same sums as the whole buffer.
 pub const NORM_CHUNK: usize = CHUNK;
 
 /// Computes the Euclidean norm of a flat buffer, summed in f64.
@@ -24,9 +24,9 @@ pub fn global_norm(flat: &Tensor) -> Result<f64> {
     Ok(sums_of_squares(flat, &[whole])?.iter().sum::<f64>().sqrt())
 }
 
-/// Computes the sums of squares of segments of a flat buffer. Each segment has one sum for each
-/// [`NORM_CHUNK`] elements and one for the rest. The norm is the root of their total, in this
-/// order.
+/// Computes sums of squares in segments of a flat buffer. Each segment has a sum for every
+/// [`NORM_CHUNK`] elements, followed by one for the remaining elements. The norm is the square root
+/// of the total of all sums, added in this order.
 ///
 /// # Shapes
 /// `flat (total,)` → a number for each chunk.
@@ -52,7 +52,7 @@ pub fn sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<Vec<f
     }))
 }
 
-/// Computes [`sums_of_squares`] with Candle's primitives: each chunk is summed in f32.
+/// Computes [`sums_of_squares`] with Candle's operations. Here each chunk is summed in f32.
 fn composed_sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<Vec<f64>> {
     let squares = flat.sqr()?;
     let mut sums = Vec::with_capacity(2 * segments.len());
@@ -71,7 +71,7 @@ fn composed_sums_of_squares(flat: &Tensor, segments: &[Range<usize>]) -> Result<
     if sums.is_empty() {
         return Ok(Vec::new());
     }
-    // This is a single read from the device.
+    // All sums are read from the device at once.
     Ok(Tensor::cat(&sums, 0)?.to_vec1::<f32>()?.into_iter().map(f64::from).collect())
 }
 

@@ -12,18 +12,18 @@ use std::ops::Range;
 /// Some elements of one parameter, with their gradient and optimizer state.
 #[derive(Debug)]
 pub struct Piece<'a> {
-    /// Weights, to be updated.
+    /// Weights; these are updated.
     pub weights: &'a mut [f32],
     /// Gradient of the weights.
     pub gradient: &'a [f32],
-    /// State of the optimizer, which is updated: a slice of each of its buffers.
+    /// State of the optimizer, which is updated: the elements of each of its buffers.
     pub state: Vec<&'a mut [f32]>,
-    /// The parameter.
+    /// The parameter that has these elements.
     pub parameter: &'a Parameter,
 }
 
-/// Checks that buffers have one value for each parameter of a range, and that this thread may use
-/// the device.
+/// Checks that buffers have one value for each scalar in a range of the flat layout, and that this
+/// thread may use the device.
 pub(crate) fn check_buffers<'a>(
     name: &str,
     store: &ParameterStore,
@@ -46,13 +46,13 @@ pub(crate) fn check_buffers<'a>(
     Ok(())
 }
 
-/// Calls `update` for every piece of the parameters in `range` of the flat layout that are not
-/// frozen, in parallel: one pass over memory, on the host.
+/// Calls `update` for each piece of the parameters in `range` of the flat layout, except frozen
+/// ones. Pieces are processed in parallel, in one pass over memory on the host.
 ///
-/// The profile records its time under `name`.
+/// The profile records the time under `name`.
 ///
 /// # Shapes
-/// `gradient` and each of `state` are f32, `(range.len(),)`.
+/// `gradient` and each tensor of `state` are f32, `(range.len(),)`.
 ///
 /// # Errors
 /// If a buffer has another length, or is not on the host.
@@ -69,8 +69,8 @@ pub fn update_pieces(
     let gradient = host.elements::<f32>()?;
     crate::profile::time(name, || {
         lend(state, &mut Vec::new(), &mut |state| {
-            // Most parameters are too small to be divided among threads, so one thread processes
-            // each.
+            // Most parameters are too small to be divided between threads, so there is a task for
+            // each parameter.
             let of_parameter = |parameter: &Parameter| {
                 let first = parameter.offset().max(range.start);
                 let end = (parameter.offset() + parameter.len()).min(range.end);

@@ -1,8 +1,10 @@
-//! Blocking around the kernels that pack: the order of packing, and the use of caches.
+//! Blocks of products by the kernels that pack: in which order operands are packed, and how caches
+//! are used.
 //!
-//! The right operand is packed in panels of 32 columns: whole, or in pieces if it is as large as
-//! the matrix of a large vocabulary. The left operand is packed in blocks of rows that fit the
-//! second-level cache. A panel of the right operand, a few hundred values deep, stays in the first
+//! The right operand is packed in panels of 32 columns: the whole operand or, if it is as large as
+//! the matrix of a large vocabulary, a piece at a time. The left operand is packed in blocks of
+//! rows that fit in the second-level cache. A panel of the right operand, a few hundred values
+//! deep, stays in the first two cache levels while the rows of a block pass by.
 //! two levels while the rows of a block stream past.
 
 use super::job::Job;
@@ -16,14 +18,14 @@ use crate::shared::{Shared, Write};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of multiply-adds below which a second thread costs more than it saves.
+/// Number of multiply-adds below which a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// Ratio of panels of columns to panels of rows from which a result is wide.
+/// A result is wide if it has at least this many times as many panels of columns as panels of rows.
 const WIDE: usize = 4;
 
-/// Destination of the result: row-major with a stride. It need not be initialised if it is
-/// replaced.
+/// Destination of the result: row-major, with a stride. If values are replaced, it need not be
+/// initialised.
 #[derive(Clone, Copy)]
 pub(super) struct Destination {
     pub(super) values: Shared<f32>,
@@ -32,28 +34,29 @@ pub(super) struct Destination {
     pub(super) write: Write,
 }
 
-/// Number of stretches into which the summed dimension of a deep product is cut; two, four or eight
-/// threads can share them evenly.
+/// Number of stretches into which the summed dimension of a deep product is divided. Two, four or
+/// eight threads can share them evenly.
 const STRETCHES: usize = 8;
-/// Length of the summed dimension from which a product is deep.
+/// Smallest length of the summed dimension of a deep product.
 const DEEP: usize = 1024;
-/// Largest number of results of a deep product, because each of its tasks has as many partial sums.
+/// Largest number of results of a deep product. It is limited because each stretch has as many
+/// partial sums.
 const DEEP_RESULTS: usize = 512 * 1024;
 
 /// Largest number of values of the right operand that are packed at a time: 64 MiB of f32. The
 /// packed matrix of a vocabulary of 256,000 tokens would take a gigabyte, kept between products.
 pub(crate) const LARGEST_PACK: usize = 1 << 24;
 
-/// Number of results, in whole rows, that are finished at a time: they fit in the first-level cache
-/// with their inputs.
+/// Number of results, in whole rows, that are finished at a time: with their inputs, they fit in
+/// the first-level cache.
 const FINISHED: usize = 4 * 1024;
 
-/// Computes a product. Returns whether `finish` has been called for every row, while the results
-/// were in cache; otherwise it has been called for none.
+/// Computes a product. Returns whether `finish` has been called for every row while the results
+/// were in the cache; otherwise it has not been called at all.
 ///
 /// # Safety
-/// The destination has room for every row and column, and nobody else reads or writes it meanwhile.
-/// With `finish` it has no gaps.
+/// The destination must have room for every row and column, and nobody else may read or write it
+/// meanwhile. If `finish` is given, the destination must have no gaps between rows.
 pub(super) unsafe fn product(
     left: &Operand<'_>,
     right: &Operand<'_>,
@@ -75,9 +78,10 @@ pub(super) unsafe fn product(
     unsafe { shallow_product(left, right, to, (packing, threads), finish) }
 }
 
-/// Computes a product by packing one piece of the right operand after the other, of about `values`
-/// values. A piece is some of the columns, or some of the depth if that is longer; depth is cut
-/// where [`Job::run`] cuts it anyway, so that no sum changes.
+/// Computes a product, for which the right operand is packed in pieces of about `values` values,
+/// one after the other. A piece is some of the columns or, if the depth is larger than their
+/// number, a stretch of the depth. The depth is divided where [`Job::run`] divides it anyway, so no
+/// sum changes.
 ///
 /// # Safety
 /// The requirements of [`product`].
@@ -108,7 +112,7 @@ unsafe fn product_in_pieces(
     }
 }
 
-/// Computes a product with the right operand packed whole, and no sum divided.
+/// Computes a product; the right operand is packed whole, and no sum is divided.
 ///
 /// # Safety
 /// The requirements of [`product`].
@@ -127,8 +131,8 @@ unsafe fn shallow_product(
     })
 }
 
-/// Computes `left · right` with a packed right operand; the order of every sum depends only on
-/// `left`'s depth.
+/// Computes `left · right` with a packed right operand. The order of every sum depends only on the
+/// depth of `left`.
 ///
 /// # Safety
 /// The requirements of [`product`].
@@ -149,7 +153,7 @@ fn worthwhile(left: &Operand<'_>, columns: usize, threads: Threads) -> Threads {
     if left.count * left.depth * columns < WORTH_A_THREAD { Threads::One } else { threads }
 }
 
-/// Multiplies blocks of rows by panels of columns, in parallel; returns whether `finish` was
+/// Multiplies blocks of rows by panels of columns, in parallel. Returns whether `finish` has been
 /// called.
 ///
 /// # Safety
@@ -210,8 +214,8 @@ unsafe fn multiply(
     false
 }
 
-/// Pieces into which a product is divided for threads: blocks of panels of rows; each block is
-/// divided into groups of panels of columns.
+/// Pieces into which a product is divided for threads. The panels of rows are divided into blocks,
+/// and for each block the panels of columns are divided into groups.
 #[derive(Clone, Copy)]
 struct Pieces {
     blocks: usize,
@@ -219,10 +223,10 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Divides a product so that all threads end at about the same time; `least` blocks fit the
-    /// cache. A wide result is divided by columns, so that each panel of columns is read once for
-    /// all rows. Other results are divided by rows, or also by columns if there are few rows, at
-    /// the price of packing the rows again.
+    /// Divides a product so that all threads end at about the same time; with `least` blocks, each
+    /// block fits in the cache. A wide result is divided by columns, so that each panel of columns
+    /// is read once for all rows of a block. Other results are divided by rows; if there are few
+    /// rows, they are also divided by columns, although each group then packs the rows again.
     fn new((rows, columns): (usize, usize), least: usize, threads: usize) -> Self {
         let is_wide = columns >= WIDE * rows;
         if is_wide {
@@ -239,10 +243,11 @@ impl Pieces {
     }
 }
 
-/// Computes a product with few results and a long summed dimension, such as gradients of weights.
-/// Each task takes a stretch of this dimension, so that no two tasks pack the same data. The
-/// stretches depend only on the shape, and their sums are added in order. If there are more threads
-/// than stretches, the columns of a stretch are divided too, and each task packs the rows again.
+/// Computes a product with few results and a long summed dimension, such as the gradient of a
+/// weight. Each task takes a stretch of this dimension, so that no two tasks pack the same data.
+/// The stretches depend only on the shape, and their sums are added in order. If there are more
+/// threads than stretches, the columns are divided, too, and then each task of a stretch packs the
+/// same rows.
 ///
 /// # Safety
 /// The requirements of [`product`].
@@ -301,7 +306,7 @@ unsafe fn deep_product(left: &Operand<'_>, right: &Operand<'_>, to: Destination,
     });
 }
 
-/// Computes one of `shares` nearly equal parts of `count` panels.
+/// Returns one of `shares` nearly equal parts of `count` panels.
 fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
     number * count / shares..(number + 1) * count / shares
 }

@@ -1,15 +1,16 @@
-//! Products by the `gemm` crate: for f64, for processors without a kernel that packs, and as an
-//! oracle for the other kernels.
+//! Products by the `gemm` crate: for f64, for processors without a kernel that packs, and to test
+//! the other kernels against.
 
 use super::{Matrix, Threads};
 use crate::float::Float;
 use crate::shared::{Shared, Write};
 use gemm::Parallelism;
 
-/// Computes `a (m, k) · b (k, n)`, and replaces `out (m, n)` or adds to it.
+/// Computes `a (m, k) · b (k, n)`; the result replaces `out (m, n)` or is added to it.
 ///
 /// # Safety
-/// Nobody else reads or writes `out` meanwhile. It is initialised if it is added to.
+/// Nobody else may read or write `out` meanwhile. If values are added to it, it must be
+/// initialised.
 pub(super) unsafe fn matmul<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -53,7 +54,7 @@ pub(super) unsafe fn matmul<T: Float>(
     }
 }
 
-/// A matrix with every value rounded to bf16, row-major.
+/// Returns a matrix with every value rounded to bf16, row-major.
 pub(super) fn rounded(values: &[f32], at: Matrix, rows: usize, columns: usize) -> Vec<f32> {
     let value = |i: usize, j: usize| {
         half::bf16::from_f32(values[at.offset + i * at.row + j * at.column]).to_f32()

@@ -1,10 +1,10 @@
-//! Products with a matrix that is held in bf16, as frozen weights are.
+//! Products with a matrix that is held in bf16, such as a frozen weight.
 //!
-//! **Decision.** Pieces of the matrix are widened just before they are multiplied. So a product is
-//! the same as with an f32 matrix of these values, whatever the kernel, and needs only [`PIECE`]
-//! more values of memory. Widening costs about a thirtieth of a product with a thousand rows. The
-//! alternative, kernels that read bf16, would need one for each processor, and would round the
-//! other operand or be no faster.
+//! **Decision.** Pieces of the matrix are converted just before they are multiplied. So, for every
+//! kernel, the product is the same as with an f32 matrix of these values, and needs memory for only
+//! [`PIECE`] more values. The conversion costs about a thirtieth of a product with a thousand rows.
+//! The alternative, kernels that read bf16, would need one kernel for each kind of processor, and
+//! would either round the other operand or be no faster.
 
 use super::{Matrix, Products, Right, Threads, product, raw_product};
 use crate::float::Float;
@@ -16,10 +16,10 @@ use candle_core::{DType, Result, Tensor};
 use half::bf16;
 use rayon::prelude::*;
 
-/// Number of values that are widened at a time: they stay in a cache of 4 MiB.
+/// Number of values that are converted at a time: they stay in a cache of 4 MiB.
 const PIECE: usize = 1 << 20;
 
-/// A row-major matrix in bf16 as the right operand of a product.
+/// A row-major matrix in bf16, used as the right operand of a product.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held<'a> {
     values: &'a [bf16],
@@ -28,18 +28,18 @@ pub(crate) struct Held<'a> {
     is_transposed: bool,
 }
 
-/// Whether an operation in f32 or f64 reads this matrix as a bf16 one: it must be a constant on the
-/// host.
+/// Whether an operation in f32 or f64 may read this matrix in bf16: it may if the matrix is a bf16
+/// constant on the host.
 pub(crate) fn is_held(matrix: &Tensor) -> bool {
     matrix.dtype() == DType::BF16 && matrix.device().is_cpu() && !matrix.track_op()
 }
 
 impl<'a, T: Float> Right<'a, T> {
-    /// Makes an operand of the row-major matrix behind `host`, which has rows of `width` values.
-    /// The values have the type `T`, or are held in bf16.
+    /// Makes an operand of the row-major matrix in `host`, whose rows have `width` values. The
+    /// values have the type `T`, or are held in bf16.
     ///
     /// # Errors
-    /// When the elements are of another type.
+    /// If the elements are of another type.
     pub(crate) fn from_row_major(
         host: &'a Host<'_>,
         width: usize,
@@ -55,8 +55,8 @@ impl<'a, T: Float> Right<'a, T> {
     }
 }
 
-/// Computes `a (m, k) · b (k, n)` on every thread, and replaces `out (m, n)` or adds to it; `b` is
-/// not packed.
+/// Computes `a (m, k) · b (k, n)` on all threads; the result replaces `out (m, n)` or is added to
+/// it. `b` must not be packed.
 pub(crate) fn product_onto<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),
@@ -77,8 +77,9 @@ pub(crate) fn product_onto<T: Float>(
     }
 }
 
-/// Computes a product with a matrix that is held in bf16, some of its rows at a time. These are
-/// columns of the result if the matrix is transposed, and otherwise parts of its sums.
+/// Computes a product with a matrix that is held in bf16, for some rows of the matrix at a time. If
+/// the matrix is transposed, these rows are columns of the result; otherwise they contribute to all
+/// sums.
 ///
 /// # Safety
 /// The requirements of [`raw_product`].
@@ -95,7 +96,7 @@ pub(super) unsafe fn held_product<T: Float>(
     assert!(width == columns && values.len() == rows * width);
     let how = (products, Threads::All);
     let some = (PIECE / width.max(1)).max(1);
-    // Without rows the sums are empty; their zeros still have to be written.
+    // If the matrix has no rows, the sums are empty, but their zeros must still be written.
     for first in (0..rows.max(1)).step_by(some) {
         let count = some.min(rows - first);
         let wide = widened::<T>(&values[first * width..(first + count) * width]);
@@ -115,7 +116,7 @@ pub(super) unsafe fn held_product<T: Float>(
     }
 }
 
-/// The same values as `T`.
+/// Converts the values to `T`.
 fn widened<T: Float>(values: &[bf16]) -> Vec<T> {
     let mut wide = vec![T::default(); values.len()];
     region(even(values.len().div_ceil(CHUNK)), || {

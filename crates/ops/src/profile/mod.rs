@@ -1,7 +1,7 @@
 //! Time of a training step by operation, forward and backward together.
 //!
-//! The profile is off until [`start`] is called; then it reads the clock at the start and end of
-//! each operation.
+//! The profile is off until [`start`] is called; from then on, the clock is read at the start and
+//! the end of each operation.
 
 mod regions;
 
@@ -22,14 +22,14 @@ static OPERATIONS: Mutex<BTreeMap<&'static str, Operation>> = Mutex::new(BTreeMa
 pub struct Operation {
     /// Time that the operation took.
     pub time: Duration,
-    /// Part of [`Profile::flops`].
+    /// Multiplications and additions of the operation: its part of [`Profile::flops`].
     pub flops: u64,
 }
 
-/// Measurements since [`start`].
+/// What has been measured since [`start`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
-    /// Each operation, in the order of their names.
+    /// The operations, in the order of their names.
     pub operations: Vec<(&'static str, Operation)>,
     /// Multiplications and additions of all matrix products and scans, except those that the tiled
     /// loss and scans recompute, and those of Candle's backward pass.
@@ -53,7 +53,7 @@ pub fn stop() -> Profile {
     Profile { operations: operations.into_iter().collect(), flops: FLOPS.load(Ordering::Relaxed) }
 }
 
-/// Runs `work`, and adds its time and its arithmetic to `name`.
+/// Runs `work`, and adds its time and its arithmetic to the operation `name`.
 pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     if !ENABLED.load(Ordering::Relaxed) {
         return work();
@@ -69,14 +69,14 @@ pub(crate) fn time<R>(name: &'static str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Adds multiplications and additions that are not counted by a matrix product.
+/// Adds to the count multiplications and additions that do not belong to a matrix product.
 pub fn count(flops: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(flops as u64, Ordering::Relaxed);
     }
 }
 
-/// Adds the arithmetic of a product `(m, k) · (k, n)`.
+/// Adds to the count the arithmetic of a product `(m, k) · (k, n)`.
 pub(crate) fn count_product(m: usize, k: usize, n: usize) {
     if ENABLED.load(Ordering::Relaxed) {
         FLOPS.fetch_add(2 * (m * k * n) as u64, Ordering::Relaxed);

@@ -1,12 +1,12 @@
-//! Prediction of the speed on more threads: the parallel regions of a step, and a model of their
+//! Predicts the speed on more threads, from the parallel regions of a step and a model of their
 //! time.
 //!
-//! A region is a loop whose tasks are divided among threads, which then wait for each other. On one
-//! thread it takes the sum of its tasks' times. On `n` threads it takes the time of the busiest
-//! thread: with `k` equal tasks, `⌈k / n⌉` of them. Work outside of regions takes the same time on
-//! any number of threads (Amdahl 1967). So the time of a step on sixty-four cores can be computed
-//! from its regions, measured on a single core, if memory is fast enough: the model ignores memory
-//! bandwidth.
+//! A region is a loop whose tasks are divided among threads, which wait for each other at the end.
+//! On one thread, it takes the sum of its tasks' times. On `n` threads, it takes the time of the
+//! busiest thread: if the region has `k` equal tasks, that of `⌈k / n⌉` tasks. Work outside of
+//! regions takes the same time on any number of threads (Amdahl 1967). So the time of a step on
+//! sixty-four cores can be computed from regions that were measured on a single core. The model
+//! ignores memory bandwidth, so the prediction holds only if memory is fast enough.
 //!
 //! A region within a task of another region is a part of that task.
 
@@ -22,12 +22,12 @@ static STATE: Mutex<State> = Mutex::new(State { threads: Vec::new(), regions: BT
 thread_local! {
     /// Operation that this thread is executing.
     static OPERATION: Cell<&'static str> = const { Cell::new("other") };
-    /// Whether this thread is in a region.
+    /// Whether this thread is in a region at the moment.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 struct State {
-    /// Numbers of threads for which to predict.
+    /// Numbers of threads for which time is predicted.
     threads: Vec<usize>,
     regions: BTreeMap<&'static str, Regions>,
 }
@@ -35,21 +35,21 @@ struct State {
 /// The parallel regions of one operation, forward and backward together.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Regions {
-    /// Number of regions; threads wait for each other after each.
+    /// Number of regions; after each, threads wait for each other.
     pub count: u64,
     /// Time in regions on one thread.
     pub time: Duration,
-    /// Predicted time in regions on each of the numbers of threads.
+    /// Predicted time in regions, for each number of threads.
     pub predicted: Vec<Duration>,
 }
 
-/// Regions of each operation, as returned by [`predicted`].
+/// The regions of each operation, as returned by [`predicted`].
 pub type Prediction = Vec<(&'static str, Regions)>;
 
 /// Starts measuring regions, from zero, and predicting their time for each number of `threads`.
 ///
-/// The pool must have one thread: with more, the time of a region is not the sum of its tasks'
-/// times.
+/// The thread pool must have one thread, because with more threads the time of a region is not the
+/// sum of its tasks' times.
 pub fn predict(threads: &[usize]) {
     let mut state = lock();
     state.threads = threads.to_vec();
@@ -94,7 +94,7 @@ pub(crate) fn region<R>(longest: impl Fn(usize) -> f64, work: impl FnOnce() -> R
     result
 }
 
-/// Shares for `tasks` equal tasks.
+/// Returns the busiest thread's share for `tasks` equal tasks.
 pub(crate) fn even(tasks: usize) -> impl Fn(usize) -> f64 {
     move |threads| match tasks {
         0 => 1.0,
@@ -102,7 +102,8 @@ pub(crate) fn even(tasks: usize) -> impl Fn(usize) -> f64 {
     }
 }
 
-/// Shares for tasks of the given sizes; each free thread takes the next task.
+/// Returns the busiest thread's share for tasks of these sizes, if the thread that is free first
+/// always takes the next task.
 pub(crate) fn longest_of<I: Iterator<Item = usize>>(
     sizes: impl Fn() -> I,
 ) -> impl Fn(usize) -> f64 {
@@ -119,7 +120,7 @@ pub(crate) fn longest_of<I: Iterator<Item = usize>>(
     }
 }
 
-/// No thread panics while it holds the lock.
+/// The lock is never poisoned in practice, because no thread panics while it holds it.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }

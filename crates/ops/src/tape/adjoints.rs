@@ -1,4 +1,4 @@
-//! Gradients of a root during the backward pass of a tape.
+//! Gradients of a root (the scalar that is differentiated) during the backward pass of a tape.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,9 +17,9 @@ use crate::shared::Write;
 pub(crate) enum Adjoint {
     /// Adjoint of the root itself, a scalar: 1.
     One,
-    /// Elements of an operation's adjoint on the host, which the operation may take over.
+    /// Elements of an operation's adjoint on the host; the operation may take them over.
     Elements(CpuStorage),
-    /// A tensor of any device and type that nobody writes to.
+    /// A tensor on any device and of any type, which nobody writes to.
     Tensor(Tensor),
 }
 
@@ -28,7 +28,7 @@ impl Adjoint {
         Self::Elements(T::to_cpu_storage_owned(elements))
     }
 
-    /// Elements on the host.
+    /// Returns the elements on the host.
     pub(super) fn elements<T: Float>(self) -> Result<Vec<T>> {
         match self {
             Self::One => Ok(vec![T::cast(1.0)]),
@@ -37,8 +37,8 @@ impl Adjoint {
         }
     }
 
-    /// A contiguous tensor of this shape. Elements already have the type, and the device is the
-    /// elements' own.
+    /// Returns a contiguous tensor of this shape. An adjoint that is a tensor already has the type
+    /// and is on the device.
     pub(crate) fn tensor(self, shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
         match self {
             Self::One => Tensor::ones(shape, dtype, device),
@@ -54,28 +54,28 @@ fn moved<T: Float>(storage: CpuStorage, shape: &Shape, device: &Device) -> Resul
     Tensor::from_vec(T::cpu_storage_data(storage)?, shape, device)
 }
 
-/// Flat gradient buffer while a tape writes to it.
+/// The flat buffer of gradients, while a tape writes to it.
 pub(super) struct Flat<'a> {
     pub(super) store: &'a ParameterStore,
     pub(super) values: FlatValues<'a>,
-    /// Whether each parameter's part holds a gradient to add to.
+    /// For each parameter, whether its part of the buffer holds a gradient to add to.
     pub(super) written: &'a mut [bool],
-    /// Whether this pass has reached each parameter.
+    /// For each parameter, whether this pass has reached it.
     pub(super) touched: Vec<bool>,
-    /// Place from which on all gradients have been reported as final.
+    /// Index from which on all gradients have been reported as final.
     pub(super) final_from: usize,
 }
 
-/// Values of a flat gradient buffer.
+/// Values of the flat buffer of gradients.
 pub(super) enum FlatValues<'a> {
     Host(&'a mut [f32]),
-    /// Flat gradients of a device that can add in place.
+    /// Gradients on a device that can add in place.
     Device(Tensor, AddInPlace),
-    /// Gradients on other devices: those of parameters are kept, and added at the end.
+    /// Other devices: the gradients of parameters are kept, and added at the end.
     Kept,
 }
 
-/// Error of a pass that does not reach a parameter.
+/// Returns the error of a pass that does not reach a parameter.
 pub(super) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
     candle_core::Error::Msg(format!(
         "parameter {} got no gradient: the graph is cut between it and the loss",
@@ -83,7 +83,7 @@ pub(super) fn no_gradient(parameter: &Parameter) -> candle_core::Error {
     ))
 }
 
-/// Gradients of the root by the tensors reached so far.
+/// Gradients of the root by the tensors that have been reached so far.
 pub struct Adjoints<'a> {
     pub(super) values: HashMap<TensorId, Adjoint>,
     pub(super) outputs: HashSet<TensorId>,
@@ -91,7 +91,7 @@ pub struct Adjoints<'a> {
 }
 
 impl Adjoints<'_> {
-    /// Gradient by a variable, in the shape of the variable; `None` if there is none.
+    /// Returns the gradient by a variable, in the shape of the variable; `None` if there is none.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -107,20 +107,20 @@ impl Adjoints<'_> {
         self.values.get(&variable.id()).map(tensor).transpose()
     }
 
-    /// Whether the adjoint of `tensor` is needed; the adjoint of a constant is not.
+    /// Whether the adjoint of `tensor` is needed. The adjoint of a constant is not.
     pub(crate) fn wants(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether the adjoint of `tensor` is needed and still empty: the first adjoint that is added
-    /// is moved.
+    /// Whether the adjoint of `tensor` is needed and still empty. An adjoint that is added first is
+    /// moved instead of copied.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)
     }
 
-    /// Adds `adjoint` to the adjoint of `tensor`; the first adjoint is moved.
+    /// Adds `adjoint` to the adjoint of `tensor`; if that is empty, `adjoint` is moved there.
     pub(crate) fn give<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -147,8 +147,8 @@ impl Adjoints<'_> {
         })
     }
 
-    /// Lets `add` write the adjoint of `tensor` in place: by replacing the values there, or by
-    /// adding to them.
+    /// Lets `add` write the adjoint of `tensor` in place: it must replace the values there, or add
+    /// to them.
     pub(crate) fn add_with<T: Float>(
         &mut self,
         tensor: impl Into<Slot>,
@@ -196,7 +196,7 @@ impl Adjoints<'_> {
         Ok(())
     }
 
-    /// Passes a gradient of any device and type to `tensor`, or adds it to the existing one.
+    /// Adds a gradient on any device and of any type to the adjoint of `tensor`.
     pub(crate) fn give_tensor(&mut self, tensor: impl Into<Slot>, gradient: Tensor) -> Result<()> {
         let slot = tensor.into();
         if !self.wants(slot) {
@@ -222,12 +222,12 @@ impl Adjoints<'_> {
         Ok(())
     }
 
-    /// Part of the flat buffer to which the caller promises to add the gradient of a parameter in
-    /// place, and the function that adds. `None` for other tensors, and on devices that cannot add
-    /// in place.
+    /// Returns a parameter's part of the flat buffer, and the function that adds to it. The caller
+    /// must add the parameter's gradient in place. `None` for other tensors, and on devices that
+    /// cannot add in place.
     ///
     /// # Shapes
-    /// Gradient of the parameter, in f32.
+    /// The gradient has the shape of the parameter, in f32.
     pub(crate) fn part_of(
         &mut self,
         tensor: impl Into<Slot>,
@@ -242,8 +242,8 @@ impl Adjoints<'_> {
         Ok(Some((part.reshape(parameter.shape())?, *add)))
     }
 
-    /// Ends the backward pass; returns the gradients that were kept for the parameters, in their
-    /// order, or none if they were added in place.
+    /// Ends the backward pass. Returns the gradients that were kept for the parameters, in the
+    /// order of the parameters; none if they were added in place.
     ///
     /// # Errors
     /// If a parameter got no gradient.
@@ -268,7 +268,7 @@ impl Adjoints<'_> {
         self.outputs.contains(&id) || self.parameter(id).is_some()
     }
 
-    /// Name of a tensor in messages: the name of its parameter.
+    /// Describes a tensor in messages: by the name of its parameter, if it is one.
     pub(crate) fn describe(&self, id: TensorId) -> String {
         match self.parameter(id) {
             Some(parameter) => format!("parameter {}", parameter.name()),

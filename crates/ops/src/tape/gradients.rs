@@ -8,13 +8,14 @@ use candle_core::{DType, Result, Tensor, backprop::GradStore};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Gradients of all parameters, accumulated over micro-batches, in one flat buffer.
+/// Gradients of all parameters, summed over micro-batches, in one flat buffer.
 #[derive(Debug)]
 pub struct Gradients {
     flat: Tensor,
-    /// Start of each parameter's part of the buffer, and the end of the last.
+    /// Start of each parameter's part of the buffer, followed by the end of the last part.
     offsets: Vec<usize>,
-    /// Whether each parameter's part holds a gradient; the values of other parts are ignored.
+    /// For each parameter, whether its part holds a gradient. The values of other parts are
+    /// ignored.
     written: Vec<bool>,
 }
 
@@ -33,7 +34,7 @@ impl Gradients {
         })
     }
 
-    /// The buffer, f32, `(total,)`.
+    /// Returns the buffer, f32, `(total,)`.
     ///
     /// # Errors
     /// If it is in use.
@@ -53,7 +54,7 @@ impl Gradients {
         Ok(&self.flat)
     }
 
-    /// Lends the host's buffer, with the record of what has been written.
+    /// Lends the buffer on the host, with the record of which parts hold a gradient.
     pub(crate) fn update(
         &mut self,
         mut work: impl FnMut(&mut [f32], &mut [bool]) -> Result<()>,
@@ -62,8 +63,8 @@ impl Gradients {
         crate::host::update_elements(&self.flat, |flat| work(flat, written))
     }
 
-    /// Runs a backward pass that adds to the buffer in place, or returns the gradients of all
-    /// parameters in their order.
+    /// Runs a backward pass, which adds to the buffer in place, or returns the gradients of all
+    /// parameters in the order of the parameters.
     pub(super) fn receive(
         &mut self,
         store: &ParameterStore,
@@ -103,7 +104,8 @@ impl Gradients {
     /// Adds the gradients of one backward pass by Candle.
     ///
     /// # Errors
-    /// If a parameter has no gradient: the graph is cut, and training would silently go wrong.
+    /// If a parameter has no gradient: the graph does not connect it to the loss, and training
+    /// would silently go wrong.
     pub fn accumulate(&mut self, store: &ParameterStore, grads: &GradStore) -> Result<()> {
         crate::device::check(store.device())?;
         let gradient = |parameter: &Parameter| match grads.get(parameter.var().as_tensor()) {
@@ -143,10 +145,10 @@ impl Gradients {
         other.with_part(all.clone(), |values| self.add_part(all.start, values))
     }
 
-    /// Adds `values` to the gradients from `start` of the flat layout on; on the host.
+    /// Adds `values` to the gradients from index `start` of the flat layout on. Only on the host.
     ///
     /// # Errors
-    /// If there are more values than the layout has from `start` on.
+    /// If the layout has fewer values from `start` on.
     pub fn add_part(&mut self, start: usize, values: &[f32]) -> Result<()> {
         self.flat()?;
         let range = start..start + values.len();
@@ -164,7 +166,7 @@ impl Gradients {
         })
     }
 
-    /// Lends the gradients in `range` of the flat layout; on the host.
+    /// Lends the gradients in `range` of the flat layout to `work`. Only on the host.
     ///
     /// # Errors
     /// If the layout has no such range, and errors of `work`.

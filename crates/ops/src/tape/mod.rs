@@ -2,16 +2,16 @@
 //!
 //! Candle's own autodiff allocates zeros for every edge of the graph and adds to them, keeps every
 //! activation until the whole graph is dropped, and stores each parameter's gradient in a tensor of
-//! its own. Here each operation records its backward function; [`Tape::backward`] calls these in
-//! reverse order. Each passes on the adjoints of its inputs, or adds to them, and then drops the
-//! tensors that it kept. The adjoint of a parameter is its part of the flat gradient buffer. On the
-//! host, results that cost little to compute are recomputed instead of kept (Chen et al. 2016,
-//! "Training Deep Nets with Sublinear Memory Cost").
+//! its own. Here, each operation records its backward function, and [`Tape::backward`] calls these
+//! functions in reverse order. Each function passes on the adjoints of the operation's inputs, or
+//! adds to them, and then drops the tensors that the operation kept. The adjoint of a parameter is
+//! its part of the flat gradient buffer. On the host, results that cost little to compute are
+//! recomputed instead of kept (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost").
 //!
-//! Fused operations on the host record functions of elements ([`Tape::record`]); all other
-//! operations record functions of tensors ([`Tape::record_tensors`]). Values stay Candle tensors,
-//! and operations that Candle differentiates are unaffected: without a tape, a tensor that Candle
-//! tracks takes the composed path.
+//! Fused operations on the host record backward functions of elements ([`Tape::record`]); all other
+//! operations record backward functions of tensors ([`Tape::record_tensors`]). Values stay Candle
+//! tensors, and operations that Candle differentiates are unaffected: without a tape, operations on
+//! a tensor that Candle tracks are composed of Candle's own.
 
 mod adjoints;
 mod gradients;
@@ -47,7 +47,8 @@ pub(crate) fn is_fused(tape: Option<&Tape>, inputs: &[&Tensor]) -> Result<bool> 
     Ok(inputs.iter().all(has_kernel) && (tape.is_some() || !inputs.iter().any(|x| x.track_op())))
 }
 
-/// Backward function of an operation: from the adjoint of its result to those of its inputs.
+/// Backward function of an operation: computes the adjoints of its inputs from the adjoint of its
+/// result.
 type Backward = Box<dyn FnOnce(Adjoint, &mut Adjoints<'_>) -> Result<()>>;
 
 /// Function that recomputes a tensor.
@@ -59,7 +60,7 @@ struct Node {
     backward: Backward,
 }
 
-/// Destination of an adjoint: a tensor without its values, which the adjoint does not need.
+/// Destination of an adjoint: a tensor without its values, because the adjoint does not need them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     id: TensorId,
@@ -85,7 +86,7 @@ enum Value {
 }
 
 impl SavedTensor {
-    /// The tensor. If it was not kept, each call recomputes it.
+    /// Returns the tensor. If it was not kept, each call recomputes it.
     pub(crate) fn value(&self) -> Result<Tensor> {
         match &self.value {
             Value::Here(tensor) => Ok(tensor.clone()),
@@ -105,11 +106,11 @@ impl From<&SavedTensor> for Slot {
 pub struct Tape {
     nodes: RefCell<Vec<Node>>,
     outputs: RefCell<HashSet<TensorId>>,
-    /// Results on the tape around the tape of a segment.
+    /// Results on the outer tape, if this tape belongs to a segment.
     outer: HashSet<TensorId>,
     again: RefCell<HashMap<TensorId, Again>>,
-    /// Place of the first operation on each variable. In the backward pass, nothing is added to the
-    /// variable's gradient after it.
+    /// Index of the first operation on each variable. Once the backward pass has processed this
+    /// operation, nothing more is added to the variable's gradient.
     first_uses: RefCell<HashMap<TensorId, usize>>,
 }
 
@@ -126,15 +127,15 @@ impl Tape {
         Self::default()
     }
 
-    /// Makes an empty tape for a segment of operations on results of this tape, to be
-    /// [recorded](Tape::record_segment) here.
+    /// Makes an empty tape for a segment of operations on results of this tape. The segment is then
+    /// [recorded](Tape::record_segment) on this tape.
     #[must_use]
     pub fn for_segment(&self) -> Self {
         let outer = self.outer.union(&self.outputs.borrow()).copied().collect();
         Self { outer, ..Self::default() }
     }
 
-    /// Whether nothing was recorded.
+    /// Whether nothing has been recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.outputs.borrow().is_empty()
@@ -146,16 +147,16 @@ impl Tape {
         self.outputs.borrow().contains(&tensor.id()) || self.outer.contains(&tensor.id())
     }
 
-    /// Whether gradients flow to `tensor`: it is a variable, or depends on one.
+    /// Whether gradients flow to `tensor`: whether it is a variable or depends on one.
     pub(crate) fn needs(&self, tensor: &Tensor) -> bool {
         tensor.is_variable() || self.knows(tensor)
     }
 
     /// Records the operation `name`, which computed `output` from `inputs`, with its backward
-    /// function of elements on the host. Records nothing if `output` depends on no variable.
+    /// function of elements on the host. If `output` depends on no variable, nothing is recorded.
     ///
     /// # Errors
-    /// The errors of [`Tape::record_adjoint`].
+    /// Errors of [`Tape::record_adjoint`].
     pub(crate) fn record<T: Float>(
         &self,
         name: &'static str,
@@ -168,11 +169,11 @@ impl Tape {
         })
     }
 
-    /// Runs [`Tape::record`] with a backward function of tensors, on any device and in any type;
-    /// its adjoint is contiguous and has the shape of `output`.
+    /// Like [`Tape::record`], with a backward function of tensors, on any device and of any type.
+    /// The adjoint that this function receives is contiguous and has the shape of `output`.
     ///
     /// # Errors
-    /// The errors of [`Tape::record_adjoint`].
+    /// Errors of [`Tape::record_adjoint`].
     pub(crate) fn record_tensors(
         &self,
         name: &'static str,
@@ -187,11 +188,11 @@ impl Tape {
         })
     }
 
-    /// Runs [`Tape::record`] with a backward function of an adjoint in any form.
+    /// Like [`Tape::record`], with a backward function of an adjoint in any form.
     ///
     /// # Errors
     /// If Candle tracks an input that is not the result of a recorded operation: the tape could not
-    /// follow it, and its gradient would be lost.
+    /// continue from it, and gradients would be lost.
     pub(crate) fn record_adjoint(
         &self,
         name: &'static str,
@@ -228,7 +229,7 @@ impl Tape {
         self.nodes.borrow_mut().push(Node { name, output: output.id(), backward });
     }
 
-    /// Records that the next operation uses these variables.
+    /// Notes that the next operation uses these variables.
     fn use_first(&self, variables: impl Iterator<Item = TensorId>) {
         let (place, mut uses) = (self.nodes.borrow().len(), self.first_uses.borrow_mut());
         variables.for_each(|variable| {
@@ -236,18 +237,18 @@ impl Tape {
         });
     }
 
-    /// Sets a function that recomputes `output`, so that operations that [keep](Tape::keep) it
-    /// afterwards take no memory for it. Meant for results that cost little more to compute than to
-    /// read.
+    /// Sets a function that recomputes `output`. Operations that [keep](Tape::keep) `output`
+    /// afterwards then need no memory for it. This is meant for results that cost little more to
+    /// compute than to read.
     pub(crate) fn recompute(&self, output: &Tensor, again: impl Fn() -> Result<Tensor> + 'static) {
         self.again.borrow_mut().insert(output.id(), Rc::new(again));
     }
 
     /// Records `output` as the result of a segment of operations on `inputs`. The operations were
-    /// recorded on the tape `first`, made by [`Tape::for_segment`], and are dropped. In the
-    /// backward pass `again` repeats them on a separate tape, with the same result, and the
-    /// backward pass continues through that tape (Chen et al. 2016, section 3: for a chain of n
-    /// layers in segments of √n, memory grows with √n).
+    /// recorded on the tape `first`, made by [`Tape::for_segment`], and are now dropped. In the
+    /// backward pass, `again` repeats them on a separate tape, with the same result, and the
+    /// backward pass continues through that tape (Chen et al. 2016, section 3: if a chain of n
+    /// layers is divided into segments of √n layers, memory grows with √n).
     ///
     /// # Errors
     /// Errors of [`Tape::backward`]; in the backward pass, errors of `again`.
@@ -259,7 +260,7 @@ impl Tape {
         first: Self,
         again: impl FnOnce() -> Result<(Self, Tensor)> + 'static,
     ) -> Result<()> {
-        // The inputs may all be constants: the segment depends on variables that only its
+        // The inputs may all be constants, while the segment depends on variables that only its
         // operations use.
         if first.is_empty() {
             return Ok(());
@@ -283,7 +284,7 @@ impl Tape {
         SavedTensor { slot: tensor.into(), value }
     }
 
-    /// Takes the operations in their order; from here on, nothing else keeps their tensors.
+    /// Takes the operations, in order. Afterwards, nothing else keeps their tensors.
     fn take(&self) -> Vec<Node> {
         self.again.take();
         self.nodes.take()
@@ -292,7 +293,8 @@ impl Tape {
     /// Adds the gradient of `root`, a scalar, by every parameter to `gradients`.
     ///
     /// # Errors
-    /// If a parameter gets no gradient: the graph is cut, and training would silently go wrong.
+    /// If a parameter gets no gradient: the graph does not connect it to the root, and training
+    /// would silently go wrong.
     pub fn backward(
         self,
         root: &Tensor,
@@ -302,8 +304,8 @@ impl Tape {
         self.backward_watched(root, store, gradients, None)
     }
 
-    /// Runs [`Tape::backward`], and on the host calls `when_final` as growing parts of the flat
-    /// layout become final, from its end on. Parts that no operation of this pass reaches are never
+    /// Like [`Tape::backward`]; on the host, `when_final` is also called whenever more of the flat
+    /// layout is final, from its end on. Parts that no operation of this pass reaches are never
     /// reported.
     ///
     /// # Errors
@@ -316,7 +318,7 @@ impl Tape {
         mut when_final: Option<WhenFinal<'_>>,
     ) -> Result<()> {
         let uses = self.first_uses.take();
-        // The buffer of the host is lent to a closure that could be called again, but is not.
+        // The type allows the closure to be called several times, but it is called once.
         let mut recorded = Some((self.outputs.take(), self.take()));
         gradients.receive(store, |values, written| {
             let is_watched = matches!(values, FlatValues::Host(_));
@@ -332,8 +334,8 @@ impl Tape {
         })
     }
 
-    /// Computes the gradients of `Σ root ⊙ adjoint` by the variables that it depends on: for checks
-    /// of single operations.
+    /// Computes the gradients of `Σ root ⊙ adjoint` by the variables on which it depends. This is
+    /// for checks of single operations.
     ///
     /// # Errors
     /// If the type or shape of `adjoint` differs from that of `root`, and errors of the operations.

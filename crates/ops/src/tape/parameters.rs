@@ -1,7 +1,7 @@
 //! Parameters in a fixed order, each with its full name.
 //!
-//! Candle's `VarMap` is a hash map whose order changes from process to process; a flat layout needs
-//! a fixed order; then clipping, averaging and the optimizer are single passes.
+//! Candle's `VarMap` is a hash map, whose order changes from process to process. In a fixed order,
+//! parameters have a flat layout, so clipping, averaging and the optimizer are single passes.
 
 mod updates;
 
@@ -14,14 +14,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A trainable tensor, held in f32, or a constant of a base.
+/// A trainable tensor in f32, or a constant of a base.
 #[derive(Debug, Clone)]
 pub struct Parameter {
     name: String,
     shape: Vec<usize>,
     var: Var,
     offset: usize,
-    /// Rows of each projection in the parameter; see [`Parameter::projections`].
+    /// Number of rows of each projection in the parameter; see [`Parameter::projections`].
     projections: Vec<usize>,
     /// Whether the parameter is frozen; all copies of the store share this.
     frozen: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// Full name, such as `encoder.layers.0.self_attention.qkv.weight`.
+    /// Returns the full name, such as `encoder.layers.0.self_attention.qkv.weight`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -42,7 +42,7 @@ impl Parameter {
         &self.shape
     }
 
-    /// Start in the flat layout of its store.
+    /// Index of the first scalar in the flat layout of the store.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
@@ -60,22 +60,23 @@ impl Parameter {
         self.len() == 0
     }
 
-    /// Whether weight decay applies: it does to matrices, but not to biases and norms.
+    /// Whether weight decay applies to the parameter: it applies to matrices, but not to biases and
+    /// norms.
     #[must_use]
     pub fn is_matrix(&self) -> bool {
         self.shape.len() >= 2
     }
 
-    /// Rows of each of the parameter's matrices that activations are multiplied by, from the first
-    /// row down; empty for tables whose rows are looked up, the projection to the vocabulary,
-    /// vectors and adapters.
+    /// Number of rows of each matrix in the parameter by which activations are multiplied, from the
+    /// first row down. Empty for tables whose rows are looked up, for the projection to the
+    /// vocabulary, for vectors and for adapters.
     #[must_use]
     pub fn projections(&self) -> &[usize] {
         &self.projections
     }
 
     /// Freezes the parameter: from now on its gradient counts as zero, and no update changes it.
-    /// Setting its values, for example by loading a checkpoint, still works.
+    /// Its values can still be set, for example when a checkpoint is loaded.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Relaxed);
     }
@@ -86,33 +87,33 @@ impl Parameter {
         self.frozen.load(Ordering::Relaxed)
     }
 
-    /// Sets the parameter's factor of the learning rate for later updates.
+    /// Sets the factor of the learning rate for later updates of the parameter.
     pub fn set_rate(&self, rate: f64) {
         self.rate.store(rate.to_bits(), Ordering::Relaxed);
     }
 
-    /// Factor of the learning rate in updates of the parameter; 1 by default.
+    /// Factor of the learning rate for updates of the parameter; 1 by default.
     #[must_use]
     pub fn rate(&self) -> f64 {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
     }
 
-    /// Sets the parameter's values, in row-major order; values of a base that is held in bf16 are
-    /// rounded.
+    /// Sets the parameter's values, in row-major order. If the parameter belongs to a base that is
+    /// held in bf16, they are rounded.
     ///
     /// # Errors
-    /// When they do not fill the shape, or the device has no memory left.
+    /// If the values do not fill the shape, or the device has no memory left.
     pub fn set(&self, values: Vec<f32>) -> Result<()> {
         crate::device::check(self.var.device())?;
         let values = Tensor::from_vec(values, self.shape(), self.var.device())?;
         self.var.set(&values.to_dtype(self.var.dtype())?)
     }
 
-    /// Calls `fill` with the parameter's values in place, in row-major order; `None` if they are
-    /// not in f32 on the host.
+    /// Calls `fill` with the parameter's values, in row-major order, to be changed in place.
+    /// Returns `None` if they are not in f32 on the host.
     ///
     /// # Errors
-    /// When the values are in use.
+    /// If the values are in use.
     pub fn fill<R>(&self, fill: impl FnOnce(&mut [f32]) -> R) -> Result<Option<R>> {
         if self.dtype() != DType::F32 || !self.var.device().is_cpu() {
             return Ok(None);
@@ -125,10 +126,10 @@ impl Parameter {
         Ok(filled)
     }
 
-    /// Copies the parameter's values, in row-major order.
+    /// Returns a copy of the parameter's values, in row-major order.
     ///
     /// # Errors
-    /// When the device has no memory left.
+    /// If the device has no memory left.
     pub fn values(&self) -> Result<Vec<f32>> {
         let values = self.var.as_detached_tensor().flatten_all()?;
         if values.dtype() == DType::BF16 && values.device().is_cpu() {
@@ -145,25 +146,25 @@ impl Parameter {
         self.var.dtype()
     }
 
-    /// The variable itself, tracked by autodiff.
+    /// Returns the variable itself, which autodiff tracks.
     #[must_use]
     pub fn var(&self) -> &Var {
         &self.var
     }
 }
 
-/// Matrices, to which weight decay applies, in a range of the flat layout.
+/// Mask of matrices, to which weight decay applies, for a range of the flat layout.
 type Matrices = (Range<usize>, Tensor);
 
 /// Parameters in the order in which the model made them.
 ///
-/// If a model has adapters, its other parameters are a base: constants, without a place in the flat
-/// layout, so that gradients, optimizers and checkpoints never meet them.
+/// If a model has adapters, its other parameters are a base. These are constants, with no place in
+/// the flat layout, so gradients, optimizers and checkpoints do not have them.
 #[derive(Debug, Clone)]
 pub struct ParameterStore {
     parameters: Vec<Parameter>,
     base: Vec<Parameter>,
-    /// Factor of the adapters' change of the base; `None` without adapters.
+    /// Factor of the change that adapters make to the base; `None` without adapters.
     adapter_scale: Option<f64>,
     indices: HashMap<TensorId, usize>,
     total: usize,
@@ -189,8 +190,8 @@ impl ParameterStore {
         }
     }
 
-    /// Makes an empty store for names and shapes only: values of added parameters take no memory,
-    /// and nothing can be computed with them.
+    /// Makes an empty store for names and shapes only. Values of parameters that are added take no
+    /// memory, and nothing can be computed with them.
     #[must_use]
     pub fn outline(device: &Device) -> Self {
         Self { is_outline: true, ..Self::new(device) }
@@ -202,13 +203,13 @@ impl ParameterStore {
         self.is_outline
     }
 
-    /// Adds a parameter with its initial values, which an outline ignores, and returns its tensor,
+    /// Adds a parameter with its initial values (which an outline ignores). Returns its tensor,
     /// which Candle tracks.
     ///
     /// # Errors
     /// If the name is taken, the values do not fill the shape, or the device has no memory left.
     pub fn add(&mut self, name: &str, shape: &[usize], values: Vec<f32>) -> Result<Tensor> {
-        // Gradients and optimizer state are flat buffers, as long as all parameters together.
+        // Gradients and the optimizer's state are flat buffers of this length.
         let total = self.total.saturating_add(scalars(shape));
         crate::device::check_count(&self.device, "the parameters", total)?;
         let var = match self.is_outline {
@@ -224,8 +225,8 @@ impl ParameterStore {
         Ok(tensor)
     }
 
-    /// Adds a parameter to the base, and returns its tensor, a constant: zero until it is
-    /// [set](Parameter::set), and held in `dtype`. Otherwise like [`ParameterStore::add`].
+    /// Adds a parameter to the base, and returns its tensor. This is a constant, held in `dtype`,
+    /// and is zero until it is [set](Parameter::set). Otherwise like [`ParameterStore::add`].
     ///
     /// # Errors
     /// Errors of [`ParameterStore::add`].
@@ -251,12 +252,12 @@ impl ParameterStore {
         Ok(Parameter { name, shape, var, offset, projections: Vec::new(), frozen, rate })
     }
 
-    /// Declares that a parameter consists of matrices that activations are multiplied by, with the
-    /// given numbers of rows, from the first row down: [`Parameter::projections`]. Parameters of
-    /// the base have no update, and are not changed.
+    /// Declares that a parameter consists of matrices by which activations are multiplied, with
+    /// these numbers of rows, from the first row down; [`Parameter::projections`] returns them. For
+    /// a parameter of the base nothing is declared, because it is not updated.
     ///
     /// # Panics
-    /// If the rows do not add up to those of the parameter.
+    /// If the sum of the numbers is not the parameter's number of rows.
     pub fn set_projections(&mut self, name: &str, rows: &[usize]) {
         let of_name = self.parameters.iter_mut().rev().find(|one| one.name == name);
         if let Some(parameter) = of_name {
@@ -276,31 +277,32 @@ impl ParameterStore {
         self.adapter_scale
     }
 
-    /// All parameters outside the base, in order: those that have a place in the flat layout.
+    /// Returns all parameters outside the base, in order: those that have a place in the flat
+    /// layout.
     #[must_use]
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// Parameters of the base, in order; empty unless the model has adapters.
+    /// Returns the parameters of the base, in order; none unless the model has adapters.
     #[must_use]
     pub fn base(&self) -> &[Parameter] {
         &self.base
     }
 
-    /// Parameters of the base, and then all others.
+    /// Returns the parameters of the base, followed by all others.
     pub fn all(&self) -> impl Iterator<Item = &Parameter> {
         self.base.iter().chain(&self.parameters)
     }
 
-    /// Parameter with this name, whether or not it is part of the base.
+    /// Returns the parameter with this name, whether or not it belongs to the base.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.all().find(|parameter| parameter.name == name)
     }
 
-    /// Rounds the weights of linear layers and the embeddings to values that int8 can represent,
-    /// each row with its own scale; see [`Int8Matrix`].
+    /// Rounds the weights of linear layers and the embeddings to values that int8 can represent.
+    /// Each row has its own scale; see [`Int8Matrix`].
     ///
     /// # Errors
     /// If a weight is not finite, or the device has no memory left.
@@ -315,7 +317,7 @@ impl ParameterStore {
         Ok(())
     }
 
-    /// Index of the parameter with this tensor, if there is one.
+    /// Returns the index of the parameter with this tensor, if there is one.
     pub(crate) fn index_of(&self, id: TensorId) -> Option<usize> {
         self.indices.get(&id).copied()
     }
@@ -338,7 +340,7 @@ impl ParameterStore {
         &self.device
     }
 
-    /// The current values in the flat layout: a copy, f32, `(total,)`.
+    /// Returns a copy of the current values in the flat layout, f32, `(total,)`.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -346,7 +348,7 @@ impl ParameterStore {
         self.part(0..self.total)
     }
 
-    /// The current values in `range` of the flat layout: a copy, f32, `(range.len(),)`.
+    /// Returns a copy of the current values in `range` of the flat layout, f32, `(range.len(),)`.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -358,17 +360,17 @@ impl ParameterStore {
         });
         match parts.collect::<Result<Vec<_>>>()?.as_slice() {
             [] => Tensor::zeros(0, DType::F32, &self.device),
-            // `cat` of a single tensor makes no copy, and `copy` would copy the whole storage under
-            // the view.
+            // `cat` of a single tensor makes no copy, and `copy` would copy the whole storage of
+            // which this is a view.
             [one] => one.force_contiguous(),
             several => Tensor::cat(several, 0),
         }
     }
 
-    /// Sets every parameter from the flat layout.
+    /// Sets every parameter from values in the flat layout.
     ///
     /// # Errors
-    /// If the length of `flat` differs from that of the store.
+    /// If the length of `flat` is not that of the layout.
     pub fn set_flat(&self, flat: &Tensor) -> Result<()> {
         if flat.elem_count() != self.total {
             candle_core::bail!("{} values for {} parameters", flat.elem_count(), self.total);
@@ -376,18 +378,18 @@ impl ParameterStore {
         self.set_part(0, flat)
     }
 
-    /// Sets the parameters from `start` of the flat layout on.
+    /// Sets the parameters from index `start` of the flat layout on.
     ///
     /// # Errors
-    /// If there are more values than the layout has from `start` on.
+    /// If the layout has fewer values from `start` on.
     pub fn set_part(&self, start: usize, values: &Tensor) -> Result<()> {
         self.set_where(start, values, |_| true)
     }
 
-    /// Sets the parameters from `start` on, like an update: frozen parameters do not change.
+    /// Sets the parameters from `start` on, except frozen ones, as an update does.
     ///
     /// # Errors
-    /// The errors of [`ParameterStore::set_part`].
+    /// Errors of [`ParameterStore::set_part`].
     pub fn set_trained(&self, start: usize, values: &Tensor) -> Result<()> {
         self.set_where(start, values, |parameter| !parameter.is_frozen())
     }
@@ -406,7 +408,7 @@ impl ParameterStore {
         for (parameter, within) in self.within(&range).filter(|(parameter, _)| is_set(parameter)) {
             let from = parameter.offset + within.start - start;
             let part = values.narrow(0, from, within.len())?;
-            // On the host a part is written in place; on other devices the whole parameter is
+            // On the host, a part is written in place. On other devices, the whole parameter is
             // replaced.
             if self.device.is_cpu() {
                 let part = crate::host::Host::new(&part)?;
@@ -429,7 +431,8 @@ impl ParameterStore {
         Ok(())
     }
 
-    /// Parameters that overlap `range` of the flat layout, each with its elements in that range.
+    /// Returns the parameters that overlap `range` of the flat layout, each with the range of its
+    /// own elements that lie there.
     pub(crate) fn within(
         &self,
         range: &Range<usize>,
@@ -442,8 +445,8 @@ impl ParameterStore {
         })
     }
 }
-/// Number of scalars of a tensor of this shape; the largest number if there are more than it can
-/// hold, as in a damaged configuration.
+/// Returns the number of scalars of a tensor of this shape. If a `usize` cannot hold it, as may
+/// happen with a damaged configuration, returns the largest `usize`.
 #[must_use]
 pub fn scalars(shape: &[usize]) -> usize {
     shape.iter().fold(1, |count, &size| count.saturating_mul(size))

@@ -1,21 +1,21 @@
-//! Gradients that are final while a backward pass still runs. The first operation on a parameter is
-//! processed last in the backward pass; after it, nothing is added to the parameter's gradient.
-//! With several processes, it can be sent then (Li et al. 2020, "PyTorch Distributed", section
-//! 3.2.3).
+//! Gradients that are final while a backward pass still runs. The backward pass processes the first
+//! operation on a parameter last; afterwards, nothing is added to the parameter's gradient. If
+//! there are several processes, it can be sent from then on (Li et al. 2020, "PyTorch Distributed",
+//! section 3.2.3).
 
 use super::adjoints::FlatValues;
 use super::{Adjoints, Parameter, ParameterStore};
 use candle_core::{Result, TensorId};
 use std::collections::HashMap;
 
-/// Callback of a backward pass: gets the place of the flat layout from which gradients are final,
-/// and all gradients. Gradients before this place must not be read.
+/// Callback of a backward pass. It receives the index of the flat layout from which on gradients
+/// are final, and all gradients. It must not read gradients before this index.
 pub type WhenFinal<'a> = &'a mut dyn FnMut(usize, &[f32]) -> Result<()>;
 
-/// Reports the parts of the flat gradient that are final.
+/// Reports which part of the flat gradient is final.
 pub(super) struct Watch<'a> {
-    /// Place of the first operation on each parameter that is not final yet, in their order; `None`
-    /// if there is no operation on it.
+    /// For each parameter whose gradient is not final yet, in order, the index of the first
+    /// operation on it; `None` if there is no such operation.
     first_uses: Vec<Option<usize>>,
     tell: WhenFinal<'a>,
 }
@@ -30,7 +30,8 @@ impl<'a> Watch<'a> {
         Self { first_uses: store.parameters().iter().map(first_use).collect(), tell }
     }
 
-    /// Reports that the operation at `place`, and all operations after it, have been processed.
+    /// Notes that the operation with the index `place`, and all operations after it, have been
+    /// processed.
     pub(super) fn passed(&mut self, place: usize, adjoints: &mut Adjoints<'_>) -> Result<()> {
         let Some(flat) = &mut adjoints.parameters else { return Ok(()) };
         let before = self.first_uses.len();

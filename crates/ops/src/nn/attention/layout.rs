@@ -5,10 +5,10 @@ use crate::products::Matrix;
 use crate::shared::Shared;
 use crate::spec::{AttentionShape, AttentionSpec};
 
-/// Number of pairs of a query and a key from which a sequence is computed in tiles. With kept
-/// weights, there are six products instead of seven and no whole panels, so that attention within
-/// sentences is five times as fast. But tiles skip masked pairs, and are faster from this number
-/// on.
+/// If some pairs are masked: number of pairs of a query and a key from which on a sequence is
+/// computed in tiles. Attention that keeps its weights needs six products instead of seven, and no
+/// whole panels, so that within sentences it is five times as fast. But tiles skip masked pairs,
+/// and are faster from this number on.
 const LONG_MASKED: usize = 256 * 256;
 /// If each query sees every key: number of pairs from which on a sequence is computed in tiles.
 /// Tiles then do a fifth more work, but without them a step takes several times the memory.

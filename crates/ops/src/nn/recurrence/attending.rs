@@ -1,13 +1,13 @@
-//! Additive attention of one state (Bahdanau et al. 2015, appendix A.1.2), forward and backward.
+//! Additive attention by one state (Bahdanau et al. 2015, appendix A.1.2), forward and backward.
 //!
-//! The hyperbolic tangents, one for each pair and column, are not kept but recomputed.
+//! The hyperbolic tangents, one for each pair and column, are recomputed in the backward pass.
 
 use crate::float::vectorised;
 use crate::sums::{blocked_max, blocked_sum};
 
 vectorised! {
-    /// Attends from `query (A,)` to `keys (n, A)` and `values (n, V)`: computes `weights (n,)`, and
-    /// the weighted sum of values.
+    /// Attends from `query (A,)` to `keys (n, A)` and `values (n, V)`: computes `weights (n,)` and
+    /// the weighted sum of the values.
     fn attend<T>(
         query: &[T],
         energy: &[T],
@@ -42,8 +42,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradient by the query, which it replaces, and the gradients by energy, keys and
-    /// values, which it adds to, from the gradient by a context. `by_scores (n,)` is scratch.
+    /// Computes gradients, given the gradient by a context. The gradient by the query is written;
+    /// the gradients by energy, keys and values are added to what is there. `by_scores (n,)` is
+    /// scratch memory.
     fn attend_backward<T>(
         query: &[T],
         energy: &[T],

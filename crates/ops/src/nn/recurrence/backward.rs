@@ -86,18 +86,18 @@ struct Back {
     spec: RecurrenceSpec,
 }
 
-/// Gradients that the steps compute, with rows in the order of steps.
+/// Gradients that the steps compute; rows are in the order of steps.
 struct StepGradients<T> {
-    /// Gradient by the gates' inputs from the layer's inputs: `(N, G·H)`.
+    /// Gradient by what the layer's inputs contribute to the gates' inputs: `(N, G·H)`.
     by_inputs: Vec<T>,
-    /// Gradient by the gates' inputs from the product; empty for LSTMs, where both gradients are
-    /// the same.
+    /// Gradient by what the product contributes to the gates' inputs; empty for LSTMs, where both
+    /// gradients are the same.
     by_product: Vec<T>,
-    /// Gradients by the states of h and of c, by place: `(B, H)`.
+    /// Gradients by the states h and c of each sequence: `(B, H)`, by place.
     carried: Vec<T>,
     carried_cells: Vec<T>,
-    /// Gradients by queries, `(N, A)`, energies per sequence, `(B, A)`, keys, `(M, A)`, and values,
-    /// `(M, V)`.
+    /// Gradients by queries, `(N, A)`; by energies, separately for each sequence, `(B, A)`; by
+    /// keys, `(M, A)`; and by values, `(M, V)`.
     by_queries: Vec<T>,
     by_energies: Vec<T>,
     by_keys: Vec<T>,
@@ -162,7 +162,7 @@ impl Back {
         })
     }
 
-    /// Gradients before the last step.
+    /// Gradients before the first step of the backward pass: zeros.
     fn zeros<T: Float>(
         &self,
         rows: usize,
@@ -185,7 +185,8 @@ impl Back {
         }
     }
 
-    /// Adds the gradients by the states before a step: through the gates and through the queries.
+    /// Adds the gradients by the states before a step, which come through the gates and the
+    /// queries.
     fn carry<T: Float>(
         &self,
         of_step: Range<usize>,
@@ -214,8 +215,8 @@ impl Back {
         }
     }
 
-    /// Runs the gates of a step backward: from the gradients by its states to the gradients by the
-    /// gates' inputs.
+    /// Runs the gates of a step backward: computes the gradients by the gates' inputs from the
+    /// gradients by the step's states.
     fn cells<T: Float>(
         &self,
         step: usize,
@@ -275,8 +276,8 @@ impl Back {
         });
     }
 
-    /// Runs the attention of a step backward: from the gradients by the gates' inputs, and by the
-    /// returned contexts, to the gradients by queries, keys, values and energies.
+    /// Runs the attention of a step backward: computes the gradients by queries, keys, values and
+    /// energies from the gradients by the gates' inputs and by the returned contexts.
     fn attention<T: Float>(
         &self,
         step: usize,
@@ -334,7 +335,7 @@ impl Back {
         });
     }
 
-    /// Adds gradients to the adjoints of their tensors.
+    /// Adds the gradients to the adjoints of their tensors.
     fn give<T: Float>(
         &self,
         steps: &TimeSteps,
@@ -395,7 +396,7 @@ impl Back {
     }
 }
 
-/// State before each row: `(N, H)`, in the order of steps.
+/// Returns the state before each row: `(N, H)`, in the order of steps.
 fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
     let mut before = Vec::with_capacity(steps.rows() * width);
     for step in 0..steps.count() {
@@ -405,7 +406,7 @@ fn states_before<T: Float>(states: &[T], steps: &TimeSteps, width: usize) -> Vec
     before
 }
 
-/// Reorders rows from the order of steps to that of the packed rows.
+/// Reorders rows from the order of steps to the order of the packed rows.
 fn packed<T: Float>(rows: &[T], steps: &TimeSteps, width: usize) -> Vec<T> {
     let mut out = vec![T::default(); rows.len()];
     for (to, row) in steps.packed_rows().into_iter().zip(rows.chunks_exact(width.max(1))) {

@@ -4,8 +4,8 @@ use crate::float::vectorised;
 use crate::spec::sigmoid;
 
 vectorised! {
-    /// Computes a GRU's gates. `gates` holds `U h` of r, z and n at first, and r, z and n
-    /// themselves afterwards; `fresh` gets `U_n h + b_n`.
+    /// Computes a GRU's gates. At first, `gates` holds `U h` for r, z and n; afterwards, r, z and n
+    /// themselves. `fresh` receives `U_n h + b_n`.
     fn gru_forward<T>(
         gates: &mut [T],
         inputs: &[T],
@@ -31,9 +31,9 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients by the gates' inputs, from the layer's inputs (`by_inputs`) and from
-    /// the product (`by_product`). `carried` holds the gradient by the new state, and gets the part
-    /// that passes directly to the state before.
+    /// Computes the gradients by what the layer's inputs (`by_inputs`) and the product
+    /// (`by_product`) contribute to the gates' inputs. At first, `carried` holds the gradient by
+    /// the new state; afterwards, the part of it that passes directly to the state before.
     fn gru_backward<T>(
         gates: &[T],
         fresh: &[T],
@@ -61,8 +61,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes an LSTM's gates. `gates` holds `U h` of i, f, g and o at first, and i, f, g and o
-    /// themselves afterwards; `before` and `cell` belong to c, `state` to h.
+    /// Computes an LSTM's gates. At first, `gates` holds `U h` for i, f, g and o; afterwards, i, f,
+    /// g and o themselves. `before` and `cell` belong to c, and `state` to h.
     fn lstm_forward<T>(
         gates: &mut [T],
         inputs: &[T],
@@ -91,8 +91,8 @@ vectorised! {
 }
 
 vectorised! {
-    /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` belongs to h, which
-    /// passes nothing directly to the state before; `carried_cell` belongs to c.
+    /// Computes the gradients of an LSTM, like [`gru_backward`]. `carried` belongs to h, from which
+    /// nothing passes directly to the state before; `carried_cell` belongs to c.
     fn lstm_backward<T>(
         gates: &[T],
         cell: &[T],

@@ -41,7 +41,7 @@ pub(super) fn forward<T: Float>(
     Ok(Recurred { rows, last, weights })
 }
 
-/// Computes the output rows, and the data for the backward pass.
+/// Computes the output rows and the data for the backward pass.
 fn run<T: Float>(
     packs: Option<&PackedWeights>,
     given: &Recurrence<'_>,
@@ -79,7 +79,7 @@ fn run<T: Float>(
     Ok((out, saved))
 }
 
-/// Attention in the forward pass.
+/// Prepares attention for the forward pass.
 fn attended<'a, T: Float>(
     hosts: &'a AttentionHosts<'_>,
     tensors: &AdditiveAttention<'_>,
@@ -108,7 +108,7 @@ struct Layer<'a, T> {
     attention: Option<Attended<'a, T>>,
 }
 
-/// Memory that a step writes to, each row by one task.
+/// Memory that a step writes to; each row is written by one task.
 #[derive(Clone, Copy)]
 struct Destinations<T> {
     states: Shared<T>,
@@ -120,8 +120,8 @@ struct Destinations<T> {
 }
 
 impl<T: Float> Layer<'_, T> {
-    /// Computes the contexts of a step from the previous states, and their contribution to the
-    /// inputs of the gates.
+    /// Computes the contexts of a step from the previous states, and the contribution of these
+    /// contexts to the inputs of the gates.
     fn attend(
         &self,
         step: usize,
@@ -202,10 +202,11 @@ impl<T: Float> Layer<'_, T> {
         unsafe { product_into(shape, left, right, gates, products, Some(&finish)) };
     }
 
-    /// Computes the gates and the state of one row of a step from the product of its previous state.
+    /// Computes the gates and the state of one row of a step from the product of the row's previous
+    /// state.
     ///
     /// # Safety
-    /// Nobody else reads or writes the row.
+    /// Nobody else may read or write the row meanwhile.
     #[inline]
     unsafe fn finish(
         &self,
@@ -299,7 +300,7 @@ impl<T: Float> Saved<T> {
     }
 }
 
-/// State after each sequence: `(B, S)`.
+/// Returns the state after each sequence: `(B, S)`.
 fn last_states<T: Float>(
     saved: &Saved<T>,
     spec: &RecurrenceSpec,
@@ -319,7 +320,7 @@ fn last_states<T: Float>(
     last
 }
 
-/// Weights of attention as a tensor `(B, T, S)`.
+/// Returns the weights of attention as a tensor `(B, T, S)`.
 fn dense_weights<T: Float>(
     saved: &Saved<T>,
     spec: &RecurrenceSpec,

@@ -1,12 +1,12 @@
 //! Recurrent layers over packed sequences: GRUs and LSTMs, with or without additive attention in
 //! each step.
 //!
-//! The inputs' contribution to the gates is a single product for all rows, computed by a linear
-//! layer. The rest runs over time steps: each step takes one product for the states of all
-//! sequences that still have a row, and computes the gates on its rows while they are in cache. In
-//! the backward pass the gradients of the matrices are again one product over all rows.
+//! The contribution of the inputs to the gates is a single product for all rows, computed by a
+//! linear layer. The rest is computed step by step: a step takes one product for the states of all
+//! sequences that still have a row, and computes the gates of these rows while they are in the
+//! cache. In the backward pass, the gradients of the matrices are again one product over all rows.
 //!
-//! A step of decoding is the same operation on sequences of one row each.
+//! A step of decoding is the same operation, on sequences of one row each.
 
 mod attending;
 mod backward;
@@ -23,13 +23,13 @@ use crate::tape::{Tape, is_fused};
 use candle_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// Number of rows that a thread takes at a time, if rows are computed one by one.
+/// Number of rows that a thread takes at a time where rows are computed one by one.
 const PIECE: usize = 4;
 
-/// Runs a recurrent layer: [`Recurrence`] has its inputs, and [`Cell`] its equations.
+/// Runs a recurrent layer. [`Recurrence`] describes its inputs, and [`Cell`] its equations.
 ///
 /// # Shapes
-/// The shapes of [`Recurrence`] and [`Recurred`].
+/// As described at [`Recurrence`] and [`Recurred`].
 ///
 /// # Errors
 /// If the shapes disagree.
@@ -49,7 +49,7 @@ pub fn recurrence(
     )
 }
 
-/// Computes the layer composed, on the tape if there is one.
+/// Computes the layer composed of Candle's operations, on the tape if there is one.
 fn elsewhere(
     tape: Option<&Tape>,
     given: &Recurrence<'_>,
@@ -77,7 +77,7 @@ fn elsewhere(
     Ok(Recurred { rows, last, weights })
 }
 
-/// Input tensors, in a fixed order.
+/// Returns the input tensors in a fixed order.
 fn inputs<'a>(given: &Recurrence<'a>) -> Vec<&'a Tensor> {
     let attention = given.attention.iter().flat_map(|attention| {
         let AdditiveAttention { query, energy, keys, values, context } = *attention;
@@ -138,7 +138,7 @@ fn check(given: &Recurrence<'_>, spec: &RecurrenceSpec) -> Result<()> {
     Ok(())
 }
 
-/// A weight that each step multiplies by; packed once, if the kernel packs.
+/// A weight by which each step multiplies. It is packed once, if the kernel uses packed weights.
 struct Repeated<'a, T> {
     values: &'a [T],
     at: Matrix,
@@ -159,7 +159,7 @@ impl<'a, T: Float> Repeated<'a, T> {
         Self { values, at, packed }
     }
 
-    /// Prepares the transpose of a weight `(outputs, inputs)`, for the forward pass.
+    /// Prepares the transpose of a weight `(outputs, inputs)` for the forward pass.
     fn transposed(
         values: &'a [T],
         weight: &Tensor,
@@ -182,11 +182,11 @@ impl<'a, T: Float> Repeated<'a, T> {
     }
 }
 
-/// Data of the forward pass for the backward pass, with rows in the order of steps.
+/// Data that the forward pass saves for the backward pass; rows are in the order of steps.
 struct Saved<T> {
-    /// Initial states by place, then the state of each row: `(B + N, H)`.
+    /// Initial states by place, followed by the state of each row: `(B + N, H)`.
     states: Vec<T>,
-    /// Initial cells of an LSTM by place, then the cell of each row.
+    /// Initial cells of an LSTM by place, followed by the cell of each row.
     cells: Vec<T>,
     /// Gates: `(N, G·H)`.
     gates: Vec<T>,
@@ -195,7 +195,7 @@ struct Saved<T> {
     /// With attention: `W s`, `(N, A)`, and the contexts, `(N, V)`.
     queries: Vec<T>,
     contexts: Vec<T>,
-    /// Weights of attention: for each row, one for each place that it attends to.
+    /// Weights of attention: each row has one for each place that it attends to.
     weights: Vec<T>,
     /// Index of the first weight of each row, followed by the number of all weights.
     first_weight: Vec<usize>,
@@ -251,7 +251,7 @@ impl<'a> AttentionHosts<'a> {
     }
 }
 
-/// Attention, with the matrices that each step multiplies by in the layout of a pass.
+/// Attention; the matrices by which each step multiplies are in the layout that the pass needs.
 struct Attended<'a, T> {
     context: Repeated<'a, T>,
     query: Repeated<'a, T>,

@@ -1,5 +1,5 @@
-//! Ranges of the flat layout during an update: frozen parameters, weight decay and factors of the
-//! learning rate.
+//! What updates need for ranges of the flat layout: gradients without frozen parameters, the mask
+//! of weight decay, and factors of the learning rate.
 
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -9,8 +9,8 @@ use candle_core::{Result, Tensor};
 use super::{Parameter, ParameterStore};
 
 impl ParameterStore {
-    /// Gradient in `range` of the flat layout with zeros for frozen parameters, so that they do not
-    /// contribute to its norm.
+    /// Replaces the gradients of frozen parameters, in `range` of the flat layout, by zeros, so
+    /// that they do not contribute to the norm.
     ///
     /// # Shapes
     /// `gradient (range.len(),)`, f32 → the same.
@@ -32,8 +32,8 @@ impl ParameterStore {
         }
     }
 
-    /// Mask of weight decay: 1 for each element of a matrix in `range` of the flat layout, and 0
-    /// for the others. Cached for the next step, which uses the same range.
+    /// Returns the mask of weight decay: 1 for each element of a matrix in `range` of the flat
+    /// layout, and 0 for all others. It is cached for the next step, which uses the same range.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -49,8 +49,8 @@ impl ParameterStore {
         }
     }
 
-    /// Factors of the learning rate for each element in `range` of the flat layout; `None` if all
-    /// are 1.
+    /// Returns the factor of the learning rate for each element in `range` of the flat layout;
+    /// `None` if all factors are 1.
     ///
     /// # Errors
     /// If the device has no memory left.

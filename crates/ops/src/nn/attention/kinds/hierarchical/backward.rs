@@ -88,7 +88,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     };
     let pass = Pass { products, layout, inputs, known, to };
     layout.for_heads(worker, |worker, sequence, heads| {
-        // SAFETY: Each task has heads of a sequence that no other task has.
+        // SAFETY: each task has heads of a sequence that no other task has.
         unsafe { pass.sequence(worker, sequence, heads) };
     });
 }
@@ -118,7 +118,7 @@ impl<P: TileProducts> Pass<'_, P> {
                 for (part, adjoints) in [KEY, VALUE].into_iter().zip(of_summaries) {
                     let adjoint = summaries::token_adjoint(layout, (sequence, chunk), adjoints);
                     for row in first..first + tokens {
-                        // SAFETY: The caller has promised this for these heads, and the rows have
+                        // SAFETY: the caller has promised this for these heads, and the rows have
                         // been written.
                         unsafe { self.put(part, head, row, &adjoint, Write::Add) };
                     }

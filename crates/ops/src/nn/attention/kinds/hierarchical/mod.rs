@@ -97,7 +97,7 @@ fn attend<T: Float>(tape: Option<&Tape>, qkv: &Tensor, layout: Layout) -> Result
     let summaries = summaries::summarise(&layout, values);
     let inputs = Inputs { qkv: values, summaries: &summaries };
     let kept = if tape.is_some() { layout.tokens * layout.spec.heads } else { 0 };
-    // SAFETY: The pass writes all rows of all heads and, if they are kept, a number for each query
+    // SAFETY: the pass writes all rows of all heads and, if they are kept, a number for each query
     // and head.
     let (out, (log_sums, ())) = unsafe {
         filled(layout.tokens * layout.width(), |out| {
@@ -129,7 +129,7 @@ fn go_back<T: Float>(
     let inputs = Inputs { qkv: host.elements::<T>()?, summaries: &saved.summaries };
     let known = Known { adjoint, out: out.elements::<T>()?, log_sums: &saved.log_sums };
     if adjoints.is_first(qkv) {
-        // SAFETY: Only this pass uses the destination, and it writes whole rows, which are query,
+        // SAFETY: only this pass uses the destination, and it writes whole rows, which are query,
         // key and value.
         let (gradient, ()) = unsafe {
             filled(inputs.qkv.len(), |to| backward(layout, inputs, known, (to, Write::Replace)))

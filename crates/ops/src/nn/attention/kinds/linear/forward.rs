@@ -97,7 +97,7 @@ pub(super) unsafe fn run<P: TileProducts>(
     };
     let pass = Pass { products, layout, features, qkv, to };
     layout.for_heads(worker, |worker, sequence, heads| {
-        // SAFETY: Each task has heads of a sequence that no other task has.
+        // SAFETY: each task has heads of a sequence that no other task has.
         unsafe { pass.sequence(worker, sequence, heads) };
     });
 }

@@ -161,7 +161,7 @@ fn attend<T: Float>(
     let last_to = wants_last.then(|| Shared::new(&mut last));
     let keeps = |count: usize| if tape.is_some() { count } else { 0 };
     let shape = (layout.shape.tokens, layout.width());
-    // SAFETY: The pass writes all rows of all heads and, if they are kept, all denominators, states
+    // SAFETY: the pass writes all rows of all heads and, if they are kept, all denominators, states
     // and exponents.
     let (out, (denominators, (states, (exponents, ())))) = unsafe {
         filled(shape.0 * shape.1, |out| {
@@ -209,7 +209,7 @@ fn go_back<T: Float>(
     let (values, out) = (host.elements::<T>()?, out.elements::<T>()?);
     let Saved { denominators, states, exponents } = saved;
     let known = Known { adjoint, out, denominators, states, exponents };
-    // SAFETY: In both cases, only this pass uses the destination, which is initialised if values
+    // SAFETY: in both cases, only this pass uses the destination, which is initialised if values
     // are added to it. The pass writes whole rows, which are query, key and value.
     if adjoints.is_first(qkv) {
         let (gradient, ()) = unsafe {

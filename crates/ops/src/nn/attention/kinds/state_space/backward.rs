@@ -161,7 +161,7 @@ fn run<T: Float>(operands: &Operands<'_, T>, states: &[T], adjoint: &[T]) -> Inp
             tasks.into_par_iter().with_max_len(1).map(of_task).collect::<Vec<Vec<T>>>()
         })
     };
-    // SAFETY: Tasks write all channels of all tokens. They also write the adjoints of Δ, if Δ
+    // SAFETY: tasks write all channels of all tokens. They also write the adjoints of Δ, if Δ
     // differs between tokens.
     let (x, (delta, (gate, of_tasks))) = unsafe {
         filled(tokens * channels, |x| {
@@ -310,7 +310,7 @@ fn back_step<T: Float>(
     for lane in 0..LANES {
         sums.skip[lane] += given[lane] * input[lane];
     }
-    // SAFETY: No other task has both this group of blocks and this token.
+    // SAFETY: no other task has both this group of blocks and this token.
     let of_sides = operands.selective.then(|| unsafe {
         let start = (block / BLOCKS * tokens + token) * 2 * states;
         outputs.in_out.range(start..start + 2 * states)
@@ -329,7 +329,7 @@ fn back_step<T: Float>(
         of_input[lane] += of_scaled[lane] * delta[lane];
         of_delta[lane] = (of_delta[lane] + of_scaled[lane] * input[lane]) * sigmoid(raw[lane]);
     }
-    // SAFETY: No other task has both this block and this token.
+    // SAFETY: no other task has both this block and this token.
     unsafe {
         outputs.x.write(place, &of_input[..count]);
         outputs.gate.write(place, &of_gate[..count]);
