@@ -1,5 +1,5 @@
-//! What a task computes of a product: panels of rows of the left operand times panels of columns of
-//! the right one.
+//! What a task computes of a product: some panels of rows of the left operand times some panels of
+//! columns of the right operand.
 
 use super::Threads;
 use super::operand::{Line, Operand, PANEL, Results};
@@ -27,7 +27,7 @@ impl Job<'_> {
         let block_steps = self.packing.block().1.min(steps.max(1));
         let multiply = Multiply::new(self.packing);
         with_scratch(&LEFT, rows.len() * block_steps * step_lines, |packed| {
-            // A product with depth zero still has to write its zeros.
+            // If the depth is zero, the product still has to write its zeros.
             for start in (0..steps.max(1)).step_by(block_steps) {
                 let depth = start..(start + block_steps).min(steps);
                 let lines = depth.len() * step_lines;
@@ -57,9 +57,9 @@ impl Job<'_> {
         });
     }
 
-    /// Prefetches a block of results while the block before it is computed: its rows are too far
-    /// apart for the hardware prefetcher, and nothing can proceed without them. For bf16 products,
-    /// which are very fast, prefetching would cost as much as it saves.
+    /// Prefetches a block of results while the block before it is computed. The rows of a block are
+    /// too far apart for the hardware prefetcher, and nothing can proceed without them. For bf16
+    /// products, which are very fast, prefetching would cost as much time as it saves.
     fn prefetch_results(&self, (row, column): (usize, usize), out: &Shared<f32>) {
         if self.packing.is_bf16() || column * PANEL >= self.columns {
             return;
@@ -72,7 +72,7 @@ impl Job<'_> {
         }
     }
 
-    /// Computes a block of 32 × 32 results, or the part of it that lies within the destination.
+    /// Computes a block of 32 × 32 results, or that part of it that lies in the destination.
     #[allow(
         clippy::too_many_arguments,
         reason = "two operands and where their block begins and goes; a struct would be made per block"
@@ -107,8 +107,8 @@ impl Job<'_> {
             };
             return;
         }
-        // The sums continue from the destination's values, as in the middle: so the result of a row
-        // does not depend on its position.
+        // The sums continue from the values of the destination, as they do away from the edge, so
+        // the result of a row does not depend on the row's position.
         let mut edge = Edge([0.0; PANEL * PANEL]);
         if add {
             for (i, edge) in edge.0.chunks_exact_mut(PANEL).take(rows).enumerate() {
@@ -130,6 +130,6 @@ impl Job<'_> {
     }
 }
 
-/// A block at the edge of the destination is computed as a whole.
+/// A block at the edge of the destination is computed whole, in separate memory.
 #[repr(align(64))]
 struct Edge([f32; PANEL * PANEL]);

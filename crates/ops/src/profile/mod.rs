@@ -31,8 +31,8 @@ pub struct Operation {
 pub struct Profile {
     /// The operations, in the order of their names.
     pub operations: Vec<(&'static str, Operation)>,
-    /// Multiplications and additions of all matrix products and scans, except those that the tiled
-    /// loss and scans recompute, and those of Candle's backward pass.
+    /// Multiplications and additions of all matrix products and scans. Those that the tiled loss
+    /// and scans recompute are not counted, nor those of Candle's backward pass.
     pub flops: u64,
 }
 

@@ -94,10 +94,10 @@ pub fn kept_by_attention(spec: &AttentionSpec) -> usize {
     layout.rows() * layout.width() + layout.weight_count() + log_sums
 }
 
-/// Pairs of a query and a key that attention computes on a host, over all sequences and heads.
-/// These are the visible pairs, and the hidden pairs of short sequences and of partly visible
-/// tiles. Each pair takes a product of the width of a head for its score, and another to weight the
-/// value.
+/// Number of pairs of a query and a key that attention computes on the host, over all sequences and
+/// heads. These are all visible pairs, and also hidden pairs in short sequences and in partly
+/// visible tiles. Each pair takes two products of the width of a head: one for its score, and one
+/// to weight the value.
 #[must_use]
 pub fn computed_pairs(spec: &AttentionSpec) -> u64 {
     let layout = Layout::new(spec);

@@ -1,10 +1,10 @@
-//! Kernels for int8: their instructions and functions.
+//! Kernels for int8: the instructions that they use, and their functions.
 
 use super::loops;
 use super::parts::Parts;
 use crate::products::Kernel;
 
-/// A kernel for int8, named by its instructions.
+/// A kernel for int8, named after its instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Int8Kernel {
     /// `vpdpbusd` of AVX-512 VNNI: four products per lane.
@@ -21,7 +21,7 @@ pub enum Int8Kernel {
     Neon,
     /// `i32x4.dot_i16x8_s` of WebAssembly: values are widened to 16 bits, two products per lane.
     Simd128,
-    /// A loop in plain Rust, for every processor, and the oracle of the other kernels.
+    /// A loop in plain Rust, for every processor; the other kernels are tested against it.
     Plain,
 }
 
@@ -68,8 +68,8 @@ impl Int8Kernel {
         }
     }
 
-    /// Fastest kernel of this processor that needs no more instructions than the f32 kernel that
-    /// the user has [chosen](Kernel::chosen).
+    /// Returns the fastest kernel of this processor that needs no more instructions than the f32
+    /// kernel that the user has [chosen](Kernel::chosen).
     #[must_use]
     pub fn best() -> Self {
         let chosen = Kernel::chosen().ok().flatten();
@@ -121,7 +121,7 @@ impl Int8Kernel {
         }
     }
 
-    /// Functions of the kernel; to be called only if [`Self::is_here`].
+    /// Returns the functions of the kernel. They may be called only if [`Self::is_here`].
     pub(super) fn parts(self) -> Parts {
         match self {
             #[cfg(target_arch = "x86_64")]

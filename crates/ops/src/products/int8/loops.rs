@@ -9,7 +9,7 @@ use super::sums::{self as registers, Sum};
 /// Implements [`Parts::quantise`].
 ///
 /// # Safety
-/// `to` has room for as many activations as `row` has values.
+/// `to` must have room for as many activations as `row` has values.
 #[inline(always)]
 pub(super) unsafe fn quantise<T: Copy>(row: &[f32], to: *mut u8, stored: impl Fn(u32) -> T) -> f32 {
     let scale = scale_of(row);
@@ -21,12 +21,12 @@ pub(super) unsafe fn quantise<T: Copy>(row: &[f32], to: *mut u8, stored: impl Fn
     scale
 }
 
-/// Multiplies all rows: as many at once as fit in registers, and then fewer. Writes [`SCALED`]
-/// results or, in tests, the sums in i32.
+/// Multiplies all rows: as many at a time as fit in registers, and fewer at the end. Writes scaled
+/// results ([`SCALED`]) or, in tests, the sums in i32.
 ///
 /// # Safety
-/// The processor has the instructions of `V`; the pointers are as [`Block`] says, with panels of
-/// `VECTORS · COLUMNS` columns.
+/// The processor must have the instructions of `V`. The pointers must be as described at [`Block`],
+/// with panels of `VECTORS · COLUMNS` columns.
 #[inline(always)]
 pub(super) unsafe fn all_rows<
     V: Sum,
@@ -51,17 +51,17 @@ pub(super) unsafe fn all_rows<
     }
 }
 
-/// Output of [`all_rows`]: scaled results in f32.
+/// Output of [`all_rows`]: results in f32, scaled.
 pub(super) const SCALED: bool = true;
-/// Output of [`all_rows`]: the sums in i32.
+/// Output of [`all_rows`]: sums in i32.
 #[cfg(test)]
 pub(super) const SUMS: bool = false;
 
-/// Multiplies `ROWS` rows from `first` on; returns their number. It has no closures: they would be
-/// compiled without the instructions.
+/// Multiplies `ROWS` rows, beginning at the row `first`, and returns `ROWS`. There are no closures
+/// here, because they would be compiled without the instructions.
 ///
 /// # Safety
-/// The requirements of [`all_rows`], and the rows exist.
+/// The requirements of [`all_rows`]; these rows must exist.
 #[inline(always)]
 unsafe fn some_rows<V: Sum, const VECTORS: usize, const ROWS: usize, const RESULTS: bool>(
     all: &Block,
@@ -107,7 +107,7 @@ unsafe fn some_rows<V: Sum, const VECTORS: usize, const ROWS: usize, const RESUL
     ROWS
 }
 
-/// Defines the kernel for one kind of registers, with blocks of at most `$rows` rows.
+/// Defines the kernel for one kind of registers; its blocks have at most `$rows` rows.
 #[allow(unused_macros, reason = "some processors have none but the plain loop")]
 macro_rules! kernel {
     ($name:ident, $($feature:literal,)? $sum:ty, $rows:literal by $vectors:literal) => {
@@ -128,7 +128,8 @@ macro_rules! kernel {
             /// Rounds and stores a row.
             ///
             /// # Safety
-            /// The processor has the features, and the requirements of `loops::quantise` hold.
+            /// The processor must have the features, and the requirements of `loops::quantise` must
+            /// hold.
             $(#[target_feature(enable = $feature)])?
             unsafe fn quantise(row: &[f32], to: *mut u8) -> f32 {
                 // SAFETY: the caller's promise.
@@ -138,7 +139,7 @@ macro_rules! kernel {
             /// Computes scaled results.
             ///
             /// # Safety
-            /// The processor has the features, and the requirements of `all_rows` hold.
+            /// The processor must have the features, and the requirements of `all_rows` must hold.
             $(#[target_feature(enable = $feature)])?
             unsafe fn products(all: &Block) {
                 // SAFETY: the caller's promise.
@@ -148,7 +149,7 @@ macro_rules! kernel {
             /// Computes sums.
             ///
             /// # Safety
-            /// The processor has the features, and the requirements of `all_rows` hold.
+            /// The processor must have the features, and the requirements of `all_rows` must hold.
             #[cfg(test)]
             $(#[target_feature(enable = $feature)])?
             unsafe fn sums(all: &Block) {
@@ -177,7 +178,7 @@ kernel!(neon, "neon", registers::Neon, 4 by 4);
 #[cfg(target_arch = "wasm32")]
 kernel!(simd128, "simd128", registers::Simd128, 4 by 2);
 
-/// A plain loop, as a reference for the other kernels.
+/// A plain loop, against which the other kernels are tested.
 pub(super) mod plain {
     use super::*;
 
@@ -238,7 +239,7 @@ pub(super) mod plain {
     /// Computes the sums of one row.
     ///
     /// # Safety
-    /// The requirements of [`Parts::products`], and the row exists.
+    /// The requirements of [`Parts::products`]; the row must exist.
     unsafe fn row_sums(all: &Block, row: usize) -> [i32; WIDTH] {
         let mut sums = [0_i32; WIDTH];
         for k in 0..all.quads * QUAD {

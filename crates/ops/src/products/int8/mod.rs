@@ -1,11 +1,12 @@
-//! Products of int8 weights and activations; activations are rounded to int8 as they are
+//! Products of int8 weights and activations. Activations are rounded to int8 when they are
 //! multiplied.
 //!
-//! Each row of a matrix is rounded to integers from -127 to 127 times its own scale: the weights of
-//! each output when they are packed, the activations of each token when they are multiplied
-//! (Dettmers et al. 2022, "LLM.int8()", section 2.1, vector-wise quantization). Sums of products
-//! are exact in i32, so that they are the same with every kernel, and the result of a row depends
-//! on that row alone. A result is `sum · scale of the weights · scale of the row` in f32.
+//! Each row of a matrix is represented by integers from -127 to 127, multiplied by a scale of the
+//! row. The weights of each output are rounded when they are packed, and the activations of each
+//! token when they are multiplied (Dettmers et al. 2022, "LLM.int8()", section 2.1, vector-wise
+//! quantization). Sums of products are exact in i32, so they are the same with every kernel, and
+//! the result of a row depends on that row alone. A result is
+//! `sum · scale of the weights · scale of the row`, in f32.
 //!
 //! [`Int8Kernel`]s differ in their instructions and in how they store activations. Saturating
 //! instructions (`vpmaddubsw`) are not used, because two products of 8 bits do not fit into 16.
@@ -25,8 +26,7 @@ pub use quantised::Int8Matrix;
 
 /// Number of values of the summed dimension that are side by side for each column.
 const QUAD: usize = 4;
-/// Largest number of values that are summed: an i32 holds the sum of this many products of 127 by
-/// 127.
+/// Largest number of products of 127 by 127 whose sum an i32 can hold.
 const MOST_DEPTH: usize = 1 << 17;
 
 #[cfg(test)]

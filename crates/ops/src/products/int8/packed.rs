@@ -5,8 +5,8 @@ use super::{Int8Kernel, Int8Matrix, MOST_DEPTH, QUAD};
 use crate::products::operand::Line;
 use rayon::prelude::*;
 
-/// Weights of a linear layer for one kernel: panels of columns, one after the other. Within a
-/// panel, every four values of the summed dimension stand side by side for each column.
+/// Weights of a linear layer for one kernel: panels of columns, one after the other. In a panel,
+/// the values are in groups of four of the summed dimension, side by side for each column.
 #[derive(Debug)]
 pub(crate) struct PackedInt8 {
     parts: Parts,
@@ -21,13 +21,13 @@ pub(crate) struct PackedInt8 {
 
 impl PackedInt8 {
     /// Packs the weights `(O, I)` for a kernel of this processor; `None` if there are too many
-    /// inputs to sum.
+    /// inputs for the sums.
     pub(crate) fn new(weights: &Int8Matrix, kernel: Int8Kernel) -> Option<Self> {
         assert!(kernel.is_here());
         Self::for_parts(weights, kernel.parts())
     }
 
-    /// Packs the weights for a kernel with these parts; this processor must have the kernel's
+    /// Packs the weights for a kernel with these parts. This processor must have the kernel's
     /// instructions.
     pub(super) fn for_parts(weights: &Int8Matrix, parts: Parts) -> Option<Self> {
         let (outputs, inputs) = (weights.rows(), weights.width());

@@ -1,4 +1,4 @@
-//! Rows of f32 times packed int8 weights.
+//! Products of f32 rows and packed int8 weights.
 
 use super::parts::{Block, Parts};
 use super::{PackedInt8, QUAD};
@@ -8,22 +8,23 @@ use crate::shared::Shared;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Largest number of rows in a piece: they stay in the second-level cache while all panels pass.
+/// Largest number of rows in a piece: these rows stay in the second-level cache while all panels
+/// pass by.
 const ROWS: usize = 64;
-/// Number of products below which a second thread costs more than it saves.
+/// Number of products below which a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 21;
-/// Number of values below which rounding them is not worth a second thread.
+/// Number of values below which a second thread costs more time than it saves in rounding them.
 const WORTH_ROUNDING: usize = 1 << 17;
-/// Ratio of columns to rows from which a result is wide.
+/// A result is wide if it has at least this many times as many columns as rows.
 const WIDE: usize = 4;
-/// Number of results in whole rows that are finished at a time.
+/// Number of results, in whole rows, that are finished at a time.
 const FINISHED: usize = 4 * 1024;
 
 /// Computes `out (N, O) = x (N, I) · weightsᵀ`, and writes all of it. Returns whether `finish` has
-/// been called for every row; otherwise it has been called for none.
+/// been called for every row; otherwise it has not been called at all.
 ///
 /// # Safety
-/// Nobody else reads or writes `out` meanwhile, which has room for `N · O` values.
+/// Nobody else may read or write `out` meanwhile, and it must have room for `N · O` values.
 pub(crate) unsafe fn product(
     x: &[f32],
     rows: usize,
@@ -55,8 +56,8 @@ pub(crate) unsafe fn product(
         whole_rows(0..rows);
         return true;
     }
-    // There are enough pieces for all threads to end at about the same time: pieces of rows or, if
-    // these are few, of columns.
+    // There are enough pieces that all threads end at about the same time. They are pieces of rows
+    // or, if there are too few of these, of columns.
     let pieces = 4 * rayon::current_num_threads();
     if outputs < WIDE * rows && rows >= 2 * pieces {
         let blocks = rows.div_ceil(ROWS).max(pieces);
@@ -74,7 +75,7 @@ pub(crate) unsafe fn product(
     false
 }
 
-/// Computes one of `shares` nearly equal parts of `count`.
+/// Returns one of `shares` nearly equal parts of `count`.
 fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
     number * count / shares..(number + 1) * count / shares
 }
@@ -82,7 +83,7 @@ fn share(count: usize, number: usize, shares: usize) -> Range<usize> {
 /// Rows of activations, as a kernel stores them.
 struct Activations {
     lines: Vec<Line>,
-    /// Bytes from one row to the next.
+    /// Number of bytes from one row to the next.
     stride: usize,
     scales: Vec<f32>,
 }
@@ -90,7 +91,8 @@ struct Activations {
 impl Activations {
     fn round(x: &[f32], rows: usize, weights: &PackedInt8) -> Self {
         let &Parts { activation_bytes, quantise, .. } = weights.parts();
-        // Rows begin at cache lines; padding up to a whole quad is multiplied by zero weights.
+        // Rows begin at cache lines. Their padding to whole quads is multiplied by weights that are
+        // zero.
         let (inputs, line) = (weights.inputs(), size_of::<Line>());
         let stride_lines = (weights.quads() * QUAD * activation_bytes).div_ceil(line);
         let mut lines = vec![Line::ZERO; rows * stride_lines];
@@ -122,10 +124,10 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Multiplies some rows by some panels: each panel is read once, while the rows stream past.
+    /// Multiplies some rows by some panels. Each panel is read once, while all these rows pass by.
     ///
     /// # Safety
-    /// Nobody else reads or writes these rows and columns of the result.
+    /// Nobody else may read or write these rows and columns of the result meanwhile.
     unsafe fn run(&self, rows: Range<usize>, panels: Range<usize>) {
         let Self { activations, weights, out } = self;
         let (outputs, parts) = (weights.outputs(), weights.parts());

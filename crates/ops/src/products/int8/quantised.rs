@@ -1,22 +1,23 @@
 //! A matrix of int8 values with a scale for each row.
 
-/// Number whose addition rounds to an integer: 1.5 · 2²³. The low bits of the sum then hold the
-/// integer, in two's complement if it is negative.
+/// To round a value to an integer, this number, 1.5 · 2²³, is added to it. The low bits of the sum
+/// are the integer, in two's complement if it is negative.
 const ROUND: f32 = 12_582_912.0;
-/// Largest quantised value.
+/// Largest integer to which a value is rounded.
 const LARGEST: f32 = 127.0;
-/// Bound below which the largest value of a row counts as zero, because its scale would have no
+/// A row counts as zero if its largest value is below this bound, because its scale would have no
 /// inverse.
 const SMALLEST: f32 = 1e-30;
-/// Low bits that scales do not use; 17 of the 24 significant bits are left. So a value of 7 bits
-/// times a scale is exact, and rounding the product again gives the same value and scale.
+/// Low bits that scales do not use, so that 17 of the 24 significant bits are left. A value of 7
+/// bits times a scale is then exact, and if the product is rounded again, the value and the scale
+/// are the same.
 const SCALE_BITS: u32 = 0x7f;
 
-/// Scale of a row: the divisor by which its largest value becomes 127; NaN if a value is not
-/// finite.
+/// Returns the scale of a row: the divisor by which the row's largest value becomes 127; NaN if a
+/// value is not finite.
 #[inline(always)]
 pub(super) fn scale_of(values: &[f32]) -> f32 {
-    // The bits of magnitudes are ordered like the magnitudes, with infinity and NaN at the end.
+    // The bits of magnitudes have the same order as the magnitudes; infinity and NaN are last.
     let magnitude = |value: &f32| (value.to_bits() & 0x7fff_ffff).cast_signed();
     let largest = values.iter().map(magnitude).fold(0, i32::max);
     let largest = f32::from_bits(largest.cast_unsigned());
@@ -30,14 +31,14 @@ pub(super) fn scale_of(values: &[f32]) -> f32 {
     }
 }
 
-/// Factor that values are multiplied by before they are rounded.
+/// Factor by which values are multiplied before they are rounded.
 #[inline(always)]
 pub(super) fn inverse_of(scale: f32) -> f32 {
     if scale > 0.0 { 1.0 / scale } else { 0.0 }
 }
 
-/// Rounds `value / scale` to the nearest integer, ties to even; returns its low bits. For a row
-/// that is not finite, they are arbitrary.
+/// Rounds `value / scale` to the nearest integer, ties to even, and returns its low bits. If the
+/// row is not finite, these are arbitrary.
 #[inline(always)]
 pub(super) fn rounded(value: f32, inverse: f32) -> u32 {
     (value * inverse + ROUND).to_bits()
@@ -52,17 +53,17 @@ pub struct Int8Matrix {
 }
 
 impl Int8Matrix {
-    /// Whether a model in int8 has the parameter with this name and shape in int8. This holds for
-    /// the weights of linear layers and token embeddings, which are most of a model; norms, biases
-    /// and position tables stay in f32.
+    /// Whether a model in int8 holds the parameter with this name and shape in int8. This is so for
+    /// the weights of linear layers and for token embeddings, which are most of a model. Norms,
+    /// biases and position tables stay in f32.
     #[must_use]
     pub fn holds(name: &str, shape: &[usize]) -> bool {
         let is_table = ["positions", "relative_bias"].into_iter().any(|table| name.contains(table));
         shape.len() == 2 && name.ends_with(".weight") && !is_table
     }
 
-    /// Rounds `values`, in rows of `width`. Rounding is idempotent: values from [`Self::to_f32`]
-    /// are rounded to themselves.
+    /// Rounds `values`, in rows of `width`. If they are values from [`Self::to_f32`], they do not
+    /// change.
     ///
     /// # Panics
     /// If the values do not form whole rows.
@@ -79,7 +80,7 @@ impl Int8Matrix {
     }
 
     /// Makes a matrix from its parts; `None` if they do not match, or if [`Self::round`] could not
-    /// have made such a scale or value.
+    /// have made such a scale or such a value.
     #[must_use]
     pub fn from_parts(values: Vec<i8>, scales: Vec<f32>, width: usize) -> Option<Self> {
         let fits = width > 0 && scales.len().checked_mul(width) == Some(values.len());
@@ -90,7 +91,7 @@ impl Int8Matrix {
         is_made.then_some(Self { values, scales, width })
     }
 
-    /// Number of rows, each with a scale.
+    /// Number of rows; each has a scale.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.scales.len()
@@ -114,7 +115,7 @@ impl Int8Matrix {
         &self.scales
     }
 
-    /// Computes the values that the matrix represents, exactly.
+    /// Returns the values that the matrix represents; these are exact.
     #[must_use]
     pub fn to_f32(&self) -> Vec<f32> {
         let rows = self.values.chunks_exact(self.width).zip(&self.scales);
@@ -151,7 +152,8 @@ mod tests {
         }
     }
 
-    /// Checks that a model that was saved in int8 and read into f32 equals the saved model.
+    /// Checks that a model that was saved in int8 and read into f32 equals the model that was
+    /// saved.
     #[test]
     fn what_was_rounded_is_rounded_to_itself() {
         for size in [1e-25, 0.02, 7e18] {

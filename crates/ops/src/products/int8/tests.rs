@@ -1,4 +1,4 @@
-//! Tests of every kernel of this machine against the plain loop and f64.
+//! Compares every kernel of this machine with the plain loop and with f64.
 
 use super::parts::{Block, Parts};
 use super::sums::Sum;
@@ -11,8 +11,8 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-/// `vpdpbusd` emulated from its definition, on any processor, to test loops, layout and shifted
-/// activations even without the instruction.
+/// Emulates `vpdpbusd` from its definition, so that loops, layout and shifted activations are
+/// tested on processors without the instruction, too.
 #[derive(Clone, Copy)]
 struct Emulated([i32; 16]);
 
@@ -58,13 +58,13 @@ impl Sum for Emulated {
 
 loops::kernel!(emulated, Emulated, 12 by 2);
 
-/// Parts of every kernel of this machine, with its name.
+/// Returns the parts of every kernel of this machine, with its name.
 fn kernels() -> impl Iterator<Item = (&'static str, Parts)> {
     let here = Int8Kernel::ALL.into_iter().filter(|kernel| kernel.is_here());
     here.map(|kernel| (kernel.name(), kernel.parts())).chain([("emulated", emulated::PARTS)])
 }
 
-/// Shapes with every kind of edge: rows, depth and columns.
+/// Shapes with every kind of edge, of rows, depth and columns.
 const SHAPES: [(usize, usize, usize); 10] = [
     (1, 1, 1),
     (2, 3, 5),
@@ -84,8 +84,8 @@ fn multiply(x: &[f32], rows: usize, weights: &PackedInt8) -> Vec<f32> {
     product_then((rows, inputs, outputs), left, Right::Int8(weights), Products::F32, None)
 }
 
-/// Compares the sums of integers, which each kernel stores differently. The sums of the largest
-/// values exceed 16 bits, and the exact integers of f32.
+/// Compares sums of integers, which each kernel stores differently. The sums of the largest values
+/// exceed 16 bits, and also the range in which f32 has all integers.
 #[test]
 fn sums_are_exact() {
     for (rows, depth, columns) in SHAPES {
@@ -108,7 +108,7 @@ fn sums_are_exact() {
     }
 }
 
-/// Compares the sums of a kernel with sums over the rounded rows, one value at a time.
+/// Compares the sums of a kernel with sums over the rounded rows, computed one value at a time.
 fn compare_sums(
     kernel: &str,
     parts: Parts,
@@ -146,7 +146,7 @@ fn compare_sums(
         // SAFETY: the kernel is here, and there is memory for all rows, quads and sums.
         unsafe { sums(&all) };
         for (row, ours) in ours.chunks(width).enumerate() {
-            // The rounded row, one value at a time.
+            // The rounded row, with one value at a time.
             let numbers = Int8Matrix::round(&as_f32(&left[row * depth..][..depth]), depth);
             assert_eq!(numbers.scales()[0].to_bits(), scales[row].to_bits());
             for (column, &ours) in ours.iter().enumerate() {
@@ -164,7 +164,7 @@ fn compare_sums(
     }
 }
 
-/// Compares results from f32 to f32, to the bit.
+/// Compares results in f32, bit by bit.
 #[test]
 fn every_kernel_gives_what_the_plain_loop_does() {
     for (rows, depth, columns) in SHAPES {
@@ -179,8 +179,8 @@ fn every_kernel_gives_what_the_plain_loop_does() {
     }
 }
 
-/// Compares with f64; the error comes from rounding both operands. For normally distributed values
-/// a scale is about 3.5 / 127, and the error of a rounded value 0.29 scales.
+/// Compares results with f64. The error comes from rounding both operands. If values are normally
+/// distributed, a scale is about 3.5 / 127, and the error of a rounded value is 0.29 scales.
 #[test]
 fn products_are_close_to_those_of_f64() {
     let (rows, depth, columns) = (50, 512, 40);
@@ -199,7 +199,7 @@ fn products_are_close_to_those_of_f64() {
     assert!((0.005..0.015).contains(&error), "{error} for each of the values that are summed");
 }
 
-/// Checks that neither threads nor other rows change a bit.
+/// Checks that neither threads nor other rows change any bit.
 #[test]
 fn results_depend_on_their_row_alone() {
     for (rows, depth, columns) in [(300, 257, 130), (70, 300, 2000), (9, 65, 12_000)] {
@@ -220,7 +220,7 @@ fn results_depend_on_their_row_alone() {
     }
 }
 
-/// Checks that each row is finished once, when it is complete, for any division of the work.
+/// Checks that each row is finished once, when it is complete, however the work is divided.
 #[test]
 fn every_row_is_finished_once() {
     for (rows, depth, columns) in [(3, 8, 5), (500, 256, 40), (40, 256, 3000)] {

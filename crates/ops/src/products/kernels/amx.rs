@@ -2,7 +2,8 @@
 //! Developer's Manual, volume 1, chapter 18): 16 × 16 × 32 multiply-adds of bf16 in one
 //! instruction, summed in f32.
 //!
-//! The intrinsics are not stable in Rust; the instructions take a dozen lines of assembly.
+//! The intrinsics are not stable in Rust, so the instructions are written in a dozen lines of
+//! assembly.
 
 use super::tile::STEP_LINES;
 use crate::products::operand::{Line, PANEL, Results};
@@ -10,7 +11,7 @@ use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
-/// Operand of `ldtilecfg`: eight tiles of 16 rows of 64 bytes.
+/// Operand of `ldtilecfg`: eight tiles, each of 16 rows of 64 bytes.
 #[repr(C, align(64))]
 struct TileConfig {
     palette: u8,
@@ -45,7 +46,7 @@ fn has_instructions() -> bool {
     leaves >= 7 && __cpuid_count(7, 0).edx & (BF16 | TILES) == BF16 | TILES
 }
 
-/// Requests the 8 KiB of tile state from Linux, which grants it to a process on request
+/// Requests the 8 KiB of tile state from Linux, which a process gets only on request
 /// (Documentation/arch/x86/xstate.rst).
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
@@ -67,8 +68,8 @@ fn permitted() -> bool {
     false
 }
 
-/// Guard for this thread's tiles, which are configured as long as it lives. Contents of tiles are
-/// not preserved after it is dropped.
+/// Guard for this thread's tiles, which are configured as long as it lives. After it has been
+/// dropped, their contents are lost.
 pub(in crate::products) struct Tiles(std::marker::PhantomData<*const ()>);
 
 impl Tiles {
@@ -81,11 +82,12 @@ impl Tiles {
         Self(std::marker::PhantomData)
     }
 
-    /// Computes `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each,
-    /// in `parts` bf16 parts (1 or 3).
+    /// Computes `results (32, 32) ← [results +] a · b` for two panels over `steps` depth steps, in
+    /// `parts` bf16 parts (1 or 3).
     ///
     /// # Safety
-    /// `a` and `b` have `steps · parts · STEP_LINES` lines; `results` has 32 rows of 32 values.
+    /// `a` and `b` must have `steps · parts · STEP_LINES` lines, and `results` 32 rows of 32
+    /// values.
     pub(in crate::products) unsafe fn multiply(
         &self,
         a: *const Line,
@@ -132,9 +134,9 @@ impl Tiles {
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _, options(nostack, readonly),
                 );
             } else if steps > 0 {
-                // The operands have parts 0, 1 and 2. Pairs whose products are below 2⁻²⁴ (1·2,
-                // 2·1, 2·2) are omitted. In this order, neighbouring pairs share an operand: (0,2)
-                // (0,1) (1,1) (1,0) (0,0) (2,0).
+                // The operands have parts 0, 1 and 2. Pairs whose products are below 2⁻²⁴, (1,2),
+                // (2,1) and (2,2), are omitted. In this order, neighbouring pairs share an operand:
+                // (0,2) (0,1) (1,1) (1,0) (0,0) (2,0).
                 asm!(
                     "2:",
                     "tileloadd tmm4, [{a} + {s}]",
@@ -192,7 +194,7 @@ impl Tiles {
         }
     }
 
-    /// Multiplies two tiles of zeros and adds the product to four tiles, `rounds` times; returns
+    /// Multiplies two tiles of zeros and adds the product to four tiles, `rounds` times. Returns
     /// the number of multiply-adds in a round.
     pub(in crate::products) fn multiply_zeros(&self, rounds: usize) -> usize {
         for _ in 0..rounds {

@@ -1,18 +1,18 @@
-//! Products on AVX-512 BF16: a dot product of two bf16 pairs for each of sixteen columns, summed in
-//! f32.
+//! Products on AVX-512 BF16: an instruction computes, for each of sixteen columns, the dot product
+//! of two pairs of bf16 values, summed in f32.
 
 use super::tile::{STEP_LINES, TILE};
 use crate::products::operand::{AHEAD, Line, Results, fetch_once};
 use std::arch::x86_64::*;
 
-/// Number of rows whose sums stay in registers at a time.
+/// Number of rows whose sums are in registers at the same time.
 const ROWS: usize = 8;
 
-/// Computes `results (32, 32) ← [results +] a · b` over `steps` depth steps of one panel each.
+/// Computes `results (32, 32) ← [results +] a · b` for two panels over `steps` depth steps.
 ///
 /// # Safety
-/// The processor has avx512f and avx512bf16; `a` and `b` have `steps · STEP_LINES` lines; `results`
-/// has 32 rows of 32 values.
+/// The processor must have avx512f and avx512bf16. `a` and `b` must have `steps · STEP_LINES`
+/// lines, and `results` 32 rows of 32 values.
 #[target_feature(enable = "avx512f,avx512bf16")]
 pub(in crate::products) unsafe fn multiply(
     a: *const Line,
@@ -31,7 +31,7 @@ pub(in crate::products) unsafe fn multiply(
     }
 }
 
-/// Computes `COUNT` rows of [`multiply`] from `first` on, which lie in one tile.
+/// Computes `COUNT` rows of [`multiply`], beginning at the row `first`. They must lie in one tile.
 ///
 /// # Safety
 /// The requirements of [`multiply`].
@@ -80,11 +80,11 @@ unsafe fn multiply_rows<const COUNT: usize>(
     }
 }
 
-/// Multiplies and adds on `SUMS` registers, `rounds` times; returns the number of multiply-adds in
+/// Multiplies and adds on `SUMS` registers, `rounds` times. Returns the number of multiply-adds in
 /// a round.
 ///
 /// # Safety
-/// The processor has avx512f and avx512bf16.
+/// The processor must have avx512f and avx512bf16.
 #[target_feature(enable = "avx512f,avx512bf16")]
 pub(in crate::products) unsafe fn multiply_registers<const SUMS: usize>(rounds: usize) -> usize {
     // SAFETY: both are 64 bytes of plain bits.

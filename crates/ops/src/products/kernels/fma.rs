@@ -1,27 +1,27 @@
-//! Products by fused multiply-adds of f32, written once for every width of register.
+//! Products by fused multiply-adds of f32, written once for registers of every width.
 //!
-//! An operand is packed as lines of [`PANEL`] values, one line for each place of the summed
-//! dimension. A block of results stays in registers while the kernel walks along that dimension: it
-//! multiplies each row's value in a line of the left operand by the columns in the same line of the
-//! right one (Goto and van de Geijn 2008, section 4).
+//! An operand is packed as lines of [`PANEL`] values, one line for each index of the summed
+//! dimension. A block of results stays in registers while the kernel goes along that dimension: it
+//! multiplies the value of each row, in a line of the left operand, by the columns in the same line
+//! of the right operand (Goto and van de Geijn 2008, section 4).
 //!
-//! On processors without bf16 instructions, bf16 products use these kernels too, with values that
-//! are rounded when they are packed: a product of two bf16 values is exact in f32.
+//! On processors without bf16 instructions, bf16 products use these kernels, too. Values are then
+//! rounded when they are packed, and a product of two bf16 values is exact in f32.
 
 use super::vector::Vector;
 use crate::products::operand::{AHEAD, DEPTH, Line, Operand, PANEL, Results, fetch_once};
 
-/// Computes `results ← [results +] a · b` for two panels with depth `depth`.
+/// Computes `results ← [results +] a · b` for two panels of the depth `depth`.
 ///
-/// The processor has the kernel's instructions; `a` and `b` have `depth · PANEL` values; the
-/// destination has 32 rows of 32 values.
+/// The processor must have the kernel's instructions. `a` and `b` must have `depth · PANEL` values,
+/// and the destination 32 rows of 32 values.
 pub(in crate::products) type Multiply =
     unsafe fn(a: *const f32, b: *const f32, depth: usize, to: Results);
 
-/// Computes a block of `ROWS` rows by `VECTORS` registers of columns.
+/// Computes a block with `ROWS` rows, and as many columns as `VECTORS` registers hold.
 ///
 /// # Safety
-/// The requirements of [`Multiply`], for the rows and columns from the pointers on.
+/// The requirements of [`Multiply`], for the rows and columns that begin at the pointers.
 #[inline(always)]
 unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     a: *const f32,
@@ -73,10 +73,11 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Packs one step of one panel; with `round`, its values rounded to bf16.
+/// Packs one step of one panel. If `round` is true, its values are rounded to bf16.
 ///
 /// # Safety
-/// The processor has the vector's instructions; the operand is in bounds and packable, and has the
+/// The processor must have the vector's instructions. The operand must be in bounds, packable, and
+/// have this panel and this step; `lines` must have room for `PANEL · DEPTH` values.
 /// panel and the step; `lines` has room for `PANEL · DEPTH` values.
 #[inline(always)]
 unsafe fn pack_step<V: Vector>(
@@ -135,8 +136,8 @@ unsafe fn pack_step<V: Vector>(
     }
 }
 
-/// Rounds to the nearest bf16 value, ties to even, like `half::bf16::from_f32`; without a branch,
-/// so that loops over it vectorise. A NaN becomes a quiet NaN, as in that function: if it were
+/// Rounds to the nearest bf16 value, ties to even, like `half::bf16::from_f32`, but without a
+/// branch, so that loops vectorise. A NaN becomes a quiet NaN, as in that function. If it were left
 /// unchanged, loops in place would compile to masked stores, which take ten times as long on some
 /// processors.
 #[inline(always)]
@@ -147,11 +148,11 @@ fn rounded(value: f32) -> f32 {
     f32::from_bits(if value.is_nan() { quiet } else { nearest } & 0xffff_0000)
 }
 
-/// Multiplies and adds on `SUMS` registers, `rounds` times; returns the number of multiply-adds in
+/// Multiplies and adds on `SUMS` registers, `rounds` times. Returns the number of multiply-adds in
 /// a round.
 ///
 /// # Safety
-/// The processor has the vector's instructions.
+/// The processor must have the vector's instructions.
 #[inline(always)]
 unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usize {
     // SAFETY: the caller's promise; a register is written to room of its size.
@@ -172,10 +173,10 @@ unsafe fn multiply_registers<V: Vector, const SUMS: usize>(rounds: usize) -> usi
     SUMS * V::LANES
 }
 
-/// Defines the kernel for one width of register, with blocks of at most `$rows` rows by `$vectors`
-/// registers of columns: as many sums as fit in registers with the operands. Blocks as wide as a
-/// panel leave the fewest rows over; rows left over have too few sums to keep both multipliers
-/// busy.
+/// Defines the kernel for registers of one width. Its blocks have at most `$rows` rows, and as many
+/// columns as `$vectors` registers hold, so that the sums and the operands fit in registers. If
+/// blocks are as wide as a panel, the fewest rows are left over; rows that are left over have too
+/// few sums to keep both multipliers busy.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $rows:literal by $vectors:literal) => {
         pub(in crate::products) mod $name {
@@ -197,7 +198,7 @@ macro_rules! kernel {
                 }
                 for column in (0..PANEL).step_by($vectors * <$vector>::LANES) {
                     for block in 0..BLOCKS {
-                        // Nearly equal shares of the rows.
+                        // The rows are divided into nearly equal shares.
                         let row = block * PANEL / BLOCKS;
                         if row >= to.rows {
                             break;
@@ -234,7 +235,7 @@ macro_rules! kernel {
                 unsafe { super::pack_step::<$vector>(operand, panel, step, round, lines) }
             }
 
-            /// Multiplies and adds on registers, to measure peak speed.
+            /// Multiplies and adds on registers, to measure the peak speed.
             ///
             /// # Safety
             /// The requirements of [`multiply_registers`](super::multiply_registers).

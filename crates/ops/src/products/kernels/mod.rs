@@ -1,4 +1,4 @@
-//! Kernels of matrix products: the processor's fastest, or the user's choice.
+//! Kernels of matrix products: the fastest of this processor, or the user's choice.
 
 #[cfg(target_arch = "x86_64")]
 pub(super) mod amx;
@@ -25,30 +25,30 @@ pub enum Kernel {
     Fma256,
     /// Multiply-adds of NEON.
     Neon,
-    /// SIMD of WebAssembly, whose products and sums are rounded separately.
+    /// SIMD of WebAssembly, which rounds products and sums separately.
     Simd128,
     /// The `gemm` crate.
     Gemm,
 }
 
-/// Environment variable with the user's choice.
+/// Environment variable with the user's choice of a kernel.
 const VARIABLE: &str = "TAPER_KERNEL";
 
-/// A choice of kernel that is not possible.
+/// A choice of a kernel that is not possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
     /// No kernel has this name.
     #[error("{VARIABLE}={name}: no such matrix kernel; this processor has {here}")]
     Unknown {
-        /// Requested name.
+        /// The name that was requested.
         name: String,
         /// Names of the available kernels.
         here: String,
     },
-    /// The processor does not have the instructions.
+    /// The processor does not have the kernel's instructions.
     #[error("{VARIABLE}={name}: this processor does not have it; it has {here}")]
     Missing {
-        /// Requested name.
+        /// The name that was requested.
         name: &'static str,
         /// Names of the available kernels.
         here: String,
@@ -67,7 +67,7 @@ impl Kernel {
         Self::Gemm,
     ];
 
-    /// Name in `TAPER_KERNEL`.
+    /// Name of the kernel, as in `TAPER_KERNEL`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,8 +95,8 @@ impl Kernel {
         }
     }
 
-    /// Kernel for f32 tensors: the [chosen](Kernel::chosen) one if it supports these products,
-    /// otherwise the fastest that does.
+    /// Returns the kernel for f32 tensors: the [chosen](Kernel::chosen) one if it supports these
+    /// products, otherwise the fastest that does.
     #[must_use]
     pub fn best(products: Products) -> Self {
         let chosen = Self::chosen().ok().flatten();
@@ -104,11 +104,12 @@ impl Kernel {
         all.into_iter().find(|kernel| kernel.serves(products)).unwrap_or(Self::Gemm)
     }
 
-    /// Kernel that the environment variable `TAPER_KERNEL` chooses: for comparisons, or for virtual
-    /// machines that announce instructions without supporting them. The variable is read once.
+    /// Returns the kernel that the environment variable `TAPER_KERNEL` chooses. A choice is useful
+    /// for comparisons, and on virtual machines that announce instructions without supporting them.
+    /// The variable is read once.
     ///
     /// # Errors
-    /// If no kernel has that name, or the processor does not support it.
+    /// If no kernel has that name, or if the processor does not support the kernel.
     pub fn chosen() -> Result<Option<Self>, KernelError> {
         static CHOSEN: OnceLock<Result<Option<Kernel>, KernelError>> = OnceLock::new();
         let read = || {
@@ -162,7 +163,7 @@ impl Kernel {
     /// Whether this kernel can compute such products on this processor.
     #[must_use]
     pub fn serves(self, products: Products) -> bool {
-        // Six bf16 products, at twice the rate of f32 multiply-adds, would be slower than one f32
+        // Six bf16 products, at twice the speed of f32 multiply-adds, would be slower than one f32
         // product.
         let splits_in_vain = self == Self::Dots && products == Products::F32;
         self.is_here() && !splits_in_vain

@@ -1,8 +1,8 @@
-//! Registers of i32 sums for each instruction set.
+//! Registers of i32 sums, for each instruction set.
 
-/// Implements [`Sum`] for a type of registers. The first arguments are columns, type and shift of
-/// activations, and the types of four activations and of four weights; then come the instructions
-/// of each method.
+/// Implements [`Sum`] for a type of registers. The first arguments are the number of columns, the
+/// type of activations and their shift, and the types of four activations and of four weights. The
+/// instructions of each method follow.
 #[allow(unused_macros, reason = "some processors have none but the plain loop")]
 macro_rules! sum {
     (
@@ -91,12 +91,12 @@ pub(super) use wasm32::Simd128;
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86_64::{Vnni256, Vnni512, Words256, Words512};
 
-/// Sums for some columns of weights, to which four products per column are added at a time.
+/// Sums for some columns of weights. Four products per column are added at a time.
 ///
 /// # Safety
 /// Every method needs the instructions of its implementation, and is compiled for them when it is
-/// inlined into a function that enables them. Pointers point to as many values as are read or
-/// written; only pointers to written i32 must be aligned.
+/// inlined into a function that enables them. A pointer must point to as many values as are read or
+/// written. Only pointers to i32 that are written must be aligned.
 pub(super) trait Sum: Copy {
     /// A stored activation.
     type Activation: Copy;
@@ -106,12 +106,12 @@ pub(super) trait Sum: Copy {
     type Weights: Copy;
     /// Number of columns of a register.
     const COLUMNS: usize;
-    /// Number added to each stored activation.
+    /// Number that is added to each stored activation.
     const SHIFT: i32;
 
     /// Converts the low bits of a rounded value to a stored activation.
     fn stored(bits: u32) -> Self::Activation;
-    /// Initial sums: zero or, for shifted activations, the given values.
+    /// Returns the initial sums: zero or, if activations are shifted, these values.
     unsafe fn start(from: *const i32) -> Self;
     unsafe fn quad(from: *const Self::Activation) -> Self::Quad;
     unsafe fn weights(from: *const i8) -> Self::Weights;
@@ -119,7 +119,7 @@ pub(super) trait Sum: Copy {
     unsafe fn plus(self, quad: Self::Quad, weights: Self::Weights) -> Self;
     unsafe fn store(self, to: *mut i32);
 
-    /// Writes the sums times the scale of each column and of the row.
+    /// Writes the sums, multiplied by the scale of each column and by the scale of the row.
     #[inline(always)]
     unsafe fn scale(self, scales: *const f32, row_scale: f32, to: *mut f32) {
         const { assert!(Self::COLUMNS <= 16) };

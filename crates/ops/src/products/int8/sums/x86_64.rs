@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 sum! {
-    /// Sums of sixteen columns, for products of u8 by i8.
+    /// Sums of sixteen columns, for products of u8 and i8.
     Vnni512(__m512i): 16 columns of u8 + 128, __m512i, __m512i;
     start(from) _mm512_loadu_si512(from.cast());
     quad(from) _mm512_set1_epi32(from.cast::<i32>().read_unaligned());
@@ -17,7 +17,7 @@ sum! {
 }
 
 sum! {
-    /// Sums of eight columns, for products of u8 by i8.
+    /// Sums of eight columns, for products of u8 and i8.
     Vnni256(__m256i): 8 columns of u8 + 128, __m256i, __m256i;
     start(from) _mm256_loadu_si256(from.cast());
     quad(from) _mm256_set1_epi32(from.cast::<i32>().read_unaligned());
@@ -28,7 +28,7 @@ sum! {
 }
 
 sum! {
-    /// Sums of eight columns, two for each, for products of 16-bit values.
+    /// Sums of eight columns, two sums for each, for products of 16-bit values.
     Words512(__m512i): 8 columns of i16 + 0, __m512i, __m512i;
     start(_from) _mm512_setzero_si512();
     quad(from) _mm512_set1_epi64(from.cast::<i64>().read_unaligned());
@@ -39,7 +39,7 @@ sum! {
 }
 
 sum! {
-    /// Sums of eight columns, two for each, for products of 16-bit values, in two registers.
+    /// Sums of eight columns, two sums for each, for products of 16-bit values, in two registers.
     Words256([__m256i; 2]): 8 columns of i16 + 0, __m256i, [__m256i; 2];
     start(_from) [_mm256_setzero_si256(); 2];
     quad(from) _mm256_set1_epi64x(from.cast::<i64>().read_unaligned());
@@ -70,7 +70,7 @@ unsafe fn whole_256(sums: [__m256i; 2]) -> __m256i {
     unsafe { _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(sums[0], sums[1])) }
 }
 
-/// Writes eight sums times the scale of each and the scale of the row.
+/// Writes eight sums, each multiplied by its own scale and by the scale of the row.
 #[inline(always)]
 unsafe fn scale_eight(sums: __m256i, scales: *const f32, row_scale: f32, to: *mut f32) {
     // SAFETY: as above.
