@@ -43,8 +43,9 @@ const DEEP: usize = 1024;
 /// partial sums.
 const DEEP_RESULTS: usize = 512 * 1024;
 
-/// Largest number of values of the right operand that are packed at a time: 64 MiB of f32. The
-/// packed matrix of a vocabulary of 256,000 tokens would take a gigabyte, kept between products.
+/// Largest number of values of the right operand that are packed at a time: 64 MiB of f32. If the
+/// matrix of a vocabulary of 256,000 tokens were packed whole, a gigabyte would stay allocated
+/// between products.
 pub(crate) const LARGEST_PACK: usize = 1 << 24;
 
 /// Number of results, in whole rows, that are finished at a time: with their inputs, they fit in

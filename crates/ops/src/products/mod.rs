@@ -1,27 +1,27 @@
-//! Matrix products on strided host slices: the only place that multiplies matrices on the CPU.
+//! Matrix products on strided slices on the host. No other code multiplies matrices on the CPU.
 //!
-//! [`Kernel`]s, chosen by the processor and by [`Products`]:
+//! The processor and [`Products`] determine the [`Kernel`]:
 //! - [`Kernel::Tiles`]: Intel AMX, twenty times the rate of f32 multiply-adds in bf16. An f32
 //!   product is made of six bf16 products, on operands that are split exactly into three parts
 //!   each: as accurate as f32 arithmetic, and up to twice as fast;
-//! - [`Kernel::Dots`]: AVX-512 BF16, for bf16 products alone;
+//! - [`Kernel::Dots`]: AVX-512 BF16, only for bf16 products;
 //! - [`Kernel::Fma512`], [`Kernel::Fma256`], [`Kernel::Neon`]: multiply-adds of f32, on registers
-//!   of each width; bf16 products round the operands while they pack them;
+//!   of different widths; for bf16 products, operands are rounded when they are packed;
 //! - [`Kernel::Simd128`]: the same in WebAssembly, which has no fused multiply-add: a product is
 //!   rounded before it is added;
-//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, and as
-//!   an oracle for the other kernels.
+//! - [`Kernel::Gemm`]: the `gemm` crate, for f64, for processors without these instructions, and to
+//!   test the other kernels against.
 //!
-//! All but the last pack their operands and share the rest: [`blocked`]. Products too small for
-//! packing are computed on operands in place, by the same instructions: [`small`]. Products of int8
-//! weights, for decoding, have separate kernels: [`int8`]. A matrix in bf16 is multiplied by f32
-//! piece by piece: [`held`].
+//! All but the last pack their operands, and share the rest of the code: [`blocked`]. If a product
+//! is too small for packing, it is computed by the same instructions on operands in place:
+//! [`small`]. Products of int8 weights, for decoding, have separate kernels: [`int8`]. Products of
+//! f32 values and a matrix in bf16 are computed piece by piece: [`held`].
 //!
-//! Results do not depend on the number of threads: rows and columns are divided among them, and the
-//! summed dimension only at places that the shape of the product determines.
+//! Results do not depend on the number of threads: rows and columns are divided among threads, and
+//! the summed dimension is divided only where the shape of the product determines it.
 
-// On other processors no kernel packs its operands: the code for packing kernels is compiled but
-// unused.
+// On other processors, no kernel packs its operands: the code around packing kernels is compiled
+// but not used.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32")),
     allow(unreachable_code, unused_variables, dead_code)
@@ -58,27 +58,27 @@ pub use peak::{multiply_adds_on_registers, peak_rate, products_in_one};
 use rayon::prelude::*;
 
 /// Rounding of the operands of matrix products. Sums, and everything that is not a product, are
-/// always in f32.
+/// always computed in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Products {
     /// No rounding.
     #[default]
     F32,
-    /// To bf16: 8 significant bits.
+    /// Rounding to bf16: 8 significant bits.
     Bf16,
 }
 
 impl Products {
-    /// Products of a model that computes in `dtype` on `device`. On the host, bf16 affects only
-    /// products; on other devices it affects every operation, so that products need no rounding of
-    /// their own.
+    /// Returns the products of a model that computes in `dtype` on `device`. On the host, bf16
+    /// affects only products. On other devices it affects every operation, so products need no
+    /// further rounding.
     #[must_use]
     pub fn for_model(dtype: DType, device: &Device) -> Self {
         if device.is_cpu() && dtype == DType::BF16 { Self::Bf16 } else { Self::F32 }
     }
 }
 
-/// A matrix inside a slice; element `(i, j)` is at `offset + i·row + j·column`.
+/// A matrix in a slice; element `(i, j)` has the index `offset + i·row + j·column`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matrix {
     pub(crate) offset: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    /// A row-major matrix with `width` elements from row to row.
+    /// Returns a row-major matrix; `width` is the number of elements from one row to the next.
     pub(crate) const fn rows(width: usize) -> Self {
         Self { offset: 0, row: width, column: 1 }
     }
@@ -96,12 +96,12 @@ impl Matrix {
         Self { offset, ..self }
     }
 
-    /// The transpose, as a view.
+    /// Returns the transpose, as a view.
     pub(crate) const fn transposed(self) -> Self {
         Self { row: self.column, column: self.row, ..self }
     }
 
-    /// Positions of all elements.
+    /// Returns the indices of all elements.
     fn elements(self, rows: usize, columns: usize) -> impl Iterator<Item = usize> {
         let of_row =
             move |i| (0..columns).map(move |j| self.offset + i * self.row + j * self.column);
@@ -122,7 +122,7 @@ impl Matrix {
 pub(crate) enum Threads {
     /// Every thread of the pool: for a single large product.
     All,
-    /// The calling thread: for many small products that run in parallel.
+    /// The calling thread: for small products, many of which run in parallel.
     One,
 }
 
@@ -133,7 +133,7 @@ fn has_avx512_bf16() -> bool {
         && std::arch::is_x86_feature_detected!("avx512bf16")
 }
 
-/// Computes `a (m, k) · b (k, n)`, and replaces `out (m, n)` or adds to it.
+/// Computes `a (m, k) · b (k, n)`; the result replaces `out (m, n)` or is added to it.
 pub(crate) fn product<T: Float>(
     shape: (usize, usize, usize),
     a: (&[T], Matrix),
@@ -146,10 +146,12 @@ pub(crate) fn product<T: Float>(
     unsafe { raw_product(shape, a, b, (Shared::new(out), out_at), write, how, None) };
 }
 
-/// Function called on whole rows of a result, from the given one on, as soon as they are complete.
+/// Function that is called for whole rows of a result, beginning at the given row, as soon as they
+/// are complete.
 pub(crate) type Finish<'a, T> = &'a (dyn Fn(usize, &mut [T]) + Sync);
 
-/// Computes `a (m, k) · b (k, n)`, row-major, on every thread; then calls `finish` on every row,
+/// Computes `a (m, k) · b (k, n)`, row-major, on all threads. `finish` is called once for every
+/// row.
 /// once.
 pub(crate) fn product_then<T: Float>(
     (m, k, n): (usize, usize, usize),
@@ -162,11 +164,11 @@ pub(crate) fn product_then<T: Float>(
     unsafe { filled(m * n, |room| product_into((m, k, n), a, b, room, products, finish)).0 }
 }
 
-/// Computes [`product_then`] into given memory, which has room for `m · n` values and need not be
-/// initialised; afterwards it is initialised.
+/// Computes [`product_then`] into the memory `room`, which must have room for `m · n` values. It
+/// need not be initialised; afterwards it is.
 ///
 /// # Safety
-/// Nobody else reads or writes `room` meanwhile.
+/// Nobody else may read or write `room` meanwhile.
 pub(crate) unsafe fn product_into<T: Float>(
     (m, k, n): (usize, usize, usize),
     a: (&[T], Matrix),
@@ -271,7 +273,7 @@ unsafe fn packed_product<T: Float>(
     unsafe { blocked::product_with_packed(&left, b, to, Threads::All, finish) }
 }
 
-/// Adapts `finish` to rows that are known to be f32.
+/// Adapts `finish` to rows that are known to be of f32.
 fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + Sync {
     move |row, out| {
         if let Some(out) = T::from_f32_mut(out) {
@@ -280,12 +282,12 @@ fn finish_f32<T: Float>(finish: Finish<'_, T>) -> impl Fn(usize, &mut [f32]) + S
     }
 }
 
-/// Computes a product. Returns whether `finish` has been called for every row; otherwise it has
-/// been called for none. `finish` requires a destination without gaps.
+/// Computes a product. Returns whether `finish` has been called for every row; otherwise it has not
+/// been called at all. If `finish` is given, the destination must have no gaps between rows.
 ///
 /// # Safety
-/// Nobody else reads or writes `out` meanwhile. It is initialised if it is added to, and always
-/// afterwards.
+/// Nobody else may read or write `out` meanwhile. If values are added to it, it must be
+/// initialised; afterwards it always is.
 pub(crate) unsafe fn raw_product<T: Float>(
     (m, k, n): (usize, usize, usize),
     (a, a_at): (&[T], Matrix),
@@ -315,7 +317,8 @@ pub(crate) unsafe fn raw_product<T: Float>(
                     {
                         return false;
                     }
-                    // For such a product, packing operands would not pay for another kernel either.
+                    // For such a product, packing operands would not pay with another kernel
+                    // either.
                     kernel = Kernel::Gemm;
                 }
                 let finish = finish.map(finish_f32);
@@ -338,17 +341,17 @@ pub(crate) unsafe fn raw_product<T: Float>(
     }
 }
 
-/// An operand of [`multiply`]: row-major, or its transpose.
+/// An operand of [`multiply`]: a row-major matrix, or the transpose of one.
 #[derive(Debug, Clone, Copy)]
 pub struct Factor<'a> {
     /// Elements.
     pub values: &'a [f32],
-    /// Whether the slice holds the transpose, row-major.
+    /// Whether the slice has the transpose, row-major, instead of the matrix.
     pub transposed: bool,
 }
 
-/// Computes `out (m, n) = a (m, k) · b (k, n)`, on every thread, by the given kernel, for
-/// comparisons. Returns whether the kernel supports it; otherwise does nothing.
+/// Computes `out (m, n) = a (m, k) · b (k, n)` on all threads by the kernel that is given; this is
+/// for comparisons. Returns whether the kernel supports the product; if not, nothing is computed.
 ///
 /// # Panics
 /// If the sizes of the operands do not match.
@@ -374,7 +377,7 @@ pub fn multiply(
     kernel.serves(products)
 }
 
-/// Computes a product in f32; returns whether `finish` has been called, as in [`raw_product`].
+/// Computes a product in f32. Returns whether `finish` has been called, as in [`raw_product`].
 ///
 /// # Safety
 /// The requirements of [`raw_product`].

@@ -1,5 +1,5 @@
-//! Operands of products as kernels see them: rows or columns in panels, and the summed dimension in
-//! steps.
+//! Operands of products, as kernels see them: rows or columns in panels, and the summed dimension
+//! in steps.
 
 use super::Matrix;
 use std::ops::Range;
@@ -22,28 +22,28 @@ impl Line {
 #[derive(Clone, Copy)]
 pub(super) struct Results {
     pub(super) first: *mut f32,
-    /// Distance from one row to the next.
+    /// Number of values from one row to the next.
     pub(super) stride: usize,
-    /// Number of rows that are used: results in the other rows of a panel are arbitrary.
+    /// Number of rows that are used. In the other rows of a panel, results are arbitrary.
     pub(super) rows: usize,
-    /// Whether results are added to the existing values.
+    /// Whether results are added to the values there.
     pub(super) add: bool,
 }
 
-/// Side of a product that a panel belongs to.
+/// Side of a product to which a panel belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Left,
     Right,
 }
 
-/// An f32 operand as `count` rows (left) or columns (right) of `depth` values.
+/// An f32 operand: `count` rows (left) or columns (right), each of `depth` values.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
     pub(super) values: &'a [f32],
     /// Offset of the first value.
     pub(super) offset: usize,
-    /// Stride between rows (left) or columns (right).
+    /// Stride from one row (left) or column (right) to the next.
     pub(super) outer: usize,
     /// Stride along the summed dimension.
     pub(super) inner: usize,
@@ -77,13 +77,13 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Whether the packing kernels can read the operand, which must be contiguous along one of its
+    /// Whether the packing kernels can read the operand. It must be contiguous along one of its
     /// dimensions.
     pub(super) fn is_packable(&self) -> bool {
         self.inner == 1 || self.outer == 1
     }
 
-    /// Part from `start` on along the summed dimension, of at most `depth` values.
+    /// Returns the part from index `start` of the summed dimension on, of at most `depth` values.
     pub(super) fn stretch(&self, start: usize, depth: usize) -> Self {
         Self {
             offset: self.offset + start * self.inner,
@@ -92,7 +92,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Part with these panels.
+    /// Returns the part with these panels.
     pub(super) fn narrow(&self, panels: &Range<usize>) -> Self {
         let first = (panels.start * PANEL).min(self.count);
         let end = (panels.end * PANEL).min(self.count);
@@ -107,7 +107,7 @@ impl<'a> Operand<'a> {
         self.depth.div_ceil(DEPTH)
     }
 
-    /// Prefetches the data from which a step of a panel is packed, as far as it exists: rows in
+    /// Prefetches the data from which a step of a panel is packed, as far as they exist. Rows in
     /// memory are too short and too far apart for the hardware prefetcher.
     pub(super) fn prefetch(&self, (panel, step): (usize, usize)) {
         let (first, start) = (panel * PANEL, step * DEPTH);
@@ -136,8 +136,8 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// Defines a function that prefetches the cache line of a value, on processors that support it:
-/// with x86-64's hint, and its equivalent in ARMv8.
+/// Defines a function that prefetches the cache line of a value, on processors that support this:
+/// by the hint of x86-64, or by its equivalent in ARMv8.
 macro_rules! fetch {
     ($(#[$about:meta])* $visible:vis fn $name:ident: $x86:ident, $arm:literal) => {
         $(#[$about])*
@@ -173,17 +173,18 @@ fetch! {
     pub(super) fn fetch_later: _MM_HINT_T1, "pldl2keep"
 }
 fetch! {
-    /// Prefetches a value that is read once, without displacing data in the other caches.
+    /// Prefetches a value that is read once, so that it displaces no data in the other caches.
     pub(super) fn fetch_once: _MM_HINT_NTA, "pldl1strm"
 }
 
-/// Number of lines of the right operand that a kernel prefetches ahead for a single row. Such a row
-/// waits only for these lines, because hardware prefetchers stop at every page of 4 KiB.
+/// Number of lines of the right operand that a kernel prefetches in advance for a single row. The
+/// time of such a row is spent on waiting for these lines, because hardware prefetchers stop at
+/// every page of 4 KiB.
 pub(super) const AHEAD: usize = 32;
 
 #[cfg(test)]
 impl Operand<'_> {
-    /// Value at one place; zero outside.
+    /// Returns the value at one place; zero outside of the operand.
     pub(super) fn value(&self, index: usize, k: usize) -> f32 {
         if index < self.count && k < self.depth {
             self.values[self.offset + index * self.outer + k * self.inner]
@@ -192,8 +193,8 @@ impl Operand<'_> {
         }
     }
 
-    /// Runs `test` on operands with every kind of edge, on both sides and in both orientations,
-    /// with at least 7,200 values.
+    /// Calls `test` with operands with every kind of edge, on both sides and in both orientations,
+    /// each of at least 7,200 values.
     pub(super) fn with_every_kind(values: &[f32], test: impl Fn(&Operand<'_>)) {
         for (count, depth) in [(32, 32), (1, 1), (33, 70), (17, 31), (64, 65), (40, 16), (16, 17)] {
             for side in [Side::Left, Side::Right] {

@@ -6,7 +6,7 @@ use super::{Matrix, Threads};
 use crate::shared::Write;
 use std::ops::Range;
 
-/// An operand packed once, for many products with parts of it.
+/// An operand that is packed once, for many products with parts of it.
 #[derive(Debug)]
 pub(crate) struct Packed {
     lines: Vec<Line>,
@@ -18,7 +18,7 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Packs a left operand `(m, k)`: rows in panels.
+    /// Packs a left operand `(m, k)`, with its rows in panels.
     pub(crate) fn left(
         (values, at): (&[f32], Matrix),
         rows: usize,
@@ -28,7 +28,7 @@ impl Packed {
         Self::new(&Operand::left(values, at, rows, depth), how)
     }
 
-    /// Packs a right operand `(k, n)`: columns in panels.
+    /// Packs a right operand `(k, n)`, with its columns in panels.
     pub(crate) fn right(
         (values, at): (&[f32], Matrix),
         depth: usize,
@@ -58,7 +58,7 @@ impl Packed {
         self.packing
     }
 
-    /// Lines of all panels, one after the other.
+    /// Returns the lines of all panels, one after the other.
     pub(super) fn all_lines(&self) -> &[Line] {
         &self.lines
     }
@@ -68,7 +68,7 @@ impl Packed {
         self.panels
     }
 
-    /// Lines of some steps of one panel.
+    /// Returns the lines of some steps of one panel.
     fn lines(&self, panel: usize, steps: &Range<usize>) -> &[Line] {
         let step_lines = self.packing.step_lines();
         let start = (panel * self.steps + steps.start) * step_lines;
@@ -76,7 +76,7 @@ impl Packed {
     }
 }
 
-/// Products of packed operands on the calling thread.
+/// Products of packed operands, on the calling thread.
 pub(crate) struct PackedProducts {
     packing: Packing,
     multiply: Multiply,
@@ -88,9 +88,9 @@ impl PackedProducts {
         Self { packing, multiply: Multiply::new(packing), scratch: Vec::new() }
     }
 
-    /// Computes `out ← [out +]` some panels of `left` times some panels of `right`, summed over all
-    /// steps. `out` is row-major with `stride`, and has room for whole panels: results outside the
-    /// operands are zero.
+    /// Computes `out ← [out +]` the product of some panels of `left` and some panels of `right`,
+    /// summed over all steps. `out` is row-major with the stride `stride`, and must have room for
+    /// whole panels; results outside of the operands are zero.
     pub(crate) fn multiply_panels(
         &self,
         left: (&Packed, Range<usize>),
@@ -110,8 +110,8 @@ impl PackedProducts {
         );
     }
 
-    /// Computes `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`, with a left operand that
-    /// is packed for this product only. `out` has the layout of the method above.
+    /// Computes `out ← [out +] a (m, k) · right[from · DEPTH ..][.. k]`. The left operand is packed
+    /// for this product only. `out` has the same layout as for the method above.
     pub(crate) fn multiply_matrix(
         &mut self,
         (a, a_at): (&[f32], Matrix),

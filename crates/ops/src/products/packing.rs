@@ -7,12 +7,12 @@ use crate::shared::Shared;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Packing of operands: the kernel, and the rounding of values.
+/// How operands are packed: for which kernel, and with which rounding of values.
 ///
-/// There are two layouts. For the bf16 kernels a step of a panel is one or three parts of two
-/// [tiles](super::kernels::tile). For kernels of f32 multiply-adds it is `DEPTH` lines of `PANEL` values,
-/// for either operand: each line has the values of all rows or columns at one place of the summed
-/// dimension.
+/// There are two layouts. For the bf16 kernels, a step of a panel has one or three parts, each of
+/// two [tiles](super::kernels::tile). For kernels of f32 multiply-adds, it has `DEPTH` lines of
+/// `PANEL` values: each line has the values of all rows (left) or columns (right) at one index of
+/// the summed dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Packing {
     kernel: Kernel,
@@ -21,17 +21,17 @@ pub(crate) struct Packing {
 
 /// Number of lines of one panel at one step, in one part of bf16 values.
 const BF16_LINES: usize = size_of::<[u16; PANEL * DEPTH]>() / size_of::<Line>();
-/// Number of lines of one panel at one step in f32.
+/// Number of lines of one panel at one step, in f32.
 const F32_LINES: usize = 2 * BF16_LINES;
 impl Packing {
-    /// Packing of the fastest kernel for such products on this processor; `None` if it does not
-    /// pack.
+    /// Returns the packing of the fastest kernel for such products on this processor; `None` if
+    /// that kernel does not pack.
     pub(crate) fn best(products: Products) -> Option<Self> {
         Self::for_kernel(Kernel::best(products), products)
     }
 
-    /// Packing for products of some panels, like [`Packing::best`], but never one that splits
-    /// operands in three, which would not pay here.
+    /// Like [`Packing::best`], for products of some panels: never a packing that divides operands
+    /// into three parts, because that would not pay here.
     pub(crate) fn best_for_panels(products: Products) -> Option<Self> {
         match (Kernel::best(products), products) {
             (Kernel::Tiles, Products::F32) => [Kernel::Fma512, Kernel::Fma256]
@@ -41,13 +41,14 @@ impl Packing {
         }
     }
 
-    /// Whether recomputing a product costs less than storing and reading its result. This is true
-    /// for AMX. For AVX-512 BF16 it is false, with vocabularies of 10,000 to 200,000.
+    /// Whether it takes less time to recompute a product than to store its result and read it. This
+    /// is so on AMX. On AVX-512 BF16 it is not, for vocabularies of 10,000 to 200,000.
     pub(crate) fn is_cheaper_than_memory(self) -> bool {
         self.kernel == Kernel::Tiles
     }
 
-    /// Packing of a kernel; `None` if it does not support the products, or does not pack.
+    /// Returns the packing of a kernel; `None` if the kernel does not support the products, or does
+    /// not pack.
     pub(crate) fn for_kernel(kernel: Kernel, products: Products) -> Option<Self> {
         (kernel != Kernel::Gemm && kernel.serves(products)).then_some(Self { kernel, products })
     }
@@ -63,24 +64,24 @@ impl Packing {
         if self.products == Products::Bf16 { 1 } else { 3 }
     }
 
-    /// Whether the instructions multiply bf16.
+    /// Whether the kernel's instructions multiply bf16 values.
     pub(crate) fn is_bf16(self) -> bool {
         matches!(self.kernel, Kernel::Tiles | Kernel::Dots)
     }
 
-    /// Number of panels of rows in a block, and number of depth steps: the size of the part of the
-    /// left operand that is packed at a time. No result depends on either.
+    /// Number of panels of rows in a block, and number of depth steps: together they determine the
+    /// part of the left operand that is packed at a time. No result depends on them.
     ///
-    /// With 16 steps a panel of bf16 in one part fits the first-level cache. A panel of f32 is
-    /// twice as large and comes from the second level, which is fast enough for multiply-adds of
-    /// AVX-512: fewer steps would read and write the results more often, which costs more. Eight
-    /// panels are 256 KiB of bf16 in one part and 512 KiB of f32.
+    /// With 16 steps, a panel of bf16 in one part fits in the first-level cache. A panel of f32 is
+    /// twice as large and comes from the second-level cache, which is fast enough for multiply-adds
+    /// of AVX-512. With fewer steps, results would be read and written more often, which costs more
+    /// time. Eight panels are 256 KiB of bf16 in one part, and 512 KiB of f32.
     ///
-    /// Processors without AVX-512 have a second level of 256 or 512 KiB, and half of it is
-    /// available for the left operand: a quarter of the block above made products on two cores of a
-    /// Zen 3 a tenth faster. The kernel of these processors reads a panel of the right operand once
-    /// for every three rows, so the panel has to stay in a first level of 32 KiB: four steps have a
-    /// quarter of the misses of eight.
+    /// Processors without AVX-512 have a second-level cache of 256 or 512 KiB, half of which is
+    /// available for the left operand. With a quarter of the block above, products on two cores of
+    /// a Zen 3 were a tenth faster. The kernel of these processors reads a panel of the right
+    /// operand once for every three rows, so the panel must stay in a first-level cache of 32 KiB.
+    /// With four steps, there are a quarter as many misses as with eight.
     pub(super) fn block(self) -> (usize, usize) {
         if self.kernel == Kernel::Fma256 { (8, 4) } else { (8, 16) }
     }
@@ -90,8 +91,8 @@ impl Packing {
         if self.is_bf16() { self.parts() * BF16_LINES } else { F32_LINES }
     }
 
-    /// Lines of an operand of one panel that already has the layout of this packing in memory: a
-    /// tile of f32, with a row for each place of the summed dimension.
+    /// Returns the lines of an operand of one panel, if it already has the layout of this packing
+    /// in memory: that of a tile of f32, with a row for each index of the summed dimension.
     pub(super) fn lines_of<'a>(self, operand: &Operand<'a>) -> Option<&'a [Line]> {
         let Operand { values, offset, outer, inner, count, depth, .. } = *operand;
         let is_packed = !self.is_bf16()
@@ -149,7 +150,7 @@ impl Packing {
     }
 }
 
-/// A kernel prepared on this thread.
+/// A kernel that has been prepared on this thread.
 pub(super) enum Multiply {
     #[cfg(target_arch = "x86_64")]
     Tiles(super::kernels::amx::Tiles, usize),
@@ -177,11 +178,12 @@ impl Multiply {
         }
     }
 
-    /// Computes `results ← [results +] left · right` for one panel each, in the kernel's packing.
+    /// Computes `results ← [results +] left · right` for one panel of each operand, in the kernel's
+    /// packing.
     ///
     /// # Safety
-    /// The requirements of the kernels: lines of `steps` steps, and a destination of 32 rows of 32
-    /// values.
+    /// The requirements of the kernels: the operands must have the lines of `steps` steps, and the
+    /// destination 32 rows of 32 values.
     pub(super) unsafe fn run(&self, left: &[Line], right: &[Line], steps: usize, to: Results) {
         let (left, right) = (left.as_ptr(), right.as_ptr());
         // SAFETY: the caller's promise; a packing exists only for kernels that this processor

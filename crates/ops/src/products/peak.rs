@@ -1,17 +1,17 @@
-//! Peak speed of a processor: multiply-adds on registers only.
+//! Peak speed of a processor: multiply-adds only on registers.
 
 use super::{Kernel, Products};
 use std::time::Instant;
 
-/// Number of registers with a sum each: at least the latency of a multiply-add in cycles, times the
-/// number that begin per cycle.
+/// Number of registers, each with a sum. It must be at least the latency of a multiply-add in
+/// cycles, times the number of multiply-adds that begin per cycle.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "wasm32"))]
 const SUMS: usize = 12;
 
-/// Runs the multiply-adds of `kernel` `rounds` times, on registers only and on the calling thread;
-/// returns the number of multiply-adds. A product whose operands cost nothing to load would take
-/// the same time. `None` if the processor does not support the kernel, and for the `gemm` crate,
-/// which has no multiply-adds of its own.
+/// Runs the multiply-adds of `kernel` `rounds` times, only on registers and on the calling thread,
+/// and returns the number of multiply-adds. If operands cost no time to load, a product with as
+/// many multiply-adds would take the same time. `None` if the processor does not support the
+/// kernel, and for the `gemm` crate, which has no multiply-adds of its own.
 #[must_use]
 pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize> {
     if !kernel.is_here() {
@@ -38,10 +38,10 @@ pub fn multiply_adds_on_registers(kernel: Kernel, rounds: usize) -> Option<usize
     Some(rounds * each)
 }
 
-/// Multiplications and additions per second that all threads of the pool reach together, at this
-/// moment and on registers only. The instructions are those that limit `kernel`: its own, or the
-/// fastest f32 multiply-adds for the `gemm` crate. `None` if the processor has none of these. A
-/// thread runs `rounds` iterations, of about 2 ns each.
+/// Returns the multiplications and additions per second that all threads of the pool reach
+/// together, at this moment and only on registers. The instructions are those that limit `kernel`:
+/// its own or, for the `gemm` crate, the fastest f32 multiply-adds. `None` if the processor has
+/// none of these. A thread runs `rounds` iterations of about 2 ns each.
 #[must_use]
 pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
     let limits = [Kernel::Fma512, Kernel::Fma256, Kernel::Neon, Kernel::Simd128];
@@ -55,11 +55,11 @@ pub fn peak_rate(kernel: Kernel, rounds: usize) -> Option<f64> {
     Some(2.0 * done as f64 / began.elapsed().as_secs_f64())
 }
 
-/// Number of products of `kernel` that make up one product.
+/// Returns how many products of `kernel` are needed for one product.
 #[must_use]
 pub const fn products_in_one(kernel: Kernel, products: Products) -> u32 {
     match (kernel, products) {
-        // Three bf16 parts of each f32 operand.
+        // Each f32 operand has three bf16 parts.
         (Kernel::Tiles, Products::F32) => 6,
         _ => 1,
     }

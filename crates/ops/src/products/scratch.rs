@@ -1,4 +1,4 @@
-//! Scratch memory of products, which threads keep.
+//! Scratch memory of products; each thread keeps its own.
 
 use super::operand::Line;
 use std::cell::Cell;
@@ -10,7 +10,7 @@ thread_local! {
 }
 
 /// Returns a scratch vector of at least `lines` lines. It is taken out of its cell, so that a task
-/// that runs while another waits gets its own.
+/// that runs on this thread while another one waits has its own.
 pub(super) fn with_scratch<R>(
     cell: &'static std::thread::LocalKey<Cell<Vec<Line>>>,
     lines: usize,

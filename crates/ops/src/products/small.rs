@@ -1,10 +1,10 @@
-//! Products with few rows and columns, as in each head of a short sequence: by multiply-adds, on
-//! operands in place.
+//! Products with few rows and columns, such as those of a head in a short sequence: multiply-adds
+//! on operands in place.
 //!
-//! For such a product, packing both operands costs more than its arithmetic. Values of the left
-//! operand are read one by one with any stride, and rows of the right operand in place. The right
-//! operand is only copied if it is transposed in memory, or if its columns do not fill whole
-//! registers. Every result is summed in order, as in the other multiply-add kernels.
+//! For such a product, it would take more time to pack both operands than to multiply them. Values
+//! of the left operand are read one by one, with any stride, and rows of the right operand are read
+//! in place. The right operand is copied only if it is transposed in memory, or if its columns do
+//! not fill whole registers. Every result is summed in order, as by the other multiply-add kernels.
 
 use super::kernels::vector::Vector;
 use super::operand::Line;
@@ -24,10 +24,10 @@ struct Source {
 }
 
 impl Source {
-    /// Address of an element.
+    /// Returns the address of an element.
     ///
     /// # Safety
-    /// The element exists.
+    /// The element must exist.
     #[inline(always)]
     unsafe fn at(self, i: usize, j: usize) -> *const f32 {
         // SAFETY: the caller's promise.
@@ -35,7 +35,7 @@ impl Source {
     }
 }
 
-/// Row-major results that a product writes, or adds to.
+/// Row-major results, which a product replaces or adds to.
 #[derive(Clone, Copy)]
 struct Target {
     first: *mut f32,
@@ -43,19 +43,20 @@ struct Target {
     add: bool,
 }
 
-/// Computes `to ← [to +] a (m, k) · b (k, n)`; `b` is contiguous along one of its dimensions, and
-/// `scratch` has room for its rows, each a whole number of registers wide.
+/// Computes `to ← [to +] a (m, k) · b (k, n)`. `b` must be contiguous along one of its dimensions,
+/// and `scratch` must have room for its rows, each padded to whole registers.
 ///
-/// The processor has the kernel's instructions, and the matrices exist.
+/// The processor must have the kernel's instructions, and the matrices must exist.
 type Multiply =
     unsafe fn(shape: (usize, usize, usize), a: Source, b: Source, to: Target, scratch: *mut f32);
 
-/// Multiplies by the small-product variant of `kernel`, if it has one; returns whether it did. The
-/// right operand must be small enough, and contiguous along one of its dimensions.
+/// Multiplies by the variant of `kernel` for small products. Returns whether there is such a
+/// variant; if not, nothing is computed. The right operand must be small enough, and contiguous
+/// along one of its dimensions.
 ///
 /// # Safety
-/// The operands and the destination are in bounds, and nobody else reads or writes the destination
-/// meanwhile. It is initialised if it is added to.
+/// The operands and the destination must be in bounds, and nobody else may read or write the
+/// destination meanwhile. If values are added to it, it must be initialised.
 pub(super) unsafe fn product(
     kernel: Kernel,
     (m, k, n): (usize, usize, usize),
@@ -92,7 +93,7 @@ pub(super) unsafe fn product(
 /// Number of lanes of the widest register.
 const LANES: usize = 16;
 
-/// Variant of a kernel of f32 products for small products; `None` if it has none.
+/// Returns the variant for small products of a kernel of f32 products; `None` if there is none.
 fn for_kernel(kernel: Kernel) -> Option<Multiply> {
     if !kernel.is_here() {
         return None;
@@ -112,7 +113,7 @@ fn for_kernel(kernel: Kernel) -> Option<Multiply> {
 }
 
 /// Arranges the right operand `(k, n)` in contiguous rows of whole registers: in place, or in
-/// `scratch`. Values beyond its columns are arbitrary there.
+/// `scratch`, where values beyond the operand's columns are arbitrary.
 ///
 /// # Safety
 /// The requirements of [`Multiply`].
@@ -135,7 +136,7 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
                 }
                 continue;
             }
-            // Beyond the last column, the last column is read again.
+            // Instead of columns beyond the last one, the last column is read again.
             let column = |c: usize| j + c.min(count - 1);
             let whole = k - k % V::LANES;
             for i in (0..whole).step_by(V::LANES) {
@@ -151,11 +152,12 @@ unsafe fn in_rows<V: Vector>((k, n): (usize, usize), b: Source, scratch: *mut f3
     Source { first: scratch, row, column: 1 }
 }
 
-/// Computes `ROWS` rows by `VECTORS` registers of columns; the last register has `last` columns.
+/// Computes a block with `ROWS` rows, and as many columns as `VECTORS` registers hold. The last of
+/// these registers has `last` columns.
 ///
 /// # Safety
-/// The requirements of [`Multiply`], for the rows and columns from the pointers on; `b` has
-/// contiguous rows of whole registers.
+/// The requirements of [`Multiply`], for the rows and columns that begin at the pointers; `b` must
+/// have contiguous rows of whole registers.
 #[inline(always)]
 unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     k: usize,
@@ -200,7 +202,7 @@ unsafe fn multiply_block<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Defines the kernel for one width of register, with blocks of at most `$rows` rows.
+/// Defines the kernel for registers of one width; its blocks have at most `$rows` rows.
 macro_rules! kernel {
     ($name:ident, $feature:literal, $vector:ty, $most:literal: $($rows:literal)*) => {
         mod $name {
@@ -233,7 +235,7 @@ macro_rules! kernel {
                 }
             }
 
-            /// Computes some registers of columns, for all rows.
+            /// Computes all rows, for the columns of some registers.
             #[inline]
             #[target_feature(enable = $feature)]
             unsafe fn columns<const VECTORS: usize>(
@@ -243,7 +245,7 @@ macro_rules! kernel {
                 to: Target,
                 last: usize,
             ) {
-                // Blocks with nearly equal numbers of rows.
+                // Blocks have nearly equal numbers of rows.
                 let blocks = m.div_ceil($most);
                 let mut row = 0;
                 for block in 1..=blocks {
@@ -283,8 +285,8 @@ mod tests {
         (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
     }
 
-    /// Checks that the bits equal those of a loop over one result after the other, whatever the
-    /// surroundings and the orientation of the operands, and that nothing outside the results is
+    /// Checks that the results equal, bit by bit, those of a loop over one result after the other,
+    /// for any place and orientation of the operands, and that nothing outside of the results is
     /// written.
     #[test]
     fn results_are_summed_in_order_and_nothing_else_is_touched() {
@@ -295,7 +297,7 @@ mod tests {
             for (m, k, n) in shapes.into_iter().flat_map(|m| {
                 shapes.into_iter().flat_map(move |k| shapes.into_iter().map(move |n| (m, k, n)))
             }) {
-                // No value lies before the first of an operand or after its last.
+                // There is no value before the first one of an operand, nor after its last one.
                 let wide = |rows: usize, columns: usize| (rows - 1) * (columns + GAP) + columns;
                 for (a_turned, b_turned, write) in [
                     (false, false, Write::Replace),

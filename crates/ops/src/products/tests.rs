@@ -1,4 +1,4 @@
-//! Tests of every kernel of this machine against f64 and the other kernels.
+//! Compares every kernel of this machine with f64, and with the other kernels.
 
 use super::*;
 use crate::rng::Counter;
@@ -8,7 +8,7 @@ fn random(key: u64, count: usize) -> Vec<f32> {
     (0..count as u64).map(|i| counter.normal_at(i) as f32).collect()
 }
 
-/// Shapes with every kind of edge, from a single value to several blocks of every dimension.
+/// Shapes with every kind of edge, from a single value to several blocks in every dimension.
 const SHAPES: [(usize, usize, usize); 8] = [
     (1, 1, 1),
     (5, 7, 3),
@@ -20,7 +20,8 @@ const SHAPES: [(usize, usize, usize); 8] = [
     (64, 1300, 96),
 ];
 
-/// Whether each operand is transposed in memory, and whether the result is replaced or added to.
+/// Whether each operand is transposed in memory, and whether the result replaces values or is added
+/// to them.
 const WAYS: [(bool, bool, Write); 4] = [
     (false, false, Write::Replace),
     (true, false, Write::Add),
@@ -52,7 +53,7 @@ fn round(products: Products, value: f32) -> f32 {
     if products == Products::Bf16 { half::bf16::from_f32(value).to_f32() } else { value }
 }
 
-/// Calls `test` with every kernel and type of products of this machine.
+/// Calls `test` for every kernel, and every type of products, on this machine.
 fn every_kernel(test: impl Fn(Kernel, Products)) {
     for products in [Products::F32, Products::Bf16] {
         Kernel::ALL
@@ -62,7 +63,8 @@ fn every_kernel(test: impl Fn(Kernel, Products)) {
     }
 }
 
-/// Compares every kernel of this machine, on shapes with every kind of edge, in every orientation.
+/// Compares every kernel of this machine with f64, for shapes with every kind of edge, in every
+/// orientation.
 #[test]
 fn kernels_agree_with_f64() {
     for (m, k, n) in SHAPES {
@@ -111,7 +113,7 @@ fn kernels_agree_with_f64() {
 }
 
 /// Checks that the multiply-add kernels give the same bits as a loop over one result after the
-/// other, and so the same bits on every processor with such a kernel.
+/// other, and hence the same bits on every processor that has such a kernel.
 #[test]
 fn multiply_adds_are_summed_in_order() {
     for (m, k, n) in SHAPES {
@@ -143,8 +145,8 @@ fn multiply_adds_are_summed_in_order() {
     }
 }
 
-/// Checks that with a packing kernel, neither the division among threads nor the rest of an operand
-/// changes a bit.
+/// Checks that, with a packing kernel, neither the division among threads nor the rest of an
+/// operand changes any bit.
 #[test]
 fn results_depend_on_their_operands_alone() {
     for (m, k, n) in [(300, 257, 65), (70, 1300, 200), (33, 65, 1200)] {
@@ -174,7 +176,7 @@ fn results_depend_on_their_operands_alone() {
     }
 }
 
-/// Checks that values that are not finite affect only their own row.
+/// Checks that values that are not finite affect only the results of their own row.
 #[test]
 fn what_is_not_finite_is_seen_in_its_row_alone() {
     let (m, k, n) = (40, 70, 40);
@@ -201,7 +203,7 @@ fn split_products_are_as_accurate_as_f32() {
     }
     for k in [32, 128, 512, 2048] {
         let (m, n) = (64, 64);
-        // Positive values, for which a bias of the split would add up.
+        // Values are positive, so that errors in one direction, if parts had them, would add up.
         for shift in [0.0, 1.0] {
             let (a, b) = (random(4, m * k), random(5, k * n));
             let (a, b): (Vec<f32>, Vec<f32>) = (

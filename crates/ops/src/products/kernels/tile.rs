@@ -1,29 +1,29 @@
-//! Operands of a product in tiles of bf16 pairs: the layout of the bf16 kernels.
+//! Operands of a product in tiles of pairs of bf16 values: the layout of the bf16 kernels.
 //!
-//! A tile is 16 lines of 32 bf16 values. For a left operand a line is a row with 32 consecutive
-//! values of the summed dimension. For a right operand a line is a *pair* of the summed dimension,
-//! with the two values of each of 16 columns side by side, as dot-product instructions require. Two
+//! A tile is 16 lines of 32 bf16 values. In a left operand, a line is a row, with 32 consecutive
+//! values of the summed dimension. In a right operand, a line is a *pair* of the summed dimension:
+//! the two values of each of 16 columns are side by side, as dot-product instructions require. Two
 //! tiles make a panel of 32 rows or columns.
 //!
-//! An f32 value is either rounded to bf16, or split exactly into three bf16 parts (8 + 8 + 8 bits
-//! of its 24). Products of parts with significance 2⁻¹⁶ and above reproduce an f32 product to f32's
-//! own rounding.
+//! An f32 value is either rounded to bf16, or divided exactly into three bf16 parts (8 + 8 + 8 bits
+//! of its 24). Products of parts with a significance of at least 2⁻¹⁶ reproduce an f32 product up
+//! to the rounding of f32.
 
 use super::vector::transpose_16;
 use crate::products::operand::{DEPTH, Line, Operand, PANEL, Side};
 use std::arch::x86_64::*;
 
-/// Number of rows or columns of a tile, and number of its lines.
+/// Number of rows or columns of a tile, which is also the number of its lines.
 pub(in crate::products) const TILE: usize = PANEL / 2;
-/// Number of lines of one panel at one step, for each part of the values.
+/// Number of lines of one panel at one step, for each bf16 part.
 pub(in crate::products) const STEP_LINES: usize = 2 * TILE;
 
 /// Packs one step of one panel: for each of `parts` (1 or 3), two tiles. Values outside the operand
 /// are zero.
 ///
 /// # Safety
-/// The processor has avx512f, avx512bw and avx512bf16; the operand is in bounds and packable;
-/// `lines` has room.
+/// The processor must have avx512f, avx512bw and avx512bf16. The operand must be in bounds and
+/// packable, and `lines` must have room.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(in crate::products) unsafe fn pack_step(
     operand: &Operand<'_>,
@@ -47,8 +47,8 @@ pub(in crate::products) unsafe fn pack_step(
     }
 }
 
-/// Packs one tile of each part, from row or column `first` on. Most tiles are whole: they lie
-/// within the operand and need no mask.
+/// Packs one tile of each part, beginning at the row or column `first`. Most tiles are whole: they
+/// lie in the operand, and need no mask.
 ///
 /// # Safety
 /// The requirements of [`pack_step`].
@@ -103,8 +103,8 @@ unsafe fn pack_tile<const PARTS: usize, const WHOLE: bool>(
         }
     } else {
         let (columns, start) = (mask(count), if count > 0 { first } else { 0 });
-        // The conversion puts the sixteen values of the first line before the values of the second:
-        // here they are interleaved.
+        // The conversion puts the sixteen values of the first line before those of the second line.
+        // Here they are interleaved.
         let pairs = pair_up();
         #[allow(clippy::needless_range_loop, reason = "one index for three arrays")]
         for pair in 0..TILE {
@@ -145,8 +145,8 @@ fn mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
 }
 
-/// Rounds 32 values to bf16; with several parts, each further part rounds the remainder of the part
-/// before.
+/// Rounds 32 values to bf16. If there are several parts, each further part is the rounded remainder
+/// of the parts before.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PARTS] {
@@ -163,7 +163,7 @@ fn convert<const PARTS: usize>(mut x0: __m512, mut x1: __m512) -> [__m512i; PART
     })
 }
 
-/// Indices of 16-bit values for `(a₀ … a₁₅ b₀ … b₁₅)` → `(a₀ b₀ a₁ b₁ …)`.
+/// Indices that reorder 16-bit values `(a₀ … a₁₅ b₀ … b₁₅)` to `(a₀ b₀ a₁ b₁ …)`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn pair_up() -> __m512i {

@@ -1,4 +1,4 @@
-//! Registers of f32 values for each instruction set.
+//! Registers of f32 values, for each instruction set.
 
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
@@ -11,25 +11,26 @@ use std::arch::x86_64::*;
 ///
 /// # Safety
 /// Every method needs the instructions of its implementation, and is compiled for them when it is
-/// inlined into a function that enables them. Pointers point to as many values as are read or
-/// written, and need only the alignment of `f32`.
+/// inlined into a function that enables them. A pointer must point to as many values as are read or
+/// written, and needs only the alignment of `f32`.
 pub(in crate::products) trait Vector: Copy {
     /// Number of values of a register.
     const LANES: usize;
 
     unsafe fn zero() -> Self;
-    /// Sets every lane to `value`.
+    /// Returns a register with `value` in every lane.
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
-    /// Loads the first `count` lanes, which must not be all; the others are arbitrary.
+    /// Loads the first `count` lanes; `count` must be less than the number of lanes. The other
+    /// lanes are arbitrary.
     unsafe fn load_some(from: *const f32, count: usize) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// Stores the first `count` lanes, which must not be all.
+    /// Stores the first `count` lanes; `count` must be less than the number of lanes.
     unsafe fn store_some(self, to: *mut f32, count: usize);
-    /// Computes `self + a · b`, rounded once; in WebAssembly, rounded after each operation.
+    /// Computes `self + a · b`, rounded once (in WebAssembly, after each operation).
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
-    /// Transposes `LANES` rows of as many values, from the addresses that `from` returns into rows
-    /// `to_stride` apart.
+    /// Transposes `LANES` rows, each of `LANES` values. The rows are read from the addresses that
+    /// `from` returns, and written at distances of `to_stride`.
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize);
 }
 
@@ -110,7 +111,7 @@ pub(in crate::products) fn transpose_16(m: &mut [__m512i; 16]) {
         b[4 * i + 2] = _mm512_unpacklo_epi64(a[4 * i + 1], a[4 * i + 3]);
         b[4 * i + 3] = _mm512_unpackhi_epi64(a[4 * i + 1], a[4 * i + 3]);
     }
-    // b[4i + j] holds, in lane l, column 4l + j of rows 4i … 4i + 3.
+    // Lane l of b[4i + j] is column 4l + j, for the rows 4i … 4i + 3.
     for j in 0..4 {
         let low = _mm512_shuffle_i32x4::<0b10_00_10_00>(b[j], b[4 + j]);
         let high = _mm512_shuffle_i32x4::<0b11_01_11_01>(b[j], b[4 + j]);
@@ -161,7 +162,7 @@ impl Vector for __m256 {
         unsafe { _mm256_storeu_ps(to, self) }
     }
 
-    /// Stores halves, because some processors take ten times as long for a masked store.
+    /// Stores by halves, because a masked store takes ten times as long on some processors.
     #[inline(always)]
     unsafe fn store_some(self, mut to: *mut f32, count: usize) {
         // SAFETY: as above.
@@ -187,14 +188,14 @@ impl Vector for __m256 {
         unsafe { _mm256_fmadd_ps(a, b, self) }
     }
 
-    /// Transposes four rows of half a register each in place; the rest of the transposition is the
-    /// choice of the half into which each row is loaded.
+    /// Transposes four rows, each of half a register, in place. The rest of the transposition is
+    /// done by loading each row into the right half.
     #[inline(always)]
     unsafe fn transpose(from: impl Fn(usize) -> *const f32, to: *mut f32, to_stride: usize) {
         // SAFETY: as above.
         unsafe {
             for column in [0, 4] {
-                // Rows r and r + 4, four columns of each.
+                // Four columns each of the rows r and r + 4.
                 let row = |r: usize| {
                     let at = |r: usize| _mm_loadu_ps(from(r).add(column));
                     _mm256_set_m128(at(r + 4), at(r))
