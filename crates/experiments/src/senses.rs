@@ -1,9 +1,10 @@
-//! Senses of a word: "bank" by money and by a river. A table of words has one vector for it; the
-//! states of an encoder differ by what stands around it (Peters et al. 2018, "Deep contextualized
-//! word representations", section 5.3).
+//! Senses of a word: "bank" by money and by a river. A table of words has a single vector for it,
+//! but the states of an encoder differ with the words around it (Peters et al. 2018, "Deep
+//! contextualized word representations", section 5.3).
 //!
 //! Sentences, as short as headlines, have "bank" and nouns and verbs of one subject. Some of these
-//! words never stand beside "bank" in training, and sentences of them are asked.
+//! words never stand beside "bank" in training; the encoder is then tested on sentences of these
+//! words.
 
 use candle_core::{DType, Device};
 use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences, StatePoint};
@@ -21,7 +22,8 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Nouns of the two subjects; those from [`FAMILIAR`] on never stand beside "bank" in training.
+/// Nouns of the two subjects. Those from the index [`FAMILIAR`] on never stand beside "bank" in
+/// training.
 const NOUNS: [[&str; 12]; 2] = [
     [
         "loan", "account", "cash", "clerk", "cheque", "debt", "deposit", "manager", "interest",
@@ -32,51 +34,53 @@ const NOUNS: [[&str; 12]; 2] = [
         "otter", "bridge",
     ],
 ];
-/// Nouns of each subject that stand beside "bank" in training.
+/// Number of nouns of each subject that stand beside "bank" in training.
 const FAMILIAR: usize = 8;
-/// Verbs of the two subjects; the last two never stand beside "bank" in training.
+/// Verbs of the two subjects. The last two never stand beside "bank" in training.
 const VERBS: [[&str; 6]; 2] = [
     ["pays", "owes", "counts", "saves", "lends", "signs"],
     ["floats", "drifts", "swims", "rises", "flows", "sinks"],
 ];
-/// Verbs of each subject that stand beside "bank" in training.
+/// Number of verbs of each subject that stand beside "bank" in training.
 const FAMILIAR_VERBS: usize = 4;
 /// Other words; the last two are "bank" and [`HIDDEN`].
 const OTHERS: [&str; 5] = ["and", "at", "by", "bank", "<mask>"];
 /// Id of "bank".
 const BANK: u32 = OTHERS.len() as u32 - 2;
-/// Id in the place of a word that is hidden.
+/// Id that replaces a hidden word.
 const HIDDEN: u32 = OTHERS.len() as u32 - 1;
 /// Word lists of the vocabulary, in the order of their ids.
 const LISTS: [&[&str]; 5] = [&OTHERS, &VERBS[0], &VERBS[1], &NOUNS[0], &NOUNS[1]];
 
-/// Sentences of a batch.
+/// Number of sentences in a batch.
 const ROWS: u64 = 32;
-/// Updates of the training.
+/// Number of updates of a training.
 const UPDATES: u64 = 300;
-/// Trainings over which shares are averaged.
+/// Number of trainings over which shares are averaged.
 const SEEDS: u64 = 8;
-/// Layers of the encoder.
+/// Number of layers of the encoder.
 const LAYERS: usize = 2;
-/// Sentences of either kind of words by which senses are told apart.
+/// Number of sentences, of each kind of words, by which senses are told apart.
 const ASKED: u64 = 400;
-/// Seed of sentences that are asked, not trained on.
+/// Seed of the sentences of the test.
 const HELD_OUT: u64 = 1 << 32;
 
-/// Id of a word.
+/// Returns the id of a word.
 fn id(word: &str) -> u32 {
     let mut words = LISTS.iter().flat_map(|list| list.iter());
     words.position(|one| *one == word).expect("a word of the grammar") as u32
 }
 
-/// Words of a subject by whether they stand beside "bank" in training.
+/// Which words of a subject are drawn: those that stand beside "bank" in training, or those that do
+/// not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Words {
     Familiar,
     HeldOut,
 }
 
-/// Draws a sentence of a subject, 0 or 1: with "bank" and these words, or without it, of any.
+/// Draws a sentence of a subject, 0 or 1: with "bank" and words of this kind or, without "bank",
+/// any words.
 fn draw(key: u64, subject: usize, words: Option<Words>) -> Vec<&'static str> {
     let counter = Counter::new(key);
     let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;
@@ -97,8 +101,8 @@ fn draw(key: u64, subject: usize, words: Option<Words>) -> Vec<&'static str> {
     }
 }
 
-/// Draws sentences for training, with one hidden word each: half of them with "bank" and familiar
-/// words, half without it and of any.
+/// Draws sentences for training, each with one hidden word. Half of them have "bank" and familiar
+/// words; the others have any words, without "bank".
 fn batch(key: u64) -> Batch {
     let (mut texts, mut asked, mut answers, mut start) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for row in 0..ROWS {
@@ -117,7 +121,7 @@ fn batch(key: u64) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![segments, packed], answers) }
 }
 
-/// Cosine of two vectors.
+/// Computes the cosine of the angle between two vectors.
 fn cosine(one: &[f64], other: &[f64]) -> f64 {
     let dot = |one: &[f64], other: &[f64]| one.iter().zip(other).map(|(a, b)| a * b).sum::<f64>();
     dot(one, other) / (dot(one, one) * dot(other, other)).sqrt()
@@ -150,7 +154,7 @@ impl SenseReader {
         Ok(Self(lesson.teach(model, seed, batch)?))
     }
 
-    /// Sentences of money and of rivers in turn: first of words that stood beside "bank" in
+    /// Draws sentences in turn of money and of rivers: first of words that stood beside "bank" in
     /// training, then of words that never did.
     #[must_use]
     pub fn sentences(count: u64) -> [Vec<Vec<&'static str>>; 2] {
@@ -163,8 +167,9 @@ impl SenseReader {
         })
     }
 
-    /// Vectors of "bank" in each sentence, `[point][sentence]`: the token's own, the input of the
-    /// first layer, with positions, and the states after each layer.
+    /// Returns the vectors of "bank" in each sentence, `[point][sentence]`. The points are the
+    /// token's own vector, the input of the first layer (with positions), and the state after each
+    /// layer.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -190,8 +195,9 @@ impl SenseReader {
     }
 }
 
-/// Share of `asked` vectors, of two senses in turn, whose cosine with the mean of the `known`
-/// vectors of their own sense is larger than with the mean of the other sense; a tie is half right.
+/// Computes the share of the `asked` vectors, which have the two senses in turn, that are closer
+/// (by cosine) to the mean of the `known` vectors of their own sense than to that of the other
+/// sense. A tie counts one half.
 #[must_use]
 pub fn told_apart(known: &[Vec<f64>], asked: &[Vec<f64>]) -> f64 {
     let mean = |sense: usize| {
@@ -207,10 +213,11 @@ pub fn told_apart(known: &[Vec<f64>], asked: &[Vec<f64>]) -> f64 {
     asked.iter().enumerate().map(right).sum::<f64>() / asked.len() as f64
 }
 
-/// Cosines of the states of "bank" after the last layer, between sentences of either sense.
+/// Returns the cosines between the states of "bank" after the last layer, for all sentences of both
+/// senses.
 fn cosines(reader: &SenseReader) -> Result<Figure, TheoryError> {
     let [_, mut sentences] = SenseReader::sentences(10);
-    // Money first, then rivers.
+    // Sentences of money come first, then those of rivers.
     sentences.sort_by_key(|words| words.iter().any(|word| NOUNS[1].contains(word)));
     let states = reader.vectors(&sentences)?.pop().unwrap_or_default();
     let values = states.iter().map(|one| states.iter().map(|other| cosine(one, other)).collect());

@@ -1,9 +1,10 @@
-//! Why losses fall as powers: students of several sizes, trained on a teacher's answers in d
-//! dimensions (Sharma and Kaplan 2022, "Scaling Laws from the Data Manifold Dimension", section 3.1).
+//! Why losses fall as powers: students of several sizes learn the answers of a teacher in d
+//! dimensions (Sharma and Kaplan 2022, "Scaling Laws from the Data Manifold Dimension", section
+//! 3.1).
 //!
-//! Networks with rectified units are linear in pieces. If N numbers make ∝ N pieces, a piece is
-//! N^(−1/d) wide, a smooth teacher differs from it by the square of this, and the squared loss is
-//! ∝ N^(−4/d).
+//! Networks with rectified units are piecewise linear. If N numbers make ∝ N pieces, the width of a
+//! piece is N^(−1/d). A smooth teacher differs from a piece by the square of this width, so the
+//! squared loss is ∝ N^(−4/d).
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -24,18 +25,18 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Points of a batch.
+/// Number of points in a batch.
 const POINTS: u64 = 256;
-/// Updates of a training.
+/// Number of updates of a training.
 const UPDATES: u64 = 2500;
-/// Points on which losses are measured.
+/// Number of points on which losses are measured.
 const ASKED: u64 = 8192;
-/// Seed of points that are measured on.
+/// Seed of the points on which losses are measured.
 const HELD_OUT: u64 = 1 << 32;
-/// Layers of a teacher, whose units are smooth.
+/// Number of layers of a teacher, whose units are smooth.
 const TEACHER: [usize; 2] = [48, 48];
 
-/// Network of linear layers, with units between them, that answers points with a number.
+/// Network of linear layers, with units between them. It maps a point to a number.
 struct Network {
     core: ModelCore,
     layers: Vec<(Tensor, Tensor)>, // (O, I) and (O,)
@@ -44,8 +45,8 @@ struct Network {
 }
 
 impl Network {
-    /// Draws a network of `inputs` numbers and `hidden` layers: weights of variance `gain / I`,
-    /// small biases.
+    /// Draws a network with `inputs` inputs and `hidden` hidden layers. Weights have the variance
+    /// `gain / I`; biases are small.
     fn draw(
         inputs: usize,
         hidden: &[usize],
@@ -71,7 +72,7 @@ impl Network {
         Ok(Self { core, layers, inputs, units })
     }
 
-    /// Values at points.
+    /// Computes the values at points.
     ///
     /// # Shapes
     /// `(P, inputs)` → `(P, 1)`.
@@ -111,7 +112,7 @@ impl Model for Network {
     }
 }
 
-/// A teacher: a random smooth function of d numbers from −1 to 1, of mean 0 and variance 1.
+/// A teacher: a random smooth function of d numbers from −1 to 1, with mean 0 and variance 1.
 struct Teacher {
     network: Network,
     mean: f64,
@@ -129,7 +130,7 @@ impl Teacher {
         Ok(teacher)
     }
 
-    /// Draws points, and the values there.
+    /// Draws points, and computes the teacher's values there.
     fn points(&self, count: u64, key: u64) -> Result<(Vec<f32>, Vec<f64>), TheoryError> {
         let inputs = self.network.inputs;
         let counter = Counter::new(mix(key, &[7]));
@@ -141,7 +142,7 @@ impl Teacher {
         Ok((points, values.iter().map(|value| (value - self.mean) / self.deviation).collect()))
     }
 
-    /// Draws a batch of points; it is empty if the device has no memory left.
+    /// Draws a batch of points; the batch is empty if the device has no memory left.
     fn batch(&self, count: u64, key: u64) -> Batch {
         let (points, values) = self.points(count, key).unwrap_or_default();
         let points: Vec<u32> = points.iter().map(|number| number.to_bits()).collect();
@@ -153,8 +154,8 @@ impl Teacher {
     }
 }
 
-/// Numbers of a student of two layers of `width` units, and its squared error, of the teacher's
-/// variance, after a training.
+/// Trains a student with two layers of `width` units. Returns how many numbers it has, and its
+/// squared error as a share of the teacher's variance.
 ///
 /// # Errors
 /// If the training fails.
@@ -180,7 +181,7 @@ fn run() -> Result<Findings, TheoryError> {
     for (colour, dimensions) in [2, 4, 8].into_iter().enumerate() {
         let (mut sizes, mut losses) = (Vec::new(), Vec::new());
         for width in widths {
-            // Small students are caught in poor minima: the better of two.
+            // Small students often end in poor minima, so the better of two is used.
             let (size, one) = student(dimensions, width, UPDATES, 1)?;
             let (_, other) = student(dimensions, width, UPDATES, 2)?;
             sizes.push(size);

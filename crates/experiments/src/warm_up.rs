@@ -1,12 +1,14 @@
-//! Why a learning rate warms up: three explanations, measured with and without it.
+//! Why a learning rate is warmed up: three explanations, measured with and without a warm-up.
 //!
-//! 1. Adam's second moment is of few gradients at first, and steps vary too much (Liu et al. 2020,
-//!    "On the Variance of the Adaptive Learning Rate and Beyond", section 3). Their rectification of
-//!    the rate is the control.
-//! 2. Gradients are noise at first, so that steps lead nowhere: the gradient noise scale tr Σ / |G|²
-//!    (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", section 2.2).
-//! 3. The loss bends too much for the rate: the sharpness, the largest eigenvalue of its Hessian
-//!    (Gilmer et al. 2022, "A Loss Curvature Perspective on Training Instability in Deep Learning").
+//! 1. Adam's second moment is at first estimated from few gradients, so steps vary too much (Liu et
+//! al. 2020, "On the Variance of the Adaptive Learning Rate and Beyond", section 3). The control is
+//! their rectification of the rate.
+//! 2. Gradients are at first mostly noise, so steps lead nowhere. This is measured by the gradient
+//! noise scale tr Σ / |G|² (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training",
+//! section 2.2).
+//! 3. The loss is curved too much for the rate. This is measured by the sharpness, the largest
+//! eigenvalue of its Hessian (Gilmer et al. 2022, "A Loss Curvature Perspective on Training
+//! Instability in Deep Learning").
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -29,18 +31,18 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Tokens of a document.
+/// Number of tokens in a document.
 const LENGTH: usize = 48;
-/// Documents of a batch.
+/// Number of documents in a batch.
 const DOCUMENTS: u64 = 16;
 /// Documents of each gradient by which noise is measured, and their number.
 const NOISE: (u64, u64) = (4, 12);
-/// Updates of the warm-up.
+/// Number of updates of the warm-up.
 const WARM_UP: f64 = 100.0;
-/// Products by which a sharpness is measured.
+/// Number of products by which a sharpness is measured.
 const PRODUCTS: usize = 10;
 
-/// Factor of the learning rate over the first updates.
+/// Factor of the learning rate during the first updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beginning {
     /// The full rate from the first update on.
@@ -53,7 +55,7 @@ pub enum Beginning {
 }
 
 impl Beginning {
-    /// Factor of update `number`, from 1.
+    /// Returns the factor for the update `number`; numbers begin at 1.
     #[must_use]
     pub fn factor(self, number: u64, beta2: f64) -> f64 {
         match self {
@@ -82,11 +84,11 @@ pub struct UpdateMetrics {
     pub noise_scale: f64,
     /// Largest eigenvalue of the Hessian of the loss on a batch.
     pub sharpness: f64,
-    /// Root mean square of Adam's next step, over the learning rate.
+    /// Root mean square of Adam's next step, divided by the learning rate.
     pub step: f64,
 }
 
-/// A training by hand, which measures on the way.
+/// A training, step by step, with measurements on the way.
 #[derive(Debug)]
 pub struct Warming {
     model: LanguageModel,
@@ -95,7 +97,7 @@ pub struct Warming {
 }
 
 impl Warming {
-    /// Makes a decoder of `layers` layers, 32 wide.
+    /// Makes a decoder with `layers` layers of width 32.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -122,7 +124,7 @@ impl Warming {
         batch_of(&(0..documents).map(document).collect::<Vec<_>>())
     }
 
-    /// Loss for each token, and its gradient.
+    /// Computes the loss per token, and its gradient.
     fn slope(&mut self, batch: &Batch) -> Result<(f64, Tensor), TheoryError> {
         self.gradients.zero()?;
         let (store, pass) = (self.model.parameters(), Pass::train(1, 1, 0));
@@ -142,8 +144,9 @@ impl Warming {
         self.model.parameters().len()
     }
 
-    /// Product of the Hessian of the loss on a batch, the same each time, with a direction of
-    /// length 1, from gradients on both sides of the weights.
+    /// Computes the product of a direction of length 1 with the Hessian of the loss on a batch,
+    /// always the same one. It is computed from gradients at two points on both sides of the
+    /// weights.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -163,7 +166,7 @@ impl Warming {
         Ok(pairs.map(|(after, before)| (after - before) / (2.0 * REACH)).collect())
     }
 
-    /// Largest eigenvalue of that Hessian.
+    /// Computes the largest eigenvalue of this Hessian.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -171,8 +174,9 @@ impl Warming {
         largest_eigenvalue(self.size(), PRODUCTS, |direction| self.curvature(direction))
     }
 
-    /// Gradient noise scale tr Σ / |G|², in documents, from the gradients of small batches: their
-    /// variance, times their size, is tr Σ, and the square of their mean exceeds |G|² by its share.
+    /// Computes the gradient noise scale tr Σ / |G|², in documents, from the gradients of small
+    /// batches. The variance of these gradients times the size of a batch is tr Σ. The square of
+    /// their mean is larger than |G|² by the share of tr Σ that remains in the mean.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -186,7 +190,7 @@ impl Warming {
         Ok(noise_scale(&slopes, size as f64))
     }
 
-    /// Trains for `updates`, and measures after each number of updates in `at`. Returns the
+    /// Trains for `updates` updates, and measures after each number of updates in `at`. Returns the
     /// measurements, and the loss on other documents at the end.
     ///
     /// # Errors
@@ -230,8 +234,8 @@ impl Warming {
     }
 }
 
-/// Gradient noise scale from gradients of batches of `size`, in examples (McCandlish et al. 2018,
-/// equation 2.9).
+/// Computes the gradient noise scale, in examples, from gradients of batches of `size` examples
+/// (McCandlish et al. 2018, equation 2.9).
 #[must_use]
 pub fn noise_scale(slopes: &[Vec<f64>], size: f64) -> f64 {
     let count = slopes.len() as f64;

@@ -1,11 +1,11 @@
-//! Order of words: 我打他 and 他打我 have the same words, and an encoder without positions has the
-//! same translations of both (Vaswani et al. 2017, section 3.5; Lee et al. 2019, property 1).
+//! Order of words: 我打他 and 他打我 have the same words, and an encoder without positions translates
+//! both in the same way (Vaswani et al. 2017, section 3.5; Lee et al. 2019, property 1).
 //!
-//! Models translate sentences of a grammar, subject, verb and object, from Chinese, where words
-//! have one form, into English, where "I" and "me" tell who does it. Half of the sentences have an
-//! adverb, which stands before the verb in Chinese and last in English, so that attention to the
-//! word at the same place is not attention to the right word. Some sentences are held out, each
-//! with the one whose subject and object are exchanged.
+//! Models translate sentences of a grammar (subject, verb, object) from Chinese, where words have
+//! one form, into English, where "I" and "me" show who acts. Half of the sentences have an adverb,
+//! which stands before the verb in Chinese and at the end in English, so it is not enough to attend
+//! to the word at the same place. Some sentences are held out, each together with the one whose
+//! subject and object are exchanged.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, ModelConfig, Pass, Positions, Sequences, TranslationModel};
@@ -23,7 +23,7 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Persons who act or are acted on: in Chinese, as subject, as object, and whether the verb takes an s.
+/// Persons: in Chinese, as subject, as object, and whether the verb takes an s.
 const PEOPLE: [(&str, &str, &str, bool); 10] = [
     ("我", "I", "me", false),
     ("你", "you", "you", false),
@@ -36,7 +36,7 @@ const PEOPLE: [(&str, &str, &str, bool); 10] = [
     ("老师", "teachers", "teachers", false),
     ("妈妈", "Mum", "Mum", true),
 ];
-/// Verbs: in Chinese, after I, after he.
+/// Verbs: in Chinese, after "I", after "he".
 const VERBS: [(&str, &str, &str); 8] = [
     ("打", "hit", "hits"),
     ("爱", "love", "loves"),
@@ -49,10 +49,10 @@ const VERBS: [(&str, &str, &str); 8] = [
 ];
 /// Adverbs, in Chinese and in English.
 const ADVERBS: [(&str, &str); 3] = [("今天", "today"), ("现在", "now"), ("常常", "often")];
-/// Beginning of a translation, and its end.
+/// Tokens for the beginning of a translation and for its end.
 const MARKS: [&str; 2] = ["<s>", "</s>"];
 
-/// Sentences of a batch.
+/// Number of sentences in a batch.
 const ROWS: u64 = 64;
 
 /// A sentence of the grammar.
@@ -64,7 +64,7 @@ pub struct Clause {
     adverb: Option<usize>,
 }
 
-/// Place of a word among those of a list.
+/// Returns the index of a word in a list.
 fn place<T>(list: &[T], is: impl Fn(&T) -> bool) -> usize {
     list.iter().position(is).expect("a word of the grammar")
 }
@@ -81,13 +81,13 @@ impl Clause {
         Self { subject: person(subject), verb, object: person(object), adverb: None }
     }
 
-    /// Exchanges subject and object.
+    /// Returns the sentence with subject and object exchanged.
     #[must_use]
     pub fn exchanged(self) -> Self {
         Self { subject: self.object, object: self.subject, ..self }
     }
 
-    /// All sentences whose subject is another than their object.
+    /// Returns all sentences whose subject and object differ.
     fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for subject in 0..PEOPLE.len() {
@@ -101,8 +101,9 @@ impl Clause {
         all
     }
 
-    /// Whether it is never trained on: a sixth of all, with those of subject and object exchanged,
-    /// and the two of the title and "I love AI", whatever their adverbs.
+    /// Whether the sentence is held out from training. A sixth of all sentences are, each together
+    /// with the one whose subject and object are exchanged; so are the two of the title and "I love
+    /// AI", with any adverb.
     #[must_use]
     pub fn is_held_out(self) -> bool {
         let plain = Self { adverb: None, ..self };

@@ -1,11 +1,12 @@
-//! A decoder of one layer with sparse attention that runs a Turing machine on a tape of W cells.
+//! A one-layer decoder with sparse attention that runs a Turing machine on a tape of W cells.
 //!
-//! The text is one configuration after the other: W tokens each, the symbols of the cells, and the
-//! state at the cell of the head. A cell depends on three cells of the configuration before, so
-//! that each token attends to tokens at distances of W − 2 to W: a sliding window of W + 1 tokens is
-//! enough, and so is every pattern that has it, such as BigBird's with its global and random blocks
-//! (Zaheer et al. 2020, appendix B, on tapes without a bound, whose decoder reads the past again and
-//! again). Before the first configuration stands one more token, the left neighbour of cell 0.
+//! The text is one configuration after the other. Each is W tokens: the symbols of the cells, with
+//! the state at the cell of the head. A cell depends on three cells of the configuration before, so
+//! each token attends to tokens at distances of W − 2 to W. A sliding window of W + 1 tokens is
+//! therefore enough, and so is every pattern that contains it, such as BigBird's, which also has
+//! global and random blocks (Zaheer et al. 2020, appendix B, for tapes without a bound; the decoder
+//! there reads the past again and again). Before the first configuration there is one more token,
+//! the left neighbour of cell 0.
 
 use super::decoder::SPECIAL;
 use super::machine::{Machine, Move};
@@ -17,13 +18,13 @@ use taper_model::AttentionConfig;
 
 /// Factor of scores.
 const HARD: f64 = 64.0;
-/// Largest number of positions: the integers in scores are below 2^24, and so exact in f32.
+/// Largest number of positions: the integers in scores are then below 2^24, and thus exact in f32.
 const MOST_POSITIONS: usize = 2896;
 
 /// A configuration on a bounded tape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tableau {
-    /// Number of the state.
+    /// Index of the state.
     pub state: usize,
     /// Cell of the head.
     pub head: usize,
@@ -31,7 +32,7 @@ pub struct Tableau {
     pub cells: Vec<usize>,
 }
 
-/// Decoder of a machine on a tape of some cells.
+/// Decoder of a machine on a tape with a fixed number of cells.
 #[derive(Debug, Clone)]
 pub struct TableauDecoder {
     machine: Machine,
@@ -53,20 +54,21 @@ impl Cell {
         }
     }
 
-    /// Form that is 1 if the head is here in this state and on this symbol, and else at most 0.
+    /// Linear form that is 1 if the head is here in this state and on this symbol, and otherwise at
+    /// most 0.
     fn is(&self, state: usize, symbol: usize) -> Form {
         self.states[state] + self.symbols[symbol] - 1.0
     }
 }
 
-/// Id of a cell's token: first the symbols alone, then those with each state.
+/// Id of a cell's token: first come the symbols without the head, then those with each state.
 fn id(machine: &Machine, state: Option<usize>, symbol: usize) -> usize {
     SPECIAL + state.map_or(0, |state| state + 1) * machine.symbols().len() + symbol
 }
 
 impl TableauDecoder {
-    /// Assembles the decoder of a machine on `cells` cells for texts of `steps` steps, with a
-    /// pattern of the tokens that are seen.
+    /// Assembles the decoder of a machine on `cells` cells, for texts of `steps` steps. `attention`
+    /// determines which tokens are seen.
     ///
     /// # Errors
     /// If there are fewer than 3 cells, or cells and steps take too many positions.
@@ -107,7 +109,8 @@ impl TableauDecoder {
                 blueprint.logit(token, (has_state + next.symbols[symbol]) * HARD);
             }
         }
-        // The next token is at i + 1: the cells before it were at i − W, and the two after.
+        // The next token is at i + 1. In the configuration before, the left neighbour of its cell
+        // is at i − W, and the cell itself and its right neighbour follow.
         let heads = near.iter().zip(0..).map(|(cell, after)| {
             let sought = place - (cells as f64 - f64::from(after));
             let head = Head::default().score(sought * (2.0 * HARD), place).score(-HARD, square);
@@ -127,7 +130,7 @@ impl TableauDecoder {
         &self.decoder
     }
 
-    /// Generates configurations, cell by cell; the input begins at the cell `first`.
+    /// Generates configurations, cell by cell. The input begins at the cell `first`.
     ///
     /// # Errors
     /// If the input does not fit the tape, or the head leaves it.
@@ -172,7 +175,7 @@ impl TableauDecoder {
         Ok(made.chunks(self.cells).map(|cells| self.read(cells)).collect())
     }
 
-    /// Reads a configuration of tokens.
+    /// Reads a configuration from tokens.
     fn read(&self, tokens: &[usize]) -> Tableau {
         let symbols = self.machine.symbols().len();
         let mut tableau = Tableau { state: usize::MAX, head: usize::MAX, cells: Vec::new() };
@@ -187,11 +190,12 @@ impl TableauDecoder {
     }
 }
 
-/// Units for a cell from the three near it: left, the same, and right.
+/// Units that compute a cell from three cells before: its left neighbour, itself, and its right
+/// neighbour.
 fn units(machine: &Machine, near: &[Cell; 3], next: &Cell) -> Vec<Unit> {
     let [left, same, right] = near;
     let mut units = Vec::new();
-    // Without the head, a symbol stays.
+    // If the head is not there, a symbol stays.
     for (symbol, is_symbol) in same.symbols.iter().enumerate() {
         let any = Form::sum(same.states.iter().map(|state| (*state, 1.0)));
         units.push(Unit::relu(*is_symbol - any).adds(next.symbols[symbol], 1.0));
@@ -200,7 +204,7 @@ fn units(machine: &Machine, near: &[Cell; 3], next: &Cell) -> Vec<Unit> {
         for symbol in 0..machine.symbols().len() {
             let here = Unit::relu(same.is(state, symbol));
             let Some(action) = machine.rule(state, symbol) else {
-                // It has halted, and stays.
+                // The machine has halted, and the configuration stays.
                 units.push(here.adds(next.symbols[symbol], 1.0).adds(next.states[state], 1.0));
                 continue;
             };
