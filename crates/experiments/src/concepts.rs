@@ -3,8 +3,9 @@
 //! Learning as Implicit Bayesian Inference", section 4).
 //!
 //! The mixture, its documents, its prompts and the filter that computes the posterior are those of
-//! `taper_theory::studies`. The decoder reads whole documents, never a prompt: examples that begin
-//! anew after a delimiter are rare in what it was trained on.
+//! The mixture, its documents, its prompts and the filter that computes the posterior are those of
+//! `taper_theory::studies`. The decoder is trained on whole documents, never on a prompt: in these
+//! documents it is rare that text begins anew after a delimiter, as examples do.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, LanguageModel, Model, ModelConfig, Pass, Positions, Sequences};
@@ -22,10 +23,10 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Seed of documents that are measured on, not trained on.
+/// Seed of the documents on which losses are measured.
 const HELD_OUT: u64 = 1 << 32;
 
-/// Prompts by which an accuracy is measured.
+/// Number of prompts by which an accuracy is measured.
 const PROMPTS: usize = 300;
 
 /// Training of a decoder on documents of a mixture.
@@ -33,11 +34,11 @@ const PROMPTS: usize = 300;
 pub struct ConceptLesson {
     /// Width of the decoder.
     pub width: usize,
-    /// Layers of the decoder.
+    /// Number of layers of the decoder.
     pub layers: usize,
-    /// Tokens of a document: no prompt may be longer.
+    /// Number of tokens in a document. No prompt may be longer.
     pub length: usize,
-    /// Documents of a batch.
+    /// Number of documents in a batch.
     pub documents: usize,
     /// Number of updates.
     pub updates: u64,
@@ -78,7 +79,7 @@ impl ConceptLesson {
     }
 }
 
-/// Makes a batch of documents: each token but the last predicts the next.
+/// Makes a batch of documents, in which each token but the last predicts the next one.
 pub(crate) fn batch_of(documents: &[Vec<usize>]) -> Batch {
     let ids = |tokens: &[usize]| tokens.iter().map(|token| *token as u32).collect::<Vec<u32>>();
     let texts: Vec<_> = documents.iter().map(|tokens| ids(&tokens[..tokens.len() - 1])).collect();
@@ -87,8 +88,8 @@ pub(crate) fn batch_of(documents: &[Vec<usize>]) -> Batch {
 }
 
 impl ConceptDecoder {
-    /// Nats for each token of documents that were not trained on: those of the decoder, and of the
-    /// exact posterior.
+    /// Computes the loss per token, in nats, on documents that were not trained on: that of the
+    /// decoder, and that of the exact posterior.
     ///
     /// # Errors
     /// If documents are longer than those of the training.
@@ -103,7 +104,7 @@ impl ConceptDecoder {
         Ok((-mean(&logs), mean(&exact)))
     }
 
-    /// Most likely tokens after texts, other than the delimiter.
+    /// Returns the most likely token after each text, other than the delimiter.
     ///
     /// # Errors
     /// If a token is not in the vocabulary.
@@ -123,10 +124,10 @@ impl ConceptDecoder {
         Ok(rows.iter().map(|row| likeliest(row)).collect())
     }
 
-    /// Share of `count` prompts of a kind that the decoder answers right.
+    /// Computes the share of `count` prompts of a kind that the decoder answers right.
     ///
     /// # Errors
-    /// The errors of [`ConceptDecoder::answers`].
+    /// Errors of [`ConceptDecoder::answers`].
     pub fn accuracy(
         &self,
         mixture: &Mixture,

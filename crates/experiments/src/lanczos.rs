@@ -1,15 +1,16 @@
-//! Largest eigenvalue of a symmetric matrix that is known by its products alone (Lanczos 1950, "An
+//! Largest eigenvalue of a symmetric matrix of which only products are known (Lanczos 1950, "An
 //! Iteration Method for the Solution of the Eigenvalue Problem", section III).
 
 use taper_ops::rng::{Counter, mix};
 
-/// Largest eigenvalue of a symmetric matrix of `size` rows, from `steps` products `matrix · v`.
+/// Computes the largest eigenvalue of a symmetric matrix with `size` rows, from `steps` products
+/// `matrix · v`.
 ///
-/// Each new vector is made orthogonal to all before it, without which rounding brings eigenvalues
-/// back that were found already.
+/// Each new vector is made orthogonal to all earlier ones. Otherwise rounding would let eigenvalues
+/// that were already found appear again.
 ///
 /// # Errors
-/// The errors of `product`.
+/// Errors of `product`.
 pub fn largest_eigenvalue<E>(
     size: usize,
     steps: usize,
@@ -43,8 +44,8 @@ fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(left, right)| left * right).sum()
 }
 
-/// Largest eigenvalue of a symmetric matrix that has only a diagonal and the diagonals next to it,
-/// by bisection: the signs of the pivots of `matrix − x` tell how many eigenvalues are below x.
+/// Computes the largest eigenvalue of a symmetric tridiagonal matrix by bisection: the signs of the
+/// pivots of `matrix − x` show how many eigenvalues are below x.
 fn largest_of_three_diagonals(diagonal: &[f64], beside: &[f64]) -> f64 {
     let below = |x: f64| {
         let (mut count, mut pivot) = (0, 1.0);

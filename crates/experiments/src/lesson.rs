@@ -15,7 +15,7 @@ use taper_trainer::{
 pub(crate) struct Lesson {
     /// Number of updates.
     pub(crate) updates: u64,
-    /// Peak of the learning rate, which then falls as half a cosine.
+    /// Peak of the learning rate; from there it falls like half a cosine.
     pub(crate) learning_rate: f64,
 }
 

@@ -1,8 +1,9 @@
 //! Claims about training, each measured on small models that are trained for it, in minutes.
 //!
 //! **Decision.** Examples are drawn, as functions of (seed, epoch, place), from sources whose best
-//! predictions can be computed: what a model has learned can then be compared with all that there
-//! is to learn. The alternative, a corpus, would leave open whether model or text is to blame.
+//! predictions can be computed. What a model has learned can then be compared with all that there
+//! is to learn. With a corpus, the alternative, it would remain open whether a bad prediction is
+//! due to the model or to the text.
 //!
 //! An experiment is a [`Study`](taper_theory::studies::Study) like those of `taper-theory`, whose
 //! models are not trained; a further one is a file here, and its name in [`EXPERIMENTS`].

@@ -2,9 +2,10 @@
 //! (Hahn 2020, "Theoretical Limitations of Self-Attention in Neural Sequence Models", section 6;
 //! Hahn and Rofin 2024, "Why are Sensitive Functions Hard for Transformers?", section 4).
 //!
-//! Texts are `b₁ … b_n =`, and the answer follows. Of MAJORITY an average knows nearly all, and XOR
-//! of the last two bits is a function of few positions. PARITY changes with each of n bits. Step by
-//! step, as the parities of b₁, of b₁ b₂, and so on, each token is once more a function of two: the
+//! Texts are `b₁ … b_n =`, and the answer follows. The average of the bits almost determines
+//! MAJORITY, and XOR of the last two bits is a function of few positions. PARITY changes with each
+//! of the n bits. If a model writes the parities of b₁, of b₁ b₂, and so on, each token is again a
+//! function of only two tokens: the parity so far, and a bit.
 //! parity so far, and a bit.
 
 use candle_core::{DType, Device, Tensor};
@@ -23,13 +24,13 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Texts of a batch.
+/// Number of texts in a batch.
 const ROWS: u64 = 64;
-/// Texts on which answers are counted.
+/// Number of texts on which answers are counted.
 const ASKED: u64 = 512;
-/// Updates of a training.
+/// Number of updates of a training.
 const UPDATES: u64 = 500;
-/// Seed of texts that are asked, not trained on.
+/// Seed of the texts on which answers are counted.
 const HELD_OUT: u64 = 1 << 32;
 
 /// A function of bits that a layer is to learn.
@@ -41,7 +42,7 @@ pub enum BitFunction {
     XorOfLast,
     /// Whether the number of ones is odd.
     Parity,
-    /// Parities of the first bit, of the first two, and so on, in as many tokens.
+    /// Parities of the first bit, of the first two bits, and so on, each in a token of its own.
     ParityByStep,
 }
 
@@ -54,7 +55,7 @@ impl BitFunction {
         ("PARITY, step by step", Self::ParityByStep),
     ];
 
-    /// Tokens that answer, the last of which is the function's value.
+    /// Returns the tokens of the answer; the last one is the function's value.
     fn answers(self, bits: &[u32]) -> Vec<u32> {
         let ones: u32 = bits.iter().sum();
         match self {
@@ -118,7 +119,7 @@ pub fn learned(
     right_answers(&model, function, length)
 }
 
-/// Share of texts to whose bits a decoder gives the right value, written token by token.
+/// Computes the share of texts for whose bits a decoder writes, token by token, the right value.
 ///
 /// # Errors
 /// If a text is longer than its positions.
@@ -140,7 +141,7 @@ pub fn right_answers(
     Ok(right as f64 / ASKED as f64)
 }
 
-/// Likeliest tokens after texts.
+/// Returns the likeliest token after each text.
 fn next(model: &LanguageModel, texts: &[Vec<u32>]) -> Result<Vec<u32>, TheoryError> {
     let packed = Sequences::pack(texts);
     let pass = Pass::evaluate();
