@@ -152,8 +152,10 @@ pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
         records(workspace, "--set decoding.sampling.temperature=2 --seed 7", input).len(),
         4
     );
-    workspace
-        .fail("evaluate run --set decoding.sampling.temperature=2 --beam 3", &["--beam", "sampled"]);
+    workspace.fail(
+        "evaluate run --set decoding.sampling.temperature=2 --beam 3",
+        &["--beam", "sampled"],
+    );
     // What cannot be held is refused, and so is what would end in numbers that are none.
     for (option, value) in [
         ("--n-best", "18446744073709551615"),
