@@ -94,7 +94,7 @@ impl Segments {
     /// Number of scalars kept for the backward pass of a sequence padded to whole segments.
     ///
     /// - Per token: queries, keys and values (padded, and again split into segments); the result;
-    /// the memory's copy of keys and values.
+    ///   the memory's copy of keys and values.
     /// - Per head: scores by content and by distance; the results of softmax and of dropout.
     /// - For all heads together: a mask; the projected distances.
     fn kept(self, width: usize, drops: bool, length: usize) -> f64 {
