@@ -1,14 +1,14 @@
 //! Why a learning rate is warmed up: three explanations, measured with and without a warm-up.
 //!
 //! 1. Adam's second moment is at first estimated from few gradients, so steps vary too much (Liu et
-//! al. 2020, "On the Variance of the Adaptive Learning Rate and Beyond", section 3). The control is
-//! their rectification of the rate.
+//!    al. 2020, "On the Variance of the Adaptive Learning Rate and Beyond", section 3). The control
+//!    is their rectification of the rate.
 //! 2. Gradients are at first mostly noise, so steps lead nowhere. This is measured by the gradient
-//! noise scale tr Σ / |G|² (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training",
-//! section 2.2).
+//!    noise scale tr Σ / |G|² (McCandlish et al. 2018, "An Empirical Model of Large-Batch
+//!    Training", section 2.2).
 //! 3. The loss is curved too much for the rate. This is measured by the sharpness, the largest
-//! eigenvalue of its Hessian (Gilmer et al. 2022, "A Loss Curvature Perspective on Training
-//! Instability in Deep Learning").
+//!    eigenvalue of its Hessian (Gilmer et al. 2022, "A Loss Curvature Perspective on Training
+//!    Instability in Deep Learning").
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
