@@ -43,8 +43,9 @@ pub(super) struct CifarImages {
 ///
 /// # Errors
 ///
-/// If the file is missing or its size is not a multiple of an image's, images are not configured as
-/// 32 x 32 pixels in three channels, or a label is not listed.
+/// If the file is missing, if its size is not a multiple of the size of one image, if the
+/// configured size is not 32 x 32 pixels in three channels, or if a label is not in
+/// `data.images.labels`.
 pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<CifarImages> {
     let settings = &config.images;
     let path = file(config, corpus)?;

@@ -8,8 +8,9 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Number of elements whose squares are summed together. If a buffer is divided between such
-/// chunks, its parts have the same sums as the whole buffer.
+/// Number of elements whose squares are summed together. If a buffer is split only at
+/// multiples of this number, the sums of its parts, one after the other, are exactly those of the
+/// whole buffer.
 pub const NORM_CHUNK: usize = CHUNK;
 
 /// Computes the Euclidean norm of a flat buffer, summed in f64.

@@ -37,8 +37,8 @@ impl Adjoint {
         }
     }
 
-    /// Returns a contiguous tensor of this shape. An adjoint that is a tensor already has the type
-    /// and is on the device.
+    /// Returns a contiguous tensor of this shape. `dtype` and `device` have no effect on an adjoint
+    /// that is a tensor, which must have both already.
     pub(crate) fn tensor(self, shape: &Shape, dtype: DType, device: &Device) -> Result<Tensor> {
         match self {
             Self::One => Tensor::ones(shape, dtype, device),
@@ -113,8 +113,8 @@ impl Adjoints<'_> {
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether the adjoint of `tensor` is needed and still empty. An adjoint that is added first is
-    /// moved instead of copied.
+    /// Whether the adjoint of `tensor` is needed and still empty. The first adjoint of
+    /// a tensor is moved there, and later ones are added to it.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         self.wants(slot) && self.parameter(slot.id).is_none() && !self.values.contains_key(&slot.id)

@@ -145,7 +145,7 @@ impl PairWriter {
         score: Option<f64>,
     ) -> Result<()> {
         let Some(count) = self.origins.last_mut() else { bail!("pairs without an origin") };
-        // A field of a table may have several lines.
+        // A text from a table, such as CSV, may contain line ends; here each text must be one line.
         let [source, target] = [source, target].map(|text| single_line(text.to_owned()));
         if source.trim().is_empty() || target.trim().is_empty() {
             count.empty += 1;

@@ -14,7 +14,8 @@ use crate::text::print_line;
 /// Folder of the manual, relative to the folder of the program.
 const BOOK: &str = "../share/taper/book";
 
-/// Runs the command: prints the address of a page, and opens it at an interactive terminal.
+/// Runs the command: prints the address of a page, and opens the page in the browser if the
+/// output is a terminal.
 ///
 /// # Errors
 /// If no manual is installed, or it has no such page.
@@ -53,7 +54,8 @@ fn listed(book: &Path) -> String {
     format!("file://{} lists them", book.join("index.html").display())
 }
 
-/// Opens a page in the usual browser; if there is none, its address has been printed.
+/// Opens a page in the default browser. A failure is ignored, since the address of the page has
+/// already been printed.
 fn open(page: &Path) {
     let opener = match env::consts::OS {
         "macos" => "open",

@@ -25,8 +25,8 @@ const ROW: &str = "<row ";
 const GAP: &str = " gap ";
 
 /// Spelling of an entry of a list; `None` for the placeholder of a row without a token. In the
-/// vocabulary of one language, tokens that only the other language has begin with a space, which
-/// the result does not have.
+/// vocabulary of one language, a leading space marks a token that only the other language has; the
+/// result is without that space.
 fn bare(token: &str) -> Option<&str> {
     let is_token = !token.starts_with(ROW) && !token.starts_with(GAP);
     is_token.then(|| token.strip_prefix(' ').filter(|rest| !rest.is_empty()).unwrap_or(token))
