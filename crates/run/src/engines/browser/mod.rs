@@ -65,14 +65,14 @@ pub fn write_page(
         root.display()
     );
     let checkpoint = RunFolder::open(root)?.checkpoint(checkpoint)?;
-    let step = read_state(&checkpoint)?.step;
-    let files = match read_state(&checkpoint)?.int8_of {
+    let state = read_state(&checkpoint)?;
+    let files = match state.int8_of {
         Some(_) => run_files(root, &checkpoint)?,
         None => rounded_files(root, &checkpoint, &with_suffix(page, ".run"))?,
     };
     let html = html(&config, &files, module, language)?;
     write_atomically(page, html.as_bytes())?;
-    Ok(BrowserPage { bytes: html.len(), step })
+    Ok(BrowserPage { bytes: html.len(), step: state.step })
 }
 
 /// Files of the run, with its weights rounded to int8, by their paths in the page. The rounded run
@@ -82,10 +82,8 @@ fn rounded_files(
     checkpoint: &Path,
     folder: &Path,
 ) -> Result<BTreeMap<String, Vec<u8>>> {
-    // A process that was killed may have left it.
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
+    // A process that was killed may have left it, but it may also be somebody's.
+    ensure!(!folder.exists(), "{} exists: move or remove it", folder.display());
     // With a separator in its name, the checkpoint counts as a path.
     let path = Path::new(".").join(checkpoint);
     let name = path.to_str().with_context(|| checkpoint.display().to_string())?;
