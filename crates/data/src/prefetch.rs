@@ -26,7 +26,7 @@ const MOST_AHEAD: usize = 1024;
 pub struct Prefetcher {
     receiver: Option<Receiver<Result<Prefetched>>>,
     thread: Option<JoinHandle<()>>,
-    /// The batches, if the thread could not be started.
+    /// Iterator that makes the batches on the caller's thread, if no thread could be started.
     here: Option<Box<dyn Iterator<Item = Result<Prefetched>> + Send>>,
 }
 

@@ -1,10 +1,10 @@
-//! Converts a picture of any shape to the square that the model reads, as the image processors of
-//! Transformers do: it is resized, then its middle is cut out.
+//! Converts a picture of any shape to the square that a model reads: resizes the picture, then
+//! crops its middle. The results are those of the image processors of Transformers.
 
 use super::raster::Raster;
 use crate::{ImagesConfig, Resize};
 
-/// Limits for a picture while it is resized: the longest side, and the number of pixels.
+/// Largest side of a resized picture in pixels. The next constant limits its number of pixels.
 const LONGEST_SIDE: usize = 1 << 16;
 const MOST_PIXELS: usize = 1 << 26;
 
@@ -12,7 +12,8 @@ const MOST_PIXELS: usize = 1 << 26;
 ///
 /// # Errors
 ///
-/// If the picture does not get the right size. The error is a description of this.
+/// A description, if the resized picture is too large, or the prepared picture does not have the
+/// size that the model reads.
 pub(super) fn prepared(picture: Raster, settings: &ImagesConfig) -> Result<Raster, String> {
     let (height, width) = resized_shape((picture.height, picture.width), settings);
     let sides = 1..=LONGEST_SIDE;

@@ -16,9 +16,9 @@ impl Raster {
     /// Converts a picture as Pillow does: to grey if `channels` is 1, to red, green and blue if it
     /// is 3.
     ///
-    /// Transparency is dropped, not blended. Of 16-bit values, the upper 8 bits are kept, as Pillow
-    /// does for colours. For 16-bit grey this differs from Pillow, which clips at 255 and so makes
-    /// most pictures white.
+    /// Transparency is dropped, not blended. The upper 8 bits of 16-bit values are kept, as in
+    /// Pillow for colours. Pillow clips 16-bit grey at 255 instead, which makes most pictures
+    /// white.
     pub(super) fn from_picture(picture: DynamicImage, channels: usize) -> Self {
         let (width, height, color) = (picture.width(), picture.height(), picture.color());
         let stored = usize::from(color.channel_count());

@@ -25,8 +25,9 @@ enum Content {
 }
 
 impl Records {
-    /// Opens `path`. For a compressed file, `length` computes the length of the content from its
-    /// first `header` bytes, so that no more than this length is decompressed.
+    /// Opens `path`. `length` computes the expected length of the content in bytes from its first
+    /// `header` bytes and, if the file is not compressed, from the size of the file. A compressed
+    /// file is decompressed up to this length.
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl Records {
         self.length
     }
 
-    /// Reads `count` bytes, from the index `at`.
+    /// Reads `count` bytes of the content into `into`, from the byte with index `at`.
     ///
     /// # Errors
     ///

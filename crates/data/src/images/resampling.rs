@@ -89,8 +89,8 @@ fn windows(from: usize, to: usize, by: Resampling) -> Vec<Window> {
         // A cast turns negative numbers into 0, and rounds others down.
         let first = (center - support + 0.5) as usize;
         let end = ((center + support + 0.5) as usize).min(from);
-        // Multiplied by this instead of divided by `stretch`, as in Pillow, so that it is rounded
-        // equally.
+        // Distances are multiplied by this factor, not divided by `stretch`, because Pillow does
+        // this, and the results are rounded differently.
         let narrowing = 1.0 / stretch;
         let weight = |pixel: usize| by.weight((pixel as f64 - center + 0.5) * narrowing);
         let weights: Vec<f64> = (first..end).map(weight).collect();
@@ -115,7 +115,7 @@ impl Raster {
         if by == Resampling::Nearest {
             return self.of_nearest(height, width);
         }
-        // Like Pillow 13, which decides by both differences which pass comes first.
+        // As in Pillow 13, both differences decide which pass comes first.
         let [fewer_rows, fewer_columns] =
             [(self.height, height), (self.width, width)].map(|(from, to)| from as i64 - to as i64);
         match fewer_rows > 0 && fewer_rows > 2 * fewer_columns {
@@ -168,7 +168,7 @@ impl Raster {
         Self { height, values, ..self }
     }
 
-    /// Copies, for each new pixel, the old pixel at the place of its centre.
+    /// Copies to each new pixel the old pixel that contains the centre of the new one.
     fn of_nearest(&self, height: usize, width: usize) -> Self {
         // The places are added up step by step, as in Pillow. A product would be rounded
         // differently.

@@ -11,7 +11,7 @@ use crate::{Corpus, DataConfig, Error, ImagesConfig, LineReader, Result};
 /// Endings of the name of a table.
 const ENDINGS: [&str; 2] = ["", ".tsv"];
 
-/// The table of a corpus, then each picture once.
+/// Paths of the tables of a corpus, then the path of each picture, once.
 ///
 /// # Errors
 ///

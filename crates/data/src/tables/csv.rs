@@ -42,7 +42,7 @@ impl CsvRecords {
         })
     }
 
-    /// The texts of the next row.
+    /// Texts of the wanted columns of the next row; `None` after the last row.
     pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         match self.first.take() {
             Some(first) => self.row = first,
@@ -79,8 +79,8 @@ fn fault(path: &Path, error: csv::Error) -> Error {
     }
 }
 
-/// Limits the length of a row to [`LONGEST_LINE`] bytes. Otherwise, a quote that is never closed
-/// would make the rest of the file a single row.
+/// Reader that returns an error if a row is longer than about [`LONGEST_LINE`] bytes. Without this
+/// limit, a quote that is never closed would make the rest of the file a single row.
 struct Bounded {
     inner: Box<dyn BufRead + Send>,
     read_since: Arc<AtomicU64>,

@@ -11,7 +11,7 @@ use crate::{Error, LineReader, Result};
 pub(crate) struct LineRecords {
     lines: LineReader,
     shape: Shape,
-    /// First line, if it has been examined and contains text.
+    /// First line, if it is a record that has been read but not returned yet.
     first: Option<String>,
 }
 
@@ -40,7 +40,8 @@ impl LineRecords {
         self.lines.bytes_read()
     }
 
-    /// Texts of the next record. Empty lines of JSON lines are skipped, as other readers do.
+    /// Texts of the next record. Empty lines of a JSON-lines file are skipped. `None` after the
+    /// last record.
     pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         loop {
             let line = match self.first.take() {
@@ -74,7 +75,7 @@ fn json_texts(line: &str, fields: &[Field]) -> Result<Vec<String>, String> {
 
 fn json_text(record: &Value, field: &Field) -> Result<String, String> {
     for path in &field.paths {
-        // A key may itself contain a dot; it takes precedence over a nested one.
+        // A key that contains dots itself takes precedence over nested keys.
         let found = record
             .get(path)
             .or_else(|| path.split('.').try_fold(record, |value, key| value.get(key)));

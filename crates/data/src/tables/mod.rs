@@ -16,9 +16,9 @@ use self::lines::LineRecords;
 pub(crate) use self::named::Named;
 use self::parquet::ParquetRecords;
 
-/// Requested fields of each record, in this order.
+/// Fields to read from each record. Their texts are returned in this order.
 pub(crate) struct Wanted<'a> {
-    /// Place of each in records with named fields.
+    /// Name of each requested field, for formats in which records have named fields.
     pub(crate) fields: Vec<Field>,
     /// Finds the requested columns in a table with this first row, and returns whether the row is a
     /// header.
@@ -29,7 +29,7 @@ pub(crate) struct Wanted<'a> {
 /// header.
 pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + 'a;
 
-/// A field of records with names.
+/// Field of a record with named fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     /// Dotted paths to try, in order.
@@ -89,8 +89,8 @@ impl Columns {
     }
 }
 
-/// Kind of table by a file's name, which may also have the ending of a compressed file; `None` for
-/// other names.
+/// Format of a table by its file name, without the ending of a compressed file; `None` if the name
+/// is not that of a table.
 pub(crate) fn table_format(path: &Path) -> Option<Format> {
     Format::by_name(path).filter(|format| format.is_table())
 }
@@ -145,7 +145,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// If the record lacks one; the error has its place.
+    /// If the record lacks a requested text. The error contains the record's place in the file.
     pub(crate) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         match self {
             Self::Lines(records) => records.next_record(),
@@ -154,7 +154,7 @@ impl Table {
         }
     }
 
-    /// Bytes of the file that have been read so far, for formats of lines.
+    /// Bytes of the file that have been read so far; 0 for CSV and Parquet.
     pub(crate) fn bytes_read(&self) -> u64 {
         match self {
             Self::Lines(records) => records.bytes_read(),

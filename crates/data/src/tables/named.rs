@@ -5,7 +5,7 @@ use std::path::Path;
 use super::{Columns, Field, Table, Wanted};
 use crate::{Error, Format, Result};
 
-/// Field of a table.
+/// Field of a table, with its configured name and its default name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named<'a> {
     /// Key in a recipe.
@@ -46,7 +46,8 @@ impl Table {
     }
 }
 
-/// Columns of a table whose first row is `first`; it is a header unless all are chosen by number.
+/// Columns of the fields `named` in a table whose first row is `first`, and whether this row is a
+/// header. It is one unless all columns are chosen by number.
 fn columns(path: &Path, named: &[Named<'_>], first: &[&str]) -> Result<(Columns, bool)> {
     let has_header = !named.iter().all(|named| named.number().is_some());
     let place = |named: &Named<'_>| {

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Reads records from one Parquet file after another.
 pub(crate) struct ParquetRecords {
-    /// Remaining files; the next one comes last.
+    /// Files that have not been opened yet, in reverse order.
     files: Vec<PathBuf>,
     current: Option<(PathBuf, RowIter<'static>, u64)>,
     wanted: Vec<Wanted>,
@@ -27,7 +27,7 @@ impl ParquetRecords {
         Self { files, current: None, wanted }
     }
 
-    /// Texts of the next row.
+    /// Texts of the wanted columns of the next row; `None` after the last row.
     pub(super) fn next_record(&mut self) -> Result<Option<Vec<String>>> {
         loop {
             if let Some((path, rows, number)) = &mut self.current {
@@ -57,7 +57,8 @@ impl ParquetRecords {
         let file = File::open(path).map_err(|source| Error::io(path, source))?;
         let reader = surviving(path, || SerializedFileReader::new(file))?;
         let schema = reader.metadata().file_metadata().schema();
-        // Whole top-level columns: a group such as `translation` is read with both its languages.
+        // Top-level columns are read whole: a group such as `translation` is read with both its
+        // languages.
         let paths = self.wanted.iter().flat_map(|wanted| &wanted.paths);
         let roots: Vec<&str> = paths.map(|path| root(path)).collect();
         let wanted: Vec<Arc<Type>> = schema
@@ -85,8 +86,8 @@ impl ParquetRecords {
     }
 }
 
-/// Result of the library for the file at `path`. The library panics for some damaged files instead
-/// of refusing them.
+/// Calls the Parquet library with `read`, and converts an error or panic to an error about `path`.
+/// The library panics for some damaged files instead of refusing them.
 fn surviving<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     let reason = match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(found)) => return Ok(found),
@@ -107,7 +108,7 @@ fn row_text(row: &Row, wanted: &Wanted) -> Result<String, String> {
     for path in &wanted.paths {
         match field(row, path) {
             Some(Field::Str(text)) => return Ok(text.clone()),
-            // A missing sentence becomes an empty one, which cleaning counts.
+            // A missing sentence is read as an empty one, which cleaning drops and counts.
             Some(Field::Null) => return Ok(String::new()),
             Some(
                 value @ (Field::Bool(_)

@@ -1,11 +1,11 @@
-//! Stands for [`ParquetRecords`] where Parquet is not read: in WebAssembly.
+//! Replaces the reader of Parquet files in WebAssembly, where Parquet is not read.
 
 use std::path::PathBuf;
 
 use super::Field as Wanted;
 use crate::{Error, Result};
 
-/// Files that are refused.
+/// Parquet files, which are refused.
 pub(crate) struct ParquetRecords {
     files: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What every task gives for training: data sets, their epochs and reports on them.
+//! Interface of all tasks for training: data sets, their epochs and reports on them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -67,12 +67,12 @@ pub trait Dataset: fmt::Debug + Send + Sync {
     /// Plans an epoch.
     fn plan(self: Arc<Self>, batching: &BatchingConfig, epoch: Epoch) -> Box<dyn EpochPlan>;
 
-    /// Report on its batches.
+    /// Report on the batches of the split.
     fn batching(&self) -> &BatchingReport {
         self.report().batching()
     }
 
-    /// Report on its content and processing.
+    /// Report on the content of the split and its processing.
     fn report(&self) -> Report<'_>;
 
     /// Largest factor by which batches exceed their planned number of tokens, because text is
@@ -94,8 +94,8 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Lengths of each example's source, as a model reads it, and of its target, without end marks;
-    /// `None` for data that is not translated.
+    /// Lengths in tokens of the source and target of each example, without end marks. The source is
+    /// counted as a model reads it. `None` for data that is not translated.
     fn pair_lengths(&self) -> Option<Box<dyn Iterator<Item = (usize, usize)> + '_>> {
         None
     }
@@ -105,7 +105,7 @@ pub trait Dataset: fmt::Debug + Send + Sync {
         usize::MAX
     }
 
-    /// Batch as large as any with a budget of `tokens` tokens; its text is arbitrary.
+    /// Batch of the largest size that a budget of `tokens` tokens allows. Its content is arbitrary.
     fn largest_batch(&self, tokens: usize) -> Batch;
 }
 

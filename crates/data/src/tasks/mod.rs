@@ -1,7 +1,7 @@
 //! The tasks of models. Each makes batches from its corpus.
 //!
-//! Each task is a folder here. It finds the files of a split, tokenises them into a cache, and is a
-//! [`Dataset`] whose batches are read by position. [`Task`] is the only list of tasks.
+//! Each task has a folder here, whose code finds the files of a split, tokenises them into a cache,
+//! and reads batches by their position as a [`Dataset`]. [`Task`] is the only list of tasks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -121,8 +121,7 @@ impl Task {
         Ok(())
     }
 
-    /// Unit of the answers of a model of the task, short and in the plural; speed is measured in
-    /// this unit.
+    /// Unit of the answers of a model, in the plural and short. Speed is measured in this unit.
     #[must_use]
     pub fn answers(self) -> &'static str {
         match self {
@@ -130,7 +129,7 @@ impl Task {
             Self::Captions => "tok",
             Self::Classification => "texts",
             Self::Tagging => "words",
-            // An answer has a first and a last token.
+            // A model predicts the two ends of each answer: its first and its last token.
             Self::QuestionAnswering => "ends",
             Self::ImageClassification => "images",
             Self::ImageText => "pairs",
@@ -167,8 +166,8 @@ impl Task {
         self.holds_out(config) || config.is_validated()
     }
 
-    /// Name of the validation split. For held-out running text, the training split. Empty if there
-    /// is none.
+    /// Name of the validation split. This is the training split if validation data are held out
+    /// from it. Empty if there is no validation.
     pub fn validation_split(self, config: &DataConfig) -> String {
         let is_part_of_train = config.validation.is_empty() && self.validates(config);
         if is_part_of_train { config.train.name() } else { config.validation.name() }
@@ -230,7 +229,8 @@ impl Task {
         !self.reads_text() || TokenizerPair::exists(run)
     }
 
-    /// Loads the tokenizers of the run in this folder; empty for a task without text.
+    /// Loads the tokenizers of the run in the folder `run`, or [`TokenizerPair::none`] for a task
+    /// without text.
     ///
     /// # Errors
     ///
@@ -241,9 +241,9 @@ impl Task {
 
     /// Prepares the training and validation splits of a run.
     ///
-    /// The folder `run` receives the tokenizers and, under `cache`, the tokenised splits; existing
-    /// ones are used if they still fit. Every file of the configuration is looked up before
-    /// anything is written.
+    /// Writes the tokenizers to the folder `run`, and the tokenised splits to `cache` in this
+    /// folder. Existing tokenizers and tokenised splits are used if they still fit. Every file of
+    /// the configuration is looked up before anything is written.
     ///
     /// # Errors
     ///
@@ -292,10 +292,11 @@ impl Task {
         }
     }
 
-    /// Does the work of one process before several processes [tokenise](Task::tokenise_share) the
-    /// splits in the folder `run` together: it records the identity of the text, and trains the
-    /// tokenizers if the run has none. Returns whether there is anything to tokenise: not for
-    /// labelled text and images, which each process prepares in negligible time.
+    /// Does the work that a single process must do before several processes
+    /// [tokenise](Task::tokenise_share) the splits in the folder `run` together: records the
+    /// identity of the text, and trains the tokenizers if the run has none. Returns true if there
+    /// is anything to tokenise. Labelled text and images need no shared work: each process prepares
+    /// them in negligible time.
     ///
     /// # Errors
     ///

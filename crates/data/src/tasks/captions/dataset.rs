@@ -16,15 +16,15 @@ use crate::{
     TokenizerPair,
 };
 
-/// Key of the draws that choose a caption.
+/// Key of the random draws that choose a caption of an image.
 const CHOICE: u64 = 12;
 
 /// Use of captions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptionUse {
-    /// Captions are written, token by token.
+    /// A model writes captions, token by token.
     Written,
-    /// Captions are read and compared with images.
+    /// A model reads captions and compares them with images.
     Compared,
 }
 
@@ -90,11 +90,12 @@ pub(crate) fn train_tokenizer(config: &DataConfig) -> Result<TokenizerPair> {
 pub struct CaptionedDataset {
     images: ImageDataset,
     usage: CaptionUse,
-    /// Different captions.
+    /// Distinct captions of the images of this part.
     texts: Vec<String>,
-    /// Tokens of each.
+    /// Token ids of each caption in `texts`.
     ids: Vec<Vec<u32>>,
-    /// Indices of each image's captions in the split; meaningless for images outside this part.
+    /// Indices in `texts` of the captions of each image of the split. They have no meaning for
+    /// images outside this part.
     of_images: Vec<Vec<u32>>,
     longest: usize,
     report: CaptionReport,
@@ -220,7 +221,7 @@ impl CaptionedDataset {
         (&self.texts, self.images.part().iter().map(captions_of_image).collect())
     }
 
-    /// Values of images of this part for models, by their indices in it.
+    /// Pixel values of images as a model reads them. `places` are indices of images in this part.
     ///
     /// # Errors
     ///
@@ -246,7 +247,7 @@ impl CaptionedDataset {
                 CaptionUse::Compared => {
                     text.push(begun.chain([END]));
                     asked.push(text.ids.len() as u32 - 1);
-                    // The place of an example identifies its image.
+                    // No class is needed: a caption and its image have the same index in the batch.
                     answers.push(0);
                 }
             }
@@ -257,8 +258,8 @@ impl CaptionedDataset {
     }
 }
 
-/// Renumbers the captions of the images in `part`, in order of appearance. Returns the old indices
-/// of the captions that are used, out of `count`.
+/// Renumbers the captions of the images in `part` in the order of their appearance. There were
+/// `count` captions before; returns the old indices of the captions that are used.
 fn renumber(of_images: &mut [Vec<u32>], part: &[usize], count: usize) -> Vec<usize> {
     let mut place = vec![None; count];
     let mut used = Vec::new();

@@ -1,4 +1,4 @@
-//! Sentences that are true or false of an image, by its label and its pixels.
+//! Sentences about an image that are true or false, depending on its label and its pixels.
 
 use crate::{DataConfig, Error, ImagesConfig, Result};
 
@@ -7,11 +7,11 @@ const FIELDS: [(&str, &[&str]); 2] =
     [("{brightness}", &["dark", "bright"]), ("{shape}", &["tall", "wide", "square"])];
 const LABEL: &str = "{label}";
 
-/// Largest value of the ground of an image.
+/// Largest value of a pixel of the background. Other pixels form the object.
 const GROUND: u8 = 15;
-/// Smallest mean value of a bright thing.
+/// Smallest mean value of the pixels of a bright object.
 const BRIGHT: f64 = 128.0;
-/// Smallest ratio of the sides of a tall or wide thing.
+/// Smallest ratio of the sides of a tall or wide object.
 const LONGER: f64 = 1.25;
 
 /// Refuses sentences with unknown fields, or without the label.
@@ -69,7 +69,7 @@ fn written(sentences: &[String], label: &str) -> Vec<String> {
     once
 }
 
-/// All captions of the grammar, by label.
+/// All captions of the grammar, in the order of the labels.
 pub(super) fn all_captions(config: &DataConfig) -> Vec<String> {
     let captions_of = |label: &String| written(&config.captions.sentences, label);
     config.images.labels.iter().flat_map(captions_of).collect()

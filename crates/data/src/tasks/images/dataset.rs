@@ -19,7 +19,8 @@ use crate::{
 const ORDER: u64 = 10;
 const DIVISION: u64 = 11;
 
-/// Refuses settings that are impossible for images; `captioned` says whether these have captions.
+/// Refuses settings that are impossible for images. `captioned` is true if the images have
+/// captions.
 ///
 /// # Errors
 ///
@@ -68,7 +69,7 @@ pub(crate) fn validate(config: &DataConfig, captioned: bool) -> Result<()> {
     Ok(())
 }
 
-/// A part of a split of images.
+/// Images of a split, or of a part of it.
 #[derive(Debug)]
 pub struct ImageDataset {
     images: Arc<Split>,
@@ -231,7 +232,7 @@ impl ImageDataset {
         self.report.text_hash = hash;
     }
 
-    /// Order of an epoch.
+    /// Indices of the images within their split, in the order of an epoch.
     fn order(&self, batching: &BatchingConfig, epoch: Epoch) -> Vec<usize> {
         let mut order = self.part.clone();
         if batching.shuffle {
@@ -269,8 +270,8 @@ impl ImageDataset {
     }
 }
 
-/// Batch of images. Their values from 0 to 255 are the ids, and the class is predicted at the first
-/// id of each image.
+/// Batch of images. The ids are the values of pixels, from 0 to 255. The class of an image is
+/// predicted at its first id.
 pub fn batch_of_images(images: &[Vec<u8>]) -> Batch {
     let (mut stream, mut asked) = (Stream::default(), Vec::with_capacity(images.len()));
     for image in images {

@@ -52,7 +52,7 @@ pub enum Pairs {
     Auto,
 }
 
-/// Value in a recipe.
+/// Value of `pairs` as it is written in a recipe.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected true, false or \"auto\"")]
 enum Written {

@@ -1,4 +1,4 @@
-//! Batches of tokenised texts with their classes, with a class for each word, or with the positions
+//! Batches of tokenised texts, with a class for each text, a class for each word, or the positions
 //! of answers.
 
 use std::path::{Path, PathBuf};
@@ -45,7 +45,8 @@ pub(crate) fn validate(label_of: LabelOf, config: &DataConfig) -> Result<()> {
 #[derive(Debug)]
 pub struct LabelledDataset {
     rows: Vec<Row>,
-    /// Correct answers for each predicted token of each text: a class, or a position in the row.
+    /// Correct answers of each row, one for each of its predictions: a class, or a position in the
+    /// row.
     classes: Vec<Vec<u32>>,
     label_of: LabelOf,
     longest: usize,
@@ -102,11 +103,11 @@ impl LabelOf {
         }
     }
 
-    /// Number of tokens predicted in a row of unknown content.
+    /// Indices of the tokens at which a model predicts, in a row of unknown content.
     fn asked(self) -> &'static [u32] {
         match self {
             Self::Text | Self::Word => &[0],
-            // For the start, and for the end.
+            // Once for the start of the answer, and once for its end.
             Self::Question => &[0, 0],
         }
     }
@@ -180,7 +181,7 @@ impl LabelledDataset {
                     sentences.iter().map(|sentence| &*sentence.words).collect();
                 words.iter().for_each(|words| count(&words.join(" ")));
                 let rows = rows_of_words(tokenizer, &words, &config.labelled)?;
-                // Words after the end are not predicted.
+                // No tag is predicted for words that were cut off.
                 let asked = |(sentence, row): (&Tagged, &Row)| -> Vec<u32> {
                     row.words.iter().map(|&word| sentence.tags[word]).collect()
                 };
@@ -199,7 +200,7 @@ impl LabelledDataset {
         Ok(dataset)
     }
 
-    /// Sizes of the batches, in the order of the files.
+    /// Sizes of the batches if texts are taken in the order of the files.
     fn batching_report(&self, batching: &BatchingConfig) -> BatchingReport {
         let batches = self.batches((0..self.rows.len()).collect(), batching);
         let tokens = |rows: &Vec<usize>| rows.iter().map(|&row| self.rows[row].ids.len()).sum();

@@ -11,7 +11,7 @@ use crate::{
     Corpora, DataConfig, Error, Format, LabelledConfig, LineReader, Pairs, Result, TokenizerPair,
 };
 
-/// Endings of the names of such files.
+/// Endings of the names of files with labelled texts.
 pub(crate) const ENDINGS: [&str; 2] = ["", ".tsv"];
 
 /// The files of a split.
@@ -30,10 +30,10 @@ pub(crate) struct Labelled {
     pub(crate) texts: Vec<String>,
 }
 
-/// Row, or a description of the error.
+/// Content of a line or record, or a description of its error.
 type RowResult<T> = std::result::Result<T, String>;
 
-/// Text of a line, or its two texts with a tab between them; or a description of the error.
+/// Text of a line and `None`, or the two texts that its tab separates.
 pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str>)> {
     let (first, second) = match line.split_once('\t').filter(|_| pairs != Pairs::No) {
         Some((_, second)) if second.contains('\t') => {
@@ -54,8 +54,8 @@ pub(crate) fn texts_of(line: &str, pairs: Pairs) -> RowResult<(&str, Option<&str
     Ok((first, second))
 }
 
-/// First text, counted from 0, that has a tab although its model reads one text per line: it may
-/// have been meant as a pair.
+/// Index of the first text that contains a tab although the model reads one text per line: the line
+/// may have been meant as a pair.
 #[must_use]
 pub fn first_with_tab(texts: &[String], config: &LabelledConfig) -> Option<usize> {
     match config.pairs {
@@ -64,7 +64,7 @@ pub fn first_with_tab(texts: &[String], config: &LabelledConfig) -> Option<usize
     }
 }
 
-/// Label of a line, and the text after it.
+/// Label of a line, and the text after it, or the two texts after it with a tab between them.
 fn columns_of(line: &str, pairs: Pairs) -> RowResult<(&str, &str)> {
     let (label, texts) =
         line.split_once('\t').ok_or("has no tab; expected a label, a tab and a text")?;
@@ -83,7 +83,7 @@ fn columns_of(line: &str, pairs: Pairs) -> RowResult<(&str, &str)> {
 }
 
 impl Labelled {
-    /// Takes a text, or two texts with a tab between them, with the label.
+    /// Adds a text, or two texts with a tab between them, with the class of `label`.
     fn push(&mut self, config: &LabelledConfig, label: &str, texts: String) -> RowResult<()> {
         let Some(class) = config.labels.iter().position(|known| known == label) else {
             let known = config.labels.join(", ");
@@ -96,8 +96,8 @@ impl Labelled {
     }
 }
 
-/// Function that takes the label of a line or record, and its text, or its two texts with a tab
-/// between them.
+/// Function that is called with the label of a line or record, and with its text, or its two texts
+/// with a tab between them.
 type Take<'a> = &'a mut dyn FnMut(&str, String) -> RowResult<()>;
 
 /// Reads a file of lines; blank lines are skipped.
@@ -137,7 +137,7 @@ fn read_table(config: &DataConfig, path: &Path, format: Format, take: Take<'_>) 
         record += 1;
         let label = texts.remove(0);
         if config.labelled.pairs != Pairs::No {
-            // A tab separates the two.
+            // A tab separates the two texts, so neither may contain one.
             texts.iter_mut().for_each(|text| *text = text.replace('\t', " "));
         }
         take(&label, texts.join("\t")).map_err(|message| {
@@ -148,7 +148,7 @@ fn read_table(config: &DataConfig, path: &Path, format: Format, take: Take<'_>) 
     Ok(())
 }
 
-/// Reads a split, lines and tables.
+/// Reads the lines and tables of a split.
 ///
 /// # Errors
 ///
@@ -166,8 +166,8 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Labelled> {
     Ok(found)
 }
 
-/// Lists the label and the text of each line and record of a split, or its two texts with a tab
-/// between them, whatever labels the configuration lists.
+/// Label and text of each line or record of a split; two texts have a tab between them. A label
+/// need not be listed in the configuration.
 ///
 /// # Errors
 ///
@@ -198,7 +198,7 @@ fn each(config: &DataConfig, split: &Corpora, take: Take<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Texts of the training split, each alone.
+/// Texts of the training split. The two texts of a pair are separate items.
 ///
 /// # Errors
 ///

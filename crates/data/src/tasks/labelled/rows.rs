@@ -1,4 +1,5 @@
-//! The input of text encoders: rows of tokens with marks.
+//! Input of text encoders: rows of tokens with marks, which are the special tokens `<cls>` and
+//! `<sep>`.
 
 use rayon::prelude::*;
 
@@ -21,7 +22,8 @@ pub struct Row {
     /// token, for the two ends of an answer the first token twice, and for tags the first token of
     /// each word.
     pub asked: Vec<u32>,
-    /// The index of the word of each of these tokens, if something is predicted for words.
+    /// Index of the word that begins at each token of `asked`; empty if nothing is predicted for
+    /// words.
     pub words: Vec<usize>,
     /// Number of tokens of the texts. Marks are not counted, but tokens that were cut off are.
     pub tokens: usize,
@@ -41,8 +43,8 @@ impl Row {
 ///
 /// # Errors
 ///
-/// If a line has another form (the error has its number, counted from 1), if the tokenizer has no
-/// marks, or if it refuses a text.
+/// If a line has more or fewer texts than are configured (the error has the line number, from 1),
+/// if the tokenizer has no marks, or if it refuses a text.
 pub fn rows_of(
     tokenizer: &Tokenizer,
     lines: &[String],
@@ -51,8 +53,8 @@ pub fn rows_of(
     rows_of_each(tokenizer, lines, 0, config)?.into_iter().collect()
 }
 
-/// Makes rows as [`rows_of`] does, but a line of another form gets an error instead of a row. The
-/// first line has the number `before + 1` in errors.
+/// Makes rows as [`rows_of`] does, but a line that is refused gets an error instead of a row.
+/// Errors number the first line `before + 1`.
 ///
 /// # Errors
 ///
@@ -130,8 +132,8 @@ pub fn rows_of_words<S: AsRef<[String]> + Sync>(
     sentences.par_iter().map(row).collect()
 }
 
-/// The lengths to which two texts are cut so that they fit. Tokens are removed from the longer one
-/// first.
+/// Lengths to which two texts are cut so that their sum is at most `room` tokens. Tokens are
+/// removed from the longer text first.
 fn shares((first, second): (usize, usize), room: usize) -> (usize, usize) {
     let half = room / 2;
     match (first + second <= room, first <= half, second <= half) {

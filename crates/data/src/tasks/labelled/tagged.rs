@@ -7,7 +7,7 @@ use crate::{Corpora, DataConfig, Error, LineReader, Result, words};
 
 /// Endings of the names of files with tags.
 pub(crate) const ENDINGS: [&str; 3] = ["", ".conll", ".txt"];
-/// Written instead of a word between documents.
+/// First column of a line that separates documents.
 const DOCUMENT: &str = "-DOCSTART-";
 
 /// The paths of the files of a split.
@@ -55,7 +55,7 @@ pub(crate) fn read(config: &DataConfig, split: &Corpora) -> Result<Vec<Tagged>> 
     let (mut found, mut sentence) = (Vec::new(), Tagged::default());
     for path in files(config, split)? {
         let mut lines = LineReader::open(&path)?;
-        // The number of columns in this file, and the first line with this number.
+        // Number of columns in this file, and the number of the first line with columns.
         let mut first = None;
         while let Some(line) = lines.next_line()? {
             let columns: Vec<&str> = words(&line).collect();

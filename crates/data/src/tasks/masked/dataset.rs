@@ -19,8 +19,8 @@ const PAIRING: u64 = 7;
 /// Running text from which rows with hidden tokens are made.
 ///
 /// A row is a part of a block and never crosses the end of a document. It is `<cls> text <sep>`, or
-/// with two texts `<cls> first <sep> second <sep>`. Which tokens are hidden depends only on the
-/// seed, the epoch, the number of the block, and the part.
+/// with two texts `<cls> first <sep> second <sep>`. The choice of hidden tokens depends only on the
+/// seed, the epoch, the number of the block, and the part of the block.
 #[derive(Debug)]
 pub struct MaskedDataset {
     text: Arc<TextDataset>,
@@ -28,7 +28,7 @@ pub struct MaskedDataset {
     config: MaskedConfig,
     /// Largest number of tokens of a row, including marks.
     row_length: usize,
-    /// The token between documents.
+    /// Id of the token between documents.
     end: u32,
     report: TextReport,
 }
@@ -58,9 +58,9 @@ impl MaskedDataset {
         &self.text
     }
 
-    /// Divides a piece into two texts. The result is the length of the first, the tokens of the
-    /// second, and 1 if the second was taken from elsewhere, otherwise 0. It is `None` if the piece
-    /// is too short for two texts.
+    /// Divides a piece, which is a part of a block within one document, into two texts. Returns the
+    /// length of the first text, the ids of the second text, and 1 if the second text was taken
+    /// from elsewhere, otherwise 0. Returns `None` if the piece is too short for two texts.
     fn pair(&self, piece: &[u32], draws: Draws) -> Result<Option<(usize, Vec<u32>, u32)>> {
         if piece.len() < 2 {
             return Ok(None);

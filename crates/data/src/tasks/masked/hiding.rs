@@ -1,4 +1,4 @@
-//! Chooses the tokens of a row that are predicted, and what replaces them.
+//! Chooses the tokens of a row that are predicted, and their replacements.
 
 use crate::draws::Draws;
 use crate::text::tokenizer::segmentation::SPACE_MARK;
@@ -15,7 +15,7 @@ pub(crate) struct Words {
     /// For each id, whether it may continue a word, and whether a word may continue after it. In a
     /// vocabulary that marks continuations, exactly the marked tokens continue a word.
     edges: Vec<(bool, bool)>,
-    /// Ids that may replace others: all that are not special tokens.
+    /// Ids that may replace a hidden token: all ids except special tokens.
     plain: Vec<u32>,
 }
 
@@ -31,7 +31,7 @@ impl Words {
             let is_word = |c: char| c.is_alphanumeric();
             // The space of byte-level vocabularies counts as a letter, so it is excluded.
             let goes_on = |c: char| is_word(c) && c != BYTE_SPACE;
-            // The mark of a space may be a token of its own before a word.
+            // The mark of a space may be a separate token, which the word after it continues.
             let may_follow = |c: char| is_word(c) || c == SPACE_MARK;
             (
                 token.chars().next().is_some_and(goes_on),
@@ -86,7 +86,7 @@ impl Words {
             }
         }
         asked.sort_unstable();
-        // These draws have later indices than those that decided the order of words.
+        // The indices of these draws come after those that `shuffle` used.
         let first = row.len() as u64;
         for &(at, _) in &asked {
             let number = first + 2 * at as u64;

@@ -1,4 +1,5 @@
-//! Masked language modelling: tokens of running text are hidden, others in each epoch.
+//! Masked language modelling: a model predicts hidden tokens of running text. Each epoch hides
+//! different tokens.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

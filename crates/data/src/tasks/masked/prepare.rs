@@ -12,7 +12,7 @@ use crate::{
     DataConfig, Error, Prepared, Result, TextDataset, TokenisingProgress, Tokenizer, TokenizerPair,
 };
 
-/// Rows with fewer tokens are not useful.
+/// Smallest number of tokens of a useful row.
 const SHORTEST_ROW: usize = 8;
 
 /// Refuses settings that are impossible for a masked language model.
@@ -72,8 +72,8 @@ pub(crate) fn prepare_observed(
     })
 }
 
-/// Opens a split for measuring a model. Without a split, this is the part of the training text that
-/// `data.text.hold_out` reserves.
+/// Opens a split for measuring a model. If `split` is `None`, opens the part of the training text
+/// that `data.text.hold_out` reserves.
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ pub fn masked_split(
     of_text(Arc::new(text), config, tokenizer)
 }
 
-/// Settings whose blocks are shorter, so that the marks of a row fit too.
+/// Copy of the settings with shorter blocks, so that a row has room for its marks.
 fn without_marks(config: &DataConfig) -> DataConfig {
     let mut blocks = config.clone();
     blocks.text.barrier = false;

@@ -1,11 +1,11 @@
-//! Pairs in the [tokenised cache](crate::text::cache). For each pair, the file has its line (u64),
-//! the lengths of source and target (u32 each), and the ids of both (u32 each). Only the lengths of
-//! each pair, 8 bytes, and the place of every 64th pair are kept in memory. If pairs have word
-//! links, the place of each pair is kept.
+//! Pairs in the [tokenised cache](crate::text::cache). For each pair, the file has its line in the
+//! corpus (u64), the lengths of source and target (u32 each), and the ids of source and target (u32
+//! each). The memory holds only the lengths of each pair, 8 bytes, and the place in the file of
+//! every 64th pair, or of every pair if pairs have word links.
 //!
-//! In a split with word links, the number of links of a pair (u32) is before its ids. After the ids
-//! are the word of each source token, the word of each target token, and the two words of each link
-//! (u32 each).
+//! In a split with word links, the number of links of a pair (u32) is before its ids. After its ids
+//! are the index of the word of each source token, the index of the word of each target token, and
+//! the two words of each link (u32 each).
 
 use std::path::Path;
 
@@ -28,11 +28,11 @@ pub struct Pair {
     pub links: Option<PairLinks>,
 }
 
-/// The place in the file is kept in memory for every pair at this distance. The places between are
+/// Distance between two pairs whose places in the file are kept in memory. Other places are
 /// computed from the lengths.
 const STRIDE: usize = 64;
 
-/// Places of pairs in the file, and the lengths of their sides.
+/// Places of pairs in the file, and the lengths of both sides of each pair.
 #[derive(Debug)]
 struct Index {
     lengths: Vec<(u32, u32)>,
@@ -42,7 +42,7 @@ struct Index {
 }
 
 impl Index {
-    /// The place of a pair. Panics if there is no such pair.
+    /// Byte at which a pair begins in the file. Panics if there is no such pair.
     fn place(&self, pair: usize) -> u64 {
         let near = pair / self.stride;
         let between = &self.lengths[near * self.stride..pair];
@@ -61,7 +61,8 @@ pub(crate) struct PairCache {
 }
 
 impl PairCache {
-    /// Opens a cache as [`Cache::open`] does. The key depends on whether the split has word links.
+    /// Opens a cache as [`Cache::open`] does. `has_links` must be true if the pairs have word
+    /// links; the key depends on this too.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -113,10 +114,10 @@ impl PairCache {
 
 /// Finds the place of each pair.
 fn index(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Index> {
-    // The space that links take cannot be computed from the lengths.
+    // The lengths do not determine the number of bytes of the links.
     let stride = if has_links { 1 } else { STRIDE };
-    // The checksum has not been verified yet, so `count` may be wrong. No more memory is allocated
-    // than a file of this length can need.
+    // The checksum has not been verified yet, so `items.count` may be wrong. This limits the
+    // allocated memory to what a file of this length can need.
     let most = items.count.min(items.length / HEAD_BYTES as u64);
     let most = usize::try_from(most).unwrap_or(0);
     let mut lengths = Vec::with_capacity(most);
@@ -162,7 +163,7 @@ pub(crate) fn record(
     bytes
 }
 
-/// A pair as it is encoded in a cache, with the ids of its two sides.
+/// Encoded pair of a cache, with the decoded ids of its two sides.
 pub(crate) struct Record {
     /// All bytes of the pair.
     pub(crate) bytes: Vec<u8>,
@@ -171,8 +172,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads the next pair, with or without word links. Even for a damaged pair, no more memory is
-    /// used than the file has bytes.
+    /// Reads the next pair, with or without word links. A damaged pair does not use more memory
+    /// than the file has bytes.
     pub(crate) fn read(items: &mut Items<'_>, has_links: bool) -> std::io::Result<Self> {
         let mut bytes = vec![0; HEAD_BYTES];
         items.read(&mut bytes)?;

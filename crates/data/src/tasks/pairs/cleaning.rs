@@ -46,19 +46,19 @@ pub struct Dropped {
     pub empty_source: u64,
     /// Pairs with an empty target.
     pub empty_target: u64,
-    /// Pairs of which a side is too short.
+    /// Pairs with a side that is too short.
     pub too_short: u64,
-    /// Pairs of which a side is too long.
+    /// Pairs with a side that is too long.
     pub too_long: u64,
     /// Pairs whose lengths are too different.
     pub ratio: u64,
-    /// Pairs that repeat an earlier one.
+    /// Pairs that repeat an earlier pair.
     #[serde(default)]
     pub duplicate: u64,
-    /// Pairs of which a side is in another language.
+    /// Pairs with a side in the wrong language.
     #[serde(default)]
     pub other_language: u64,
-    /// Pairs of which a side is in another script.
+    /// Pairs with a side in the wrong script.
     #[serde(default)]
     pub script: u64,
     /// Pairs whose source and target are the same.
@@ -67,13 +67,13 @@ pub struct Dropped {
     /// Pairs whose sides have different digits.
     #[serde(default)]
     pub digits: u64,
-    /// Pairs of which only one side is in capitals.
+    /// Pairs with only one side in capitals.
     #[serde(default)]
     pub case: u64,
     /// Pairs whose lengths are unusual for their languages.
     #[serde(default)]
     pub lengths: u64,
-    /// Pairs that are nearly the same as an earlier one.
+    /// Pairs that are nearly the same as an earlier pair.
     #[serde(default)]
     pub near_duplicate: u64,
 }
@@ -106,14 +106,14 @@ impl DroppedPair {
         examples.push(Self { reason, source: cut(source), target: cut(target) });
     }
 
-    /// Adds this example to `examples`, unless there are enough for its reason.
+    /// Adds this example to `examples`, unless there are enough examples for its reason.
     pub(crate) fn put(self, examples: &mut Vec<Self>) {
         if examples.iter().filter(|one| one.reason == self.reason).count() < MOST_EXAMPLES {
             examples.push(self);
         }
     }
 
-    /// Whether one more example for a reason may be added to `examples`.
+    /// True if one more example for `reason` may be added to `examples`.
     pub(crate) fn has_room(examples: &[Self], reason: DropReason) -> bool {
         examples.iter().filter(|one| one.reason == reason.describe()).count() < MOST_EXAMPLES
     }
@@ -224,7 +224,7 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// A cleaner with these limits.
+    /// Makes a cleaner with the limits of `config`.
     pub fn new(config: &CleaningConfig) -> Self {
         Self { config: config.clone() }
     }

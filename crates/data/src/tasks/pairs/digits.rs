@@ -1,8 +1,9 @@
-//! Compares the digits of texts. Digits of different scripts are equal if their values are.
+//! Compares the digits of texts. Digits of different scripts count as equal if they have the same
+//! value.
 
-/// The zeros of all scripts in Unicode 16, in ascending order; the other nine digits of a script
-/// (general category Nd) follow its zero. Python's `unicodedata` lists the same zeros, except those
-/// that its version of Unicode lacks.
+/// Code points of the digit zero of all scripts in Unicode 16, in ascending order. The other nine
+/// digits of a script (general category Nd) follow its zero. Python's `unicodedata` lists the same
+/// zeros, except those that are newer than its version of Unicode.
 const ZEROS: [u32; 76] = [
     0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66,
     0xde6, 0xe50, 0xed0, 0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90,
@@ -13,7 +14,7 @@ const ZEROS: [u32; 76] = [
     0x1d7e2, 0x1d7ec, 0x1d7f6, 0x1e140, 0x1e2f0, 0x1e4f0, 0x1e5f1, 0x1e950, 0x1fbf0,
 ];
 
-/// A range that has no digits. It contains most characters of Chinese and Japanese.
+/// A range of code points without digits. It contains most characters of Chinese and Japanese.
 const WITHOUT_DIGITS: std::ops::Range<u32> = 0x1c5a..0xa620;
 
 /// Chinese numerals, in daily and in financial use. They are words whose value is often uncertain:
@@ -60,8 +61,8 @@ impl Digits {
         digits
     }
 
-    /// Whether this text has all digits of another text. If it has Chinese numerals, they may be
-    /// the missing digits.
+    /// True if this text has all digits of `other`. If this text has Chinese numerals, the result
+    /// is always true, because they may stand for the missing digits.
     fn covers(&self, other: &Self) -> bool {
         self.has_chinese_numerals
             || self.counts.iter().zip(&other.counts).all(|(own, other)| own >= other)
@@ -73,11 +74,10 @@ fn is_chinese_numeral(character: char) -> bool {
         && CHINESE_NUMERALS.contains(character)
 }
 
-/// Whether two texts have digits of the same values, in any order. The order is ignored because
+/// True if two texts have digits with the same values, in any order. The order is ignored because
 /// languages write numbers in different orders and with different marks.
 ///
-/// If a text has Chinese numerals, digits that it lacks are accepted, because the numerals may
-/// stand for them.
+/// If a text has Chinese numerals, they may stand for any digits that the text lacks.
 pub(crate) fn same_digits(source: &str, target: &str) -> bool {
     let (source, target) = (Digits::count(source), Digits::count(target));
     source.covers(&target) && target.covers(&source)
@@ -117,7 +117,8 @@ mod tests {
     fn chinese_numerals_are_not_judged() {
         assert!(same_digits("I have 3 cats.", "我有三只猫。"));
         assert!(same_digits("一九八四年下雨了。", "It rained in 1984."));
-        // Digits that differ from the other side's are not numerals.
+        // The digits differ. 一 may stand for digits that the Chinese text lacks, but 1985 is not in
+        // the English text.
         assert!(!same_digits("It rained in 1984.", "1985年的一天下雨了。"));
         assert!(!same_digits("It rained in 1984.", "1985年下雨了。"));
         assert!(!same_digits("He is 30.", "他是人。"));

@@ -1,4 +1,4 @@
-//! For each corpus of a split, its tokenizers and how often an epoch contains it.
+//! Tokenizers of each corpus of a split, and the number of passes over each corpus in an epoch.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use crate::{Corpora, DataConfig, Direction, Result, TokenizerPair};
 pub(crate) struct SplitCorpora {
     /// The corpora in their order.
     pub(crate) corpora: Vec<SplitCorpus>,
-    /// Temperature by which directions are mixed. With 1, the weights do not change.
+    /// Temperature by which translation directions are mixed. With 1, the weights do not change.
     temperature: f64,
 }
 
@@ -18,8 +18,8 @@ pub(crate) struct SplitCorpora {
 pub(crate) struct SplitCorpus {
     /// Direction of the corpus.
     pub(crate) direction: Direction,
-    /// The tokenizers. If there are several target languages, rows contain a token for the
-    /// language.
+    /// Tokenizers of the corpus. If there are several target languages, they add a token for the
+    /// language to each row.
     pub(crate) tokenizers: TokenizerPair,
     /// Number of passes over the corpus in an epoch, before directions are mixed.
     weight: f64,
@@ -47,7 +47,8 @@ impl SplitCorpora {
         Ok(Self { corpora, temperature: if is_mixed { config.languages.temperature } else { 1.0 } })
     }
 
-    /// How often an epoch contains each corpus, given the numbers of their pairs.
+    /// Number of passes over each corpus in an epoch. `pairs` has the number of pairs of each
+    /// corpus.
     pub(crate) fn passes(&self, pairs: &[usize]) -> Vec<f64> {
         let sizes = self.corpora.iter().zip(pairs);
         let sizes: Vec<(&Direction, f64)> =
@@ -57,8 +58,9 @@ impl SplitCorpora {
     }
 }
 
-/// Factors for the weights of corpora, given the direction and the size of each. With these, a
-/// direction of n pairs has a share proportional to n^(1/T), and the total size stays the same.
+/// Factors for the weights of corpora. `corpora` has the direction and the size of each corpus.
+/// With these factors, a direction of n pairs has a share proportional to n^(1/T), where T is the
+/// temperature, and the total size stays the same.
 ///
 /// Arivazhagan et al. 2019, "Massively Multilingual Neural Machine Translation in the Wild",
 /// section 4.2.
@@ -72,8 +74,8 @@ pub(crate) fn mix<D: Copy + Eq + Hash>(corpora: &[(D, f64)], temperature: f64) -
     }
     let all: f64 = corpora.iter().map(|(_, size)| size).sum();
     let share = |size: f64| if size > 0.0 { (size / all).powf(1.0 / temperature) } else { 0.0 };
-    // The order of a map may change, and with it the rounding, so the sum follows the order of the
-    // corpora.
+    // The sum follows the order of the corpora, because the order of a map may change, and with it
+    // the rounding of the sum.
     let mut summed = Vec::new();
     let mut shares = 0.0;
     for (direction, _) in corpora {
@@ -102,7 +104,7 @@ mod tests {
             assert_eq!(factors.len(), expected.len());
         };
         near(mix(&[("a", 9.0), ("b", 1.0)], 1.0), &[1.0, 1.0]);
-        // √9 : √1 of 10 pairs.
+        // 10 pairs are divided in the ratio √9 : √1.
         near(mix(&[("a", 9.0), ("b", 1.0)], 2.0), &[7.5 / 9.0, 2.5]);
         // Corpora of a direction keep their relation.
         near(mix(&[("a", 6.0), ("b", 1.0), ("a", 3.0)], 2.0), &[7.5 / 9.0, 2.5, 7.5 / 9.0]);

@@ -1,8 +1,8 @@
 //! Draws a validation set from the training text.
 //!
-//! The sentences whose hashes with the seed are smallest are held out, so the set does not depend
-//! on the order of the text. A source sentence is held out with all its translations or not at all.
-//! The reader of the training text omits these sentences, and needs to know nothing else.
+//! The sentences with the smallest hashes, which depend on the seed, are held out, so the set does
+//! not depend on the order of the text. A source sentence is held out with all its translations or
+//! not at all. The reader of the training text omits these source sentences.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,12 +14,11 @@ use crate::tasks::pairs::reader::held_out::fingerprint;
 use crate::text::fingerprint::TEXT_FOLDER;
 use crate::{Cleaner, Corpora, Corpus, DataConfig, Error, PairReader, Result, Side};
 
-/// Key of these draws. It differs from the keys for batches and subwords.
+/// Key of the draws that rank sentences. It differs from the keys for batches and subwords.
 const PURPOSE: u64 = 5;
 
-/// The configuration of the run in the folder `run`, in which `hold_out` is replaced by a
-/// validation set. This set is two files in the folder; if they do not exist, they are drawn by
-/// `seed`.
+/// Copy of the configuration in which `hold_out` is replaced by a validation set. The set is two
+/// files in the folder `run` of the run. If they do not exist, they are drawn by `seed`.
 ///
 /// # Errors
 ///

@@ -9,7 +9,7 @@ use crate::Draws;
 /// Key for drawing places and typing errors. It differs from the keys of training.
 const PURPOSE: u64 = 12;
 
-/// A word with fewer letters is not translated alone.
+/// Smallest number of letters of a word that is translated alone.
 const LETTERS: usize = 4;
 
 /// The change that makes a source hostile.
@@ -19,7 +19,7 @@ pub enum Hostility {
     Capitals,
     /// Source and reference have no punctuation at their ends.
     NoFullStop,
-    /// Each source is followed by the next one, and so is its reference.
+    /// Two successive sources are joined, and so are their references.
     TwoSentences,
     /// One word of each source is repeated. In a text without spaces, one character is repeated.
     DoubledWord,
@@ -34,7 +34,7 @@ pub enum Hostility {
 pub struct HostileLine {
     /// The text to translate.
     pub source: String,
-    /// Indices of the lines from which it was made.
+    /// Indices of the original lines from which the source was made.
     pub lines: Vec<usize>,
 }
 
@@ -94,7 +94,7 @@ impl Hostility {
         }
     }
 
-    /// Normalises a translation or a reference before they are compared.
+    /// Normalises a translation or a reference for their comparison.
     #[must_use]
     pub fn compared(self, text: &str) -> String {
         match self {

@@ -1,14 +1,14 @@
-//! The largest batch that some pairs can make.
+//! Computes the lengths of the rows of the largest possible batch.
 
-/// How many rows of each length one side of an epoch has.
+/// Number of rows of each length on one side of an epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// At each index, the number of rows with this number of ids, including end marks.
+    /// Number of rows with `i` ids, including end marks, at each index `i`.
     of_length: Vec<usize>,
 }
 
 impl Rows {
-    /// `rows` rows, each of `length` ids.
+    /// Makes `rows` rows of `length` ids each.
     pub(crate) fn alike(rows: usize, length: usize) -> Self {
         let mut of_length = vec![0; length + 1];
         of_length[length] = rows;
@@ -23,7 +23,7 @@ impl Rows {
         self.of_length[length] += times;
     }
 
-    /// For each length, the larger of two numbers of rows.
+    /// For each length, the larger of the two numbers of rows in `self` and `other`.
     pub(crate) fn or(&self, other: &Self) -> Self {
         let of = |rows: &Self, length| rows.of_length.get(length).copied().unwrap_or(0);
         let lengths = self.of_length.len().max(other.of_length.len());
@@ -37,8 +37,8 @@ impl Rows {
         self.of_length.iter().enumerate().map(|(length, rows)| length * rows).sum()
     }
 
-    /// Lengths of the longest rows whose total is at most `tokens`. There is always at least one
-    /// row, as in training.
+    /// Lengths of the longest rows, cut so that their sum is at most `tokens`. There is always at
+    /// least one whole row, as in training.
     pub(crate) fn longest(&self, tokens: usize) -> Vec<usize> {
         let mut lengths: Vec<usize> = Vec::new();
         let mut left = tokens;

@@ -1,9 +1,9 @@
 //! Learns from a corpus the usual ratio of the lengths of two languages.
 //!
-//! A language needs more characters than another for the same text, by a ratio that is about the
-//! same for most sentences and varies less the longer they are (Gale and Church 1993, "A Program
-//! for Aligning Sentences in Bilingual Corpora", section 3.1). Here the logarithm of the ratio has
-//! a median and a spread for each class of lengths. The spread is the median absolute deviation,
+//! One language needs more characters than another for the same text. The ratio is about the same
+//! for most sentences, and varies less the longer they are (Gale and Church 1993, "A Program for
+//! Aligning Sentences in Bilingual Corpora", section 3.1). Here the logarithm of the ratio has a
+//! median and a spread for each class of lengths. The spread is the median absolute deviation,
 //! which stays bounded unless half of the pairs are wrong (Hampel 1974).
 //!
 //! **Decision.** Lengths are divided into classes. Gale and Church instead use a variance
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::UsualLengths;
 
-/// Number of classes of lengths. A pair has at most 16, 32, …, 512 characters on both sides
-/// together, or more.
+/// Number of classes of lengths. The pairs of a class have at most 16, 32, …, 512 characters on
+/// both sides together; the last class has no limit.
 const CLASSES: usize = 7;
 
 /// Binary logarithm of the largest number of characters in the first class.
@@ -31,15 +31,15 @@ const BINS: f64 = 50.0;
 /// uses the values of the nearest other class.
 const FEWEST_PAIRS: u64 = 200;
 
-/// The standard deviation of a normal distribution, divided by its median absolute deviation: 1 /
+/// Ratio of the standard deviation of a normal distribution to its median absolute deviation: 1 /
 /// Φ⁻¹(3/4).
 const DEVIATIONS: f64 = 1.4826;
 
-/// Smallest standard deviation of the logarithm: sides that nearly always have the same length may
-/// differ by a few percent.
+/// Smallest standard deviation of the logarithm. So sides that nearly always have the same length
+/// may still differ by a few percent.
 const LEAST_DEVIATION: f64 = 0.05;
 
-/// Number of characters of a side.
+/// Number of characters of a side, without white space at both ends.
 pub(crate) fn characters(text: &str) -> u32 {
     u32::try_from(text.trim().chars().count()).unwrap_or(u32::MAX)
 }
@@ -49,7 +49,7 @@ fn class_of(source: u32, target: u32) -> usize {
     ((both - 1).ilog2() + 1).saturating_sub(FIRST_CLASS).min(CLASSES as u32 - 1) as usize
 }
 
-/// The logarithm of the target's length divided by the source's.
+/// Logarithm of the ratio of the target's length to the source's length.
 fn log_ratio(source: u32, target: u32) -> f64 {
     (f64::from(target.max(1)) / f64::from(source.max(1))).ln()
 }
@@ -103,7 +103,8 @@ impl Usual {
     }
 }
 
-/// The lower median of values that occur several times. `all` is the sum of these numbers.
+/// The lower median of values. `numbers` has how often each value occurs, and `all` is the sum of
+/// these numbers.
 fn median<T: Copy>(numbers: &BTreeMap<T, u64>, all: u64) -> Option<T> {
     let mut before = 0;
     let mut values = numbers.iter();
@@ -122,7 +123,8 @@ pub(crate) struct LengthLimits {
 }
 
 impl LengthLimits {
-    /// Learns limits from these counts, at this number of standard deviations.
+    /// Learns limits from `counts`. A ratio may differ from the median by `deviations` standard
+    /// deviations.
     pub(crate) fn learn(counts: &LengthCounts, deviations: f64) -> Self {
         Self {
             classes: [0, 1, 2, 3, 4, 5, 6].map(|one| Usual::learn(&counts.classes[one])),
@@ -130,8 +132,8 @@ impl LengthLimits {
         }
     }
 
-    /// Whether a pair with these numbers of characters is within the limits. If nothing could be
-    /// learned, every pair is.
+    /// True if a pair with these numbers of characters is within the limits, or if nothing could be
+    /// learned.
     pub(crate) fn allow(&self, source: u32, target: u32) -> bool {
         let class = class_of(source, target);
         let known =

@@ -1,4 +1,5 @@
-//! The word links of a pair, and the links between its tokens that follow from them.
+//! Word links of a pair (pairs of a source word and a target word), and the links between tokens
+//! that follow from the word links.
 //!
 //! **Decision.** Links are stored between words, which are separated by white space. A token
 //! belongs to the word in which it begins, and has the links of this word. So links can be used
@@ -13,8 +14,8 @@ pub struct PairLinks {
     pub source_words: Vec<u32>,
     /// The word of each target token, in ascending order.
     pub target_words: Vec<u32>,
-    /// Each link is a word of the source and a word of the target. They are sorted by the word of
-    /// the target.
+    /// Links of a source word and a target word, by their indices. They are sorted by the target
+    /// word.
     pub links: Vec<(u32, u32)>,
 }
 

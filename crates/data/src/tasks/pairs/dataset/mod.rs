@@ -16,12 +16,12 @@ use crate::{
     PairLinks, PairPlan, Report, Result, Stream, TokenizerPair,
 };
 
-/// Number of batches from which it is estimated how much variation lengthens batches. Other batches
-/// may grow more, so the estimate is multiplied by the margin.
+/// Number of batches from which [`Dataset::growth`] is estimated. Other batches may grow more, so
+/// the estimate is multiplied by [`SAMPLING_MARGIN`].
 const SAMPLED_BATCHES: usize = 32;
 const SAMPLING_MARGIN: f64 = 1.05;
 
-/// Key for drawing which pairs of a corpus an epoch contains.
+/// Key of the draws that decide which pairs of a weighted corpus an epoch contains.
 const WEIGHTS: u64 = 6;
 
 /// Seed of the epochs that the report gives as examples.
@@ -36,20 +36,20 @@ pub struct PairDataset {
     report: DataReport,
     /// The direction of each corpus, with the tokenizers that add special tokens to its texts.
     directions: Arc<[SplitCorpus]>,
-    /// The pairs of this data set, if it is the part for one direction.
+    /// Indices of the pairs, if this data set is the part for one direction.
     part: Option<Arc<[u32]>>,
-    /// How pairs vary between epochs. `None` if they are the same in all epochs.
+    /// Variation of pairs between epochs. `None` if pairs are the same in all epochs.
     variation: Option<Arc<PairVariation>>,
     /// Number of epochs at the start in which both directions are trained.
     bidirectional_epochs: u64,
-    /// For each corpus, the index after its last pair, and how often an epoch contains each of its
-    /// pairs.
+    /// For each corpus, the index after its last pair, and its weight: the number of passes over
+    /// its pairs in an epoch.
     corpora: Vec<(usize, f64)>,
 }
 
 impl PairDataset {
-    /// Opens the cache at `path`, if it is complete and has this key. The data set has these
-    /// corpora, this number of bidirectional epochs, and word links or not.
+    /// Opens the cache at `path`; `None` if the cache is incomplete or has another key. `has_links`
+    /// is true if the pairs have word links.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -81,7 +81,7 @@ impl PairDataset {
                 bidirectional_epochs,
                 corpora,
             };
-            // Batching settings are not in the cache either, for the same reason.
+            // Reports on batches are not in the cache either, for the same reason.
             let of = |number| {
                 let epoch = Epoch::new(EXAMPLE, number);
                 PairPlan::new(&dataset, batching, epoch).report(&dataset)
@@ -95,7 +95,7 @@ impl PairDataset {
         }))
     }
 
-    /// Sets how the pairs vary between epochs.
+    /// Sets the variation of pairs between epochs.
     pub(crate) fn with_variation(self, variation: Option<PairVariation>) -> Self {
         Self { variation: variation.map(Arc::new), ..self }
     }
@@ -115,9 +115,9 @@ impl PairDataset {
         &self.report
     }
 
-    /// The pairs of an epoch in their order. Each pair occurs as often as the weight of its corpus
-    /// says, and in a bidirectional epoch also with its sides exchanged. `None` means that each
-    /// pair of the data set occurs once.
+    /// Indices of the pairs of an epoch, before shuffling. The weight of its corpus gives how often
+    /// a pair occurs. In a bidirectional epoch, each pair also occurs with its sides exchanged.
+    /// `None` if each pair of the data set occurs once.
     pub(crate) fn pairs_in(&self, epoch: Epoch) -> Option<Vec<u32>> {
         if let Some(part) = &self.part {
             return Some(part.to_vec());
@@ -126,7 +126,7 @@ impl PairDataset {
         if is_once && epoch.number >= self.bidirectional_epochs {
             return None;
         }
-        // It was checked when the split was prepared that the number of pairs fits.
+        // When the split was prepared, it was checked that the number of pairs fits.
         let all = self.len() as u32;
         let draws = epoch.draws(WEIGHTS);
         let mut corpora = self.corpora.iter().peekable();
@@ -146,7 +146,7 @@ impl PairDataset {
         Some(pairs)
     }
 
-    /// Reads a pair. The indices from [`PairDataset::len`] on are the same pairs with their sides
+    /// Reads a pair. Indices from [`PairDataset::len`] on mean the same pairs with their sides
     /// exchanged, for translation in the opposite direction.
     ///
     /// # Errors
@@ -155,8 +155,8 @@ impl PairDataset {
     ///
     /// # Panics
     ///
-    /// If `pair` is not below twice [`PairDataset::len`]. All methods with a pair as an argument
-    /// panic then.
+    /// If `pair` is not below twice [`PairDataset::len`]. This is so for all methods with a pair as
+    /// an argument.
     pub fn pair(&self, pair: usize) -> Result<Pair> {
         let (pair, turned) = self.locate(pair);
         let read = self.cache.read(pair)?;
@@ -188,7 +188,7 @@ impl PairDataset {
         if turned { (target, source) } else { (source, target) }
     }
 
-    /// The lengths of the source row and the target row of a pair.
+    /// The lengths of the source row and the target row of a pair, including special tokens.
     pub(crate) fn row_lengths(&self, pair: usize) -> (usize, usize) {
         let ((source, target), around) = (self.lengths(pair), self.around());
         (source + around.0, target + around.1)
@@ -221,8 +221,8 @@ impl PairDataset {
         self.variation.is_some()
     }
 
-    /// The pair after another one in its corpus, in the same direction. After the last pair comes
-    /// the first.
+    /// The next pair in the same corpus and direction; the first pair after the last. `None` if the
+    /// corpus has only one pair.
     fn next_pair(&self, pair: usize) -> Result<Option<Pair>> {
         let (place, turned) = self.locate(pair);
         let corpus = self.corpus_of(place);
@@ -238,8 +238,8 @@ impl PairDataset {
         self.corpora.partition_point(|(end, _)| *end <= pair)
     }
 
-    /// The lengths of the longest source row and the longest target row, including end marks.
-    /// Variation cannot make rows longer than this.
+    /// The largest possible lengths of a source row and of a target row, including special tokens
+    /// and after variation.
     fn longest_rows(&self) -> (usize, usize) {
         let BatchingReport { longest_source, longest_target, .. } = self.report.batching;
         match &self.variation {
@@ -251,7 +251,7 @@ impl PairDataset {
         }
     }
 
-    /// The source rows and the target rows of any epoch, bidirectional or not. If `longest` is
+    /// The source rows and the target rows of an epoch, bidirectional or not. If `longest` is
     /// given, all rows have this length.
     fn rows(&self, longest: Option<usize>) -> [Rows; 2] {
         // The weight of a corpus, rounded up, is how often an epoch may contain each of its pairs.
@@ -274,17 +274,17 @@ impl PairDataset {
             }
         }
         if self.bidirectional_epochs > 0 {
-            // A side may be in either language, but all rows of a side in a batch are in the same
-            // one.
+            // A side may be in either language, but within a batch all rows of a side are in the
+            // same language.
             let either = source.or(&target);
             return [either.clone(), either];
         }
         [source, target]
     }
 
-    /// Makes a batch of these pairs, in this order: the sources, each followed by `</s>`, and the
-    /// targets, each after `<s>`. The model predicts the tokens of the target and `</s>`. The pairs
-    /// vary with `epoch`; without it they do not vary.
+    /// Makes a batch of `pairs`, in this order: the sources, each followed by `</s>`, and the
+    /// targets, each after `<s>`. The model predicts the tokens of the target and `</s>`. Pairs are
+    /// varied for `epoch`; with `None` they are not varied.
     ///
     /// # Errors
     ///
@@ -307,7 +307,7 @@ impl PairDataset {
                 pair = variation.vary(pair, next, (tokenizers, tag), epoch)?;
             }
             let Pair { line, source, target, links: of_pair } = pair;
-            // A token is predicted at the place before it, and the first token at the place of
+            // A model predicts a token at the place before it; the first token is predicted at
             // `<s>`.
             let before =
                 (before[0] + targets.ids.len() as u32, before[1] + sources.ids.len() as u32);
@@ -337,8 +337,8 @@ impl Dataset for PairDataset {
             return Ok(1.0);
         }
         let mut most: f64 = 1.0;
-        // Both kinds of epochs are measured. In a bidirectional epoch, each side has both
-        // languages.
+        // Both kinds of epochs are measured. In a bidirectional epoch, each side contains texts in
+        // both languages.
         for number in BTreeSet::from([0, self.bidirectional_epochs]) {
             let plan = PairPlan::new(&self, batching, Epoch::new(seed, number));
             for index in (0..plan.len()).step_by(plan.len().div_ceil(SAMPLED_BATCHES).max(1)) {
@@ -395,9 +395,8 @@ impl Dataset for PairDataset {
         source.tokens().max(target.tokens())
     }
 
-    /// Takes the longest rows of each side, up to the number of tokens and the number of rows. Both
-    /// sides are filled, because the pairs with the longest sources need not have the longest
-    /// targets.
+    /// Takes the longest rows of each side, up to `tokens` tokens. Both sides are filled
+    /// separately, because the pairs with the longest sources need not have the longest targets.
     fn largest_batch(&self, tokens: usize) -> Batch {
         let longest = self.variation.as_ref().map(|_| self.longest_row());
         let lengths = self.rows(longest).map(|rows| rows.longest(tokens));
@@ -432,7 +431,8 @@ impl EpochPlan for PlannedPairs {
         self.plan.len()
     }
 
-    /// The tokens of both sides, and the answers; there is an answer for each target token.
+    /// Number of source tokens, target tokens and answers. There is an answer for each target
+    /// token.
     fn cost(&self, batch: usize) -> u64 {
         let (source, target) = self.plan.tokens(&self.dataset, batch);
         (source + 2 * target) as u64

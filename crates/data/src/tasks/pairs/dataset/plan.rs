@@ -24,14 +24,15 @@ mod purpose {
 impl PairPlan {
     /// Plans an epoch.
     ///
-    /// Pairs are shuffled, then ordered by length times a random factor within `1 ± length_noise /
-    /// 2`, then divided into batches as full as the budget allows, and the batches are shuffled. So
-    /// pairs of one length are combined differently in each epoch. A pair beyond the budget is a
-    /// batch by itself.
+    /// Pairs are shuffled, then sorted by length times a random factor within `1 ± length_noise /
+    /// 2`, then divided into batches that are as full as the budget allows. Finally the batches are
+    /// shuffled. So pairs of equal length are combined differently in each epoch. A pair that
+    /// exceeds the budget is a batch by itself.
     pub fn new(dataset: &PairDataset, config: &BatchingConfig, epoch: Epoch) -> Self {
         let pairs = dataset.pairs_in(epoch);
         let pair_at = |place: u32| pairs.as_ref().map_or(place, |pairs| pairs[place as usize]);
-        // These are places in the epoch, not pairs: a pair that occurs twice has two draws.
+        // `order` first has places in the epoch, not pairs, so a pair that occurs twice has two
+        // draws.
         let count = pairs.as_ref().map_or(dataset.len(), Vec::len);
         let mut order: Vec<u32> = (0..count as u32).collect();
         if config.shuffle {
@@ -41,8 +42,9 @@ impl PairPlan {
                 order.sort_by_cached_key(|&place| {
                     let (source, target) = lengths(dataset, pair_at(place));
                     let factor = 1.0 + config.length_noise * (noise.unit(u64::from(place)) - 0.5);
-                    // Lengths in 1/16 tokens: fine enough for sorting, and integers to compare. The
-                    // target comes first, because the decoder and the output layer cost most.
+                    // Lengths in units of 1/16 token are fine enough for sorting, and are integers
+                    // that can be compared. The target comes first, because the decoder and the
+                    // output layer cost most.
                     let scale = |length: usize| (length as f64 * factor * 16.0) as u32;
                     (scale(target), scale(source))
                 });

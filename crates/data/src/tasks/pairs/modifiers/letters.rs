@@ -1,10 +1,10 @@
-//! Distinguishes letters and marks of many scripts, as changes to texts require it.
+//! Distinguishes letters and punctuation marks of many scripts, for changes to texts.
 
 /// Marks that end a sentence.
 const SENTENCE_ENDS: &str = ".!?…。．！？｡।؟۔";
 
-/// Whether a character belongs to a script that has no spaces between words. These are Chinese
-/// characters and Japanese letters, with their punctuation.
+/// True if a character belongs to a script without spaces between words: Chinese characters and
+/// Japanese letters, with their punctuation.
 #[must_use]
 pub fn is_ideographic(character: char) -> bool {
     matches!(character,
@@ -17,7 +17,8 @@ pub fn is_ideographic(character: char) -> bool {
         | '\u{20000}'..='\u{3ffff}')
 }
 
-/// The text without the marks at its end. `None` if there are no marks at its end, or nothing else.
+/// The text without the punctuation at its end. `None` if there is none, or if there is nothing
+/// else.
 pub(crate) fn without_end_punctuation(text: &str) -> Option<&str> {
     let text = text.trim_end();
     let shorter = text.trim_end_matches(|mark| SENTENCE_ENDS.contains(mark)).trim_end();
@@ -33,9 +34,8 @@ pub(crate) fn joined(first: &str, second: &str) -> String {
     format!("{first}{between}{second}")
 }
 
-/// The text with one of its words repeated. In a text without spaces, a Chinese or Japanese
-/// character is repeated. `drawn`, a number in [0, 1), determines which one. `None` if there is
-/// none.
+/// The text with one of its words repeated, or in a text without spaces, one Chinese or Japanese
+/// character. `drawn`, a number in [0, 1), chooses the word or character. `None` if there is none.
 pub(crate) fn with_doubled_word(text: &str, drawn: f64) -> Option<String> {
     let chosen = |count: usize| (drawn * count as f64) as usize;
     let mut words: Vec<&str> = text.split(' ').collect();
@@ -43,7 +43,7 @@ pub(crate) fn with_doubled_word(text: &str, drawn: f64) -> Option<String> {
         let is_word = |&place: &usize| words[place].chars().all(char::is_alphabetic);
         let places: Vec<usize> = (0..words.len()).filter(|one| !words[*one].is_empty()).collect();
         let bare: Vec<usize> = places.iter().copied().filter(is_word).collect();
-        // Words without marks are preferred, because the marks would be repeated too.
+        // Words without punctuation marks are preferred, because the marks would be repeated too.
         let places = if bare.is_empty() { places } else { bare };
         let place = *places.get(chosen(places.len()))?;
         words.insert(place, words[place]);

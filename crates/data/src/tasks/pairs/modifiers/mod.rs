@@ -22,11 +22,12 @@ use self::word_pairs::WordPairs;
 use crate::draws::Draws;
 use crate::{Epoch, ModifiersConfig, Pair, Result, Tokenizer, TokenizerPair};
 
-/// Key of these draws, distinct from the keys that order batches or segment text.
+/// Key of the draws of modifiers, distinct from the keys of draws that order batches or segment
+/// text.
 const PURPOSE: u64 = 10;
 
-/// Changes. The number of each modifier is part of the key of its draws, so that its probability
-/// does not affect the other modifiers.
+/// Kinds of changes. The number of a kind is part of the key of its draws, so that its probability
+/// does not affect the other kinds.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Merged = 0,
@@ -40,20 +41,21 @@ enum Change {
     SingleWord = 8,
 }
 
-/// Texts of both sides.
+/// Source and target text.
 type Texts = (String, String);
 
 /// Changes the pairs of a training split at random.
 #[derive(Debug)]
 pub(crate) struct PairModifiers {
     config: ModifiersConfig,
-    /// Words that may stand alone, if any do.
+    /// Words that may replace a pair, with their translations; `None` if single words are not
+    /// configured.
     words: Option<WordPairs>,
     /// Largest number of tokens of a side; a pair that would exceed it is not changed.
     max_tokens: usize,
 }
 
-/// Draws for a pair in an epoch.
+/// Random draws for a pair in an epoch.
 #[derive(Debug, Clone, Copy)]
 struct PairDraws {
     draws: Draws,
@@ -69,7 +71,7 @@ impl PairDraws {
         self.draws.within(self.line, change as u64)
     }
 
-    /// Random number that decides about a change.
+    /// Random number in [0, 1) that decides if a change is made.
     fn decides(self, change: Change) -> f64 {
         self.draws_for(change).unit(0)
     }
@@ -81,8 +83,8 @@ impl PairDraws {
 }
 
 impl PairModifiers {
-    /// Modifiers of this configuration, with the words that may stand alone; `None` if there are no
-    /// changes.
+    /// Makes the modifiers of `config`. `words` are the words that may replace a pair. `None` if
+    /// the configuration has no changes.
     pub(crate) fn new(
         config: &ModifiersConfig,
         words: Option<WordPairs>,
@@ -91,8 +93,8 @@ impl PairModifiers {
         config.is_active().then(|| Self { config: config.clone(), words, max_tokens })
     }
 
-    /// The pair in its form for an epoch. `next` returns the pair that may be appended; `tag` stays
-    /// before the source.
+    /// The pair as it is changed for an epoch. `next` returns the pair that may be appended. `tag`
+    /// stays before the source.
     ///
     /// # Errors
     ///
@@ -130,7 +132,7 @@ impl PairModifiers {
         Ok(if fits(&source) && fits(&target) { Pair { source, target, ..pair } } else { pair })
     }
 
-    /// A word that represents the pair, with its translation, if a draw decides so.
+    /// A word that replaces the pair, with its translation; `None` unless a draw decides so.
     fn word_of(&self, source: &str, target: &str, draws: PairDraws) -> Option<(&str, &str)> {
         if draws.decides(Change::SingleWord) >= self.config.single_words {
             return None;
@@ -139,7 +141,7 @@ impl PairModifiers {
         self.words.as_ref()?.within(source, target, drawn)
     }
 
-    /// Whether any change is drawn for a pair: most pairs need no decoding.
+    /// True if any change is drawn for a pair. Pairs without a change need not be decoded.
     fn changes(&self, draws: PairDraws) -> bool {
         let config = &self.config;
         let probabilities = [
@@ -156,7 +158,7 @@ impl PairModifiers {
         probabilities.into_iter().any(|(change, probability)| draws.decides(change) < probability)
     }
 
-    /// Texts with all changes within a line.
+    /// Makes all drawn changes that concern a single line.
     fn changed(&self, (mut source, mut target): Texts, draws: PairDraws) -> Texts {
         let config = &self.config;
         let is_drawn = |change, probability| draws.decides(change) < probability;
@@ -195,8 +197,8 @@ impl PairModifiers {
     }
 }
 
-/// Texts in the drawn case; `None` if they are not changed. A target whose source has no case is
-/// not changed: nothing would show the model when to write capitals.
+/// Texts in the case that `drawn` chooses; `None` if they are not changed. If the source has no
+/// case, the target is not changed either, because a model could not know when to write capitals.
 pub(crate) fn in_case(
     config: &ModifiersConfig,
     (source, target): &Texts,
@@ -212,7 +214,7 @@ pub(crate) fn in_case(
     (changed != *source).then(|| (changed, change(target)))
 }
 
-/// Texts of a pair; `None` if its ids do not determine them.
+/// Decoded texts of a pair; `None` if it contains a token for unknown characters.
 fn texts(pair: &Pair, tokenizers: &TokenizerPair) -> Result<Option<Texts>> {
     let text =
         |tokenizer: &Tokenizer, ids: &[u32]| match ids.iter().any(|&id| tokenizer.is_unknown(id)) {

@@ -1,4 +1,5 @@
-//! Adds text that is copied from the source to the target, and changes spaces in Chinese.
+//! Adds the same text to source and target, so that a model learns to copy it, and changes spaces
+//! in Chinese.
 
 use crate::Draws;
 
@@ -48,7 +49,7 @@ const EMOJI: [&str; 40] = [
     "🇨🇳",
 ];
 
-/// Letters of several scripts, for words that no model knows.
+/// Letters of several scripts, from which random words are made.
 const ALPHABETS: [&str; 8] = [
     "bcdfghjklmnpqrstvwxz",
     "abcdefghijklmnopqrstuvwxyz",
@@ -65,7 +66,8 @@ fn one_of<T: Copy>(items: &[T], drawn: f64) -> T {
     items[(drawn * items.len() as f64) as usize]
 }
 
-/// Random letters of an alphabet. `first` is the index of the first random number.
+/// String of `count` random letters of an alphabet. `first` is the index of the first random
+/// number.
 fn letters(alphabet: &str, count: usize, draws: Draws, first: u64) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
     (first..).take(count).map(|index| one_of(&alphabet, draws.unit(index))).collect()
@@ -112,12 +114,12 @@ pub(super) fn with_unknown_span(source: &str, target: &str, draws: Draws) -> (St
 /// The share of the boundaries between ideographs at which a space is added.
 const SPACED: f64 = 0.3;
 
-/// Removes the spaces next to ideographs or, if there are none, adds some. `None` if no two
-/// ideographs are adjacent.
+/// Removes the spaces next to ideographs. If there are no such spaces, adds some between adjacent
+/// ideographs; `None` if no two ideographs are adjacent.
 pub(super) fn with_other_spaces(text: &str, draws: Draws) -> Option<String> {
     let characters: Vec<char> = text.trim().chars().collect();
     let is_ideograph = |place: usize| characters.get(place).copied().is_some_and(is_ideographic);
-    // Whether one of two neighbours is an ideograph, and neither is a space.
+    // True for a space that is removed: the nearest character on one of its sides is an ideograph.
     let is_lost = |place: usize| {
         let before = (0..place).rev().find(|&before| characters[before] != ' ');
         let after = (place..characters.len()).find(|&after| characters[after] != ' ');

@@ -4,10 +4,11 @@ use crate::Draws;
 
 use super::letters::is_ideographic;
 
-/// Average number of letters for each error.
+/// Average number of letters of a text for each typing error.
 const LETTERS_PER_ERROR: f64 = 25.0;
 
-/// Number of random numbers for an error: for its place, its kind, and the choice of a letter.
+/// Number of random numbers that determine an error: its place, its kind, and the choice of a
+/// letter.
 const DRAWS_PER_ERROR: u64 = 3;
 
 /// Neighbours of each key on a QWERTY keyboard.
@@ -53,7 +54,7 @@ fn one_of(choices: &str, other_than: char, drawn: f64) -> Option<char> {
     choices.chars().filter(|&one| one != other_than).nth((drawn * count as f64) as usize)
 }
 
-/// The letter of a key next to that of `letter`, in the same case.
+/// A letter whose key is next to the key of `letter`, in the same case.
 fn neighbour(letter: char, drawn: f64) -> Option<char> {
     let lower = letter.to_ascii_lowercase();
     let (_, keys) = NEIGHBOURS.iter().find(|(key, _)| *key == lower)?;
@@ -96,8 +97,7 @@ fn err(characters: &mut Vec<char>, place: usize, kind: f64, choice: f64) {
     };
     match (other, kind) {
         (Some(other), _) => characters[place] = other,
-        // This kind of error replaces the first two if the letter has no neighbouring or similar
-        // letter.
+        // This kind of error is also made if the letter has no neighbouring or similar letter.
         (None, ..0.7) if next.is_some_and(|next| next.is_alphabetic() && next != letter) => {
             characters.swap(place, place + 1);
         }

@@ -1,15 +1,16 @@
-//! Learns words and their translations from a corpus of sentences, if they are certain.
+//! Learns words with certain translations from a corpus of sentence pairs.
 //!
-//! A word and a piece of text count as translations of each other if the piece is in nearly every
-//! target whose source has the word, and seldom in other targets. This is measured by Dice's
-//! coefficient (1945). Melamed (2000, "Models of Translational Equivalence among Words") measures
-//! association in the same way, but his words compete for links within a sentence. Here, a word
-//! must win in all sentences. A translation that depends on the context is not learned.
+//! A word and a piece of text (a word, or a few ideographs) count as translations of each other if
+//! the piece is in nearly every target whose source has the word, and seldom in other targets. This
+//! is measured by Dice's coefficient (1945). Melamed (2000, "Models of Translational Equivalence
+//! among Words") measures association in the same way, but in his method words compete for links
+//! within a sentence. Here, a word has one translation for all sentences. A translation that
+//! depends on the context is not learned.
 //!
-//! Words are found without a dictionary. In scripts with spaces they are separated by spaces. In
+//! Words are found without a dictionary. In scripts with spaces, words are separated by spaces. In
 //! other scripts, such as Chinese, every piece of up to four ideographs may be a word. Pieces that
-//! are in many sentences are grammar. No word begins or ends with them: "的邻居" is "邻居" with a
-//! particle.
+//! are in many sentences are grammar, and no word begins or ends with one of them: "的邻居" is "邻居"
+//! with a particle.
 
 use std::collections::HashMap;
 
@@ -18,20 +19,21 @@ use super::letters::is_ideographic;
 /// Largest number of ideographs of a word.
 const IDEOGRAPHS: usize = 4;
 
-/// Words and ideographs that are in a larger share of all pairs are grammar.
+/// Share of all pairs. A word or an ideograph that is in a larger share is grammar.
 const GRAMMAR: f64 = 0.04;
 
-/// A translation is learned only for words that are in at least this many pairs.
+/// Smallest number of pairs that contain a word whose translation is learned.
 const FEWEST_PAIRS: usize = 5;
 
-/// Of the pairs with a word, at least this share must have the translation.
+/// Smallest share of the pairs with a word whose targets contain its translation.
 const LEAST_SHARE: f64 = 0.9;
 
-/// Smallest value of Dice's coefficient: twice the number of pairs with both, divided by the sum of
-/// the numbers of pairs with either.
+/// Smallest value of Dice's coefficient: twice the number of pairs that contain both word and
+/// translation, divided by the sum of the number of pairs that contain the word and the number that
+/// contain the translation.
 const LEAST_DICE: f64 = 0.5;
 
-/// The translation of each word for which it is certain.
+/// Words with certain translations.
 #[derive(Debug)]
 pub(crate) struct WordPairs {
     translations: HashMap<String, String>,
@@ -40,9 +42,9 @@ pub(crate) struct WordPairs {
 /// The words on one side of a corpus that may have a translation.
 struct Vocabulary<'a> {
     words: Vec<&'a str>,
-    /// The pairs that contain each word.
+    /// Number of pairs that contain each word.
     counts: Vec<usize>,
-    /// The numbers of the words in each text.
+    /// Indices in `words` of the words of each text.
     texts: Vec<Vec<usize>>,
 }
 
@@ -66,8 +68,9 @@ impl WordPairs {
             let dice = |piece: usize| {
                 2.0 * both[piece] as f64 / (pairs.len() + targets.counts[piece]) as f64
             };
-            // If several are equal, the longest is taken, because its parts occur only within it.
-            // If several are equally long, the first in order is taken.
+            // Among pieces with equal coefficients, the longest is taken, because the others are
+            // parts of it and occur only within it. Among equally long pieces, the first in order
+            // is taken.
             let rank = |&one: &usize, &other: &usize| {
                 let length = |piece: usize| targets.words[piece].chars().count();
                 let (first, second) = (dice(one), dice(other));
@@ -86,8 +89,8 @@ impl WordPairs {
         Self { translations }
     }
 
-    /// A word of the source whose known translation is in the target, with this translation.
-    /// `drawn`, a number in [0, 1), chooses it. `None` if there is no such word.
+    /// A word of the source and its known translation, if the target contains this translation.
+    /// `drawn`, a number in [0, 1), chooses among such words. `None` if there is no such word.
     pub(crate) fn within(&self, source: &str, target: &str, drawn: f64) -> Option<(&str, &str)> {
         let there = pieces(target);
         let known = |word: &str| {
@@ -130,7 +133,7 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// The pieces of a text that may be words. Each piece is listed once, and they are in order.
+/// The pieces of a text that may be words, sorted, each once.
 fn pieces(text: &str) -> Vec<&str> {
     let bare = |word| str::trim_matches(word, |one: char| !one.is_alphanumeric());
     let words = text.split_whitespace().map(bare).filter(|word| is_word(word));
@@ -140,7 +143,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Whether a text without spaces is a word of a script with spaces, and not a number or an address.
+/// True if a text without spaces is a word of a script with spaces, and not a number or an address.
 fn is_word(text: &str) -> bool {
     let is_other = |one: char| {
         is_ideographic(one)

@@ -1,39 +1,40 @@
 //! Bands of MinHash signatures, and the table that finds pairs with a common band.
 //!
-//! For a hash function, the smallest hashes of two sets are equal with a probability equal to their
-//! Jaccard index J. A band consists of the smallest hashes by r different functions. All hashes of
-//! a band are equal with probability J^r, and this is so in at least one of b bands with
-//! probability 1 - (1 - J^r)^b, an S-shaped curve (Leskovec, Rajaraman and Ullman, "Mining of
+//! A random hash function gives two sets the same smallest hash with a probability equal to the
+//! Jaccard index J of the sets. A band consists of the smallest hashes by r different functions.
+//! Two sets have all hashes of a band in common with probability J^r, and at least one of b bands
+//! with probability 1 - (1 - J^r)^b, an S-shaped curve (Leskovec, Rajaraman and Ullman, "Mining of
 //! Massive Datasets", section 3.4).
 
 use super::shingles::mixed;
 use crate::Draws;
 
-/// Key for drawing the functions. It differs from the keys of all other draws.
+/// Key for drawing the hash functions. It differs from the keys of all other draws.
 const PURPOSE: u64 = 14;
 
-/// The probability that two pairs at the threshold have a common band. It is higher for pairs that
-/// are more similar.
+/// Smallest probability that two pairs whose Jaccard index is the threshold have a common band.
+/// More similar pairs have a higher probability.
 const RECALL: f64 = 0.95;
 
-/// Largest number of functions, if bands may have more than `FEWEST_ROWS` rows.
+/// Largest number of hash functions, unless bands have only `FEWEST_ROWS` rows.
 const MOST_FUNCTIONS: usize = 48;
 
-/// Smallest number of rows of a band. With fewer rows, pairs with little in common would be
-/// compared.
+/// Smallest number of rows (hash functions) of a band. With fewer rows, pairs with little in common
+/// would be compared.
 const FEWEST_ROWS: usize = 3;
 const MOST_ROWS: usize = 16;
 
-/// Bands of smallest hashes.
+/// Hash functions of all bands.
 #[derive(Debug, Clone)]
 pub(crate) struct Bands {
     rows: usize,
-    /// An odd factor for each function, by which it multiplies hashes modulo 2^64.
+    /// Odd factor of each hash function, which multiplies hashes by it modulo 2^64.
     factors: Vec<u64>,
 }
 
 impl Bands {
-    /// Bands that find pairs with a Jaccard index from 0.5 to 1 with probability 0.95.
+    /// Makes bands that find pairs with a Jaccard index of `threshold`, from 0.5 to 1, with a
+    /// probability of at least 0.95.
     pub(crate) fn new(threshold: f64) -> Self {
         let bands = |rows: usize| {
             let apart = 1.0 - threshold.clamp(0.5, 1.0).powi(rows as i32);
@@ -52,14 +53,14 @@ impl Bands {
         self.factors.len() / self.rows
     }
 
-    /// Number of keys of a set.
+    /// Number of keys that [`Self::keys`] returns for a set.
     pub(crate) fn keys_of_a_set(&self) -> usize {
         self.count() + 1
     }
 
-    /// A key for each band of a set of hashes, and then a key for all hashes together. By the last
-    /// key, equal texts are found even if many other texts have the same bands, as in lists that
-    /// were made from a template.
+    /// Keys of a set of hashes: one for each band, then one for all hashes together. The last key
+    /// finds equal texts even if many other texts have the same bands, as in lists that were made
+    /// from a template.
     pub(crate) fn keys(&self, hashes: &[u64]) -> Vec<u32> {
         let mut least = vec![u64::MAX; self.factors.len()];
         for hash in hashes {
@@ -72,13 +73,13 @@ impl Bands {
         let band = |(band, rows): (usize, &[u64])| {
             high(rows.iter().fold(band as u64, |hash, &row| mixed(hash, row)))
         };
-        // The key must not depend on the order of hashes.
+        // This key must not depend on the order of the hashes.
         let all = high(hashes.iter().fold(0, |sum, hash| hash.wrapping_add(sum)));
         least.chunks(self.rows).enumerate().map(band).chain([all]).collect()
     }
 }
 
-/// An entry of the table: a pair that has a band with this key.
+/// An entry of the table: a key, and a pair that has this key.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     key: u32,
@@ -88,8 +89,8 @@ struct Slot {
 
 const EMPTY: u32 = u32::MAX;
 
-/// Largest number of pairs under a key. If there are more, they were probably made from a template,
-/// and comparing each with all others would take quadratic time.
+/// Largest number of pairs under a key. More pairs with a common key were probably made from a
+/// template, and comparing each of them with all others would take quadratic time.
 const MOST_UNDER_KEY: usize = 16;
 
 /// Smallest number of slots.
@@ -115,7 +116,7 @@ impl BandTable {
         taken.filter(move |slot| slot.key == key).map(|slot| slot.pair)
     }
 
-    /// Adds a pair under a key, unless there are enough.
+    /// Adds a pair under a key, unless the key has [`MOST_UNDER_KEY`] pairs.
     pub(crate) fn insert(&mut self, key: u32, pair: u32) {
         if self.pairs(key).count() >= MOST_UNDER_KEY {
             return;
@@ -134,7 +135,7 @@ impl BandTable {
         }
     }
 
-    /// Slots in which a key may be, from its own slot on.
+    /// Indices of the slots in which a key may be, from the first to try to the last.
     fn places(&self, key: u32) -> impl Iterator<Item = usize> + use<> {
         let count = self.slots.len();
         let first = ((u64::from(key) * count as u64) >> 32) as usize;
@@ -165,7 +166,7 @@ mod tests {
             let power = |index: f64| index.powi(bands.rows as i32);
             let meets = |index: f64| 1.0 - (1.0 - power(index)).powi(bands.count() as i32);
             assert!(meets(threshold) >= RECALL, "{threshold}: {bands:?}");
-            // Strangers do not.
+            // Pairs with little in common seldom share a band.
             assert!(meets(0.05) < 0.003, "{threshold}: {}", meets(0.05));
             assert!(bands.factors.len() <= 69, "{threshold}: {}", bands.factors.len());
         }
@@ -176,7 +177,7 @@ mod tests {
     fn bands_are_shared_as_often_as_the_formula_says() {
         let bands = Bands::new(0.8);
         for common in [20_u64, 60, 80, 90] {
-            // Sets of the Jaccard index common / 100.
+            // Sets with a Jaccard index of `common` / 100.
             let alone = (100 - common) / 2;
             let sets = 2000;
             let mut met = 0;
@@ -201,7 +202,7 @@ mod tests {
         let (mut table, mut lists) = (BandTable::new(), std::collections::HashMap::new());
         let draws = Draws::new(1, 1, 1);
         for pair in 0..20_000_u32 {
-            // Includes keys in a single corner of the table, where runs are long and some keys have
+            // Some keys are in a single corner of the table, where runs are long, and some have
             // many pairs.
             let key = match pair % 3 {
                 0 => u32::MAX - draws.bits(u64::from(pair)) as u32 % 2000,

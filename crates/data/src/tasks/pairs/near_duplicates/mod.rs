@@ -1,10 +1,11 @@
-//! Pairs that nearly repeat an earlier one, found by MinHash and confirmed by their shingles.
+//! Finds pairs that nearly repeat an earlier pair: candidates by MinHash, confirmed by their
+//! shingles (overlapping pieces of text).
 //!
 //! **Decision.** Candidates share a band of smallest hashes. Each candidate is then checked by the
 //! exact Jaccard index of the two texts, computed from the text on disk. So no pair is dropped that
 //! is less similar than the threshold, and memory holds only the keys of bands, and no text.
-//! Trusting the share of equal smallest hashes was rejected: with 40 hashes it is off by 0.06 at
-//! 0.8.
+//! Estimating the Jaccard index by the share of equal smallest hashes was rejected: with 40 hashes
+//! the error is 0.06 at an index of 0.8.
 
 mod bands;
 mod shingles;
@@ -18,11 +19,11 @@ use self::shingles::{are_near, shingle_set, shingles};
 use self::texts::StoredTexts;
 use crate::Result;
 
-/// Largest number of earlier pairs that a pair is compared with: those that share the most keys. If
-/// there are more, a list is made from a template.
+/// Largest number of earlier pairs with which a pair is compared: those that share the most keys.
+/// More candidates occur in lists that were made from a template.
 const MOST_COMPARED: usize = 24;
 
-/// Keys that find the earlier pairs to which a pair may be similar.
+/// Computes the keys of a pair. Similar pairs have keys in common.
 ///
 /// The keys depend only on the text and the threshold.
 #[derive(Debug, Clone)]
@@ -31,7 +32,7 @@ pub struct NearKeys {
 }
 
 impl NearKeys {
-    /// Keys for pairs of at least this Jaccard index.
+    /// Keys that find pairs with a Jaccard index of at least `threshold`.
     pub fn new(threshold: f64) -> Self {
         Self { bands: Bands::new(threshold) }
     }
@@ -49,8 +50,8 @@ impl NearKeys {
 
 /// Pairs that are not similar to each other, with which later pairs are compared.
 ///
-/// Memory for a million pairs at a threshold of 0.8, with nine keys each: 104 to 208 MB, and half
-/// as much again while the table is doubled. The texts themselves are on disk.
+/// A million pairs at a threshold of 0.8, with nine keys each, take 104 to 208 MB of memory, and
+/// half as much again while the table is doubled. The texts themselves are on disk.
 #[derive(Debug)]
 pub struct NearDuplicates {
     threshold: f64,
@@ -59,7 +60,8 @@ pub struct NearDuplicates {
 }
 
 impl NearDuplicates {
-    /// Makes an empty collection; the texts are kept in a file next to `path` until it is dropped.
+    /// Makes an empty collection. The texts are in a file next to `path`, which is deleted when the
+    /// collection is dropped.
     ///
     /// # Errors
     ///
@@ -68,13 +70,13 @@ impl NearDuplicates {
         Ok(Self { threshold, table: BandTable::new(), texts: StoredTexts::beside(path)? })
     }
 
-    /// Takes a pair unless it is similar to one that was taken; returns whether it was taken.
-    /// `keys` are those of [`NearKeys`] for the same threshold.
+    /// Adds a pair unless it is similar to a pair of the collection. Returns true if the pair was
+    /// added. `keys` must be the keys of the pair by [`NearKeys`] with the same threshold.
     ///
-    /// A rejected pair has a Jaccard index of at least the threshold with a pair that was taken.
-    /// Two pairs exactly at the threshold are found with probability 0.95, more similar pairs with
-    /// a higher probability, and equal pairs always. In lists of hundreds of pairs that are made
-    /// from a template, fewer are found.
+    /// A rejected pair has a Jaccard index of at least the threshold with a pair of the collection.
+    /// A similar pair is found with probability 0.95 if the index is exactly the threshold, with a
+    /// higher probability above it, and always if the pairs are equal. In lists of hundreds of
+    /// pairs that were made from a template, fewer are found.
     ///
     /// # Errors
     ///
@@ -85,7 +87,7 @@ impl NearDuplicates {
         let own = if candidates.is_empty() { Vec::new() } else { shingle_set(source, target) };
         let equal: Vec<u32> =
             keys.last().map_or_else(Vec::new, |&all| self.table.pairs(all).collect());
-        // Pairs with all hashes in common come first, then those with the most bands.
+        // Pairs with all hashes in common come first, then pairs with the most common bands.
         let ranked = candidates.chunk_by(|one, other| one == other);
         let mut ranked: Vec<(bool, usize, u32)> =
             ranked.map(|all| (equal.contains(&all[0]), all.len(), all[0])).collect();

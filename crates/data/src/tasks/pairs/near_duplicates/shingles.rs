@@ -1,23 +1,24 @@
-//! Shingles of a pair: the overlapping pieces of its text. Their sets show how much two pairs have
-//! in common (Broder 1997, "On the resemblance and containment of documents").
+//! Shingles of a pair: overlapping pieces of its text of a fixed length. The sets of shingles show
+//! how much two pairs have in common (Broder 1997, "On the resemblance and containment of
+//! documents").
 
 use crate::Draws;
 use crate::tasks::pairs::modifiers::letters::is_ideographic;
 
-/// Characters of a shingle.
+/// Number of characters of a shingle.
 const CHARACTERS: usize = 5;
 
-/// Number of characters of a shingle of ideographs; each carries as much information as several
-/// letters.
+/// Number of characters of a shingle of ideographs. An ideograph carries as much information as
+/// several letters.
 const IDEOGRAPHS: usize = 2;
 
 /// Key of the hashes, distinct from the keys of all draws.
 const PURPOSE: u64 = 13;
 
-/// Hashes of all shingles of a pair; a repeated shingle may be repeated here.
+/// Hashes of all shingles of a pair. Repeated shingles are included.
 ///
-/// Case does not count, and any punctuation and white space counts alike: pairs that differ in no
-/// other way have the same shingles.
+/// Case is ignored, and every run of punctuation and white space counts as one space. So pairs that
+/// differ only in this way have the same shingles.
 pub(crate) fn shingles(source: &str, target: &str) -> Vec<u64> {
     let mut hashes = Vec::with_capacity(source.len() + target.len() + 4);
     let mut characters = Vec::with_capacity(source.len().max(target.len()) + 2);
@@ -28,7 +29,7 @@ pub(crate) fn shingles(source: &str, target: &str) -> Vec<u64> {
     hashes
 }
 
-/// Hashes of the shingles of a pair, each once, in order.
+/// Hashes of the shingles of a pair, sorted, each once.
 pub(crate) fn shingle_set(source: &str, target: &str) -> Vec<u64> {
     let mut set = shingles(source, target);
     set.sort_unstable();
@@ -36,8 +37,8 @@ pub(crate) fn shingle_set(source: &str, target: &str) -> Vec<u64> {
     set
 }
 
-/// Whether the Jaccard index of two sets is at least `threshold`: the size of the intersection
-/// divided by the size of the union.
+/// True if the Jaccard index of two sets is at least `threshold`. The index is the size of the
+/// intersection divided by the size of the union. Both sets must be sorted.
 pub(crate) fn are_near(one: &[u64], other: &[u64], threshold: f64) -> bool {
     let (shorter, longer) = (one.len().min(other.len()), one.len().max(other.len()));
     // The intersection is no larger than the smaller set.
@@ -54,8 +55,8 @@ pub(crate) fn are_near(one: &[u64], other: &[u64], threshold: f64) -> bool {
     common as f64 >= threshold * (one.len() + other.len() - common) as f64
 }
 
-/// Letters and digits in lower case, with one space between words and at both ends. If a text has
-/// none, its characters.
+/// Converts a text to its letters and digits in lower case, with one space between words and at
+/// both ends. A text without letters and digits keeps its other characters.
 fn normalise(text: &str, characters: &mut Vec<char>) {
     characters.clear();
     characters.push(' ');
@@ -79,7 +80,7 @@ fn normalise(text: &str, characters: &mut Vec<char>) {
     }
 }
 
-/// Hash of the text that `hash` belongs to, extended by a word.
+/// Hash of a sequence extended by `word`; `hash` is the hash of the sequence before.
 pub(super) fn mixed(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(23) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
 }

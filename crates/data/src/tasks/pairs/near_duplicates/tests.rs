@@ -1,9 +1,9 @@
-//! Near duplicates, compared with the Jaccard index of all pairs of pairs by its definition.
+//! Compares near duplicates with the exact Jaccard indices of all pairs of sentence pairs.
 
 use super::*;
 use crate::Draws;
 
-/// Pairs kept in this order, by their numbers.
+/// Indices of the pairs that are kept if `pairs` are added in this order.
 fn kept(pairs: &[(String, String)], threshold: f64) -> Vec<usize> {
     let folder = tempfile::tempdir().expect("folder");
     let keys = NearKeys::new(threshold);
@@ -20,8 +20,8 @@ fn jaccard(one: &[u64], other: &[u64]) -> f64 {
     common as f64 / (one.len() + other.len() - common) as f64
 }
 
-/// Random sentences; each is followed by a copy of itself, and by copies in which more and more
-/// words differ.
+/// Random pairs of sentences. Each is followed by an exact copy, and then by copies in which more
+/// and more words differ.
 fn sentences(originals: u64, words: &[&str], between: &str) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for original in 0..originals {
@@ -81,14 +81,14 @@ fn what_is_dropped_and_kept_agrees_with_all_jaccard_indices() {
         let sets: Vec<_> = pairs.iter().map(|(one, other)| shingle_set(one, other)).collect();
         for threshold in [0.5, 0.6, 0.7, 0.8, 0.9, 1.0] {
             let kept = kept(&pairs, threshold);
-            // Precision is complete: each dropped pair has an earlier one that was kept.
+            // No pair is dropped wrongly: for each dropped pair, a similar earlier pair was kept.
             let mut dropped = 0;
             for pair in (0..pairs.len()).filter(|pair| !kept.contains(pair)) {
                 let near = |&earlier: &usize| jaccard(&sets[earlier], &sets[pair]) >= threshold;
                 assert!(kept.iter().take_while(|&&one| one < pair).any(near), "{threshold} {pair}");
                 dropped += 1;
             }
-            // Recall: of the pairs that should be dropped, nearly all were.
+            // Recall: nearly all pairs that should be dropped were dropped.
             let should_go = |&&pair: &&usize| {
                 let earlier = kept.iter().take_while(|&&earlier| earlier < pair);
                 earlier.into_iter().any(|&one| jaccard(&sets[one], &sets[pair]) >= threshold)
@@ -121,8 +121,8 @@ fn what_is_alike_is_known_to_a_reader() {
 
 #[test]
 fn groups_of_copies_leave_one_in_any_order() {
-    // Copies of an original have the index 1, so that only one of each group is left, no matter
-    // which comes first.
+    // Copies of an original have a Jaccard index of 1, so only the first of each group is kept,
+    // whatever the order.
     let mut pairs = Vec::new();
     for (source, target) in sentences(60, &WORDS, " ").into_iter().step_by(7) {
         pairs.push((source.to_uppercase(), target.clone()));
@@ -154,7 +154,7 @@ fn equal_pairs_are_found_in_lists_made_from_a_template() {
     };
     let list: Vec<_> = (0..3000).map(one).collect();
     let first = kept(&list, 0.9);
-    // Similar codes may be dropped; kept codes are not found twice.
+    // Pairs with similar codes may be dropped. A pair that was kept is dropped when it comes again.
     assert!(first.len() > 100, "{}", first.len());
     let twice: Vec<_> = first.iter().chain(&first).map(|&number| list[number].clone()).collect();
     assert_eq!(kept(&twice, 0.9), (0..first.len()).collect::<Vec<_>>());

@@ -15,7 +15,7 @@ const BUFFER: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct StoredTexts {
     file: File,
-    /// Name of the file. It is deleted after the file is closed.
+    /// Name of the file, which is deleted after it is closed.
     partial: Partial,
     ends: Vec<u64>,
     written: u64,
@@ -65,7 +65,7 @@ impl StoredTexts {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or was changed by others.
+    /// If the file cannot be read, or another program changed it.
     pub(crate) fn read(&self, number: usize) -> Result<String> {
         let begin = number.checked_sub(1).map_or(0, |before| self.ends[before]);
         let length = (self.ends[number] - begin) as usize;
@@ -91,7 +91,7 @@ mod tests {
         let text = |number: usize| format!("{number} 猫 ").repeat(number % 50);
         for number in 0..20_000 {
             texts.push(&text(number)).expect("room");
-            // One text was just pushed, the other long ago.
+            // Reads the text that was just added, and a text that was added long ago.
             for number in [number, number / 3] {
                 assert_eq!(texts.read(number).expect("readable"), text(number));
             }
