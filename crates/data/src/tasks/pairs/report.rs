@@ -15,7 +15,7 @@ pub struct DataReport {
     pub pairs_kept: u64,
     /// Numbers of dropped pairs, by reason.
     pub dropped: Dropped,
-    /// Examples of dropped pairs, a few for each reason that their text gives.
+    /// Examples of dropped pairs, a few for each reason that depends on the text of a pair.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped_pairs: Vec<DroppedPair>,
     /// Usual ratios of lengths, if pairs of unusual lengths are dropped.
@@ -40,17 +40,18 @@ pub struct DataReport {
     pub tokenizer_hash: String,
 }
 
-/// Usual ratio of lengths in a direction, learned from pairs of about the same length.
+/// Usual ratio of lengths in a direction, learned from a class of pairs with about the same number
+/// of characters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsualLengths {
     /// The direction, as in "en-de".
     pub direction: String,
-    /// Largest number of characters of both sides together; `None` for no limit. The smallest is
-    /// above half of it, except in the first class.
+    /// Largest number of characters of both sides together in this class; `None`: no limit. Pairs
+    /// with at most half of this number belong to another class, except in the first class.
     pub most_characters: Option<u64>,
-    /// Number of pairs that it was learned from, repetitions included.
+    /// Number of pairs from which the ratio was learned, repetitions included.
     pub pairs: u64,
-    /// Median of the number of target characters for each source character.
+    /// Median of the ratio of target characters to source characters.
     pub ratio: f64,
     /// Standard deviation of the natural logarithm of the ratio, estimated as 1.4826 times the
     /// median absolute deviation.
@@ -72,7 +73,7 @@ pub struct CorpusReport {
     pub tag: String,
 }
 
-/// One side of the kept pairs. Numbers of tokens exclude end marks.
+/// Content of one side of the kept pairs. Numbers of tokens exclude end marks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideReport {
     /// The language.
@@ -81,15 +82,16 @@ pub struct SideReport {
     pub tokens: u64,
     /// Number of `<unk>` tokens.
     pub unknown: u64,
-    /// Number of tokens that spell a byte of a character without its own token.
+    /// Number of tokens that are bytes of characters without their own token.
     pub bytes: u64,
     /// `unknown` as a share of `tokens`.
     pub unknown_rate: f64,
     /// Largest number of tokens of a sentence.
     pub longest: usize,
-    /// Tokens of a sentence on average.
+    /// Mean number of tokens of a sentence.
     pub mean_length: f64,
-    /// Number of sentences for each range of token counts, up to the last range that is not empty.
+    /// Number of sentences in each range of numbers of tokens, up to the last range that is not
+    /// empty.
     pub histogram: Vec<LengthBin>,
 }
 
@@ -104,8 +106,8 @@ pub struct LengthBin {
     pub pairs: u64,
 }
 
-/// Sizes of batches; if some epochs are bidirectional, the larger of both kinds. Numbers of tokens
-/// include end marks.
+/// Sizes of batches. If some epochs are bidirectional, each size is the larger one of both kinds of
+/// epochs. Numbers of tokens include end marks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchingReport {
     /// Number of batches in a one-directional epoch.
@@ -113,7 +115,7 @@ pub struct BatchingReport {
     /// Number of bidirectional epochs at the beginning.
     #[serde(default)]
     pub bidirectional_epochs: u64,
-    /// Batches in such an epoch.
+    /// Number of batches in a bidirectional epoch.
     #[serde(default)]
     pub bidirectional_batches: usize,
     /// Largest number of source tokens of a batch.
@@ -122,16 +124,17 @@ pub struct BatchingReport {
     pub largest_target_tokens: usize,
     /// Largest number of pairs of a batch.
     pub largest_sentences: usize,
-    /// The longest source row.
+    /// Number of tokens of the longest source row.
     pub longest_source: usize,
-    /// The longest target row.
+    /// Number of tokens of the longest target row.
     pub longest_target: usize,
-    /// Share of `<pad>` if the same batches were padded to rectangles. Packed batches have none.
+    /// Share of `<pad>` tokens that the same batches would have if they were padded to rectangles.
+    /// Packed batches have no such tokens.
     pub padding_cost: f64,
 }
 
 impl BatchingReport {
-    /// Report of this number of batches; the largest has `rows` rows of `length` tokens each.
+    /// Report of `batches` batches. The largest has `rows` rows of `length` tokens each.
     pub(crate) fn of_rows(batches: usize, rows: usize, length: usize) -> Self {
         Self {
             batches,
@@ -142,8 +145,8 @@ impl BatchingReport {
         }
     }
 
-    /// Report of a data set whose first `epochs` epochs are bidirectional, with batches like
-    /// `first`, before the batches of `self`.
+    /// Combines two reports: the first `epochs` epochs are bidirectional with the batches of
+    /// `first`, and later epochs have the batches of `self`.
     pub(crate) fn after_bidirectional_epochs(self, epochs: u64, first: &Self) -> Self {
         Self {
             bidirectional_epochs: epochs,
@@ -175,7 +178,7 @@ pub(crate) struct SideCounter {
 }
 
 impl SideCounter {
-    /// Counts a sentence; `is_byte` says for each id whether it is a byte.
+    /// Counts a sentence. `is_byte` is true at the index of each id that is a byte.
     pub(crate) fn add(&mut self, ids: &[u32], is_byte: &[bool]) {
         let report = &mut self.report;
         self.sentences += 1;
@@ -203,8 +206,8 @@ impl SideCounter {
     }
 }
 
-/// Bins are ten wide up to 100 tokens, then double: both a corpus of sentences and one of documents
-/// fit a page.
+/// Index of the bin of a length. Bins contain ten lengths each up to 100 tokens, and then each bin
+/// is twice as wide, so that the histogram of sentences or of documents fits on a page.
 fn bin_of(length: usize) -> usize {
     match length {
         0..=100 => length.saturating_sub(1) / 10,

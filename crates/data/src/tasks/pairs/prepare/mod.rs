@@ -1,4 +1,4 @@
-//! Makes data sets from the files of a corpus.
+//! Makes data sets of sentence pairs from the files of a corpus.
 
 mod shards;
 
@@ -64,7 +64,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
         );
     }
     for direction in config.directions() {
-        // If this fails, it fails now, not only when text is tokenised.
+        // Impossible rules are refused here, before text is tokenised.
         TextRules::new(&config.cleaning, direction, "")?;
     }
     Ok(())
@@ -73,8 +73,8 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
 /// Prepares the training and validation splits of a run.
 ///
 /// The tokenizers are written to the folder `run`, and the tokenised splits to `cache` in this
-/// folder. Existing ones are used if they still fit. Nothing is written before all files of the
-/// configuration have been looked up.
+/// folder. Existing tokenizers and tokenised splits are used if they still fit. Nothing is written
+/// before all files of the configuration have been looked up.
 ///
 /// # Errors
 ///
@@ -102,8 +102,8 @@ pub(crate) fn prepare_observed(
     Ok(Prepared { tokenizers: ready.tokenizers, train: Arc::new(train), validation })
 }
 
-/// If several processes tokenise the splits together, one of them first calls this for the work
-/// that only one can do. Returns whether there is anything to tokenise.
+/// Does the work that a single process must do before several processes tokenise the splits
+/// together. Returns true if there is anything to tokenise.
 ///
 /// # Errors
 ///
@@ -119,7 +119,7 @@ pub(crate) fn begin(config: &DataConfig, run: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Tokenises the share of the splits that this process has, after one process has called [`begin`].
+/// Tokenises this process's share of the splits. One process must have called [`begin`] before.
 ///
 /// # Errors
 ///
@@ -141,7 +141,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// What must be known before a split is tokenised.
+/// Tokenizers and identities of the text, which are needed before a split is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Fingerprint,
@@ -155,8 +155,8 @@ impl Ready {
         validate(config)?;
         split_files(config, &config.train)?;
         split_files(config, &config.validation)?;
-        // This comes first, so that the recorded text is the one on which the tokenizer is trained,
-        // and a later change of it is noticed.
+        // The training text is recorded first, so that it is the text on which the tokenizer is
+        // trained, and a later change of the text is noticed.
         let text_of =
             |split: &Corpora| Fingerprint::obtain(&split_files(config, split)?, &split.name(), run);
         let train = text_of(&config.train)?;
@@ -172,7 +172,7 @@ impl Ready {
         Ok(Self { tokenizers, train, validation })
     }
 
-    /// Reads what another process has obtained. Nothing is written.
+    /// Reads what [`Self::obtain`] wrote in another process. Writes nothing.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
         let text_of = |split: &Corpora| {
             Fingerprint::compute(&split_files(config, split)?, &split.name(), run)
@@ -218,7 +218,7 @@ pub(crate) struct Part<'a> {
     pub(crate) split: &'a Corpora,
     pub(crate) is_training: bool,
     pub(crate) text: &'a Fingerprint,
-    /// Hash of the sentences that are held out and therefore omitted from the split.
+    /// Hash of the held-out sentences, which are omitted from the split.
     held_out: Option<&'a str>,
     bidirectional_epochs: u64,
 }
@@ -245,19 +245,19 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Whether some pairs of the split have word links.
+    /// True if some pairs of the split have word links.
     pub(crate) fn has_links(&self) -> bool {
         self.split.iter().any(Corpus::has_links)
     }
 
-    /// The path of the split's cache in the folder of a run.
+    /// Path of the split's cache in the folder `run` of a run.
     fn cache(&self, run: &Path) -> PathBuf {
         run.join(CACHE_FOLDER).join(format!("{}.bin", split_name(&self.split.name())))
     }
 }
 
-/// Opens the cache of a split in the folder `run`. If it does not fit the text, the tokenizers and
-/// the cleaning, the split is tokenised first.
+/// Opens the cache of a split in the folder `run`. The split is tokenised first unless the cache
+/// fits the text, the tokenizers and the cleaning.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Files with both sides of each pair, in the formats of translators: TMX, XLIFF and PO.
+//! Reads files that contain both sides of each pair, in the formats of translators: TMX, XLIFF and
+//! PO.
 
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use taper_documents::{Error as Fault, Tmx, po_pairs, utf8_of, xliff_pairs};
 use crate::text::lines::open_counted;
 use crate::{Error, Format, Result, text_of};
 
-/// Largest number of bytes of a file that is read as a whole; translation memories of any size are
-/// streamed.
+/// Largest number of bytes of an XLIFF or PO file, which is read as a whole. TMX files are streamed
+/// and may have any size.
 const LARGEST: u64 = 1 << 29;
 
 /// Reader of the pairs of one file.
@@ -27,12 +28,12 @@ enum Pairs {
 }
 
 impl Bilingual {
-    /// Opens a file for pairs of two languages.
+    /// Opens a file to read pairs in the source and target language, `languages`.
     ///
     /// # Errors
     ///
-    /// If it cannot be read or does not have the format; in a file that is read as a whole, at any
-    /// line.
+    /// If the file cannot be read or does not have the format. For XLIFF and PO, this includes
+    /// errors in any line.
     pub(crate) fn open(path: &Path, format: Format, languages: [&str; 2]) -> Result<Self> {
         let (mut stream, count) = open_counted(path)?;
         let failed = |error| fault(path, error);
@@ -55,11 +56,11 @@ impl Bilingual {
         Ok(Self { path: path.to_owned(), pairs, count })
     }
 
-    /// Source and target of the next pair; `None` after the last.
+    /// Source and target of the next pair; `None` after the last pair.
     ///
     /// # Errors
     ///
-    /// If the file is damaged; the error has the line.
+    /// If the file is damaged. The error contains the line number.
     pub(crate) fn next_pair(&mut self) -> Result<Option<(String, String)>> {
         let pair = match &mut self.pairs {
             Pairs::Memory(memory) => {

@@ -1,12 +1,12 @@
-//! Choice of the columns of a table for the two sides, and whether its first line is a header.
+//! Chooses the columns of a table that contain source and target, and decides if the first line is
+//! a header.
 
 use std::path::{Path, PathBuf};
 
 use crate::tables::{Columns, Field, Table, Wanted};
 use crate::{Corpus, DataConfig, Error, Format, Result, Side};
 
-/// Usual column names. A sentence that equals one of them in both columns does not occur in a
-/// corpus.
+/// Usual column names. No pair of a corpus has such a word as source and as target.
 const HEADINGS: [&str; 24] = [
     "source",
     "target",
@@ -34,7 +34,7 @@ const HEADINGS: [&str; 24] = [
     "lang2",
 ];
 
-/// Languages whose names serve as column names.
+/// Names of languages that are used as column names.
 const LANGUAGES: [&str; 24] = [
     "english",
     "german",
@@ -62,7 +62,7 @@ const LANGUAGES: [&str; 24] = [
     "中文",
 ];
 
-/// Opens the table of a corpus; its records have source and target.
+/// Opens the table of a corpus. Each record consists of source and target.
 ///
 /// # Errors
 ///
@@ -80,8 +80,9 @@ pub(crate) fn open(
     Table::open(format, files, Wanted { fields, columns: &columns })
 }
 
-/// Places of a side in a record with named fields: the configured place; otherwise the field named
-/// like the language, at the top or within `translation`, as in many published corpora.
+/// Names of the field of a side in a record with named fields, in the order in which they are
+/// tried: the configured name; otherwise the language, at the top level or within `translation`, as
+/// in many published corpora.
 fn field_paths(config: &DataConfig, corpus: &Corpus, side: Side) -> Vec<String> {
     let fields = corpus.fields(config);
     let chosen = match side {
@@ -95,13 +96,13 @@ fn field_paths(config: &DataConfig, corpus: &Corpus, side: Side) -> Vec<String> 
     vec![language.to_owned(), format!("translation.{language}")]
 }
 
-/// Columns of the table at `path` with the first row `first`, and whether that row is a header
-/// rather than text.
+/// Columns of source and target in the table at `path`, and true if its first row, `first`, is a
+/// header rather than text.
 ///
 /// # Errors
 ///
-/// [`Error::Record`] if a named column is missing, or if the first row looks like a header and the
-/// columns are not configured.
+/// [`Error::Record`] if a configured column is missing, or if no columns are configured and the
+/// first row looks like a header.
 fn columns(
     config: &DataConfig,
     corpus: &Corpus,
@@ -133,7 +134,7 @@ fn columns(
             _ => Ok((Columns { places: vec![0, 1], count }, false)),
         };
     }
-    // Numbers need no header, but a name requires one.
+    // A column chosen by name requires a header, a column chosen by number does not.
     let mut has_header = false;
     let mut column = |field: &str, usual: usize| {
         if field.is_empty() {
@@ -156,7 +157,7 @@ fn columns(
     Ok((Columns { places, count }, has_header))
 }
 
-/// Whether the cells in the places of text are column names.
+/// True if the first two cells, which would be source and target, are column names.
 fn looks_like_a_header(first: &[&str], config: &DataConfig) -> bool {
     let is_heading = |cell: &&str| {
         let cell = cell.trim().to_lowercase();

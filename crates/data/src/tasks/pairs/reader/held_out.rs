@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{DataConfig, LineReader, Result};
 
-/// Hash of a sentence, of 128 bits.
+/// 128-bit hash of a sentence.
 pub(crate) fn fingerprint(sentence: &str) -> u128 {
     let digest = Sha256::digest(sentence.as_bytes());
     let mut bits = [0; 16];
@@ -14,11 +14,11 @@ pub(crate) fn fingerprint(sentence: &str) -> u128 {
     u128::from_le_bytes(bits)
 }
 
-/// Source sentences that are excluded from training.
+/// Hashes of the source sentences that are excluded from training.
 ///
 /// # Errors
 ///
-/// If their file cannot be read.
+/// If a file of held-out sentences cannot be read.
 pub(crate) fn held_out_sentences(config: &DataConfig) -> Result<HashSet<u128>> {
     let mut sentences = HashSet::new();
     if config.holds_out() {

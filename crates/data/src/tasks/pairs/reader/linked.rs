@@ -1,4 +1,4 @@
-//! Word links of a corpus, with one line for each of its pairs.
+//! Reads files of word links, which have one line for each pair of a corpus.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ pub(crate) struct LinkReader {
 }
 
 impl LinkReader {
-    /// Opens a file of links for a corpus of this name.
+    /// Opens a file of links for the corpus with the name `corpus`.
     ///
     /// # Errors
     ///
@@ -20,11 +20,12 @@ impl LinkReader {
         Ok(Self { lines: LineReader::open(path)?, corpus })
     }
 
-    /// Links of the next pair; its source and target are given.
+    /// Reads the links of the next pair, whose texts are `source` and `target`.
     ///
     /// # Errors
     ///
-    /// If there is no line for the pair, or the line has anything but links between its words.
+    /// If there is no line for the pair, or the line contains anything other than links between
+    /// words of the pair.
     pub(crate) fn next_links(&mut self, source: &str, target: &str) -> Result<Vec<WordLink>> {
         let Some(line) = self.lines.next_line()? else {
             return Err(self.unequal("fewer"));
@@ -49,7 +50,7 @@ impl LinkReader {
         if self.lines.skip_line()? { Ok(()) } else { Err(self.unequal("fewer")) }
     }
 
-    /// Refuses lines without a pair.
+    /// Refuses lines after the last pair.
     ///
     /// # Errors
     ///

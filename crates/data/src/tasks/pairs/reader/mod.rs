@@ -1,4 +1,4 @@
-//! Sentence pairs of a split, streamed in file order from any format.
+//! Streams the sentence pairs of a split from files of any format, in the order of the files.
 
 mod bilingual;
 mod header;
@@ -19,25 +19,27 @@ use crate::text::archive::open_sides;
 use crate::text::hub::hub_files;
 use crate::{Corpora, Corpus, DataConfig, Direction, Error, Format, LineReader, Result, WordLink};
 
-/// A pair in its form in the corpus: not cleaned, not normalised.
+/// A pair as it is in the corpus, neither cleaned nor normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawPair {
-    /// Place in the split, counted from 1: the number of the line, or of the row with data.
+    /// Number of the pair in its split, counted from 1: the line, or the row of a table without its
+    /// header.
     pub line: u64,
     /// The sentence to translate.
     pub source: String,
     /// Translation.
     pub target: String,
-    /// Links between the words, if the corpus has a file of them.
+    /// Links between words of source and target; empty if the corpus has no file of links.
     pub links: Vec<WordLink>,
 }
 
-/// Files of a corpus that are read together: its two sides, or a table, and the word links.
+/// Files of a corpus that are read together: the files of its two sides or one file with both
+/// sides, and the file of word links, if there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PairFiles {
-    /// Index of their corpus in the split.
+    /// Index of the corpus in the split.
     pub(crate) corpus: usize,
-    /// Source and target, or a single table.
+    /// Files of source and target, or a single file with both sides.
     sides: Vec<PathBuf>,
     links: Option<PathBuf>,
 }
@@ -49,7 +51,7 @@ impl PairFiles {
     }
 }
 
-/// Streams the pairs of files that are read together, unchanged.
+/// Streams the pairs of files that are read together. Pairs are changed only by the tag.
 pub(crate) struct FileReader {
     sides: Sides,
     /// Word links, if there are any.
@@ -98,7 +100,7 @@ impl Sides {
         }
     }
 
-    /// Skips a pair; returns `false` if no pair is left. Lines are not examined.
+    /// Skips a pair. Returns `false` if no pair is left. The text of lines is not checked.
     fn skip(&mut self) -> Result<bool> {
         match self {
             Self::Text { source, target } => match (source.skip_line()?, target.skip_line()?) {
@@ -112,7 +114,7 @@ impl Sides {
 }
 
 impl FileReader {
-    /// Opens files of `corpus`.
+    /// Opens the files `files` of `corpus`.
     ///
     /// # Errors
     ///
@@ -128,7 +130,7 @@ impl FileReader {
         })
     }
 
-    /// Next pair, with its tag; its line is counted from 1 in these files.
+    /// Next pair, with the tag before its source. Lines are counted from 1 in these files.
     pub(crate) fn next_pair(&mut self) -> Result<Option<RawPair>> {
         let Some((source, target)) = self.sides.next_sides()? else {
             if let Some(links) = &mut self.links {
@@ -146,13 +148,13 @@ impl FileReader {
         if !is_tagged {
             return Ok(Some(RawPair { line: self.line, source, target, links }));
         }
-        // The tag is a word too.
+        // The tag is the first word of the source, so the other words have higher indices.
         links.iter_mut().for_each(|link| link.source += 1);
         let source = format!("{} {source}", self.tag);
         Ok(Some(RawPair { line: self.line, source, target, links }))
     }
 
-    /// Skips a pair; returns `false` if no pair is left.
+    /// Skips a pair and its links. Returns `false` if no pair is left.
     pub(crate) fn skip_pair(&mut self) -> Result<bool> {
         let is_one = self.sides.skip()?;
         self.line += u64::from(is_one);
@@ -164,7 +166,7 @@ impl FileReader {
         Ok(is_one)
     }
 
-    /// Number of bytes of the files that have been read so far, for formats of lines.
+    /// Number of bytes of the files that have been read so far; 0 for CSV and Parquet.
     pub(crate) fn bytes_read(&self) -> u64 {
         match &self.sides {
             Sides::Text { source, target } => source.bytes_read() + target.bytes_read(),
@@ -174,7 +176,7 @@ impl FileReader {
     }
 }
 
-/// Streams the pairs of a split, corpus after corpus; stops after the first error.
+/// Streams the pairs of a split, corpus after corpus. Stops after the first error.
 ///
 /// Pairs held out for validation are omitted from the training text.
 pub struct PairReader {
@@ -184,9 +186,9 @@ pub struct PairReader {
     files: std::vec::IntoIter<PairFiles>,
     current: Option<FileReader>,
     with_tags: bool,
-    /// Number of the current files' corpus.
+    /// Index of the corpus that is being read.
     corpus: usize,
-    /// Number of lines in the files that are finished.
+    /// Number of lines in the files that were read completely.
     before: u64,
     held_out: HashSet<u128>,
     failed: bool,
@@ -217,7 +219,7 @@ impl PairReader {
         Ok(reader)
     }
 
-    /// Streams the same pairs without the tags of their corpora.
+    /// Makes the reader omit the tags of the corpora from sources.
     pub(crate) fn without_tags(self) -> Self {
         Self { with_tags: false, ..self }
     }
@@ -271,7 +273,7 @@ impl Iterator for PairReader {
     }
 }
 
-/// Reads one line of each file; returns `None` if both have ended.
+/// Reads one line of each file. `None` if both files have ended.
 fn next_lines(
     source: &mut LineReader,
     target: &mut LineReader,
@@ -283,8 +285,8 @@ fn next_lines(
     }
 }
 
-/// Error for two sides with different numbers of lines. The remaining lines are counted, so that
-/// the message has both totals.
+/// Error for two sides with different numbers of lines. Counts the remaining lines for the message,
+/// which contains both totals.
 fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Error> {
     Ok(Error::UnequalLines {
         source_path: source.path().to_owned(),
@@ -294,8 +296,8 @@ fn unequal_lines(source: &mut LineReader, target: &mut LineReader) -> Result<Err
     })
 }
 
-/// Reads a complete split into memory, without dropping pairs: every line of a test set must be
-/// scored.
+/// Reads a complete split into memory. No pairs are dropped, because every line of a test set must
+/// be scored.
 ///
 /// # Errors
 ///
@@ -316,9 +318,9 @@ pub(crate) fn empty_corpus(config: &DataConfig, split: &Corpora) -> Error {
     Error::EmptyCorpus { split: split.name(), files: names.join(" and ") }
 }
 
-/// Existing files of a split: for each corpus, the files of source and target in text format, or
-/// one or more files in another format; and the file of the corpus's word links if it has one. A
-/// hub data set is fetched into the local hub cache.
+/// Existing files of a split. For each corpus, these are the files of source and target in text
+/// format, or one or more files in another format, and the file of the word links if there is one.
+/// A hub data set is fetched into the local hub cache.
 ///
 /// # Errors
 ///
@@ -328,7 +330,7 @@ pub fn split_files(config: &DataConfig, split: impl Into<Corpora>) -> Result<Vec
     Ok(files.iter().flat_map(PairFiles::paths).cloned().collect())
 }
 
-/// Files like those of [`split_files`], in groups that are read together.
+/// The files of [`split_files`], in groups that are read together.
 pub(crate) fn pair_files(config: &DataConfig, split: &Corpora) -> Result<Vec<PairFiles>> {
     let mut files = Vec::new();
     for (number, corpus) in split.iter().enumerate() {
@@ -351,13 +353,13 @@ pub(crate) fn pair_files(config: &DataConfig, split: &Corpora) -> Result<Vec<Pai
     Ok(files)
 }
 
-/// Files of word links that a corpus names.
+/// Paths of the files of word links of a corpus.
 fn link_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<PathBuf>> {
     let named = Corpus { stem: String::new(), ..corpus.clone() };
     corpus.links.iter().map(|path| find(config, &named, Format::Text, path)).collect()
 }
 
-/// Files of a corpus, in groups that are read together.
+/// Paths of the files of a corpus without its word links, in groups that are read together.
 fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>>> {
     let format = corpus.format(config)?;
     let find = |path: &Path| find(config, corpus, format, path);
@@ -385,7 +387,7 @@ fn corpus_files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<Vec<PathBuf>
     }
 }
 
-/// The path itself, or its compressed form if only that exists.
+/// Finds the file at `path`, or a compressed file with the same name and one more ending.
 fn find(config: &DataConfig, corpus: &Corpus, format: Format, path: &Path) -> Result<PathBuf> {
     // Parquet and ZIP compress inside the file.
     let is_compressed = matches!(format, Format::Parquet | Format::Zip);

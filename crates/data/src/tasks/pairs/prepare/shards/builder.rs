@@ -13,7 +13,7 @@ use crate::{Cleaner, Corpus, DroppedPair, Error, PairLinks, RawPair, Result, Tok
 /// Number of pairs that are read before they are tokenised in parallel.
 const CHUNK: usize = 16_384;
 
-/// Number of bytes of text after which pairs are tokenised, if this is reached earlier.
+/// Number of bytes of text after which pairs are tokenised even if they are fewer than [`CHUNK`].
 const CHUNK_BYTES: usize = 1 << 24;
 
 /// Cleans and tokenises the pairs of a shard.
@@ -22,9 +22,9 @@ pub(super) struct Builder<'a> {
     pub(super) writer: CacheWriter,
     cleaner: Cleaner,
     rules: Option<TextRules>,
-    /// Text before each source that is not part of it.
+    /// Tag before each source, which is not part of the source sentence.
     tag: &'a str,
-    /// Pairs that were not dropped by their text, to be tokenised together.
+    /// Pairs that [`Self::add`] did not drop, to be tokenised together.
     chunk: Vec<RawPair>,
     chunk_bytes: usize,
     pub(super) report: ShardReport,
@@ -36,7 +36,7 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     ///
-    /// If the language of pairs must be identified, but cannot be.
+    /// If the cleaning rules identify languages, but cannot identify the languages of the corpus.
     pub(super) fn new(
         of: &'a PairShards<'a>,
         writer: CacheWriter,
@@ -56,8 +56,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Adds a pair, unless it is dropped because of its text. Returns whether there are enough
-    /// pairs to tokenise.
+    /// Adds a pair, unless it is held out or dropped because of its text. Returns true if there are
+    /// enough pairs to tokenise.
     pub(super) fn add(&mut self, pair: RawPair) -> Result<bool> {
         self.report.pairs += 1;
         if !self.of.held_out.is_empty() && self.of.held_out.contains(&fingerprint(&pair.source)) {
@@ -71,8 +71,8 @@ impl<'a> Builder<'a> {
         Ok(self.chunk.len() >= CHUNK || self.chunk_bytes >= CHUNK_BYTES)
     }
 
-    /// Tokenises the collected pairs, and writes those that are kept. Returns the number of bytes
-    /// of their text.
+    /// Tokenises the collected pairs, and writes the pairs that are kept. Returns the number of
+    /// bytes of the text of the collected pairs.
     pub(super) fn tokenise(&mut self) -> Result<u64> {
         let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
         let mut chunk = std::mem::take(&mut self.chunk);
@@ -99,14 +99,14 @@ impl<'a> Builder<'a> {
             }
             self.writer.push(1, &bytes)?;
         }
-        // The memory of the list is used again.
+        // The allocated list is reused for the next pairs.
         chunk.clear();
         self.chunk = chunk;
         Ok(bytes)
     }
 
-    /// What rules that compare pairs must know about each pair, computed in parallel. Empty if
-    /// there are no such rules.
+    /// Facts about each pair for rules that compare pairs, computed in parallel. Empty if there are
+    /// no such rules.
     fn prefaces(&self, chunk: &[RawPair]) -> Vec<Preface> {
         match &self.of.rules {
             rules if rules.are_any() => {
@@ -116,7 +116,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Drops pairs because of their texts, which are checked in parallel.
+    /// Drops pairs whose texts break a rule. The texts are checked in parallel.
     fn apply_rules(&mut self, chunk: &mut Vec<RawPair>) {
         let Some(rules) = &self.rules else { return };
         let check = |pair: &RawPair| rules.check(&pair.source, &pair.target).err();
@@ -140,7 +140,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The ids of one side of pairs, computed in parallel.
+/// Token ids of one side of each pair, computed in parallel.
 ///
 /// # Errors
 ///

@@ -16,17 +16,17 @@ use crate::{
     Error, Result, Tokenizer, UsualLengths,
 };
 
-/// The cache while it is made.
+/// The cache while pairs of shards are added to it.
 pub(super) struct Merged<'a> {
     of: &'a PairShards<'a>,
     writer: CacheWriter,
-    /// Number of pairs in the files so far.
+    /// Number of pairs in the files of the shards that were added.
     pub(super) pairs: u64,
     kept: u64,
     held_out: u64,
     dropped: Dropped,
     dropped_pairs: Vec<DroppedPair>,
-    /// Fingerprints of earlier pairs, if duplicates are dropped.
+    /// Hashes of earlier pairs, if duplicates are dropped.
     seen: HashSet<u128>,
     /// Limits of lengths for each corpus. Empty if pairs of unusual lengths are not dropped.
     limits: Vec<LengthLimits>,
@@ -39,7 +39,8 @@ pub(super) struct Merged<'a> {
 }
 
 impl<'a> Merged<'a> {
-    /// Makes an empty cache at `path`. The pairs added later must be within these limits.
+    /// Makes an empty cache at `path`. Pairs outside `limits` will be dropped; each corpus has
+    /// limits.
     ///
     /// # Errors
     ///
@@ -75,7 +76,8 @@ impl<'a> Merged<'a> {
         })
     }
 
-    /// Adds the next pair of a shard. There are `lines` lines before the files of the shard.
+    /// Adds the next pair of a shard of the corpus with the index `corpus`. `lines` is the number
+    /// of lines before the files of the shard.
     pub(super) fn take(
         &mut self,
         items: &mut Items<'_>,
@@ -103,7 +105,7 @@ impl<'a> Merged<'a> {
     /// Adds a dropped pair to the examples, unless there are enough for its reason.
     fn show_dropped(&mut self, reason: DropReason, pair: &Record) {
         if DroppedPair::has_room(&self.dropped_pairs, reason) {
-            // If a shard is damaged, which is noticed only at its end, the ids may be any numbers.
+            // The ids may be any numbers if the shard is damaged, which is noticed only at its end.
             let text = |tokenizer: &Tokenizer, ids| tokenizer.decode(ids).unwrap_or_default();
             let source = text(self.of.tokenizers.source(), &pair.source);
             let target = text(self.of.tokenizers.target(), &pair.target);
@@ -185,7 +187,7 @@ impl<'a> Merged<'a> {
             corpora: self.corpora,
             source: source.finish(&languages(|one| one.from)),
             target: target.finish(&languages(|one| one.to)),
-            // Filled in when the cache is opened, from the current settings.
+            // This is computed from the current settings when the cache is opened.
             batching: BatchingReport::default(),
             text_hash: self.of.part.text.text_hash.clone(),
             tokenizer_hash: self.of.tokenizers.hash(),
@@ -194,7 +196,7 @@ impl<'a> Merged<'a> {
     }
 }
 
-/// Ratios of lengths in each direction, computed once.
+/// Usual ratios of lengths, once for each direction.
 fn usual_lengths(of: &PairShards<'_>, limits: &[LengthLimits]) -> Vec<UsualLengths> {
     let mut directions = HashSet::new();
     let corpora = of.part.split.iter().zip(limits);

@@ -1,9 +1,9 @@
 //! Pairs in [shards](crate::text::shards): a shard is a fixed number of pairs from files that are
 //! read together, cleaned by their text and tokenised.
 //!
-//! A shard encodes pairs like their cache, except that lines are counted from the beginning of the
-//! files. Rules that need other pairs of the split are applied when shards are joined, in the order
-//! of the text; for these rules each pair has a [`preface`].
+//! A shard encodes pairs as the cache does, but lines are counted from the beginning of the files.
+//! Rules that need other pairs of the split are applied when shards are joined, in the order of the
+//! text. For these rules, a [`preface`] is before each pair.
 
 mod builder;
 mod merged;
@@ -30,26 +30,26 @@ use crate::{
     TokenizerPair,
 };
 
-/// Number of pairs of a shard: some 15 MB of text, a few seconds of work. A version with another
-/// number cannot use the shards of a run that was killed.
+/// Number of pairs of a shard: about 15 MB of text, and a few seconds of work. If another version
+/// of the program has another number, it cannot use the shards of a run that was killed.
 const PAIRS: u64 = if cfg!(test) { 16 } else { 1 << 17 };
 
 /// Counts of a shard.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct ShardReport {
-    /// Pairs in the files.
+    /// Number of pairs that were read from the files.
     pairs: u64,
-    /// Pairs whose source is held out.
+    /// Number of pairs whose source is held out.
     held_out: u64,
-    /// Number of dropped pairs, which the shard does not contain.
+    /// Numbers of dropped pairs, which the shard does not contain, by reason.
     dropped: Dropped,
     /// Examples of pairs that are dropped because of their text.
     #[serde(default)]
     dropped_pairs: Vec<DroppedPair>,
-    /// Lengths of the other pairs, if pairs of unusual lengths are dropped.
+    /// Lengths of the pairs that were not dropped, if pairs of unusual lengths are to be dropped.
     #[serde(default)]
     lengths: LengthCounts,
-    /// Whether the files end with the shard.
+    /// True if the files end with this shard.
     is_last: bool,
 }
 
@@ -60,14 +60,14 @@ pub(crate) struct PairShards<'a> {
     part: &'a Part<'a>,
     shards: Shards,
     files: Vec<PairFiles>,
-    /// Bytes of each of `files`.
+    /// Number of bytes of each item of `files`.
     bytes: Vec<u64>,
     held_out: HashSet<u128>,
     rules: SplitRules,
 }
 
 impl<'a> PairShards<'a> {
-    /// Shards of `part`, in the folder `shards`.
+    /// Describes the shards of `part`, which are in the folder of `shards`.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl<'a> PairShards<'a> {
         };
         for file in own_files {
             let mut reader = None;
-            // Number of pairs before the next shard that this process has not read.
+            // Number of pairs between the position of `reader` and the beginning of this shard.
             let mut unread = 0;
             for shard in 0.. {
                 if let Some(report) = self.shards.report::<ShardReport>(file, shard)? {
@@ -156,7 +156,8 @@ impl<'a> PairShards<'a> {
         FileReader::open(self.config, &self.part.split[files.corpus], files)
     }
 
-    /// Makes a shard of the next pairs; returns whether they are the last in their files.
+    /// Makes a shard of the next pairs of `reader`. Returns true if the files end with them.
+    /// `place` is the index of the files and the index of the shard within them.
     fn make_shard(
         &self,
         place: (usize, usize),
@@ -183,8 +184,8 @@ impl<'a> PairShards<'a> {
         Ok(is_last)
     }
 
-    /// Limits of lengths of each corpus by the pairs of its direction in all shards; `None` if a
-    /// shard is missing.
+    /// Limits of lengths for each corpus, learned from all pairs in its direction; empty if no rule
+    /// needs them. `None` if a shard is missing.
     fn limits(&self) -> Result<Option<Vec<LengthLimits>>> {
         if !self.rules.has_lengths {
             return Ok(Some(Vec::new()));
@@ -210,7 +211,7 @@ impl<'a> PairShards<'a> {
         Ok(Some((0..self.part.split.len()).map(learn).collect()))
     }
 
-    /// Joins the shards into the cache at `path`; returns `false` if one of them is missing.
+    /// Joins the shards into the cache at `path`. Returns `false` if a shard is missing.
     ///
     /// # Errors
     ///
@@ -236,14 +237,15 @@ impl<'a> PairShards<'a> {
             }
         }
         if let Err(error) = self.part.text.still_holds() {
-            // No later start may use shards made from another text.
+            // A later start must not use shards of a text that has changed.
             self.shards.remove()?;
             return Err(error);
         }
         match merged.finish(key) {
             Ok(()) => Ok(true),
             Err(error) => {
-                // An error in the text is the same for every start; a full disk is not.
+                // An error in the text would occur again with the same shards. A full disk may have
+                // room later.
                 if !matches!(error, Error::Io { .. }) {
                     self.shards.remove()?;
                 }
@@ -253,7 +255,7 @@ impl<'a> PairShards<'a> {
     }
 }
 
-/// Skips pairs; returns `false` if there are fewer.
+/// Skips `pairs` pairs, and counts `pairs` down. Returns `false` if there are fewer pairs.
 fn skip(reader: &mut FileReader, pairs: &mut u64) -> Result<bool> {
     while *pairs > 0 {
         if !reader.skip_pair()? {

@@ -1,5 +1,5 @@
-//! Facts before each pair of a shard, for rules that need other pairs of the split: its identity
-//! for finding repetitions, its lengths, and its keys for near duplicates.
+//! Preface of each pair in a shard: facts for rules that need other pairs of the split. These are
+//! the identity of the pair for finding repetitions, its lengths, and its keys for near duplicates.
 //!
 //! ```text
 //! fingerprint of both texts (16 bytes), reason to drop it by its tokens or 0 (1)   duplicates
@@ -7,8 +7,8 @@
 //! keys (u32 each), bytes of the text (u32), source, line break and target          near duplicates
 //! ```
 //!
-//! Each part is present if its rule is on. A pair that is dropped for another reason has only the
-//! first part.
+//! Each part is present if its rule is on. If the first part contains a reason to drop the pair,
+//! the other parts are absent.
 
 use std::io::{Error, ErrorKind};
 
@@ -19,7 +19,8 @@ use crate::tasks::pairs::rules::without_tag;
 use crate::text::cache::Items;
 use crate::{CleaningConfig, DropReason, RawPair};
 
-/// Reasons that depend on tokens. The place of each, from 1, is its byte in a shard.
+/// Reasons that depend on tokens. A shard encodes a reason as a byte: its place in this list, from
+/// 1.
 const REASONS: [DropReason; 5] = [
     DropReason::EmptySource,
     DropReason::EmptyTarget,
@@ -37,11 +38,11 @@ fn code(reason: DropReason) -> u8 {
 pub(super) struct SplitRules {
     pub(super) drops_duplicates: bool,
     pub(super) has_lengths: bool,
-    /// Threshold of near duplicates and their keys, if they are dropped.
+    /// Threshold and keys for near duplicates; `None` if near duplicates are not dropped.
     near: Option<(f64, NearKeys)>,
 }
 
-/// Facts before a pair.
+/// Facts about a pair, which are before it in a shard.
 #[derive(Debug, Default)]
 pub(super) struct Preface {
     pub(super) fingerprint: Option<u128>,
@@ -51,11 +52,11 @@ pub(super) struct Preface {
     pub(super) near: Option<NearText>,
 }
 
-/// Text of a pair, and the keys that find it.
+/// Text of a pair, and the keys by which similar pairs are found.
 #[derive(Debug, Default)]
 pub(super) struct NearText {
     pub(super) keys: Vec<u32>,
-    /// Source and target with a line break between them; neither contains one.
+    /// Source and target with a line break between them. Neither contains a line break.
     text: String,
 }
 
@@ -77,17 +78,17 @@ impl SplitRules {
         }
     }
 
-    /// Whether there are any.
+    /// True if any rule is on.
     pub(super) fn are_any(&self) -> bool {
         self.drops_duplicates || self.has_lengths || self.near.is_some()
     }
 
-    /// Jaccard index from which on pairs are near duplicates, if these are dropped.
+    /// Jaccard index from which on pairs are near duplicates; `None` if these are not dropped.
     pub(super) fn near_threshold(&self) -> Option<f64> {
         self.near.as_ref().map(|(threshold, _)| *threshold)
     }
 
-    /// Facts about a pair of a corpus with this tag.
+    /// Facts about a pair. `tag` is the tag of its corpus, which is before the source.
     pub(super) fn preface(&self, pair: &RawPair, tag: &str) -> Preface {
         let target = pair.target.as_str();
         let source = without_tag(&pair.source, tag);
@@ -105,7 +106,8 @@ impl SplitRules {
         }
     }
 
-    /// Reads bytes that [`Preface::bytes`] wrote. Damaged bytes take no more memory than the file.
+    /// Decodes bytes of [`Preface::bytes`]. Damaged bytes do not use more memory than the file has
+    /// bytes.
     pub(super) fn read(&self, items: &mut Items<'_>) -> std::io::Result<Preface> {
         let mut preface = Preface::default();
         if self.drops_duplicates {
@@ -140,7 +142,8 @@ impl SplitRules {
 }
 
 impl Preface {
-    /// Encoded facts of a pair; its tokens give this reason to drop it, or none.
+    /// Encodes the facts. `reason` is the reason to drop the pair because of its tokens, if there
+    /// is one.
     pub(super) fn bytes(&self, reason: Option<DropReason>) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(fingerprint) = self.fingerprint {

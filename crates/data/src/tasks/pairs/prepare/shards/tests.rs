@@ -1,4 +1,5 @@
-//! The cache is the same for any number of processes, and with any earlier files.
+//! Tests that the cache is the same for any number of processes, and with any files of earlier
+//! starts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,8 +8,8 @@ use super::*;
 use crate::tasks::pairs::prepare::{begin, prepare_pairs, tokenise_share};
 use crate::{Corpora, DataReport, hold_out};
 
-/// Pairs in files of several shards, of exactly two, and of none, with pairs that are dropped for
-/// every reason, in two corpora.
+/// Makes two corpora. Their files have several shards, exactly two shards, or no pairs. Some pairs
+/// are dropped for each reason.
 fn corpus(folder: &Path) -> DataConfig {
     let nouns = ["dog", "house", "bird", "sea", "friend", "red cat"];
     let mut number = 0;
@@ -101,8 +102,8 @@ fn however_many_processes_tokenise_the_cache_is_the_same() {
                 let share = Share { place, of };
                 tokenise_share(&config, &run, share, &mut |_| ()).expect("tokenised");
             }
-            // Shards of 53, 32, 0, 1 and 40 pairs; the file of exactly two shards ends with an
-            // empty one.
+            // The files have 53, 32, 0, 1 and 40 pairs, and shards have 16. The file with exactly
+            // two full shards ends with an empty shard.
             assert_eq!(shards_in(&run, &config).len(), 4 + 3 + 1 + 1 + 3);
             assert!(prepared(&config, &run) == one, "{of} processes");
             assert!(!begin(&config, &run).expect("text"), "nothing is left to tokenise");
