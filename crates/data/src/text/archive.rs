@@ -1,9 +1,9 @@
-//! Texts within ZIP archives: a single text, or the two sides of a corpus, which OPUS ships with
-//! files such as `README` and `LICENSE`.
+//! Reads texts in ZIP archives: a single text, or the two sides of a corpus. OPUS ships corpora as
+//! archives, with additional files such as `README` and `LICENSE`.
 //!
-//! The crate `zip` reads the directory of an archive; the bytes of members are decompressed here,
-//! like those of other files. Encrypted members are refused, and so are members that share bytes,
-//! as in archives that are made to grow.
+//! The crate `zip` reads the directory of an archive. The bytes of members are decompressed here,
+//! as the bytes of other files are. Encrypted members are refused. Members that share bytes are
+//! refused too, because such archives can decompress to far more bytes than they have.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ struct Member {
     name: String,
     method: CompressionMethod,
     is_encrypted: bool,
-    /// First compressed byte in the archive.
+    /// Place of the first compressed byte in the archive.
     start: u64,
     compressed: u64,
-    /// Checksum of the decompressed bytes, and their number.
+    /// Checksum of the decompressed bytes. `size` is the number of these bytes.
     crc: u32,
     size: u64,
 }
@@ -70,7 +70,7 @@ fn members(path: &Path) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// Whether the name of a member allows it to be a text of a corpus.
+/// True if a member may be a text of a corpus, by its name.
 fn is_text(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name);
     let stem = file.split('.').next().unwrap_or(file).to_lowercase();
@@ -96,8 +96,9 @@ pub(super) fn open_only(path: &Path) -> Result<Stream> {
     }
 }
 
-/// Opens the two sides of a corpus in an archive, each with its path through the archive; the names
-/// of the sides end in the languages.
+/// Opens the two sides of a corpus in an archive: the members whose names end in the two languages.
+/// Returns for each side the path of the archive joined with the name of the member, and the
+/// stream.
 ///
 /// # Errors
 ///
@@ -160,7 +161,7 @@ fn open(path: &Path, member: &Member) -> Result<Stream> {
     Ok((Box::new(io::BufReader::with_capacity(1 << 16, checked)), count))
 }
 
-/// Bytes whose checksum is compared at their end.
+/// Reader that compares the checksum of its bytes at their end.
 struct Checked<R> {
     inner: R,
     crc: flate2::Crc,
@@ -172,7 +173,7 @@ impl<R: Read> Read for Checked<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.crc.update(&buffer[..count]);
-        // The checksum counts bytes by 32 bits.
+        // The checksum counts bytes modulo 2^32.
         let is_whole = self.crc.sum() == self.expected && self.crc.amount() == self.size as u32;
         if count == 0 && !buffer.is_empty() && !is_whole {
             return Err(io::Error::new(

@@ -1,4 +1,4 @@
-//! The file of a tokenised split.
+//! The cache: a file that contains a tokenised split.
 //!
 //! ```text
 //! header   magic (8 bytes), key (32), items (u64), report bytes (u64), checksum (32)
@@ -6,13 +6,14 @@
 //! report   JSON
 //! ```
 //!
-//! Integers are little-endian. The key is a hash of everything that determines the content; the
-//! checksum is the SHA-256 of all bytes after the header. An unsuitable file is rebuilt, never
-//! repaired.
+//! Integers are little-endian. The key is a hash of everything that determines the content. The
+//! checksum is the SHA-256 of all bytes after the header. A file that is damaged or has another key
+//! is made again, never repaired.
 //!
-//! **Decision.** Items are read from the file one by one when a batch needs them; memory holds at
-//! most the beginning of each. A mapped file was rejected: its touched pages count as the process's
-//! memory, and a disk that disappears ends the process, while a failed read is only an error.
+//! **Decision.** Items are read from the file one by one when a batch needs them. Memory holds at
+//! most an index of the items. A memory-mapped file was rejected: its touched pages count as memory
+//! of the process, and if the disk disappears, the process is killed, while a failed read is only
+//! an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -25,15 +26,16 @@ use sha2::{Digest, Sha256};
 use crate::files::{Partial, read_at};
 use crate::{Error, Result};
 
-/// Changes with the format, so that a cache of another version is rebuilt.
+/// First bytes of a file. They change with the format, so that a cache in another format is made
+/// again.
 const MAGIC: &[u8; 8] = b"TAPERTC2";
 /// Folder of the tokenised splits within a run.
 pub(crate) const CACHE_FOLDER: &str = "cache";
-/// Beginning of the items.
+/// Number of bytes of the header, after which the items begin.
 pub(crate) const HEADER_BYTES: usize = 88;
-/// Bytes of an id.
+/// Number of bytes of an id.
 pub(crate) const ID_BYTES: usize = 4;
-/// Bytes read from the disk at a time while a file is verified.
+/// Number of bytes that are read from the disk at a time while a file is verified.
 const BUFFER: usize = 1 << 18;
 
 /// Hash of everything that determines the content of a cache.
@@ -47,8 +49,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Opens a cache; returns it with the result of `index` on its items, and its report. `None` if
-    /// there is no usable cache: no file, another key, another version, or a damaged file.
+    /// Opens a cache. Returns the cache, the result of `index`, which reads all items, and the
+    /// report. `None` if there is no file, or the file has another key or format or is damaged.
     pub(crate) fn open<T, R: DeserializeOwned>(
         path: &Path,
         key: &Key,
@@ -70,8 +72,8 @@ impl Cache {
         }
     }
 
-    /// Report of a file that has this key and ends correctly. Its items are not examined, so they
-    /// may be damaged.
+    /// Report of the cache at `path`; `None` if the file is missing, has another key, or has no
+    /// readable report. Its items are not examined, so they may be damaged.
     pub(crate) fn report<R: DeserializeOwned>(path: &Path, key: &Key) -> Result<Option<R>> {
         let failed = |error| Error::io(path, error);
         let file = match File::open(path) {
@@ -94,7 +96,7 @@ impl Cache {
         Ok(serde_json::from_slice(&json).ok())
     }
 
-    /// Reads `count` bytes at a place in the file; any number of threads may do so at once.
+    /// Reads `count` bytes from byte `at` of the file. Several threads may call this at once.
     pub(crate) fn read(&self, at: u64, count: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; count];
         read_at(&self.file, &mut bytes, at).map_err(|error| Error::io(&self.path, error))?;
@@ -107,27 +109,27 @@ pub(crate) fn ids(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks::<ID_BYTES>().0.iter().map(|&id| u32::from_le_bytes(id))
 }
 
-/// Items of a file during verification, from the first on.
+/// Reader of the items of a file while it is verified.
 pub(crate) struct Items<'a> {
     reader: BufReader<Digested<'a>>,
-    /// Number of items in the header, which is not verified yet.
+    /// Number of items according to the header, which is not verified yet.
     pub(crate) count: u64,
-    /// The length of the file.
+    /// Number of bytes of the file.
     pub(crate) length: u64,
-    /// End of the items in the file by the header.
+    /// Place after the last byte of the items, according to the header.
     pub(crate) end: u64,
     /// Place of the next byte in the file.
     pub(crate) at: u64,
 }
 
 impl Items<'_> {
-    /// Reads bytes, which must exist.
+    /// Fills `bytes`. Fails if the file has fewer bytes left.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.at += bytes.len() as u64;
         self.reader.read_exact(bytes)
     }
 
-    /// Skips bytes, which must exist.
+    /// Skips `count` bytes. Fails if the file has fewer bytes left.
     pub(crate) fn skip(&mut self, mut count: u64) -> io::Result<()> {
         self.at = self.at.checked_add(count).ok_or(ErrorKind::UnexpectedEof)?;
         while count > 0 {
@@ -143,8 +145,8 @@ impl Items<'_> {
     }
 }
 
-/// Reads a file to its end; returns the result of `index` on its items, and its report. `None` if
-/// it is incomplete or has another key.
+/// Reads a file to its end. Returns the result of `index` on the items, and the report. `None` if
+/// the file is damaged or has another key.
 fn check<T, R: DeserializeOwned>(
     file: &File,
     key: &Key,
@@ -173,7 +175,7 @@ fn check<T, R: DeserializeOwned>(
     Ok(serde_json::from_slice(&json).ok().map(|report| (index, report)))
 }
 
-/// File whose bytes are hashed as they are read.
+/// Reader of a file that hashes the bytes that it reads.
 struct Digested<'a> {
     file: &'a File,
     digest: Sha256,
@@ -187,14 +189,14 @@ impl Read for Digested<'_> {
     }
 }
 
-/// Integer at a place; the caller has checked the length.
+/// Integer in `bytes[at..at + 8]`. Panics if `bytes` is too short.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(word)
 }
 
-/// Writes a cache item by item; the final name appears only at [`CacheWriter::finish`].
+/// Writes a cache item by item. The file gets its final name in [`CacheWriter::finish`].
 pub(crate) struct CacheWriter {
     path: PathBuf,
     partial: Partial,
@@ -219,13 +221,13 @@ impl CacheWriter {
         Ok(writer)
     }
 
-    /// Adds `items` items.
+    /// Adds `items` items, which are encoded in `bytes`.
     pub(crate) fn push(&mut self, items: u64, bytes: &[u8]) -> Result<()> {
         self.items += items;
         self.content(bytes)
     }
 
-    /// Writes report and header, and gives the file its name.
+    /// Writes the report and the header, and gives the file its final name.
     pub(crate) fn finish(mut self, key: &Key, report: &impl Serialize) -> Result<()> {
         let report = serde_json::to_vec(report)
             .map_err(|error| Error::io(&self.path, io::Error::other(error)))?;

@@ -1,4 +1,4 @@
-//! Compressed text files: the meaning of their endings, and the reading of their bytes.
+//! Methods of compression of text files, by the endings of file names, and decompression.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Error, Result};
 
-/// Bytes read from the disk at a time.
+/// Number of bytes that are read from the disk at a time.
 const BUFFER: usize = 1 << 18;
 
-/// Largest memory of a decoder of xz, in KiB: `xz -9` takes a quarter of it.
+/// Largest memory of an xz decoder, in KiB. A file of `xz -9` needs a quarter of it.
 const XZ_MEMORY: u32 = 1 << 18;
 
-/// Decompressed bytes above which [`LARGEST_RATIO`] holds.
+/// Number of decompressed bytes above which [`LARGEST_RATIO`] is a limit.
 const ANY_RATIO: u64 = 1 << 28;
 
-/// Largest number of decompressed bytes for each byte of the file. For text it is about 10; a file
-/// with a larger ratio is made to fill a disk.
+/// Largest ratio of decompressed bytes to bytes of the file. The ratio of text is about 10. A file
+/// with a ratio above this limit was probably made to fill a disk.
 const LARGEST_RATIO: u64 = 1000;
 
 /// Stream of decompressed bytes, and the number of bytes of the file that have been read for it.
@@ -56,8 +56,8 @@ impl Method {
         let decoded: Box<dyn Read + Send> = match self {
             Self::Plain => return Ok((Box::new(buffered(bytes)), count)),
             Self::Deflate => Box::new(flate2::bufread::DeflateDecoder::new(buffered(bytes))),
-            // A gzip file may have many members, one after another; this applies to the formats
-            // below too.
+            // A gzip file may have many members, one after another. The same is true of the
+            // following formats.
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(buffered(bytes))),
             #[cfg(not(target_family = "wasm"))]
             Self::Zstandard => Box::new(zstd::Decoder::new(bytes)?),
@@ -90,7 +90,7 @@ pub(crate) fn open_file(path: &Path) -> Result<File> {
     })
 }
 
-/// Bytes that are counted as they are read.
+/// Reader that counts the bytes that it reads.
 struct Counted<R> {
     inner: R,
     count: Arc<AtomicU64>,
@@ -104,7 +104,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Decompressed bytes, which must not be far more than the compressed bytes.
+/// Reader of decompressed bytes that fails if they are far more than the compressed bytes.
 struct Bounded {
     inner: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,

@@ -1,5 +1,5 @@
-//! Byte-order marks at the beginning of a text. The mark of UTF-8 is not part of the text; the
-//! marks of other encodings mean that the text cannot be read here.
+//! Byte-order marks at the beginning of a text. A mark of UTF-8 is removed. A text with the mark of
+//! another encoding is refused.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The byte-order mark in UTF-8.
 pub(crate) const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Marks of other encodings, longer ones first.
+/// Marks of other encodings, the longer marks first.
 const OTHERS: [(&[u8], &str); 4] = [
     (&[0xFF, 0xFE, 0, 0], "UTF-32"),
     (&[0, 0, 0xFE, 0xFF], "UTF-32"),
@@ -17,7 +17,7 @@ const OTHERS: [(&[u8], &str); 4] = [
     (&[0xFE, 0xFF], "UTF-16"),
 ];
 
-/// Bytes at the beginning of the text at `path`, after a byte-order mark.
+/// Removes a byte-order mark from `begin`, the first bytes of the text at `path`.
 ///
 /// # Errors
 ///
@@ -33,11 +33,11 @@ pub(crate) fn without_mark<'a>(begin: &'a [u8], path: &Path) -> Result<&'a [u8]>
     Ok(begin.strip_prefix(MARK).unwrap_or(begin))
 }
 
-/// Text of a file, after a byte-order mark; errors call it `path`.
+/// Decodes the bytes of a text file, without its byte-order mark. Errors name `path`.
 ///
 /// # Errors
 ///
-/// If it is not UTF-8; the error has the first invalid line.
+/// If the text is not UTF-8. The error contains the number of the first invalid line.
 pub fn text_of(bytes: &[u8], path: &Path) -> Result<String> {
     let bytes = without_mark(bytes, path)?;
     let text = std::str::from_utf8(bytes).map_err(|error| {

@@ -1,10 +1,10 @@
-//! Identity of the files of a split when they were last read, so that unchanged files need not be
-//! read again.
+//! Fingerprints: records of the files of a split when they were last read, so that unchanged files
+//! need not be read again.
 //!
-//! The SHA-256 of the content decides. Size and time of modification only save reading: files whose
-//! size and time are the recorded ones count as unchanged, and other files are read. A file that
-//! was modified shortly before it was read is always read again, because it could be modified once
-//! more within the resolution of the file system's clock.
+//! The SHA-256 of the content identifies a text. Size and time of modification only avoid reading:
+//! files with the recorded size and time count as unchanged, and other files are read. A file that
+//! was modified shortly before it was read is always read again, because the file system's clock
+//! may show the same time for another modification after the reading.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,10 +22,10 @@ use crate::{Error, Result};
 /// Coarsest resolution of a file system's clock in use, with a margin (FAT counts in two seconds).
 const GRAIN: Duration = Duration::from_secs(4);
 
-/// Upper bound of the bytes of a record.
+/// Largest number of bytes of a recorded fingerprint.
 const MOST_BYTES: u64 = 1 << 24;
 
-/// Folder of these records within a run.
+/// Folder of the recorded fingerprints within a run.
 pub(crate) const TEXT_FOLDER: &str = "text";
 
 /// State of a file when its content was hashed.
@@ -34,8 +34,7 @@ struct Stamp {
     path: PathBuf,
     bytes: u64,
     modified: SystemTime,
-    /// Whether the file had been unchanged for long enough that any later change is visible in
-    /// `modified`.
+    /// True if the file had been unchanged for so long that any later change changes `modified`.
     settled: bool,
 }
 
@@ -45,14 +44,14 @@ pub(crate) struct Fingerprint {
     files: Vec<Stamp>,
     /// SHA-256 of the files one after another.
     pub(crate) text_hash: String,
-    /// Whether the hash is that of the decompressed text of compressed files; earlier versions
-    /// hashed the compressed files.
+    /// True if compressed files were hashed after decompression. Earlier versions hashed the
+    /// compressed bytes.
     #[serde(default)]
     decompressed: bool,
 }
 
 impl Fingerprint {
-    /// Fingerprint of files; they are read only if `known` does not prove that they are unchanged.
+    /// Takes the fingerprint of files. They are read unless `known` shows that they are unchanged.
     fn take(paths: &[PathBuf], known: Option<&Self>) -> Result<Self> {
         let now = SystemTime::now();
         let files = paths.iter().map(|path| stamp(path, now)).collect::<Result<Vec<Stamp>>>()?;
@@ -71,7 +70,7 @@ impl Fingerprint {
         Ok(Self { files, text_hash, decompressed: true })
     }
 
-    /// Fingerprint of the files of a split, recorded in the folder `run`.
+    /// Takes the fingerprint of the files of a split, and records it in the folder `run`.
     pub(crate) fn obtain(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
         let directory = &run.join(TEXT_FOLDER);
         let path = directory.join(file_name(split));
@@ -101,7 +100,8 @@ impl Fingerprint {
         Err(Error::Changed { files: files.join(" and ") })
     }
 
-    /// Checks like [`Fingerprint::still_holds`], but does not read files of the same size and time.
+    /// Checks as [`Fingerprint::still_holds`] does, but never reads files whose size and time are
+    /// unchanged.
     ///
     /// # Errors
     /// See [`Fingerprint::still_holds`].
@@ -116,13 +116,13 @@ impl Fingerprint {
         Ok(())
     }
 
-    /// Takes a fingerprint like [`Fingerprint::obtain`], for a process that leaves the record to
-    /// another process.
+    /// Takes a fingerprint as [`Fingerprint::obtain`] does, without recording it, because another
+    /// process does so.
     pub(crate) fn compute(files: &[PathBuf], split: &str, run: &Path) -> Result<Self> {
         Self::take(files, Self::recorded(&run.join(TEXT_FOLDER).join(file_name(split))).as_ref())
     }
 
-    /// Recorded fingerprint; `None` if it cannot be read, because it can be made again.
+    /// Recorded fingerprint; `None` if the record cannot be read. It is then made again.
     fn recorded(path: &Path) -> Option<Self> {
         serde_json::from_slice(&read_regular(path, MOST_BYTES).ok()?).ok()
     }
@@ -132,8 +132,9 @@ impl Fingerprint {
     }
 }
 
-/// Description of how the files of a split differ from those with which the run in the folder `run`
-/// was prepared; `None` if they do not differ, or if the split has no record. Writes nothing.
+/// Describes how the files of a split differ from the files with which the run in the folder `run`
+/// was prepared. `None` if they do not differ, or if the split has no recorded fingerprint. Writes
+/// nothing.
 ///
 /// # Errors
 ///
@@ -159,13 +160,13 @@ pub(crate) fn change(
 }
 
 /// SHA-256 of the text of a split when the run in the folder `run` was last prepared with it;
-/// `None` without a record.
+/// `None` if this is not recorded.
 pub fn recorded_text(run: &Path, split: &str) -> Option<String> {
     let record = Fingerprint::recorded(&run.join(TEXT_FOLDER).join(file_name(split)))?;
     Some(record.text_hash)
 }
 
-/// The name of a split's record.
+/// File name of a split's recorded fingerprint.
 fn file_name(split: &str) -> String {
     format!("{}.json", split_name(split))
 }
@@ -175,7 +176,8 @@ fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
     let modified = metadata.modified().map_err(|error| Error::io(path, error))?;
     let settled = now.duration_since(modified).is_ok_and(|age| age > GRAIN);
     let (modified, settled) = if modified < SystemTime::UNIX_EPOCH {
-        // No earlier time can be recorded, so no recorded time proves that the text is unchanged.
+        // Times before 1970 cannot be recorded, so the recorded time cannot show that the text is
+        // unchanged.
         (SystemTime::UNIX_EPOCH, false)
     } else {
         (modified, settled)
@@ -183,12 +185,13 @@ fn stamp(path: &Path, now: SystemTime) -> Result<Stamp> {
     Ok(Stamp { path: path.to_owned(), bytes: metadata.len(), modified, settled })
 }
 
-/// Hash of files one after another; if `decompressed`, of the text in compressed files.
+/// Hash of files one after another. If `decompressed` is true, compressed files are decompressed
+/// first.
 fn hash_files(files: &[Stamp], decompressed: bool) -> Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 18];
     for Stamp { path, .. } in files {
-        // An archive may have several texts.
+        // An archive is hashed as it is, because it may contain several texts.
         let mut file: Box<dyn Read> = match decompressed && !is_archive(path) {
             true => Box::new(open_stream(path)?),
             false => Box::new(File::open(path).map_err(|error| Error::io(path, error))?),
@@ -241,11 +244,11 @@ mod tests {
         assert_eq!(changes(), None, "nothing recorded");
         let first = obtain();
 
-        // The time is new, but the content is the same: it is read again, and is equal.
+        // The time is new, but the content is the same: the file is read, and no change is found.
         write(&source, "one\n", long_ago + GRAIN);
         assert_eq!(changes(), None, "touched");
-        // The content has changed, but not its time and size: it is not read, so the change is not
-        // noticed. This is the cost of saving reads.
+        // The content has changed, but not the time and size of the file, so the file is not read,
+        // and the change is not noticed. This is the cost of avoiding reads.
         write(&source, "two\n", long_ago);
         assert_eq!(changes(), None, "not read");
         // The same change with any other time is noticed.
@@ -262,7 +265,7 @@ mod tests {
         let fresh = obtain();
         assert!(fresh.files.iter().any(|file| !file.settled));
         assert_ne!(fresh.text_hash, second.text_hash);
-        // A text that was read under one fingerprint must not have changed meanwhile.
+        // An error is returned if a text has changed since its fingerprint was taken.
         fresh.still_holds().expect("the same");
         let message = second.still_holds().expect_err("changed").to_string();
         assert!(message.contains("train.en") && message.contains("while"), "{message}");

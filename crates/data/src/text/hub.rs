@@ -1,18 +1,19 @@
-//! Data sets on the Hugging Face hub, in the Parquet form that the hub makes of each.
+//! Fetches data sets from the Hugging Face hub, in the Parquet form that the hub makes of each data
+//! set.
 //!
-//! `candle_datasets::hub::from_hub` fetches the Parquet files of every configuration and split
-//! without distinguishing them. So here the listing is filtered by folder (`{config}/{split}/`),
-//! with the same client and the same cache.
+//! `candle_datasets::hub::from_hub` fetches the Parquet files of all configurations and splits
+//! without distinguishing them. So this module filters the list of files by folder
+//! (`{config}/{split}/`), with the same client and the same cache.
 //!
-//! The client needs an HTTP and a TLS stack, nearly half of all dependencies, so it is the cargo
-//! feature `hub`. Without the feature, the error says how to get it.
+//! The client needs an HTTP and a TLS stack, nearly half of all dependencies, so it is behind the
+//! cargo feature `hub`. Without the feature, the error says how to build with it.
 
 use std::path::PathBuf;
 
 use crate::{DataConfig, Error, Result};
 
-/// Refuses: this program was built without the feature. The error says how to get a program that
-/// can read data sets of the hub.
+/// Refuses, because this program was built without the feature `hub`. The error says how to build a
+/// program that can read data sets of the hub.
 ///
 /// # Errors
 ///
@@ -32,7 +33,8 @@ pub(crate) fn hub_files(config: &DataConfig, _split: &str) -> Result<Vec<PathBuf
 #[cfg(feature = "hub")]
 const REVISION: &str = "refs/convert/parquet";
 
-/// Parquet files of a split, in order, fetched unless the local cache has them.
+/// Paths of the Parquet files of a split, in order. Files that are not in the local cache are
+/// fetched.
 #[cfg(feature = "hub")]
 pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>> {
     use hf_hub::{HFClientSync, split_id};
@@ -66,8 +68,8 @@ pub(crate) fn hub_files(config: &DataConfig, split: &str) -> Result<Vec<PathBuf>
         .collect()
 }
 
-/// Names under `{configuration}/{split}/`, sorted; the configuration may be omitted if there is
-/// only one.
+/// Names of the files under `{configuration}/{split}/`, sorted. `configuration` may be empty if
+/// there is only one configuration.
 #[cfg(any(feature = "hub", test))]
 fn select_files<'a>(
     names: &'a [String],
@@ -103,7 +105,8 @@ fn select_files<'a>(
     Ok(files)
 }
 
-/// Folder at a depth of a Parquet file's name.
+/// Folder of a Parquet file: its configuration at depth 0, its split at depth 1. `None` for other
+/// files.
 #[cfg(any(feature = "hub", test))]
 fn folder(name: &str, depth: usize) -> Option<&str> {
     let parts: Vec<&str> = name.split('/').collect();

@@ -5,11 +5,11 @@
 //! | [`LineReader`]: files and streams, plain or compressed | `\n`, `\r\n` | a lone `\r` |
 //! | [`split_lines`]: requests, forms, prompts | `\n`, `\r\n`, a lone `\r` | |
 //!
-//! Lines of files are identified by their numbers: cutting at a lone `\r`, as some libraries do,
+//! Lines of files are identified by their numbers. Cutting at a lone `\r`, as some libraries do,
 //! would silently misalign a parallel corpus, and disagree with `wc`, `paste` and sacreBLEU. A text
-//! that somebody types or sends has no line numbers; in it, `\r` is a line break, as in HTML and
-//! Markdown. In neither do U+2028, U+2029, U+0085, `\x0b` and `\x0c` end a line. In both, a
-//! byte-order mark before the first line is dropped.
+//! that somebody types or sends has no line numbers, and in such a text `\r` is a line break, as in
+//! HTML and Markdown. In both cases, U+2028, U+2029, U+0085, `\x0b` and `\x0c` do not end a line,
+//! and a byte-order mark before the first line is dropped.
 
 use std::io::{BufRead, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use crate::text::compression::{Method, Stream, open_file};
 use crate::text::encoding::without_mark;
 use crate::{Error, Result};
 
-/// Largest number of bytes of a line. Without a limit, a line without an end would fill the memory:
-/// a small compressed file can contain a line of any length.
+/// Largest number of bytes of a line. Without a limit, a line without an end could fill the memory,
+/// because a small compressed file can contain a line of any length.
 pub(crate) const LONGEST_LINE: u64 = 1 << 26;
 
-/// Opens `path` to be read from its beginning, decompressed on the way if its name ends in `.gz`,
-/// `.zst`, `.xz`, `.bz2` or `.zip`.
+/// Opens the file at `path` for reading. It is decompressed while it is read if its name ends in
+/// `.gz`, `.zst`, `.xz`, `.bz2` or `.zip`.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub fn open_stream(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     open_counted(path).map(|(stream, _)| stream)
 }
 
-/// Opens a text like [`open_stream`], after its byte-order mark.
+/// Opens a text as [`open_stream`] does, and skips its byte-order mark.
 ///
 /// # Errors
 ///
@@ -49,8 +49,8 @@ pub fn open_text(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     Ok(Box::new(Cursor::new(begin).chain(stream)))
 }
 
-/// Opens a file like [`open_stream`], with a counter of the bytes of the file on disk that have
-/// been read.
+/// Opens a file as [`open_stream`] does, with a counter of the bytes that have been read from the
+/// file on disk.
 pub(crate) fn open_counted(path: &Path) -> Result<Stream> {
     if is_archive(path) {
         return open_only(path);
@@ -59,8 +59,8 @@ pub(crate) fn open_counted(path: &Path) -> Result<Stream> {
     method.decode(open_file(path)?).map_err(|source| Error::io(path, source))
 }
 
-/// Splits a complete text into lines, without their ends. There is one more line than line ends, so
-/// that the last line is empty if the text ends with a line end.
+/// Splits a complete text into lines, without line ends. There is one more line than there are line
+/// ends, so the last line is empty if the text ends with a line end.
 ///
 /// ```
 /// use taper_data::split_lines;
@@ -84,11 +84,11 @@ pub fn with_newlines(text: &str) -> String {
     split_lines(text).join("\n")
 }
 
-/// Reads a file line by line, decompressed like [`open_stream`], or a stream.
+/// Reads a stream or a file line by line. A file is decompressed as by [`open_stream`].
 pub struct LineReader {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
-    /// Bytes read of the file.
+    /// Number of bytes of the file that have been read.
     count: Arc<AtomicU64>,
     buffer: Vec<u8>,
     line: u64,
@@ -105,8 +105,8 @@ impl LineReader {
         Ok(Self::counted(path, reader, count))
     }
 
-    /// Reads a stream of the file at `path`, which errors name; `count` is the number of bytes of
-    /// the file that have been read.
+    /// Reads `reader`, a stream of the file at `path`. Errors name `path`. `count` is the number of
+    /// bytes of the file that have been read.
     pub(crate) fn counted(
         path: &Path,
         reader: Box<dyn BufRead + Send>,
@@ -115,24 +115,25 @@ impl LineReader {
         Self { path: path.to_owned(), reader, count, buffer: Vec::new(), line: 0 }
     }
 
-    /// Reads a stream without a path; errors call it `name`.
+    /// Reads a stream without a path, which errors call `name`.
     pub fn new(stream: impl BufRead + Send + 'static, name: &str) -> Self {
         let (path, reader, count) = (name.into(), Box::new(stream), Arc::default());
         Self { path, reader, count, buffer: Vec::new(), line: 0 }
     }
 
-    /// The file, or the name of the stream.
+    /// Path of the file, or name of the stream.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Number of lines read so far, which is the number of the last line read.
+    /// Number of lines that have been read so far. This is also the number of the last of these
+    /// lines.
     pub fn line(&self) -> u64 {
         self.line
     }
 
-    /// Next line without its end; `None` after the last. A byte-order mark before the first line is
-    /// dropped.
+    /// Next line without its line end; `None` after the last line. A byte-order mark before the
+    /// first line is dropped.
     ///
     /// # Errors
     ///
@@ -155,12 +156,12 @@ impl LineReader {
         }
     }
 
-    /// Bytes of the file on disk that have been read so far; 0 for a stream.
+    /// Number of bytes of the file on disk that have been read so far; 0 for a stream.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Skips a line without examining it; returns `false` if no line is left.
+    /// Skips a line without examining it. Returns `false` if no line is left.
     ///
     /// # Errors
     ///
@@ -179,7 +180,7 @@ impl LineReader {
         Ok(self.line)
     }
 
-    /// Reads one line into the buffer; returns `false` at the end of the file.
+    /// Reads one line into the buffer. Returns `false` at the end of the file.
     fn fill(&mut self) -> Result<bool> {
         self.buffer.clear();
         let mut limited = self.reader.by_ref().take(LONGEST_LINE);

@@ -1,20 +1,20 @@
-//! Links between the words of a sentence and of its translation, in the format of aligners: `0-0
-//! 1-2 2?1`, one line for each pair.
+//! Links between the words of a sentence and the words of its translation, in the format of word
+//! aligners: one line for each pair, such as `0-0 1-2 2?1`.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::words::words;
 
-/// Link between a word of a source and a word of its target, each counted from 0 among words
-/// divided by spaces and tabs.
+/// Link between a word of a source and a word of its target. Words are separated by spaces and
+/// tabs, and counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WordLink {
-    /// Word of the source.
+    /// Index of the word in the source.
     pub source: u32,
-    /// Word of the target.
+    /// Index of the word in the target.
     pub target: u32,
-    /// Whether the link is marked as sure: `3-4`. Possible links are `3?4` or `3p4`.
+    /// True if the link is marked as sure, for example `3-4`. A possible link is `3?4` or `3p4`.
     pub is_sure: bool,
 }
 
@@ -24,17 +24,17 @@ impl fmt::Display for WordLink {
     }
 }
 
-/// Parses the links of a line; the result is sorted, without repetitions. A link that is written
+/// Parses the links of a line. The result is sorted, without repetitions. A link that is written
 /// both as sure and as possible is sure.
 ///
 /// # Errors
 ///
-/// If an entry is not a link; the error names the first.
+/// If an entry is not a link. The error contains the first such entry.
 pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
     let link = |text: &str| {
         let (source, target) = text.split_once(['-', '?', 'p'])?;
         let is_sure = text.as_bytes().get(source.len()) == Some(&b'-');
-        // A sign would be parsed too.
+        // `parse` accepts a sign, which is not allowed here.
         let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
             true => digits.parse::<u32>().ok().filter(|number| *number < u32::MAX),
             false => None,
@@ -61,7 +61,7 @@ pub fn parse_links(line: &str) -> Result<Vec<WordLink>, String> {
 ///
 /// # Errors
 ///
-/// If there is such a link; the error names the first.
+/// If there is such a link. The error contains the first one.
 pub fn check_links(links: &[WordLink], source: &str, target: &str) -> Result<(), String> {
     let (sources, targets) = (words(source).count(), words(target).count());
     let is_beyond =
@@ -75,18 +75,18 @@ pub fn check_links(links: &[WordLink], source: &str, target: &str) -> Result<(),
     }
 }
 
-/// Bytes of each word of a text.
+/// Byte range of each word of a text.
 fn spans(text: &str) -> Vec<Range<usize>> {
     let start = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     words(text).map(|word| start(word)..start(word) + word.len()).collect()
 }
 
-/// Number for tokens that belong to no word.
+/// Index of the word of a token that belongs to no word.
 pub const NO_WORD: u32 = u32::MAX;
 
-/// Word of each token of a text, given the bytes of each token: the first word that ends after the
-/// token's beginning, so that a mark for a blank belongs to the following word. Spaces at the end
-/// belong to [no word](NO_WORD).
+/// Index of the word of each token of a text. `tokens` has the byte range of each token. A token
+/// belongs to the first word that ends after the token's beginning, so a mark for a blank belongs
+/// to the following word. Spaces at the end of a text belong to [no word](NO_WORD).
 pub(crate) fn words_of_tokens(text: &str, tokens: &[Range<usize>]) -> Vec<u32> {
     let words = spans(text);
     let word_of = |token: &Range<usize>| {

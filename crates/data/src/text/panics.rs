@@ -1,8 +1,8 @@
-//! Panics of the `tokenizers` library, turned into errors.
+//! Converts panics of the `tokenizers` library to errors.
 //!
-//! The library panics if its regular expressions give up on a text, for example after endless
-//! backtracking, and on some files instead of refusing them. The caller gets an error about the
-//! text or file; nothing is printed.
+//! The library panics if one of its regular expressions gives up on a text, for example after too
+//! much backtracking, and for some damaged files. Instead of the panic, the caller gets an error
+//! about the text or file, and nothing is printed.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,18 +11,18 @@ use std::sync::Once;
 
 use crate::{Error, Result};
 
-/// Number of characters of a text by which an error identifies it.
+/// Number of characters of a text that an error quotes.
 const EXCERPT: usize = 24;
 
 thread_local! {
-    /// Whether a panic of this thread will be caught here.
+    /// True while [`caught`] catches panics of this thread.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Result of `work`, or the message of its panic.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     static HOOK: Once = Once::new();
-    // The previous hook prints all other panics.
+    // All other panics are passed to the previous hook, which prints them.
     HOOK.call_once(|| {
         let others = take_hook();
         set_hook(Box::new(move |panic| {
@@ -43,11 +43,11 @@ fn said_by(panic: &(dyn Any + Send)) -> String {
     reason.unwrap_or("it gives no reason").to_owned()
 }
 
-/// Result of the library for `text`.
+/// Result of `work`, in which the library processes `text`. `action` names the work in errors.
 ///
 /// # Errors
 ///
-/// If the library refuses the text or panics; the error has the beginning of the text.
+/// If the library refuses the text or panics. The error contains the beginning of the text.
 pub(crate) fn of_text<T>(
     action: &'static str,
     text: &str,
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::{Tokenizer, TokenizerConfig};
 
-    /// Tokenizer with one changed part of its file.
+    /// Trains a tokenizer, and replaces the part `part` of its file by `value`.
     fn tokenizer(part: &str, value: &Value) -> Tokenizer {
         let config = TokenizerConfig { vocabulary_size: 300, ..TokenizerConfig::default() };
         let texts = ["aa b aaa", "b! aaaa!"].map(|text| Ok(text.to_owned()));
@@ -92,7 +92,7 @@ mod tests {
         Tokenizer::load(&path).expect("loaded")
     }
 
-    /// Pattern that tries every division of a row of letters before it gives up.
+    /// Pattern that tries every division of a sequence of letters before it gives up.
     fn endless() -> Value {
         json!({ "Regex": "(a+)+$" })
     }

@@ -1,15 +1,15 @@
-//! Splits in pieces while they are tokenised, so that several processes can work on them, and no
-//! process has to start again after a kill.
+//! Divides splits into shards while they are tokenised, so that several processes can work on a
+//! split, and a process that is killed need not start again from the beginning.
 //!
 //! A shard is a part of the text whose place depends only on the text: a fixed amount, counted from
-//! the beginning of a file. It is in `cache/SPLIT.shards`, in a file of the format of
-//! [`cache`](super::cache), whose key also identifies the shard; the file is either complete or
-//! missing. Once all shards exist, one process joins them, in their order, and removes them. The
-//! result does not depend on which process made which shard.
+//! the beginning of a file. It is stored in the folder `cache/SPLIT.shards`, in a file with the
+//! format of [`cache`](super::cache). The key of the file also identifies the shard. The file is
+//! either complete or missing. Once all shards exist, one process joins them in their order, and
+//! removes them. The result does not depend on which process made which shard.
 //!
-//! **Decision.** Which process makes a shard is a function of the shard and of the number of
-//! processes. The alternative, that each process takes the next free shard, was rejected: it needs
-//! locks, which are unreliable on network file systems.
+//! **Decision.** The process that makes a shard is a function of the shard and of the number of
+//! processes. The alternative, that each process takes the next free shard, was rejected, because
+//! it needs locks, which are unreliable on network file systems.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,31 +21,31 @@ use sha2::{Digest, Sha256};
 use crate::text::cache::{Cache, CacheWriter, Items, Key};
 use crate::{Error, Result};
 
-/// Number of files per process from which on each file of a split is read by only one process. If
-/// there are fewer files, all processes share the files shard by shard; otherwise some processes
-/// would have more work than others.
+/// Smallest number of files per process with which each file of a split is read by only one
+/// process. With fewer files, some processes would have more work than others, so the processes
+/// share each file shard by shard.
 const FILES_OF_A_PROCESS: usize = 8;
 
 /// Place of this process among several that tokenise a split together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Index of this process among them.
+    /// Index of this process among these processes.
     pub place: usize,
     /// Number of processes.
     pub of: usize,
 }
 
 impl Share {
-    /// Share of a single process: everything.
+    /// Share of a process that tokenises the split alone.
     pub const WHOLE: Self = Self { place: 0, of: 1 };
 
-    /// Division of the shards of files with these sizes in bytes.
+    /// Divides the shards of files among processes. `bytes` has the size of each file.
     pub(crate) fn owners(self, bytes: &[u64]) -> Owners {
         if self.of == 1 || bytes.len() < FILES_OF_A_PROCESS * self.of {
             return Owners { share: self, of_file: None };
         }
-        // The largest file comes first; each file goes to the process with the least so far (Graham
-        // 1969).
+        // The files are assigned in the order of decreasing size. Each file goes to the process
+        // that has the fewest bytes so far (Graham 1969).
         let mut order: Vec<usize> = (0..bytes.len()).collect();
         order.sort_by_key(|&file| (std::cmp::Reverse(bytes[file]), file));
         let (mut loads, mut of_file) = (vec![0_u64; self.of], vec![0; bytes.len()]);
@@ -62,17 +62,17 @@ impl Share {
 /// Division of shards among processes.
 pub(crate) struct Owners {
     share: Share,
-    /// Process of each file; `None` if all processes share them.
+    /// Index of the process that reads each file; `None` if all processes share all files.
     of_file: Option<Vec<usize>>,
 }
 
 impl Owners {
-    /// Whether this process makes shards of a file.
+    /// True if this process makes shards of a file.
     pub(crate) fn reads(&self, file: usize) -> bool {
         self.of_file.as_ref().is_none_or(|owner| owner[file] == self.share.place)
     }
 
-    /// Whether this process makes a shard of a file that it reads.
+    /// True if this process makes the shard with the index `shard` of a file that it reads.
     pub(crate) fn makes(&self, file: usize, shard: usize) -> bool {
         self.of_file.is_some() || (file + shard) % self.share.of == self.share.place
     }
@@ -83,15 +83,15 @@ impl Owners {
 pub struct TokenisingProgress {
     /// The split.
     pub split: String,
-    /// Share of its text that the process has read, from 0 to 1.
+    /// Fraction of the process's text that has been read, from 0 to 1.
     pub done: f64,
-    /// Number of bytes of text that the process has tokenised.
+    /// Number of bytes of text that this process has tokenised.
     pub bytes: u64,
     /// Number of processes that tokenise the split together.
     pub processes: usize,
 }
 
-/// Place of the shards of a split.
+/// Folder and key of the shards of a split.
 #[derive(Debug, Clone)]
 pub(crate) struct Shards {
     folder: PathBuf,
@@ -99,17 +99,19 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// Shards of a split whose cache has the path `cache` and this key.
+    /// Describes the shards of the split whose cache has the path `cache` and the key `key`.
     pub(crate) fn new(cache: &Path, key: &Key) -> Self {
         Self { folder: cache.with_extension("shards"), key: *key }
     }
 
-    /// Opens the cache at `path`, or makes it, and removes the shards. `make` returns whether it
-    /// could join the shards: a shard that is found to be damaged is made again.
+    /// Opens the cache at `path` with `open`, or makes it with `make` first. Then removes the
+    /// shards. `make` returns `false` if a shard was found to be damaged or missing; it is then
+    /// called once more, and makes that shard again.
     ///
     /// # Errors
     ///
-    /// Errors of `open` and `make`; [`Error::Malformed`] if the cache cannot be read back.
+    /// Errors of `open` and `make`, and [`Error::Malformed`] if the cache cannot be opened after it
+    /// was made.
     pub(crate) fn open_or_make<T>(
         &self,
         path: &Path,
@@ -143,7 +145,7 @@ impl Shards {
         digest.finalize().into()
     }
 
-    /// Report of a shard; `None` if it does not exist.
+    /// Report of a shard; `None` if the shard does not exist.
     pub(crate) fn report<R: DeserializeOwned>(
         &self,
         file: usize,
@@ -168,8 +170,8 @@ impl Shards {
         writer.finish(&self.key(file, shard), report)
     }
 
-    /// Passes the items of a shard to `take`, and returns its report; `None` if it is missing. A
-    /// damaged shard is removed, and counts as missing.
+    /// Calls `take` for each item of a shard, and returns the report of the shard; `None` if the
+    /// shard is missing. A damaged shard is removed, and counts as missing.
     pub(crate) fn read<R: DeserializeOwned>(
         &self,
         (file, shard): (usize, usize),
@@ -204,12 +206,12 @@ impl Shards {
         }
     }
 
-    /// Error while a shard is read, as [`Shards::read`] expects it from `take`.
+    /// Error that the function `take` of [`Shards::read`] must return if a shard cannot be read.
     pub(crate) fn unreadable(&self, (file, shard): (usize, usize), error: io::Error) -> Error {
         Error::io(&self.path(file, shard), error)
     }
 
-    /// Removes the remaining shards, once the split has its cache.
+    /// Removes all shards of the split.
     pub(crate) fn remove(&self) -> Result<()> {
         match std::fs::remove_dir_all(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -279,10 +281,11 @@ mod tests {
         assert_eq!(read(), (Some("report".to_owned()), vec![1, 2, 3, 4]));
         let path = shards.path(2, 3);
         let whole = std::fs::read(&path).expect("readable");
-        // In the place of another shard of the split, the file is invalid.
+        // The file is invalid in the place of another shard of the split.
         std::fs::copy(&path, shards.path(2, 4)).expect("copied");
         assert_eq!(shards.report::<String>(2, 4).expect("readable"), None);
-        // An exception is the number of items, which is not used for reading.
+        // Damage at any byte is noticed, except in the number of items, which is not used for
+        // reading.
         for damage in (0..40).chain(48..whole.len()) {
             let mut bytes = whole.clone();
             bytes[damage] ^= 1;

@@ -6,7 +6,7 @@ use super::modifiers::letters::is_ideographic;
 use crate::identification::OwnLetters;
 use crate::{CleaningConfig, Direction, DropReason, Error, LanguageIdentifier, Result};
 
-/// Smallest number of letters with a case in a text that counts as being in capitals.
+/// Smallest number of letters with a case of a text whose case is compared.
 const SHOUTED: usize = 4;
 
 /// Rules for the pairs of a corpus.
@@ -15,19 +15,20 @@ pub struct TextRules {
     config: CleaningConfig,
     /// Letters of both languages.
     letters: [OwnLetters; 2],
-    /// Indices of both languages in the identifier, if it is used.
+    /// Indices of both languages in the language identifier, if it is used.
     languages: Option<[usize; 2]>,
-    /// Text before each source that does not belong to it.
+    /// Tag before each source, which is not part of the source sentence.
     tag: String,
 }
 
 impl TextRules {
-    /// Rules for pairs in `direction`; their sources begin with `tag`. `None` if there are no
-    /// rules.
+    /// Makes the rules for pairs in `direction`, whose sources begin with `tag`. `None` if no rule
+    /// is configured.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if a language is to be identified that the model does not know.
+    /// [`Error::Config`] if languages are to be identified, and the identifier does not know one of
+    /// them.
     pub fn new(config: &CleaningConfig, direction: Direction, tag: &str) -> Result<Option<Self>> {
         if !config.has_text_rules() {
             return Ok(None);
@@ -91,7 +92,7 @@ impl TextRules {
     }
 }
 
-/// Source without the tag of its corpus.
+/// Source without `tag`, the tag of its corpus.
 pub(crate) fn without_tag<'a>(source: &'a str, tag: &str) -> &'a str {
     source.strip_prefix(tag).unwrap_or(source).trim_start()
 }
@@ -100,7 +101,7 @@ fn differ((one, other): (bool, bool)) -> bool {
     one != other
 }
 
-/// Whether both texts have the same letters and digits in the same order, without regard to case.
+/// True if both texts have the same letters and digits in the same order. Case is ignored.
 fn is_copy(source: &str, target: &str) -> bool {
     fn letters(text: &str) -> impl Iterator<Item = char> {
         text.chars().filter(|one| one.is_alphanumeric()).flat_map(char::to_lowercase)
@@ -108,7 +109,7 @@ fn is_copy(source: &str, target: &str) -> bool {
     letters(source).eq(letters(target)) && letters(source).any(char::is_alphabetic)
 }
 
-/// Whether a text is in capitals throughout; `None` if too few of its letters have a case.
+/// True if a text is entirely in capitals; `None` if too few of its letters have a case.
 fn is_shouted(text: &str) -> Option<bool> {
     let (mut upper, mut lower) = (0, 0);
     for letter in text.chars().filter(|&one| !is_ideographic(one)) {
@@ -159,7 +160,8 @@ mod tests {
             assert_eq!(reason(change, pair), Some(expected), "{pair:?}");
             assert_eq!(reason(change, good), None, "{expected:?}");
         }
-        // Numbers are the same in every script and order, so a pair of numbers alone is not a copy.
+        // Digits are compared by value, in any script and order. A pair without letters is not a
+        // copy.
         assert_eq!(reason(digits, ["1 and 23", "２３ und 1"]), None);
         assert_eq!(reason(copies, ["12:30", "12:30"]), None);
         assert_eq!(reason(case, ["OK", "in Ordnung"]), None);

@@ -1,4 +1,4 @@
-//! Segmentation of both sides of training pairs, different in each epoch.
+//! Segments both sides of training pairs into subwords, differently in each epoch.
 
 use crate::text::subwords::{Stream, SubwordSampler};
 use crate::{Epoch, Error, Pair, Result, TokenizerConfig, TokenizerPair};
@@ -9,7 +9,7 @@ pub(crate) struct PairSampler {
     source: SubwordSampler,
     /// `None` if both sides share a tokenizer.
     target: Option<SubwordSampler>,
-    /// Largest number of tokens of a side; a side that would exceed it keeps the tokenizer's
+    /// Largest number of tokens of a side. A side that would have more keeps the tokenizer's
     /// segmentation.
     pub(crate) max_tokens: usize,
 }
@@ -55,7 +55,7 @@ impl PairSampler {
         Ok(Some(Self { source, target, max_tokens }))
     }
 
-    /// Pair with its segmentation in this epoch.
+    /// Segments the pair at random for `epoch`.
     pub(crate) fn segment(&self, mut pair: Pair, epoch: Epoch) -> Pair {
         let (mut none, mut neither) = (Vec::new(), Vec::new());
         let (source_words, target_words) = match &mut pair.links {

@@ -1,4 +1,4 @@
-//! Tokenizers trained on both sides of the training pairs.
+//! Trains tokenizers on both sides of the training pairs.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
 
 /// Key of the draws that choose the pairs for a vocabulary of several directions.
 const PURPOSE: u64 = 11;
-/// Key of the draws that choose the pairs whose capitals train a vocabulary.
+/// Key of the draws that choose the pairs that are also added in capitals.
 const CASE: u64 = 15;
 
 /// Texts of both sides of a pair.
@@ -25,8 +25,8 @@ impl TokenizerPair {
     ///
     /// Errors of [`Tokenizer::train`], [`Tokenizer::load`] and [`PairReader`].
     pub fn train(config: &DataConfig) -> Result<Self> {
-        // Each tag takes a place in the vocabulary of its texts, and each language takes one in the
-        // vocabulary of the side that names it.
+        // Each tag takes a place in the vocabulary of the source. Each language takes a place in
+        // the vocabulary of the side that contains its token.
         let (tags, languages) = (config.tags(), config.language_marks());
         let settings = &config.tokenizer;
         let (of_source, of_target) = match config.languages.tag {
@@ -75,7 +75,8 @@ impl TokenizerPair {
         }
     }
 
-    /// Tokenizers of a run: the existing ones, or else new ones, which are saved in the run.
+    /// Tokenizers of the run in the folder `directory`: the existing ones, or else new ones, which
+    /// are saved there.
     ///
     /// # Errors
     ///
@@ -84,8 +85,8 @@ impl TokenizerPair {
         Self::load_or_train(directory, || Self::train(config))
     }
 
-    /// Tokenizers of a run: the existing ones, or else the result of `train`, which is saved in the
-    /// run.
+    /// Tokenizers of the run in the folder `directory`: the existing ones, or else the result of
+    /// `train`, which is saved there.
     ///
     /// # Errors
     ///
@@ -103,9 +104,10 @@ impl TokenizerPair {
     }
 }
 
-/// Texts of the training pairs that cleaning keeps before tokens are known: the first ones or, with
-/// several directions, a sample by their temperature. As many as in training are added in capitals;
-/// otherwise words in capitals would be spelled by letters.
+/// Texts of the training pairs that cleaning by text keeps: the first pairs or, with several
+/// directions, a sample by the temperature of directions. Some pairs are added in capitals, with
+/// the probability that they have in training. Without them, words in capitals would be spelled
+/// letter by letter.
 fn training_pairs(config: &DataConfig) -> Result<Box<dyn Iterator<Item = PairTexts>>> {
     let limit = usize::try_from(config.tokenizer.max_pairs).unwrap_or(usize::MAX);
     let pairs: Box<dyn Iterator<Item = PairTexts>> = match config.is_multilingual() {
@@ -121,7 +123,7 @@ fn training_pairs(config: &DataConfig) -> Result<Box<dyn Iterator<Item = PairTex
     Ok(Box::new(pairs.zip(0..).flat_map(with_cased)))
 }
 
-/// Texts of the pairs of `split` that cleaning keeps before tokens are known.
+/// Texts of the pairs of `split` that cleaning by text keeps.
 fn clean_pairs(
     config: &DataConfig,
     split: &Corpora,
@@ -134,7 +136,8 @@ fn clean_pairs(
     Ok(pairs.filter(is_clean).map(|pair| pair.map(|pair| (pair.source, pair.target))))
 }
 
-/// Texts of about `limit` pairs at most; each direction has its share of an epoch.
+/// Texts of a sample of at most about `limit` pairs. Each direction has the same share as in an
+/// epoch.
 fn mixed_pairs(
     config: &DataConfig,
     limit: usize,
@@ -159,7 +162,7 @@ fn mixed_pairs(
         let pairs = clean_pairs(config, &corpus.into())?;
         corpora.push(pairs.zip(0..).flat_map(move |(pair, place)| {
             let often = times.trunc() as usize + usize::from(draws.unit(place) < times.fract());
-            // An error is met once.
+            // An error is returned once, whatever the weight.
             match pair {
                 Ok(pair) => vec![pair; often].into_iter().map(Ok).collect::<Vec<_>>(),
                 Err(error) => vec![Err(error)],

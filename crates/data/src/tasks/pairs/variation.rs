@@ -1,5 +1,4 @@
-//! Training pairs that differ between epochs: by modifiers of their text, and by their
-//! segmentation.
+//! Varies training pairs between epochs: by changes to their text, and by random segmentation.
 
 use crate::tasks::pairs::modifiers::PairModifiers;
 use crate::tasks::pairs::modifiers::word_pairs::WordPairs;
@@ -20,7 +19,7 @@ pub(crate) struct PairVariation {
 }
 
 impl PairVariation {
-    /// Configured variation; `None` if pairs are the same in all epochs.
+    /// Makes the configured variation. `None` if pairs are the same in all epochs.
     ///
     /// # Errors
     ///
@@ -38,8 +37,8 @@ impl PairVariation {
         Ok(varies.then_some(Self { modifiers, sampler, max_tokens }))
     }
 
-    /// The pair in its form for an epoch: with changed text, then segmented. `next` returns the
-    /// pair that may be appended; `tag` stays before the source.
+    /// The pair as it is varied for an epoch: its text is changed, and then segmented. `next`
+    /// returns the pair that may be appended. `tag` stays before the source.
     ///
     /// # Errors
     ///
@@ -61,8 +60,8 @@ impl PairVariation {
     }
 }
 
-/// Words with a certain translation. They depend only on the training text: they are the same in
-/// every process and after every start.
+/// Learns words with a certain translation. They depend only on the training text, so they are the
+/// same in every process and after every start.
 fn word_pairs(config: &DataConfig) -> Result<WordPairs> {
     let reader = PairReader::open(config, &config.train)?.without_tags();
     let texts = reader.take(WORDS_FROM).map(|pair| pair.map(|pair| (pair.source, pair.target)));

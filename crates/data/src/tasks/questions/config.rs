@@ -48,7 +48,7 @@ impl QuestionsConfig {
                 return wrong(key, "must be at least 1".to_owned());
             }
         }
-        // Three marks, and a token of the context.
+        // The row also has three marks and at least one token of the context.
         let least = self.max_question_tokens.saturating_add(4);
         if self.max_tokens < least {
             return wrong(

@@ -1,4 +1,4 @@
-//! Questions about texts, each answered by a span of its text.
+//! Questions about texts. The answer to a question is a span of its text.
 
 pub(crate) mod config;
 pub(crate) mod squad;

@@ -1,6 +1,6 @@
-//! SQuAD's JSON, versions 1.1 and 2.0 (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for
-//! Machine Comprehension of Text"; 2018, "Know What You Don't Know"), read paragraph by paragraph,
-//! so that a file is never in memory as a whole.
+//! Reads SQuAD's JSON, versions 1.1 and 2.0 (Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for
+//! Machine Comprehension of Text"; 2018, "Know What You Don't Know"), paragraph by paragraph, so
+//! that memory never holds a whole file.
 
 use std::fmt;
 use std::ops::Range;
@@ -49,10 +49,10 @@ pub struct Question {
     /// Text of the question.
     #[serde(rename = "question")]
     pub text: String,
-    /// Answers, any of which is correct; empty if the text has none.
+    /// Correct answers; empty if the text does not answer the question.
     #[serde(default)]
     pub answers: Vec<Answer>,
-    /// Whether the file says that the question has no answer.
+    /// True if the file says that the question has no answer.
     #[serde(default)]
     is_impossible: bool,
 }
@@ -62,27 +62,28 @@ pub struct Question {
 pub struct Answer {
     /// The words.
     pub text: String,
-    /// Beginning in the context, in characters.
+    /// Index of the first character in the context.
     #[serde(rename = "answer_start")]
     pub start: usize,
 }
 
 impl Answer {
-    /// Bytes of the answer in `context`; `None` if the context has another text there.
+    /// Byte range of the answer in `context`; `None` if `context` has another text at its place.
     pub(crate) fn bytes(&self, context: &str) -> Option<Range<usize>> {
         let start = byte_of_character(context, self.start)?;
         context[start..].starts_with(&self.text).then(|| start..start + self.text.len())
     }
 }
 
-/// Byte at which the character with this index begins.
+/// Byte at which the character with the index `number` begins.
 fn byte_of_character(text: &str, number: usize) -> Option<usize> {
     let starts = text.char_indices().map(|(at, _)| at);
     starts.chain([text.len()]).nth(number)
 }
 
 impl Paragraph {
-    /// Refuses a question that is useless for training; `Err` describes why.
+    /// Refuses a paragraph with a question that is useless for training; `Err` describes the
+    /// reason.
     fn check(&self, unanswerable: bool) -> std::result::Result<(), String> {
         if self.context.trim().is_empty() {
             return Err("has an empty context".to_owned());
@@ -121,14 +122,15 @@ impl Paragraph {
     }
 }
 
-/// Reads a split, and calls `visit` with one paragraph after the other.
+/// Reads a split, and calls `visit` with each paragraph.
 ///
 /// # Errors
 ///
-/// If a file is missing or not in SQuAD's format, the split has no question, an answer is not at
-/// its stated place, or a question has no answer although
-/// [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set. Errors of an answer or a
-/// question have the numbers of article and paragraph, counted from 1. Also the errors of `visit`.
+/// If a file is missing or not in SQuAD's format, if the split has no question, if an answer is not
+/// at its stated place, or if a question has no answer although
+/// [`unanswerable`](crate::QuestionsConfig::unanswerable) is not set. Errors about an answer or a
+/// question contain the numbers of article and paragraph, counted from 1. Errors of `visit` are
+/// returned too.
 pub fn read_questions(
     config: &DataConfig,
     split: &Corpora,
@@ -178,11 +180,12 @@ struct File<'a> {
     path: &'a Path,
     unanswerable: bool,
     visit: &'a mut dyn FnMut(Paragraph) -> Result<()>,
-    /// Counted from 1; 0 before the first one and after the last.
+    /// Number of the article, from 1; 0 before the first article and after the last.
     article: usize,
-    /// Paragraph of the article, counted likewise.
+    /// Number of the paragraph in its article, from 1; 0 before the first paragraph and after the
+    /// last.
     paragraph: usize,
-    /// Error that ended the reading, unless it is a JSON error.
+    /// Error that ended the reading, if it is not an error of the JSON parser.
     failed: Option<Error>,
 }
 
@@ -196,16 +199,16 @@ impl File<'_> {
     }
 }
 
-/// The file: an object; only its key `data` is read.
+/// The file as a whole, an object. Only its key `data` is read.
 struct Whole<'a, 'f>(&'a mut File<'f>);
 /// The list of articles.
 struct Articles<'a, 'f>(&'a mut File<'f>);
-/// An article: an object; only its key `paragraphs` is read.
+/// An article, an object. Only its key `paragraphs` is read.
 struct Article<'a, 'f>(&'a mut File<'f>);
 /// The list of the paragraphs of an article.
 struct Paragraphs<'a, 'f>(&'a mut File<'f>);
 
-/// Reads an object; `seed` reads its key `wanted`.
+/// Reads an object. `seed` reads the value of the key `wanted`; other keys are ignored.
 fn object<'de, A: MapAccess<'de>, S: DeserializeSeed<'de, Value = ()>>(
     mut map: A,
     wanted: &'static str,
@@ -226,7 +229,8 @@ fn object<'de, A: MapAccess<'de>, S: DeserializeSeed<'de, Value = ()>>(
     }
 }
 
-/// Level of the file, which serde visits by this method.
+/// Implements the visitor of a level of the file. `$ask` is the method of serde that reads the
+/// level.
 macro_rules! level {
     ($name:ident, $ask:ident, $expected:literal) => {
         impl<'de> DeserializeSeed<'de> for $name<'_, '_> {

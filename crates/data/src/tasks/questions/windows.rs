@@ -1,4 +1,5 @@
-//! Rows of a question and a part of its context, with the places of answers.
+//! Rows that contain a question and a window, which is a part of its context, and the places of
+//! answers in them.
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use crate::{Corpora, DataConfig, EncodedText, QuestionsConfig, Result, TextRepor
 /// Number of paragraphs that are tokenised together, in parallel.
 const CHUNK: usize = 512;
 
-/// A text in tokens.
+/// A tokenised context: the text that answers questions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context(EncodedText);
 
@@ -35,16 +36,16 @@ impl Context {
         self.0.len()
     }
 
-    /// First and last token, counted from 0, of a range of bytes of the text; `None` if no token
-    /// covers them.
+    /// Indices of the first and last token that overlap a range of bytes of the text; `None` if no
+    /// token does.
     pub fn tokens_of(&self, bytes: &Range<usize>) -> Option<(usize, usize)> {
         let is_of = |one: &Range<usize>| one.start < bytes.end && one.end > bytes.start;
         let tokens = self.0.bytes();
         Some((tokens.iter().position(is_of)?, tokens.iter().rposition(is_of)?))
     }
 
-    /// Bytes of `text`, the text of this context, from one token to another, without white space at
-    /// both ends.
+    /// Byte range in the text from the token `first` to the token `last`, without white space at
+    /// both ends. `text` must be the text of this context.
     pub fn bytes_of(&self, text: &str, (first, last): (usize, usize)) -> Range<usize> {
         let tokens = self.0.bytes();
         let (start, end) = (tokens[first].start, tokens[last].end.max(tokens[first].start));
@@ -59,12 +60,12 @@ impl Context {
 pub struct QuestionWindow {
     /// Tokens of the row that the model reads.
     pub row: Row,
-    /// Tokens of the context in this window, counted from 0.
+    /// Range of the context's tokens in this window.
     pub tokens: Range<usize>,
 }
 
 impl QuestionWindow {
-    /// Place of a token of the context in the row.
+    /// Index in the row of the token with the index `token` in the context.
     ///
     /// # Panics
     ///
@@ -74,16 +75,16 @@ impl QuestionWindow {
         self.row.second + token - self.tokens.start
     }
 
-    /// Amount of context around a token: the smaller number of both sides, then the length of the
-    /// window, which decides between equal ones.
+    /// Amount of context around a token, for comparing windows: the smaller of the numbers of
+    /// tokens before and after it, and then the length of the window.
     fn context_around(&self, token: usize) -> (usize, usize) {
         let (before, after) = (token - self.tokens.start, self.tokens.end - 1 - token);
         (before.min(after), self.tokens.len())
     }
 }
 
-/// Windows of a context, which together contain each token. Each has as many tokens as fit after
-/// the question, and begins [`document_stride`] after the one before.
+/// Windows that together cover a context. Each window has as many tokens as fit after the question,
+/// and begins at most [`document_stride`] tokens after the previous window.
 ///
 /// [`document_stride`]: QuestionsConfig::document_stride
 ///
@@ -99,7 +100,7 @@ pub fn windows(
     windows_of(tokenizer, &tokenizer.encode(question)?, context, config)
 }
 
-/// Windows of a context, like [`windows`], for a tokenised question.
+/// Makes windows as [`windows`] does, for a question that is already tokenised.
 ///
 /// # Errors
 ///
@@ -120,7 +121,7 @@ pub fn windows_of(
     loop {
         let tokens = first..all.min(first + room);
         let ids = [&begin, &context.0.ids()[tokens.clone()], &[marks.separator]].concat();
-        // The row is predicted twice: the start of an answer, and its end.
+        // There are two predictions for a row: the start and the end of an answer.
         let count = question.len() + tokens.len();
         let (second, asked) = (begin.len(), vec![0, 0]);
         let (second_segment, words) = (marks.second_segment, Vec::new());
@@ -134,8 +135,9 @@ pub fn windows_of(
     }
 }
 
-/// For each token of a context, the window with the most context around it, or the first among
-/// equals. As in BERT's program, only this window predicts whether an answer starts at the token.
+/// For each token of a context, the index of the window with the most context around the token;
+/// among equal windows, the first. As in BERT's program, only this window predicts if an answer
+/// starts at the token.
 pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     let all = windows.last().map_or(0, |window| window.tokens.end);
     let mut best: Vec<Option<(usize, (usize, usize))>> = vec![None; all];
@@ -150,8 +152,8 @@ pub fn best_windows(windows: &[QuestionWindow]) -> Vec<usize> {
     best.into_iter().map(|one| one.map_or(0, |(number, _)| number)).collect()
 }
 
-/// Rows of a split with their answers: the places of the first and the last token of the first
-/// answer, or twice the place of `<cls>` if a window does not contain the whole answer.
+/// Rows of a split, and the answer of each row: the places of the first and the last token of the
+/// first answer, or twice the place of `<cls>` if the window does not contain the whole answer.
 ///
 /// # Errors
 ///
@@ -218,7 +220,7 @@ fn rows_of_paragraph(
     Ok(rows)
 }
 
-/// Texts of a split, each tokenised separately.
+/// Texts of a split: each context and each question, as separate items.
 ///
 /// # Errors
 ///

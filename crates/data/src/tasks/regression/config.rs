@@ -42,12 +42,12 @@ impl Default for RegressionConfig {
 const MOST_DIMENSIONS: usize = 4096;
 /// Largest number of points of a function.
 const MOST_POINTS: usize = 65_536;
-/// Largest standard deviation of the noise; above it, squared answers would exceed f32.
+/// Largest standard deviation of the noise. With larger noise, squared answers could exceed f32.
 const LOUDEST: f64 = 1e12;
 
 impl RegressionConfig {
-    /// Number of tokens of a function: one for each x, and for each y but the last, which nothing
-    /// follows.
+    /// Number of tokens of a function: one for each x and one for each y. The last y is not read,
+    /// because nothing follows it.
     #[must_use]
     pub fn tokens(&self) -> usize {
         (2 * self.points).saturating_sub(1)
@@ -59,7 +59,7 @@ impl RegressionConfig {
         (self.points * (self.dimensions + 1)).saturating_sub(1)
     }
 
-    /// Refuses settings without a function.
+    /// Refuses impossible settings.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Linear functions as batches.
+//! Batches of linear functions.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Linear functions: different in each epoch of training, otherwise always the same.
+/// Linear functions: different in each epoch for training, and always the same for measuring.
 #[derive(Debug)]
 pub struct RegressionDataset {
     settings: RegressionConfig,
@@ -49,7 +49,7 @@ pub struct RegressionDataset {
     report: RegressionReport,
 }
 
-/// Prepares the functions of a run; nothing is written.
+/// Prepares the functions of a run. Nothing is written.
 ///
 /// # Errors
 ///
@@ -68,7 +68,7 @@ pub(crate) fn prepare_regression(config: &DataConfig) -> Result<Prepared<Regress
 }
 
 impl RegressionDataset {
-    /// Functions for measuring a model, which this name determines.
+    /// Functions for measuring a model, determined by the name of their split.
     #[must_use]
     pub fn of_split(config: &DataConfig, name: &str) -> Self {
         let functions = Some(Functions::of_split(name));
@@ -114,16 +114,16 @@ impl RegressionDataset {
         self.report.functions == 0
     }
 
-    /// Function with this index: of a split for measuring, or of the first epoch of training under
-    /// the seed 0.
+    /// Function with the index `number`. For training, this is a function of the first epoch with
+    /// seed 0.
     #[must_use]
     pub fn function(&self, number: usize) -> LinearFunction {
         self.fixed.unwrap_or(Functions::of_training(Epoch::new(0, 0))).draw(number, &self.settings)
     }
 }
 
-/// Functions as input of a model: the numbers x₁, y₁, x₂ … up to the last x, as the bits of f32.
-/// Each y is predicted at the first number of its x.
+/// Functions as input of a model. The ids are the bits of f32: the numbers of x₁, then y₁, x₂ and
+/// so on up to the last x. Each y is predicted at the first number of its x.
 #[must_use]
 pub fn batch_of_functions(functions: &[LinearFunction]) -> Batch {
     let (mut stream, mut asked, mut answers) = (Stream::default(), Vec::new(), Vec::new());
@@ -135,7 +135,7 @@ pub fn batch_of_functions(functions: &[LinearFunction]) -> Batch {
             row.push(answer.to_bits());
             answers.push(answer.to_bits());
         }
-        // Nothing follows the last y.
+        // The last y is not part of the input, because nothing follows it.
         row.pop();
         stream.push(row);
     }

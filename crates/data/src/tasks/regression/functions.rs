@@ -1,4 +1,4 @@
-//! Linear functions, drawn by their numbers.
+//! Draws linear functions by their indices.
 
 use super::config::RegressionConfig;
 use crate::draws::{Draws, Epoch};
@@ -12,9 +12,9 @@ const MEASURED: u64 = 13;
 pub struct LinearFunction {
     /// Weights, w.
     pub weights: Vec<f64>,
-    /// Points; each has as many numbers as there are weights.
+    /// Points x. Each has as many numbers as there are weights.
     pub inputs: Vec<Vec<f32>>,
-    /// Value at each point: `w·x` and noise.
+    /// Value y at each point: `w·x` plus noise.
     pub answers: Vec<f32>,
 }
 
@@ -38,14 +38,15 @@ impl Functions {
         Self { draws: epoch.draws(TRAINING) }
     }
 
-    /// Functions of the split of this name.
+    /// Functions of the split with the name `name`.
     pub(crate) fn of_split(name: &str) -> Self {
         let begin = Draws::new(name.len() as u64, 0, MEASURED);
         let draws = name.bytes().fold(begin, |draws, byte| draws.within(u64::from(byte), 0));
         Self { draws }
     }
 
-    /// Draws one function. Its first points do not depend on the number of points.
+    /// Draws the function with the index `number`. Its first points do not depend on the number of
+    /// points.
     pub(crate) fn draw(self, number: usize, settings: &RegressionConfig) -> LinearFunction {
         let draws = self.draws.within(number as u64, 0);
         let dimensions = settings.dimensions;

@@ -1,4 +1,5 @@
-//! In-context regression: each linear function is known by some of its points.
+//! In-context regression: a model sees some points of a linear function, and predicts the value at
+//! the next point.
 
 pub(crate) mod config;
 pub(crate) mod dataset;

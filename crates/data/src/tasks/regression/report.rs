@@ -9,9 +9,9 @@ use crate::BatchingReport;
 pub struct RegressionReport {
     /// The split.
     pub split: String,
-    /// Whether each epoch has other functions.
+    /// True if each epoch has different functions.
     pub drawn_anew: bool,
-    /// Number of functions; for training, in an epoch.
+    /// Number of functions; for training, in each epoch.
     pub functions: usize,
     /// Number of dimensions of an x.
     pub dimensions: usize,

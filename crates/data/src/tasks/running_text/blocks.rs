@@ -1,17 +1,17 @@
-//! Consecutive blocks of a text, for measuring a model on it.
+//! Reads a text in consecutive blocks, for measuring a model on it.
 
 use crate::tasks::running_text::dataset::push_rows;
 use crate::tasks::running_text::prepare::Portions;
 use crate::tasks::running_text::reader::{Portion, TextReader, files};
 use crate::{Batch, DataConfig, Error, Result, Stream, TextReport, Tokenizer};
 
-/// Batches of a text whose blocks follow each other, as in validation: every token but the first is
+/// Batches of consecutive blocks of a text, as in validation. Every token except the first is
 /// predicted once.
 pub struct TextBlocks<'a> {
     config: &'a DataConfig,
     tokenizer: &'a Tokenizer,
     passages: TextReader,
-    /// Tokens that are not in a block yet, and the index of the first of them.
+    /// Tokens that are not in a batch yet. `start` is the index of the first of them in the text.
     pending: Vec<u32>,
     start: u64,
     report: TextReport,
@@ -19,8 +19,8 @@ pub struct TextBlocks<'a> {
 }
 
 impl<'a> TextBlocks<'a> {
-    /// Opens a split; `None` means the part of the training text that `data.text.hold_out`
-    /// reserves.
+    /// Opens a split. If `split` is `None`, opens the part of the training text that
+    /// `data.text.hold_out` reserves.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl<'a> TextBlocks<'a> {
         Ok(Self { config, tokenizer, passages, pending, start: 0, report, failed: false })
     }
 
-    /// Report on the text read so far; after the last batch this is the whole text.
+    /// Report on the text that has been read so far; on the whole text after the last batch.
     pub fn report(&self) -> &TextReport {
         &self.report
     }
@@ -55,7 +55,8 @@ impl<'a> TextBlocks<'a> {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
         let length = self.config.text.block_length;
         let rows = self.config.batching.rows_of(length);
-        // A block needs one token after it, which its last token predicts.
+        // The token after a block must be known too, because the last token of the block predicts
+        // it.
         while self.pending.len() <= rows * length
             && let Some(passage) = self.passages.next().transpose()?
         {
@@ -83,7 +84,7 @@ impl<'a> TextBlocks<'a> {
         Ok(Some(Batch { streams: vec![text], asked: None, answers, indices, ..Batch::default() }))
     }
 
-    /// Refuses a text without a token to predict.
+    /// Refuses a text of fewer than two tokens, which has no token to predict.
     ///
     /// # Errors
     ///

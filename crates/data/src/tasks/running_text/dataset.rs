@@ -1,4 +1,4 @@
-//! Tokenised running text, and its blocks.
+//! Tokenised running text, and its blocks of a fixed number of tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ enum Ids {
     InMemory(Vec<u32>),
 }
 
-/// Running text as one row of ids. They stay on disk until they are used, so that a text may exceed
-/// memory.
+/// Running text as one sequence of ids. The ids stay on disk until they are used, so a text may be
+/// larger than the memory.
 #[derive(Debug)]
 pub struct TextDataset {
     ids: Ids,
     tokens: u64,
     block_length: usize,
-    /// Token that begins a document; no row crosses it.
+    /// Token that begins a document, if rows must not contain parts of several documents.
     barrier: Option<u32>,
     report: TextReport,
 }
 
 impl TextDataset {
-    /// Opens the cache at `path`, if it is complete and has this key, for blocks by `config`. `end`
-    /// is the token between documents.
+    /// Opens the cache at `path`; `None` if the cache is incomplete or has another key. `config`
+    /// determines the blocks. `end` is the token between documents.
     pub(crate) fn open(
         path: &Path,
         key: &Key,
@@ -56,7 +56,7 @@ impl TextDataset {
         }))
     }
 
-    /// Makes a data set of ids in memory, for blocks by `config`.
+    /// Makes a data set of ids in memory. `config` determines the blocks.
     pub(crate) fn in_memory(ids: Vec<u32>, config: &RunningTextConfig, report: TextReport) -> Self {
         let (tokens, block_length) = (ids.len() as u64, config.block_length);
         Self { ids: Ids::InMemory(ids), tokens, block_length, barrier: None, report }
@@ -77,7 +77,7 @@ impl TextDataset {
         &self.report
     }
 
-    /// Reads `count` tokens from `from` on, counted from 0.
+    /// Reads `count` ids, from the index `from` on.
     ///
     /// # Errors
     ///
@@ -117,8 +117,9 @@ impl Dataset for TextDataset {
     }
 }
 
-/// Adds a block as one row or, if `barrier` is the token that begins documents, as one row for each
-/// document.
+/// Adds a block to `text` as one row or, if `barrier` has the token that begins documents, as one
+/// row for each document. Adds the index of the first token of each row to `indices`; `start` is
+/// the index of the first token of the block.
 pub(crate) fn push_rows(
     block: &[u32],
     start: usize,
@@ -137,9 +138,10 @@ pub(crate) fn push_rows(
 
 /// Blocks of one epoch. Each block predicts the token after each of its own tokens.
 ///
-/// If batches are shuffled, the place of each block is drawn from (seed, epoch, its number), and an
-/// epoch has as many blocks as fit into the text. nanoGPT draws blocks in the same way, without
-/// epochs. Otherwise blocks follow each other, and every token but the first is predicted once.
+/// If batches are shuffled, the place of each block is drawn from (seed, epoch, number of the
+/// block), and an epoch has as many blocks as fit into the text. nanoGPT draws blocks in the same
+/// way, without epochs. Without shuffling, blocks follow each other, and every token except the
+/// first is predicted once.
 pub(crate) struct Blocks {
     text: Arc<TextDataset>,
     rows: usize,
@@ -147,13 +149,14 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Batches of `rows` blocks: at random places of an epoch or, without an epoch, one block after
-    /// another.
+    /// Makes batches of `rows` blocks. If `drawn` is an epoch, the blocks are at random places; if
+    /// it is `None`, they follow each other.
     pub(crate) fn new(text: Arc<TextDataset>, rows: usize, drawn: Option<Epoch>) -> Self {
         Self { text, rows, drawn: drawn.map(|epoch| epoch.draws(PURPOSE)) }
     }
 
-    /// Number of batches of blocks of this length in a text of `tokens` tokens.
+    /// Number of batches of `rows` blocks in a text of `tokens` tokens. `drawn` is true if blocks
+    /// are at random places.
     pub(crate) fn number(tokens: u64, block_length: usize, rows: usize, drawn: bool) -> usize {
         let length = block_length as u64;
         let batches = if drawn {
@@ -164,13 +167,14 @@ impl Blocks {
         batches as usize
     }
 
-    /// First token of a block, and the number of its tokens.
+    /// Index of the first token of a block, and number of tokens of the block.
     pub(crate) fn place(&self, block: u64) -> (u64, usize) {
         let (tokens, length) = (self.text.tokens, self.text.block_length as u64);
         match self.drawn {
             Some(draws) => {
                 // The high half of the product is uniform below the number of places, with a bias
-                // below 2^-32 at these sizes. The last token of a block is followed by one more.
+                // below 2^-32 at these sizes. There is always one more token after the block, to be
+                // predicted.
                 let wide =
                     u128::from(draws.bits(block)) * u128::from(tokens.saturating_sub(length));
                 ((wide >> 64) as u64, self.text.block_length)

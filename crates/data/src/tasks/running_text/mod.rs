@@ -1,4 +1,4 @@
-//! Language modelling: running text as one row of ids, cut into blocks.
+//! Language modelling: running text is one sequence of ids, which is cut into blocks.
 
 pub(crate) mod blocks;
 pub(crate) mod config;

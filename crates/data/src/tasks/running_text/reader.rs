@@ -1,4 +1,4 @@
-//! Running text, streamed in passages that are tokenised one by one.
+//! Streams running text in passages: pieces of text that are tokenised separately.
 
 use std::io::{BufRead, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use crate::text::encoding::without_mark;
 use crate::text::lines::open_counted;
 use crate::{Corpora, Corpus, DataConfig, Error, FieldsConfig, Format, LineReader, Result};
 
-/// Endings of file names.
+/// Endings of the names of files of running text.
 pub(crate) const ENDINGS: [&str; 2] = ["", ".txt"];
 
 /// Approximate number of bytes of a passage.
 const PASSAGE: usize = 1 << 16;
 
-/// Stretch of text that is tokenised separately.
+/// Piece of text that is tokenised separately.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
     pub(crate) text: String,
     pub(crate) begins_document: bool,
 }
 
-/// Portion of a split: its characters from the first to the second index.
+/// Portion of a split: the characters from the first index up to, but not including, the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Portion(pub(crate) u64, pub(crate) u64);
 
@@ -34,8 +34,8 @@ impl Portion {
     pub(crate) const WHOLE: Self = Self(0, u64::MAX);
 }
 
-/// Files of a split by the rules of [`RunningTextConfig`](crate::RunningTextConfig), one corpus
-/// after the other.
+/// Files of a split, found by the rules of [`RunningTextConfig`](crate::RunningTextConfig), corpus
+/// by corpus.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub(crate) fn files(config: &DataConfig, split: &Corpora) -> Result<Vec<PathBuf>
     files_ending(config, split, &ENDINGS)
 }
 
-/// Lists files like [`files`], with other endings that a name may leave out.
+/// Lists files as [`files`] does. `endings` are the endings that a configured name may omit.
 pub(crate) fn files_ending(
     config: &DataConfig,
     split: &Corpora,
@@ -72,7 +72,7 @@ pub(crate) fn corpus_files(
     Ok(files)
 }
 
-/// The file at `path`, or the files in the folder at `path`.
+/// The file at `path`, perhaps with one of `endings`, or the files in the folder at `path`.
 fn files_at(
     config: &DataConfig,
     corpus: &Corpus,
@@ -141,17 +141,17 @@ pub(crate) fn refuse_json(path: &Path) -> Result<()> {
     Err(Error::Malformed { path: path.to_owned(), message: message.to_owned() })
 }
 
-/// Streams the passages of a split; stops after the first error.
+/// Streams the passages of a portion of a split. Stops after the first error.
 pub(crate) struct TextReader {
     files: std::vec::IntoIter<PathBuf>,
     documents: Documents,
-    /// Place of the text in files that are tables.
+    /// Field names, for files that are tables.
     fields: FieldsConfig,
     current: Option<Current>,
     portion: Portion,
-    /// Bytes of the files that have been read.
+    /// Number of bytes of the files that have been read completely.
     behind: u64,
-    /// Number of characters so far, including those before the portion.
+    /// Number of characters that have been read, including characters before the portion.
     at: u64,
     failed: bool,
 }
@@ -177,7 +177,7 @@ impl TextReader {
         }
     }
 
-    /// Bytes of the files on disk that have been read so far.
+    /// Number of bytes of the files on disk that have been read so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         let current = match &self.current {
             Some(Current::Whole(chunks)) => chunks.count.load(Ordering::Relaxed),
@@ -188,7 +188,7 @@ impl TextReader {
         self.behind + current
     }
 
-    /// The number of characters.
+    /// Reads the whole portion, and returns the number of its characters.
     pub(crate) fn characters(self) -> Result<u64> {
         self.map(|passage| Ok(passage?.text.chars().count() as u64)).sum()
     }
@@ -257,7 +257,8 @@ impl TextReader {
             if self.at > from {
                 let skipped = from.saturating_sub(start);
                 let kept = to.min(self.at) - start - skipped;
-                // Both are below the number of characters of a passage.
+                // Both numbers are at most the number of characters of the passage, so they fit
+                // `usize`.
                 let text = text.chars().skip(skipped as usize).take(kept as usize).collect();
                 return Ok(Some(Passage {
                     text,
@@ -282,11 +283,11 @@ impl Iterator for TextReader {
     }
 }
 
-/// Pieces of about [`PASSAGE`] bytes of a file, for lines of any length.
+/// Reads a file in pieces of about [`PASSAGE`] bytes, for lines of any length.
 struct Chunks {
     path: PathBuf,
     stream: Box<dyn BufRead + Send>,
-    /// Bytes read of the file.
+    /// Number of bytes of the file that have been read.
     count: Arc<AtomicU64>,
     /// Bytes that have been read but are not in a piece yet.
     pending: Vec<u8>,
@@ -302,7 +303,7 @@ impl Chunks {
         Ok(Self { path: path.to_owned(), stream, count, pending, lines: 0, is_at_start: true })
     }
 
-    /// Next piece; its lines end with `\n` only.
+    /// Next piece, in which all lines end with `\n`; `None` at the end of the file.
     fn next_chunk(&mut self) -> Result<Option<String>> {
         let is_last = self.fill()?;
         if self.is_at_start {
@@ -324,7 +325,7 @@ impl Chunks {
         Ok(Some(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }))
     }
 
-    /// Reads until there is enough for a piece; returns `true` at the end of the file.
+    /// Reads until `pending` has enough bytes for a piece. Returns `true` at the end of the file.
     fn fill(&mut self) -> Result<bool> {
         while self.pending.len() <= PASSAGE {
             match self.stream.fill_buf() {
@@ -346,9 +347,8 @@ fn line_ends(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 
-/// Place at which to cut bytes that are followed by more. It is before the last line end that is
-/// followed by a line starting with a word, because tokenizers cut there as well; otherwise between
-/// two characters.
+/// Index at which to cut bytes that are followed by more bytes: before the last line end whose next
+/// line starts with a word, because tokenizers cut there as well; otherwise between two characters.
 fn cut(bytes: &[u8]) -> usize {
     let line_end = (1..bytes.len() - 1)
         .rev()

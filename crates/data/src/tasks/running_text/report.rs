@@ -10,9 +10,9 @@ use crate::{BatchingReport, Tokenizer};
 pub struct TextReport {
     /// The split.
     pub split: String,
-    /// Number of documents, including those that are only partly in the split.
+    /// Number of documents, including documents that are only partly in the split.
     pub documents: u64,
-    /// Number of words, divided by white space.
+    /// Number of words, which white space separates.
     pub words: u64,
     /// Characters.
     pub characters: u64,
@@ -38,7 +38,7 @@ impl TextReport {
         self.tokens += ids.len() as u64;
         self.unknown += ids.iter().filter(|&&id| tokenizer.is_unknown(id)).count() as u64;
     }
-    /// Counts documents, words, characters and bytes of a text.
+    /// Counts words, characters and bytes of a text.
     pub(crate) fn count_text(&mut self, text: &str) {
         self.words += text.split_whitespace().count() as u64;
         self.characters += text.chars().count() as u64;

@@ -14,8 +14,8 @@ use crate::{Error, Result};
 pub(crate) struct Merges {
     /// Rank of the merge of two neighbouring tokens (lower ranks first), and the resulting token.
     by_pair: HashMap<(u32, u32), (u32, u32)>,
-    /// Characters of each token. If one of them has no id, or the token spells no text, the token
-    /// itself.
+    /// Ids of the characters of each token; only the token itself if a character has no id, or the
+    /// token spells no text.
     characters: Vec<Vec<u32>>,
 }
 
@@ -23,8 +23,8 @@ impl Merges {
     /// Reads the `model` of a `tokenizer.json`.
     ///
     /// # Errors
-    /// If it has no merges, or marks parts of words by prefixes or suffixes, on which merges would
-    /// depend.
+    /// If the model has no merges, or marks parts of words by prefixes or suffixes, on which merges
+    /// would depend.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
             if model[key].as_str().is_some_and(|mark| !mark.is_empty()) {
@@ -68,9 +68,10 @@ impl Merges {
         Ok(Self { by_pair, characters })
     }
 
-    /// Segments the word that `ids` spell. Starting from characters, each step drops every possible
-    /// merge with probability `dropout` and applies the first of the remaining ones, until none
-    /// remains. Without dropout this is BPE.
+    /// Segments the word that `ids` spell, and appends the tokens to `out`. The word is first
+    /// divided into characters. Each step drops every possible merge with probability `dropout`,
+    /// and applies the merge with the lowest rank among the others, until no merge remains. With a
+    /// dropout of 0 this is BPE.
     pub(crate) fn segment(
         &self,
         ids: &[u32],
@@ -85,7 +86,8 @@ impl Merges {
                 None => word.push(*id),
             }
         }
-        // Merge of each neighbouring pair, updated so that a step looks up at most two pairs.
+        // Merge of each pair of neighbours. The list is updated in each step, so that a step looks
+        // up at most two pairs.
         let merge = |left: u32, right: u32| self.by_pair.get(&(left, right)).copied();
         let mut merges: Vec<Option<(u32, u32)>> =
             word.windows(2).map(|pair| merge(pair[0], pair[1])).collect();

@@ -1,14 +1,14 @@
-//! Segmentation of training text that differs in each epoch: subword regularisation.
+//! Subword regularisation: segments training text differently in each epoch.
 //!
 //! A model that sees several segmentations of a word learns the meaning of its parts, and is more
 //! robust to rare and misspelt words. BPE skips merges at random ([`bpe_dropout`]); a unigram model
 //! samples from its own distribution over segmentations ([`unigram_sampling`]).
 //!
-//! **Decision.** Sentences are segmented from the ids of the tokenised cache, which spell the text,
-//! with the merges or scores in the `tokenizer.json`. So the cache is unchanged, and text is
-//! normalised and cleaned once. The library's own dropout was rejected: it uses a generator of the
-//! thread, so a resumed run would see other text. Here a draw is a function of (seed, epoch, line,
-//! side) and its place.
+//! **Decision.** Sentences are segmented again from the ids of the tokenised cache, which spell the
+//! text, with the merges or scores of the `tokenizer.json`. So the cache is unchanged, and text is
+//! normalised and cleaned only once. The library's own dropout was rejected: it uses a random
+//! generator of the thread, so a resumed run would see other text. Here a draw is a function of
+//! (seed, epoch, line, side) and the number of the draw.
 
 mod bpe_dropout;
 mod unigram_sampling;
@@ -18,20 +18,20 @@ use crate::text::subwords::bpe_dropout::Merges;
 use crate::text::subwords::unigram_sampling::Pieces;
 use crate::{Error, Result, Tokenizer, TokenizerConfig};
 
-/// Key of these draws, distinct from the keys that order batches.
+/// Key of the draws for segmentations, distinct from the keys that order batches.
 const PURPOSE: u64 = 4;
 
-/// Marks before the first character of a word: SentencePiece's, and that of byte-level tokenizers.
+/// Marks before the first character of a word, in SentencePiece and in byte-level tokenizers.
 const WORD_MARKS: [char; 2] = ['▁', 'Ġ'];
 
-/// Numbers in `[0, 1)`, one after the other.
+/// Sequence of random numbers in `[0, 1)`.
 pub(crate) struct Stream {
     draws: Draws,
     next: u64,
 }
 
 impl Stream {
-    /// Draws for one side of a line.
+    /// Makes the random numbers for one side of a line.
     pub(crate) fn new(epoch: Epoch, line: u64, side: u64) -> Self {
         let key = epoch.draws(PURPOSE).bits(line.wrapping_mul(2).wrapping_add(side));
         Self { draws: Draws::new(key, 0, PURPOSE), next: 0 }
@@ -54,9 +54,9 @@ enum Algorithm {
 #[derive(Debug)]
 pub(crate) struct SubwordSampler {
     algorithm: Algorithm,
-    /// Whether a token begins a word.
+    /// For each id, true if the token begins a word.
     begins: Vec<bool>,
-    /// Tokens that were added to the vocabulary and are never divided: tags.
+    /// Tags: tokens that were added to the vocabulary, and are never divided.
     added: Vec<u32>,
 }
 
@@ -64,7 +64,7 @@ impl SubwordSampler {
     /// Makes a sampler of the configured kind.
     ///
     /// # Errors
-    /// If the tokenizer is of another kind, or its file cannot be parsed.
+    /// If the tokenizer is not of the kind that the settings require, or its file cannot be parsed.
     pub(crate) fn new(tokenizer: &Tokenizer, config: &TokenizerConfig) -> Result<Self> {
         let file: serde_json::Value = serde_json::from_str(tokenizer.json()).map_err(|error| {
             Error::Tokenizer { action: "read its file", message: error.to_string() }
@@ -99,14 +99,15 @@ impl SubwordSampler {
         Ok(Self { algorithm, begins, added })
     }
 
-    /// Whether the sampler skips merges of BPE; otherwise it samples from a unigram model.
+    /// True if the sampler skips merges of BPE; false if it samples from a unigram model.
     pub(crate) fn is_bpe(&self) -> bool {
         matches!(self.algorithm, Algorithm::Bpe { .. })
     }
 
-    /// Segments the same text into other tokens, and returns the word of each, given the `words` of
-    /// the tokens in `ids`. If `words` is empty, so is the result's list of words. Tokens that span
-    /// several words stay unchanged.
+    /// Segments the text of `ids` at random. Returns the new ids, and the index of the word of each
+    /// new token. `words` has the index of the word of each token in `ids`; if it is empty, the
+    /// returned list of words is empty too. Tokens of several words that cannot be separated stay
+    /// unchanged.
     pub(crate) fn segment_words(
         &self,
         ids: &[u32],
@@ -142,7 +143,7 @@ impl SubwordSampler {
     }
 }
 
-/// Error for a part that a `tokenizer.json` lacks.
+/// Error for a part of a `tokenizer.json`, described by `what`, that is missing or cannot be read.
 pub(crate) fn unreadable(what: &str) -> Error {
     Error::Tokenizer {
         action: "prepare sampling",

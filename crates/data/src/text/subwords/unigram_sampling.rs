@@ -1,5 +1,5 @@
-//! Sampling of segmentations from a unigram model (Kudo 2018, "Subword Regularization: Improving
-//! Neural Network Translation Models with Multiple Subword Candidates").
+//! Samples segmentations from a unigram model (Kudo 2018, "Subword Regularization: Improving Neural
+//! Network Translation Models with Multiple Subword Candidates").
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::Result;
 use crate::text::subwords::{Stream, unreadable};
 use crate::text::tokenizer::is_text;
 
-/// Pieces of a unigram tokenizer with their log-probabilities.
+/// Pieces (tokens) of a unigram tokenizer, with their log-probabilities.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     by_text: HashMap<String, (u32, f64)>,
@@ -23,7 +23,7 @@ impl Pieces {
     /// Reads the `model` of a `tokenizer.json`.
     ///
     /// # Errors
-    /// If it has no pieces with scores.
+    /// If the model has no pieces with scores.
     pub(crate) fn read(model: &Value) -> Result<Self> {
         let vocabulary = model["vocab"].as_array().ok_or_else(|| unreadable("vocabulary"))?;
         let mut pieces = Self {
@@ -47,9 +47,9 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// Segments the word that `ids` spell. A segmentation is drawn with a probability proportional
-    /// to its probability in the model, to the power `alpha`. Ids that spell no text stay, and no
-    /// piece spans them.
+    /// Segments the word that `ids` spell, and appends the ids of the pieces to `out`. A
+    /// segmentation is drawn with a probability proportional to the power `alpha` of its
+    /// probability in the model. Ids that spell no text stay as they are, and no piece spans them.
     pub(crate) fn segment(&self, ids: &[u32], alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) {
         let text = |id: u32| self.texts.get(id as usize).and_then(Option::as_deref);
         for run in ids.chunk_by(|&left, &right| text(left).is_some() && text(right).is_some()) {
@@ -60,8 +60,8 @@ impl Pieces {
         }
     }
 
-    /// Draws by forward filtering and backward sampling. Returns whether the pieces can spell the
-    /// word at all.
+    /// Draws a segmentation by forward filtering and backward sampling. Returns false if the pieces
+    /// cannot spell the word.
     fn draw(&self, word: &str, alpha: f64, draws: &mut Stream, out: &mut Vec<u32>) -> bool {
         // For each place, the logarithm of the summed weights of all segmentations up to it.
         let mut forward = vec![f64::NEG_INFINITY; word.len() + 1];
@@ -100,7 +100,8 @@ impl Pieces {
                     break;
                 }
             }
-            // Every place that is reached backwards was also reached forwards.
+            // This does not happen: every place that is reached backwards was also reached
+            // forwards.
             let Some((start, id)) = chosen else {
                 out.truncate(first);
                 return false;

@@ -1,4 +1,4 @@
-//! Tokens that a tokenizer gets in addition to its vocabulary, and the file that contains them.
+//! Adds tokens to a trained tokenizer, and writes its file with these tokens.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::text::tokenizer::special::MARKS;
 use crate::text::tokenizer::{FILE, Tokenizer, fault};
 
 impl Tokenizer {
-    /// Adds a token for each of `tags`, which is recognised wherever text spells it.
+    /// Adds a token for each of `tags`. The token is recognised wherever a text contains the tag.
     ///
     /// # Errors
     ///
@@ -20,13 +20,13 @@ impl Tokenizer {
             return Ok(self);
         }
         let mut inner = (*self.inner).clone();
-        // Tokens are not normalised, but other text is.
+        // The tags in a text are not normalised, but the text around them is.
         let added = tags.iter().map(|tag| AddedToken::from(tag.as_str(), false).normalized(false));
         inner.add_tokens(added.collect::<Vec<_>>()).map_err(fault("add tags"))?;
         self.replaced(&inner)
     }
 
-    /// Adds a token for each of [`MARKS`] that is missing; no text spells them.
+    /// Adds the special tokens in [`MARKS`] that are missing. No text can contain them.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// Adds a token for each of the languages' `marks` that is missing; no text spells them.
+    /// Adds the tokens of languages in `marks` that are missing. No text can contain them.
     ///
     /// # Errors
     ///
@@ -56,14 +56,15 @@ impl Tokenizer {
         self.replaced(&inner)
     }
 
-    /// Replaces the library's tokenizer by one with more tokens.
+    /// Replaces the library's tokenizer by `inner`, which has more tokens.
     fn replaced(&self, inner: &tokenizers::Tokenizer) -> Result<Self> {
         let json = self.written(inner)?;
         let folder = self.folder.as_ref().map(|folder| folder.json.clone());
         Self::from_json(&json, folder, Path::new(FILE))
     }
 
-    /// Content of the file of `inner`, which was made from the library's tokenizer.
+    /// Content of the file of `inner`, a changed copy of the library's tokenizer. The normalizer is
+    /// the original one, which includes the map of characters.
     pub(super) fn written(&self, inner: &tokenizers::Tokenizer) -> Result<String> {
         let fault = fault("write its file");
         let json = inner.to_string(true).map_err(&fault)?;

@@ -1,9 +1,10 @@
-//! Encoding word by word: text is divided in one pass, and the ids of a word are computed once.
+//! Encodes text word by word: text is divided into words in one pass, and the ids of a word are
+//! computed once.
 //!
-//! The library divides text step by step, each time with the place of every byte in the original,
-//! and makes a string of every token. If only ids are needed, and the steps are those of the
-//! tokenizers [trained here](super::training), this module finds the same words directly. The
-//! library still spells each new word.
+//! The library `tokenizers` divides text in several steps, each of which records the original place
+//! of every byte, and makes a string of every token. If only ids are needed, and the steps are
+//! those of the tokenizers [trained here](super::training), this module finds the same words
+//! directly. The library still computes the tokens of each new word.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -20,22 +21,23 @@ use unicode_categories::UnicodeCategories;
 
 use crate::text::tokenizer::segmentation::SPACE_MARK;
 
-/// Largest number of words whose ids a thread keeps for a tokenizer: some 5 MB.
+/// Largest number of words whose ids a thread keeps for a tokenizer: about 5 MB.
 const MOST_WORDS: usize = 1 << 16;
-/// Longest word that is kept, in bytes.
+/// Largest number of bytes of a word whose ids are kept.
 const LONGEST_WORD: usize = 64;
-/// Number of encoders whose words a thread keeps.
+/// Largest number of encoders whose words a thread keeps.
 const MOST_ENCODERS: usize = 4;
 
-/// Division of text into words, for the kinds of division known here.
+/// Rules for dividing text into words. Only the kinds of division that this module knows can be
+/// described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WordDivision {
-    /// Whether a mark for a space is put before a text that begins with none.
+    /// True if a mark for a space is put before a text that does not begin with a space.
     is_marked: bool,
     isolates_lines: bool,
     isolates_punctuation: bool,
     isolates_digits: bool,
-    /// Effect of the normalizer on ASCII, if it is known.
+    /// Effect of the normalizer on ASCII text, if it is known.
     ascii: Option<AsciiForm>,
 }
 
@@ -47,7 +49,7 @@ enum AsciiForm {
 }
 
 impl WordDivision {
-    /// Division by this normalizer and this pre-tokenizer; `None` if only the library knows it.
+    /// Division that `normalizer` and `pre_tokenizer` make; `None` if this module does not know it.
     pub(super) fn new(
         normalizer: Option<&NormalizerWrapper>,
         pre_tokenizer: &PreTokenizerWrapper,
@@ -97,7 +99,7 @@ impl WordDivision {
         Some(division)
     }
 
-    /// Text after the normalizer for which the division was made.
+    /// Normalises a text. `normalizer` must be the normalizer with which the division was made.
     ///
     /// # Errors
     ///
@@ -151,7 +153,7 @@ impl WordDivision {
         if word.is_empty() { Ok(()) } else { action(&word) }
     }
 
-    /// Whether a character is a word by itself.
+    /// True if a character is a word by itself.
     fn isolates(&self, character: char) -> bool {
         if character.is_ascii_alphabetic() {
             return false;
@@ -163,7 +165,7 @@ impl WordDivision {
     }
 }
 
-/// Effect of a normalizer on ASCII, if it is known.
+/// Effect of a normalizer on ASCII text, if it is known.
 fn ascii_form(normalizer: Option<&NormalizerWrapper>) -> Option<AsciiForm> {
     match normalizer? {
         NormalizerWrapper::NFKC(_) => Some(AsciiForm::Same),
@@ -181,29 +183,30 @@ fn ascii_form(normalizer: Option<&NormalizerWrapper>) -> Option<AsciiForm> {
 /// Encoder of texts that are divided into words.
 #[derive(Debug)]
 pub(super) struct WordEncoder {
-    /// Number of the encoder in this process.
+    /// Identifies the encoder in this process.
     id: u64,
     division: WordDivision,
 }
 
-/// Ids of the words met so far.
+/// Ids of the words that were encoded so far.
 #[derive(Default)]
 struct KnownWords {
-    /// Place of the ids of each word.
+    /// Index in `ids` of the first id of each word, and the number of its ids.
     places: AHashMap<Box<str>, (u32, u32)>,
     ids: Vec<u32>,
 }
 
 thread_local! {
-    /// Words of the encoders that this thread used last.
+    /// Known words of several encoders, each with the `id` of its encoder.
     static KNOWN: RefCell<Vec<(u64, KnownWords)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl WordEncoder {
-    /// Encoder of the texts of `inner`; `None` if only the library knows their division.
+    /// Makes an encoder that gives the same ids as `inner`; `None` if this module does not know how
+    /// `inner` divides text.
     pub(super) fn from_tokenizer(inner: &Tokenizer) -> Option<Self> {
         static ENCODERS: AtomicU64 = AtomicU64::new(0);
-        // Tokens that text may spell would have to be found first.
+        // Added tokens that a text may contain would have to be found before words are divided.
         if inner.get_added_tokens_decoder().values().any(|token| !token.special) {
             return None;
         }
@@ -211,7 +214,7 @@ impl WordEncoder {
         Some(Self { id: ENCODERS.fetch_add(1, Ordering::Relaxed), division })
     }
 
-    /// Ids that `inner`, the tokenizer of this encoder, gives a text.
+    /// Ids of a text. `inner` must be the tokenizer for which this encoder was made.
     ///
     /// # Errors
     ///
@@ -236,7 +239,8 @@ impl WordEncoder {
         Ok(ids)
     }
 
-    /// Words of this encoder in the store of a thread.
+    /// Known words of this encoder in `encoders`, the known words of a thread. They are added if
+    /// they are missing.
     fn known<'a>(&self, encoders: &'a mut Vec<(u64, KnownWords)>) -> &'a mut KnownWords {
         let place = encoders.iter().position(|(id, _)| *id == self.id);
         let place = place.unwrap_or_else(|| {
@@ -251,7 +255,7 @@ impl WordEncoder {
 }
 
 impl KnownWords {
-    /// Ids of a word.
+    /// Ids of a word; `None` if it is not known.
     fn ids_of(&self, word: &str) -> Option<&[u32]> {
         let &(start, length) = self.places.get(word)?;
         self.ids.get(start as usize..(start + length) as usize)
@@ -272,7 +276,7 @@ mod tests {
     use crate::text::tokenizer::segmentation::Layout;
     use crate::{TokenizerConfig, TokenizerKind};
 
-    /// Tokenizers that divide words, of both layouts, with and without normal forms.
+    /// Tokenizers that divide words, for both layouts, with and without normalisation.
     fn tokenizers() -> Vec<crate::Tokenizer> {
         let mut trained = Vec::new();
         for (kind, byte_fallback) in [

@@ -1,10 +1,10 @@
-//! Normal forms of characters as in SentencePiece (Kudo and Richardson 2018, section 3.3). From
-//! left to right, the longest known beginning of the rest of the text is replaced by its normal
-//! form, and any other character stays.
+//! Replaces characters by their normal forms, as in SentencePiece (Kudo and Richardson 2018,
+//! section 3.3). From left to right, the longest prefix of the remaining text that the map contains
+//! is replaced by its normal form. A character that begins no such prefix stays.
 //!
-//! The library `tokenizers` reads the same map grapheme by grapheme, and replaces a whole grapheme
-//! by the normal form of its shortest known beginning: a full-width letter with an accent loses its
-//! accent there.
+//! The library `tokenizers` uses the same map grapheme by grapheme, and replaces a whole grapheme
+//! by the normal form of its shortest prefix in the map. So it drops the accent of a full-width
+//! letter with an accent.
 
 use std::ops::Range;
 
@@ -16,25 +16,27 @@ use tokenizers::{NormalizerWrapper, Tokenizer};
 /// Compiled map of characters to their normal forms.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CharacterMap {
-    /// Double array of the strings that are replaced (Aoe 1989), in the layout of Darts-clone.
+    /// Trie of the strings that are replaced, as a double array (Aoe 1989) in the layout of
+    /// Darts-clone. A unit is a node of the trie, or the value of a string.
     units: Vec<u32>,
-    /// Normal forms, each ended by a zero.
+    /// Normal forms, each followed by a zero byte.
     forms: String,
     /// Texts that are not normalised, longest first.
     kept: Vec<String>,
 }
 
-/// Normalised text that remembers where each part of it comes from.
+/// Normalised text, with the place of each part in the original text.
 #[derive(Debug, Default)]
 pub(super) struct Normalized {
     text: String,
-    /// End of each part in the normalised text and in the original one; both ascend.
+    /// End of each part in the normalised text, and in the original text. Both are in ascending
+    /// order.
     ends: Vec<(usize, usize)>,
 }
 
 impl CharacterMap {
-    /// Takes the map from the normalizer of `inner`, which keeps its other steps; `None` if it has
-    /// no map. Added tokens are not normalised.
+    /// Removes the map from the normalizer of `inner`, which keeps its other steps, and returns it;
+    /// `None` if there is no map. The map does not change added tokens.
     ///
     /// # Errors
     ///
@@ -62,8 +64,9 @@ impl CharacterMap {
         Ok(Some(map))
     }
 
-    /// Reads a compiled map: the number of bytes of the double array, the array, and the normal
-    /// forms. All are little-endian.
+    /// Reads a compiled map: the number of bytes of the double array (u32), the array (u32 each),
+    /// and the normal forms. Integers are little-endian. `kept` are the texts that are not
+    /// normalised.
     fn read(bytes: &[u8], mut kept: Vec<String>) -> Result<Self, String> {
         let damaged = || "the map of characters is damaged".to_owned();
         let (size, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
@@ -82,7 +85,7 @@ impl CharacterMap {
         Ok(Self { units, forms, kept })
     }
 
-    /// Length of the longest beginning of `text` that the map replaces, and its normal form.
+    /// Number of bytes of the longest prefix of `text` that the map contains, and its normal form.
     fn longest(&self, text: &str) -> Option<(usize, &str)> {
         let mut longest_leaf = None;
         let mut place = offset(*self.units.first()?);
@@ -104,8 +107,8 @@ impl CharacterMap {
         Some((length, &form[..form.find('\0')?])).filter(|_| text.is_char_boundary(length))
     }
 
-    /// Replaces the characters of `text`. After each part, calls `part` with the lengths of the
-    /// normalised and the original text so far.
+    /// Normalises `text`. After each part, calls `part` with the number of bytes of the normalised
+    /// text and of the original text so far.
     fn replace(&self, text: &str, mut part: impl FnMut(usize, usize)) -> String {
         let mut normal = String::with_capacity(text.len());
         let mut at = 0;
@@ -131,7 +134,7 @@ impl CharacterMap {
         self.replace(text, |_, _| {})
     }
 
-    /// Normalised text that remembers where its parts come from.
+    /// Normalised text, with the places of its parts in the original text.
     pub(super) fn normalize(&self, text: &str) -> Normalized {
         let mut ends = Vec::with_capacity(text.len());
         let text = self.replace(text, |normal, original| ends.push((normal, original)));
@@ -145,10 +148,10 @@ impl Normalized {
         &self.text
     }
 
-    /// Bytes of the original text from which `bytes` of the normalised text were made, including
-    /// omitted bytes that follow them.
+    /// Byte range of the original text from which the byte range `bytes` of the normalised text was
+    /// made, including omitted bytes that follow it.
     pub(super) fn original(&self, bytes: Range<usize>) -> Range<usize> {
-        // Number of parts that end at or before a place in the normalised text.
+        // Number of parts that end at or before the byte `place` of the normalised text.
         let parts = |place: usize| self.ends.partition_point(|&(normal, _)| normal <= place);
         let end_of = |parts: usize| parts.checked_sub(1).map_or(0, |last| self.ends[last].1);
         let start = end_of(parts(bytes.start));
@@ -160,17 +163,17 @@ impl Normalized {
     }
 }
 
-/// Whether a node ends a string; its value is then in a separate unit.
+/// True if a string ends at a node. The value of the string is then in a separate unit.
 const fn has_leaf(unit: u32) -> bool {
     unit >> 8 & 1 == 1
 }
 
-/// Byte that leads to a node; a value has none.
+/// Byte that leads to a node. For the unit of a value, the result is no byte.
 const fn label(unit: u32) -> u32 {
     unit & (1 << 31 | 0xFF)
 }
 
-/// Distance to the children of a node, combined by exclusive or.
+/// Number whose exclusive or with the place of a node is the base of the places of its children.
 const fn offset(unit: u32) -> usize {
     ((unit >> 10) << ((unit & 1 << 9) >> 6)) as usize
 }
@@ -179,7 +182,7 @@ const fn offset(unit: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// Map and normal forms of the package `sentencepiece`.
+    /// A map and the normal forms of texts, computed by the package `sentencepiece`.
     const GOLDEN: &str = include_str!("../../../tests/golden/character_map.json");
 
     fn golden(kept: &[&str]) -> (CharacterMap, Vec<(String, String)>) {
@@ -236,7 +239,7 @@ mod tests {
         for end in [0, 3, 4, 40, bytes.len() - 1] {
             assert!(CharacterMap::read(&bytes[..end], Vec::new()).is_err(), "{end}");
         }
-        // No text can lead outside a damaged array.
+        // With a damaged array, no text leads to a place outside the array.
         for place in (4..1028).step_by(3) {
             let mut wrong = bytes.clone();
             wrong[place] ^= 0xFF;

@@ -1,4 +1,5 @@
-//! Texts with their tokens, tokenised once, and the place of each token in the text.
+//! Encoded texts: texts with their tokens and the place of each token, so that a text is tokenised
+//! only once.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -10,11 +11,11 @@ use crate::text::links::words_of_tokens;
 use crate::text::panics::of_text;
 use crate::{Result, Tokenizer};
 
-/// Number of bytes of a text of any length that are tokenised at once: a tokenizer needs hundreds
-/// of bytes for each byte of its text.
+/// Largest number of bytes of a long text that are tokenised at once. A tokenizer needs hundreds of
+/// bytes of memory for each byte of text.
 const PIECE: usize = 1 << 16;
 
-/// Text with the ids of its tokens, and the bytes that each token covers.
+/// Text with the ids of its tokens, and the byte range that each token covers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EncodedText {
     text: String,
@@ -28,42 +29,44 @@ impl EncodedText {
         &self.text
     }
 
-    /// Ids of its tokens, as from [`Tokenizer::encode`].
+    /// Ids of the tokens of the text, equal to those of [`Tokenizer::encode`].
     pub fn ids(&self) -> &[u32] {
         &self.ids
     }
 
-    /// Bytes of the text that each token covers. These are whole characters, even if a token has a
-    /// part of one, and include characters that the normalizer joined to them or omitted, such as
-    /// accents.
+    /// Byte range of the text that each token covers. A range contains whole characters, even if
+    /// the token is only a part of a character. It includes following characters that the
+    /// normalizer omitted or joined to the token, such as accents.
     pub fn bytes(&self) -> &[Range<usize>] {
         &self.bytes
     }
 
-    /// Word that each token belongs to. Words are counted from 0 and divided by white space, as in
-    /// word aligners. A token belongs to the word in which it begins, and a blank to the next word;
-    /// white space at the end belongs to [no word](crate::NO_WORD).
+    /// Index of the word to which each token belongs. Words are separated by spaces and tabs, as in
+    /// word aligners, and counted from 0. A token belongs to the word in which it begins, and a
+    /// blank belongs to the next word. White space at the end belongs to [no word](crate::NO_WORD).
     pub fn words(&self) -> Vec<u32> {
         words_of_tokens(&self.text, &self.bytes)
     }
 
-    /// Number of its tokens.
+    /// Number of tokens of the text.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether it has no tokens.
+    /// True if the text has no tokens.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether it consists only of white space.
+    /// True if the text consists only of white space.
     pub fn is_blank(&self) -> bool {
         self.text.trim().is_empty()
     }
 
-    /// Tokens of the bytes `part`, if no token crosses its end. Nor may a token cross its
-    /// beginning, unless a blank is there and words `stand_alone`.
+    /// Indices of the tokens of the byte range `part`; `None` if they might differ from the tokens
+    /// of this part alone. No token may cross the end of `part`. The beginning of `part` must be
+    /// the beginning of the text, or after a blank if `stand_alone` says that words after a blank
+    /// have the same tokens as at the beginning of a text.
     fn tokens_of(&self, part: &Range<usize>, stand_alone: bool) -> Option<Range<usize>> {
         if part.is_empty() {
             return None;
@@ -86,7 +89,7 @@ impl EncodedText {
         (is_whole && first < behind).then_some(first..behind)
     }
 
-    /// Appends a text.
+    /// Appends the text and the tokens of `next`.
     fn push(&mut self, next: Self) {
         let before = self.text.len();
         self.text.push_str(&next.text);
@@ -96,7 +99,7 @@ impl EncodedText {
 }
 
 impl Tokenizer {
-    /// Tokens of a text, with their places.
+    /// Tokenises a text, and records the place of each token.
     ///
     /// # Errors
     ///
@@ -124,7 +127,8 @@ impl Tokenizer {
         Ok(EncodedText { text: text.to_owned(), ids: self.plain(encoding.get_ids()), bytes })
     }
 
-    /// Tokens of a text of any length, which is tokenised piece by piece.
+    /// Tokenises a text of any length in pieces of at most 64 KiB, and records the place of each
+    /// token.
     ///
     /// # Errors
     ///
@@ -140,12 +144,12 @@ impl Tokenizer {
         Ok(whole)
     }
 
-    /// Tokens of a part of an encoded text, as if it stood alone: taken from the whole if they are
-    /// the same, otherwise tokenised again.
+    /// Encodes a part of an encoded text. The tokens are those of the part alone. They are copied
+    /// from the whole text if they are known to be the same; otherwise the part is tokenised again.
     ///
-    /// The beginning of a text has the same tokens as in the whole if no token crosses its end:
-    /// words are merged, searched and spelled from left to right. The text after a blank has the
-    /// same tokens if the tokenizer marks every word.
+    /// A part at the beginning of a text has the same tokens as in the whole text if no token
+    /// crosses its end, because words are tokenised from left to right. A part after a blank also
+    /// has the same tokens if the tokenizer marks the beginning of every word.
     ///
     /// # Errors
     ///
@@ -153,7 +157,7 @@ impl Tokenizer {
     ///
     /// # Panics
     ///
-    /// If the part is not of whole characters.
+    /// If the part does not consist of whole characters.
     pub fn encode_part(&self, whole: &EncodedText, part: Range<usize>) -> Result<EncodedText> {
         let text = &whole.text[part.clone()];
         let Some(tokens) = whole.tokens_of(&part, self.words_stand_alone()) else {
@@ -169,13 +173,14 @@ impl Tokenizer {
         })
     }
 
-    /// Number of texts that were encoded by this tokenizer and by those derived from it.
+    /// Number of texts that were encoded by this tokenizer and by tokenizers that were derived from
+    /// it.
     pub fn encodings(&self) -> u64 {
         self.encodings.load(Ordering::Relaxed)
     }
 
-    /// Whether a word after a blank has the same tokens as at the beginning of a text: it is marked
-    /// at both places, and no token crosses the blank.
+    /// True if a word after a blank has the same tokens as at the beginning of a text. This is so
+    /// if the word is marked at both places, and no token crosses the blank.
     fn words_stand_alone(&self) -> bool {
         let first = match self.inner.get_pre_tokenizer() {
             Some(PreTokenizerWrapper::Sequence(steps)) => steps.as_ref().first(),
@@ -190,9 +195,9 @@ impl Tokenizer {
     }
 }
 
-/// Divides a text into pieces of at most [`PIECE`] bytes, before a space if possible, because no
-/// token crosses it. In a long text without spaces, tokens at a cut may differ from those of the
-/// whole.
+/// Divides a text into pieces of at most [`PIECE`] bytes. A cut is before a space if possible,
+/// because no token crosses a space there. In a long text without spaces, tokens at a cut may
+/// differ from the tokens of the whole text.
 fn pieces_of_text(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! From the files of running text to data sets ready to be batched.
+//! Makes data sets from files of running text.
 
 mod shards;
 
@@ -59,11 +59,11 @@ pub(crate) fn validate(config: &DataConfig) -> Result<()> {
     Ok(())
 }
 
-/// Prepares the training and validation text of a run: the folder `run` receives tokenizer and
-/// tokenised text.
+/// Prepares the training and validation text of a run. Writes the tokenizer and the tokenised text
+/// to the folder `run`.
 ///
-/// If `data.text.hold_out` is above 0, the training text is divided by its characters before
-/// anything is learned from it.
+/// If `data.text.hold_out` is above 0, the held-out characters are separated from the training text
+/// before the tokenizer is trained.
 ///
 /// # Errors
 ///
@@ -74,8 +74,8 @@ pub fn prepare_text(config: &DataConfig, run: &Path) -> Result<Prepared<TextData
     prepare_with(config, run, train_tokenizer, &mut |_| ())
 }
 
-/// Prepares text like [`prepare_text`], with a tokenizer by `train_tokenizer` if the run has none,
-/// and reports progress while text is tokenised.
+/// Prepares text as [`prepare_text`] does, and reports progress while text is tokenised.
+/// `train_tokenizer` makes the tokenizer if the run has none.
 pub(crate) fn prepare_with(
     config: &DataConfig,
     run: &Path,
@@ -96,8 +96,8 @@ pub(crate) fn prepare_with(
     Ok(Prepared { train: Arc::new(train), validation, tokenizers: ready.tokenizers })
 }
 
-/// Does the work that precedes the common tokenising of the text by several processes, and returns
-/// whether there is anything to tokenise.
+/// Does the work that a single process must do before several processes tokenise the text together.
+/// Returns true if there is anything to tokenise.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ pub(crate) fn begin(
     Ok(false)
 }
 
-/// Tokenises a process's share of the text, after another process has called [`begin`].
+/// Tokenises this process's share of the text. One process must have called [`begin`] before.
 ///
 /// # Errors
 ///
@@ -136,7 +136,7 @@ pub(crate) fn tokenise_share(
     Ok(())
 }
 
-/// Facts that are known before a text is tokenised.
+/// Tokenizers and splits, which are needed before a text is tokenised.
 struct Ready {
     tokenizers: TokenizerPair,
     train: Split,
@@ -159,7 +159,7 @@ impl Ready {
         Ok(Self { tokenizers, train, validation })
     }
 
-    /// Reads the facts that another process has obtained; writes nothing.
+    /// Reads what [`Self::obtain`] wrote in another process. Writes nothing.
     fn find(config: &DataConfig, run: &Path) -> Result<Self> {
         let find = |split| {
             Split::find(config, split, |files, name| Fingerprint::compute(files, name, run))
@@ -185,7 +185,7 @@ impl Ready {
     }
 }
 
-/// Refuses a training text without a block.
+/// Refuses a training text that is too short for a block and the token after it.
 fn require_tokens(config: &DataConfig, train: &TextDataset) -> Result<()> {
     let length = config.text.block_length;
     if train.tokens() > length as u64 {
@@ -210,8 +210,8 @@ enum Part {
     HeldOut,
 }
 
-/// Portions of the training text for training and for validation. They are counted on demand, so
-/// that a tokenised text need not be read again.
+/// Portions of the training text for training and for validation. Their characters are counted only
+/// on demand, because a text that is already tokenised need not be read.
 pub(crate) struct Portions<'a> {
     config: &'a DataConfig,
     files: &'a [PathBuf],
@@ -302,8 +302,8 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Path of its cache in the folder of a run, and a hash of everything that determines its
-    /// content.
+    /// Path of the text's cache in the folder `run` of a run, and a hash of everything that
+    /// determines its content.
     fn cache(&self, config: &DataConfig, tokenizers: &TokenizerPair, run: &Path) -> (PathBuf, Key) {
         let ending = if self.part == Part::HeldOut { ".held-out.bin" } else { ".bin" };
         let name = format!("{}{ending}", split_name(&self.split.name));
@@ -350,7 +350,8 @@ impl<'a> Text<'a> {
         TextShards::new(self.split, config, tokenizers.target(), Box::new(portion), shards)
     }
 
-    /// Tokenises the text into its cache in the folder `run`, or opens the cache if it still fits.
+    /// Opens the cache of the text in the folder `run`. Unless the cache fits the text and the
+    /// tokenizer, the text is tokenised first.
     fn prepare(
         &self,
         config: &DataConfig,

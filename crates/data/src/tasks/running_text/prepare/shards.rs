@@ -1,9 +1,10 @@
-//! Running text in [shards](crate::text::shards): a shard is a fixed number of bytes of the
-//! passages of a text, across its files.
+//! Running text in [shards](crate::text::shards). A shard is a sequence of passages (pieces of text
+//! that are tokenised separately) with a fixed number of bytes in all. It may contain passages of
+//! several files.
 //!
-//! A shard stores for each passage whether it begins a document (one byte), the number of its ids
-//! (u32) and the ids (u32 each). Whether `</s>` precedes them is known only when shards are joined,
-//! because the first document of a text has none.
+//! For each passage, a shard has 1 if the passage begins a document, otherwise 0 (one byte), the
+//! number of its ids (u32) and the ids (u32 each). `</s>` is inserted between documents when shards
+//! are joined, because only then is it known which document is the first.
 
 use std::path::Path;
 
@@ -15,12 +16,12 @@ use crate::text::cache::{CacheWriter, ID_BYTES, Items, Key};
 use crate::text::shards::Shards;
 use crate::{DataConfig, Error, Result, Share, TextReport, TokenisingProgress, Tokenizer};
 
-/// Number of bytes of text at which a shard ends: a few seconds of work. A version with another
-/// number cannot use the shards of a run that was killed.
+/// Number of bytes of text at which a shard ends: a few seconds of work. If another version of the
+/// program has another number, it cannot use the shards of a run that was killed.
 const BYTES: u64 = if cfg!(test) { 100 } else { 1 << 24 };
 
-/// Number of passages, and of bytes of text, that are read before they are tokenised together, in
-/// parallel.
+/// Number of passages after which they are tokenised together, in parallel. The next constant is
+/// the number of bytes of text after which this happens even if there are fewer passages.
 const CHUNK: usize = 16_384;
 const CHUNK_BYTES: usize = 1 << 22;
 
@@ -34,11 +35,11 @@ struct ShardReport {
     characters: u64,
     bytes: u64,
     unknown: u64,
-    /// Whether the shard is the last one of the text.
+    /// True if the shard is the last shard of the text.
     is_last: bool,
 }
 
-/// Function that counts the requested portion of the files.
+/// Function that determines the portion of the files to tokenise, for which it may read them.
 type FindPortion<'a> = Box<dyn Fn() -> Result<Portion> + 'a>;
 
 /// Shards of a text.
@@ -51,7 +52,7 @@ pub(crate) struct TextShards<'a> {
 }
 
 impl<'a> TextShards<'a> {
-    /// Shards of a portion of a split's files, in the folder `shards`.
+    /// Describes the shards of a portion of a split's files, which are in the folder of `shards`.
     pub(crate) fn new(
         split: &'a Split,
         config: &'a DataConfig,
@@ -79,8 +80,8 @@ impl<'a> TextShards<'a> {
             std::fs::metadata(path).map(|file| file.len()).map_err(|error| Error::io(path, error))
         };
         let all: u64 = self.split.files.iter().map(size).sum::<Result<u64>>()?;
-        // The beginning of a portion is known only after reading all text before it, so all
-        // processes share the files.
+        // The beginning of a portion is known only after all text before it has been read, so every
+        // process reads all files.
         let owners = share.owners(&[all]);
         let mut reader = TextReader::new(&self.split.files, self.config, (self.portion)()?);
         let mut tokenised = 0;
@@ -128,7 +129,7 @@ impl<'a> TextShards<'a> {
         Ok(())
     }
 
-    /// Whether all shards exist.
+    /// True if all shards exist.
     fn are_there(&self) -> Result<bool> {
         for shard in 0.. {
             match self.shards.report::<ShardReport>(0, shard)? {
@@ -140,7 +141,7 @@ impl<'a> TextShards<'a> {
         Ok(true)
     }
 
-    /// Joins the shards into the cache at `path`; returns `false` if one of them is missing.
+    /// Joins the shards into the cache at `path`. Returns `false` if a shard is missing.
     ///
     /// # Errors
     ///
@@ -177,7 +178,7 @@ impl<'a> TextShards<'a> {
             }
         }
         if let Err(error) = self.split.text.still_holds() {
-            // No later start may use shards made from another text.
+            // A later start must not use shards of a text that has changed.
             self.shards.remove()?;
             return Err(error);
         }
@@ -191,8 +192,8 @@ impl<'a> TextShards<'a> {
     }
 }
 
-/// Next passage of a shard: whether a document begins with it, and the bytes of its ids. A damaged
-/// passage takes no more memory than the file.
+/// Reads the next passage of a shard: true if a document begins with it, and the bytes of its ids.
+/// A damaged passage does not use more memory than the file has bytes.
 fn next(items: &mut Items<'_>) -> std::io::Result<(bool, Vec<u8>)> {
     let mut head = [0; HEAD_BYTES];
     items.read(&mut head)?;
@@ -222,8 +223,8 @@ impl<'a> Builder<'a> {
         Self { tokenizer, writer, chunk: Vec::new(), chunk_bytes: 0, report }
     }
 
-    /// Takes a passage; if there were enough to tokenise, returns the number of bytes of their
-    /// text.
+    /// Adds a passage. If there are enough passages, tokenises them, and returns the number of
+    /// bytes of their text.
     fn add(&mut self, passage: Passage) -> Result<Option<u64>> {
         self.chunk_bytes += passage.text.len();
         self.chunk.push(passage);
@@ -233,7 +234,7 @@ impl<'a> Builder<'a> {
         self.tokenise().map(Some)
     }
 
-    /// Tokenises and writes the collected passages; returns the bytes of their text.
+    /// Tokenises and writes the collected passages. Returns the number of bytes of their text.
     fn tokenise(&mut self) -> Result<u64> {
         let bytes = std::mem::take(&mut self.chunk_bytes) as u64;
         let chunk = std::mem::take(&mut self.chunk);
