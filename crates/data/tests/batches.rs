@@ -1,4 +1,5 @@
-//! Batches hold every pair once an epoch, within budget, in an order that seed and epoch fix.
+//! Tests that the batches of an epoch contain every pair once, stay within the budget, and have an
+//! order that depends only on seed and epoch.
 
 mod common;
 
@@ -22,7 +23,7 @@ fn fixture() -> Fixture {
     Fixture { _directory: directory, dataset: prepared.train, config: config.batching }
 }
 
-/// Settings that differ in whatever decides on batches.
+/// Combinations of the settings that affect batches.
 fn variants(base: &BatchingConfig) -> Vec<BatchingConfig> {
     let mut variants = Vec::new();
     for max_tokens in [1, 17, 120, 100_000] {
@@ -92,7 +93,8 @@ fn grouping_by_length_saves_padding_and_fills_batches() {
     let loose = BatchingConfig { group_by_length: false, ..fixture.config.clone() };
     let loose = PairPlan::new(&fixture.dataset, &loose, Epoch::new(3, 0));
     assert!(2 * spread(&grouped) < spread(&loose), "{} {}", spread(&grouped), spread(&loose));
-    // Neighbours in length do not always meet: the members of a batch change between epochs.
+    // Pairs of similar lengths are not always in the same batch: the members of batches change
+    // between epochs.
     let next = PairPlan::new(&fixture.dataset, &fixture.config, Epoch::new(3, 1));
     let sets = |plan: &PairPlan| -> Vec<Vec<u32>> {
         (0..plan.len())
@@ -150,7 +152,7 @@ fn any_position_resumes_exactly() {
         assert_eq!(resumed.next().unwrap().unwrap(), whole[index + 1]);
         assert_eq!(resumed.next().unwrap().unwrap(), whole[index + 2]);
     }
-    // What the thread yields is what the plan says, in whichever order epochs are asked for.
+    // The thread yields the batches of the plan, in whichever order epochs are requested.
     let epochs = epochs();
     for item in &whole {
         let plan = PairPlan::new(&fixture.dataset, &config, Epoch::new(4, item.position.epoch));
@@ -159,7 +161,7 @@ fn any_position_resumes_exactly() {
     }
     for item in whole.iter().rev().step_by(7).chain(&whole[..1]) {
         assert_eq!(item.batch, epochs.batch(item.position).unwrap());
-        // What it costs: rows of both sides, and answers.
+        // The cost is the number of tokens of both sides and of answers.
         let tokens = item.batch.streams.iter().map(|stream| stream.ids.len()).sum::<usize>();
         let cost = epochs.plan(item.position.epoch).cost(item.position.batch);
         assert_eq!(cost, (tokens + item.batch.answers.len()) as u64);
@@ -167,7 +169,7 @@ fn any_position_resumes_exactly() {
     let plans = [0, 1].map(|epoch| epochs.plan(epoch));
     epochs.forget_before(1);
     assert_eq!(plans.map(|plan| Arc::strong_count(&plan)), [1, 2], "one is held here alone");
-    // Any places will do.
+    // The positions may be in any order.
     let places = [(1, 3), (0, 2), (1, 0)].map(|(epoch, batch)| Position { epoch, batch });
     let found: Vec<_> =
         Prefetcher::new(&epochs, places.into_iter()).map(|item| item.unwrap().position).collect();

@@ -1,5 +1,5 @@
-//! Epochs that go in both directions: each pair as it is and turned round, then the others as
-//! without them.
+//! Tests bidirectional epochs: they contain each pair as it is and with its sides exchanged. Later
+//! epochs are the same as without bidirectional epochs.
 
 mod common;
 
@@ -11,13 +11,14 @@ use taper_data::{
     Batch, DataConfig, Epoch, Epochs, PairDataset, PairPlan, Position, Prefetcher, prepare_pairs,
 };
 
-/// Prepared pairs.
+/// Prepared sentence pairs.
 type Prepared = taper_data::Prepared<PairDataset>;
 
 const SEED: u64 = 5;
 const EPOCHS: u64 = 2;
 
-/// The corpus, with that many epochs in both directions, and without any.
+/// Prepares the corpus with [`EPOCHS`] bidirectional epochs, and without any. Returns the
+/// configuration, and both data sets in this order.
 fn prepared(
     directory: &Path,
     change: impl Fn(&mut DataConfig),
@@ -58,7 +59,7 @@ fn rows(data: &Prepared, batches: &[Batch]) -> Vec<(usize, String, String)> {
 
 #[test]
 fn the_first_epochs_have_each_pair_in_both_directions() {
-    // With subwords sampled, what is the same is the text.
+    // If subwords are sampled, only the text is the same.
     for dropout in [0.0, 0.3] {
         let directory = tempfile::tempdir().unwrap();
         let (config, both, one_way) =
@@ -75,9 +76,9 @@ fn the_first_epochs_have_each_pair_in_both_directions() {
             let fits = |batch: &Batch| {
                 batch.streams[0].ids.len().max(batch.answers.len()) <= config.batching.max_tokens
             };
-            // The budget counts the text without dropout.
+            // The budget is a limit for the text without dropout.
             assert!(dropout > 0.0 || batches.iter().all(fits));
-            // Both directions meet in a batch; they do not take turns.
+            // A batch contains both directions; directions do not alternate between batches.
             let mixed = |batch: &&Batch| {
                 let sources: Vec<String> = rows(&both, &[(*batch).clone()])
                     .into_iter()

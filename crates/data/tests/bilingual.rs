@@ -1,5 +1,5 @@
-//! Files of translators and compressed ones, written by other programs
-//! (`scripts/golden/bilingual.py`), give the pairs that those read of them.
+//! Tests that files in the formats of translators and compressed files give the same pairs as other
+//! programs. These programs wrote the files (`scripts/golden/bilingual.py`).
 
 mod common;
 
@@ -69,7 +69,7 @@ fn faults_name_the_file_and_what_to_do() {
     mentions(said("d.zip", &of("table.tsv.zip")), &["no text whose name ends in .en"]);
     mentions(said("e.tsv.zip", &of("stored.zip")), &["the files Books.de-en.de"]);
     mentions(said("f.zip", &of("stored.zip")[..200]), &["not a readable ZIP archive"]);
-    // A byte of a text that is stored as it is.
+    // Changes a byte of a text that is stored without compression.
     let mut damaged = of("stored.zip");
     let at = damaged.windows(4).position(|bytes| bytes == b"Open").unwrap();
     damaged[at] = b'o';

@@ -1,5 +1,5 @@
-//! Corpora of one's own: tables and their headers, weights, tags, duplicates, a held-out set, and
-//! text that is the same whether it is compressed or not.
+//! Tests corpora of a user: tables and their headers, weights, tags, duplicates, a held-out set,
+//! and compressed text, which counts as the same text.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn pair(source: &str, target: &str) -> (String, String) {
     (source.to_owned(), target.to_owned())
 }
 
-/// How often an epoch takes the pair of each line.
+/// Number of times that an epoch contains the pair of each line.
 fn counts(data: &Prepared<PairDataset>, config: &DataConfig, epoch: u64) -> BTreeMap<usize, usize> {
     let plan = PairPlan::new(&data.train, &config.batching, Epoch::new(3, epoch));
     let mut counts = BTreeMap::new();
@@ -68,7 +68,8 @@ fn a_header_that_would_be_trained_on_is_noticed() {
         let mut corpus = file(folder.path(), name, text);
         let message = read_pairs(&config, &corpus).unwrap_err().to_string();
         assert!(message.contains("line 1: looks like a header"), "{message}");
-        // What the message says works: by name, and by number for what is text after all.
+        // The advice of the message works: columns can be chosen by name, and by number if the
+        // first line is text.
         let first: Vec<&str> = text.lines().next().unwrap().split(['\t', ',']).collect();
         corpus.fields.source = first[0].to_owned();
         corpus.fields.target = first[1].to_owned();
@@ -106,7 +107,7 @@ fn weights_say_how_often_an_epoch_takes_a_corpus() {
     assert_eq!(first, counts(&data, &config, 0), "and is a function of seed and epoch");
     let largest = data.train.largest_batch(1 << 30);
     assert_eq!(largest.indices.len(), 700, "no epoch has more rows than each weight rounded up");
-    // Weights of one are no weights, to the bit.
+    // A weight of 1 gives the same result as no weight, to the bit.
     let plan = |train: serde_json::Value| {
         let config = DataConfig { train: parsed(train), ..config.clone() };
         let data = prepare_pairs(&config, &folder.path().join("plain")).unwrap();
@@ -156,7 +157,7 @@ fn a_pair_that_stood_there_before_is_dropped_and_counted() {
     pairs.dedup();
     let distinct: HashSet<_> = pairs.iter().cloned().collect();
     pairs.extend(distinct.iter().take(5).cloned().collect::<Vec<_>>());
-    // Of one side alone there may be two.
+    // A pair that has only one side in common with an earlier pair is not a duplicate.
     pairs.push(pair(&pairs[0].0.clone(), "etwas anderes"));
     common::write_split(folder.path(), "train", &pairs);
     let kept = prepare_pairs(&config, &folder.path().join("kept")).unwrap();
@@ -175,7 +176,7 @@ fn what_is_held_out_is_drawn_by_the_seed_and_never_trained_on() {
     let mut config = common::corpus(folder.path());
     let mut pairs: Vec<(String, String)> =
         (0..300).map(|n| pair(&format!("the dog sees {n} birds"), &format!("{n} Vögel"))).collect();
-    // Each sentence twice, with another translation.
+    // Each sentence occurs twice, with two translations.
     pairs.extend((0..300).map(|n| pair(&format!("the dog sees {n} birds"), &format!("{n} mal"))));
     common::write_split(folder.path(), "train", &pairs);
     (config.validation, config.hold_out) = (Corpora::default(), 40);
@@ -191,7 +192,7 @@ fn what_is_held_out_is_drawn_by_the_seed_and_never_trained_on() {
         assert!(!sources.contains(pair.source.as_str()), "{}", pair.source);
     }
     assert_eq!(held, hold_out(&held, 7, &run).unwrap(), "drawn once");
-    // Not the order of the text decides, but the seed.
+    // The held-out set depends on the seed, not on the order of the text.
     pairs.reverse();
     common::write_split(folder.path(), "train", &pairs);
     let drawn = |seed: u64, run: &str| {
@@ -222,7 +223,8 @@ fn the_same_text_compressed_is_the_same_text() {
     assert_eq!(prepare_pairs(&config, &run).unwrap().train.report().text_hash, before);
     let now = std::fs::metadata(run.join("cache/train.bin")).unwrap().modified().unwrap();
     assert_eq!(now, cache, "nothing is tokenised again");
-    // A record that an earlier version made of the file as it lies on disk still vouches for it.
+    // The record of an earlier version has no key `decompressed`, and has the hash of the
+    // compressed file. Such a record is still used: if its hash is another, a change is reported.
     let record = run.join("text/train.json");
     let mut json: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! Several directions in one data set: tokens of languages, shares by temperature, the same draws
-//! each time, parts that are measured by themselves, and a shared vocabulary.
+//! Tests several directions in one data set: tokens of languages, shares by temperature,
+//! reproducible draws, directions that are measured separately, and a shared vocabulary.
 
 mod common;
 
@@ -12,7 +12,7 @@ use taper_data::{
 
 const SEED: u64 = 3;
 
-/// Two directions of the grammar's 600 pairs: all of them into German, and `back` into English.
+/// Writes a corpus of two directions: 600 pairs into German, and `back` pairs into English.
 fn corpus(directory: &Path, back: usize) -> DataConfig {
     let mut config = common::corpus(directory);
     let pairs = common::sentences(back);
@@ -95,7 +95,7 @@ fn a_row_names_its_target_language_before_its_source_or_its_target() {
             seen[usize::from(is_german)] += 1;
         }
         assert_eq!(seen, [600, 600]);
-        // No text spells the token of a language, and none is written in a translation.
+        // No text can contain the token of a language, and decoding omits the token.
         let spelled = marked.encode("<2de> the dog").unwrap();
         assert!(!spelled.contains(&into_german));
         assert_eq!(
@@ -129,12 +129,12 @@ fn small_directions_get_the_share_of_their_temperature() {
         let expected = root(60.0) / (root(60.0) + root(600.0));
         let (found, pairs, data) = share(&config, 20);
         assert!((found - expected).abs() < 0.01, "T = {temperature}: {found}, not {expected}");
-        // An epoch stays as long as it is.
+        // The number of pairs in an epoch does not change.
         assert!((pairs - 660.0).abs() < 15.0, "{pairs}");
         let weights: Vec<f64> =
             data.train.report().corpora.iter().map(|corpus| corpus.weight).collect();
         assert!((weights[0] * 600.0 + weights[1] * 60.0 - 660.0).abs() < 1e-9, "{weights:?}");
-        // Any batch by itself, and of an epoch by itself.
+        // A batch does not depend on batches that were read before, and differs between epochs.
         let again = batches(&data.train, &config, 7);
         let plan = PairPlan::new(&data.train, &config.batching, Epoch::new(SEED, 7));
         let last = plan.batch(&data.train, plan.len() - 1).unwrap();
@@ -147,7 +147,7 @@ fn small_directions_get_the_share_of_their_temperature() {
 fn the_vocabulary_is_trained_on_the_same_mix() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = corpus(directory.path(), 600);
-    // Greek, which no other direction has.
+    // A small corpus in Greek, which occurs in no other direction.
     let greek: Vec<(String, String)> = (0..20)
         .map(|number| (format!("καλημέρα κόσμε {number}"), format!("hello world {number}")))
         .collect();

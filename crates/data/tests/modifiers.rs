@@ -1,5 +1,5 @@
-//! Modifiers of training pairs: what each does to both sides, that it is drawn by seed, epoch and
-//! line alone, and what stays as it is.
+//! Tests modifiers of training pairs: the effect of each on both sides, draws that depend only on
+//! seed, epoch and line, and text that stays unchanged.
 
 mod common;
 
@@ -13,7 +13,7 @@ use taper_data::{
 
 const SEED: u64 = 7;
 
-/// Prepared corpus of the grammar with these modifiers.
+/// Prepares the corpus of [`common::corpus`] with `modifiers`.
 fn prepared(directory: &Path, modifiers: ModifiersConfig) -> (DataConfig, Prepared<PairDataset>) {
     let mut config = common::corpus(directory);
     config.modifiers = modifiers;
@@ -26,7 +26,7 @@ fn batches(data: &PairDataset, config: &DataConfig, epoch: u64) -> Vec<Batch> {
     (0..plan.len()).map(|batch| plan.batch(data, batch).unwrap()).collect()
 }
 
-/// Source and target of each line in an epoch.
+/// Source and target of each line of `split` in an epoch.
 fn texts(
     data: &Prepared<PairDataset>,
     split: &PairDataset,
@@ -51,7 +51,7 @@ fn texts(
     texts
 }
 
-/// Texts of the training split with these modifiers, and the pairs of the corpus.
+/// For each line of the training split, the pair of the corpus, and its texts with `modifiers`.
 fn modified(modifiers: ModifiersConfig) -> Vec<((String, String), (String, String))> {
     let directory = tempfile::tempdir().unwrap();
     let (config, data) = prepared(directory.path(), modifiers);
@@ -116,7 +116,7 @@ fn a_vocabulary_has_words_in_capitals_if_training_has() {
 fn a_single_word_stands_for_its_pair_with_its_translation() {
     let directory = tempfile::tempdir().unwrap();
     let mut config = common::corpus(directory.path());
-    // Numbers in words, of which each is in few pairs.
+    // Artificial words, each of which is in few pairs.
     let words: Vec<(String, String)> = (0..60_u8)
         .map(|one| (format!("word{}", letters(one)), format!("Wort{}", letters(one))))
         .collect();
@@ -143,7 +143,7 @@ fn a_single_word_stands_for_its_pair_with_its_translation() {
         assert!(words.contains(&(source.clone(), target.clone())), "{source} | {target}");
         assert!(pair.0.contains(&source) && pair.1.contains(&target));
     }
-    // Half of 600, within five standard deviations.
+    // Half of 600 lines, within five standard deviations.
     assert!((239..=361).contains(&alone), "{alone}");
     config.train = serde_json::from_value(serde_json::json!([
         { "stem": "train", "from": "en", "to": "de" },
@@ -155,7 +155,7 @@ fn a_single_word_stands_for_its_pair_with_its_translation() {
     assert!(error.to_string().contains("data.modifiers.single_words"), "{error}");
 }
 
-/// A number below 676 in letters.
+/// Writes a number below 676 as two letters.
 fn letters(number: u8) -> String {
     [number / 26, number % 26].map(|digit| char::from(b'a' + digit)).iter().collect()
 }
@@ -183,12 +183,13 @@ fn draws_depend_on_seed_epoch_and_line_alone() {
     let changed = |texts: &BTreeMap<usize, (String, String)>| {
         texts.iter().filter(|(line, texts)| before[line] != **texts).count()
     };
-    // 1 - 0.7 · 0.8 of 600, within five standard deviations.
+    // A share of 1 - 0.7 · 0.8 of 600 lines, within five standard deviations.
     for texts in [&second, &third] {
         assert!((203..=325).contains(&changed(texts)), "{}", changed(texts));
     }
     assert_ne!(second, third);
-    // Any batch by itself, in batches of another size, and with another modifier beside it.
+    // A line is changed in the same way if only one batch is read, if batches have another size,
+    // and if another modifier is added.
     let plan = PairPlan::new(&data.train, &config.batching, Epoch::new(SEED, 2));
     let last = plan.batch(&data.train, plan.len() - 1).unwrap();
     assert_eq!(batches(&data.train, &config, 2).pop().unwrap().answers, last.answers);
@@ -224,7 +225,7 @@ fn validation_tags_and_long_pairs_stay_as_they_are() {
     for (line, texts) in texts(&data, validation, &config, 0) {
         assert_eq!(texts, pairs[599 + line]);
     }
-    // Changed pairs would have more tokens than any may have.
+    // With a lower limit of tokens, changed pairs would exceed it, so such pairs are not changed.
     assert!(data.train.longest_row() > config.cleaning.max_tokens);
     config.cleaning.max_tokens = 40;
     let data = prepare_pairs(&config, &directory.path().join("run")).unwrap();

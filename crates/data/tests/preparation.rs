@@ -1,4 +1,5 @@
-//! Data sets: what the report says, when the cache is kept, and that a damaged one is rebuilt.
+//! Tests the preparation of data sets: the content of the report, the conditions for keeping the
+//! cache, and damaged caches, which are made again.
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use common::mentions;
 use taper_data::{DataConfig, DataReport, PairDataset, prepare_pairs};
 
-/// Prepared pairs.
+/// Prepared sentence pairs.
 type Prepared = taper_data::Prepared<PairDataset>;
 
 fn text(source: &str, target: &str) -> (String, String) {
@@ -39,7 +40,7 @@ fn the_report_counts_what_is_dropped_and_why() {
     assert_eq!((dropped.empty_source, dropped.empty_target), (2, 1));
     assert_eq!((dropped.too_long, dropped.too_short, dropped.ratio), (1, 0, 1));
     assert_eq!(dropped.to_string(), "empty source 2, empty target 1, too long 1, length ratio 1");
-    // The last pair keeps its line although five before it are gone.
+    // The last pair keeps its line number although five pairs before it were dropped.
     assert_eq!(prepared.train.pair(100).unwrap().line, 106);
     for (side, language) in [(&report.source, "en"), (&report.target, "de")] {
         assert_eq!(side.language, language);
@@ -93,7 +94,7 @@ fn unusual_lengths_and_near_duplicates_are_dropped_from_training_text_and_shown(
     let usual = &report.usual_lengths[0];
     assert_eq!((usual.direction.as_str(), usual.most_characters), ("en-de", Some(64)));
     assert_eq!((usual.ratio, usual.deviation), (1.0, 0.05));
-    // Validation text is measured as it is.
+    // These rules do not apply to validation text.
     assert_eq!(cleaned.validation.unwrap().len(), 52);
     for (key, wrong) in [("near_duplicates", 0.4), ("length_deviations", 0.5)] {
         let mut config = config.clone();
@@ -150,7 +151,7 @@ fn the_cache_is_kept_until_its_causes_change() {
     let (fourth, _) = prepared(&config);
     assert_ne!(written(), time, "so is the text");
     assert_ne!(fourth.train.pair(0).unwrap(), third.train.pair(0).unwrap());
-    // An open cache outlives its replacement.
+    // A cache that is open can still be read after its file was replaced.
     assert_eq!(first.train.len(), 600);
     assert_eq!(first.train.pair(0).unwrap().source, third.train.pair(0).unwrap().source);
     let names: Vec<_> = std::fs::read_dir(run.join("cache"))

@@ -1,4 +1,5 @@
-//! Questions about texts: SQuAD's files, characters and tokens, windows.
+//! Tests questions about texts: SQuAD's files, conversion between characters and tokens, and
+//! windows.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +14,7 @@ use taper_data::{
 
 const CONTEXT: &str = "北京是中华人民共和国的首都🇨🇳，人口两千万。 The café of Ünal 😀 opened in 1998; ﬁve people e\u{301}taient là.";
 
-/// The answer that is this part of [`CONTEXT`].
+/// JSON of the answer `text`, which is a part of [`CONTEXT`].
 fn answer(text: &str) -> Value {
     let before = &CONTEXT[..CONTEXT.find(text).unwrap()];
     json!({ "text": text, "answer_start": before.chars().count() })
@@ -24,7 +25,7 @@ fn question(id: &str, text: &str, answers: &[&str]) -> Value {
     json!({ "id": id, "question": text, "answers": answers, "plausible_answers": [] })
 }
 
-/// Two articles: as version 1.1 has them, or 2.0.
+/// Two articles in the format of version 1.1 or, if `unanswerable` is true, 2.0.
 fn squad(unanswerable: bool) -> Value {
     let mut asked = vec![
         question("1", "What is the capital?", &["北京", "北京是"]),
@@ -125,7 +126,7 @@ fn characters_become_tokens_and_tokens_characters_in_every_script() {
             assert_eq!(ids, tokenizer.encode(CONTEXT).unwrap(), "{kind:?}");
             assert_eq!(ids.len(), bytes.len());
             assert!(bytes.windows(2).all(|pair| pair[0].start <= pair[1].start), "{bytes:?}");
-            // Nothing but white space is of no token.
+            // Every character except white space belongs to a token.
             let mut is_read = vec![false; CONTEXT.len()];
             bytes.iter().cloned().for_each(|range| is_read[range].fill(true));
             for (at, character) in CONTEXT.char_indices() {
@@ -138,7 +139,7 @@ fn characters_become_tokens_and_tokens_characters_in_every_script() {
                 let tokens = context.tokens_of(&wanted).unwrap();
                 let found = context.bytes_of(CONTEXT, tokens);
                 assert!(found.start <= wanted.start && found.end >= wanted.end, "{part} {kind:?}");
-                // A letter and its accent become one character.
+                // Other kinds may have tokens that are longer than the part.
                 if kind == TokenizerKind::Char || tokens.0 == tokens.1 && found == wanted {
                     assert_eq!(&CONTEXT[found], part, "{kind:?} {changed}");
                 }
@@ -158,7 +159,7 @@ fn windows_cover_a_context_and_each_start_is_told_where_most_is_around() {
         let settings =
             QuestionsConfig { document_stride: stride, max_tokens, ..config.questions.clone() };
         let made = windows(&tokenizer, "What is the capital?", &context, &settings).unwrap();
-        // Twelve of the question, and three marks.
+        // The question has twelve tokens, and the row three marks.
         let room = max_tokens - 15;
         assert_eq!(made.len(), 1 + all.saturating_sub(room).div_ceil(stride.min(room)));
         assert_eq!((made[0].tokens.start, made.last().unwrap().tokens.end), (0, all));
@@ -171,7 +172,7 @@ fn windows_cover_a_context_and_each_start_is_told_where_most_is_around() {
             assert_eq!(ids, tokenizer.encode(&text).unwrap());
             assert_eq!(window.place(first), 14);
         }
-        // As BERT's program has it, with its numbers.
+        // Score of a window by the formula of BERT's program.
         let score = |window: &QuestionWindow, token: usize| {
             let sides = (token - window.tokens.start).min(window.tokens.end - 1 - token);
             sides as f64 + 0.01 * window.tokens.len() as f64

@@ -1,4 +1,4 @@
-//! Every format yields the same pairs, and every fault names its place.
+//! Tests that every format gives the same pairs, and that every error names its place.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn only_a_newline_ends_a_line() {
 #[test]
 fn compressed_files_are_found_and_read() {
     let directory = tempfile::tempdir().unwrap();
-    // Two gzip members in one file, as `cat a.gz b.gz` makes.
+    // Two gzip members in one file, as in the output of `cat a.gz b.gz`.
     let member = |text: &str| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(text.as_bytes()).unwrap();
@@ -194,7 +194,7 @@ fn word_links_are_read_beside_any_format_and_their_faults_are_named() {
     };
     for format in [Format::Text, Format::Tsv] {
         assert_eq!(read(format, "", "1-0 0?1\n\n0-0\n").unwrap(), ["0?1 1-0", "", "0-0"]);
-        // A tag is a word before the others.
+        // A tag is the first word of a source, so the indices of the other words are one higher.
         assert_eq!(read(format, "<t>", "1-0 0-1\n\n0-0\n").unwrap(), ["1-1 2-0", "", "1-0"]);
         let said = message(read(format, "", "0-0\n\n0-1\n"));
         mentions(&said, &["train.links, line 3: 0-1 is beyond the pair"]);

@@ -1,4 +1,4 @@
-//! Running text: what a language model gets of it, from characters to blocks.
+//! Tests running text: its conversion to the blocks of a language model.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -11,7 +11,7 @@ use taper_data::{
     prepare_text,
 };
 
-/// Text of words by a small grammar, of so many lines.
+/// Makes a text of `count` lines from a few words.
 fn lines(count: usize) -> String {
     let words = ["the", "sea,", "häuser", "two birds!", "and\t7", "(no)", "", "don't <s>"];
     (0..count).map(|i| format!("{} {}\n", words[i % 8], words[i * i % 7])).collect()
@@ -36,7 +36,7 @@ fn prepare(config: &DataConfig) -> Result<Prepared<TextDataset>> {
     prepare_text(config, &config.dir.join("run"))
 }
 
-/// The message of the error that there must be.
+/// Message of the error of the preparation, which must fail.
 fn refusal(config: &DataConfig) -> String {
     prepare(config).map(|_| ()).expect_err("refused").to_string()
 }
@@ -73,7 +73,7 @@ fn every_kind_of_tokenizer_gives_the_text_back() {
         } else {
             assert!(report.tokens < report.characters, "{kind:?}");
         }
-        // What was made is used again.
+        // Existing files are used again.
         let again = prepare(&config).unwrap();
         assert_eq!(again.tokenizers.hash(), prepared.tokenizers.hash());
     }
@@ -105,7 +105,8 @@ fn blocks_are_drawn_for_training_and_follow_one_another_for_validation() {
     }
     assert!(starts.len() > drawn.len() * 2, "{} of {}", starts.len(), drawn.len() * 3);
     assert!(starts.iter().any(|start| start % 16 != 0));
-    // A function of the seed and the place: a prefetcher that begins there gives the same.
+    // A batch is a function of seed and position: a prefetcher that begins at the position gives
+    // the same batch.
     assert_ne!(batches(train, &config.batching, 2), drawn);
     let place = Position { epoch: 3, batch: 5 };
     let epochs = Arc::new(Epochs::new(train.clone(), &config.batching, 1));
@@ -119,7 +120,7 @@ fn blocks_are_drawn_for_training_and_follow_one_another_for_validation() {
     let asked: Vec<u32> = all.iter().flat_map(|batch| batch.answers.clone()).collect();
     assert_eq!(asked, held_out[1..], "each token but the first is asked for once");
     assert_eq!(all[0].streams[0].ids, held_out[..48]);
-    // The same, read from the files.
+    // The same batches are read directly from the files.
     let tokenizer = prepared.tokenizers.target();
     let mut blocks = TextBlocks::open(&config, tokenizer, None).unwrap();
     let read: Vec<Batch> = blocks.by_ref().collect::<Result<_>>().unwrap();
@@ -202,7 +203,7 @@ fn a_cache_is_made_anew_when_the_text_or_a_setting_is_another() {
     assert!(Task::LanguageModel.corpus_changes(&config, &run).unwrap().is_empty());
     config.text.hold_out = 0.5;
     assert!(prepare(&config).unwrap().train.tokens() < before);
-    // A damaged file is as none.
+    // A damaged file is made again.
     let cache = run.join("cache/text.bin");
     let mut bytes = std::fs::read(&cache).unwrap();
     let middle = bytes.len() / 2;
@@ -236,7 +237,7 @@ fn behind_a_barrier_each_row_is_of_one_document() {
     config.text.barrier = true;
     let closed = of(&config);
     for (open, closed) in open.iter().flatten().zip(closed.iter().flatten()) {
-        // The same tokens ask for the same ones.
+        // Tokens and answers are the same as without a barrier.
         assert_eq!(open.streams[0].ids, closed.streams[0].ids);
         assert_eq!(open.answers, closed.answers);
         assert_eq!(closed.indices.len(), closed.streams[0].lengths.len());

@@ -1,4 +1,5 @@
-//! Text that spells special tokens is text, the tokens, or refused, with a tokenizer of any kind.
+//! Tests that text that spells special tokens stays text, becomes the tokens, or is refused, with
+//! tokenizers of all kinds.
 
 mod common;
 
@@ -38,7 +39,7 @@ fn every_kind_reads_its_special_tokens_where_it_is_asked_to() {
         assert_eq!(ids.iter().filter(|&&one| one == id).count(), 2, "{special}: {ids:?}");
         assert_eq!(reads.encode(special).unwrap(), [id]);
         assert_eq!(reads.encode_text(&text).unwrap().ids(), ids);
-        // What stands around them has the tokens that it has alone.
+        // Text around special tokens has the same tokens as it has alone.
         let before = tokenizer.encode("the dog").unwrap();
         assert_eq!(ids[..before.len()], before);
         let plain = "the dog sees a house";
@@ -53,7 +54,7 @@ fn every_kind_reads_its_special_tokens_where_it_is_asked_to() {
     }
 }
 
-/// A token that the file of others marks as special, and none that has a meaning here.
+/// The tokenizer has a token that its file marks as special but that has no role in this project.
 #[test]
 fn added_tokens_that_are_special_are_read_too() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Training text segmented anew in each epoch: the same text, other tokens, the same each time it
-//! is asked for.
+//! Tests the random segmentation of training text: each epoch has the same text in other tokens,
+//! and an epoch has the same tokens each time it is requested.
 
 mod common;
 
@@ -14,7 +14,7 @@ use taper_data::{
     Tokenizer, TokenizerKind, prepare_pairs,
 };
 
-/// Prepared pairs.
+/// Prepared sentence pairs.
 type Prepared = taper_data::Prepared<PairDataset>;
 
 const SEED: u64 = 11;
@@ -29,7 +29,8 @@ fn config(directory: &Path, kind: TokenizerKind, strength: f64) -> DataConfig {
     config
 }
 
-/// Prepared data with sampling of the given strength, and without any.
+/// Prepares data with sampling of strength `strength`, and without sampling. Returns the
+/// configuration with sampling, and both data sets in this order.
 fn prepared(
     kind: TokenizerKind,
     strength: f64,
@@ -49,7 +50,7 @@ fn epoch(data: &Prepared, config: &DataConfig, seed: u64, epoch: u64) -> Vec<Bat
     (0..plan.len()).map(|batch| plan.batch(&data.train, batch).unwrap()).collect()
 }
 
-/// The text of each row of a side.
+/// Text of each row of a side.
 fn texts(tokenizer: &Tokenizer, ids: &[u32], lengths: &[usize]) -> Vec<String> {
     let mut rest = ids;
     lengths
@@ -98,8 +99,8 @@ fn each_epoch_sees_the_same_text_in_other_tokens() {
     }
 }
 
-/// The words that each batch links, by the first letters of what stands there: subwords of one word
-/// have the links of the word, however it is cut.
+/// Compares the links of tokens in batches with the links of words: all subwords of a word must
+/// have the links of the word, however the word is segmented.
 #[test]
 fn links_of_words_hold_however_words_are_cut() {
     for (kind, strength, is_tagged) in [
@@ -109,7 +110,7 @@ fn links_of_words_hold_however_words_are_cut() {
     ] {
         let directory = tempfile::tempdir().unwrap();
         let mut config = config(directory.path(), kind, strength);
-        // Words of a source and a target are linked by their numbers turned round.
+        // The first word of a source is linked with the last word of the target, and so on.
         let pairs = common::sentences(600);
         let links = |pair: &(String, String)| {
             let words = pair.0.split_whitespace().count();
@@ -120,7 +121,7 @@ fn links_of_words_hold_however_words_are_cut() {
         let file = directory.path().join("links");
         std::fs::write(&file, lines).unwrap();
         config.train.0[0].links = file.into();
-        // Only one of the two is possible.
+        // A tag and bidirectional epochs cannot be combined here.
         if is_tagged {
             config.train.0[0].tag = "<mark>".to_owned();
         } else {
@@ -137,7 +138,8 @@ fn links_of_words_hold_however_words_are_cut() {
                 assert!(batch.links.is_sorted());
                 let (mut first_source, mut first_target) = (0, 0);
                 for (sources, targets) in source_lengths.iter().zip(target_lengths) {
-                    // `</s>` is of no word; the answers of a target are one further on.
+                    // `</s>` belongs to no word. The answers of a target begin one token after the
+                    // beginning of the row.
                     let source = &source_ids[first_source..first_source + sources - 1];
                     let target = &target_ids[first_target + 1..first_target + targets];
                     let own = batch.links.iter().filter_map(|(target, source)| {
@@ -146,7 +148,7 @@ fn links_of_words_hold_however_words_are_cut() {
                     });
                     let own: BTreeSet<(usize, usize)> = own.collect();
                     let words_of = |ids: &[u32]| -> Vec<usize> {
-                        // A mark begins a word, and so does the tag.
+                        // A word begins with the mark of a space, and the tag is a word.
                         let is_tagged = tokenizer.decode(ids).unwrap().starts_with("<mark>");
                         let begins = |id: &u32| tokenizer.token(*id).unwrap().starts_with('▁');
                         let mut words = usize::from(is_tagged);
@@ -157,7 +159,7 @@ fn links_of_words_hold_however_words_are_cut() {
                         ids.iter().map(word).collect()
                     };
                     let (source_words, target_words) = (words_of(source), words_of(target));
-                    // The tag is a word before the others, and linked with none.
+                    // The tag is the first word of the source, and has no links.
                     let tags = usize::from(is_tagged);
                     let words = source_words.last().unwrap() + 1 - tags;
                     let is_linked = |source: usize, target: usize| {
@@ -182,7 +184,8 @@ fn links_of_words_hold_however_words_are_cut() {
     }
 }
 
-/// The name of a byte's token is not what it spells, even where each of its characters is a token.
+/// A token of a byte such as `<0x41>` spells the byte and not its own name, even if each character
+/// of the name is a token.
 #[test]
 fn bytes_stay_bytes() {
     let directory = tempfile::tempdir().unwrap();
@@ -224,7 +227,7 @@ fn epochs_and_seeds_differ_and_nothing_else_matters() {
         assert_ne!(epoch(&with, &config, SEED, 1), first);
         assert_ne!(epoch(&with, &config, SEED + 1, 0), first);
 
-        // A line is cut the same in whatever batch it comes.
+        // The segmentation of a line does not depend on its batch.
         let rows = |batches: &[Batch]| -> BTreeSet<(usize, Vec<u32>)> {
             let row = |batch: &Batch, place: usize| {
                 let from: usize = batch.streams[0].lengths[..place].iter().sum();
@@ -241,7 +244,7 @@ fn epochs_and_seeds_differ_and_nothing_else_matters() {
         config.batching.max_tokens = 33;
         assert_eq!(rows(&epoch(&with, &config, SEED, 0)), rows(&first));
 
-        // And resuming in the middle of an epoch goes on with the same tokens.
+        // Resuming in the middle of an epoch gives the same tokens.
         let plan = PairPlan::new(&with.train, &config.batching, Epoch::new(SEED, 2));
         let middle = Position { epoch: 2, batch: plan.len() / 2 };
         let epochs = Arc::new(Epochs::new(with.train.clone(), &config.batching, SEED));
@@ -257,7 +260,8 @@ fn epochs_and_seeds_differ_and_nothing_else_matters() {
 
 #[test]
 fn almost_no_dropout_is_the_tokenizer_and_validation_is_untouched() {
-    // A dropout that no draw falls below, and an exponent that leaves the best segmentation alone.
+    // The dropout is so small that no draw is below it, and the exponent so large that only the
+    // best segmentation has a probability.
     for (kind, strength) in [(TokenizerKind::Bpe, 1e-300), (TokenizerKind::Unigram, 1e4)] {
         let (_directory, config, with, without) = prepared(kind, strength);
         assert_eq!(epoch(&with, &config, SEED, 0), epoch(&without, &config, SEED, 0), "{kind:?}");
@@ -287,15 +291,15 @@ fn more_dropout_gives_more_tokens_and_none_beyond_the_limit() {
     let (few, _) = count(0.1, 250);
     let (more, long) = count(0.9, 250);
     assert!(more > few);
-    // With the mark of the end; before sampling, cleaning has dropped what is longer.
+    // The length includes the end token. Cleaning drops longer sentences before sampling.
     let (_, limited) = count(0.9, 40);
     assert!(limited <= 41 && long > 41, "{limited} {long}");
 }
 
 #[test]
 fn a_drawn_segmentation_has_its_probability() {
-    // Two pieces spell "ab" in two ways: "a" "b" with weight (1/8)², "ab" with 1/4; with alpha 0.5
-    // that is 1/8 to 1/2.
+    // There are two segmentations of "ab": "a" "b" with probability (1/8)², and "ab" with 1/4. With
+    // alpha 0.5 their weights are 1/8 and 1/2.
     let directory = tempfile::tempdir().unwrap();
     let pairs: Vec<(String, String)> =
         (0..4000).map(|_| ("ab".to_owned(), "ab".to_owned())).collect();
@@ -313,7 +317,7 @@ fn a_drawn_segmentation_has_its_probability() {
     });
     let path = directory.path().join("pieces.json");
     std::fs::write(&path, file.to_string()).unwrap();
-    // That the special tokens are pieces too is no way to spell them.
+    // Text cannot spell the special tokens, although they are pieces of the vocabulary too.
     assert_eq!(Tokenizer::load(&path).unwrap().encode("ab</s>a").unwrap(), [6, 1, 4]);
     let mut config = DataConfig {
         dir: directory.path().to_owned(),

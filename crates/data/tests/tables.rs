@@ -1,5 +1,4 @@
-//! Tables of pairs, of running text, of labels and of tags: their fields, their columns and their
-//! first bytes.
+//! Tests tables of pairs, running text, labels and tags: fields, columns and byte-order marks.
 
 mod common;
 
@@ -27,7 +26,7 @@ fn file(config: &DataConfig, name: &str, bytes: impl AsRef<[u8]>) -> DataConfig 
     DataConfig { train: name.into(), ..config.clone() }
 }
 
-/// The text that a language model is trained on.
+/// Decoded training text of a language model.
 fn running_text(config: &DataConfig) -> Result<String> {
     let run = tempfile::tempdir().unwrap();
     let prepared = prepare_text(config, run.path())?;
@@ -128,7 +127,7 @@ fn a_row_with_more_or_fewer_columns_than_the_first_is_refused_by_its_line() {
         let expected = format!("train.csv, line {line}: has {count} comma-separated columns");
         assert!(error.contains(&expected), "{text:?}: {error}");
     }
-    // Columns that are asked for by their numbers may have others beside them.
+    // If columns are chosen by number, rows may have any number of other columns.
     let mut numbered = file(&plain, "train.tsv", "a\tx\nb\ty\tz\n");
     (numbered.fields.source, numbered.fields.target) = ("1".to_owned(), "2".to_owned());
     assert_eq!(read_pairs(&numbered, "train").unwrap().len(), 2);

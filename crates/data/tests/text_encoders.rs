@@ -1,4 +1,4 @@
-//! Input of encoders of texts: rows with hidden tokens, and texts with labels.
+//! Tests the input of encoders of texts: rows with hidden tokens, and texts with labels.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn batches(dataset: &Arc<MaskedDataset>, config: &BatchingConfig, epoch: u64) ->
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 
-/// The rows of the last stream, and of the one before it.
+/// For each row, its ids in the last stream (text) and in the stream before it (segments).
 fn rows(batch: &Batch) -> Vec<(Vec<u32>, Vec<u32>)> {
     let [.., segments, text] = batch.streams.as_slice() else { panic!("two streams") };
     assert_eq!(segments.lengths, text.lengths);
@@ -100,14 +100,14 @@ fn tokens_are_hidden_as_they_are_drawn_and_rows_are_of_one_document() {
     }
     let share = |count: usize| count as f64 / asked as f64;
     assert!((share(hidden) - 0.8).abs() < 0.05, "{}", share(hidden));
-    // One of the others may be the token itself.
+    // A token that is drawn as a replacement may be the original token.
     assert!((share(same) - 0.1).abs() < 0.04, "{}", share(same));
 
-    // A function of seed and epoch, and another one in the next.
+    // Batches are a function of seed and epoch, and differ between epochs.
     let first = batches(&prepared.train, &config.batching, 3);
     assert_eq!(batches(&prepared.train, &config.batching, 3), first);
     assert_ne!(batches(&prepared.train, &config.batching, 4), first);
-    // What is measured is the same, whether prepared or read.
+    // Validation batches are the same, whether they are prepared or read directly from the files.
     let in_order = BatchingConfig { shuffle: false, ..config.batching.clone() };
     let validation = batches(prepared.validation.as_ref().unwrap(), &in_order, 0);
     let read = Arc::new(masked_split(&config, tokenizer, None).unwrap());
@@ -116,14 +116,15 @@ fn tokens_are_hidden_as_they_are_drawn_and_rows_are_of_one_document() {
     assert_eq!(largest.streams[1].lengths, [24; 8]);
 }
 
-/// The tokenizer of a BERT of the library Transformers, with special tokens of its own.
+/// Path of the tokenizer of a BERT model of the library Transformers, which has BERT's special
+/// tokens.
 fn bert() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden/bert/tokenizer.json")
 }
 
 #[test]
 fn whole_words_are_asked_together() {
-    // Beginnings of words have a mark, or what goes on with them has.
+    // A vocabulary marks either the beginnings of words or the tokens that continue words.
     let is_letter = |token: &str| token.starts_with(char::is_alphanumeric);
     let is_marked = |token: &str| token.starts_with("##");
     for (path, goes_on) in [(None, is_letter as fn(&str) -> bool), (Some(bert()), is_marked)] {
@@ -143,7 +144,7 @@ fn whole_words_are_asked_together() {
                 original[place as usize] = answer;
             }
             for &place in places {
-                // What goes on with a word that is asked is asked as well.
+                // If a token of a word is predicted, the next token of the word is predicted too.
                 let next = place as usize + 1;
                 if goes_on(original[next]) {
                     assert!(
@@ -181,11 +182,12 @@ fn rows_have_the_marks_of_a_tokenizer_of_others() {
         assert!(batch.answers.iter().all(|&id| !special.contains(&named(id).as_str())));
     }
     assert!(hidden > 20, "{hidden}");
-    // Text that spells a mark is text, and what cannot be spelled is counted as such.
+    // Text that spells a mark is ordinary text, and a character that the vocabulary cannot spell is
+    // unknown.
     let ids = tokenizer.encode("[SEP] sail \u{3b1}").unwrap();
     assert!(!ids.contains(&tokenizer.end()), "{ids:?}");
     assert!(tokenizer.is_unknown(*ids.last().unwrap()), "{ids:?}");
-    // A translation needs the special tokens of ours.
+    // Translation needs the special tokens of this project.
     mentions(TokenizerPair::train(&config).unwrap_err(), &["<pad> must have id 0 but is absent"]);
 }
 

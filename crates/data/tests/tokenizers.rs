@@ -1,4 +1,5 @@
-//! Tokenizers train the same each time, lose no text, and are checked when they are loaded.
+//! Tests that training a tokenizer has the same result each time, that tokenizers lose no text, and
+//! that they are checked when they are loaded.
 
 mod common;
 
@@ -55,7 +56,7 @@ fn any_text_survives() {
     }
 }
 
-/// The library draws anew at each call where a file has a dropout.
+/// If a file has a dropout, the library would segment a text differently in each call.
 #[test]
 fn a_dropout_in_a_file_does_not_count() {
     let tokenizer = trained(TokenizerKind::Bpe);
@@ -77,7 +78,7 @@ fn a_dropout_in_a_file_does_not_count() {
 fn every_character_survives() {
     let all: Vec<char> = (0..0x3_0000_u32)
         .filter_map(char::from_u32)
-        // The space mark itself stands for a space; blanks at the ends are not kept.
+        // The space mark is decoded to a space, so it does not survive.
         .filter(|character| *character != '▁')
         .collect();
     for kind in KINDS {
@@ -100,7 +101,7 @@ fn training_is_repeatable_and_uses_the_vocabulary() {
         }
         assert!(first.vocabulary_size() <= 420, "{kind:?} {}", first.vocabulary_size());
         assert!(first.vocabulary_size() > 320, "{kind:?} {}", first.vocabulary_size());
-        // A frequent sentence is words, not characters.
+        // A frequent sentence is divided into words, not characters.
         let tokens = first.tokens("the dog likes the sea.").unwrap();
         assert!(tokens.len() <= 10, "{kind:?} {tokens:?}");
     }
@@ -172,7 +173,7 @@ fn a_foreign_tokenizer_needs_the_special_ids() {
     let json = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, json.replace("\"</s>\"", "\"<end>\"")).unwrap();
     mentions(Tokenizer::load(&path).unwrap_err(), &["</s> must have id 3 but is absent"]);
-    // One of GPT-2's kind is for running text alone.
+    // A tokenizer with GPT-2's special tokens can be used only for running text.
     let gpt2 = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../run/tests/golden/gpt2/tokenizer.json");
     let tokenizer = Tokenizer::load(&gpt2).unwrap();
@@ -203,7 +204,7 @@ fn pairs_are_joint_or_separate_and_survive_a_round_trip() {
         assert_eq!(pair.source().hash() == pair.target().hash(), joint);
         assert_eq!(TokenizerPair::load(&run).unwrap().hash(), pair.hash());
     }
-    // The files of one run serve another.
+    // The tokenizers of a run can be used for another run.
     let files = directory.path().join("run-false");
     config.tokenizer.path = Some(files.join("tokenizer.source.json"));
     config.tokenizer.target_path = Some(files.join("tokenizer.target.json"));

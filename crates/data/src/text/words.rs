@@ -1,6 +1,6 @@
-//! Words of a line, in formats that divide them by spaces and tabs.
+//! Divides a line into words, in formats in which spaces and tabs separate words.
 
-/// Words of a line, divided by ASCII spaces and tabs, as in fast_align, eflomal, Moses and the
+/// Words of a line, separated by ASCII spaces and tabs, as in fast_align, eflomal, Moses and the
 /// files of CoNLL's shared tasks.
 ///
 /// Other white space is part of a word: `10\u{a0}000` is one word, and so is an ideographic space.

@@ -11,7 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use taper_data::DataConfig;
 
-/// Demands that a text, or the message of an error, has every fragment.
+/// Asserts that a text, or the message of an error, contains all of `fragments`.
 pub(crate) fn mentions(text: impl Display, fragments: &[&str]) {
     let text = text.to_string();
     for fragment in fragments {
@@ -19,7 +19,7 @@ pub(crate) fn mentions(text: impl Display, fragments: &[&str]) {
     }
 }
 
-/// English and German by a small grammar, `count` pairs of various lengths.
+/// Makes `count` pairs of English and German sentences of various lengths, by a small grammar.
 pub(crate) fn sentences(count: usize) -> Vec<(String, String)> {
     let subjects =
         [("the dog", "der Hund"), ("a woman", "eine Frau"), ("my friend", "mein Freund")];
@@ -41,7 +41,7 @@ pub(crate) fn sentences(count: usize) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Writes a text-format split.
+/// Writes a split as two text files, in English and German.
 pub(crate) fn write_split(directory: &Path, split: &str, pairs: &[(String, String)]) {
     let side = |pick: fn(&(String, String)) -> &String| {
         pairs.iter().map(|pair| format!("{}\n", pick(pair))).collect::<String>()
@@ -50,7 +50,8 @@ pub(crate) fn write_split(directory: &Path, split: &str, pairs: &[(String, Strin
     std::fs::write(directory.join(format!("{split}.de")), side(|pair| &pair.1)).unwrap();
 }
 
-/// A corpus of 600 training and 40 validation pairs in `directory`, and its configuration.
+/// Writes a corpus of 600 training and 40 validation pairs to `directory`. Returns its
+/// configuration.
 pub(crate) fn corpus(directory: &Path) -> DataConfig {
     let pairs = sentences(640);
     write_split(directory, "train", &pairs[..600]);
@@ -61,7 +62,8 @@ pub(crate) fn corpus(directory: &Path) -> DataConfig {
     config
 }
 
-/// A Parquet file with a nested column, as the hub has translations, and one row without a target.
+/// Writes a Parquet file with a nested column, which is the form of translations on the hub. One
+/// row has no target.
 pub(crate) fn write_parquet(path: &Path) {
     let schema = "message schema {
         REQUIRED BYTE_ARRAY id (UTF8);

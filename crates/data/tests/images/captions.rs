@@ -1,4 +1,5 @@
-//! Images with captions: what batches hold, which caption an epoch draws, and what is left out.
+//! Tests images with captions: the content of batches, the caption that an epoch draws, and omitted
+//! captions.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,7 +11,8 @@ use taper_data::{
     START, prepare_captions,
 };
 
-/// A recipe's data in `folder`: images of three classes, described by two sentences.
+/// Writes images of three classes to `folder`. Returns a configuration in which two sentences
+/// describe them.
 fn config(folder: &Path, count: usize) -> DataConfig {
     let mut config = super::config(folder, count);
     config.captions.sentences =
@@ -33,7 +35,8 @@ fn batches(
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 
-/// The number and the caption of each image of batches, without marks.
+/// Number and caption of each image of batches. The caption has no marks; `marks` is their number
+/// in a row.
 fn captions(batches: &[Batch], marks: usize) -> Vec<(usize, Vec<u32>)> {
     let mut found = Vec::new();
     for batch in batches {
@@ -63,7 +66,7 @@ fn captions_are_written_or_compared() {
         assert_eq!(batch.answers.len(), ids.len());
         let mut start = 0;
         for length in lengths {
-            // What is answered is what comes next.
+            // Each answer is the next token.
             assert_eq!(batch.answers[start..start + length - 1], ids[start + 1..start + length]);
             assert_eq!(batch.answers[start + length - 1], END);
             start += length;

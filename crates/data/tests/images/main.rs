@@ -1,4 +1,4 @@
-//! Images: each format read, what training sees of them, and files that are refused.
+//! Tests images: reading of each format, augmentation in training, and files that are refused.
 
 mod captions;
 #[path = "../common/mod.rs"]
@@ -17,7 +17,7 @@ use taper_data::{
 
 const SIZE: usize = 6;
 
-/// The pixels of an image, which are a function of its number.
+/// Pixel values of the image with the number `image`.
 fn pixels(image: usize, values: usize) -> Vec<u8> {
     (0..values).map(|at| (image * 31 + at * 7 + at * at) as u8).collect()
 }
@@ -39,7 +39,7 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// A recipe's data in `folder`, with `count` images in IDX files.
+/// Writes `count` images to IDX files in `folder`. Returns their configuration.
 fn config(folder: &Path, count: usize) -> DataConfig {
     let (images, labels) = idx(count);
     fs::write(folder.join("train-images-idx3-ubyte"), images).unwrap();
@@ -62,7 +62,7 @@ fn batches(data: &Arc<ImageDataset>, batching: &BatchingConfig, epoch: u64) -> V
     (0..plan.batches()).map(|index| plan.batch(index).unwrap()).collect()
 }
 
-/// Number, class and values of each image of batches.
+/// Number, class and values of each image of `batches`.
 fn of_images(batches: &[Batch]) -> Vec<(usize, u32, Vec<u8>)> {
     let mut found = Vec::new();
     for batch in batches {
@@ -137,7 +137,8 @@ fn cifar_files_are_planes_behind_their_labels() {
     }
 }
 
-/// A folder of pictures for each of three classes: of `SIZE` pixels in PNG, larger in JPEG.
+/// Writes a folder for each of three classes. Each contains a PNG file with `SIZE` x `SIZE` pixels
+/// and a larger JPEG file.
 fn write_pictures(folder: &Path) {
     for (class, label) in ["a", "b", "c"].iter().enumerate() {
         fs::create_dir_all(folder.join(label)).unwrap();
@@ -173,7 +174,7 @@ fn pictures_in_folders_are_scaled_and_taken_channel_by_channel() {
         }
         for (channel, colour) in [200_i32, 100, 50].into_iter().enumerate() {
             let values = &pair[1].2[channel * plane..(channel + 1) * plane];
-            // JPEG loses a little.
+            // JPEG changes values a little.
             assert!(values.iter().all(|&value| (i32::from(value) - colour).abs() < 6));
         }
     }
@@ -194,7 +195,7 @@ fn pictures_in_folders_are_scaled_and_taken_channel_by_channel() {
         fs::write(path("b/one.png"), damaged).unwrap();
         mentions(says(&config).unwrap_err(), &["b/one.png: is no PNG or JPEG"]);
     }
-    // A header that declares 2^31 - 1 pixels a side.
+    // The header declares 2^31 - 1 pixels for each side.
     let mut huge = whole.clone();
     huge[16..24].copy_from_slice(&[0x7F, 0xFF, 0xFF, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF]);
     fs::write(path("b/one.png"), &huge).unwrap();
@@ -232,7 +233,7 @@ fn training_varies_its_images_and_validation_none() {
     all.sort();
     assert_eq!(all, (0..40).collect::<Vec<_>>());
 
-    // Any batch can be asked for without those before it.
+    // Any batch can be requested without the batches before it.
     let position = Position { epoch: 2, batch: 3 };
     let data: Arc<dyn Dataset> = train.clone();
     let epochs = Arc::new(Epochs::new(data, &config.batching, 1));
@@ -305,7 +306,7 @@ fn damaged_idx_files_are_refused_with_what_is_wrong() {
     }
     let none = idx(0);
     mentions(says(&config, &none.0, &none.1), &["\"train\" is empty"]);
-    // What is compressed is not unpacked beyond what its header declares.
+    // A compressed file is not decompressed beyond the length that its header declares.
     fs::remove_file(&images_path).unwrap();
     fs::remove_file(&labels_path).unwrap();
     let zip = |bytes: &[u8], name: &str| {

@@ -1,4 +1,4 @@
-//! Files of tokenizers, read and written.
+//! Reads and writes the files of tokenizers.
 
 use std::path::Path;
 
@@ -10,12 +10,13 @@ use crate::text::tokenizer::special::{FolderTokens, SpecialTokens, unknown_of};
 use crate::text::tokenizer::{FILE, Folder, SPECIAL_TOKENS, Tokenizer, fault};
 use crate::{Error, Result};
 
-/// Upper bound of the bytes of a tokenizer's file: files with millions of tokens have some hundred
+/// Largest number of bytes of a tokenizer's file. Files with millions of tokens have some hundred
 /// MB.
 const MOST_BYTES: u64 = 1 << 30;
 
 impl Tokenizer {
-    /// Loads a `tokenizer.json`, and the facts of an imported folder next to it.
+    /// Loads a `tokenizer.json`, and the file of [facts about an imported folder](FolderTokens)
+    /// next to it, if there is one.
     ///
     /// # Errors
     ///
@@ -29,9 +30,9 @@ impl Tokenizer {
         Self::from_json(&json, read_json(&FolderTokens::path(path))?, path)
     }
 
-    /// Loads a `tokenizer.json` like [`Self::load`]. If its content equals the file of `other`, as
-    /// for two languages with one vocabulary, both share one tokenizer: a tokenizer of 256,000
-    /// pieces takes some 200 MB.
+    /// Loads a `tokenizer.json` as [`Self::load`] does. If its content equals the file of `other`,
+    /// as for two languages with one vocabulary, both share one tokenizer of the library, because a
+    /// tokenizer with 256,000 pieces takes about 200 MB.
     ///
     /// # Errors
     ///
@@ -47,29 +48,30 @@ impl Tokenizer {
         }
     }
 
-    /// Makes a tokenizer for an import from the content `json` of the file `path`, which may lack
-    /// the special tokens of this project: their roles are [added](Tokenizer::with_folder) later.
+    /// Makes a tokenizer for an import from the content `json` of the file `path`. The file may
+    /// lack the special tokens of this project. The roles of its own special tokens are
+    /// [added](Tokenizer::with_folder) later.
     ///
     /// # Errors
     ///
-    /// If it is not a tokenizer.
+    /// If the content is not a tokenizer.
     pub fn of_others(json: &str, path: &Path) -> Result<Self> {
         let inner = parsed(json, path)?;
         let special = SpecialTokens { unknown: unknown_of(&inner), ..SpecialTokens::default() };
         Self::new(inner, json, special, None)
     }
 
-    /// Adds the facts of an imported folder.
+    /// Adds the facts about an imported folder.
     ///
     /// # Errors
     ///
-    /// If they name tokens beyond the vocabulary, or no end token.
+    /// If the facts name tokens beyond the vocabulary, or no end token.
     pub fn with_folder(&self, tokens: &FolderTokens) -> Result<Self> {
         self.with_facts(tokens.to_json()?, Path::new(FILE))
     }
 
-    /// Tokenizer with the same tokens, and with the content `folder` of the file of facts next to
-    /// `path`; the library's tokenizer is shared.
+    /// Makes a tokenizer with the same tokens, and with the facts in `folder`, the content of the
+    /// file next to `path`. Both tokenizers share one tokenizer of the library.
     fn with_facts(&self, folder: String, path: &Path) -> Result<Self> {
         let tokens = FolderTokens::from_json(&folder, &FolderTokens::path(path))?;
         if tokens.sentence_piece_forms != self.forms.is_some() {
@@ -81,8 +83,8 @@ impl Tokenizer {
         Ok(Self::of_parts(inner, forms, self.json.clone(), self.ids, special, folder))
     }
 
-    /// Reads the content `json` of the file `path`, and the content of the file of facts next to
-    /// it.
+    /// Makes a tokenizer from the content `json` of the file `path`, and from `folder`, the content
+    /// of the file of facts next to it.
     pub(super) fn from_json(json: &str, folder: Option<String>, path: &Path) -> Result<Self> {
         let inner = parsed(json, path)?;
         if let Some(folder) = folder {
@@ -97,12 +99,12 @@ impl Tokenizer {
         Self::new(inner, json, special, None)
     }
 
-    /// Returns this tokenizer, read from the file `path`, for a task that needs every special
-    /// token.
+    /// Returns this tokenizer if it has every special token of this project. `path` is its file,
+    /// for errors.
     ///
     /// # Errors
     ///
-    /// [`Error::SpecialToken`] if it lacks one.
+    /// [`Error::SpecialToken`] if it lacks a special token.
     pub(crate) fn with_special_tokens(self, path: &Path) -> Result<Self> {
         if !self.is_ours {
             require_special_tokens(&self.inner, path)?;
@@ -110,8 +112,8 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// Writes the `tokenizer.json`, exactly as it was loaded or trained, and next to it the facts
-    /// of an imported folder.
+    /// Writes the `tokenizer.json`, exactly as it was loaded or trained. Writes the facts about an
+    /// imported folder next to it, if there are any.
     ///
     /// # Errors
     ///
@@ -133,11 +135,11 @@ impl Tokenizer {
     }
 
     /// Content of the `tokenizer.json` with the post-processor `json`, which puts special tokens
-    /// around texts; `None` if it has a post-processor already.
+    /// around texts. `None` if the tokenizer already has a post-processor.
     ///
     /// # Errors
     ///
-    /// If the library refuses it.
+    /// If the library refuses the post-processor.
     pub fn with_post_processor(&self, json: &serde_json::Value) -> Result<Option<String>> {
         if self.inner.get_post_processor().is_some() {
             return Ok(None);
@@ -171,8 +173,8 @@ fn parsed(json: &str, path: &Path) -> Result<tokenizers::Tokenizer> {
         path: path.to_owned(),
         message: format!("not a tokenizer.json of the tokenizers library ({reason})"),
     };
-    // The library panics if the part for its decoder is not JSON, and perhaps on other files,
-    // instead of refusing them.
+    // The library panics instead of refusing a file whose part for the decoder is not JSON, and
+    // perhaps for other files.
     serde_json::from_str::<serde::de::IgnoredAny>(json)
         .map_err(|error| malformed(error.to_string()))?;
     caught(|| json.parse())

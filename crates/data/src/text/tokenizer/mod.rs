@@ -1,8 +1,8 @@
-//! Text to ids and back, by the `tokenizers` library and its `tokenizer.json`.
+//! Converts text to ids and ids to text, by the `tokenizers` library and its `tokenizer.json`.
 //!
 //! The special tokens have fixed ids, on which batches and decoding rely: `<pad>` 0, `<unk>` 1,
-//! `<s>` 2, `</s>` 3. Text never becomes one of them, even if it spells one, unless this is
-//! [requested](crate::SpelledSpecial). Tokenizers of imported models have [their own special
+//! `<s>` 2, `</s>` 3. Text that spells a special token is not converted to the token, unless this
+//! is [requested](crate::SpelledSpecial). Tokenizers of imported models have [their own special
 //! tokens](special), for tasks other than translation.
 
 mod added;
@@ -48,19 +48,19 @@ pub const UNKNOWN: u32 = 1;
 pub const START: u32 = 2;
 /// The id of `</s>`, after the last token of either side.
 pub const END: u32 = 3;
-/// The special tokens; the index of each is its id.
+/// The special tokens, each at the index that is its id.
 pub const SPECIAL_TOKENS: [&str; 4] = ["<pad>", "<unk>", "<s>", "</s>"];
 
 /// Name of a tokenizer's file, if there is only one.
 pub(crate) const FILE: &str = "tokenizer.json";
 
-/// Tokenizer of one language, or of both. Cheap to clone.
+/// Tokenizer of one language, or of both languages of a pair. A clone shares most of its memory.
 #[derive(Clone)]
 pub struct Tokenizer {
     pub(super) inner: Arc<tokenizers::Tokenizer>,
-    /// Normal forms of characters, which text gets before the library's tokenizer.
+    /// Map of characters to their normal forms, which is applied before the library's tokenizer.
     forms: Option<Arc<CharacterMap>>,
-    /// Encoder word by word, if the division into words is known without the library.
+    /// Encoder that works word by word, if it knows how the library divides text into words.
     words: Option<Arc<WordEncoder>>,
     json: Arc<str>,
     hash: Arc<str>,
@@ -69,20 +69,20 @@ pub struct Tokenizer {
     vocabulary_size: usize,
     pub(super) special: Arc<SpecialTokens>,
     spelling: Spelling,
-    /// Whether it has the special tokens of this project at their ids.
+    /// True if the vocabulary has the special tokens of this project at their ids.
     is_ours: bool,
     folder: Option<Arc<Folder>>,
     /// Tokens before the text of every source of a translation.
     source_prefix: Arc<[u32]>,
     /// Tokens before the text of every target of a translation.
     target_prefix: Arc<[u32]>,
-    /// Whether one of these prefixes begins with the token of a target language.
+    /// True if one of these prefixes begins with the token of a target language.
     names_language: bool,
     /// Number of encoded texts, shared by clones.
     encodings: Arc<AtomicU64>,
 }
 
-/// Facts about the tokens of an imported folder.
+/// Facts about an imported folder.
 #[derive(Debug)]
 struct Folder {
     tokens: FolderTokens,
@@ -100,7 +100,7 @@ impl fmt::Debug for Tokenizer {
     }
 }
 
-/// Error of the library, with the attempted action.
+/// Converts an error of the library to an error that names the attempted action.
 pub(crate) fn fault(action: &'static str) -> impl Fn(tokenizers::Error) -> Error {
     move |error| Error::Tokenizer { action, message: error.to_string() }
 }
@@ -121,8 +121,9 @@ impl Tokenizer {
         Self::train_for(Layout::Sentences, config, nfkc, lowercase, texts)
     }
 
-    /// Makes a tokenizer of words divided by blanks, in the order of their ids. The vocabulary
-    /// begins with the special tokens of this project; words between `<` and `>` are special too.
+    /// Makes a tokenizer of words that white space separates. `words` is the vocabulary, in the
+    /// order of ids, and must begin with the special tokens of this project. Words between `<` and
+    /// `>` are special tokens too.
     ///
     /// # Errors
     ///
@@ -156,7 +157,7 @@ impl Tokenizer {
         Self::from_json(&json.to_string(), None, Path::new(FILE))
     }
 
-    /// Trains a tokenizer like [`Tokenizer::train`], for text of this layout.
+    /// Trains a tokenizer as [`Tokenizer::train`] does, for text with the layout `layout`.
     ///
     /// # Errors
     ///
@@ -173,11 +174,12 @@ impl Tokenizer {
         Self::from_json(&json, None, Path::new(FILE))
     }
 
-    /// The ids of the marks of encoders.
+    /// Ids of the marks of encoders, which are [`MARKS`] or their counterparts in an imported
+    /// model.
     ///
     /// # Errors
     ///
-    /// If the vocabulary lacks one.
+    /// If the vocabulary lacks a mark.
     pub(crate) fn marks(&self) -> Result<Marks> {
         self.special.marks().or_else(|| Marks::find(&self.inner, MARKS)).ok_or_else(|| {
             let message = format!(
@@ -188,12 +190,12 @@ impl Tokenizer {
         })
     }
 
-    /// Marks of the rows of an encoder. A model without hidden tokens need not have a placeholder
-    /// for them.
+    /// Marks of the rows of an encoder. The vocabulary need not have the placeholder for hidden
+    /// tokens.
     ///
     /// # Errors
     ///
-    /// If the vocabulary lacks one.
+    /// If the vocabulary lacks a mark.
     pub(crate) fn row_marks(&self) -> Result<RowMarks> {
         let (class, separator) = match (self.special.class, self.special.separator) {
             (Some(class), Some(separator)) => (class, separator),
@@ -220,7 +222,8 @@ impl Tokenizer {
         special: SpecialTokens,
         folder: Option<Folder>,
     ) -> Result<Self> {
-        // Text that spells a special token stays text. The library does not store this switch.
+        // Text that spells a special token is ordinary text. The library does not store this
+        // setting in the file.
         inner.set_encode_special_tokens(true);
         // An imported file may configure dropout, which would segment the same text differently
         // each time, even in translation. The recipe has a separate dropout, for training alone.
@@ -244,8 +247,8 @@ impl Tokenizer {
         Ok(Self::of_parts(Arc::new(inner), forms, json.into(), ids, special, folder))
     }
 
-    /// Makes a tokenizer from the library's; `json` is the content of its file, and `ids` the
-    /// number of its ids.
+    /// Makes a tokenizer from a tokenizer of the library. `json` is the content of its file, and
+    /// `ids` its largest id plus one.
     fn of_parts(
         inner: Arc<tokenizers::Tokenizer>,
         forms: Option<Arc<CharacterMap>>,
@@ -260,7 +263,7 @@ impl Tokenizer {
             hash.update("\n");
             hash.update(&folder.json);
         }
-        // The rows of a model may exceed all ids.
+        // The embedding matrix of a model may have more rows than the tokenizer has ids.
         let rows = folder.as_ref().map_or(0, |folder| folder.tokens.vocabulary_size);
         let without_row = folder.as_ref().map_or(0, |folder| folder.tokens.without_row);
         Self {
@@ -290,13 +293,13 @@ impl Tokenizer {
         &self.json
     }
 
-    /// Facts about the imported folder.
+    /// Facts about the imported folder; `None` if the tokenizer was not imported.
     pub fn folder(&self) -> Option<&FolderTokens> {
         self.folder.as_deref().map(|folder| &folder.tokens)
     }
 
-    /// Ids of a text, without special tokens, except spelled ones if [the
-    /// rule](crate::SpelledSpecial) reads them.
+    /// Ids of a text, without special tokens. If [the rule](crate::SpelledSpecial) for text that
+    /// spells special tokens is to read them, these tokens are included.
     ///
     /// # Errors
     ///
@@ -312,7 +315,7 @@ impl Tokenizer {
         Ok(self.plain(&ids))
     }
 
-    /// Text with the normal forms of its characters, as the library's tokenizer expects it.
+    /// Text with the normal forms of its characters, which is the input of the library's tokenizer.
     fn with_forms<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match &self.forms {
             Some(forms) => forms.text(text).into(),
@@ -320,9 +323,11 @@ impl Tokenizer {
         }
     }
 
-    /// Ids made from text by the library.
+    /// Replaces ids that must not come from text by the id of unknown text. `ids` are the library's
+    /// ids of a text.
     fn plain(&self, ids: &[u32]) -> Vec<u32> {
-        // In an imported model, the special tokens may be ordinary pieces, which text may spell.
+        // In an imported model, the special tokens may be ordinary pieces of the vocabulary, so the
+        // library may produce them from text.
         let is_other = |id: u32| {
             id as usize >= self.vocabulary_size
                 || (self.special.contains(id) && !self.reads_special())
@@ -331,7 +336,7 @@ impl Tokenizer {
         ids.iter().map(plain).collect()
     }
 
-    /// Ids of many texts, computed in parallel, in the given order.
+    /// Ids of many texts, in the order of the texts. They are computed in parallel.
     ///
     /// # Errors
     ///
@@ -340,7 +345,7 @@ impl Tokenizer {
         texts.par_iter().map(|text| self.encode(text.as_ref())).collect()
     }
 
-    /// Decodes ids to text; special tokens are omitted, and ids beyond the vocabulary ignored.
+    /// Decodes ids to text. Special tokens and ids beyond the vocabulary are omitted.
     ///
     /// # Errors
     ///
@@ -355,7 +360,7 @@ impl Tokenizer {
         of_text("decode ids", "", || self.inner.decode(&plain, true))
     }
 
-    /// Decodes many rows of ids to texts, in parallel, in the given order.
+    /// Decodes many rows of ids to texts, in the order of the rows. They are decoded in parallel.
     ///
     /// # Errors
     ///
@@ -364,7 +369,8 @@ impl Tokenizer {
         rows.par_iter().map(|ids| self.decode(ids)).collect()
     }
 
-    /// Normalised text as the model's input: after NFKC and lowercasing, if the tokenizer has them.
+    /// Normalised text, from which tokens are made: after NFKC and lowercasing, if the tokenizer
+    /// has these steps.
     ///
     /// # Errors
     ///

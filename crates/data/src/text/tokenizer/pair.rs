@@ -1,4 +1,4 @@
-//! Tokenizers of a run: one for all text, one for each side of pairs, or none without text.
+//! Tokenizers of a run: one for all text, one for each side of pairs, or none if there is no text.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::{DataConfig, Direction, Error, LanguageTag, Result, Tokenizer};
 const SOURCE_FILE: &str = "tokenizer.source.json";
 const TARGET_FILE: &str = "tokenizer.target.json";
 
-/// Tokenizers of both sides, which may be the same.
+/// Tokenizers of both sides, which may be a single tokenizer.
 #[derive(Debug, Clone)]
 pub struct TokenizerPair {
     /// `None` for a task without text.
@@ -33,12 +33,12 @@ impl TokenizerPair {
         Self { source: Some(tokenizer), target: None }
     }
 
-    /// A tokenizer for each side.
+    /// A separate tokenizer for each side.
     pub fn separate(source: Tokenizer, target: Tokenizer) -> Self {
         Self { source: Some(source), target: Some(target) }
     }
 
-    /// Adds the tokens of `text` before every source; empty for none.
+    /// Adds the tokens of `text` before every source; an empty text adds none.
     ///
     /// # Errors
     ///
@@ -48,8 +48,8 @@ impl TokenizerPair {
         Ok(Self { source, ..self })
     }
 
-    /// Tokenizers whose rows name the target language of `direction`, if the recipe has several
-    /// directions.
+    /// Makes tokenizers whose rows contain the token of the target language of `direction`. If the
+    /// recipe has only one direction, returns a copy of these tokenizers.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl TokenizerPair {
         let marked = |tokenizer: &Tokenizer| tokenizer.with_target_language(&direction.to, tag);
         let (source, target) = (self.source.as_ref(), self.target.as_ref());
         Ok(match (tag, target) {
-            // With two vocabularies, the other side has no such token.
+            // With two vocabularies, only the vocabulary of one side has the tokens of languages.
             (LanguageTag::Source, Some(_)) | (_, None) => {
                 Self { source: source.map(marked).transpose()?, target: self.target.clone() }
             }
@@ -72,12 +72,13 @@ impl TokenizerPair {
         })
     }
 
-    /// Whether rows name a target language: they do for one direction of a run of several.
+    /// True if rows contain the token of a target language. This is so for the tokenizers that
+    /// [`Self::toward`] makes in a run with several directions.
     pub fn names_language(&self) -> bool {
         [&self.source, &self.target].into_iter().flatten().any(Tokenizer::names_language)
     }
 
-    /// Applies `change` to both.
+    /// Applies `change` to both tokenizers.
     pub(super) fn map(&self, change: impl Fn(&Tokenizer) -> Tokenizer) -> Self {
         Self {
             source: self.source.as_ref().map(&change),
@@ -85,7 +86,7 @@ impl TokenizerPair {
         }
     }
 
-    /// Whether a folder holds tokenizers.
+    /// True if a folder contains the files of tokenizers.
     pub fn exists(directory: &Path) -> bool {
         // A path that exists but is not a file is an error for `load` to report.
         directory.join(FILE).exists()
@@ -108,7 +109,7 @@ impl TokenizerPair {
         Tokenizer::load(&directory.join(FILE)).map(Self::joint)
     }
 
-    /// Writes the files that [`TokenizerPair::load`] reads; makes the folder if needed.
+    /// Writes the files that [`TokenizerPair::load`] reads. Makes the folder if it does not exist.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl TokenizerPair {
     ///
     /// If the task reads no text.
     pub fn source(&self) -> &Tokenizer {
-        // Only tasks that read text call this: their code decides that, not a file.
+        // Only the code of tasks that read text calls this, whatever files contain.
         self.source.as_ref().expect("a task that reads text")
     }
 
@@ -152,12 +153,12 @@ impl TokenizerPair {
         }
     }
 
-    /// Whether both sides share one vocabulary.
+    /// True if both sides share one vocabulary.
     pub fn is_joint(&self) -> bool {
         self.target.is_none()
     }
 
-    /// Identity of these tokenizers: the hash of the only one, or of both hashes.
+    /// Identity of the tokenizers: the hash of the only tokenizer, or a hash of the hashes of both.
     pub fn hash(&self) -> String {
         match (&self.source, &self.target) {
             (None, _) => NONE.to_owned(),

@@ -1,4 +1,5 @@
-//! Rows of translation models: the tokens of a text, with the tokens around them.
+//! Rows of translation models: the tokens of a text, with the special tokens and prefixes around
+//! them.
 
 use crate::config::language_mark;
 use crate::text::tokenizer::Tokenizer;
@@ -6,8 +7,8 @@ use crate::text::tokenizer::special::SpecialTokens;
 use crate::{Error, LanguageTag, Result};
 
 impl Tokenizer {
-    /// Adds the tokens of `text` before every source of a translation, such as the name of a task.
-    /// They are not part of the tokenizer's identity.
+    /// Adds the tokens of `text`, such as the name of a task, before every source of a translation.
+    /// These tokens are not part of the tokenizer's identity.
     ///
     /// # Errors
     ///
@@ -22,8 +23,8 @@ impl Tokenizer {
     }
 
     /// Puts the token of a target language, such as `<2de>` for `de`, before every source or before
-    /// every target, in place of another language's token. The token is not part of the tokenizer's
-    /// identity.
+    /// every target, as `tag` says. It replaces the token of another language. The token is not
+    /// part of the tokenizer's identity.
     ///
     /// # Errors
     ///
@@ -43,7 +44,7 @@ impl Tokenizer {
         let mut marked = Self { names_language: true, ..self.clone() };
         let named = usize::from(self.names_language && tag == LanguageTag::Source);
         match tag {
-            // Before a prefix of the recipe.
+            // The token is before a prefix of the recipe.
             LanguageTag::Source => {
                 marked.source_prefix = [&[id], &self.source_prefix[named..]].concat().into();
             }
@@ -52,7 +53,7 @@ impl Tokenizer {
         Ok(marked)
     }
 
-    /// Whether rows name a target language.
+    /// True if rows contain the token of a target language.
     pub(in crate::text) fn names_language(&self) -> bool {
         self.names_language
     }
@@ -67,8 +68,8 @@ impl Tokenizer {
         self.special.before.len() + self.source_prefix.len()
     }
 
-    /// Source row of a translation encoder for the ids of a text: the tokens before every text, the
-    /// text's tokens, the end, and the tokens after it.
+    /// Source row of a translation encoder for the ids of a text: the tokens before every text,
+    /// `ids`, the end token, and the tokens after the end.
     pub fn source_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let SpecialTokens { before, after, .. } = &*self.special;
         let before = before.iter().chain(&*self.source_prefix).copied();
@@ -85,13 +86,14 @@ impl Tokenizer {
         self.special.before.len() + self.target_prefix.len() + 1
     }
 
-    /// Row of answers of a translation decoder for the ids of a text: the tokens before every text,
-    /// the text's tokens, and the end.
+    /// Row of the correct answers of a translation decoder for the ids of a text: the tokens before
+    /// every text, `ids`, and the end token.
     pub fn answer_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         self.before_target().into_iter().chain(ids).chain([self.end()]).collect()
     }
 
-    /// Input row of a translation decoder for the ids of a text. Its predictions are the [row of
+    /// Input row of a translation decoder for the ids of a text: the start token, the tokens before
+    /// every text, and `ids`. From this row, the decoder predicts the [row of
     /// answers](Self::answer_row).
     pub fn target_row(&self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         [self.decoder_start()].into_iter().chain(self.before_target()).chain(ids).collect()

@@ -1,4 +1,5 @@
-//! Segmentation of text into pieces before tokenisation, and joining of tokens to text.
+//! Pre-tokenizers, which divide text into pieces that no token crosses, and decoders, which join
+//! tokens to text.
 
 use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
@@ -14,24 +15,25 @@ use tokenizers::{DecoderWrapper, PreTokenizerWrapper, SplitDelimiterBehavior};
 use crate::text::tokenizer::fault;
 use crate::{Result, TokenizerKind};
 
-/// Mark that replaces a space; each word begins with it.
+/// Mark that replaces a space at the beginning of a word.
 pub(crate) const SPACE_MARK: char = '▁';
 
 /// Layout of a tokenizer's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// One sentence at a time. Its first word is marked like every other word, as if a space came
-    /// before it.
+    /// Single sentences. The first word of a sentence has a mark as other words have, as if a space
+    /// were before it.
     Sentences,
-    /// Many lines. Nothing is added, and each line end is a separate piece, so that pieces of a
-    /// text decode to the text.
+    /// Text of many lines. Nothing is added, and each line end is a separate piece, so the decoded
+    /// pieces of a text are the text itself.
     RunningText,
 }
 
-/// Splitter into pieces that no token crosses; `None` for characters.
+/// Pre-tokenizer, which divides text into pieces that no token crosses; `None` for a vocabulary of
+/// characters.
 ///
 /// # Errors
-/// Never: the patterns are right.
+/// None in practice, because the pattern is fixed and valid.
 pub(crate) fn pre_tokenizer(
     kind: TokenizerKind,
     layout: Layout,
@@ -55,9 +57,9 @@ pub(crate) fn decoder(kind: TokenizerKind, layout: Layout) -> DecoderWrapper {
     match kind {
         TokenizerKind::Char => Fuse::new().into(),
         TokenizerKind::Bytes => byte_level().into(),
-        // Marks become spaces before bytes become text, so that a mark spelled in bytes stays a
-        // mark, and each stage sees whole tokens; fusing earlier would join everything to the first
-        // token.
+        // Marks become spaces before bytes become text, so that a mark in the text, which is
+        // spelled in bytes, stays a mark. Tokens are joined only at the end, because the first two
+        // steps need separate tokens.
         TokenizerKind::Bpe | TokenizerKind::Unigram => DecoderSequence::new(vec![
             metaspace(layout).into(),
             DecoderWrapper::ByteFallback(ByteFallback::new()),

@@ -1,5 +1,5 @@
-//! Special tokens of a vocabulary: the tokens of this project, or an imported model's, which its
-//! tokenizer's file implies or its folder names.
+//! Special tokens of a vocabulary: the special tokens of this project, or those of an imported
+//! model, which are implied by the file of its tokenizer or named in its folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use tokenizers::ModelWrapper;
 use crate::text::tokenizer::{END, PAD, SPECIAL_TOKENS, UNKNOWN};
 use crate::{Error, Result};
 
-/// Further tokens of encoders of texts: the beginning of a row, the end of each of its texts, and
-/// the placeholder for a hidden token.
+/// Marks: special tokens that only encoders of texts need. They are the beginning of a row, the end
+/// of each text of a row, and the placeholder for a hidden token.
 pub(crate) const MARKS: [&str; 3] = ["<cls>", "<sep>", "<mask>"];
 
 /// End of a document in the vocabularies of GPT-2 and its descendants.
 const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// Tokens of BERT's vocabulary for padding and for text that it cannot spell.
+/// Tokens of BERT's vocabulary for padding and for text that the vocabulary cannot spell.
 const BERT_OTHERS: [&str; 2] = ["[PAD]", "[UNK]"];
 /// Tokens of BERT's vocabulary for [`MARKS`].
 const BERT_MARKS: [&str; 3] = ["[CLS]", "[SEP]", "[MASK]"];
@@ -31,12 +31,12 @@ pub(crate) struct Marks {
 }
 
 /// Marks of a row of an encoder: `<cls> text <sep>`, or `<cls> first <sep> second <sep>` with one
-/// separator or two in the middle.
+/// or two separators between the texts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowMarks {
     pub(crate) class: u32,
     pub(crate) separator: u32,
-    /// Separators between two texts.
+    /// Number of separators between two texts.
     pub(crate) between: usize,
     /// Segment of the second text.
     pub(crate) second_segment: u32,
@@ -51,7 +51,8 @@ impl RowMarks {
         2 + self.between
     }
 
-    /// Beginning of a row of two texts: everything before the second.
+    /// Beginning of a row of two texts, up to the second text. `first` has the ids of the first
+    /// text.
     pub(crate) fn before_second(self, first: &[u32]) -> Vec<u32> {
         let mut row = vec![self.class];
         row.extend(first);
@@ -61,7 +62,7 @@ impl RowMarks {
 }
 
 impl Marks {
-    /// Marks with these names; `None` if one is missing.
+    /// Finds the marks with the names `names`; `None` if one of them is missing.
     pub(crate) fn find(inner: &tokenizers::Tokenizer, names: [&str; 3]) -> Option<Self> {
         let [class, separator, mask] = names.map(|name| inner.token_to_id(name));
         Some(Self { class: class?, separator: separator?, mask: mask? })
@@ -78,10 +79,11 @@ pub struct SpecialTokens {
     /// Placeholder for text that the vocabulary cannot spell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<u32>,
-    /// Beginning of a text; `None` if a text begins with the end of another.
+    /// Token at the beginning of a text; `None` if a text begins with the end token of the previous
+    /// text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u32>,
-    /// Whether prompts begin with `start` too.
+    /// True if prompts begin with `start` too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_prompts: bool,
     /// Tokens before every text of a translation, such as the token of its language.
@@ -90,7 +92,7 @@ pub struct SpecialTokens {
     /// Tokens after the end of every source of a translation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<u32>,
-    /// Ends of a text; the first ends a document.
+    /// Tokens that end a text. The first of them ends a document.
     #[serde(default)]
     pub ends: Vec<u32>,
     /// First token of a row of an encoder.
@@ -99,10 +101,10 @@ pub struct SpecialTokens {
     /// Token after each text of a row of an encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separator: Option<u32>,
-    /// Whether two separators stand between two texts, as in RoBERTa.
+    /// True if there are two separators between two texts, as in RoBERTa.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubled_separator: bool,
-    /// Whether both texts of a row are in segment 0 although the model has two segments.
+    /// True if both texts of a row are in segment 0 although the model has two segments.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared_segment: bool,
     /// Placeholder for a hidden token.
@@ -111,15 +113,15 @@ pub struct SpecialTokens {
     /// Tokens that the model never writes, according to an imported folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub never_written: Vec<u32>,
-    /// All tokens that represent no text, ascending. The end may be missing here, because any token
-    /// can be the end.
+    /// All tokens that represent no text, in ascending order. An end token may be missing here,
+    /// because an ordinary token can be the end of a text.
     #[serde(default)]
     pub no_text: Vec<u32>,
 }
 
 impl SpecialTokens {
-    /// Special tokens implied by the spellings in a tokenizer, and whether they are those of this
-    /// project, which are then [required](Error::SpecialToken).
+    /// Special tokens that the names of tokens in a tokenizer imply. Also returns true if they are
+    /// the special tokens of this project, all of which are then [required](Error::SpecialToken).
     pub(crate) fn implied(inner: &tokenizers::Tokenizer) -> (Self, bool) {
         let ours = || Self {
             pad: Some(PAD),
@@ -155,17 +157,17 @@ impl SpecialTokens {
         }
     }
 
-    /// Whether a token represents no text.
+    /// True if a token represents no text.
     pub(crate) fn contains(&self, id: u32) -> bool {
         self.no_text.binary_search(&id).is_ok()
     }
 
-    /// Marks, if all are known.
+    /// Ids of the marks; `None` unless all are known.
     pub(crate) fn marks(&self) -> Option<Marks> {
         Some(Marks { class: self.class?, separator: self.separator?, mask: self.mask? })
     }
 
-    /// Largest id.
+    /// Largest id of a special token.
     fn largest(&self) -> Option<u32> {
         let Self { pad, unknown, start, class, separator, mask, .. } = self;
         let roles = [pad, unknown, start, class, separator, mask].into_iter().flatten();
@@ -180,13 +182,13 @@ impl SpecialTokens {
     }
 }
 
-/// Placeholder for text that the model of a tokenizer cannot spell.
+/// Id of the token for text that the tokenizer `inner` cannot spell.
 pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
     match inner.get_model() {
         ModelWrapper::BPE(model) => inner.token_to_id(model.unk_token.as_deref()?),
         ModelWrapper::WordPiece(model) => inner.token_to_id(&model.unk_token),
         ModelWrapper::WordLevel(model) => inner.token_to_id(&model.unk_token),
-        // The library has no getter for it.
+        // The library has no getter for this id.
         ModelWrapper::Unigram(model) => {
             let id = serde_json::to_value(model).ok()?["unk_id"].as_u64()?;
             u32::try_from(id).ok()
@@ -194,29 +196,30 @@ pub(crate) fn unknown_of(inner: &tokenizers::Tokenizer) -> Option<u32> {
     }
 }
 
-/// Facts about tokens that the folder of an imported model has but `tokenizer.json` lacks. They are
-/// kept in a file next to it, and are part of the identity of the tokenizer.
+/// Facts about tokens that are in the folder of an imported model but not in its `tokenizer.json`.
+/// They are stored in a file next to the `tokenizer.json`, and are part of the identity of the
+/// tokenizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderTokens {
-    /// Rows of the model's embedding, which may exceed the number of tokens.
+    /// Number of rows of the model's embedding, which may exceed the number of tokens.
     pub vocabulary_size: usize,
-    /// Number of the tokenizer's pieces beyond these rows; the model does not know their text.
+    /// Number of the tokenizer's pieces beyond these rows. The model has no embedding for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub without_row: usize,
-    /// Whether characters have the normal forms of SentencePiece, in cases where the library
-    /// `tokenizers` makes other forms from the same map.
+    /// True if characters are normalised as in SentencePiece. The library `tokenizers` makes other
+    /// normal forms from the same map in some cases.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sentence_piece_forms: bool,
-    /// Special tokens.
+    /// Special tokens of the model.
     pub special: SpecialTokens,
     /// Keys of the model's configuration that contain ids of tokens.
     #[serde(default)]
     pub ids: BTreeMap<String, serde_json::Value>,
-    /// Contents of files about tokens, by name, for a later export.
+    /// Contents of files about tokens, by file name, for a later export.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Contents of files that are not text, by name, in Base64.
+    /// Contents of binary files about tokens in Base64, by file name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub binary_files: BTreeMap<String, String>,
 }
@@ -226,12 +229,12 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl FolderTokens {
-    /// Path of the file for the tokenizer at a path.
+    /// Path of the file of facts for the tokenizer with the path `tokenizer`.
     pub(crate) fn path(tokenizer: &Path) -> PathBuf {
         tokenizer.with_extension("special.json")
     }
 
-    /// Content of the file.
+    /// Content of the file of facts.
     pub(crate) fn to_json(&self) -> Result<String> {
         let written = serde_json::to_string_pretty(self);
         written.map(|json| json + "\n").map_err(|error| Error::Tokenizer {
@@ -244,7 +247,7 @@ impl FolderTokens {
     ///
     /// # Errors
     ///
-    /// If it has another format, or names a token beyond the vocabulary.
+    /// If the content has another format, or names a token beyond the vocabulary or no end token.
     pub(crate) fn from_json(json: &str, path: &Path) -> Result<Self> {
         let malformed = |message: String| Error::Malformed { path: path.to_owned(), message };
         let mut read: Self = serde_json::from_str(json)

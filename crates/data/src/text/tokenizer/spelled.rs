@@ -1,4 +1,5 @@
-//! Text that spells a special token: it stays ordinary text, becomes the token, or is refused.
+//! Rules for text that spells a special token: it stays ordinary text, is converted to the token,
+//! or is refused.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +23,8 @@ pub enum SpelledSpecial {
     Refuse,
 }
 
-/// Treatment of such text by a tokenizer. Its helpers are made on first use, and shared.
+/// Rule of a tokenizer for text that spells a special token. The helpers in `known` are made on
+/// first use, and shared by clones.
 #[derive(Clone, Default)]
 pub(super) struct Spelling {
     rule: SpelledSpecial,
@@ -46,7 +48,7 @@ impl Tokenizer {
         other
     }
 
-    /// Treatment of such text.
+    /// Rule for text that spells a special token.
     pub fn spelled_rule(&self) -> SpelledSpecial {
         self.spelling.rule
     }
@@ -56,12 +58,13 @@ impl Tokenizer {
         let names = self.spelling.known.names.get_or_init(|| self.special_names());
         let place = |name: &String| text.find(name.as_str());
         let spelled_names = names.iter().filter_map(|name| Some((place(name)?, name)));
-        // The longer of two at the same place comes first, as in the library.
+        // If two special tokens begin at the same place, the longer one is chosen, as in the
+        // library.
         let first = spelled_names.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())));
         first.map(|(_, name)| name.as_str())
     }
 
-    /// Refuses a text that spells a special token, if that is the rule.
+    /// Refuses a text that spells a special token, if the rule is [`SpelledSpecial::Refuse`].
     ///
     /// # Errors
     ///
@@ -75,12 +78,12 @@ impl Tokenizer {
         }
     }
 
-    /// Whether special tokens are read from text that spells them.
+    /// True if text that spells special tokens is converted to them.
     pub(super) fn reads_special(&self) -> bool {
         self.spelling.rule == SpelledSpecial::Read
     }
 
-    /// Tokenizer of the library that reads a text by the rule.
+    /// Tokenizer of the library that encodes a text by the rule.
     ///
     /// # Errors
     ///
@@ -112,7 +115,8 @@ impl Tokenizer {
         }
     }
 
-    /// Special tokens: those with a meaning here, and those that the file marks as special.
+    /// Names of all special tokens: tokens with a role in this project, and tokens that the file
+    /// marks as special.
     fn special_names(&self) -> Vec<String> {
         let marks = self.marks().ok();
         let is_mark = |id: u32| {

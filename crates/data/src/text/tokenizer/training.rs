@@ -1,14 +1,14 @@
-//! Training of BPE and Unigram vocabularies with the same result in every run.
+//! Trains BPE and Unigram vocabularies, with the same result in every run.
 //!
 //! Text is split before each space, around each punctuation mark and around each digit. For BPE on
-//! bytes it is split as in GPT-2. The split at punctuation has a second use: no piece contains both
-//! `<` and a letter. So no text can spell a special token or the name of a byte such as `<0x41>`,
-//! and decoding gives the encoded text.
+//! bytes, text is split as in GPT-2. Splitting at punctuation also has the effect that no piece
+//! contains both `<` and a letter. So no text can spell a special token or the name of a byte such
+//! as `<0x41>`, and decoding gives the encoded text.
 //!
-//! The library's Unigram trainer gives another vocabulary in each run: it sums in the order of a
-//! hash map and of its threads, and ranks characters without a score in the order of a hash set.
-//! Here its words are sorted, it runs on one thread, and afterwards these characters are ranked by
-//! code point.
+//! The library's Unigram trainer makes another vocabulary in each run, because it sums in the order
+//! of a hash map and of its threads, and ranks characters without a score in the order of a hash
+//! set. Here the words are sorted, the trainer runs on one thread, and characters without a score
+//! are then ranked by code point.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
@@ -31,17 +31,18 @@ use crate::text::tokenizer::segmentation::{Layout, SPACE_MARK, decoder, pre_toke
 use crate::text::tokenizer::{SPECIAL_TOKENS, UNKNOWN, byte_token, fault};
 use crate::{Error, Result, TokenizerConfig, TokenizerKind};
 
-/// Character after a copy of each word during the training of a Unigram vocabulary, removed
-/// afterwards: a noncharacter, which no text should contain.
+/// Character that is put after a copy of each word while a Unigram vocabulary is trained, and
+/// removed afterwards. It is a noncharacter, which no text should contain.
 const SENTINEL: char = '\u{FFFF}';
 
-/// Number of bytes of text that are divided at once.
+/// Number of bytes of text that are divided into words at once.
 const BYTES_AT_ONCE: usize = 1 << 25;
 
 /// Number of times that each word occurs.
 type Counts = AHashMap<CompactString, u64>;
 
-/// Tokens that are fixed before training: the special tokens and, with fallback, the bytes.
+/// Tokens that are fixed before training: the special tokens and, if `byte_fallback` is true, the
+/// bytes.
 fn fixed_tokens(byte_fallback: bool) -> Vec<String> {
     let special = SPECIAL_TOKENS.into_iter().map(str::to_owned);
     let bytes = (0..=u8::MAX).filter(|_| byte_fallback).map(byte_token);
@@ -85,8 +86,8 @@ fn require_text(is_missing: bool) -> Result<()> {
     if is_missing { Err(Error::Tokenizer { action: "train", message }) } else { Ok(()) }
 }
 
-/// Refuses a vocabulary that is not larger than the number of its mandatory tokens, which the error
-/// names.
+/// Refuses a vocabulary of `size` tokens unless it is larger than `needed`, the number of its
+/// mandatory tokens. `parts` describes these tokens in the error.
 fn require_size(size: usize, needed: usize, parts: &str) -> Result<()> {
     if size > needed {
         return Ok(());
@@ -129,7 +130,7 @@ fn train_byte_level(config: &TokenizerConfig, words: BTreeMap<String, u64>) -> R
     train_merges(config.vocabulary_size, &fixed, bytes.into_iter().collect(), words)
 }
 
-/// Trains BPE or Unigram on characters; rare ones are spelled as bytes.
+/// Trains BPE or Unigram on characters. Rare characters are not learned, and are spelled as bytes.
 fn train_subwords(config: &TokenizerConfig, counts: BTreeMap<String, u64>) -> Result<ModelWrapper> {
     let fixed = fixed_tokens(config.byte_fallback);
     let alphabet = alphabet(&counts, config.character_coverage);
@@ -174,7 +175,7 @@ fn normalized(text: String, normalizer: Option<&NormalizerWrapper>) -> Result<No
     Ok(normalized)
 }
 
-/// Words of the texts as divided by the pre-tokenizer, with their counts, in order.
+/// Words into which the pre-tokenizer divides the texts, sorted, with their counts.
 fn count_words(
     texts: impl Iterator<Item = Result<String>>,
     normalizer: Option<&NormalizerWrapper>,
@@ -230,7 +231,8 @@ fn sum(one: Counts, other: Counts) -> Counts {
     all
 }
 
-/// Most frequent characters that together make up `coverage` of the text, and the space mark.
+/// Most frequent characters that together are the share `coverage` of the text, and the space mark;
+/// sorted.
 fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
     let mut counts: BTreeMap<char, u64> = BTreeMap::new();
     for (word, count) in words {
@@ -238,13 +240,13 @@ fn alphabet(words: &BTreeMap<String, u64>, coverage: f64) -> Vec<char> {
             *counts.entry(character).or_default() += count;
         }
     }
-    // The Unigram trainer puts NUL between words, and the sentinel is ours, so neither can be
-    // learned; bytes spell them.
+    // The Unigram trainer puts NUL between words, and this module puts the sentinel after words. So
+    // these two characters cannot be learned, and are spelled as bytes.
     counts.remove(&'\0');
     counts.remove(&SENTINEL);
     let total: u64 = counts.values().sum();
     let mut ranked: Vec<(char, u64)> = counts.into_iter().collect();
-    // The sort is stable, so that equal counts stay in the order of code points.
+    // The sort is stable, so characters with equal counts stay in the order of code points.
     ranked.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let enough = coverage * total as f64;
     let mut covered = 0;
@@ -275,7 +277,8 @@ fn split_at_rare_characters(
             *split.entry(part.to_owned()).or_default() += count;
         }
     }
-    // At least the mark has to be known; otherwise a lone rare character would be the first token.
+    // The space mark must be known even if no word is left; otherwise a single rare character would
+    // be the first token.
     split.entry(SPACE_MARK.to_string()).or_insert(1);
     split
 }
@@ -306,7 +309,7 @@ fn train_unigram(
     words: BTreeMap<String, u64>,
 ) -> Result<Unigram> {
     let action = "train the unigram model";
-    // The sentinel takes a place among the trainer's pieces, if it occurs.
+    // If the sentinel occurs, it is one of the trainer's pieces, so one more piece is requested.
     let marked = words.values().any(|count| *count > 1);
     let trainer = UnigramTrainer::builder()
         .vocab_size(
@@ -334,13 +337,13 @@ fn train_unigram(
     Unigram::from(vocabulary, Some(UNKNOWN as usize), config.byte_fallback).map_err(fault(action))
 }
 
-/// Each word with its count; a word that occurs more than once is repeated with the sentinel after
-/// it.
+/// Returns a word with its count. For a word that occurs more than once, one occurrence is replaced
+/// by the word with the sentinel after it.
 ///
-/// The trainer's candidates are the substrings of its distinct words that are followed by at least
-/// two different characters. A whole word that begins no other word is followed only by the
-/// separator. So without the sentinel such words would never be candidates, however frequent they
-/// are.
+/// The trainer's candidates for pieces are substrings of the distinct words that are followed by at
+/// least two different characters. A whole word that is not the beginning of another word is
+/// followed only by the separator. So without the sentinel such words would never be candidates,
+/// however frequent they are.
 fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, u32)> {
     let marked = (count > 1).then(|| (format!("{word}{SENTINEL}"), 1));
     let rest = count - u64::from(marked.is_some());
@@ -348,15 +351,15 @@ fn with_sentinel((word, count): (String, u64)) -> impl Iterator<Item = (String, 
     std::iter::once(plain).chain(marked)
 }
 
-/// Ranks characters without a learned score by code point. The trainer gives them scores just above
-/// the lowest score, in random order; the same scores are assigned again in the order of code
-/// points.
+/// Ranks characters without a learned score by code point. The trainer gives these characters
+/// scores just above the lowest score, in random order. Here the same scores are assigned in the
+/// order of code points.
 fn rank_unscored_characters(pieces: &mut [(String, f64)]) {
-    const STEP: f64 = 0.0001; // the trainer's distance between two of them
+    const STEP: f64 = 0.0001; // the trainer's distance between two such scores
     let lowest = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
     let mut scores = Vec::new();
     let mut penalty = 0.0;
-    // The sum has the order of the trainer, so that the bits agree.
+    // The penalties are summed in the trainer's order, so that the scores agree to the bit.
     for _ in 0..pieces.len() {
         scores.push(lowest + penalty);
         penalty += STEP;
@@ -373,6 +376,6 @@ fn rank_unscored_characters(pieces: &mut [(String, f64)]) {
     for (place, character) in places.into_iter().zip(characters) {
         pieces[place].0 = character;
     }
-    // Sorting other ties by text gives the trainer's order.
+    // Sorting pieces with equal scores by their text gives the trainer's order.
     pieces.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
 }

@@ -1,16 +1,16 @@
-//! The vocabulary of a tokenizer: its ids, their tokens and what they stand for.
+//! The vocabulary of a tokenizer: ids, their tokens, and the roles of tokens.
 
 use tokenizers::ModelWrapper;
 
 use super::{END, Marks, SPECIAL_TOKENS, START, SpecialTokens, Tokenizer};
 
 impl Tokenizer {
-    /// Token of an id; `None` beyond the vocabulary.
+    /// Token of an id; `None` if the id has no token.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// Whether each id is one of the 256 tokens that spell a byte.
+    /// For each id, true if it is one of the 256 tokens that spell a byte.
     pub(crate) fn byte_ids(&self) -> Vec<bool> {
         let mut is_byte = vec![false; self.vocabulary_size];
         for byte in 0..=u8::MAX {
@@ -21,7 +21,7 @@ impl Tokenizer {
         is_byte
     }
 
-    /// Id of a token.
+    /// Id of a token; `None` if the vocabulary lacks it.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
@@ -33,8 +33,8 @@ impl Tokenizer {
 
     /// Id of the token that ends a document: `</s>`, or its counterpart in an imported model.
     pub fn end(&self) -> u32 {
-        // There is always such a token: in our tokenizers, implied by a file, or required of a
-        // folder.
+        // There is always such a token: every tokenizer of this project has it, the file of a
+        // tokenizer implies it, and the facts about an imported folder must name it.
         self.special.ends.first().copied().unwrap_or(END)
     }
 
@@ -44,20 +44,21 @@ impl Tokenizer {
         self.special.start.unwrap_or(START)
     }
 
-    /// Ids without a token: rows of a model beyond its vocabulary, or gaps in it.
+    /// Ids without a token: rows of a model's embedding beyond the tokenizer's ids, or gaps between
+    /// the ids.
     pub fn ids_without_token(&self) -> Vec<u32> {
         let all = 0..self.vocabulary_size as u32;
         all.filter(|&id| self.inner.id_to_token(id).is_none()).collect()
     }
 
-    /// Whether an id is a special token, which stands for no text.
+    /// True if an id is a special token, which represents no text.
     pub fn is_special(&self, id: u32) -> bool {
         let is_mark = |marks: Marks| [marks.class, marks.separator, marks.mask].contains(&id);
         self.special.contains(id) || self.marks().is_ok_and(is_mark)
     }
 
-    /// Prefix of pieces that continue a word; `None` if the vocabulary marks the beginnings of
-    /// words instead.
+    /// Prefix of the pieces that continue a word; `None` if the vocabulary has no such prefix, and
+    /// marks the beginnings of words.
     pub(crate) fn continuing_prefix(&self) -> Option<&str> {
         match self.inner.get_model() {
             ModelWrapper::WordPiece(model) => Some(&model.continuing_subword_prefix),
@@ -65,29 +66,29 @@ impl Tokenizer {
         }
     }
 
-    /// Whether the vocabulary has the special tokens of this project at their ids.
+    /// True if the vocabulary has the special tokens of this project at their ids.
     pub fn has_special_tokens(&self) -> bool {
         self.is_ours
     }
 
-    /// Whether an id represents text that the vocabulary cannot spell.
+    /// True if an id represents text that the vocabulary cannot spell.
     pub fn is_unknown(&self, id: u32) -> bool {
         self.special.unknown == Some(id)
     }
 
-    /// Number of ids, including special tokens and ids [without a token](Self::ids_without_token);
-    /// this is the number of rows of an embedding matrix.
+    /// Number of ids, including special tokens and ids [without a token](Self::ids_without_token).
+    /// This is the number of rows of an embedding matrix.
     pub fn vocabulary_size(&self) -> usize {
         self.vocabulary_size
     }
 }
 
-/// Token that represents a byte.
+/// Token that represents a byte, such as `<0x41>`.
 pub(crate) fn byte_token(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
 
-/// Whether a token of a vocabulary spells text: special tokens and bytes do not.
+/// True if a token spells text. Special tokens and tokens of bytes do not.
 pub(crate) fn is_text(token: &str) -> bool {
     let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
     let is_byte = digits
