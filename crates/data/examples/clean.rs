@@ -1,9 +1,10 @@
-//! Speed of the rules of cleaning: pairs a second on one core, for each rule and for all together.
+//! Measures the speed of the cleaning rules: pairs per second on one core, for each rule and for
+//! all together.
 //!
 //! `cargo run --release -p taper-data --example clean -- FOLDER STEM SOURCE TARGET`
 //!
-//! The identifier of languages is left out: its model is the cost of it. Each number is the best of
-//! three passes over the pairs in memory.
+//! Language identification is not measured, because its speed depends only on its model. Each
+//! number is the best of three passes over the pairs in memory.
 
 use std::error::Error;
 use std::time::Instant;
@@ -75,7 +76,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Times `work`, which returns the number of pairs that it keeps; returns its seconds.
+/// Measures and prints the time of `work`, which returns the number of pairs that it keeps. Returns
+/// the seconds of the fastest pass.
 fn show(name: &str, pairs: &[RawPair], work: impl Fn() -> usize) -> f64 {
     let (mut seconds, mut kept) = (f64::INFINITY, 0);
     for _ in 0..3 {

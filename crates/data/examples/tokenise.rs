@@ -1,5 +1,5 @@
-//! Cost of tokenising a corpus and nothing else: trains a tokenizer on a split, or loads one, and
-//! encodes the split.
+//! Measures the time of tokenising a corpus without other work: trains a tokenizer on a split, or
+//! loads one, and encodes the split.
 //!
 //! `cargo run --release -p taper-data --example tokenise -- FOLDER STEM SOURCE TARGET [TOKENIZER]`
 //!

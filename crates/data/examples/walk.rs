@@ -1,10 +1,10 @@
-//! Cost of making the batches of an epoch and nothing else: opens the tokenised pairs of a run,
-//! plans an epoch and makes every batch of it.
+//! Measures the time of making the batches of an epoch without other work: opens the tokenised
+//! pairs of a run, plans an epoch, and makes every batch of the epoch.
 //!
 //! `cargo run --release -p taper-data --example walk -- RUN FOLDER STEM SOURCE TARGET MAX_TOKENS`
 //!
-//! The run's recipe has the usual cleaning, and no validation split, like that of
-//! `scripts/bench/scale.sh`, which measures this.
+//! The run must have a recipe with the default cleaning and without a validation split, as in
+//! `scripts/bench/scale.sh`, which runs this program.
 
 use std::path::Path;
 use std::time::Instant;

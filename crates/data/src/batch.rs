@@ -1,24 +1,24 @@
-//! Batches of host-side ids, the same for every task, and their positions in a run.
+//! Batches of host-side ids, which have the same form for every task, and their positions in a run.
 
 use serde::{Deserialize, Serialize};
 
-/// Input and expected answers of one step, packed: the rows of a stream follow each other, without
-/// padding.
+/// Input and correct answers of one step. They are packed: the rows of a stream follow each other,
+/// without padding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Inputs in the model's order of streams: for translation, the source and the shifted target;
     /// for a language model, its text; for a classifier of images, their values; for functions, the
     /// bits of numbers. Each stream has one row for each example.
     pub streams: Vec<Stream>,
-    /// Rows of ids of the last stream that are predicted, ascending; `None`: all.
+    /// Indices, ascending, of the ids of the last stream at which a model predicts; `None`: all.
     pub asked: Option<Vec<u32>>,
-    /// True id of each predicted row; for functions the bits of a number.
+    /// Correct id of each prediction; for functions, the bits of a number.
     pub answers: Vec<u32>,
-    /// Place of each example in the corpus: the line of a pair or the number of an image or
-    /// function, counted from 1, or the first token of a block, counted from 0.
+    /// Place of each example in its corpus: the line of a pair or the number of an image or
+    /// function, counted from 1, or the index of the first token of a block, counted from 0.
     pub indices: Vec<usize>,
-    /// Word links of each pair: rows of the target with linked rows of the source, ascending; empty
-    /// for pairs without links.
+    /// Word links of pairs: the index of an id of the target stream and the index of a linked id of
+    /// the source stream, ascending; empty without links.
     pub links: Vec<(u32, u32)>,
 }
 

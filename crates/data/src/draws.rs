@@ -10,8 +10,8 @@
 /// The increment of SplitMix64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Source of random numbers addressed by index: the same key and index give the same number,
-/// regardless of earlier draws.
+/// Source of random numbers that are addressed by an index. The same key and index give the same
+/// number, whatever was drawn before.
 #[derive(Debug, Clone, Copy)]
 pub struct Draws {
     key: u64,
@@ -35,7 +35,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Epoch `number` of the run with this seed.
+    /// Epoch `number` of the run with the seed `seed`.
     #[must_use]
     pub const fn new(seed: u64, number: u64) -> Self {
         Self { seed, number }
@@ -49,7 +49,7 @@ impl Epoch {
 }
 
 impl Draws {
-    /// Draws for one purpose in one epoch of one seed.
+    /// Draws for a seed, an epoch and a purpose. Each purpose of draws has its own number.
     #[must_use]
     pub fn new(seed: u64, epoch: u64, purpose: u64) -> Self {
         let key = [epoch, purpose].into_iter().fold(finalise(seed ^ GOLDEN), |key, word| {
@@ -58,28 +58,29 @@ impl Draws {
         Self { key }
     }
 
-    /// Separate draws for one of many objects, which two numbers identify.
+    /// Separate draws for one of many objects. Two numbers, `first` and `second`, identify the
+    /// object.
     #[must_use]
     pub fn within(self, first: u64, second: u64) -> Self {
         Self::new(self.bits(first), second, 0)
     }
 
-    /// 64 random bits.
+    /// 64 random bits for an index.
     #[inline]
     #[must_use]
     pub fn bits(self, index: u64) -> u64 {
         finalise(self.key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1))))
     }
 
-    /// Uniform in [0, 1).
+    /// Random number for an index, uniform in [0, 1).
     #[inline]
     #[must_use]
     pub fn unit(self, index: u64) -> f64 {
         (self.bits(index) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Standard normal (Box and Muller 1958), from the bits at the indices `2 index` and `2 index +
-    /// 1`.
+    /// Random number for an index with a standard normal distribution (Box and Muller 1958). It is
+    /// computed from the bits at the indices `2 index` and `2 index + 1`.
     #[must_use]
     pub fn normal(self, index: u64) -> f64 {
         // In (0, 1], where the logarithm is finite.

@@ -1,10 +1,10 @@
-//! Plans of epochs, for batches requested by their position in a run.
+//! Plans epochs, so that batches can be requested by their position in a run.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::{Batch, BatchingConfig, Dataset, Epoch, EpochPlan, Position, Result};
 
-/// Plan, once it has been made.
+/// Plan of an epoch, which is made once.
 type Planned = OnceLock<Arc<dyn EpochPlan>>;
 
 /// Epochs of a data set, one after the other without end.
@@ -15,12 +15,13 @@ pub struct Epochs {
     dataset: Arc<dyn Dataset>,
     batching: BatchingConfig,
     seed: u64,
-    /// Epochs that were requested last, the latest one last.
+    /// Plans of the epochs that were requested last, each with the number of its epoch. The latest
+    /// request is last.
     plans: Mutex<Vec<(u64, Arc<Planned>)>>,
 }
 
 impl Epochs {
-    /// Epochs of `dataset` in the order given by `seed`.
+    /// Makes the epochs of `dataset`. `seed` determines the order of each epoch.
     pub fn new(dataset: Arc<dyn Dataset>, batching: &BatchingConfig, seed: u64) -> Self {
         Self { dataset, batching: batching.clone(), seed, plans: Mutex::default() }
     }
@@ -44,7 +45,8 @@ impl Epochs {
             }
         };
         plans.push((epoch, Arc::clone(&plan)));
-        // Unlocked here, so that a thread that needs another epoch does not wait for this plan.
+        // The lock is released here, so that a thread that needs another epoch does not wait for
+        // this plan.
         drop(plans);
         let epoch = Epoch::new(self.seed, epoch);
         let make = || Arc::clone(&self.dataset).plan(&self.batching, epoch).into();
@@ -70,8 +72,8 @@ impl Epochs {
         self.plan(position.epoch).batch(position.batch)
     }
 
-    /// Positions from `first` on, endless unless there is no data. A position after the last batch
-    /// of an epoch means the first batch of the next.
+    /// Positions from `first` on, without end unless there are no data. If `first` is after the
+    /// last batch of an epoch, the positions begin with the next epoch.
     pub fn positions(self: &Arc<Self>, first: Position) -> Positions {
         Positions { epochs: Arc::clone(self), next: first }
     }

@@ -1,4 +1,4 @@
-//! Errors of data, each with its file, line or key, and advice.
+//! Errors about data. Each has the file, line or key, and advice.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::file_names::is_compressed;
 
-/// Result of every fallible function here.
+/// Result of the fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Error in the text, the configuration, a tokenizer or the disk.
@@ -153,7 +153,7 @@ pub enum Error {
     /// A model does not translate in a direction.
     #[error("the run {message}")]
     Direction {
-        /// Unsupported part, and what is supported.
+        /// Unsupported part of the direction, and what the model supports.
         message: String,
     },
     /// Training, encoding or decoding failed inside the tokenizer.
@@ -164,7 +164,7 @@ pub enum Error {
         /// The tokenizer's reason.
         message: String,
     },
-    /// A text spells a special token, and that is not allowed.
+    /// A text spells a special token, which is not allowed.
     #[error(
         "spells the special token {token}, which is refused here: leave it out, or have special \
          tokens taken as text (text) or as tokens (read)"
@@ -190,7 +190,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Error for a line that is not UTF-8: the file may not contain text at all.
+    /// Error for a line that is not UTF-8. If the file is of a known kind that is not text, the
+    /// error names the kind.
     pub fn not_text(path: &Path, line: u64) -> Self {
         match kind_of(path) {
             Some((kind, remedy)) => {
@@ -207,8 +208,8 @@ impl Error {
     }
 }
 
-/// Description of a file that does not begin like text, with advice; `None` for decompressed text,
-/// streams and files of unknown kinds.
+/// Description of a file whose first bytes belong to a known format other than text, with advice.
+/// `None` for compressed files, streams and other files.
 fn kind_of(path: &Path) -> Option<(&'static str, &'static str)> {
     const NAME_TEXT: &str = "name a file of text";
     const KINDS: [(&[u8], &str, &str); 9] = [

@@ -1,10 +1,11 @@
-//! Names of files: their endings, and names derived from splits.
+//! Names of files: their endings, and names that are derived from names of splits.
 
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// Largest number of bytes of [`split_name`]: file systems allow 255, and endings follow.
+/// Largest number of bytes of [`split_name`]. File systems allow 255 bytes, including the endings
+/// that follow.
 const LONGEST_NAME: usize = 160;
 
 /// The name of a file about a split, without its extension. The stem of a split may be any path, so
@@ -23,7 +24,7 @@ pub fn split_name(split: &str) -> String {
     format!("{}-{}", &name[..end], &hash[..16])
 }
 
-/// Endings of compressed files, which are decompressed.
+/// Endings of files that are decompressed while they are read.
 const COMPRESSED: [&str; 5] = ["gz", "zst", "xz", "bz2", "zip"];
 
 /// [`COMPRESSED`] as text for messages.
@@ -47,7 +48,7 @@ pub(crate) fn names_of(path: &Path, endings: &[&str]) -> Vec<PathBuf> {
     endings.iter().flat_map(of_ending).collect()
 }
 
-/// Whether a file is an archive by its name.
+/// True if a file is an archive, by its name.
 pub(crate) fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zip"))
 }
@@ -60,7 +61,7 @@ pub(crate) fn uncompressed(path: &Path) -> PathBuf {
     if is_compressed { path.with_extension("") } else { path.to_owned() }
 }
 
-/// Whether [`open_stream`](crate::open_stream) decompresses a file of this name.
+/// True if [`open_stream`](crate::open_stream) decompresses a file with this name.
 #[must_use]
 pub fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|ending| COMPRESSED.iter().any(|compressed| ending == *compressed))

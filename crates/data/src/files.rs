@@ -1,5 +1,5 @@
-//! Atomic writing of files: under a temporary name, flushed, renamed. Reading of complete files:
-//! regular ones, up to a size.
+//! Writes files atomically: under a temporary name, then flushed and renamed. Reads complete
+//! regular files up to a size.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -39,8 +39,8 @@ pub fn not_a_file(path: &Path) -> Option<&'static str> {
     Some(if kind.is_dir() { "a folder" } else { "no regular file" })
 }
 
-/// Reads a whole regular file of at most `most` bytes: whatever the path names, memory is not
-/// exhausted, and no pipe blocks.
+/// Reads a whole regular file of at most `most` bytes. Other paths are refused, so that no large
+/// file exhausts the memory and no pipe blocks.
 ///
 /// # Errors
 /// If the path is not a regular file, or the file is larger or cannot be read.
@@ -62,7 +62,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub(crate) struct Partial(pub(crate) PathBuf);
 
 impl Partial {
-    /// A temporary name in the folder of `path`.
+    /// Makes a temporary name in the folder of `path`.
     pub(crate) fn beside(path: &Path) -> Self {
         let mut name = path.as_os_str().to_owned();
         // Two processes that prepare the same run must not write into one file.
@@ -70,7 +70,7 @@ impl Partial {
         Self(PathBuf::from(name))
     }
 
-    /// Renames the file, durably.
+    /// Renames the file to `path`, and flushes the new name to the disk.
     pub(crate) fn rename(&self, path: &Path) -> Result<()> {
         std::fs::rename(&self.0, path).map_err(|error| Error::io(path, error))?;
         // Makes the name durable too. Only Unix lets a directory be opened for this.
@@ -90,16 +90,16 @@ impl Drop for Partial {
     }
 }
 
-/// Writes a small file atomically: it appears as a whole under its name or not at all.
+/// Writes a small file atomically: either the whole file appears under its name, or nothing does.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(path, |file| file.write_all(bytes))
 }
 
-/// Writes a file of any size atomically: `fill` writes it under another name, and it is renamed
-/// once it is on the disk.
+/// Writes a file of any size atomically: `fill` writes its content under a temporary name, and the
+/// file is renamed once it is on the disk.
 ///
 /// # Errors
-/// If the folder cannot be written to, and the error of `fill`.
+/// If the folder cannot be written to, or `fill` fails.
 pub fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
@@ -137,7 +137,7 @@ pub(crate) fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Res
     Ok(())
 }
 
-/// Fills `bytes` from `at` of the file. WebAssembly has one thread.
+/// Fills `bytes` from the byte `at` of the file. WebAssembly has only one thread.
 #[cfg(not(any(unix, windows)))]
 pub(crate) fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     io::Seek::seek(&mut file, io::SeekFrom::Start(at))?;

@@ -63,8 +63,8 @@ impl Default for BatchingConfig {
 pub const AUTO: usize = usize::MAX;
 
 impl BatchingConfig {
-    /// Token budget to plan with: the configured one, or the default until the program has found
-    /// one.
+    /// Token budget with which batches are planned: the configured budget, or the default if the
+    /// program still has to find one.
     #[must_use]
     pub fn planned_tokens(&self) -> usize {
         match self.max_tokens {
@@ -73,8 +73,8 @@ impl BatchingConfig {
         }
     }
 
-    /// Largest number of rows of `length` tokens in a batch: at least one, because a sentence
-    /// beyond the budget is a batch by itself.
+    /// Largest number of rows of `length` tokens in a batch. It is at least 1, because a row that
+    /// exceeds the budget is a batch by itself.
     pub(crate) fn rows_of(&self, length: usize) -> usize {
         let limit = match self.max_sentences {
             0 => usize::MAX,

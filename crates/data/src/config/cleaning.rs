@@ -64,7 +64,7 @@ pub struct CleaningConfig {
 }
 
 impl CleaningConfig {
-    /// Whether the content of a pair may cause it to be dropped.
+    /// True if there are rules that drop pairs because of the content of their text.
     pub(crate) fn has_text_rules(&self) -> bool {
         let Self { drop_copies, same_digits, same_case, .. } = *self;
         self.other_language > 0.0

@@ -83,25 +83,25 @@ fn column_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl FieldsConfig {
-    /// The text of records.
+    /// Field with the text of a record.
     pub(crate) fn text(&self) -> Named<'_> {
         let (key, usual) = ("data.fields.text", "text");
         Named { key, chosen: &self.text, usual, may_be_number: false }
     }
 
-    /// Second of two texts.
+    /// Field with the second text of a record.
     pub(crate) fn text_pair(&self) -> Named<'_> {
         let (key, usual) = ("data.fields.text_pair", "text_pair");
         Named { key, chosen: &self.text_pair, usual, may_be_number: false }
     }
 
-    /// The label of records.
+    /// Field with the label of a record.
     pub(crate) fn label(&self) -> Named<'_> {
         let (key, usual) = ("data.fields.label", "label");
         Named { key, chosen: &self.label, usual, may_be_number: true }
     }
 
-    /// Whether nothing is named.
+    /// True if no field is named.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }

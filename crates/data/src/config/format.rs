@@ -36,8 +36,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// Format of one file with both sides of its pairs, by the file's name, which may also have the
-    /// ending of a compressed file; `None` for other names.
+    /// Format of a single file with both sides of its pairs, by the file name, without the ending
+    /// of a compressed file. `None` for other names.
     #[must_use]
     pub fn by_name(path: &Path) -> Option<Self> {
         let plain = uncompressed(path);
@@ -54,7 +54,7 @@ impl Format {
         }
     }
 
-    /// Ending of a file of a stem; `None` for formats of several files.
+    /// Ending of the file for a stem; `None` for formats with several files.
     #[must_use]
     pub fn ending(self) -> Option<&'static str> {
         Some(match self {
@@ -70,12 +70,12 @@ impl Format {
         })
     }
 
-    /// Whether the format's records have columns or named fields.
+    /// True if the records of the format have columns or named fields.
     pub(crate) fn is_table(self) -> bool {
         matches!(self, Self::Tsv | Self::Csv | Self::Jsonl | Self::Parquet)
     }
 
-    /// Whether the format's files contain translators' pairs, and nothing but pairs.
+    /// True for the formats of translators, whose files contain only pairs.
     pub(crate) fn is_bilingual(self) -> bool {
         matches!(self, Self::Tmx | Self::Xliff | Self::Po)
     }

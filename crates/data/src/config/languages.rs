@@ -63,13 +63,13 @@ impl fmt::Display for Direction {
 }
 
 impl Direction {
-    /// Direction of these languages.
+    /// Makes the direction from the language `from` to the language `to`.
     pub fn new(from: &str, to: &str) -> Self {
         Self { from: from.to_owned(), to: to.to_owned() }
     }
 }
 
-/// Token of a target language in rows: `<2de>`.
+/// Token of a target language in rows, such as `<2de>`.
 pub(crate) fn language_mark(language: &str) -> String {
     format!("<2{language}>")
 }

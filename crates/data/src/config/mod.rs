@@ -1,4 +1,5 @@
-//! The `[data]` table of a recipe. Each default stands once, in a `Default` implementation here.
+//! The `[data]` table of a recipe. Each default value is written once, in an implementation of
+//! `Default` here.
 
 mod batching;
 mod cleaning;
@@ -28,7 +29,7 @@ use crate::{
     RegressionConfig, Result, RunningTextConfig,
 };
 
-/// Name of a validation set drawn from the training text, in reports and as a split.
+/// Name, in reports and as a split, of a validation set that was drawn from the training text.
 pub(crate) const HELD_OUT: &str = "held-out";
 
 /// Place of the text, and the steps that turn it into input for the model.
@@ -213,18 +214,18 @@ impl DataConfig {
         }
     }
 
-    /// Whether there is a validation set, either named or drawn.
+    /// True if there is a validation set, either named or drawn.
     pub fn is_validated(&self) -> bool {
         self.hold_out > 0 || !self.validation.is_empty()
     }
 
-    /// Whether the validation set is held out of the training text.
+    /// True if the validation set was drawn from the training text.
     pub(crate) fn holds_out(&self) -> bool {
         self.hold_out > 0 && self.validation.name() == HELD_OUT
     }
 
-    /// Corpora of the split called `name`: a test set, the training or validation split, one of
-    /// their corpora, or else files with that stem in the corpus folder.
+    /// Corpora of the split called `name`: a test set, the training or validation split, a corpus
+    /// of these splits, or otherwise the files with the stem `name` in the corpus folder.
     pub fn split(&self, name: &str) -> Corpora {
         let named = |split: &Corpora| split.iter().find(|corpus| corpus.name() == name).cloned();
         if let Some(corpus) = named(&self.test) {
@@ -234,12 +235,12 @@ impl DataConfig {
         if let Some(known) = splits.into_iter().find(|split| split.name() == name) {
             return known.clone();
         }
-        // One of several directions.
+        // `name` may be a single corpus of a split, for example the corpus of one direction.
         let one = splits.into_iter().find_map(named);
         one.as_ref().map_or_else(|| name.into(), Corpora::from)
     }
 
-    /// Every tag, each once.
+    /// Tags of all corpora, sorted, each once.
     pub(crate) fn tags(&self) -> Vec<String> {
         let splits = [&self.train, &self.validation, &self.test];
         let all =
@@ -291,7 +292,7 @@ impl DataConfig {
         self.tokenizer.validate(self.nfkc || self.lowercase)
     }
 
-    /// Refuses corpora without a place, and splits or training methods that do not go together.
+    /// Refuses impossible corpora, and splits or settings of training that cannot be combined.
     fn validate_splits(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         if self.train.is_empty() {

@@ -77,13 +77,13 @@ impl ModifiersConfig {
         ]
     }
 
-    /// Whether any pair may be changed.
+    /// True if any pair may be changed.
     pub fn is_active(&self) -> bool {
         self.probabilities().iter().any(|(_, probability)| *probability > 0.0)
     }
 
-    /// Refuses numbers that are not probabilities, and capitals if text is lowercased.
-    /// `is_lowercased` and `has_links` say whether the recipe lowercases text and has word links.
+    /// Refuses numbers that are not probabilities, and combinations that are impossible.
+    /// `is_lowercased` is true if the recipe lowercases text, and `has_links` if it has word links.
     pub(super) fn validate(&self, is_lowercased: bool, has_links: bool) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         for (key, probability) in self.probabilities() {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// Largest size of a vocabulary, far above any in use. It is limited because the tokenizer's
-/// trainer reserves memory for the requested size.
+/// Largest size of a vocabulary, far above any vocabulary in use. It is limited because the trainer
+/// of tokenizers allocates memory for the requested size.
 const LARGEST_VOCABULARY: usize = 1 << 22;
 
 /// The algorithm that segments text into subwords.
@@ -113,7 +113,7 @@ impl Default for TokenizerConfig {
 }
 
 impl TokenizerConfig {
-    /// Refuses values and combinations that cannot work in any task; `is_changed` says whether the
+    /// Refuses values and combinations that cannot work in any task. `is_changed` is true if the
     /// recipe changes text before it is tokenised.
     pub(super) fn validate(&self, is_changed: bool) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
@@ -159,7 +159,7 @@ impl TokenizerConfig {
         }
     }
 
-    /// Refuses settings that a tokenizer to be trained cannot have.
+    /// Refuses settings that are impossible for a tokenizer that will be trained.
     fn validate_new(&self) -> Result<()> {
         let wrong = |key, message: &str| Err(Error::Config { key, message: message.to_owned() });
         let merges = matches!(self.kind, TokenizerKind::Bpe | TokenizerKind::Bytes);

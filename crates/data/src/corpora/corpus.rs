@@ -9,7 +9,7 @@ use super::FileList;
 use crate::file_names::uncompressed;
 use crate::{DataConfig, Error, FieldsConfig, Format, Result};
 
-/// Weight of one pass over a corpus in each epoch.
+/// Weight of a corpus that an epoch contains once.
 const ONCE: f64 = 1.0;
 
 /// Largest weight of a corpus in an epoch.
@@ -100,17 +100,18 @@ fn is_once(weight: &f64) -> bool {
 }
 
 impl Corpus {
-    /// Corpus in the files of `stem` in the corpus folder.
+    /// Makes a corpus of the files with the stem `stem` in the corpus folder.
     pub fn of_stem(stem: &str) -> Self {
         Self { stem: stem.to_owned(), ..Self::default() }
     }
 
-    /// Name in reports.
+    /// Name of the corpus in reports.
     pub fn name(&self) -> String {
         if !self.name.is_empty() {
             return self.name.clone();
         }
-        // The same files may serve both directions.
+        // Directions are part of the name, because a corpus may use the same files in the opposite
+        // direction.
         match (self.from.as_str(), self.to.as_str()) {
             ("", "") => self.name_of_files(),
             ("", to) => format!("{}.to-{to}", self.name_of_files()),
@@ -131,18 +132,18 @@ impl Corpus {
         }
     }
 
-    /// All lists of files in it.
+    /// All lists of files of the corpus.
     pub(super) fn files_mut(&mut self) -> [&mut FileList; 4] {
         let Self { source, target, file, links, .. } = self;
         [source, target, file, links]
     }
 
-    /// Whether its pairs have word links.
+    /// True if the pairs of the corpus have word links.
     pub fn has_links(&self) -> bool {
         !is_empty(&self.links)
     }
 
-    /// Format of its pairs.
+    /// Format of the pairs of the corpus.
     ///
     /// # Errors
     ///
@@ -177,12 +178,13 @@ impl Corpus {
         }
     }
 
-    /// The columns or fields of its table.
+    /// Columns or fields of the corpus's table.
     pub(crate) fn fields<'a>(&'a self, config: &'a DataConfig) -> &'a FieldsConfig {
         if self.fields.is_default() { &config.fields } else { &self.fields }
     }
 
-    /// Refuses an impossible corpus. `key` is its place; weights are allowed only in training.
+    /// Refuses an impossible corpus. `key` is the key of its split in the configuration. Weights
+    /// are allowed only if `of_training` is true.
     pub(super) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         let wrong = |message: String| Err(Error::Config { key, message });
         let given = [!self.stem.is_empty(), !is_empty(&self.source), !is_empty(&self.file)];

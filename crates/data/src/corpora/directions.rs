@@ -42,12 +42,13 @@ impl DataConfig {
         distinct(splits.into_iter().flat_map(|split| self.directions_of(split)))
     }
 
-    /// Whether the model is trained in several directions, so that rows name the target language.
+    /// True if the model is trained in several directions, so that rows contain the token of the
+    /// target language.
     pub fn is_multilingual(&self) -> bool {
         self.trained_directions().len() > 1
     }
 
-    /// Tokens of the target languages, if rows name them.
+    /// Tokens of the target languages, which rows contain; empty for a model of one direction.
     pub(crate) fn language_marks(&self) -> Vec<String> {
         match self.is_multilingual() {
             true => distinct(self.trained_directions().into_iter().map(|one| one.to))
@@ -58,8 +59,8 @@ impl DataConfig {
         }
     }
 
-    /// Copy with the languages of `direction` as its own. Corpora keep their directions and their
-    /// names.
+    /// Copy whose source and target language are those of `direction`. Corpora keep their
+    /// directions and their names.
     #[must_use]
     pub fn toward(&self, direction: &Direction) -> Self {
         let mut data = self.in_languages(direction);
@@ -73,7 +74,8 @@ impl DataConfig {
         data
     }
 
-    /// A copy with the languages of a direction, for reading its files.
+    /// Copy whose source and target language are those of `direction`, for reading the files of
+    /// that direction.
     pub(crate) fn in_languages(&self, direction: &Direction) -> Self {
         Self {
             source_language: direction.from.clone(),
@@ -82,12 +84,13 @@ impl DataConfig {
         }
     }
 
-    /// Direction from `from` to `to`, either of which may be left open.
+    /// Direction from `from` to `to`. A language that is `None` is chosen among the trained
+    /// directions.
     ///
     /// # Errors
     ///
-    /// [`Error::Direction`] if the model does not read or write such a language, or if `to` is left
-    /// open and the model writes several.
+    /// [`Error::Direction`] if the model does not read or write such a language, or if `to` is
+    /// `None` and the model writes several languages.
     pub fn choose_direction(&self, from: Option<&str>, to: Option<&str>) -> Result<Direction> {
         let trained = self.trained_directions();
         let listed = |languages: Vec<&String>| {
@@ -134,7 +137,8 @@ impl DataConfig {
         }
     }
 
-    /// Refuses directions that are impossible, or for which no model is trained.
+    /// Refuses impossible directions, and directions with languages that are not in the training
+    /// data.
     pub(crate) fn validate_directions(&self) -> Result<()> {
         if !(self.languages.temperature >= 1.0 && self.languages.temperature.is_finite()) {
             return wrong("data.languages.temperature", "must be a number from 1".to_owned());
@@ -153,7 +157,7 @@ impl DataConfig {
         if trained.len() > 1 { self.validate_as_multilingual() } else { Ok(()) }
     }
 
-    /// Refuses settings that only make sense for one direction.
+    /// Refuses settings that are possible only for a model of one direction.
     fn validate_as_multilingual(&self) -> Result<()> {
         if self.bidirectional_epochs > 0 {
             return wrong(

@@ -1,4 +1,4 @@
-//! Expansion of patterns to matching files.
+//! Replaces patterns of file names by the matching files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::{Corpora, Corpus, FileList};
 use crate::{DataConfig, Error, Format, Result, Side};
 
 /// Replaces the patterns of a split by the files of sentence pairs that they match. Patterns
-/// without a match stay, to be refused by the reader.
+/// without a match stay, and are refused by the reader.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ fn expand_stem_of_pairs(config: &DataConfig, corpus: &mut Corpus) -> Result<()> 
         Format::Text => (named.source, named.target) = (side(Side::Source), side(Side::Target)),
         format => match format.ending() {
             Some(ending) => named.file = path(ending).into(),
-            // Names in a data set are not files.
+            // A data set on the hub has names of splits and no files.
             None => return Ok(()),
         },
     }
@@ -62,7 +62,8 @@ fn without_stem(corpus: &Corpus) -> Corpus {
     Corpus { stem: String::new(), ..corpus.clone() }
 }
 
-/// Replaces `corpus` by `named`, the files that its patterns match, if they match anything.
+/// Replaces `corpus` by `named` with all patterns expanded, if the patterns match anything. `named`
+/// is the same corpus with paths instead of a stem.
 fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> Result<()> {
     expand_files(&mut named, endings)?;
     let files = named.source.iter().chain(named.file.iter());
@@ -72,8 +73,8 @@ fn take_if_matched(corpus: &mut Corpus, mut named: Corpus, endings: &[&str]) -> 
     Ok(())
 }
 
-/// Replaces the patterns of a corpus by files. Files of targets and of word links are in the order
-/// of their sources.
+/// Replaces the patterns of a corpus by files. Files of targets and of word links get the order of
+/// the files of sources.
 fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
     let Corpus { source, target, file, links, .. } = corpus;
     let lead = if file.is_empty() { source } else { file };
@@ -102,18 +103,16 @@ fn expand_files(corpus: &mut Corpus, endings: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Files that a path names: the matches if it is a pattern that matches anything, else the path
-/// itself.
+/// Files that match `path` if it is a pattern with matches; otherwise `path` itself.
 fn named(path: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     let matches_of_pattern = if is_pattern(path) { matches(path, endings)? } else { Vec::new() };
     let itself = || vec![Match { path: path.to_owned(), stands_for: String::new() }];
     Ok(if matches_of_pattern.is_empty() { itself() } else { matches_of_pattern })
 }
 
-/// The files that match the second pattern, in the order of the files that match the first. Two
-/// files belong together if the wildcards of both patterns match the same text in them. If the
-/// numbers of wildcards differ, the first file belongs to the first, the second to the second, and
-/// so on.
+/// Files that match the pattern `second`, in the order of the files that match the pattern `first`.
+/// Two files belong together if the wildcards of both patterns match the same text in them. If the
+/// patterns have different numbers of wildcards, files belong together by their order.
 fn beside(
     (first, of_first): (&Path, &[Match]),
     (second, of_second): (&Path, Vec<Match>),

@@ -8,11 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Files that are read one after another, like a single file; may be empty.
+/// List of files that are read one after another, as if they were a single file; may be empty.
 ///
-/// A recipe writes one as a string and several as a list of strings, each of which may be a pattern
-/// such as `train.*.gz`, which [`Task::expand`](crate::Task::expand) replaces by the matching
-/// files.
+/// In a recipe, one file is a string, and several files are a list of strings. Each string may be a
+/// pattern such as `train.*.gz`, which [`Task::expand`](crate::Task::expand) replaces by the
+/// matching files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileList(Vec<PathBuf>);
 

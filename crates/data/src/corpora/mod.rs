@@ -34,12 +34,12 @@ impl Corpora {
         self.iter().map(Corpus::name).collect::<Vec<_>>().join("+")
     }
 
-    /// All paths of the corpora, to be resolved.
+    /// All paths of the corpora, so that they can be resolved.
     pub fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         self.0.iter_mut().flat_map(Corpus::files_mut).flat_map(|files| files.iter_mut())
     }
 
-    /// Copy without any path.
+    /// Copy of the corpora without their paths.
     #[must_use]
     pub fn without_paths(&self) -> Self {
         let mut plain = self.clone();
@@ -49,13 +49,14 @@ impl Corpora {
         plain
     }
 
-    /// Refuses impossible corpora without looking at any file.
+    /// Refuses impossible corpora without reading any file. `key` is the key of the split. Weights
+    /// are allowed only if `of_training` is true.
     pub(crate) fn validate(&self, key: &'static str, of_training: bool) -> Result<()> {
         self.iter().try_for_each(|corpus| corpus.validate(key, of_training))
     }
 
-    /// Refuses corpora with keys other than their files: only corpora of sentence pairs may have
-    /// more. `instead` names the alternative for this task.
+    /// Refuses corpora with other keys than their files and name, which only corpora of sentence
+    /// pairs may have. `instead` describes the possible keys of this task.
     pub(crate) fn require_plain(&self, key: &'static str, instead: &str) -> Result<()> {
         let plain = |corpus: &Corpus| Corpus {
             stem: corpus.stem.clone(),
@@ -79,7 +80,7 @@ impl Deref for Corpora {
 }
 
 impl From<&str> for Corpora {
-    /// Single corpus of this stem; no corpus if the stem is empty.
+    /// Makes a single corpus with the stem `stem`; no corpus if it is empty.
     fn from(stem: &str) -> Self {
         Self(if stem.is_empty() { Vec::new() } else { vec![Corpus::of_stem(stem)] })
     }
@@ -155,7 +156,7 @@ impl<'de> Deserialize<'de> for Corpora {
     }
 }
 
-/// Corpus as an entry of a list.
+/// Corpus as an item of a list.
 struct Named(Corpus);
 
 impl<'de> Deserialize<'de> for Named {

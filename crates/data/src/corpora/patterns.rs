@@ -1,8 +1,10 @@
-//! Patterns of file names, like in shells: `*` stands for any characters, `?` for one, `[a-c]` for
-//! one of a range and `[!a-c]` for one outside it. No wildcard stands for a `/`.
+//! Patterns of file names, as in shells: `*` stands for any characters, `?` for one character,
+//! `[a-c]` for a character of a range, and `[!a-c]` for a character outside a range. No wildcard
+//! stands for a `/`.
 //!
-//! The text that the wildcards match is recorded for each file, because it identifies the file of
-//! the other side. A library of patterns was rejected because no library reports this text.
+//! For each file, the text that the wildcards match is recorded, because it identifies the
+//! corresponding file of the other side of a corpus. Libraries for patterns were rejected, because
+//! none reports this text.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -19,11 +21,11 @@ pub(crate) const NO_MATCH: &str = "no file matches this pattern; * stands for an
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) path: PathBuf,
-    /// Text that the wildcards match, with a `/` after each.
+    /// Text that each wildcard matches, followed by a `/`.
     pub(super) stands_for: String,
 }
 
-/// Whether a path is a pattern rather than the path of an existing file.
+/// True if a path is a pattern, and not the path of an existing file.
 pub(crate) fn is_pattern(path: &Path) -> bool {
     let has_wildcards = |part: Component<'_>| matches!(part, Component::Normal(name) if wildcards(&name.to_string_lossy()) > 0);
     path.components().any(has_wildcards) && !path.exists()
@@ -38,13 +40,14 @@ fn wildcards(name: &str) -> usize {
     parts(name).iter().filter(|part| !matches!(part, Part::Character(_))).count()
 }
 
-/// Files that `pattern` matches, with one of `endings` after it, plain or compressed, in the order
-/// of the bytes of their names. Of a file that exists both plain and compressed, only the plain one
-/// counts. Names that begin with a dot are matched only by patterns that begin with a dot.
+/// Files that match `pattern` followed by one of `endings`, plain or compressed, in the order of
+/// the bytes of their names. If a file exists both plain and compressed, only the plain file is
+/// listed. Names that begin with a dot are matched only by patterns that begin with a dot.
 ///
 /// # Errors
 ///
-/// If it matches a folder or anything else that is not a regular file, or a folder cannot be read.
+/// If the pattern matches a folder or anything else that is not a regular file, or if a folder
+/// cannot be read.
 pub(super) fn matches(pattern: &Path, endings: &[&str]) -> Result<Vec<Match>> {
     if pattern.components().any(|part| part.as_os_str().to_string_lossy().contains("**")) {
         let message =
@@ -121,7 +124,7 @@ enum Part {
     One,
     /// Any characters: `*`.
     Any,
-    /// Characters in ranges, or outside of them: `[…]`.
+    /// A character in one of the ranges or, if the flag is false, outside them: `[…]`.
     Of(Vec<(char, char)>, bool),
 }
 
@@ -137,7 +140,7 @@ impl Part {
     }
 }
 
-/// Parts of a pattern for one name. A `[` that is not closed stands for itself.
+/// Parts of a pattern for one file or folder name. A `[` without a `]` stands for itself.
 fn parts(pattern: &str) -> Vec<Part> {
     let characters: Vec<char> = pattern.chars().collect();
     let (mut parts, mut at) = (Vec::new(), 0);
@@ -149,7 +152,7 @@ fn parts(pattern: &str) -> Vec<Part> {
             '[' => {
                 let within = !matches!(characters.get(at), Some('!' | '^'));
                 let first = at + usize::from(!within);
-                // A `]` that comes first stands for itself.
+                // A `]` at the beginning of the ranges stands for itself.
                 let end = (first + 1..characters.len()).find(|&end| characters[end] == ']');
                 match end {
                     Some(end) => {
@@ -182,12 +185,12 @@ fn ranges(characters: &[char]) -> Vec<(char, char)> {
     ranges
 }
 
-/// Text of the wildcards of a pattern in `name`, each as short as possible, with a `/` after each;
-/// `None` if the pattern does not match. Takes time at most proportional to the product of the two
-/// lengths.
+/// Text that the wildcards of a pattern match in `name`, as short as possible, with a `/` after
+/// each wildcard. `None` if the pattern does not match. The time is at most proportional to the
+/// product of the lengths of pattern and name.
 fn matched(parts: &[Part], name: &str) -> Option<String> {
     let name: Vec<char> = name.chars().collect();
-    // Beginning and end of each wildcard so far, in the name.
+    // Beginning and end in the name of the text of each wildcard so far.
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let (mut part, mut at) = (0, 0);
     // The last `*`: its place in the pattern, and its index among the wildcards.

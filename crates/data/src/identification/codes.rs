@@ -1,7 +1,7 @@
 //! Codes of languages in their usual spellings.
 
-/// Pairs of codes: another code of a language, and its code in models. The other codes are ISO
-/// 639-3, as in `deu_Latn`, and those of LibreTranslate.
+/// Pairs of codes: another code of a language, and its code in models. The other codes are from ISO
+/// 639-3, as in `deu_Latn`, and from LibreTranslate.
 const OTHERS: &str = "\
     afr af ara ar arb ar asm as aze az azj az bel be bul bg ben bn bre br cat ca ces cs cym cy \
     dan da deu de dzo dz ell el eng en epo eo spa es est et ekk et eus eu fas fa pes fa fin fi \
@@ -11,7 +11,8 @@ const OTHERS: &str = "\
     por pt pb pt ron ro rus ru sin si slk sk slv sl als sq sqi sq srp sr swe sv tam ta tel te \
     tgk tg tha th tur tr uig ug ukr uk uzb uz uzn uz vie vi zho zh cmn zh zt zh";
 
-/// Code of a language without its script and region, as models use it.
+/// Code of a language in models: without script and region, and in the usual one of several
+/// spellings.
 pub(super) fn canonical(code: &str) -> String {
     let code = code.trim().to_ascii_lowercase();
     let language = code.split(['-', '_']).next().unwrap_or_default();

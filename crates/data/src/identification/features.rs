@@ -12,11 +12,12 @@ const SEPARATOR: char = ' ';
 /// Odd constant of multiplicative hashing (the golden ratio, Knuth 1973).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Words of a text in lower case, with a separator before each, and after each that is complete.
+/// Words of a text in lower case, with a separator before each word, and after each complete word.
 #[derive(Debug)]
 pub(super) struct Features(Vec<char>);
 
-/// Whether a character is part of a word: a letter, or a mark, such as the vowels of many scripts.
+/// True if a character is part of a word: a letter, or a combining mark, such as the vowels of many
+/// scripts.
 fn is_of_word(character: char) -> bool {
     match character {
         'a'..='z' | 'A'..='Z' => true,
@@ -33,9 +34,9 @@ fn mixed(hash: u64, character: char) -> u64 {
     (hash.rotate_left(5) ^ u64::from(character)).wrapping_mul(GOLDEN)
 }
 
-/// Row of a feature among `rows`.
+/// Index of the row (vector) of a feature with the hash `hash`, among `rows` rows.
 fn row_of(hash: u64, rows: usize) -> usize {
-    // The upper half of a product is mixed best.
+    // The upper half of a product depends on all bits of its factors.
     let mixed = (hash ^ (hash >> 29)).wrapping_mul(GOLDEN) >> 32;
     ((mixed * rows as u64) >> 32) as usize
 }
@@ -68,7 +69,7 @@ impl Features {
             let mut hash = 0;
             for (length, &character) in (1..=LONGEST).zip(&self.0[start..]) {
                 hash = mixed(hash, character);
-                // A separator alone says nothing.
+                // A separator alone is not a feature.
                 if length > 1 || first != SEPARATOR {
                     each(row_of(hash ^ length as u64, rows));
                 }
@@ -76,7 +77,7 @@ impl Features {
             if first == SEPARATOR {
                 let rest = &self.0[start + 1..];
                 let Some(end) = rest.iter().position(|&one| one == SEPARATOR) else { continue };
-                // Shorter words are n-grams already, with the separators around them.
+                // A shorter word, with the separators around it, is already one of the n-grams.
                 if end + 2 > LONGEST {
                     let hash = rest[..end].iter().fold(1, |hash, &one| mixed(hash, one));
                     each(row_of(hash, rows));
@@ -108,7 +109,7 @@ mod tests {
         // Three letters and two separators: three n-grams of length 1, four of length 2, three of
         // length 3, two of length 4, and a word.
         assert_eq!(rows("cat ").len(), 13);
-        // A word that may continue has no end, so it does not count as a whole word.
+        // A word at the end of a text may have been cut off, so it does not count as a whole word.
         assert_eq!(rows("cat").len(), 9);
         assert_eq!(rows(&"word ".repeat(100)), rows(&"word ".repeat(50)));
     }

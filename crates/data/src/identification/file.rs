@@ -1,4 +1,5 @@
-//! The file of a language identifier: a line of JSON, then numbers in little-endian order.
+//! The file of a language identifier: the format and its version, a line of JSON, and then numbers
+//! in little-endian order.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +9,10 @@ use super::{LanguageIdentifier, WIDTH};
 /// First bytes of a file.
 const MAGIC: &[u8] = b"taper languages ";
 
-/// Version of the format, which follows these bytes.
+/// Version of the format, which follows [`MAGIC`].
 const VERSION: &[u8] = b"2\n";
 
-/// Most languages and features of a model.
+/// Largest number of languages, and of features, of a model.
 const MOST: usize = 1 << 24;
 
 #[derive(Serialize, Deserialize)]
@@ -22,8 +23,8 @@ struct Head {
 }
 
 impl LanguageIdentifier {
-    /// Content of the model's file: biases and weights have 32 bits each, numbers of vectors have
-    /// 4.
+    /// Content of the model's file. Each bias and weight has 32 bits, and each number of a vector 4
+    /// bits.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let head =
@@ -37,7 +38,7 @@ impl LanguageIdentifier {
         bytes
     }
 
-    /// Model of a file's content.
+    /// Reads a model from the content of its file.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, &'static str> {
         const OTHER: &str =
             "not a model of languages: expected a file that was made from text in known languages";

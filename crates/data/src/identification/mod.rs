@@ -1,9 +1,9 @@
 //! Identification of the language of a text.
 //!
-//! The classifier of Joulin et al. 2017, "Bag of Tricks for Efficient Text Classification": the
-//! features of a text are hashed n-grams of characters and words, and a softmax over languages
-//! follows the mean of their vectors. Vectors are kept in 4 bits, so that a model of 74 languages
-//! takes less than 1 MB.
+//! This is the classifier of Joulin et al. 2017, "Bag of Tricks for Efficient Text Classification".
+//! The features of a text are hashed n-grams of characters and words. The mean of the vectors of
+//! these features is the input of a linear layer and a softmax over languages. A number of a vector
+//! has 4 bits, so a model of 74 languages takes less than 1 MB.
 //!
 //! **Decision.** The model is trained by Taper (`taper languages train`) and is part of the
 //! program. A table of n-grams for each language was rejected: at this size it would have too few
@@ -29,13 +29,13 @@ pub(crate) use self::scripts::OwnLetters;
 pub use self::scripts::own_letters;
 pub use self::training::{IdentifierTraining, train_identifier};
 
-/// Numbers of a feature's vector.
+/// Length of a feature's vector.
 const WIDTH: usize = 24;
 
 /// Model that is part of the program.
 static BUNDLED: &[u8] = include_bytes!("languages.bin");
 
-/// Most bytes of a model's file.
+/// Largest number of bytes of a model's file.
 const MOST_BYTES: u64 = 1 << 28;
 
 /// A language with its probability.
@@ -50,11 +50,11 @@ pub struct IdentifiedLanguage {
 /// Identifier of the language of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LanguageIdentifier {
-    /// Codes, sorted.
+    /// Codes of the languages, sorted.
     languages: Vec<String>,
     /// Vectors of features, rounded.
     vectors: Vec<Packed>,
-    /// Weights of each language; the scales of `vectors` are included.
+    /// Weights of each language, multiplied by the scales of `vectors`.
     weights: Vec<[f32; WIDTH]>,
     /// Bias of each language.
     biases: Vec<f32>,
@@ -92,8 +92,8 @@ impl LanguageIdentifier {
         &self.languages
     }
 
-    /// Index of the language with this code, in any usual spelling, such as `zh-Hans`, `pt_BR` or
-    /// `deu_Latn`; `None` if the model does not know it.
+    /// Index of the language with the code `code`, in any usual spelling, such as `zh-Hans`,
+    /// `pt_BR` or `deu_Latn`; `None` if the model does not know the language.
     #[must_use]
     pub fn number_of(&self, code: &str) -> Option<usize> {
         let code = codes::canonical(code);
@@ -164,7 +164,7 @@ mod tests {
             let identified = model.identify(text).expect("letters");
             assert_eq!(identified.language, language, "{text}: {identified:?}");
             assert!(identified.probability > 0.5, "{text}: {identified:?}");
-            // Case and marks are nothing to go by.
+            // Case does not matter.
             assert_eq!(model.identify(&text.to_uppercase()).expect("letters").language, language);
         }
         assert_eq!(model.identify("12 + 30 = 42 :-)"), None);

@@ -2,7 +2,7 @@
 
 use super::WIDTH;
 
-/// Largest number.
+/// Largest integer of a vector.
 pub(super) const LARGEST: f32 = 7.0;
 
 /// The integer nearest to a number, between -[`LARGEST`] and [`LARGEST`].

@@ -76,20 +76,20 @@ fn script_of(code: &str) -> Option<Script> {
     })
 }
 
-/// The script of a language, so that it is looked up only once.
+/// Script of a language, which is looked up only once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnLetters {
     script: Option<Script>,
 }
 
 impl OwnLetters {
-    /// The script of the language with this code.
+    /// Looks up the script of the language with the code `code`.
     pub(crate) fn for_language(code: &str) -> Self {
         Self { script: script_of(code) }
     }
 
-    /// The share of a text's letters that belong to the language's script. It is 1 if the script is
-    /// unknown, and `None` if the text has no letters.
+    /// Share of a text's letters that belong to the language's script; 1 if the script is unknown.
+    /// `None` if the text has no letters.
     pub(crate) fn share(self, text: &str) -> Option<f64> {
         let is_own = |letter: char| {
             self.script.is_none_or(|script| script.iter().any(|&(a, z)| (a..=z).contains(&letter)))
@@ -103,8 +103,8 @@ impl OwnLetters {
     }
 }
 
-/// Share of a text's letters that belong to the script of the language with this code: 1 if the
-/// script is unknown, 0 without letters.
+/// Share of a text's letters that belong to the script of the language with the code `code`; 1 if
+/// the script is unknown, and 0 if the text has no letters.
 #[must_use]
 pub fn own_letters(code: &str, text: &str) -> f64 {
     OwnLetters::for_language(code).share(text).unwrap_or(0.0)

@@ -1,4 +1,4 @@
-//! Training of a language identifier: stochastic gradient descent on pieces of lines.
+//! Trains a language identifier by stochastic gradient descent on pieces of lines.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,18 @@ use super::nibbles::{LARGEST, Packed, nearest};
 use super::{LanguageIdentifier, WIDTH, dot, softmax};
 use crate::{Draws, Error, Result};
 
-/// Key of these draws, distinct from the keys of other training.
+/// Key of the draws of this training, distinct from the keys of other training.
 const PURPOSE: u64 = 13;
 
-/// Smallest and largest number of characters of the pieces of lines used in training; the lengths
-/// are uniform.
+/// Smallest and largest number of characters of a piece. Lengths are drawn uniformly between them.
 const PIECE: (f64, f64) = (12.0, 30.0);
 
-/// Exponent: a language's share of the pieces is proportional to this power of its number of lines.
+/// Exponent of a language's number of lines. The share of a language in the pieces is proportional
+/// to this power.
 const EVENNESS: f64 = 0.1;
 
-/// Share of the values of a dimension that rounding represents; larger values are clipped.
+/// Share of the values of a dimension that are within the range of rounding. Larger values are
+/// clipped.
 const IN_RANGE: f64 = 0.98;
 
 /// Number of pieces after which the scales of rounding are measured again.
@@ -26,11 +27,11 @@ const BETWEEN_SCALES: u64 = 500_000;
 /// Settings of a training.
 #[derive(Debug, Clone, Copy)]
 pub struct IdentifierTraining {
-    /// Number of vectors, which features share; each takes 12 bytes.
+    /// Number of vectors. A vector takes 12 bytes, and may be shared by several features.
     pub features: usize,
     /// Number of pieces of lines to train on.
     pub pieces: u64,
-    /// Learning rate at the beginning; it falls linearly to 0.
+    /// Initial learning rate, which falls linearly to 0.
     pub learning_rate: f32,
     /// Seed of all draws.
     pub seed: u64,
@@ -47,14 +48,15 @@ struct Trainee {
     vectors: Vec<[f32; WIDTH]>,
     weights: Vec<[f32; WIDTH]>,
     biases: Vec<f32>,
-    /// Scales of the dimensions of the vectors, once reading a vector rounds it.
+    /// Scales by which each dimension of a vector is rounded when it is read; `None` while vectors
+    /// are not rounded.
     scales: Option<[f32; WIDTH]>,
     rows: Vec<usize>,
     probabilities: Vec<f32>,
 }
 
-/// Trains a model on lines of text in known languages. `report` receives the number of pieces so
-/// far and their mean loss since its last call.
+/// Trains a model on `lines`: pairs of a language and a line of text. `report` is called with the
+/// number of pieces so far, and the mean loss of the pieces since its last call.
 ///
 /// # Errors
 ///
@@ -140,7 +142,8 @@ impl Trainee {
         }
     }
 
-    /// Makes a step on a piece of text and returns its loss; `None` if it has no letters.
+    /// Makes a training step on a piece of text, and returns its loss; `None` if the piece has no
+    /// letters.
     fn update(&mut self, piece: &str, language: usize, rate: f32) -> Option<f32> {
         let Self { vectors, weights, biases, scales, rows, probabilities } = self;
         rows.clear();
@@ -161,8 +164,8 @@ impl Trainee {
             add(&mut weights[place], &mean, step);
             biases[place] += BIAS_RATE * step;
         }
-        // Features of a long piece share its gradient, but each gets more than the derivative of
-        // the mean would give it.
+        // The features of a piece share its gradient. The factor 1/√n is larger than 1/n, the
+        // derivative of the mean.
         let share = 1.0 / (rows.len() as f32).sqrt();
         for &row in rows.iter() {
             add(&mut vectors[row], &gradient, share);
@@ -170,7 +173,7 @@ impl Trainee {
         Some(-probabilities[language].max(f32::MIN_POSITIVE).ln())
     }
 
-    /// Sets the scales so that rounding represents most values of each dimension.
+    /// Sets the scales so that most values of each dimension are within the range of rounding.
     fn measure_scales(&mut self) {
         self.scales = Some(std::array::from_fn(|place| {
             let mut sizes: Vec<f32> = self.vectors.iter().map(|one| one[place].abs()).collect();
@@ -180,7 +183,7 @@ impl Trainee {
         }));
     }
 
-    /// The model with vectors in 4 bits.
+    /// Makes the model, in which each number of a vector is rounded to 4 bits.
     fn rounded(mut self, languages: Vec<String>) -> LanguageIdentifier {
         let scales = self.scales.unwrap_or([1.0; WIDTH]);
         for weights in &mut self.weights {
@@ -212,7 +215,7 @@ fn mean_of(
     std::array::from_fn(|place| mean[place] * scales[place] * share)
 }
 
-/// Factor of the learning rate for biases, which all pieces move.
+/// Factor of the learning rate for biases. It is small because every piece changes all biases.
 const BIAS_RATE: f32 = 0.1;
 
 fn add(to: &mut [f32; WIDTH], from: &[f32; WIDTH], factor: f32) {

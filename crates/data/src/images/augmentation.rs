@@ -3,17 +3,17 @@
 use crate::ImagesConfig;
 use crate::draws::{Draws, Epoch};
 
-/// Key of these draws.
+/// Key of the draws for augmentation.
 const PURPOSE: u64 = 9;
 /// Smallest and largest share of an image that an erased rectangle covers.
 const ERASED: (f64, f64) = (0.02, 0.4);
-/// Smallest ratio of the rectangle's height to its width; the largest is the inverse.
+/// Smallest ratio of the rectangle's height to its width. The largest ratio is the inverse.
 const FLATTEST: f64 = 0.3;
 /// Number of attempts to draw a rectangle that fits into the image.
 const RECTANGLES: u64 = 100;
 
-/// Crops a window of the image's size from the image with a black margin, and flips it in half of
-/// the cases (He et al. 2016, section 4.2). Then a rectangle of it may be erased.
+/// Crops a window of the image's size from the image with a black margin, and flips the window in
+/// half of the cases (He et al. 2016, section 4.2). Then a rectangle of the window may be erased.
 ///
 /// # Panics
 ///
@@ -32,7 +32,7 @@ pub(crate) fn augment(
     }
 }
 
-/// Crops a window of the image with a margin, flipped or not.
+/// Crops a window of the image with a margin, and perhaps flips it.
 fn cut_out(pixels: &mut Vec<u8>, settings: &ImagesConfig, draws: Draws) {
     let (size, margin) = (settings.size, settings.crop_padding);
     // Offsets to the right and down; negative values mean left and up.

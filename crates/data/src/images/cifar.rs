@@ -1,5 +1,5 @@
-//! The binary format of CIFAR-10 and CIFAR-100 (Krizhevsky 2009): a label, or a coarse and a fine
-//! one, followed by three planes of 32 x 32 pixels.
+//! The binary format of CIFAR-10 and CIFAR-100 (Krizhevsky 2009). Each image is a label (CIFAR-10)
+//! or a coarse and a fine label (CIFAR-100), followed by three planes of 32 x 32 pixels.
 
 use std::path::PathBuf;
 

@@ -53,7 +53,7 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<Vec<(PathBuf
     Ok(files)
 }
 
-/// Entries of a folder that are not hidden, by name.
+/// Entries of a folder that are not hidden, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = |error| Error::io(folder, error);
     let mut paths = Vec::new();
@@ -75,7 +75,7 @@ pub(super) struct FolderImages {
     settings: ImagesConfig,
 }
 
-/// Lists the files; each is decoded only when it is read.
+/// Lists the files. A picture is decoded only when it is needed.
 ///
 /// # Errors
 ///

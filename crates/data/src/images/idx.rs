@@ -1,4 +1,4 @@
-//! IDX format of MNIST (LeCun et al. 1998) and of its replacements: a file of images and one of
+//! IDX format of MNIST (LeCun et al. 1998) and of its replacements: a file of images, and a file of
 //! labels.
 
 use std::path::{Path, PathBuf};
@@ -7,14 +7,16 @@ use super::Images;
 use super::records::Records;
 use crate::{Corpus, DataConfig, Error, Result};
 
-/// The first bytes of a file: two zeros, 8 for unsigned bytes, and the number of dimensions.
+/// First bytes of a file of images: two zeros, 8 for unsigned bytes, and the number of dimensions.
+/// The next constant has the first bytes of a file of labels.
 const IMAGES: [u8; 4] = [0, 0, 8, 3];
 const LABELS: [u8; 4] = [0, 0, 8, 1];
-/// Number of bytes before the first image; the next constant is that before the first label.
+/// Number of bytes before the first image. The next constant is the number of bytes before the
+/// first label.
 const IMAGES_HEADER: usize = 16;
 const LABELS_HEADER: usize = 8;
 
-/// The names of the two files, without `train` at the start.
+/// Ends of the names of the two files, which follow the name of the split.
 const NAMES: [[&str; 2]; 2] =
     [["-images-idx3-ubyte", "-labels-idx1-ubyte"], ["-images.idx3-ubyte", "-labels.idx1-ubyte"]];
 
@@ -57,7 +59,7 @@ pub(super) fn files(config: &DataConfig, corpus: &Corpus) -> Result<[PathBuf; 2]
 #[derive(Debug)]
 pub(super) struct IdxImages {
     images: Records,
-    /// Bytes of an image.
+    /// Number of bytes of an image.
     bytes: usize,
     classes: Vec<u32>,
 }
@@ -110,7 +112,8 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
         Ok(number + LABELS_HEADER as u64)
     })?;
     let mut bytes = Vec::new();
-    // There are as many labels as images, and the file of images has that length.
+    // The number of labels equals the number of images, which was compared with the length of the
+    // file of images, so it is not too large.
     labels.read(LABELS_HEADER as u64, count as usize, &mut bytes)?;
     let class = |(index, &label): (usize, &u8)| match usize::from(label) {
         listed if listed < settings.labels.len() => Ok(u32::from(label)),
@@ -125,7 +128,7 @@ pub(super) fn open(config: &DataConfig, corpus: &Corpus) -> Result<IdxImages> {
     Ok(IdxImages { images, bytes: settings.size * settings.size, classes })
 }
 
-/// Refuses a file that does not begin with these bytes.
+/// Refuses a file whose `header` does not begin with the bytes `expected`.
 fn require_magic(path: &Path, header: &[u8], expected: [u8; 4]) -> Result<()> {
     if header.starts_with(&expected) {
         return Ok(());
@@ -139,7 +142,7 @@ fn require_magic(path: &Path, header: &[u8], expected: [u8; 4]) -> Result<()> {
     Err(Error::Malformed { path: path.to_owned(), message })
 }
 
-/// Number in four bytes from `at` on, the highest first.
+/// Number in the four bytes from `at` on, the highest byte first.
 fn word(header: &[u8], at: usize) -> u64 {
     header[at..at + 4].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }

@@ -1,14 +1,15 @@
-//! Properties of a JPEG or PNG file before decoding: whether a JPEG is complete, and the
+//! Examines a JPEG or PNG file before it is decoded: finds out if a JPEG is complete, and the
 //! orientation of the picture.
 
 use image::metadata::Orientation;
 
-/// First bytes of PNG and TIFF files, and of EXIF data and XMP packets in a JPEG.
+/// First bytes of a PNG file. The next constants are the first bytes of EXIF data and of an XMP
+/// packet in a JPEG.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const EXIF: &[u8] = b"Exif\0\0";
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 
-/// Relevant markers of a JPEG, each after a byte `0xFF`.
+/// Markers of a JPEG, each of which follows a byte `0xFF`: the end, a scan, and application data.
 const END: u8 = 0xD9;
 const SCAN: u8 = 0xDA;
 const APPLICATION_1: u8 = 0xE1;
@@ -16,20 +17,20 @@ const APPLICATION_1: u8 = 0xE1;
 /// Tag of the orientation in EXIF data.
 const ORIENTATION: u16 = 0x0112;
 
-/// Whether a file is a JPEG.
+/// True if a file is a JPEG.
 pub(super) fn is_jpeg(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0xFF, 0xD8, 0xFF])
 }
 
-/// Whether a JPEG has the marker that ends it.
+/// True if a JPEG contains the marker of its end.
 ///
-/// libjpeg, and so Pillow, requires it. Bytes after the marker are ignored.
+/// libjpeg, and so Pillow, requires this marker. Bytes after the marker are ignored.
 pub(super) fn is_whole(jpeg: &[u8]) -> bool {
     segments(jpeg).any(|(marker, _)| marker == END)
 }
 
-/// Orientation of a picture by its EXIF data or, if these have none, by its XMP packet, as in
-/// Pillow's `exif_transpose`.
+/// Orientation of a picture according to its EXIF data or, if they have no orientation, to its XMP
+/// packet, as in Pillow's `exif_transpose`.
 pub(super) fn orientation(bytes: &[u8]) -> Orientation {
     let mut exif = None;
     let mut xmp = None;
@@ -55,8 +56,8 @@ pub(super) fn orientation(bytes: &[u8]) -> Orientation {
     number.and_then(Orientation::from_exif).unwrap_or(Orientation::NoTransforms)
 }
 
-/// Markers of a JPEG in order, each with the content of its segment. Includes markers between
-/// entropy-coded data, up to the end of the file.
+/// Markers of a JPEG in order, each with the content of its segment. Markers between entropy-coded
+/// data are included, up to the end of the file.
 fn segments(jpeg: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = jpeg;
     std::iter::from_fn(move || {

@@ -1,9 +1,9 @@
-//! Images on disk, read one by one, so that all together may exceed memory.
+//! Reads images on disk one by one, so that all images together may be larger than the memory.
 //!
-//! The readers of `candle-datasets` read whole files into tensors, and only uncompressed files;
-//! this crate has no tensors. Here an image is read from its place in a file of records, and an
-//! image of a folder is decoded on demand. Only files that are compressed as a whole are held in
-//! memory, decompressed.
+//! The readers of `candle-datasets` are not used, because they read whole uncompressed files into
+//! tensors, and this crate has no tensors. Here an image is read from its place in a file of
+//! records, and an image of a folder is decoded on demand. Only files that are compressed as a
+//! whole are held in memory, decompressed.
 
 pub(crate) mod augmentation;
 mod cifar;
@@ -40,7 +40,8 @@ pub(crate) trait Images: Debug + Send + Sync {
         &[]
     }
 
-    /// Reads the image with this index: channel by channel, row by row.
+    /// Reads the values of the image with the index `image` into `pixels`: channel by channel, row
+    /// by row.
     ///
     /// # Errors
     ///

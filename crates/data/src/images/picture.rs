@@ -12,7 +12,8 @@ use super::raster::Raster;
 use crate::files::{not_a_file, read_regular, write_atomically};
 use crate::{Error, ImagesConfig, Result};
 
-/// Largest width and height of a picture.
+/// Largest width and height of a picture in pixels. The next constant is the largest number of
+/// bytes of a file, and of the decoded picture.
 const MOST_PIXELS: u32 = 16_384;
 const MOST_BYTES: u64 = 256 << 20;
 
@@ -26,8 +27,8 @@ impl Pixels {
     ///
     /// # Errors
     ///
-    /// If the file is neither, is cut off or damaged, is larger than 16,384 pixels on a side, or
-    /// does not get the model's size.
+    /// If the file is neither a PNG nor a JPEG, is cut off or damaged, or has more than 16,384
+    /// pixels on a side, or if the picture does not get the model's size.
     pub fn of_file(path: &Path, settings: &ImagesConfig) -> Result<Self> {
         if let Some(kind) = not_a_file(path) {
             return Err(malformed(path, format!("is {kind}, where an image is expected")));

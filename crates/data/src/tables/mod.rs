@@ -34,7 +34,7 @@ pub(crate) type FindColumns<'a> = dyn Fn(&[&str]) -> Result<(Columns, bool)> + '
 pub(crate) struct Field {
     /// Dotted paths to try, in order.
     pub(crate) paths: Vec<String>,
-    /// Whether a number or a truth value counts as text; for labels it does.
+    /// True if numbers and truth values count as text, as they do for labels.
     pub(crate) may_be_number: bool,
 }
 
@@ -114,7 +114,7 @@ pub fn require_plain_text(path: &Path) -> Result<()> {
     Err(Error::Malformed { path: path.to_owned(), message: message.to_owned() })
 }
 
-/// Whether the name of a file indicates a single JSON value.
+/// True if the name of a file indicates a single JSON value.
 pub(crate) fn is_json(path: &Path) -> bool {
     uncompressed(path).extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"))
 }

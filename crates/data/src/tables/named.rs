@@ -14,7 +14,7 @@ pub(crate) struct Named<'a> {
     pub(crate) chosen: &'a str,
     /// Default name.
     pub(crate) usual: &'static str,
-    /// Whether numbers and truth values are allowed.
+    /// True if numbers and truth values are allowed.
     pub(crate) may_be_number: bool,
 }
 

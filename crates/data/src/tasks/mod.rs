@@ -146,7 +146,7 @@ impl Task {
         }
     }
 
-    /// Whether a part of the training text is held out for validation.
+    /// True if a part of the training data is held out for validation.
     pub fn holds_out(self, config: &DataConfig) -> bool {
         match self {
             Self::Translation => config.hold_out > 0,
@@ -161,7 +161,7 @@ impl Task {
         }
     }
 
-    /// Whether there is data for validation.
+    /// True if there are data for validation.
     pub fn validates(self, config: &DataConfig) -> bool {
         self.holds_out(config) || config.is_validated()
     }
@@ -214,17 +214,17 @@ impl Task {
         }
     }
 
-    /// Whether the task has images.
+    /// True if the task has images.
     pub fn reads_images(self) -> bool {
         matches!(self, Self::ImageClassification | Self::Captions | Self::ImageText)
     }
 
-    /// Whether the task has text, which needs a tokenizer.
+    /// True if the task has text, which needs a tokenizer.
     pub fn reads_text(self) -> bool {
         !matches!(self, Self::ImageClassification | Self::InContextRegression)
     }
 
-    /// Whether the folder of a run has the tokenizers that the task needs.
+    /// True if the folder `run` contains the tokenizers that the task needs.
     pub fn has_tokenizers(self, run: &Path) -> bool {
         !self.reads_text() || TokenizerPair::exists(run)
     }

@@ -1,14 +1,15 @@
-//! Bits of entropy-coded data, and Huffman codes in them.
+//! Reads bits of entropy-coded data, and Huffman codes in these bits.
 
-/// Number of bits that are looked up at once.
+/// Number of bits of the index into [`HuffmanTable::quick`].
 const QUICK: u32 = 9;
 
-/// Symbols by their codes.
+/// Huffman table: the symbol of each code.
 #[derive(Clone)]
 pub(super) struct HuffmanTable {
-    /// Length and symbol of the code at the beginning of the next bits; length 0 for longer codes.
+    /// For each value of the next [`QUICK`] bits, length and symbol of the code at their beginning.
+    /// The length is 0 if the code is longer.
     quick: Vec<(u8, u8)>,
-    /// Largest code of each length plus one, extended to 16 bits.
+    /// For each length, its largest code plus one, shifted left to 16 bits.
     ends: [u32; 17],
     /// Offset between a code of each length and its index among the symbols.
     offsets: [i32; 17],
@@ -16,8 +17,9 @@ pub(super) struct HuffmanTable {
 }
 
 impl HuffmanTable {
-    /// Table for the given numbers of codes of each length from 1 on, with their symbols. `None` if
-    /// there are too many codes, or a symbol is not valid for a DC coefficient.
+    /// Makes a table. `counts` has the number of codes of each length from 1 to 16, and `symbols`
+    /// the symbols in the order of their codes. `None` if there are too many codes, or if `is_dc`
+    /// is true and a symbol is not valid for a DC coefficient.
     pub(super) fn from_counts(counts: &[u8; 16], symbols: &[u8], is_dc: bool) -> Option<Self> {
         if symbols.len() > 256 || is_dc && symbols.iter().any(|&symbol| symbol > 15) {
             return None;
@@ -50,14 +52,14 @@ impl HuffmanTable {
     }
 }
 
-/// Reader of bits up to the next marker; all bits after it are 0.
+/// Reader of bits up to the next marker. All bits after this are 0.
 pub(super) struct Bits<'a> {
     data: &'a [u8],
-    /// Number of bytes taken.
+    /// Number of bytes that were read from `data`.
     at: usize,
     held: u64,
     count: u32,
-    /// Whether more bits were requested than exist.
+    /// True if more bits were requested than exist.
     pub(super) is_exhausted: bool,
 }
 
@@ -66,7 +68,7 @@ impl<'a> Bits<'a> {
         Self { data, at: 0, held: 0, count: 0, is_exhausted: false }
     }
 
-    /// Number of bytes examined, up to the next marker.
+    /// Number of bytes that were read, at most up to the next marker.
     pub(super) fn position(&self) -> usize {
         self.at
     }
@@ -88,7 +90,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Buffers at least 16 bits.
+    /// Buffers at least 16 bits, unless the data end.
     fn fill(&mut self) {
         while self.count <= 48 {
             match self.byte() {
@@ -101,7 +103,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Next `count` bits, at most 16, without taking them.
+    /// Next `count` bits, at most 16, without removing them.
     fn peek(&mut self, count: u32) -> u32 {
         if self.count < count {
             self.fill();
@@ -160,7 +162,8 @@ impl<'a> Bits<'a> {
         usize::try_from(place).ok().and_then(|place| table.symbols.get(place)).copied().unwrap_or(0)
     }
 
-    /// Continues after the next marker if it is a restart marker; otherwise there are no more bits.
+    /// Continues after the next marker if it is a restart marker. Otherwise returns false, and
+    /// there are no more bits.
     pub(super) fn restart(&mut self) -> bool {
         (self.held, self.count) = (0, 0);
         let Some((0xD0..=0xD7, behind)) = super::next_marker(self.data, self.at) else {

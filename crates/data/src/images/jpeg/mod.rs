@@ -1,11 +1,11 @@
-//! JPEG decoding equal to libjpeg's, to the bit: image models are trained on its output, and
-//! different rounding of pixels would change their predictions.
+//! Decodes JPEG files with the same result as libjpeg, to the bit. Image models are trained on
+//! libjpeg's output, and other rounding of pixels would change their predictions.
 //!
-//! Baseline, extended and progressive files with Huffman codes and 8 bits are read, in one to four
-//! components; other files are refused by name. Damaged entropy-coded data give zeros up to the
-//! next restart marker, as in libjpeg. If a progressive file lacks scans, libjpeg smooths the
-//! blocks; this decoder does not. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`, `jdphuff.c`,
-//! `jdmarker.c`.)
+//! Baseline, extended and progressive files with Huffman codes and 8 bits are read, with 1, 3 or 4
+//! components. Other files are refused, and the error names their kind. Damaged entropy-coded data
+//! give zeros up to the next restart marker, as in libjpeg. If a progressive file lacks scans,
+//! libjpeg smooths the blocks; this decoder does not. (ITU-T T.81; libjpeg-turbo, `jdhuff.c`,
+//! `jdphuff.c`, `jdmarker.c`.)
 
 mod bits;
 mod output;
@@ -26,24 +26,25 @@ const ZIGZAG: [u8; 80] = [
     63, 63, 63, 63, 63, 63,
 ];
 
-/// Largest number of scans: even a small file may have any number of scans, and each passes over
-/// the whole picture.
+/// Largest number of scans. It is limited because even a small file may have many scans, and
+/// decoding each scan passes over the whole picture.
 const MOST_SCANS: usize = 500;
 
 /// Coefficients of a block, as rows of eight.
 type Block = [i16; 64];
 
-/// Component of the picture: grey, or one of its colours.
+/// Component of the picture: its grey values, or the values of one colour.
 struct Component {
     id: u8,
     /// Horizontal and vertical sampling factors, relative to the other components.
     across: usize,
     down: usize,
     quantization: usize,
-    /// Size in samples of the picture, without the padding of the last blocks.
+    /// Size of the component in samples, without the padding of the last blocks.
     width: usize,
     height: usize,
-    /// Number of blocks, including padding to a whole unit of all components.
+    /// Number of blocks, including padding to whole units (the blocks of all components at one
+    /// place).
     blocks_across: usize,
     blocks_down: usize,
     /// Quantization table at the component's first scan; the file may redefine it later.
@@ -54,7 +55,7 @@ struct Component {
     samples: Vec<u8>,
 }
 
-/// Meaning of the components as colours.
+/// Colour space of the components.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Colours {
     Grey,
@@ -64,7 +65,7 @@ enum Colours {
     Ycck,
 }
 
-/// State of the decoder: all that the file has defined so far.
+/// State of the decoder: everything that the file has defined so far.
 #[derive(Default)]
 struct Decoder {
     components: Vec<Component>,
@@ -81,7 +82,7 @@ struct Decoder {
     adobe_transform: Option<u8>,
 }
 
-/// Two bytes as a number.
+/// The two bytes from `at` on as a number, the high byte first; `None` if the bytes end before.
 fn word(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?])))
 }
@@ -147,7 +148,7 @@ pub(super) fn decoded(
     decoder.picture()
 }
 
-/// Next marker at `at` or after it, with its end; `None` if there is none.
+/// Next marker at or after the byte `at`, and the index after it; `None` if there is none.
 fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
     loop {
         at += bytes.get(at..)?.iter().position(|&byte| byte == 0xFF)?;
@@ -216,7 +217,7 @@ impl Decoder {
         self.lay_out()
     }
 
-    /// Components as the header of a frame describes them; `None` if it is damaged.
+    /// Adds the components that the header of a frame describes; `None` if the header is damaged.
     fn read_components(&mut self, segment: &[u8], count: usize) -> Option<()> {
         for number in 0..count {
             let at = 6 + 3 * number;
@@ -242,7 +243,7 @@ impl Decoder {
         Some(())
     }
 
-    /// Sizes of the components, and room for their blocks.
+    /// Computes the sizes of the components, and allocates their blocks.
     fn lay_out(&mut self) -> Result<(), String> {
         let (height, width) = (self.height, self.width);
         let most = |sampling: fn(&Component) -> usize| {
@@ -264,14 +265,14 @@ impl Decoder {
             if self.is_progressive {
                 one.coefficients = vec![[0; 64]; blocks];
             }
-            // Data missing from all scans are grey.
+            // Samples that no scan contains stay grey.
             one.samples = vec![128; 64 * blocks];
         }
         (self.most_across, self.most_down) = (most_across, most_down);
         Ok(())
     }
 
-    /// Meaning of the components as colours, guessed as in libjpeg.
+    /// Colour space of the components, guessed as in libjpeg.
     fn colours(&self) -> Colours {
         let ids: Vec<u8> = self.components.iter().map(|one| one.id).collect();
         match (ids.len(), self.adobe_transform) {
@@ -309,7 +310,7 @@ impl Component {
         Ok(())
     }
 
-    /// Turns a block of coefficients into samples.
+    /// Converts a block of coefficients to samples. `number` is the index of the block.
     fn transform(&mut self, number: usize, block: &Block) {
         let Some(table) = &self.table else { return };
         let samples = transform::samples(block, table);
@@ -321,7 +322,7 @@ impl Component {
         }
     }
 
-    /// Turns the coefficients of a progressive file into samples.
+    /// Converts all coefficients of a progressive file to samples.
     fn transform_all(&mut self) {
         for (number, block) in std::mem::take(&mut self.coefficients).iter().enumerate() {
             self.transform(number, block);

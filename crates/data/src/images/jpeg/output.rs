@@ -1,5 +1,5 @@
-//! Conversion of components to pixels: components with fewer samples are interpolated by libjpeg's
-//! triangles (`jdsample.c`), and colours become red, green and blue (`jdcolor.c`).
+//! Converts components to pixels. Components with fewer samples are interpolated by libjpeg's
+//! triangle filter (`jdsample.c`), and colours are converted to red, green and blue (`jdcolor.c`).
 
 use super::{Colours, Component, Decoder};
 
@@ -28,8 +28,8 @@ pub(super) fn pixels(decoder: &Decoder, colours: Colours) -> Vec<u8> {
     pixels
 }
 
-/// Converts a pixel to red, green and blue. The factors are fixed-point numbers with 16 fraction
-/// bits, as in libjpeg.
+/// Converts a pixel from YCbCr to red, green and blue. The factors are fixed-point numbers with 16
+/// fraction bits, as in libjpeg.
 fn from_y_cb_cr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     let [y, cb, cr] = [i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128];
     const HALF: i32 = 1 << 15;
@@ -39,7 +39,8 @@ fn from_y_cb_cr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
     [red, green, blue].map(|value| value.clamp(0, 255) as u8)
 }
 
-/// Colours of inks, which Adobe's programs store inverted, converted as in Pillow.
+/// Converts a pixel of four inks (CMYK) to red, green and blue, as Pillow does. Adobe's programs
+/// store the inks inverted.
 fn from_inks(inks: [u8; 3], black: u8) -> [u8; 3] {
     inks.map(|ink| {
         let product = u32::from(255 - ink) * u32::from(black) + 128;
@@ -48,17 +49,19 @@ fn from_inks(inks: [u8; 3], black: u8) -> [u8; 3] {
 }
 
 impl Component {
-    /// Samples of a row; below the picture, the samples of its last row.
+    /// Samples of a row of the component. For rows below the picture, these are the samples of its
+    /// last row.
     fn row(&self, row: usize) -> &[u8] {
         let start = row.min(self.height - 1) * 8 * self.blocks_across;
         &self.samples[start..start + self.width]
     }
 
-    /// Samples of a row of the picture, interpolated.
+    /// Samples of the component for each pixel of a row of the picture, interpolated.
     fn spread(&self, decoder: &Decoder, row: usize) -> Vec<u8> {
         let across = decoder.most_across / self.across;
         let down = decoder.most_down / self.down;
-        // The nearest row, and the row on the other side of the position.
+        // If the component has half as many rows: its nearest row, and its row on the other side of
+        // the position.
         let near = row / 2;
         let far = if row.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 };
         match (across, down) {
@@ -85,8 +88,8 @@ impl Component {
     }
 }
 
-/// Doubles the number of samples in a row. Each new sample is three quarters of the nearest old one
-/// and one quarter of the neighbour on its side.
+/// Doubles the number of samples in a row. Each new sample is the sum of three quarters of the
+/// nearest old sample and one quarter of the old sample on the other side.
 fn across_twice(samples: &[u8]) -> Vec<u8> {
     let value = |at: usize| u32::from(samples[at.min(samples.len() - 1)]);
     let doubled = |at: usize| {
@@ -98,8 +101,8 @@ fn across_twice(samples: &[u8]) -> Vec<u8> {
     (0..samples.len()).flat_map(doubled).collect()
 }
 
-/// Doubles the number of samples in a row. `sums` are weighted sums of two rows; the weights add up
-/// to 4.
+/// Doubles the number of samples in a row as [`across_twice`] does. `sums` are weighted sums of two
+/// rows, with weights that add up to 4.
 fn both_twice(sums: &[u32]) -> Vec<u8> {
     let value = |at: usize| sums[at.min(sums.len() - 1)];
     let doubled = |at: usize| {

@@ -1,10 +1,10 @@
-//! Scans: blocks of one component or interleaved blocks of several, with all or some of their
-//! coefficients.
+//! Decodes scans. A scan contains the blocks of one component or the interleaved blocks of several
+//! components, with all or some of their coefficients.
 
 use super::bits::{Bits, HuffmanTable};
 use super::{Block, Decoder, ZIGZAG};
 
-/// Component of a scan.
+/// Component in a scan, with its Huffman tables.
 struct Part {
     component: usize,
     dc: Option<HuffmanTable>,
@@ -13,14 +13,14 @@ struct Part {
     last_dc: i32,
 }
 
-/// Part of the coefficients in a scan.
+/// Part of the coefficients that a scan contains.
 #[derive(Clone, Copy)]
 enum Stage {
     /// All coefficients, in a file that is not progressive.
     Whole,
-    /// Upper bits of the DC coefficient, or a further bit of it.
+    /// Upper bits of the DC coefficient or, if `is_first` is false, one more bit of it.
     Dc { is_first: bool },
-    /// Upper bits of AC coefficients, or a further bit of them.
+    /// Upper bits of AC coefficients or, if `is_first` is false, one more bit of each.
     Ac { is_first: bool },
 }
 
@@ -29,12 +29,13 @@ pub(super) struct Scan<'a> {
     decoder: &'a mut Decoder,
     parts: Vec<Part>,
     stage: Stage,
-    /// First and last coefficient, in the order of the zigzag.
+    /// Index of the first coefficient in the order of the zigzag. `last` is the index of the last
+    /// coefficient.
     first: usize,
     last: usize,
     /// Number of bits that are still missing after this scan.
     low: u32,
-    /// Number of blocks without further coefficients in this band.
+    /// Number of following blocks without new coefficients in this band.
     ended: i32,
 }
 
@@ -81,11 +82,11 @@ impl<'a> Scan<'a> {
         Ok(Self { decoder, parts, stage, first, last, low, ended: 0 })
     }
 
-    /// Decodes the data of the scan, and returns the number of bytes taken.
+    /// Decodes the data of the scan. Returns the number of bytes that were read.
     pub(super) fn decode(&mut self, data: &[u8]) -> usize {
         let mut bits = Bits::new(data);
         let interval = self.decoder.restart_interval;
-        // The scan of a single component has no blocks outside its picture.
+        // A scan of a single component has no blocks that are only padding.
         let (across, down) = match self.parts[..] {
             [Part { component, .. }] => {
                 let one = &self.decoder.components[component];
@@ -104,7 +105,8 @@ impl<'a> Scan<'a> {
                 self.ended = 0;
                 self.parts.iter_mut().for_each(|part| part.last_dc = 0);
             }
-            // Missing units stay grey; a unit that is cut continues with zeros, as in libjpeg.
+            // As in libjpeg, missing units stay grey, and a unit that is cut off continues with
+            // zeros.
             if !bits.is_exhausted {
                 self.unit(&mut bits, unit / across, unit % across);
             } else if interval == 0 {
@@ -114,7 +116,7 @@ impl<'a> Scan<'a> {
         bits.position()
     }
 
-    /// Decodes the blocks of all components at a place.
+    /// Decodes the blocks of all components of the scan at a row and column of units.
     fn unit(&mut self, bits: &mut Bits<'_>, row: usize, column: usize) {
         let is_alone = self.parts.len() == 1;
         for number in 0..self.parts.len() {
@@ -128,7 +130,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Decodes a block of a part of the scan.
+    /// Decodes a block of the part `number` of the scan. `at` is the index of the block.
     fn block(&mut self, bits: &mut Bits<'_>, number: usize, at: usize) {
         let component = self.parts[number].component;
         if matches!(self.stage, Stage::Whole) {
@@ -216,7 +218,8 @@ impl Band {
         }
     }
 
-    /// Decodes a further bit of coefficients: of nonzero ones, and of some that become 1 or -1.
+    /// Decodes one more bit of the coefficients that are not 0, and the coefficients that change
+    /// from 0 to 1 or -1 at this bit.
     fn refine(
         &self,
         bits: &mut Bits<'_>,
@@ -268,7 +271,7 @@ impl Band {
     }
 }
 
-/// Adds another bit to a nonzero coefficient.
+/// Adds one more bit to a nonzero coefficient. `one` has only this bit.
 fn refined(bits: &mut Bits<'_>, coefficient: &mut i16, one: i16) {
     if bits.take(1) == 1 && *coefficient & one == 0 {
         *coefficient = coefficient.wrapping_add(if *coefficient > 0 { one } else { -one });

@@ -3,11 +3,11 @@
 
 use super::Block;
 
-/// Number of fractional bits of a constant, and of results of the first pass.
+/// Number of fractional bits of a constant. The next constant is that of results of the first pass.
 const CONSTANT: u32 = 13;
 const KEPT: u32 = 2;
 
-/// Samples of a block, each from 0 to 255.
+/// Samples of a block, each from 0 to 255. `table` is the quantization table.
 pub(super) fn samples(block: &Block, table: &[u16; 64]) -> [u8; 64] {
     let mut values = [0; 64];
     for ((value, coefficient), factor) in values.iter_mut().zip(block).zip(table) {

@@ -205,7 +205,7 @@ impl CaptionedDataset {
         self.images.len()
     }
 
-    /// Whether there is no image.
+    /// True if there is no image.
     pub fn is_empty(&self) -> bool {
         self.images.is_empty()
     }

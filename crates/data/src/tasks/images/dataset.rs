@@ -76,7 +76,7 @@ pub struct ImageDataset {
     /// Indices of the images of this part.
     part: Vec<usize>,
     settings: ImagesConfig,
-    /// Whether images are augmented, as in training.
+    /// True if images are augmented, as in training.
     varies: bool,
     report: ImageReport,
 }
@@ -209,7 +209,7 @@ impl ImageDataset {
         self.part.len()
     }
 
-    /// Whether there is no image.
+    /// True if there is no image.
     pub fn is_empty(&self) -> bool {
         self.part.is_empty()
     }

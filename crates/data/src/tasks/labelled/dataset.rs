@@ -218,7 +218,7 @@ impl LabelledDataset {
         self.rows.len()
     }
 
-    /// Whether there is no text.
+    /// True if there is no text.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

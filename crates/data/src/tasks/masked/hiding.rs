@@ -47,8 +47,8 @@ impl Words {
         }
     }
 
-    /// Whether `next` continues the word of `token`: there are letters or digits on both sides of
-    /// the boundary, or `token` is the space before a word.
+    /// True if `next` continues the word of `token`. This is so if there are letters or digits on
+    /// both sides of the boundary, or if `token` is the space before a word.
     fn goes_on(&self, token: u32, next: u32) -> bool {
         let edge = |id: u32| self.edges.get(id as usize).copied().unwrap_or_default();
         edge(token).1 && edge(next).0

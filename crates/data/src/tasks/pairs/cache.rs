@@ -72,7 +72,7 @@ impl PairCache {
         Ok(opened.map(|(cache, index, report)| (Self { cache, index, has_links }, report)))
     }
 
-    /// Whether pairs have word links.
+    /// True if pairs have word links.
     pub(crate) fn has_links(&self) -> bool {
         self.has_links
     }

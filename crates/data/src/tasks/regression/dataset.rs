@@ -108,7 +108,7 @@ impl RegressionDataset {
         self.report.functions
     }
 
-    /// Whether there are no functions.
+    /// True if there are no functions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.report.functions == 0

@@ -105,7 +105,7 @@ impl PairDataset {
         self.cache.pairs()
     }
 
-    /// Whether there are no pairs. Preparing such a split fails.
+    /// True if there are no pairs. The preparation of such a split fails.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -216,7 +216,7 @@ impl PairDataset {
         }
     }
 
-    /// Whether pairs differ between epochs.
+    /// True if pairs differ between epochs.
     pub fn varies(&self) -> bool {
         self.variation.is_some()
     }

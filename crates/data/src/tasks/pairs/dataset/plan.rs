@@ -63,7 +63,7 @@ impl PairPlan {
         self.batches.len()
     }
 
-    /// Whether there is no batch, which happens only for a data set without pairs.
+    /// True if there is no batch, which happens only for a data set without pairs.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
