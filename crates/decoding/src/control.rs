@@ -11,7 +11,7 @@ pub trait Control: Sync + fmt::Debug {
     /// Does other work, if there is any. The search calls this before each step.
     fn between_steps(&self) {}
 
-    /// Whether the outputs of the sentence with this index are no longer wanted. If so, the rows of
+    /// True if the outputs of the sentence with this index are no longer wanted. If so, the rows of
     /// the sentence leave the batch before the next step, and only its finished outputs are
     /// returned; the results of other sentences do not change. Once the answer is `true`, it must
     /// stay `true`.

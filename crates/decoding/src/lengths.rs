@@ -47,7 +47,7 @@ impl ExpectedLength {
         }
     }
 
-    /// Whether nothing is known about the expected length.
+    /// True if nothing is known about the expected length.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         self.ratio == 0.0

@@ -121,7 +121,7 @@ impl From<Criteria> for [f64; 4] {
 }
 
 impl RerankingConfig {
-    /// Whether the result is chosen among several candidates.
+    /// True if the result is chosen among several candidates.
     pub fn is_active(&self) -> bool {
         self.candidates > 0
     }

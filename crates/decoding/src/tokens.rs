@@ -98,13 +98,13 @@ impl SpecialIds {
         self.end
     }
 
-    /// Whether `token` ends an output.
+    /// True if `token` ends an output.
     #[must_use]
     pub fn is_end(&self, token: u32) -> bool {
         token == self.end || self.other_ends.contains(&token)
     }
 
-    /// Whether an output that `token` ends contains the token.
+    /// True if an output that `token` ends contains the token.
     pub(crate) fn is_text_end(&self, token: u32) -> bool {
         self.text_ends.contains(&token)
     }
@@ -118,12 +118,12 @@ impl SpecialIds {
         self.unknown == Some(token)
     }
 
-    /// Whether `token` is never produced.
+    /// True if `token` is never produced.
     pub(crate) fn is_never(&self, token: u32) -> bool {
         self.never.binary_search(&token).is_ok()
     }
 
-    /// Whether no output can contain `token`.
+    /// True if no output can contain `token`.
     pub(crate) fn is_no_output(&self, token: u32) -> bool {
         self.is_never(token) || (self.is_end(token) && !self.is_text_end(token))
     }

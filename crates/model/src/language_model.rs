@@ -25,7 +25,7 @@ pub struct LanguageModel {
     pub(crate) embedding: TokenEmbedding,
     pub(crate) decoder: Stack,
     pub(crate) output: Head,
-    /// Whether generation multiplies in int8.
+    /// True if generation multiplies in int8.
     pub(crate) is_int8: bool,
 }
 

@@ -21,7 +21,7 @@ const F16_LOSS_SCALE: f64 = 4096.0;
 /// The alternative, a training loop for each kind of model, would repeat accumulation, clipping,
 /// skipping, validation and resuming, and these copies could drift apart.
 pub trait Model: Send + Sync {
-    /// Whether answers are classes, with probabilities. If they are numbers, the loss is the
+    /// True if answers are classes, with probabilities. If they are numbers, the loss is the
     /// squared error, and there is neither accuracy nor perplexity.
     const PREDICTS_CLASSES: bool = true;
 

@@ -1,6 +1,6 @@
 //! Patterns of names of parameters and layers.
 
-/// Whether `name` matches `pattern`, in which `*` stands for any number of characters and `?` for
+/// True if `name` matches `pattern`, in which `*` stands for any number of characters and `?` for
 /// exactly one.
 #[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {

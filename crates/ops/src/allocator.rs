@@ -64,7 +64,7 @@ pub fn spare_addresses() {
     }
 }
 
-/// Whether [`Explaining`] is counting.
+/// True if [`Explaining`] is counting.
 static COUNTS: AtomicBool = AtomicBool::new(false);
 /// Bytes in use beyond those at the start of counting, and their maximum.
 static IN_USE: AtomicI64 = AtomicI64::new(0);

@@ -11,10 +11,10 @@ use std::ops::{AddAssign, MulAssign, SubAssign};
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
 
-/// Whether no value is NaN or infinite.
+/// True if no value is NaN or infinite.
 ///
-/// Only NaN and infinity have an exponent with all bits set: so only the largest exponent is
-/// needed, in a loop that vectorises.
+/// Only NaN and infinity have an exponent with all bits set. So it is enough to compute the largest
+/// exponent, in a loop that vectorises.
 #[must_use]
 pub fn all_finite(values: &[f32]) -> bool {
     let largest = values.iter().fold(0, |most, value| value.abs().to_bits().max(most));

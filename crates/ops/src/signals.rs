@@ -1,7 +1,7 @@
 //! Signals: those that the process was started with ignored, and one that must not kill it.
 
-/// Whether the process was started with this signal ignored: `nohup` ignores SIGHUP so that a
-/// program outlives its terminal, and installing a handler would undo that.
+/// True if the process was started with `signal` ignored. For example, `nohup` ignores SIGHUP so
+/// that a program outlives its terminal, and a handler for the signal would undo this.
 #[cfg(unix)]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: the structure is plain integers and addresses, for which zeros are valid; the call

@@ -1,4 +1,4 @@
-//! Whether this process was started with its standard output closed (`>&-`).
+//! Finds out if this process was started with its standard output closed (`>&-`).
 //!
 //! If it was, Rust's runtime opens `/dev/null` in its place before `main`, so that no later file
 //! gets its number, and printed text vanishes without an error. Only code that runs before the
@@ -28,7 +28,7 @@ mod at_start {
     }
 }
 
-/// Whether standard output was closed when the process started; false if the system cannot
+/// True if standard output was closed when the process started; false if the system cannot
 /// determine it.
 pub fn was_closed_at_start() -> bool {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]

@@ -20,7 +20,7 @@ struct AttentionCase {
     bias: bool,
     rate: f64,
     sparse: Option<Sparse>,
-    /// Whether both heads share keys and values.
+    /// True if both heads share keys and values.
     is_grouped: bool,
 }
 

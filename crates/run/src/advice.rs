@@ -1,6 +1,6 @@
-//! What a reader can do about an error or a message, as data. The program writes it as a command,
-//! the package for Python as a call, and the server leaves it out, because its clients cannot do
-//! it.
+//! Advice about an error or a message, as data: the action that a reader can take. The program
+//! writes the action as a command, the Python package as a call, and the server omits it, because
+//! its clients cannot take it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub struct Resume {
     pub from: Option<Start>,
     /// Key of the recipe that is to get another value; `None` for no key.
     pub change: Option<String>,
-    /// Whether to accept edits of keys that shape the weights.
+    /// True to accept edits of keys that shape the weights.
     pub accepts_changes: bool,
 }
 

@@ -55,8 +55,8 @@ pub struct LoadSettings {
     pub from: Option<String>,
     /// Target language, for a run of several directions; `None` if the run has only one.
     pub to: Option<String>,
-    /// Whether a run of several directions can be loaded without a choice of direction. Its
-    /// tokenizers then add no token of a language, and each use has to choose a direction.
+    /// True if a run of several directions may be loaded without a choice of direction. The
+    /// tokenizers then add no token of a language, and a direction must be chosen for each use.
     pub every_direction: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct LoadedRun<M = TranslationModel> {
     pub checkpoint: PathBuf,
     /// State that the checkpoint records.
     pub state: State,
-    /// Whether decoding multiplies in int8.
+    /// True if decoding multiplies in int8.
     pub is_int8: bool,
 }
 

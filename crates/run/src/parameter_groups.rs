@@ -172,12 +172,12 @@ impl Selection {
         Self(only.to_vec())
     }
 
-    /// Whether everything is selected.
+    /// True if everything is selected.
     pub(crate) fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a parameter is selected.
+    /// True if a parameter is selected.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.is_all() || self.0.iter().any(|word| is_of(word, name))
     }
@@ -194,8 +194,8 @@ impl Selection {
     }
 }
 
-/// Whether the parameter `name` belongs to the part or to the module called `word`, or matches it
-/// as a pattern.
+/// True if the parameter `name` belongs to the part or module called `word`, or matches the pattern
+/// `word`.
 fn is_of(word: &str, name: &str) -> bool {
     let is_module = name.strip_prefix(word).is_some_and(|rest| rest.starts_with('.'));
     let part = PARTS.iter().find(|(part, _)| *part == word);

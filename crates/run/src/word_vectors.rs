@@ -29,7 +29,7 @@ pub struct TakenVectors {
     /// Number of words in the file that no token has: the tokenizer divides them into several
     /// tokens, or into the same token as an earlier word.
     pub unused: usize,
-    /// Whether the table stays unchanged.
+    /// True if the table stays unchanged.
     pub frozen: bool,
 }
 

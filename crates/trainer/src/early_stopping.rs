@@ -47,13 +47,13 @@ impl EarlyStopping {
         improved
     }
 
-    /// Whether the scores so far belong to another metric than `metric`, so that they cannot be
+    /// True if the scores so far belong to another metric than `metric`, so that they cannot be
     /// compared.
     pub(crate) fn is_of_another(&self, metric: Metric) -> bool {
         self.metric.is_some_and(|watched| watched != metric)
     }
 
-    /// Whether `config.patience` validations in a row brought no improvement.
+    /// True if `config.patience` validations in a row brought no improvement.
     #[must_use]
     pub const fn is_over(&self, config: &EarlyStoppingConfig) -> bool {
         config.patience > 0 && self.without_improvement >= config.patience

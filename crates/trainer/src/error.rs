@@ -238,7 +238,7 @@ pub enum CheckpointError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// Description of the fault of the file.
         reason: String,
     },
     /// The checkpoint was saved by a later version of this program.

@@ -123,7 +123,7 @@ pub enum Event {
         epoch: u64,
         /// Scores of the validation.
         scores: Scores,
-        /// Whether the watched metric is better than in all earlier validations.
+        /// True if the watched metric is better than in all earlier validations.
         improved: bool,
         /// Examples of the model's output; may be empty.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -138,7 +138,7 @@ pub enum Event {
         step: u64,
         /// The pass over the data, from 0.
         epoch: u64,
-        /// What was not finite or too high, in words.
+        /// Description of the value that was not finite or too high.
         reason: String,
         /// Place of the error: the first parameter or layer where a value that is not finite
         /// appears, or the batch whose loss is too high.
@@ -154,7 +154,7 @@ pub enum Event {
         step: u64,
         /// Directory of the checkpoint.
         path: PathBuf,
-        /// Whether the checkpoint is the best so far.
+        /// True if the checkpoint is the best so far.
         best: bool,
         /// The names of older checkpoints that were deleted.
         deleted: Vec<String>,
@@ -199,7 +199,7 @@ impl Event {
         }
     }
 
-    /// Whether the event belongs to the record of the run, which is the same wherever the run was
+    /// True if the event belongs to the record of the run, which is the same wherever the run was
     /// interrupted.
     #[must_use]
     pub const fn is_metric(&self) -> bool {

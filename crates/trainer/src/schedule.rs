@@ -31,7 +31,7 @@ pub enum ScheduleKind {
 }
 
 impl ScheduleKind {
-    /// Whether the schedule falls towards a known last update, so that it needs `max_updates`.
+    /// True if the schedule falls towards a known last update, so that it needs `max_updates`.
     #[must_use]
     pub const fn needs_horizon(self) -> bool {
         matches!(self, Self::Cosine | Self::Linear)

@@ -40,13 +40,13 @@ impl Metric {
         }
     }
 
-    /// Whether a higher score is a better one.
+    /// True if a higher score is a better one.
     #[must_use]
     pub const fn higher_is_better(self) -> bool {
         matches!(self, Self::Accuracy | Self::Bleu | Self::Chrf)
     }
 
-    /// Whether `score` is better than `best` by more than `minimum_change`.
+    /// True if `score` is better than `best` by more than `minimum_change`.
     #[must_use]
     pub fn improves(self, score: f64, best: f64, minimum_change: f64) -> bool {
         if self.higher_is_better() {
@@ -80,7 +80,7 @@ impl Scores {
         self.0.iter().map(|(name, &score)| (name.as_str(), score))
     }
 
-    /// Whether there are no scores.
+    /// True if there are no scores.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -43,7 +43,7 @@ pub struct TeacherForced {
     pub accuracy: f64,
     /// The number of target tokens.
     pub tokens: u64,
-    /// Whether answers are classes. If they are numbers, the loss is the squared error, and
+    /// True if answers are classes. If they are numbers, the loss is the squared error, and
     /// perplexity and accuracy have no meaning.
     pub of_classes: bool,
 }

@@ -226,7 +226,7 @@ impl Default for SamplingConfig {
 }
 
 impl SamplingConfig {
-    /// Whether translations are sampled instead of searched for.
+    /// True if translations are sampled instead of searched for.
     pub fn is_active(&self) -> bool {
         self.temperature > 0.0
     }
@@ -287,7 +287,7 @@ impl DecodingConfig {
         }
     }
 
-    /// Whether the logits of tokens that the output already contains are changed.
+    /// True if the logits of tokens that the output already contains are changed.
     pub(crate) fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0

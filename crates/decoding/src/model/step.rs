@@ -35,7 +35,7 @@ pub trait StepModel: Sync {
         self.special().start()
     }
 
-    /// Whether several threads, each with a state of its own, are faster than a single state whose
+    /// True if several threads, each with a state of its own, are faster than a single state whose
     /// every operation is divided among threads. This is usually true on a CPU, but not on a device
     /// that runs one operation at a time.
     fn gains_from_workers(&self) -> bool {
@@ -67,7 +67,7 @@ pub trait StepModel: Sync {
         read: impl FnMut(&[f32]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Whether [`step_likeliest`](StepModel::step_likeliest) avoids copying all logits, for example
+    /// True if [`step_likeliest`](StepModel::step_likeliest) avoids copying all logits, for example
     /// from a GPU.
     fn finds_likeliest(&self) -> bool {
         false

@@ -7,7 +7,7 @@ use taper_ops::{Kernel, Products};
 
 use crate::{DecodingError, Result, START, StepModel};
 
-/// Whether sentences may be divided into any number of batches, for example one per thread, without
+/// True if sentences may be divided into any number of batches, for example one per thread, without
 /// changing a bit of the results. This holds on a CPU with a kernel that packs its operands,
 /// because then the result of a row does not depend on the number of rows.
 fn gains_from_workers(device: &Device) -> bool {

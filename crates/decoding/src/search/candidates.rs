@@ -149,8 +149,8 @@ impl Best {
         Self { count, sorted: Vec::with_capacity(count + 1) }
     }
 
-    /// Whether `logit` would not be kept, because there are `count` kept logits and none is
-    /// smaller. Ids are inserted in ascending order, so that among equals the lower id is kept.
+    /// True if `logit` would not be kept, because `count` logits are kept already and none of them
+    /// is smaller. Ids are inserted in ascending order, so that among equals the lower id is kept.
     fn beats(&self, logit: f32) -> bool {
         self.sorted.len() == self.count
             && self.sorted.last().is_none_or(|&(worst, _)| logit <= worst)
@@ -215,7 +215,7 @@ impl<'a> Weighed<'a> {
         &self.ranked().logits
     }
 
-    /// Whether a token has a probability above zero.
+    /// True if a token has a probability above zero.
     pub(crate) fn possible(&self, token: u32) -> bool {
         self.model.logits.get(token as usize).is_some_and(|&logit| logit != f32::NEG_INFINITY)
     }

@@ -9,15 +9,15 @@ use crate::{DecodingConfig, OutputLimits, SearchRules, Sentence};
 pub(crate) struct Constraints<'a> {
     /// Ids with a special role.
     special: &'a SpecialIds,
-    /// Whether an end is allowed.
+    /// True if an end is allowed.
     end: bool,
-    /// Whether tokens other than ends are allowed.
+    /// True if tokens other than ends are allowed.
     others: bool,
-    /// Whether `<unk>` is allowed, provided that `others` is true.
+    /// True if `<unk>` is allowed, provided that `others` is true.
     unknown: bool,
     /// The only allowed token, regardless of the other constraints.
     pub(crate) forced: Option<u32>,
-    /// Whether the token costs nothing, because no other token is allowed.
+    /// True if the token costs nothing, because no other token is allowed.
     pub(crate) is_free: bool,
     /// Tokens that are candidates even if they are unlikely, because a phrase needs them.
     pub(crate) needed: Vec<u32>,
@@ -133,7 +133,7 @@ impl<'a> Constraints<'a> {
     }
 }
 
-/// Whether the `history` in [`Constraints::after`] is needed.
+/// True if the `history` in [`Constraints::after`] is needed.
 pub(crate) fn looks_back(config: &DecodingConfig) -> bool {
     config.penalises() || config.no_repeat_ngram > 0
 }

@@ -21,8 +21,8 @@ pub struct Hypothesis {
     /// Number of scored tokens: the output tokens, and the closing `</s>` if there is one. 0 only
     /// for the translation of an empty source, which no model has scored.
     pub length: usize,
-    /// Whether the output reached the maximum length, and ends only for this reason: usually in the
-    /// middle of a sentence or of a repetition.
+    /// True if the output ends only because it reached the maximum length. It then usually ends in
+    /// the middle of a sentence or of a repetition.
     pub truncated: bool,
 }
 

@@ -61,7 +61,7 @@ impl Progress {
             .filter(move |&phrase| self.complete & 1 << phrase == 0 && !phrases[phrase].is_empty())
     }
 
-    /// Whether no phrase is missing.
+    /// True if no phrase is missing.
     pub(crate) fn is_complete(self, phrases: &[Vec<u32>]) -> bool {
         self.missing(required(phrases)).next().is_none()
     }

@@ -71,7 +71,7 @@ pub struct BeamNode {
     pub token: u32,
     /// Log-probability of all tokens up to this one.
     pub log_probability: f64,
-    /// What became of the continuation.
+    /// Fate of the continuation.
     pub fate: BeamFate,
 }
 
@@ -195,7 +195,7 @@ impl<'a> SentenceBeam<'a> {
         origins
     }
 
-    /// Whether the search for this sentence is over: no live hypothesis can still change an n-best
+    /// True if the search for this sentence is over: no live hypothesis can still change an n-best
     /// list, or enough hypotheses have finished.
     pub(super) fn is_over(&self, settings: &[DecodingConfig]) -> bool {
         let Some(best_live) = self.live.first() else {
@@ -220,7 +220,7 @@ impl<'a> SentenceBeam<'a> {
         })
     }
 
-    /// Whether the search for a sentence with phrases may stop: it has enough finished hypotheses,
+    /// True if the search for a sentence with phrases may stop: it has enough finished hypotheses,
     /// and no live hypothesis with all phrases would enter `list` if it ended.
     fn has_best_with_phrases(&self, list: &[Hypothesis], config: &DecodingConfig) -> bool {
         let phrases = self.sentence.phrases;

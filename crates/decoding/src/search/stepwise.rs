@@ -12,7 +12,7 @@ use crate::{
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-/// Whether an output translates or continues its source.
+/// Relation of an output to its source: a translation or a continuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// A complete sentence: `</s>` is forced at the length limit.
@@ -94,7 +94,7 @@ pub struct NewToken {
     pub copy: usize,
     /// The token.
     pub token: u32,
-    /// Whether the token ends the output: because it is an end token, or at the length limit.
+    /// True if the token ends the output: because it is an end token, or at the length limit.
     pub is_last: bool,
 }
 

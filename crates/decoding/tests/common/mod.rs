@@ -29,7 +29,7 @@ pub(crate) struct HashModel {
     pub(crate) levels: u64,
     /// Largest number of output tokens.
     pub(crate) longest: Option<usize>,
-    /// Whether threads take batches of their own.
+    /// True if threads take batches of their own.
     pub(crate) apart: bool,
     pub(crate) starts: AtomicUsize,
     pub(crate) rows_stepped: AtomicUsize,

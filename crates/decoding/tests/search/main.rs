@@ -352,7 +352,7 @@ fn unknown_comes_only_where_it_is_allowed() {
     assert!(count(true) > 0);
 }
 
-/// Whether an output has all phrases, each in one piece.
+/// True if an output has all phrases, each in one piece.
 fn has_all(output: &[u32], phrases: &[Vec<u32>]) -> bool {
     phrases.iter().all(|phrase| output.windows(phrase.len()).any(|part| part == phrase))
 }

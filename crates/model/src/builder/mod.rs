@@ -31,7 +31,7 @@ pub struct Builder {
     pub(crate) lora: Option<LoraConfig>,
     /// Cost of the parts made so far, not counting adapters.
     tally: Tally,
-    /// Whether only the cost is needed, and no parameters.
+    /// True if only the cost is needed, and no parameters.
     only_counts: bool,
     /// Type in which frozen parameters that are made now are held.
     base_dtype: DType,
@@ -168,7 +168,7 @@ impl Builder {
         self.store.device()
     }
 
-    /// Whether parameters have no values, so that computing with them is impossible.
+    /// True if parameters have no values, so that computing with them is impossible.
     pub(crate) fn is_outline(&self) -> bool {
         self.store.is_outline()
     }

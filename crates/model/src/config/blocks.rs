@@ -31,7 +31,7 @@ pub enum NormKind {
 }
 
 impl NormKind {
-    /// Whether a norm has the parameter β.
+    /// True if a norm has the parameter β.
     pub(crate) fn has_bias(self) -> bool {
         matches!(self, Self::Layer | Self::RmsWithBias)
     }
@@ -52,7 +52,7 @@ pub enum QueryKeyNorm {
 }
 
 impl QueryKeyNorm {
-    /// Whether there is no norm.
+    /// True if there is no norm.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::None
     }
@@ -98,7 +98,7 @@ pub enum ParallelFeedForward {
 }
 
 impl ParallelFeedForward {
-    /// Whether the feed-forward layer follows self-attention, instead of being parallel to it.
+    /// True if the feed-forward layer follows self-attention, instead of being parallel to it.
     pub(super) fn is_none(&self) -> bool {
         *self == Self::None
     }

@@ -32,13 +32,13 @@ impl Tied {
         }
     }
 
-    /// Whether the target embedding is also the output projection.
+    /// True if the target embedding is also the output projection.
     #[must_use]
     pub fn ties_output(self) -> bool {
         matches!(self, Self::Decoder | Self::All)
     }
 
-    /// Whether source and target share one embedding.
+    /// True if source and target share one embedding.
     #[must_use]
     pub fn ties_embeddings(self) -> bool {
         matches!(self, Self::Embeddings | Self::All)
@@ -66,13 +66,13 @@ pub struct EmbeddingsConfig {
 }
 
 impl EmbeddingsConfig {
-    /// Whether any table begins with values other than random ones.
+    /// True if any table begins with values other than random ones.
     #[must_use]
     pub fn are_given(&self) -> bool {
         self.one_hot || !self.file.as_os_str().is_empty() || self.has_target()
     }
 
-    /// Whether there is a file for the target.
+    /// True if there is a file for the target.
     #[must_use]
     pub fn has_target(&self) -> bool {
         !self.target_file.as_os_str().is_empty()

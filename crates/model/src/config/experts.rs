@@ -59,7 +59,7 @@ impl Default for ExpertsConfig {
 }
 
 impl ExpertsConfig {
-    /// Whether the layer with the index `layer`, from 0, in a stack has experts.
+    /// True if the layer with the index `layer`, from 0, in a stack has experts.
     #[must_use]
     pub fn are_in(&self, layer: usize) -> bool {
         self.count > 0 && (layer + 1).is_multiple_of(self.every)

@@ -62,7 +62,7 @@ pub struct LoraConfig {
 }
 
 impl BaseDtype {
-    /// Whether frozen weights are held in f32, which recipes leave out.
+    /// True if frozen weights are held in f32, which recipes leave out.
     fn is_default(&self) -> bool {
         *self == Self::F32
     }
@@ -92,13 +92,13 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// Whether all settings are those of a model without adapters.
+    /// True if all settings are those of a model without adapters.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the model has adapters.
+    /// True if the model has adapters.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.rank > 0
@@ -111,12 +111,12 @@ impl LoraConfig {
         self.alpha / if self.rank_stabilized { rank.sqrt() } else { rank }
     }
 
-    /// Whether the linear layer of this name gets adapters.
+    /// True if the linear layer of this name gets adapters.
     pub(crate) fn adapts(&self, layer: &str) -> bool {
         self.layers.iter().any(|pattern| matches(pattern, layer))
     }
 
-    /// Whether the parameter of this name is trained as a whole, without adapters.
+    /// True if the parameter of this name is trained as a whole, without adapters.
     pub(crate) fn trains(&self, parameter: &str) -> bool {
         self.train.iter().any(|pattern| matches(pattern, parameter))
     }

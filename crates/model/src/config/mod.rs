@@ -388,7 +388,7 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// Whether feed-forward layers have biases.
+    /// True if feed-forward layers have biases.
     #[must_use]
     pub fn has_feed_forward_biases(&self) -> bool {
         self.biases && self.feed_forward_biases

@@ -45,13 +45,13 @@ impl Positions {
         }
     }
 
-    /// Whether the positions are sinusoids.
+    /// True if the positions are sinusoids.
     #[must_use]
     pub const fn are_sinusoids(self) -> bool {
         matches!(self, Self::Sinusoidal | Self::SinusoidalHalves)
     }
 
-    /// Whether the positions are added to embeddings.
+    /// True if the positions are added to embeddings.
     #[must_use]
     pub const fn are_added(self) -> bool {
         self.are_sinusoids() || matches!(self, Self::Learned)

@@ -62,7 +62,7 @@ impl RotaryScaling {
         }
     }
 
-    /// Whether the scaling depends on an angle's number of rotations over the original length.
+    /// True if the scaling depends on an angle's number of rotations over the original length.
     fn is_by_rotations(self) -> bool {
         matches!(self, Self::Llama3 | Self::Yarn)
     }

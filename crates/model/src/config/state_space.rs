@@ -46,7 +46,7 @@ impl StateSpaceConfig {
 }
 
 impl ModelConfig {
-    /// Whether the layer with the index `layer`, from 0, has a feed-forward layer. `causal` selects
+    /// True if the layer with the index `layer`, from 0, has a feed-forward layer. `causal` selects
     /// the decoder.
     #[must_use]
     pub fn has_feed_forward(&self, causal: bool, layer: usize) -> bool {

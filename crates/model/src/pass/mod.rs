@@ -25,7 +25,7 @@ pub struct Pass {
     step: Option<u64>,
     /// Tape of the operations; `None` in evaluation, or if Candle differentiates.
     tape: Option<Tape>,
-    /// Whether stacks keep only the inputs of some layers, and compute everything else again in the
+    /// True if stacks keep only the inputs of some layers, and compute everything else again in the
     /// backward pass.
     checkpoints: bool,
     /// Constant weights, packed in the layout of the matrix kernels.
@@ -177,7 +177,7 @@ impl Pass {
         self.recorder.as_ref().filter(|recorder| recorder.keeps_states)
     }
 
-    /// Whether the pass records states of tokens.
+    /// True if the pass records states of tokens.
     pub(crate) fn records_states(&self) -> bool {
         self.state_recorder().is_some()
     }
@@ -215,7 +215,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Whether this is a training pass, with gradients.
+    /// True if this is a training pass, with gradients.
     #[must_use]
     pub fn is_training(&self) -> bool {
         self.dropout_key.is_some()

@@ -76,13 +76,13 @@ pub(crate) struct Recorder {
     /// Full name of the only layer whose attention weights are kept; `None` if those of all layers
     /// are kept.
     pub(crate) only: Option<String>,
-    /// Whether states of tokens, and queries, keys and values, are kept as well.
+    /// True if states of tokens, and queries, keys and values, are kept as well.
     pub(crate) keeps_states: bool,
     pub(crate) records: RefCell<Records>,
 }
 
 impl Recorder {
-    /// Whether the attention weights of the layer with this name are kept.
+    /// True if the attention weights of the layer with this name are kept.
     pub(crate) fn wants(&self, layer: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == layer)
     }

@@ -19,7 +19,7 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// Whether no tokens were routed.
+    /// True if no tokens were routed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.routed == 0

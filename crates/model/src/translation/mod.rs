@@ -67,7 +67,7 @@ pub struct TranslationModel {
     target_embedding: TokenEmbedding,
     layers: Arc<dyn EncoderDecoder>,
     output: Head,
-    /// Whether decoding multiplies in int8.
+    /// True if decoding multiplies in int8.
     is_int8: bool,
 }
 

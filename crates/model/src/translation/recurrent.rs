@@ -131,8 +131,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What a decoder starts from: the states before its first rows, and the keys and values to which
-/// it attends.
+/// Input of a decoder: its states before the first rows, and the keys and values to which it
+/// attends.
 struct From<'a> {
     initial: &'a [Tensor],
     of_sources: &'a [Tensor],

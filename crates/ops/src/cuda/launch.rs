@@ -121,7 +121,7 @@ pub(super) fn suffix(dtype: DType) -> Result<&'static str> {
     }
 }
 
-/// Whether there are kernels for this type.
+/// True if there are kernels for this type.
 pub(super) fn computes(dtype: DType) -> bool {
     suffix(dtype).is_ok()
 }

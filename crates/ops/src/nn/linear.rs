@@ -163,7 +163,7 @@ impl Node {
         }
     }
 
-    /// Whether the derivatives of the activation are kept, because the backward pass cannot compute
+    /// True if the derivatives of the activation are kept, because the backward pass cannot compute
     /// them from the result.
     fn keeps_slopes(&self) -> bool {
         match self.spec.activation {

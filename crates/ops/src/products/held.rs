@@ -24,12 +24,12 @@ const PIECE: usize = 1 << 20;
 pub(crate) struct Held<'a> {
     values: &'a [bf16],
     width: usize,
-    /// Whether the operand is the transpose of the matrix.
+    /// True if the operand is the transpose of the matrix.
     is_transposed: bool,
 }
 
-/// Whether an operation in f32 or f64 may read this matrix in bf16: it may if the matrix is a bf16
-/// constant on the host.
+/// True if an operation in f32 or f64 may read this matrix in bf16. This is so if the matrix is a
+/// bf16 constant on the host.
 pub(crate) fn is_held(matrix: &Tensor) -> bool {
     matrix.dtype() == DType::BF16 && matrix.device().is_cpu() && !matrix.track_op()
 }

@@ -1,5 +1,5 @@
-//! What a task computes of a product: some panels of rows of the left operand times some panels of
-//! columns of the right operand.
+//! Part of a product that a task computes: some panels of rows of the left operand times some
+//! panels of columns of the right operand.
 
 use super::Threads;
 use super::operand::{Line, Operand, PANEL, Results};

@@ -346,7 +346,7 @@ pub(crate) unsafe fn raw_product<T: Float>(
 pub struct Factor<'a> {
     /// Elements.
     pub values: &'a [f32],
-    /// Whether the slice has the transpose, row-major, instead of the matrix.
+    /// True if the slice has the transpose, row-major, instead of the matrix.
     pub transposed: bool,
 }
 

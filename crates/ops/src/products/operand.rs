@@ -26,7 +26,7 @@ pub(super) struct Results {
     pub(super) stride: usize,
     /// Number of rows that are used. In the other rows of a panel, results are arbitrary.
     pub(super) rows: usize,
-    /// Whether results are added to the values there.
+    /// True if results are added to the values there.
     pub(super) add: bool,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Whether the packing kernels can read the operand. It must be contiguous along one of its
+    /// True if the packing kernels can read the operand. It must be contiguous along one of its
     /// dimensions.
     pub(super) fn is_packable(&self) -> bool {
         self.inner == 1 || self.outer == 1

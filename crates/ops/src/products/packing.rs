@@ -41,8 +41,8 @@ impl Packing {
         }
     }
 
-    /// Whether it takes less time to recompute a product than to store its result and read it. This
-    /// is so on AMX. On AVX-512 BF16 it is not, for vocabularies of 10,000 to 200,000.
+    /// True if it takes less time to recompute a product than to store and read its result. This is
+    /// so on AMX, but not on AVX-512 BF16 for vocabularies of 10,000 to 200,000.
     pub(crate) fn is_cheaper_than_memory(self) -> bool {
         self.kernel == Kernel::Tiles
     }
@@ -53,7 +53,7 @@ impl Packing {
         (kernel != Kernel::Gemm && kernel.serves(products)).then_some(Self { kernel, products })
     }
 
-    /// Whether operands are rounded.
+    /// True if operands are rounded.
     #[cfg(test)]
     pub(crate) fn rounds(self) -> bool {
         self.products == Products::Bf16
@@ -64,7 +64,7 @@ impl Packing {
         if self.products == Products::Bf16 { 1 } else { 3 }
     }
 
-    /// Whether the kernel's instructions multiply bf16 values.
+    /// True if the kernel's instructions multiply bf16 values.
     pub(crate) fn is_bf16(self) -> bool {
         matches!(self.kernel, Kernel::Tiles | Kernel::Dots)
     }

@@ -20,8 +20,8 @@ const SHAPES: [(usize, usize, usize); 8] = [
     (64, 1300, 96),
 ];
 
-/// Whether each operand is transposed in memory, and whether the result replaces values or is added
-/// to them.
+/// Ways to compute a product: true if the left operand is transposed in memory, true if the right
+/// operand is, and how the result is written (replacing values, or added to them).
 const WAYS: [(bool, bool, Write); 4] = [
     (false, false, Write::Replace),
     (true, false, Write::Add),

@@ -26,7 +26,7 @@ pub struct Operation {
     pub flops: u64,
 }
 
-/// What has been measured since [`start`].
+/// Measurements since [`start`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
     /// The operations, in the order of their names.

@@ -22,7 +22,7 @@ static STATE: Mutex<State> = Mutex::new(State { threads: Vec::new(), regions: BT
 thread_local! {
     /// Operation that this thread is executing.
     static OPERATION: Cell<&'static str> = const { Cell::new("other") };
-    /// Whether this thread is in a region at the moment.
+    /// True if this thread is in a region at the moment.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -13,8 +13,8 @@ pub struct AdamStep {
     pub epsilon: f64,
     /// Weight decay, on matrices only.
     pub weight_decay: f64,
-    /// Whether the decay is decoupled from the gradient (AdamW, Loshchilov and Hutter 2019) or
-    /// added to it (L2).
+    /// True if the decay is decoupled from the gradient (AdamW, Loshchilov and Hutter 2019); false
+    /// if it is added to the gradient (L2).
     pub decoupled: bool,
     /// Number of the step, from 1.
     pub step: u64,

@@ -29,7 +29,7 @@ impl Dropout {
         Self { rate: 0.0, key: 0 }
     }
 
-    /// Whether any element can be dropped.
+    /// True if any element can be dropped.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.rate > 0.0

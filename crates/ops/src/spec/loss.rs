@@ -40,7 +40,7 @@ pub struct CrossEntropySpec {
 }
 
 impl CrossEntropySpec {
-    /// Whether rows are two passes over the same token.
+    /// True if rows are two passes over the same token.
     pub(crate) fn is_paired(&self) -> bool {
         self.r_drop > 0.0
     }

@@ -7,7 +7,7 @@ use candle_core::Tensor;
 /// (Zhang and Sennrich 2019, "Root Mean Square Layer Normalization").
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NormSpec {
-    /// Whether the mean is subtracted first.
+    /// True if the mean is subtracted first.
     pub is_centred: bool,
     /// ε, added to the mean of the squares.
     pub epsilon: f64,

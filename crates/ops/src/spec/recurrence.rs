@@ -48,12 +48,12 @@ pub struct RecurrenceSpec {
     pub cell: Cell,
     /// Number of rows of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether sequences are read from their last row to their first.
+    /// True if sequences are read from their last row to their first.
     pub backwards: bool,
     /// With attention, the rows of keys and values that each sequence attends to. For a backward
     /// pass these ranges must not overlap.
     pub attended: Arc<[Range<usize>]>,
-    /// Whether to return the weights of attention.
+    /// True to return the weights of attention.
     pub wants_weights: bool,
     /// Record of the gradient by each state in the backward pass; `None` to record nothing.
     pub state_gradients: Option<StateGradients>,

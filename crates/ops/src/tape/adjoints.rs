@@ -107,13 +107,13 @@ impl Adjoints<'_> {
         self.values.get(&variable.id()).map(tensor).transpose()
     }
 
-    /// Whether the adjoint of `tensor` is needed. The adjoint of a constant is not.
+    /// True if the adjoint of `tensor` is needed. The adjoint of a constant is not.
     pub(crate) fn wants(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
         slot.is_variable || self.outputs.contains(&slot.id)
     }
 
-    /// Whether the adjoint of `tensor` is needed and still empty. The first adjoint of
+    /// True if the adjoint of `tensor` is needed and still empty. The first adjoint of
     /// a tensor is moved there, and later ones are added to it.
     pub(crate) fn is_first(&self, tensor: impl Into<Slot>) -> bool {
         let slot = tensor.into();
@@ -263,7 +263,7 @@ impl Adjoints<'_> {
         Ok(parts)
     }
 
-    /// Whether a tensor is a result on the tape, or a parameter.
+    /// True if a tensor is a result on the tape, or a parameter.
     pub(crate) fn knows(&self, id: TensorId) -> bool {
         self.outputs.contains(&id) || self.parameter(id).is_some()
     }

@@ -32,7 +32,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Whether the fused kernels of the host support these inputs; otherwise [kernels of a
+/// True if the fused kernels of the host support these inputs. Otherwise, [kernels of a
 /// device](crate::kernels) or the composed operation are used.
 ///
 /// The inputs must be on the host, with an element type that has kernels. Without a tape, Candle
@@ -135,19 +135,19 @@ impl Tape {
         Self { outer, ..Self::default() }
     }
 
-    /// Whether nothing has been recorded.
+    /// True if nothing has been recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.outputs.borrow().is_empty()
     }
 
-    /// Whether `tensor` is the result of a recorded operation.
+    /// True if `tensor` is the result of a recorded operation.
     #[must_use]
     pub fn knows(&self, tensor: &Tensor) -> bool {
         self.outputs.borrow().contains(&tensor.id()) || self.outer.contains(&tensor.id())
     }
 
-    /// Whether gradients flow to `tensor`: whether it is a variable or depends on one.
+    /// True if gradients flow to `tensor`, because it is a variable or depends on a variable.
     pub(crate) fn needs(&self, tensor: &Tensor) -> bool {
         tensor.is_variable() || self.knows(tensor)
     }

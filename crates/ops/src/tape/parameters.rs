@@ -23,7 +23,7 @@ pub struct Parameter {
     offset: usize,
     /// Number of rows of each projection in the parameter; see [`Parameter::projections`].
     projections: Vec<usize>,
-    /// Whether the parameter is frozen; all copies of the store share this.
+    /// True if the parameter is frozen. All copies of the store share this flag.
     frozen: Arc<AtomicBool>,
     /// Bits of the parameter's factor of the learning rate; all copies of the store share them.
     rate: Arc<AtomicU64>,
@@ -54,13 +54,13 @@ impl Parameter {
         scalars(&self.shape)
     }
 
-    /// Whether the parameter has no scalars.
+    /// True if the parameter has no scalars.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether weight decay applies to the parameter: it applies to matrices, but not to biases and
+    /// True if weight decay applies to the parameter. It applies to matrices, but not to biases and
     /// norms.
     #[must_use]
     pub fn is_matrix(&self) -> bool {
@@ -81,7 +81,7 @@ impl Parameter {
         self.frozen.store(true, Ordering::Relaxed);
     }
 
-    /// Whether updates leave the parameter unchanged.
+    /// True if updates leave the parameter unchanged.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::Relaxed)
@@ -197,7 +197,7 @@ impl ParameterStore {
         Self { is_outline: true, ..Self::new(device) }
     }
 
-    /// Whether parameters have no values.
+    /// True if parameters have no values.
     #[must_use]
     pub fn is_outline(&self) -> bool {
         self.is_outline
@@ -328,7 +328,7 @@ impl ParameterStore {
         self.total
     }
 
-    /// Whether there are no parameters.
+    /// True if there are no parameters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parameters.is_empty()

@@ -69,7 +69,7 @@ pub(super) const fn in_chinese(role: &str) -> &'static str {
     }
 }
 
-/// Whether a token is punctuation and nothing else.
+/// True if a token is punctuation and nothing else.
 fn is_punctuation(token: &str) -> bool {
     let text = token.trim_matches('▁');
     let is_mark = text.starts_with('<') && text.ends_with('>') && text.len() > 2;

@@ -81,7 +81,7 @@ pub(crate) struct Scalars {
     pub(crate) frozen_bytes: u64,
     /// Number of scalars of the largest parameter.
     pub(crate) largest: u64,
-    /// Whether the matrices of heads, which give logits, are trained.
+    /// True if the matrices of heads, which give logits, are trained.
     pub(crate) trains_classifier: bool,
 }
 

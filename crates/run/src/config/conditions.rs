@@ -21,7 +21,7 @@ pub(crate) struct Condition {
     pub name: &'static str,
     /// Reason in words for users; `{section}` stands for the section of the key.
     reason: &'static str,
-    /// Whether the condition holds, given the recipe and the section of the key.
+    /// Returns true if the condition holds for a recipe and the section of a key.
     holds: fn(&RunConfig, &str) -> bool,
 }
 
@@ -31,7 +31,7 @@ impl Condition {
         self.reason.replace("{section}", section)
     }
 
-    /// Whether the condition holds in this recipe for keys of `section`.
+    /// True if the condition holds in this recipe for keys of `section`.
     pub(super) fn holds(&self, config: &RunConfig, section: &str) -> bool {
         (self.holds)(config, section)
     }
@@ -244,7 +244,7 @@ fn attention<'a>(config: &'a RunConfig, section: &str) -> &'a AttentionConfig {
     }
 }
 
-/// Whether the task of a recipe reads `key`, a section or key that only some tasks read.
+/// True if the task of a recipe reads `key`, a section or key that only some tasks read.
 fn reads(config: &RunConfig, key: &str) -> bool {
     entry(config.task).reads.contains(&key)
 }
@@ -253,7 +253,7 @@ fn stacks(config: &RunConfig) -> Stacks {
     entry(config.task).stacks
 }
 
-/// Whether the model of a recipe is an encoder of images alone.
+/// True if the model of a recipe is an encoder of images alone.
 fn is_of_images(config: &RunConfig) -> bool {
     config.task.reads_images() && stacks(config) == Stacks::Encoder
 }
@@ -265,7 +265,7 @@ fn has_table(config: &RunConfig) -> bool {
         || corpora.any(|corpora| corpora.iter().any(|corpus| !corpus.file.is_empty()))
 }
 
-/// Whether either stack has a layer of this kind.
+/// True if either stack has a layer of this kind.
 fn has_layer(config: &RunConfig, kind: AttentionKind) -> bool {
     config.model.encoder_attention.has(kind) || config.model.decoder_attention.has(kind)
 }

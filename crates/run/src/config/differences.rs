@@ -22,12 +22,13 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Whether a run that has begun with the first value can continue with the second.
+    /// Rule for this change: if a run that has begun with the first value can continue with the
+    /// second.
     pub(crate) fn change(&self) -> Change {
         key_around(&self.key).map_or(Change::Free, |key| key.change)
     }
 
-    /// Whether the key has the relation `relation` to trained weights.
+    /// True if the key has the relation `relation` to trained weights.
     pub(crate) fn has(&self, relation: Weights) -> bool {
         key_around(&self.key).is_some_and(|key| key.has(relation))
     }

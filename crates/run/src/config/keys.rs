@@ -29,7 +29,7 @@ pub(crate) struct Key {
     /// Names of the setting in other toolkits, as [`plain`](super::did_you_mean::plain) spells
     /// them.
     pub names_elsewhere: Vec<String>,
-    /// Whether a run that has begun can continue with another value.
+    /// Rule for changes: if a run that has begun can continue with another value.
     pub change: Change,
     /// Relations of the key to trained weights.
     weights: Vec<Weights>,
@@ -122,7 +122,7 @@ impl Key {
         self.name.rsplit('.').next().unwrap_or(&self.name)
     }
 
-    /// Whether the key is a section.
+    /// True if the key is a section.
     pub(crate) fn is_section(&self) -> bool {
         self.values == Values::Section
     }
@@ -132,12 +132,12 @@ impl Key {
         self.name.rsplit_once('.').map_or("", |(section, _)| section)
     }
 
-    /// Whether the key has the relation `relation` to trained weights.
+    /// True if the key has the relation `relation` to trained weights.
     pub(crate) fn has(&self, relation: Weights) -> bool {
         self.weights.contains(&relation)
     }
 
-    /// Whether the key has no effect, because of other keys of `config`.
+    /// True if the key has no effect, because of other keys of `config`.
     pub(crate) fn is_idle(&self, config: &RunConfig) -> bool {
         self.idle.iter().any(|condition| condition.holds(config, self.section()))
     }

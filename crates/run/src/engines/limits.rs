@@ -98,7 +98,7 @@ pub(super) fn require_expressed(
     bail!("model.{key} = {value} cannot be exported for {engine}, which has no such models")
 }
 
-/// Whether [`EXPRESSED`] or [`EXPRESSED_KINDS`] accepts this value of a key.
+/// True if [`EXPRESSED`] or [`EXPRESSED_KINDS`] accepts this value of a key.
 fn is_expressed(key: &str, value: &Value) -> bool {
     let mut kinds = EXPRESSED_KINDS.iter().filter(|(expressed_key, _)| *expressed_key == key);
     EXPRESSED.contains(&key) || kinds.any(|(_, kinds)| kinds.iter().any(|kind| value == kind))

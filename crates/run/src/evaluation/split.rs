@@ -26,7 +26,7 @@ pub struct Split<'a> {
     pub config: &'a RunConfig,
     /// Tokenizers of the run.
     pub tokenizers: &'a TokenizerPair,
-    /// Whether the results are kept in the run, with the details that a report shows.
+    /// True if the results are kept in the run, with the details that a report shows.
     pub is_kept: bool,
 }
 

@@ -45,7 +45,7 @@ pub enum RunEvent<'a> {
         /// Keys of the new run's recipe whose values were replaced because of the other run's
         /// tokenizer, with the old and the new value.
         replaced: &'a [String],
-        /// Whether the new run's tokenizer differs from the other run's.
+        /// True if the new run's tokenizer differs from the tokenizer of the other run.
         own_tokenizer: bool,
     },
     /// Embeddings of a new run begin with word vectors or one-hot vectors, instead of random ones.
@@ -135,7 +135,7 @@ pub enum RunEvent<'a> {
         results: &'a [TestSetResult],
         /// Number of sample translations that the recipe requests.
         samples: usize,
-        /// Whether the run has test sets, even if they were not measured.
+        /// True if the run has test sets, even if they were not measured.
         has_test_sets: bool,
     },
 }

@@ -80,7 +80,7 @@ pub enum RecipeNotice {
     /// Validation scores can no longer be compared with earlier ones, so the best score and the
     /// patience are reset.
     ScoresForgotten {
-        /// What changed, in words.
+        /// Description of the changes.
         changes: String,
         /// The best score so far.
         best: String,

@@ -161,7 +161,7 @@ fn truncate(path: &Path, state: &State) -> Result<Option<Notice>> {
     Ok(damage)
 }
 
-/// Whether `state` includes the event of a line; `None` if the line is not a record.
+/// True if `state` includes the event of a line; `None` if the line is not a record.
 fn is_known(line: &[u8], state: &State) -> Option<bool> {
     let record = serde_json::from_slice::<Value>(line).ok()?;
     let number = |key: &str| record.get(key).and_then(Value::as_u64);

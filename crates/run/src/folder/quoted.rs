@@ -18,7 +18,7 @@ pub fn quoted(path: &Path) -> String {
     }
 }
 
-/// Whether a character is invisible but affects the terminal, the line, or the order of the text
+/// True if a character is invisible but affects the terminal, the line, or the order of the text
 /// after it (Unicode 16.0, `Cc`, `Bidi_Control`, `Zl` and `Zp`).
 fn is_active(character: char) -> bool {
     character.is_control()

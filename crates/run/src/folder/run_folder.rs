@@ -73,8 +73,8 @@ impl RunFolder {
         Ok((run, checkpoint))
     }
 
-    /// Whether the folder has anything in it. Files that a process left when it was killed before
-    /// it wrote the configuration do not count.
+    /// True if the folder contains anything. Files of a process that was killed before it wrote the
+    /// configuration do not count.
     pub fn exists(&self) -> bool {
         let is_something = |entry: std::io::Result<fs::DirEntry>| match entry {
             Ok(entry) => {
@@ -217,7 +217,7 @@ impl RunFolder {
         write_atomically(&self.config(), config.to_toml()?.as_bytes())
     }
 
-    /// Whether a checkpoint has been saved.
+    /// True if a checkpoint has been saved.
     ///
     /// # Errors
     /// When the checkpoints cannot be listed.

@@ -88,9 +88,9 @@ impl RunLock {
         let _ = OpenOptions::new().write(true).truncate(true).open(folder.join(LOCK_FILE));
     }
 
-    /// Whether `path` is still the path of the locked file. Between our opening and locking it, the
-    /// last owner may have removed the file, and a third process could then lock a new file at this
-    /// path.
+    /// True if `path` is still the path of the locked file. After this process opened the file and
+    /// before it locked it, the last owner may have removed the file, and a third process may have
+    /// locked a new file at this path.
     #[cfg(unix)]
     fn is_at(&self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;

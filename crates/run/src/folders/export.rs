@@ -185,7 +185,7 @@ fn write<M: TaskModel>(
     write_json(&folder.join(CONFIG), &config)
 }
 
-/// Whether source and target of a model have separate vocabularies.
+/// True if source and target of a model have separate vocabularies.
 pub(super) fn has_two_vocabularies(config: &RunConfig) -> bool {
     entry(config.task).translates && !config.model.tied.ties_embeddings()
 }

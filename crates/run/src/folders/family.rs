@@ -179,7 +179,7 @@ impl Module {
         Some(Counterpart { names, shapes, order })
     }
 
-    /// Whether a tensor of this name can belong to the module.
+    /// True if a tensor of this name can belong to the module.
     fn is_named(&self, name: &str) -> bool {
         let module = match name.rsplit_once('.') {
             Some((module, "weight" | "bias")) => module,
@@ -262,7 +262,8 @@ impl Family {
         names.into_iter().find(|name| is_known(name)).unwrap_or_else(|| name.to_owned())
     }
 
-    /// Whether a counterpart belongs to the body, which a model without a head has, too.
+    /// True if a counterpart belongs to the body of the model, which a model without a head has
+    /// too.
     pub(super) fn is_of_body(&self, counterpart: &Counterpart) -> bool {
         counterpart.names.iter().all(|name| name.starts_with(self.prefix))
     }

@@ -37,8 +37,8 @@ struct Defaults {
     /// Name, without the ending `ImageProcessor` or `FeatureExtractor`.
     name: &'static str,
     resample: Resampling,
-    /// Whether a single number as `size` means both height and width; otherwise it means the
-    /// shorter edge.
+    /// True if a single number as `size` means both height and width; false if it means the shorter
+    /// edge.
     is_square: bool,
     /// Size of resizing and size of cropping; `None` to resize to the model's size, without
     /// cropping.

@@ -18,7 +18,7 @@ use crate::config::{RunConfig, usual_tokenizer};
 use crate::generation::beginning;
 use crate::tasks::{self, ImportedFolder, entry, usual_tokens};
 
-/// Whether the keys of `family` can express which embeddings are tied in a recipe.
+/// True if the keys of `family` can express which embeddings are tied in a recipe.
 pub(super) fn expresses_ties(family: &Family, recipe: &RunConfig) -> bool {
     let (mut config, mut expressed) = (Map::new(), without_data(String::new(), recipe.task));
     keys::write(family.keys, recipe, &mut config);

@@ -68,7 +68,7 @@ pub struct GeneratedText {
     /// Natural logarithm of the probability of the text after the prompt. It includes the end token
     /// if the model ended the text; a text that was cut or stopped has none.
     pub log_probability: f64,
-    /// Whether the text ends because it reached the maximum number of tokens.
+    /// True if the text ends because it reached the maximum number of tokens.
     pub truncated: bool,
     /// Reason why the text ends.
     pub finish_reason: FinishReason,

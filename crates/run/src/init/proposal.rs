@@ -31,7 +31,7 @@ pub struct Machine {
     pub cores: usize,
     /// Bytes of available memory; `None` if the system does not report it.
     pub memory: Option<u64>,
-    /// Whether the machine has a usable GPU.
+    /// True if the machine has a usable GPU.
     pub has_gpu: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct Distillation<'a> {
     /// Settings of the search, by a teacher or an ensemble of teachers; one of its `n_best`
     /// translations is used.
     pub settings: TranslationSettings,
-    /// Whether to use the translation that is nearest to the reference, instead of the best one.
+    /// True to use the translation that is nearest to the reference, instead of the best one.
     pub interpolates: bool,
     /// Folder for the pairs.
     pub output: &'a Path,

@@ -36,7 +36,7 @@ pub(super) struct Train {
     /// Steps whose text replaces the recipe's training text.
     #[serde(default)]
     pub(super) text: Vec<String>,
-    /// Whether the recipe's own training text is kept, before that of these steps.
+    /// True if the training text of the recipe is kept, and put before the text of these steps.
     #[serde(default)]
     pub(super) own_text: bool,
 }
@@ -101,7 +101,7 @@ pub(super) struct Evaluate {
     pub(super) splits: Vec<String>,
 }
 
-/// What a step needs from another step.
+/// Product of a step that another step needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// A trained model.
@@ -111,7 +111,7 @@ pub(super) enum Need {
 }
 
 impl Verb {
-    /// What the step gives to other steps; `None` if it only gives scores.
+    /// Product of the step for other steps; `None` if it only gives scores.
     pub(super) fn gives(&self) -> Option<Need> {
         match self {
             Self::Train(_) => Some(Need::Model),
@@ -170,7 +170,7 @@ pub struct Step {
     pub folder: PathBuf,
     /// Arguments with which the program runs the step.
     pub arguments: Vec<String>,
-    /// Whether the step trains a run in its folder.
+    /// True if the step trains a run in its folder.
     pub trains: bool,
     /// Hash of the definitions of the step and of the steps that it needs.
     pub identity: String,

@@ -17,7 +17,7 @@ use crate::finite::require_finite;
 /// Number of questions whose windows (rows with a part of a long text) are in memory at a time.
 const CHUNK: usize = 256;
 
-/// What a line with a question must contain, for errors.
+/// Required form of a line with a question, for errors.
 const EXPECTED: &str = "{\"question\": \"…\", \"context\": \"…\"}, and \"id\" where wanted";
 
 /// Question about a text.

@@ -1,7 +1,7 @@
 //! Division of a machine's cores among its processes.
 //!
-//! What belongs together goes to the same process: threads of one core, and cores next to the same
-//! memory.
+//! A process gets cores that belong together: all threads of a core, and cores that are next to the
+//! same memory.
 
 use std::num::NonZero;
 

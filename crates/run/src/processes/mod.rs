@@ -48,7 +48,7 @@ pub struct Place {
     pub local_rank: usize,
     /// Number of processes on this machine; 1 if unknown.
     pub local_size: usize,
-    /// Whether a launcher of MPI started the process.
+    /// True if a launcher of MPI started the process.
     pub by_mpi: bool,
     /// Name of the machine of process 0, if known.
     host: Option<String>,

@@ -1,4 +1,4 @@
-//! What a folder of the library Transformers says about a task, apart from the model's shape.
+//! Settings of a task in a folder of the library Transformers, apart from the model's shape.
 
 use anyhow::Result;
 use taper_data::ImagesConfig;
@@ -7,10 +7,10 @@ use crate::config::RunConfig;
 
 /// Folder of a model from which a task takes its settings, after `[model]` has been set.
 pub trait ImportedFolder {
-    /// Whether the folder has weights for a parameter of the model of `recipe`.
+    /// True if the folder has weights for a parameter of the model of `recipe`.
     fn has(&self, recipe: &RunConfig, parameter: &str) -> bool;
 
-    /// Whether the model in the folder has a head.
+    /// True if the model in the folder has a head.
     fn has_head(&self) -> bool;
 
     /// Labels of a classifier, in the order of its classes; `head` is the name of the parameter

@@ -66,7 +66,7 @@ pub type ModelResult<M> = Result<M, ModelError>;
 pub trait TaskModel: Model + Sized + 'static {
     /// Task of the model.
     const TASK: Task;
-    /// Whether the model writes text, token by token, and so can have int8 weights.
+    /// True if the model writes text, token by token, and so can have int8 weights.
     const DECODES: bool = false;
 
     /// Cost of the layer with this index in the stack that produces the answer.

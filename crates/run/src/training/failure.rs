@@ -85,12 +85,12 @@ fn after_divergence(error: &TrainError, folder: &RunFolder, config: &RunConfig) 
     Ok(Advice::new(action, "tries a lower rate").about(error))
 }
 
-/// Whether training ended because another process is gone, and its part of the state with it.
+/// True if training ended because another process is gone, and with it a part of the state.
 fn is_of_another(error: &TrainError) -> bool {
     error.between_processes().is_some_and(is_loss)
 }
 
-/// Whether an exchange failed because a process is gone.
+/// True if an exchange failed because a process is gone.
 pub(super) fn is_loss(error: &ExchangeError) -> bool {
     matches!(error, ExchangeError::Lost { .. })
 }

@@ -16,7 +16,7 @@ pub(crate) struct Origin {
     pub(crate) checkpoint: PathBuf,
     /// State that the checkpoint records.
     pub(crate) state: State,
-    /// What the validation scores so far depend on; empty if unknown.
+    /// Properties on which the validation scores so far depend; empty if unknown.
     pub(crate) validation: Map<String, Value>,
 }
 

@@ -184,8 +184,8 @@ impl ParentRun {
         Ok(())
     }
 
-    /// Whether `key`, a key of `[model]`, has the same value in the new run as in the parent, so
-    /// that the new run has what was requested.
+    /// True if `key`, a key of `[model]`, has the same value in the new run as in the parent run,
+    /// so that the new run is the requested one.
     ///
     /// # Errors
     /// When a value cannot be written as TOML.
@@ -268,7 +268,7 @@ fn require_base(store: &ParameterStore, started: &WarmStart) -> Result<()> {
     }
 }
 
-/// Whether the parameter `name` has one row for each token.
+/// True if the parameter `name` has one row for each token.
 fn is_of_tokens(name: &str) -> bool {
     name.ends_with("embedding.weight") || matches!(name, "output.weight" | "output.bias")
 }

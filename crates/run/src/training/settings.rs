@@ -23,7 +23,8 @@ pub struct TrainSettings {
     /// Parameters to copy from `from`, named by parts, modules, or patterns of names; empty for
     /// all.
     pub only: Vec<String>,
-    /// Whether the new run has its own tokenizer; only the rows of tokens in both are then copied.
+    /// True if the new run has its own tokenizer. Then only the rows of tokens that are in both
+    /// vocabularies are copied.
     pub own_tokenizer: bool,
     /// Folder for the state of the training if the run's folder cannot be written; `None` for
     /// taper-rescue in the system's temporary folder.
@@ -34,7 +35,7 @@ pub struct TrainSettings {
     pub processes_here: usize,
     /// Command to record in the run; `None` to record nothing.
     pub command: Option<Command>,
-    /// Whether to continue even if the text, or the recipe's data, model or dtype, has changed.
+    /// True to continue even if the text, or the recipe's data, model or dtype, has changed.
     pub accept_changes: bool,
 }
 

@@ -36,11 +36,12 @@ enum Said {
     Decided(Box<Decided>),
 }
 
-/// What process 0 has found and decided.
+/// Facts and decisions of process 0, which the other processes receive.
 #[derive(Serialize, Deserialize)]
 struct Decided {
     config: RunConfig,
-    /// Checkpoint from which training continues, and what its validation scores depend on.
+    /// Checkpoint from which training continues, and the properties on which its validation scores
+    /// depend.
     origin: Option<(PathBuf, Map<String, Value>)>,
     /// Names and contents of the tokenizer files, which processes that do not share the folder
     /// lack.

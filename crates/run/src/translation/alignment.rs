@@ -94,7 +94,7 @@ pub(super) struct LineAligner<'a> {
     pub(super) model: &'a TranslationModel,
     pub(super) tokenizers: &'a TokenizerPair,
     pub(super) aligned_by: AlignedAttention,
-    /// Whether an alignment has tokens and weights too, not only pairs.
+    /// True if an alignment has tokens and weights too, not only pairs.
     pub(super) weights: bool,
     /// Control of the search.
     pub(super) control: &'a dyn Control,

@@ -49,7 +49,7 @@ pub struct Translation {
     /// Number of tokens of the translation, including the `</s>` of each part of the line.
     #[serde(skip)]
     pub length: usize,
-    /// Whether the translation, or a part of it, ends only because it reached the maximum length.
+    /// True if the translation, or a part of it, ends only because it reached the maximum length.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// Ids of the tokens.

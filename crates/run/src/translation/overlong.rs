@@ -18,11 +18,11 @@ pub struct LineLimit {
     pub rule: OverlongRule,
     /// Largest number of tokens of a line.
     pub tokens: usize,
-    /// Whether the model has positions for no more tokens, so that no option can raise the limit.
+    /// True if the model has positions for no more tokens, so that no option can raise the limit.
     pub by_positions: bool,
 }
 
-/// What happens to a line that has more tokens than the limit.
+/// Treatment of a line that has more tokens than the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlongRule {
@@ -35,7 +35,7 @@ pub enum OverlongRule {
     Error,
 }
 
-/// What happened to an overlong line.
+/// Facts about an overlong line and its treatment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Overlong {
     /// Number of tokens of the line.

@@ -1,19 +1,19 @@
 //! Ends of sentences and phrases, and joining of parts of a text, in scripts with and without
 //! spaces.
 
-/// Whether a sentence ends between the text `before` and the character `after`.
+/// True if a sentence ends between the text `before` and the character `after`.
 pub(super) fn ends_sentence(before: &str, after: char) -> bool {
     ends_with_one_of("。！？", ".!?…", before, after)
 }
 
-/// Whether a phrase ends between the text `before` and the character `after`.
+/// True if a phrase ends between the text `before` and the character `after`.
 pub(super) fn ends_phrase(before: &str, after: char) -> bool {
     ends_with_one_of("，；：、", ",;:", before, after)
 }
 
-/// Whether the text `before` ends with one of two kinds of marks, perhaps followed by closing
+/// True if the text `before` ends with one of two kinds of marks, perhaps followed by closing
 /// quotation marks and brackets. A mark in `full_width` counts unless `after` is another closing
-/// mark; a mark in `marks` counts only if `after` is a blank.
+/// mark. A mark in `marks` counts only if `after` is a blank.
 fn ends_with_one_of(full_width: &str, marks: &str, before: &str, after: char) -> bool {
     let closes = |character: char| "”’」』》〉】〕）］｝)]}»".contains(character);
     // Some marks begin a quotation in one language and end it in another: before a blank, they
@@ -47,7 +47,7 @@ pub(super) fn join(parts: &[&str]) -> String {
     text
 }
 
-/// Whether a character is Chinese or Japanese, or punctuation of one of the two.
+/// True if a character is Chinese or Japanese, or is punctuation of these languages.
 pub(super) fn is_cjk(character: char) -> bool {
     matches!(
         character,
@@ -60,7 +60,7 @@ pub(super) fn is_cjk(character: char) -> bool {
     )
 }
 
-/// Whether a character is a dash, quotation mark or ellipsis, which Chinese and Japanese share with
+/// True if a character is a dash, quotation mark or ellipsis, which Chinese and Japanese share with
 /// other scripts.
 fn is_shared(character: char) -> bool {
     matches!(character, '\u{2014}' | '\u{2018}'..='\u{201d}' | '\u{2026}')

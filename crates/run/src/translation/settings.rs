@@ -67,11 +67,11 @@ fn aligned_by(config: &RunConfig) -> AlignedAttention {
 /// or not kept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TranslationDetail {
-    /// Whether to return every translation, not only the best.
+    /// True to return every translation, not only the best.
     pub all: bool,
-    /// Whether to align each translation.
+    /// True to align each translation.
     pub alignments: bool,
-    /// Whether an alignment has tokens and weights, in addition to pairs.
+    /// True if an alignment has tokens and weights, in addition to pairs.
     pub weights: bool,
 }
 

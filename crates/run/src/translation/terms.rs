@@ -32,7 +32,7 @@ pub struct Terms {
 #[derive(Debug)]
 struct Term {
     source: String,
-    /// Whether the term matches only text in the same case.
+    /// True if the term matches only text in the same case.
     has_case: bool,
     target: String,
     /// `target` as the tokenizer normalises it, for example in lower case; `None` if that changes
@@ -203,7 +203,7 @@ fn folded(text: &str) -> String {
     text.chars().map(fold).collect()
 }
 
-/// Whether `part`, a range of bytes of a text, neither begins nor ends within a word.
+/// True if `part`, a range of bytes of a text, neither begins nor ends inside a word.
 fn is_whole(text: &str, part: std::ops::Range<usize>) -> bool {
     let is_apart = |left: Option<char>, right: Option<char>| match (left, right) {
         (Some(left), Some(right)) => {

@@ -131,7 +131,7 @@ fn keys_of_rotary_positions_have_two_spellings() {
     }
 }
 
-/// What version 5 of Transformers makes of keys in two places, and of keys that are absent.
+/// Compares keys that occur in two places, and absent keys, with version 5 of Transformers.
 #[test]
 fn keys_have_the_precedence_and_defaults_of_transformers() {
     let folder = tempfile::tempdir().unwrap();

@@ -82,14 +82,14 @@ pub struct SavedCheckpoint {
     /// Text and method by which the score was measured; see
     /// [`Identity::validation`](crate::Identity).
     pub validation: Map<String, Value>,
-    /// Whether the checkpoint exists only because training was interrupted; see [`State::interim`].
+    /// True if the checkpoint exists only because training was interrupted; see [`State::interim`].
     pub interim: bool,
     /// Directory of the checkpoint.
     pub path: PathBuf,
 }
 
-/// What scores must have in common to be comparable: the metric, the text, and the method of
-/// measurement.
+/// Properties that scores must have in common to be comparable: the metric, the text, and the
+/// method of measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Comparable<'a> {
     /// Watched metric.

@@ -168,7 +168,7 @@ pub struct State {
     /// Seconds in the training loop, in total over resumes.
     #[serde(with = "exact::number")]
     pub training_seconds: f64,
-    /// Whether the checkpoint is outside the schedule: it exists only because training was
+    /// True if the checkpoint is outside the schedule: it exists only because training was
     /// interrupted or could not continue. Such a checkpoint serves only for resuming: if it counted
     /// otherwise, an interruption would change which checkpoints are kept and averaged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -34,7 +34,7 @@ enum Stored {
     Int8 { name: String, shape: [usize; 2] },
 }
 
-/// What follows the name of an int8 tensor in the name of its scales.
+/// Suffix of the name of an int8 tensor in the name of its scales.
 pub(super) const SCALES: &str = ".scales";
 
 impl Reader {
@@ -94,7 +94,7 @@ impl Reader {
         &self.tensors
     }
 
-    /// Whether there is a tensor whose name begins with `prefix`.
+    /// True if there is a tensor whose name begins with `prefix`.
     pub(crate) fn has(&self, prefix: &str) -> bool {
         self.tensors.iter().any(|(name, _)| name.starts_with(prefix))
     }

@@ -56,7 +56,7 @@ pub struct WarmStartSettings<'a> {
     /// Hash of the tokenizers that the checkpoint must have; they determine the tokens of its
     /// tables.
     pub tokenizer_hash: &'a str,
-    /// Whether the parameter of this name is to take values.
+    /// Returns true for the name of a parameter that is to take values.
     pub is_wanted: &'a dyn Fn(&str) -> bool,
     /// For the table of tokens of this name, the checkpoint's row for each of its rows; `None` if
     /// the parameter is not a table of tokens, or if the tokenizers are the same.

@@ -86,7 +86,7 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// Whether another process reports this failure; each failure is reported by only one process.
+    /// True if another process reports this failure; each failure is reported by only one process.
     #[must_use]
     pub const fn is_told_elsewhere(&self) -> bool {
         match self {

@@ -187,7 +187,7 @@ fn serve(
     let _ = world.agree_on(Action::Leave, &vec![0; world.size]);
 }
 
-/// What a process does next.
+/// Next action of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 enum Action {

@@ -32,7 +32,7 @@ pub trait Optimizer: Debug + Send + Sync {
     /// value.
     fn buffers(&self) -> &'static [&'static str];
 
-    /// Whether each step needs all values of this parameter at once, so that no range may cut it.
+    /// True if each step needs all values of this parameter at once, so that no range may cut it.
     fn needs_whole(&self, parameter: &Parameter) -> bool {
         let _ = parameter;
         false

@@ -38,9 +38,9 @@ pub struct Trainer<M> {
     averaged: PathBuf,
     updater: Updater,
     state: State,
-    /// Whether the state on disk equals the one in memory.
+    /// True if the state on disk equals the state in memory.
     saved: bool,
-    /// Whether everything that is due after the last update has been done, so that the state may be
+    /// True if everything that is due after the last update has been done, so that the state may be
     /// saved.
     settled: bool,
     /// First failure of the observer; training ends with it after the current update.
@@ -74,7 +74,7 @@ impl<M: Model> Trainer<M> {
         &self.state
     }
 
-    /// Whether [`Trainer::rescue`] can save a state that is not on disk yet. It can after an error
+    /// True if [`Trainer::rescue`] can save a state that is not on disk yet. It can after an error
     /// of the disk. It cannot after an error of the computation, because the current update is then
     /// half done.
     #[must_use]
@@ -167,7 +167,7 @@ impl<M: Model> Trainer<M> {
         Ok(())
     }
 
-    /// Whether the configuration has a validation after the update `state.step`.
+    /// True if the configuration has a validation after the update `state.step`.
     const fn validation_is_due(&self) -> bool {
         is_due(self.state.step, self.config.validate_every)
     }
@@ -391,8 +391,8 @@ impl Clock {
     }
 }
 
-/// Whether an action that is due every `every` updates is due after update `step`; for 0 it is
-/// never due.
+/// True if an action that is due every `every` updates is due after the update `step`. If `every`
+/// is 0, it is never due.
 const fn is_due(step: u64, every: u64) -> bool {
     every > 0 && step.is_multiple_of(every)
 }

@@ -44,7 +44,7 @@ impl BatchShares {
         Ok(Self { rank, leaves, total: all.iter().map(|&(_, tokens)| tokens).sum(), shares })
     }
 
-    /// Whether there are several processes.
+    /// True if there are several processes.
     pub(crate) fn is_shared(&self) -> bool {
         self.shares.len() > 1
     }

@@ -21,7 +21,7 @@ pub(crate) struct Leaf<'a> {
     /// Number of answers in all micro-batches of the update. The update's loss is the mean over
     /// them.
     pub(crate) total: usize,
-    /// Whether to compute with plain Candle operations, from which Candle's autodiff computes
+    /// True to compute with plain Candle operations, from which Candle's autodiff computes
     /// gradients.
     pub(crate) composed: bool,
 }

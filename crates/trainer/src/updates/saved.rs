@@ -87,7 +87,7 @@ impl Updater {
     }
 }
 
-/// What an updater takes from a checkpoint.
+/// Values that an updater reads from a checkpoint.
 struct Loaded {
     /// The optimizer's buffers for each piece.
     state: Vec<Vec<Tensor>>,

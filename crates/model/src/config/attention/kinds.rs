@@ -61,14 +61,14 @@ impl AttentionKind {
         Self::S4d,
     ];
 
-    /// Whether the layer is a state-space layer, configured in `[model.state_space]`, in place of
+    /// True if the layer is a state-space layer, configured in `[model.state_space]`, in place of
     /// attention.
     #[must_use]
     pub fn is_state_space(self) -> bool {
         matches!(self, Self::Mamba | Self::S4d)
     }
 
-    /// Whether this build has the kind. `Full` and `Sparse` are in every build; the other kinds
+    /// True if this build has the kind. `Full` and `Sparse` are in every build; the other kinds
     /// need the cargo feature `kinds`.
     #[must_use]
     pub fn is_built(self) -> bool {
@@ -113,7 +113,7 @@ impl LayerKinds {
         Self(kinds.to_vec())
     }
 
-    /// Whether the list is empty.
+    /// True if the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

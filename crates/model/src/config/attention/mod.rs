@@ -141,7 +141,7 @@ impl AttentionConfig {
         self.kinds.0.get(layer).copied().unwrap_or(self.kind)
     }
 
-    /// Whether any layer is of this kind.
+    /// True if any layer is of this kind.
     #[must_use]
     pub fn has(&self, kind: AttentionKind) -> bool {
         match self.kinds.0.as_slice() {

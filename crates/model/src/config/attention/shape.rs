@@ -20,13 +20,13 @@ impl ModelConfig {
         }
     }
 
-    /// Whether the projections to queries, keys and values have biases.
+    /// True if the projections to queries, keys and values have biases.
     #[must_use]
     pub fn has_query_key_value_biases(&self) -> bool {
         self.query_key_value_biases.unwrap_or(self.biases && self.attention_biases)
     }
 
-    /// Whether the projections of attention's results have biases.
+    /// True if the projections of attention's results have biases.
     #[must_use]
     pub fn has_attention_output_biases(&self) -> bool {
         self.attention_output_biases.unwrap_or(self.biases && self.attention_biases)

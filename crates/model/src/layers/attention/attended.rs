@@ -16,8 +16,8 @@ pub(crate) struct Within<'a> {
     pub(crate) pass: &'a Pass,
 }
 
-/// What a decoder layer needs to attend to the encoder: the layer's keys and values, the lengths of
-/// the sequences on both sides, and a guide for the weights if there is one.
+/// Input of a decoder layer for attention to the encoder: the layer's keys and values, the lengths
+/// of the sequences on both sides, and a guide for the weights if there is one.
 pub(crate) struct Attended<'a> {
     pub(crate) key_value: &'a Tensor,
     pub(crate) query_lengths: &'a Arc<[usize]>,

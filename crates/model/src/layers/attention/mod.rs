@@ -47,7 +47,7 @@ pub(crate) struct Site<'a> {
     pub(crate) name: &'a str,
     /// Index of the layer in its stack, from 0.
     pub(crate) layer: usize,
-    /// Whether a token sees only itself and the tokens before it.
+    /// True if a token sees only itself and the tokens before it.
     pub(crate) causal: bool,
     pub(crate) products: Products,
 }
@@ -71,8 +71,9 @@ impl Site<'_> {
 /// a row has this one vector and the value. With rotary positions, queries and keys are rotated
 /// already. With dual chunk attention, a row begins with all rotations of the query.
 pub(crate) trait Mechanism: Debug + Send + Sync {
-    /// Whether tokens have a second key and value, for tokens that see them as memory: no gradient
-    /// flows through these to the states below. If so, they are at the end of a row of `qkv`.
+    /// True if tokens have a second key and value, for tokens that see them as memory. No gradient
+    /// flows through the second key and value to the states below. They are at the end of a row of
+    /// `qkv`.
     fn remembers(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@ pub(crate) struct Adapter {
     site: u64,
 }
 
-/// Whether the parameter with this name belongs to adapters.
+/// True if the parameter with this name belongs to adapters.
 #[must_use]
 pub fn is_adapter(name: &str) -> bool {
     name.contains(".lora_a.") || name.contains(".lora_b.") || name.ends_with(".magnitude")

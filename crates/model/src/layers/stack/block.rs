@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use taper_ops::rng::name_key;
 
-/// What surrounds every sublayer: a norm before or after it, dropout, and the residual connection.
+/// Operations around a sublayer: a norm before or after it, dropout, and the residual connection.
 #[derive(Debug, Clone)]
 struct Sublayer {
     /// Norm of the sublayer; `None` if the sublayer reads the result of another sublayer's norm.

@@ -1,6 +1,6 @@
 //! Kinds of stacks.
 
-/// What the tokens of a stack see.
+/// Kind of a stack, by the tokens that each of its tokens sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StackKind {
     /// The whole sequence of the token.

@@ -12,7 +12,7 @@ pub(in crate::cuda) struct Epilogue {
 }
 
 impl Epilogue {
-    /// Whether the epilogue adds at most a bias and a residual.
+    /// True if the epilogue adds at most a bias and a residual.
     pub(in crate::cuda) fn is_identity(&self) -> bool {
         self.activation == Activation::Identity && !self.dropout.is_active()
     }

@@ -88,7 +88,7 @@ fn check(
     Ok(())
 }
 
-/// Whether the cached tokens fit `queries` queries of this shape.
+/// True if the cached tokens fit `queries` queries of this shape.
 fn past_fits(visible: VisibleKeys<'_>, queries: usize, shape: AttentionShape) -> Result<bool> {
     let VisibleKeys::Past { kept, text, history, bias, slopes, sparse, dual_chunk } = visible
     else {

@@ -27,13 +27,13 @@ pub(super) struct Span {
     /// Index of the first of this sequence's `(H, queries, keys)` weights; not used if the sequence
     /// is long.
     pub(super) weights: usize,
-    /// Whether some query may see fewer than all keys.
+    /// True if some query may see fewer than all keys.
     is_masked: bool,
     /// Largest number of keys for which a query needs only one rotation.
     chunk: usize,
 }
 
-/// Whether attention of `queries` queries to `keys` keys keeps a weight for each pair for the
+/// True if attention of `queries` queries to `keys` keys keeps a weight for each pair for the
 /// backward pass. If some pairs are masked (`is_masked`), the limit on the number of pairs is
 /// lower.
 #[must_use]
@@ -43,8 +43,8 @@ pub fn keeps_scores(queries: usize, keys: usize, is_masked: bool) -> bool {
 }
 
 impl Span {
-    /// Whether the sequence is computed in tiles: if it is long, or if it has several chunks,
-    /// because queries then need several rotations.
+    /// True if the sequence is computed in tiles. This is so if it is long, or if it has several
+    /// chunks, because queries then need several rotations.
     pub(super) fn is_long(&self) -> bool {
         self.keys > self.chunk || !keeps_scores(self.queries, self.keys, self.is_masked)
     }

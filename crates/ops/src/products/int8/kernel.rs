@@ -88,7 +88,7 @@ impl Int8Kernel {
         }
     }
 
-    /// Whether this processor supports the kernel.
+    /// True if this processor supports the kernel.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {

@@ -53,7 +53,7 @@ pub struct Int8Matrix {
 }
 
 impl Int8Matrix {
-    /// Whether a model in int8 holds the parameter with this name and shape in int8. This is so for
+    /// True if a model in int8 holds the parameter with this name and shape in int8. This is so for
     /// the weights of linear layers and for token embeddings, which are most of a model. Norms,
     /// biases and position tables stay in f32.
     #[must_use]

@@ -32,7 +32,7 @@ static CONFIG: TileConfig = {
     TileConfig { palette: 1, start_row: 0, reserved: [0; 14], bytes, rows }
 };
 
-/// Whether the processor has bf16 tiles and the operating system lets this process use them.
+/// True if the processor has bf16 tiles and the operating system lets this process use them.
 pub(in crate::products) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE

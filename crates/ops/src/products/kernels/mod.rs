@@ -136,7 +136,7 @@ impl Kernel {
         }
     }
 
-    /// Whether this processor supports the kernel.
+    /// True if this processor supports the kernel.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {
@@ -160,7 +160,7 @@ impl Kernel {
         }
     }
 
-    /// Whether this kernel can compute such products on this processor.
+    /// True if this kernel can compute such products on this processor.
     #[must_use]
     pub fn serves(self, products: Products) -> bool {
         // Six bf16 products, at twice the speed of f32 multiply-adds, would be slower than one f32

@@ -24,7 +24,7 @@ pub struct AttentionSpec {
     pub query_lengths: Arc<[usize]>,
     /// Number of tokens of each key sequence, one for each query sequence.
     pub key_lengths: Arc<[usize]>,
-    /// Whether a query sees no key after its own position.
+    /// True if a query sees no key after its own position.
     pub causal: bool,
     /// Keys among these that a query sees; `None`: all. For self-attention.
     pub sparse: Option<Sparse>,

@@ -51,7 +51,7 @@ impl Sparse {
         (causal && self.last > 0).then_some("a causal mask allows no global tokens at the end")
     }
 
-    /// Whether block `i` sees block `j` of `blocks` by the window or a global block.
+    /// True if block `i` sees block `j` of `blocks` by the window or a global block.
     fn is_near(&self, i: usize, j: usize, blocks: usize) -> bool {
         let is_global =
             |block: usize| block < self.first || block.saturating_add(self.last) >= blocks;
@@ -123,7 +123,8 @@ impl Sight {
         Some(sight)
     }
 
-    /// Whether the query at one position sees the key at another, by the definition.
+    /// True if the query at the position `query` sees the key at the position `key`, by the
+    /// definition of the pattern.
     pub(crate) fn sees(&self, query: usize, key: usize) -> bool {
         let (i, j) = (query / self.rule.block, key / self.rule.block);
         if self.causal && key > query {
@@ -220,7 +221,7 @@ impl Sight {
         merge(ranges);
     }
 
-    /// Whether each of some queries sees each of some keys. The result may be false even if this is
+    /// True only if each of `queries` sees each of `keys`. The result may be false although this is
     /// so.
     pub(crate) fn sees_all(&self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
         let Sparse { block, window, dilation, .. } = self.rule;

@@ -1,5 +1,5 @@
-//! What updates need for ranges of the flat layout: gradients without frozen parameters, the mask
-//! of weight decay, and factors of the learning rate.
+//! Values that updates need for ranges of the flat layout: gradients without frozen parameters, the
+//! mask of weight decay, and factors of the learning rate.
 
 use std::ops::Range;
 use std::sync::PoisonError;

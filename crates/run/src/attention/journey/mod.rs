@@ -38,9 +38,9 @@ pub struct Branch {
     pub token: String,
     /// Log-probability of all tokens up to this one.
     pub log_probability: f64,
-    /// What became of the branch: `kept`, `finished` or `dropped`.
+    /// Fate of the branch: `kept`, `finished` or `dropped`.
     pub fate: &'static str,
-    /// Whether the branch is part of the best translation.
+    /// True if the branch is part of the best translation.
     pub is_best: bool,
 }
 
@@ -77,7 +77,7 @@ pub enum Answer {
 pub struct Journey {
     /// Task of the model, such as `translation`.
     pub task: String,
-    /// What the model chooses at the end.
+    /// Final choice of the model.
     pub answer: Answer,
     /// Original text.
     pub text: String,

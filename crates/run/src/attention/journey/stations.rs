@@ -147,8 +147,8 @@ impl HeadInputs {
         Ok(head_inputs)
     }
 
-    /// Whether the softmax of the products equals the recorded weights. It does not in other kinds
-    /// of attention, nor if scores have biases or a cap.
+    /// True if the softmax of the products equals the recorded weights. This is not so for other
+    /// kinds of attention, or if scores have biases or a cap.
     fn explain(&self, layer: &AttentionLayer) -> bool {
         let (heads, width) = (layer.heads.len(), self.width);
         let shared = self.keys.first().map_or(0, Vec::len) / width;

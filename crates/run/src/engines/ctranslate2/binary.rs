@@ -27,7 +27,7 @@ enum ValueType {
 }
 
 impl Quantization {
-    /// Whether matrices are in int8.
+    /// True if matrices are in int8.
     fn is_int8(self) -> bool {
         matches!(self, Self::Int8 | Self::Int8Float16 | Self::Int8Bfloat16)
     }
@@ -185,7 +185,7 @@ fn write_variable(
     Ok(file.write_all(bytes)?)
 }
 
-/// Whether `value` stays finite when it is rounded to the type `kind`.
+/// True if `value` stays finite when it is rounded to the type `kind`.
 fn is_held(value: f32, kind: ValueType) -> bool {
     kind != ValueType::Float16 || f16::from_f32(value).is_finite()
 }

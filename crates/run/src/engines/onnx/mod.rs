@@ -33,8 +33,8 @@ const EXPRESSED: &[&str] = &["query_key_norm", "output_scale"];
 /// ONNX, with weights in f32.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Onnx {
-    /// Whether weights are always in a second file next to their graph. Graphs of more than 2 GB
-    /// have one anyway. Such a file is mapped, so that several processes share its memory.
+    /// True if weights are always in a second file next to their graph. Graphs of more than 2 GB
+    /// always have a second file. This file is mapped, so that several processes share its memory.
     pub external_data: bool,
 }
 

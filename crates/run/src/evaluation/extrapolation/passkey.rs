@@ -137,8 +137,8 @@ impl Passkey {
         self.key_length + 2
     }
 
-    /// Whether an answer begins with the key; spaces before the key and text after it do not count,
-    /// but another character of keys does.
+    /// True if an answer begins with the key. Spaces before the key are ignored. Text after the key
+    /// is ignored unless it begins with a character that keys contain.
     fn is_key(&self, key: &str, answer: &GeneratedText) -> bool {
         let rest = answer.text.trim_start().strip_prefix(key);
         rest.is_some_and(|rest| !rest.starts_with(|next: char| self.characters.contains(next)))

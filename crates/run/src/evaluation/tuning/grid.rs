@@ -14,7 +14,7 @@ const WIDEST_BEAM: usize = 32;
 pub struct Values<T> {
     /// Values to try.
     pub list: Vec<T>,
-    /// Whether larger values are tried if the largest one is the best.
+    /// True if larger values are tried if the largest one is the best.
     pub extends: bool,
 }
 
@@ -89,7 +89,7 @@ impl TuningGrid {
         }
     }
 
-    /// Whether a setting in the grid needs the expected length of translations.
+    /// True if a setting in the grid needs the expected length of translations.
     pub(super) fn expects_lengths(&self) -> bool {
         self.shortfall_penalties.list.iter().any(|&value| value > 0.0)
     }

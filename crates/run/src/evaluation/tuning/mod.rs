@@ -78,7 +78,7 @@ impl Trial {
         self.lengths.apply(decoding);
     }
 
-    /// Whether these are the settings of `decoding`.
+    /// True if these are the settings of `decoding`.
     #[must_use]
     pub fn is_of(&self, decoding: &DecodingConfig) -> bool {
         self.beam_size == decoding.beam_size

@@ -32,7 +32,7 @@ const ADAPTERS: &str = "adapter_model.safetensors";
 /// Prefix of the names of all tensors.
 const PREFIX: &str = "base_model.model.";
 
-/// Whether a folder has adapters.
+/// True if a folder has adapters.
 pub(super) fn are_in(folder: &Path) -> bool {
     folder.join(SETTINGS).is_file()
 }
@@ -112,7 +112,7 @@ fn modules(theirs: &Counterpart) -> Vec<Module> {
     theirs.names.iter().zip(&theirs.shapes).map(module).collect()
 }
 
-/// Whether a range is within another.
+/// True if a range is within another.
 fn is_within(inner: &Range<usize>, outer: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }

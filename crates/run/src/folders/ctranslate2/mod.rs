@@ -39,7 +39,7 @@ pub(super) struct Model {
     pub(super) architecture: &'static Architecture,
 }
 
-/// Whether the folder `source` is one of CTranslate2.
+/// True if the folder `source` is one of CTranslate2.
 pub(super) fn is_in(source: &Path) -> bool {
     source.join(MODEL_BIN).exists() && !Weights::are_in(source)
 }

@@ -193,7 +193,7 @@ fn layers(weights: &Weights, stack: &str) -> usize {
         .count()
 }
 
-/// Whether embeddings are multiplied by √d_model; `width` is d_model. The attribute is either a
+/// True if embeddings are multiplied by √d_model; `width` is d_model. The attribute is either a
 /// flag or the factor itself.
 fn is_scaled(attributes: &mut Attributes, width: usize) -> Result<bool> {
     // Some models have an attribute of the embeddings instead, which is always a flag.

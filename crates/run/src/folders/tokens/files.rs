@@ -266,8 +266,8 @@ impl Files {
         true
     }
 
-    /// Whether the tokenizer's class begins with `class`. A folder that does not name its class has
-    /// it if the type of its model is `model`.
+    /// True if the name of the tokenizer's class begins with `class`. If the folder names no class,
+    /// the result is true if the type of its model is `model`.
     pub(super) fn is_of(&self, class: &str, model: &str) -> bool {
         let named = self.class();
         named.starts_with(class) || (named.is_empty() && self.keys(CONFIG)["model_type"] == model)

@@ -127,7 +127,7 @@ pub(in super::super) fn kind_of(
     })
 }
 
-/// Whether a language can have this name: it becomes the extension of file names.
+/// True if `name` can be the name of a language. It becomes the extension of file names.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|one| one.is_alphanumeric() || "-_".contains(one))
 }

@@ -33,7 +33,7 @@ pub(super) fn require_marks(special: &SpecialTokens, task: Task) -> Result<()> {
     Ok(())
 }
 
-/// Whether the post-processor of a `tokenizer.json` puts two separators between two texts, as
+/// True if the post-processor of a `tokenizer.json` puts two separators between two texts, as
 /// RoBERTa's does.
 pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
     let pair = template(file, "pair");
@@ -46,13 +46,13 @@ pub(super) fn is_doubled(file: &Value, separator: Option<u32>) -> bool {
 /// How the rows that Transformers makes of texts for an encoder compare with Taper's, which are
 /// those of BERT or RoBERTa.
 pub(super) struct Rows {
-    /// Whether the tokens of a row of one text are the same.
+    /// True if the tokens of a row of one text are the same.
     is_single: bool,
-    /// Whether the tokens of a row of two texts are the same.
+    /// True if the tokens of a row of two texts are the same.
     is_pair: bool,
-    /// Whether the first text of a row of two has segment 0, and the second has segment 1.
+    /// True if the first text of a row of two has segment 0, and the second has segment 1.
     has_segments: bool,
-    /// Whether both texts of a row of two have segment 0.
+    /// True if both texts of a row of two have segment 0.
     pub(super) shared_segment: bool,
 }
 
@@ -105,7 +105,7 @@ impl Rows {
     }
 }
 
-/// Whether a folder's tokenizer gives the model the segments of tokens; otherwise all segments are
+/// True if a folder's tokenizer gives the model the segments of tokens. Otherwise all segments are
 /// 0.
 fn reads_segments(files: &Files) -> bool {
     match files.keys(TOKENIZER_CONFIG)["model_input_names"].as_array() {

@@ -268,7 +268,7 @@ fn known(ids: impl Iterator<Item = u64>, size: usize) -> Vec<u32> {
     ids.collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
-/// Whether a token has the spelling of a byte, such as `<0xE6>`.
+/// True if a token has the spelling of a byte, such as `<0xE6>`.
 fn is_byte(token: &str) -> bool {
     let digits = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
     digits.is_some_and(|two| two.len() == 2 && u8::from_str_radix(two, 16).is_ok())

@@ -13,15 +13,15 @@ pub(super) struct SentencePieceModel {
     pub(super) pieces: Vec<Piece>,
     /// Algorithm: 1 is Unigram, 2 is BPE.
     pub(super) algorithm: u64,
-    /// Whether a character without a piece is spelled in bytes.
+    /// True if a character without a piece is spelled in bytes.
     pub(super) byte_fallback: bool,
-    /// Whether a space is at the end of a piece, not at its beginning.
+    /// True if a space is at the end of a piece, not at its beginning.
     pub(super) space_ends: bool,
     /// Compiled map of characters to their normal forms; empty for none.
     pub(super) characters: Vec<u8>,
-    /// Whether a space is put before a text.
+    /// True if a space is put before a text.
     pub(super) adds_space: bool,
-    /// Whether spaces at both ends and repeated spaces are removed.
+    /// True if spaces at both ends and repeated spaces are removed.
     pub(super) joins_spaces: bool,
 }
 

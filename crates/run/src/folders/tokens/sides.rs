@@ -30,17 +30,17 @@ const OF_ALL: &str = "sentencepiece.bpe.model";
 /// Largest size of a model of SentencePiece.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// Whether the tokenizers of the folder `source` are to be read from models of SentencePiece. A
-/// `tokenizer.json` takes precedence over models without a file of ids, which exports of runs that
-/// were trained here have.
+/// True if the tokenizers of the folder `source` are to be read from models of SentencePiece. A
+/// `tokenizer.json` takes precedence over models without a file of ids; exports of runs that were
+/// trained here have such models.
 pub(in super::super) fn has_sides(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     let is_fast = has(TOKENIZER) && !has(VOCABULARIES[0]);
     SIDES.into_iter().any(has) && !is_fast || has_one(source)
 }
 
-/// Whether the folder has one model for all languages, with ids, and no `tokenizer.json`, which
-/// would take precedence.
+/// True if the folder has one SentencePiece model for all languages, with ids, and no
+/// `tokenizer.json`, which would take precedence.
 fn has_one(source: &Path) -> bool {
     let has = |name: &str| source.join(name).exists();
     has(OF_ALL) && has(VOCABULARIES[0]) && !has(TOKENIZER)
@@ -220,7 +220,7 @@ fn roles(
     })
 }
 
-/// Whether a token names the target language, as in `>>fra<<`.
+/// True if a token names the target language, as in `>>fra<<`.
 fn is_code(token: &str) -> bool {
     token
         .strip_prefix(">>")
@@ -228,7 +228,7 @@ fn is_code(token: &str) -> bool {
         .is_some_and(|name| !name.is_empty() && !name.contains("<<"))
 }
 
-/// Whether the tokenizers of a run came with models of SentencePiece.
+/// True if the tokenizers of a run came with models of SentencePiece.
 pub(in super::super) fn came_with_sides(tokenizers: &TokenizerPair) -> bool {
     let folders = [tokenizers.source(), tokenizers.target()].map(Tokenizer::folder);
     folders.iter().all(|folder| folder.is_some_and(|one| !one.binary_files.is_empty()))

@@ -24,7 +24,7 @@ pub(in super::super) enum Exported<'a> {
     Translates { decoding: &'a DecodingConfig, languages: [&'a str; 2], longest: usize },
     /// Encoder that reads texts between marks.
     Reads {
-        /// Whether texts contain hidden tokens.
+        /// True if texts contain hidden tokens.
         hidden: bool,
     },
 }

@@ -91,7 +91,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Whether the folder `source` has weights of Transformers.
+    /// True if the folder `source` has weights of Transformers.
     pub(super) fn are_in(source: &Path) -> bool {
         FILES.iter().any(|name| source.join(name).exists())
     }
@@ -184,7 +184,7 @@ impl Weights {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Whether there is a tensor of this name.
+    /// True if there is a tensor of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
     }
@@ -194,7 +194,7 @@ impl Weights {
         self.tensors.get(name).map(|(_, stored)| stored.shape.as_slice())
     }
 
-    /// Whether a tensor has a type that is read as weights.
+    /// True if a tensor has a type that is read as weights.
     pub(super) fn is_float(&self, name: &str) -> bool {
         self.tensors.get(name).is_some_and(|(_, stored)| stored.width().is_some())
     }
@@ -247,7 +247,7 @@ impl Weights {
         Ok(values)
     }
 
-    /// Whether two tensors have the same values.
+    /// True if two tensors have the same values.
     ///
     /// # Errors
     /// When one cannot be read.

@@ -17,21 +17,21 @@ pub use entries::entry;
 pub struct TaskEntry {
     /// Stacks of layers of the task's models.
     pub stacks: Stacks,
-    /// Whether the models read one language and write another, with a vocabulary for each.
+    /// True if the models read one language and write another, with a vocabulary for each.
     pub translates: bool,
-    /// Whether the models continue a text, token by token.
+    /// True if the models continue a text, token by token.
     pub generates: bool,
-    /// Whether a beam search writes the models' answers.
+    /// True if a beam search writes the models' answers.
     pub writes: bool,
-    /// Whether the models are pretrained, so that models of other tasks begin with their weights.
+    /// True if the models are pretrained, so that models of other tasks begin with their weights.
     pub pretrains: bool,
-    /// Whether the models predict tokens that are hidden from them.
+    /// True if the models predict tokens that are hidden from them.
     pub hides_tokens: bool,
-    /// Whether a row may have two texts.
+    /// True if a row may have two texts.
     pub reads_pairs: bool,
-    /// Whether an answer is one of several classes, and thus right or wrong.
+    /// True if an answer is one of several classes, and thus right or wrong.
     pub predicts_classes: bool,
-    /// Whether the models can represent a text by a vector.
+    /// True if the models can represent a text by a vector.
     pub embeds: bool,
     /// Tasks with whose weights a model of this task can begin: their trained models have all parts
     /// that both kinds of models share.
@@ -65,7 +65,7 @@ impl TaskEntry {
         self.uses.iter().map(|(verb, effect)| Advice::new(Action::Use(*verb), effect)).collect()
     }
 
-    /// Whether special tokens (marks) surround each text of a row, as in encoders of texts.
+    /// True if special tokens (marks) surround each text of a row, as in encoders of texts.
     #[must_use]
     pub const fn marks_texts(&self) -> bool {
         !self.translates && !self.generates
@@ -97,7 +97,7 @@ pub enum Stacks {
 }
 
 impl Stacks {
-    /// Whether the stack that produces the answer is a decoder.
+    /// True if the stack that produces the answer is a decoder.
     #[must_use]
     pub const fn answers_by_decoder(self) -> bool {
         matches!(self, Self::Decoder | Self::EncoderDecoder)
@@ -107,15 +107,15 @@ impl Stacks {
 /// Properties of predictions for texts or images.
 #[derive(Debug)]
 pub struct PredictionEntry {
-    /// What the model does, such as "labels texts".
+    /// Description of the model's work, such as "labels texts".
     pub does: &'static str,
     /// The same as a participle for a progress bar, such as "labelling".
     pub doing: &'static str,
     /// Items that the model reads.
     pub reads: InputKind,
-    /// Whether texts to choose from may be given together with the items.
+    /// True if texts to choose from may be given together with the items.
     pub takes_prompts: bool,
-    /// Whether attention can be drawn on the items.
+    /// True if attention can be drawn on the items.
     pub draws_attention: bool,
 }
 

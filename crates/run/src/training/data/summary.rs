@@ -19,7 +19,7 @@ pub struct DataSummary<'a> {
     pub source_vocabulary: usize,
     /// Number of tokens of the target vocabulary.
     pub target_vocabulary: usize,
-    /// Whether source and target share one vocabulary.
+    /// True if source and target share one vocabulary.
     #[serde(skip)]
     pub is_joint: bool,
     /// Estimated activation memory of the largest training batch.

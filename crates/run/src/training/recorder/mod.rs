@@ -51,7 +51,7 @@ impl<'a> Recorder<'a> {
         Ok(Self { log, files, events, observer })
     }
 
-    /// Whether this is the recorder of process 0.
+    /// True if this is the recorder of process 0.
     pub(crate) fn is_of_first(&self) -> bool {
         self.log.is_some()
     }

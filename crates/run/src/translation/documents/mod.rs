@@ -79,7 +79,7 @@ impl SentenceWindow {
         &self.texts
     }
 
-    /// Whether the translations must be aligned; this is the argument of [`sentence_settings`].
+    /// True if the translations must be aligned; this is the argument of [`sentence_settings`].
     #[must_use]
     pub fn is_aligned(&self) -> bool {
         self.is_aligned

@@ -13,7 +13,7 @@ pub struct TranslatedSentence {
     /// Best translation, with links if it was aligned; `None` for a sentence whose search was
     /// cancelled.
     pub translation: Option<Translated>,
-    /// Whether the translation ends only because it reached the maximum length.
+    /// True if the translation ends only because it reached the maximum length.
     pub is_truncated: bool,
     /// Prescribed translations of terms that are missing in the translation.
     pub missing_terms: Vec<String>,

@@ -19,7 +19,7 @@ pub(super) struct Reranker {
     settings: RerankingConfig,
     /// Tokenizer of BLEU.
     tokenizer: Tokenizer,
-    /// Whether candidates are sampled, so that each represents an equal share of the probability.
+    /// True if candidates are sampled, so that each represents an equal share of the probability.
     are_drawn: bool,
     models: Arc<RerankingModels>,
 }

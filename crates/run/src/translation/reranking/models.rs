@@ -38,7 +38,7 @@ impl RerankingModels {
         Ok(Arc::new(Self { reverse, language_model }))
     }
 
-    /// Whether there is any model.
+    /// True if there is any model.
     pub(super) fn are_any(&self) -> bool {
         self.reverse.is_some() || self.language_model.is_some()
     }

@@ -33,7 +33,7 @@ pub(super) enum FrameKind {
     /// Address at which the receiver, on the same machine, can connect without TCP; empty if there
     /// is none.
     Offer,
-    /// Whether the sender has connected to the address in the frame `Offer`: one byte.
+    /// One byte: true if the sender has connected to the address in the frame `Offer`.
     Taken,
 }
 

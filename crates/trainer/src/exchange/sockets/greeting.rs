@@ -138,7 +138,7 @@ pub(super) fn proof(key: &str, role: Role, hello: &Hello, challenge: &Challenge)
     hmac(key.as_bytes(), &[role, &hello.0, &challenge.0])
 }
 
-/// Whether `received` is the correct proof, compared in constant time.
+/// True if `received` is the correct proof, compared in constant time.
 pub(super) fn is_proof(
     received: &[u8],
     key: &str,

@@ -19,7 +19,7 @@ use super::stream::Stream;
 /// Longest time for which a process that ends waits until the others have read that it ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What arrived from another process.
+/// Message or end of the connection from another process.
 #[derive(Debug)]
 pub(super) enum Incoming {
     Part(Vec<f32>),

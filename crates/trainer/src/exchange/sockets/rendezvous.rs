@@ -36,7 +36,7 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Whether the meeting place is a loopback address, which no other machine can reach.
+    /// True if the meeting place is a loopback address, which no other machine can reach.
     fn is_local(&self) -> bool {
         self.host == "localhost"
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -49,7 +49,7 @@ pub(super) struct Segments {
     /// Tokens of a segment.
     pub(super) segment: usize,
     pub(super) memory: usize,
-    /// Whether each token sees `memory` tokens, itself included.
+    /// True if each token sees `memory` tokens, itself included.
     pub(super) same_length: bool,
     /// The largest distance; 0 for no bound.
     pub(super) clamp: usize,

@@ -94,8 +94,9 @@ fn switch_transformers_agree() {
 fn first_choices_have_the_first_places() {
     let rows = [[0.6, 0.3, 0.1], [0.5, 0.4, 0.1], [0.2, 0.7, 0.1], [0.4, 0.4, 0.2]];
     let rows: Vec<Vec<f32>> = rows.iter().map(|row| row.to_vec()).collect();
-    // Of two equal experts, the first one wins. Expert 0 is full for the first choice of token 3
-    // and the second choice of token 2; expert 1 is full for the second choices of tokens 1 and 3.
+    // If two experts are equal, the first one is chosen. Expert 0 is full for the first choice of
+    // token 3 and the second choice of token 2; expert 1 is full for the second choices of tokens 1
+    // and 3.
     let plan = Plan::new(&rows, 3, 2, 2);
     assert_eq!(plan.experts, [[0, 0, 1, 0], [1, 1, 0, 1]]);
     assert_eq!(plan.tokens, [vec![0, 1], vec![2, 0], vec![]]);

@@ -35,7 +35,7 @@ impl<'a, T: Float> Adjoint<'a, T> {
     }
 }
 
-/// What all blocks of keys in one head of one sequence share.
+/// Values that all blocks of keys in one head of one sequence share.
 struct Ready<'a, P: TileProducts> {
     query: P::Operand<'a>,
     query_rows: P::Operand<'a>,

@@ -4,7 +4,7 @@ use crate::float::{Float, vectorised};
 use crate::products::PANEL;
 use crate::spec::Dropout;
 
-/// What the scores of one head of one sequence need in addition to the products.
+/// Values that are needed, in addition to products, for the scores of one head of one sequence.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
@@ -147,7 +147,7 @@ vectorised! {
     }
 }
 
-/// What the backward pass knows about the queries of a tile.
+/// Values of the queries of a tile that the backward pass reads.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Logarithm of each query's softmax denominator.

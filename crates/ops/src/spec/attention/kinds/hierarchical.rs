@@ -18,7 +18,7 @@ pub struct HierarchicalSpec {
     pub heads: usize,
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether a token sees only itself and tokens before it, and only chunks before its own.
+    /// True if a token sees only itself and tokens before it, and only chunks before its own.
     pub causal: bool,
     /// Number of tokens of a chunk.
     pub chunk: usize,

@@ -11,7 +11,7 @@ pub struct LinearAttentionSpec {
     pub heads: usize,
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether tokens see only themselves and earlier tokens.
+    /// True if tokens see only themselves and earlier tokens.
     pub causal: bool,
     /// Rounding of the operands of the products, forward and backward.
     pub products: Products,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct ConvolutionSpec {
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether a token sees the tokens after it instead of the tokens before it.
+    /// True if a token sees the tokens after it instead of the tokens before it.
     pub reverse: bool,
 }
 
@@ -17,10 +17,10 @@ pub struct ConvolutionSpec {
 pub struct ScanSpec {
     /// Number of tokens of each sequence.
     pub lengths: Arc<[usize]>,
-    /// Whether each token has its own step size, and its own weights into and out of the state.
+    /// True if each token has its own step size, and its own weights into and out of the state.
     /// Otherwise they belong to the channels, and the layer is the same at all times.
     pub selective: bool,
-    /// Whether sequences are read from their last token to their first.
+    /// True if sequences are read from their last token to their first.
     pub reverse: bool,
 }
 

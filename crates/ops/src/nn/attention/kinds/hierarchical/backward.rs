@@ -16,7 +16,7 @@ use crate::shared::{Shared, Write};
 use crate::sums::blocked_sum;
 use std::ops::Range;
 
-/// What the backward pass reads in addition to the inputs of the forward pass.
+/// Values that the backward pass reads in addition to the inputs of the forward pass.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Adjoint of the result.

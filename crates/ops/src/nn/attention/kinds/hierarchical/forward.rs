@@ -10,7 +10,7 @@ use crate::products::Matrix;
 use crate::shared::{Shared, Write};
 use std::ops::Range;
 
-/// What both passes read.
+/// Values that both passes read.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a, T> {
     pub(super) qkv: &'a [T],

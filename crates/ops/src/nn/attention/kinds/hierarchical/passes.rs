@@ -4,8 +4,8 @@ use crate::float::vectorised;
 use crate::spec::Dropout;
 use crate::sums::{blocked_max, blocked_sum};
 
-/// What the scores of some queries, with all keys that their chunk sees, need in addition to
-/// products.
+/// Values that are needed, in addition to products, for the scores of some queries with all keys
+/// that their chunk sees.
 pub(super) struct Terms<'a, T> {
     pub(super) scale: T,
     /// For each key, the number that is added to the scores with it.

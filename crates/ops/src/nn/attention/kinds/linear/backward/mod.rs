@@ -30,7 +30,7 @@ use crate::shared::{Shared, Write};
 use crate::sums::blocked_sum;
 use std::ops::Range;
 
-/// What the backward pass reads in addition to queries, keys and values.
+/// Values that the backward pass reads in addition to queries, keys and values.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a, T> {
     /// Adjoint of the result.
@@ -56,7 +56,7 @@ impl<'a, T: Float> Known<'a, T> {
     }
 }
 
-/// Whether features are those of queries or of keys.
+/// Side to which features belong: queries or keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Query,
