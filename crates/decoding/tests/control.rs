@@ -1,4 +1,5 @@
-//! Searches that share time, and that end for sentences which nobody wants any more.
+//! Control of running searches: they pause between steps for other work, and drop sentences that
+//! are cancelled.
 
 mod common;
 
@@ -9,7 +10,7 @@ use taper_decoding::{
     Control, DecodingConfig, Hypothesis, SamplingConfig, Sentence, Translator, generate,
 };
 
-/// Cancels every third sentence once there have been so many pauses.
+/// Cancels every third sentence after more than `after` pauses.
 #[derive(Debug)]
 struct Leaving {
     after: usize,
@@ -52,8 +53,9 @@ fn searches() -> [DecodingConfig; 3] {
     ]
 }
 
-/// Demands that all but every third are as they would be without a control, and that of those there
-/// is at most what had ended before they were cancelled.
+/// Asserts that the sentences that are not cancelled have the outputs in `whole`, which were
+/// searched without a control, and that a cancelled sentence has only outputs from `whole` too. At
+/// least one cancelled sentence must have none.
 fn only_those_that_left_are_missing(found: &[Vec<Hypothesis>], whole: &[Vec<Hypothesis>]) {
     assert_eq!(found.len(), whole.len());
     let mut missing = 0;
@@ -76,7 +78,7 @@ fn cancelled_sentences_leave_between_steps_and_change_no_other() {
         let translator = Translator::new(&whole_model, config.clone()).expect("valid");
         let whole = translator.translate(&sources).expect("decodes");
         let rows = whole_model.rows_stepped.load(Ordering::Relaxed);
-        // Before the batch begins, after its first step, and later.
+        // Sentences are cancelled before the batch begins, after its first step, and later.
         let mut stepped = Vec::new();
         for after in [0, 2, 4] {
             let (model, control) = (model(), Leaving::after(after));
@@ -88,12 +90,12 @@ fn cancelled_sentences_leave_between_steps_and_change_no_other() {
         }
         assert!(stepped[0] < stepped[1] && stepped[1] < stepped[2], "{stepped:?}");
         assert!(stepped[2] < rows, "{stepped:?} of {rows}");
-        // Those who left after the first step were in it.
+        // The ten sentences that are cancelled after the first step took part in it.
         assert_eq!(stepped[1] - stepped[0], 10 * first_rows(&config), "{config:?}");
     }
 }
 
-/// Rows of a sentence at the first step.
+/// Number of rows of one sentence at the first step.
 fn first_rows(config: &DecodingConfig) -> usize {
     if config.sampling.is_active() { config.n_best } else { 1 }
 }

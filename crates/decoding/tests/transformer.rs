@@ -1,4 +1,4 @@
-//! Equivalences of searches with real Transformers.
+//! Equivalences between searches, with Transformers as models.
 
 use candle_core::{DType, Device, Tensor};
 use taper_decoding::{
@@ -9,7 +9,7 @@ use taper_model::{Builder, Model, ModelConfig, NormPlacement, Positions, Transfo
 use taper_ops::composed::{self, Likeliest};
 use taper_ops::{Kernel, Products};
 
-/// A model with random weights: its outputs are varied, and searches must be consistent even so.
+/// A model with random weights: its outputs are varied, but searches must still agree.
 fn model(norm: NormPlacement, positions: Positions) -> Transformer {
     let config = ModelConfig {
         d_model: 32,
@@ -63,7 +63,7 @@ fn translate(
     Translator::new(&model.inference(), config).expect("valid").translate(sources).expect("decodes")
 }
 
-/// In int8 no bit depends on the other sentences of a batch, for any kernel.
+/// In int8, with any kernel, the result of a sentence is the same to the bit in a batch as alone.
 #[test]
 fn in_int8_a_batch_is_its_sentences_to_the_bit() {
     let mut model = model(NormPlacement::Pre, Positions::Sinusoidal);
@@ -143,7 +143,8 @@ fn outputs_end_where_learned_positions_do() {
     let sources: Vec<Vec<u32>> = sources().into_iter().filter(|source| source.len() <= 8).collect();
     let drawn = SamplingConfig { temperature: 1.0, ..SamplingConfig::default() };
     for config in [config(1), config(4), DecodingConfig { sampling: drawn, ..config(2) }] {
-        // A minimum that leaves no position, so that all outputs reach the maximum length.
+        // The minimum length exceeds the number of positions, so that all outputs reach the maximum
+        // length.
         let config = DecodingConfig { min_length: 20, max_length_offset: 30, ..config };
         let alone = Translator::new(&members[0], config.clone())
             .expect("valid")
@@ -228,7 +229,7 @@ fn an_alignment_has_a_source_token_for_each_target_token() {
     });
 }
 
-/// Enough sentences, one of them long enough, that they are aligned in several batches.
+/// Aligns so many sentences, one of them long, that they make several batches.
 #[test]
 fn alignments_keep_their_order_over_batches() {
     let model = model(NormPlacement::Pre, Positions::Sinusoidal);
@@ -258,7 +259,7 @@ fn alignments_keep_their_order_over_batches() {
     }
 }
 
-/// A model that finds the likeliest tokens on its own device, as on a GPU.
+/// Wraps a model so that it finds the likeliest tokens of a row on its own device, as on a GPU.
 struct Finding<M>(M);
 
 impl<M: StepModel> StepModel for Finding<M> {
@@ -312,8 +313,8 @@ impl<M: StepModel> StepModel for Finding<M> {
     }
 }
 
-/// Every search gives the same result with a few tokens of each row as with all logits, with our
-/// own kernels and without.
+/// Checks that every search gives the same result from the few likeliest tokens of each row as from
+/// all logits, both with our own kernels and without.
 #[test]
 fn a_few_tokens_of_each_row_are_enough() {
     let sources = sources();

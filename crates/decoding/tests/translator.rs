@@ -1,4 +1,4 @@
-//! Batches, order, empty lines, progress, configuration and errors.
+//! Tests of [`Translator`]: batches, order, empty lines, progress, configuration and errors.
 
 mod common;
 
@@ -149,7 +149,8 @@ fn threads_with_batches_of_their_own_find_the_same() {
             assert_eq!(found, same);
             // Progress comes in the order of the batches, whichever finishes first.
             assert_eq!(order, same_order);
-            // All threads together hold no more rows than one would.
+            // All threads together hold no more rows than one thread would: each has smaller
+            // batches.
             let shares = threads.min(256 / 32);
             assert!(starts >= shares * (together - 1), "{starts} batches, {together} in one");
         }
@@ -169,7 +170,7 @@ fn finished_sentences_leave_the_batch() {
     assert_eq!(model.rows_stepped.load(Ordering::Relaxed), tokens);
 }
 
-/// A [`HashModel`] that returns NaN for one source, at the given position.
+/// A [`HashModel`] that returns NaN as a logit after one history (a hash of source and prefix).
 struct Diverged {
     inner: HashModel,
     history: u64,

@@ -1,5 +1,6 @@
-//! Adapters of every kind of layer: at first they change nothing, fused and composed operations give
-//! them the same gradients, and added to the weights they give the same loss.
+//! Adapters (LoRA) of every kind of layer. At first they change nothing; fused and composed
+//! operations give them the same gradients; and after they are merged into the weights, the loss is
+//! the same.
 
 mod common;
 
@@ -94,7 +95,7 @@ fn check(name: &str, config: &ModelConfig, lora: &LoraConfig) {
     for base in store.base() {
         let weight = plain.parameters().get(base.name()).unwrap();
         base.set(values(weight)).unwrap();
-        // They may have been rounded.
+        // The base may store rounded values: the plain model gets the same.
         weight.set(values(base)).unwrap();
     }
     let held = store.base().iter().filter(|one| one.dtype() == DType::BF16);

@@ -1,5 +1,6 @@
-//! Products of each attention kind by formula, compared with those counted while it runs, and with
-//! torch's counts of other implementations (`scripts/golden/attention/attention_flops.py`).
+//! FLOPs of the matrix products of each attention kind by formula, compared with the count while it
+//! runs, and with what torch counts for other implementations
+//! (`scripts/golden/attention/attention_flops.py`).
 
 mod common;
 
@@ -36,8 +37,8 @@ fn attention(
     UnprojectedAttention::new(&model, causal, 0).unwrap()
 }
 
-/// Counts the products while it attends to one sequence of normally distributed numbers. The count
-/// includes all threads: no other test here multiplies.
+/// Counts the FLOPs of matrix products while `attention` processes one sequence of normally
+/// distributed numbers. The count includes all threads; no other test of this program multiplies.
 fn counted(attention: &UnprojectedAttention, length: usize) -> f64 {
     let (width, counter) = (attention.input_width(), Counter::new(7));
     let values = (0..length * width).map(|i| counter.normal_at(i as u64) as f32);
@@ -49,7 +50,7 @@ fn counted(attention: &UnprojectedAttention, length: usize) -> f64 {
     profile::stop().flops as f64
 }
 
-/// Every kind, with small chunks, segments and windows, and with large ones.
+/// Makes every kind with chunks, segments and windows in proportion to `size`.
 fn kinds(size: usize) -> Vec<AttentionConfig> {
     let of = |kind| AttentionConfig {
         kind,
@@ -93,7 +94,8 @@ fn products_are_as_many_as_the_formula_says() {
                 for length in [1, 50, 256, 1000, 1024, 4096] {
                     let ratio = counted(&attention, length) / attention.forward_flops(length);
                     checked += 1;
-                    // A short sequence has few chunks of buckets, and their number depends on it.
+                    // A Reformer sorts tokens into hash buckets and cuts these into chunks. For a
+                    // short sequence the formula is rough, as their number depends on the tokens.
                     let hashes = own.kind == AttentionKind::Reformer && causal;
                     let bound = if hashes && length < 256 { 0.5 } else { 0.05 };
                     if (ratio - 1.0).abs() > bound {

@@ -1,4 +1,5 @@
-//! Recipes of attention: lists of kinds, refusals with their reasons, and arithmetic by formula.
+//! Configurations of attention: a kind for each layer, refused combinations with the reason, and
+//! FLOPs by formula.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -38,7 +39,8 @@ fn logits(model: &Transformer) -> Result<Vec<Vec<f32>>, taper_model::ModelError>
     Ok(model.logits(&hidden, &pass)?.to_vec2()?)
 }
 
-/// Checks that each layer has the kind that the list names, by comparison with models of one kind.
+/// Checks that each layer has the kind that the list names for it, by comparison with models that
+/// have one kind.
 #[test]
 fn layers_are_of_the_kinds_that_are_named() -> TestResult {
     let attention = |kinds: &[AttentionKind]| AttentionConfig {
@@ -164,14 +166,14 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     };
     let error = refused(full(), same_length, Positions::None);
     assert!(error.starts_with("model.decoder_attention.same_length = true lets"), "{error}");
-    // A sequence longer than it has weights for.
+    // A Linformer refuses a sequence longer than its weights allow.
     let short = AttentionConfig { rank: 2, length: 7, ..linformer() };
     let model = transformer(short, full(), Positions::Sinusoidal).unwrap();
     let error = logits(&model).unwrap_err().to_string();
     assert!(error.contains("a sequence of 8 tokens is longer than the 7"), "{error}");
 }
 
-/// Compares the arithmetic by formula with the counted products, and with counts by hand.
+/// Compares the FLOPs by formula with counts by hand, and with the count while attention runs.
 #[test]
 fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     let full = AttentionConfig::default();
@@ -191,8 +193,8 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
     assert_eq!(of(&full, false).forward_flops(4096), 4.0 * n * n * 64.0);
     // Panels of 32 queries cover the keys that their last query sees.
     assert_eq!(of(&full, true).forward_flops(4096), 4.0 * n * (n + 32.0) / 2.0 * 64.0);
-    // The keys of a panel begin at the panel with the first key of its window. The first 16 panels
-    // see fewer.
+    // The keys of a panel begin at the panel that contains the first key of its window. The first
+    // 16 panels have fewer keys.
     let pairs = n * 544.0 - 32.0 * 32.0 * (16.0 * 17.0 / 2.0);
     assert_eq!(of(&sparse, true).forward_flops(4096), 4.0 * pairs * 64.0);
     // All pairs of a short sequence are computed.
@@ -211,14 +213,15 @@ fn arithmetic_is_counted_before_it_is_done() -> TestResult {
         levels,
         ..full.clone()
     };
-    // The tokens of the same chunk, and the summaries of 63 others; under a mask half as many.
+    // A token attends to the 64 tokens of its chunk and to the summaries of 63 other chunks; under
+    // a causal mask, to half as many summaries.
     assert_eq!(of(&levels(64, 1), false).forward_flops(4096), 4.0 * n * (64.0 + 63.0) * 64.0);
     assert_eq!(of(&levels(64, 1), true).forward_flops(4096), 4.0 * n * (64.0 + 31.5) * 64.0);
-    // 16 tokens, and 15 summaries at each of two levels: 4,096 is 16³.
+    // A token attends to 16 tokens, and to 15 summaries at each of two levels: 4,096 is 16³.
     assert_eq!(of(&levels(16, 9), false).forward_flops(4096), 4.0 * n * (16.0 + 30.0) * 64.0);
     let low = AttentionConfig { kind: AttentionKind::Linformer, rank: 10, ..full.clone() };
     assert_eq!(of(&low, false).forward_flops(512), 4.0 * 2.0 * 512.0 * 10.0 * 64.0);
-    // Other tests multiply at the same time, but far less.
+    // Other tests run at the same time and are counted too, but they multiply far less.
     let wide = AttentionConfig { window: 2048, ..sparse };
     for (own, causal) in [(&full, false), (&full, true), (&wide, true), (&wide, false)] {
         let attention = of(own, causal);

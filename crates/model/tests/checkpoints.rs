@@ -11,8 +11,8 @@ static ALLOCATOR: Explaining<System> = Explaining(System);
 
 const TOKENS: usize = 512;
 
-/// Peak bytes in use during a pass and its backward pass with this many layers, and the kept bytes
-/// by formula.
+/// Returns the peak bytes in use during the forward and backward pass of a model with
+/// `decoder_layers` layers, and the bytes that the formula expects to be kept.
 fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     let shape = ModelConfig { d_model: 64, d_ff: 256, heads: 2, ..ModelConfig::default() };
     let shape = ModelConfig { decoder_layers, ..shape };
@@ -31,10 +31,10 @@ fn peak(decoder_layers: usize, checkpoints: bool) -> (f64, f64) {
     (bytes.expect("the allocator counts").most as f64, formula as f64)
 }
 
-/// Four times as many layers take twice the memory; without checkpoints, four times.
+/// Four times as many layers take about twice the memory with checkpoints, and four times without.
 #[test]
 fn memory_grows_with_the_root_of_the_layers() {
-    peak(2, true); // What threads keep for themselves.
+    peak(2, true); // The first pass allocates what threads keep for themselves.
     let (short, long) = (peak(9, true), peak(36, true));
     let (short_kept, long_kept) = (peak(9, false), peak(36, false));
     let found = format!("{short:?}, {long:?}; kept {short_kept:?}, {long_kept:?}");

@@ -40,7 +40,7 @@ fn loss_and_gradient(model: &LanguageModel, pass: Pass, objective: &Objective) -
     (output.loss.to_scalar().unwrap(), flat)
 }
 
-/// With dropout, to the bit: the loss, and every gradient.
+/// With dropout, the loss and every gradient are equal to the bit.
 #[test]
 fn one_expert_is_the_dense_layer() {
     let one = ExpertsConfig { count: 1, z_loss: 0.0, balance_loss: 0.0, ..several() };
@@ -74,7 +74,7 @@ fn one_expert_is_the_dense_layer() {
     }
 }
 
-/// With dropout, jitter, dropped tokens, both losses of the router, and R-Drop.
+/// The passes have dropout, jitter, dropped tokens, both losses of the router, and R-Drop.
 #[test]
 fn the_tape_gives_the_gradients_of_candle() {
     for own in [several(), ExpertsConfig { count: 12, per_token: 1, capacity: 1.0, ..several() }] {
@@ -120,7 +120,8 @@ fn a_text_does_not_depend_on_its_neighbours_nor_on_a_cache() {
     }
 }
 
-/// The losses of the router are in the objective and nowhere else; dropped tokens are counted.
+/// Checks that the losses of the router are added to the objective and to no other sum, and that
+/// dropped tokens are counted.
 #[test]
 fn losses_of_the_router_join_the_objective() {
     let of = |balance_loss, z_loss| {
@@ -132,7 +133,8 @@ fn losses_of_the_router_join_the_objective() {
     let (without, with) = (of(0.0, 0.0), of(1.0, 0.0));
     assert_eq!(without.objective_sum, without.smoothed_sum);
     assert_eq!(without.smoothed_sum, with.smoothed_sum);
-    // Even loads would add one nat per token and layer.
+    // With evenly loaded experts the loss would be one nat per token and layer; there are two
+    // layers.
     let added = (with.objective_sum - with.smoothed_sum) / with.tokens as f64;
     assert!((2.0..8.0).contains(&added), "{added}");
     let difference =
@@ -171,7 +173,7 @@ fn parameters_are_counted_and_what_makes_no_sense_is_refused() {
     }
 }
 
-/// The losses that experts add would be lost if their layers were recomputed.
+/// Layers with experts refuse recomputation, which would lose the losses that they add.
 #[test]
 fn layers_with_experts_are_not_computed_again() {
     let model = model(&config(several()));

@@ -1,6 +1,7 @@
-//! Learning within the context: attention to examples before a question, in f64 on Taper's own
-//! operations (`docs/mathematics.md` derives each claim); and the model that is trained for it,
-//! against PyTorch and by properties that hold for any numbers.
+//! Learning within the context, that is, from examples that precede a question. Claims about
+//! attention to examples are checked in f64 with Taper's own operations (`docs/mathematics.md`
+//! derives them). The model that is trained for it, `InContextRegressor`, is compared with PyTorch,
+//! and its properties are checked with random numbers.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
@@ -14,7 +15,7 @@ use taper_model::{
 use taper_ops::rng::{Counter, mix};
 use taper_ops::{Gradients, LinearSpec, Tape, linear};
 
-/// Number of examples, and widths of their inputs and answers.
+/// Number of examples, width of their inputs, and width of their answers.
 const SIZES: (usize, usize, usize) = (12, 5, 2);
 
 /// Independent standard normal values.
@@ -59,9 +60,10 @@ fn attend(
     tokens + times(&heads, out)?
 }
 
-/// Weights of von Oswald et al. 2023, proposition 1: queries and keys are the inputs, a value is
-/// the error of W₀ on an example, and the projection multiplies by the rate over the number of
-/// examples.
+/// Weights of attention from von Oswald et al. 2023, proposition 1: queries and keys are the
+/// inputs, a value is the error of W₀ on an example, and the projection multiplies by the rate
+/// divided by the number of examples. Returns the weights of queries and keys, of values, and of
+/// the projection.
 fn construction(first: &Tensor, rate: f64) -> Result<[Tensor; 3]> {
     let (count, inputs, answers) = SIZES;
     let eye = |width| Tensor::eye(width, DType::F64, &Device::Cpu);
@@ -123,7 +125,7 @@ fn layers_of_linear_self_attention_are_steps_of_gradient_descent() -> TestResult
     Ok(())
 }
 
-/// Dimensions of the functions in the golden files.
+/// Number of inputs of the functions in the golden files.
 const DIMENSIONS: usize = 3;
 
 fn small(positions: Positions) -> ModelConfig {
@@ -148,7 +150,8 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|number| number.to_bits()).collect()
 }
 
-/// Makes a batch of functions with these numbers of points: x₁, y₁, x₂ … and all y.
+/// Makes a batch of functions, each with its number of `points`. `numbers` has x₁, y₁, x₂ … of
+/// each, and `answers` has all y.
 fn batch_of(points: &[usize], numbers: &[f32], answers: &[f32]) -> Batch {
     let lengths: Vec<usize> = points.iter().map(|&points| points * (DIMENSIONS + 1) - 1).collect();
     let mut first = 0;
@@ -161,7 +164,8 @@ fn batch_of(points: &[usize], numbers: &[f32], answers: &[f32]) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![stream], bits(answers)) }
 }
 
-/// Functions of random numbers, sufficient where nothing is learnt.
+/// Draws the arguments of [`batch_of`] as independent random numbers, which is enough for tests in
+/// which nothing is learnt.
 fn drawn(points: &[usize]) -> (Vec<f32>, Vec<f32>) {
     let counter = Counter::new(mix(7, &[3]));
     let count: usize = points.iter().map(|points| points * (DIMENSIONS + 1) - 1).sum();
@@ -227,7 +231,7 @@ fn a_prediction_is_of_the_points_before_it() -> TestResult {
         assert!(near(&model.predict(&alone)?, &whole[..3]), "{:?}", config.positions);
         let last = Sequences { ids: bits(&numbers[19 + 3..]), lengths: vec![31] };
         assert!(near(&model.predict(&last)?, &whole[6..]), "{:?}", config.positions);
-        // And it depends on each of them.
+        // A prediction depends on each of the points before it.
         let mut changed = numbers.clone();
         changed[3] += 1.0;
         let of_others = model.predict(&batch_of(&points, &changed, &answers).streams[0])?;

@@ -1,5 +1,5 @@
-//! The decoder-only model: loss, logits and every gradient against PyTorch, and properties that
-//! hold for any numbers.
+//! The decoder-only model: its loss, logits and gradients are compared with PyTorch, and its
+//! properties checked with random numbers.
 
 mod common;
 
@@ -29,7 +29,8 @@ fn model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 37, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Loss and gradients of `batch` in a training pass, which is deterministic without dropout.
+/// Returns the smoothed loss, the plain loss and the gradients of `batch`, from a training pass,
+/// which is deterministic without dropout.
 fn trained(model: &LanguageModel, batch: &Batch, smoothing: f64) -> (f64, f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -76,9 +77,8 @@ fn pytorch_agrees() -> TestResult {
     check("decoders/language-model-sinusoidal", &sinusoidal)
 }
 
-/// Compares with segments read one after the other, as by
-/// `scripts/golden/attention/chunked_attention.py`; here all segments of a text go through a layer
-/// at once.
+/// Compares with `scripts/golden/attention/chunked_attention.py`, which reads segments one after
+/// the other. Our model passes all segments of a text through a layer at once.
 #[test]
 fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     let segments = AttentionConfig {
@@ -102,9 +102,9 @@ fn a_transformer_xl_is_the_recurrence_of_its_paper() -> TestResult {
     Ok(())
 }
 
-/// Compares with the library's model (`scripts/golden/attention/transformer_xl.py`) and the
-/// memories that it returns: in training, and in an evaluation with a longer memory and
-/// `same_length`.
+/// Compares with the model of Hugging Face Transformers
+/// (`scripts/golden/attention/transformer_xl.py`) and the memories that it returns: in training,
+/// and in an evaluation with a longer memory and `same_length`.
 #[test]
 fn the_transformer_xl_of_others_agrees() -> TestResult {
     let name = "attention/transformer-xl-library";
@@ -157,7 +157,8 @@ fn what_a_transformer_xl_knows_reaches_back_by_one_memory_a_layer() {
     let model = model(&config);
     let text: Vec<u32> = (0..24).map(|i| 4 + (i * 7) % 30).collect();
     let whole = logits(&model, &[&text]);
-    // The last segment begins at 20: two layers reach back to 12.
+    // The last segment begins at token 20: through two layers with memories of 4 tokens it reaches
+    // back to token 12.
     for (changed, is_known) in [(12, true), (11, false), (19, true), (0, false)] {
         let mut other = text.clone();
         other[changed] = 35;
@@ -210,8 +211,8 @@ fn the_cost_is_known_before_the_model_is_made() {
     }
 }
 
-/// Compares with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own
-/// gradient.
+/// Compares gradients with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the direction of the
+/// gradient of parameter `p`.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let answers: Vec<u32> = (0..13).map(|i| 36 - 2 * i).collect();
@@ -222,7 +223,8 @@ fn gradients_are_finite_differences() -> TestResult {
         let (_, _, gradients) = trained(&model, &batch, 0.1);
         let name = format!("{positions:?}");
         let loss = || trained(&model, &batch, 0.1).0;
-        // The gradient of a key's bias is nothing but rounding.
+        // The gradient of a key's bias is zero up to rounding, and so below the least that is
+        // compared.
         compare_slopes(
             &name,
             model.parameters().parameters(),

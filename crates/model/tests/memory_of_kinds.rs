@@ -1,5 +1,5 @@
-//! Memory that a pass keeps for its backward pass, by formula and in the allocator's bytes: every
-//! attention kind, in f32 on a CPU.
+//! Memory that each attention kind keeps for the backward pass, in f32 on a CPU: bytes by formula
+//! are compared with those that the allocator counts.
 
 use std::alloc::System;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use taper_ops::rng::Counter;
 #[global_allocator]
 static ALLOCATOR: Explaining<System> = Explaining(System);
 
-/// Tokens of a chunk, a segment and a memory, and number of sums of keys.
+/// Tokens of a chunk, of a segment and of a memory; also the rank of a Linformer.
 const CHUNK: usize = 32;
 
 fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
@@ -36,7 +36,8 @@ fn shape(own: AttentionConfig, causal: bool, dropout: f64) -> ModelConfig {
     }
 }
 
-/// Every kind, for each stack that supports it, and variants of the kinds that have several forms.
+/// Every kind, with `true` for the decoder and `false` for the encoder where it is supported, and
+/// variants of the kinds that have several forms.
 fn kinds() -> Vec<(AttentionConfig, bool)> {
     let mut found = Vec::new();
     for kind in AttentionKind::ALL {
@@ -79,8 +80,8 @@ fn kinds() -> Vec<(AttentionConfig, bool)> {
     found
 }
 
-/// Bytes in use after `work` in addition to those before, while its result lives: the median of
-/// several runs, as another thread may be late to free memory, or allocates its own on first use.
+/// Bytes that `work` adds to those in use while its result lives. This is the median of several
+/// runs, as another thread may be late to free memory, or allocate some on first use.
 fn kept<R>(work: impl Fn() -> R) -> f64 {
     let mut bytes = [0; 7].map(|_| {
         let (result, bytes) = counted(&work);
@@ -108,7 +109,7 @@ fn what_attention_keeps_is_known_by_formula() {
             let lengths: Arc<[usize]> = [length].into();
             let run = |attends: bool| {
                 let pass = Pass::train(1, 1, 0);
-                // The input is on the tape, like the result of a projection.
+                // The input is a result on the tape, as if it came from a projection.
                 let input = composed::on_tape(pass.tape(), "input", &[&input], |inputs| {
                     inputs[0].affine(1.0, 0.0)
                 });

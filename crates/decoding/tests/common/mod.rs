@@ -1,5 +1,5 @@
-//! A small step model whose distributions depend by hash on the whole source and prefix, and the
-//! random sources for tests.
+//! A small step model that hashes the whole source and prefix into its logits, and random sources
+//! for tests.
 
 // Each test binary uses its own part of this module.
 #![allow(dead_code)]
@@ -25,11 +25,11 @@ pub(crate) struct HashModel {
     pub(crate) spread: f32,
     /// Number added to the logit of `</s>`.
     pub(crate) end_bias: f32,
-    /// Number of distinct values of a logit; few make many ties.
+    /// Number of distinct values of a logit; a small number makes many ties.
     pub(crate) levels: u64,
     /// Largest number of output tokens.
     pub(crate) longest: Option<usize>,
-    /// True if threads take batches of their own.
+    /// True if each thread translates separate batches ([`StepModel::gains_from_workers`]).
     pub(crate) apart: bool,
     pub(crate) starts: AtomicUsize,
     pub(crate) rows_stepped: AtomicUsize,
@@ -103,7 +103,7 @@ impl StepModel for HashModel {
             *history = mix(*history, u64::from(token));
             logits.extend(self.logits(*history));
         }
-        // Blocks of five rows, the last one smaller.
+        // The logits come in blocks of five rows; the last block may be smaller.
         logits.chunks(5 * self.vocabulary).try_for_each(read)
     }
 
@@ -113,7 +113,7 @@ impl StepModel for HashModel {
     }
 }
 
-/// `count` sources of 1 to 9 tokens and `</s>`.
+/// Makes `count` sources of 1 to 9 tokens and `</s>`.
 pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
     (0..count as u64)
         .map(|index| {
@@ -126,8 +126,8 @@ pub(crate) fn random_sources(count: usize, seed: u64) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// Configuration whose outputs have at most `max_length` tokens for any source, and whose searches
-/// stop only when nothing can change their result.
+/// Configuration of searches whose outputs have at most `max_length` tokens for any source, and
+/// that stop only when nothing can change their result.
 pub(crate) fn short_outputs(beam_size: usize, max_length: usize) -> DecodingConfig {
     DecodingConfig {
         beam_size,

@@ -58,7 +58,7 @@ fn sampling(temperature: f64, seed: u64) -> SamplingConfig {
     SamplingConfig { temperature, seed, ..SamplingConfig::default() }
 }
 
-/// Outputs of prompts, as a language model goes on with them.
+/// Continues `prompts` as a language model does.
 fn continued(
     model: &HashModel,
     config: &DecodingConfig,
@@ -83,7 +83,7 @@ fn a_low_temperature_and_one_candidate_are_greedy_search() {
 fn cuts_that_cut_nothing_change_nothing() {
     let (model, sources) = (model(42), random_sources(30, 42));
     let expected = translate(&model, &sampled(sampling(1.0, 5), 1), &sources);
-    // The largest share below 1: tokens are sorted as for a cut, and all of them stay.
+    // The largest `top_p` below 1: tokens are sorted as for a cut, but all of them stay.
     for (top_k, top_p) in [(12, 1.0), (0, 1.0 - f64::EPSILON)] {
         let all = SamplingConfig { top_k, top_p, ..sampling(1.0, 5) };
         assert_eq!(translate(&model, &sampled(all, 1), &sources), expected, "{top_k} {top_p}");
@@ -101,7 +101,7 @@ fn samples_depend_on_seed_and_sentence_alone() {
             together
         );
     }
-    // A sentence by itself, with its number in the file.
+    // A sentence that is translated alone, but with its number in the file, has the same samples.
     let translator = Translator::new(&model, config).expect("valid");
     for (number, (source, expected)) in sources.iter().zip(&together).enumerate() {
         let sentence = Sentence { source, prefix: &[], phrases: &[], number: number as u64 };
@@ -109,7 +109,7 @@ fn samples_depend_on_seed_and_sentence_alone() {
         assert_eq!(&alone[0], expected);
     }
     assert_ne!(translate(&model, &sampled(sampling(1.0, 6), 3), &sources), together);
-    // The same sentence twice is drawn twice.
+    // Several copies of one sentence are sampled independently.
     let twice = [sources[4].clone(), sources[4].clone(), sources[4].clone(), sources[4].clone()];
     let drawn = translate(&model, &sampled(sampling(2.0, 5), 1), &twice);
     assert!(drawn.iter().any(|found| found != &drawn[0]));
@@ -194,7 +194,8 @@ fn what_is_cut_has_no_end_and_what_ends_has_one() {
         assert!((sum(long) - long.log_probability).abs() < 1e-12);
         let of_tokens = &long.token_log_probabilities[..short.tokens.len()];
         if short.truncated {
-            // The same tokens, as likely as in the longer output, and nothing behind them.
+            // A cut output has the first tokens of the longer output with their probabilities, and
+            // no end.
             assert_eq!((short.tokens.len(), &short.tokens[..]), (2, &long.tokens[..2]));
             assert_eq!(short.token_log_probabilities, of_tokens);
             cut += 1;
@@ -205,7 +206,7 @@ fn what_is_cut_has_no_end_and_what_ends_has_one() {
         }
     }
     assert!(cut > 3 && ended > 3, "{cut} {ended}");
-    // A translation is a whole sentence in either case.
+    // A translation ends with `</s>` even at its maximum length.
     let config = DecodingConfig { max_length_ratio: 0.0, max_length_offset: 2, ..greedy() };
     for output in translate(&model, &config, &prompts).iter().flatten() {
         assert_eq!(output.token_log_probabilities.len(), output.tokens.len() + 1);
@@ -251,7 +252,7 @@ fn an_ensemble_is_the_mean_of_log_probabilities() {
     assert!(error.to_string().contains("[12, 9]"), "{error}");
 }
 
-/// A model with other special tokens.
+/// A [`HashModel`] with its own special tokens.
 struct Special(HashModel, SpecialIds);
 
 impl StepModel for Special {
@@ -303,7 +304,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
         .expect("decodes");
         for ((found, written), source) in found.iter().zip(&written).zip(&sources) {
             for hypothesis in found {
-                // With the end, which is told and not part of the output, unless that is cut.
+                // `written` includes the end, which the output does not; a cut output has none.
                 let ends_here = usize::from(!hypothesis.truncated);
                 let is_whole = |tokens: &&Vec<u32>| {
                     tokens.len() == hypothesis.tokens.len() + ends_here
@@ -320,7 +321,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
                     }
                     total
                 };
-                // Two outputs may differ in their ends alone.
+                // Two outputs may differ only in their ends: the probability tells which is meant.
                 let whole = written
                     .iter()
                     .filter(is_whole)
@@ -336,7 +337,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
         }
     }
     assert!(ended.iter().all(|&count| count > 5), "{ended:?}");
-    // A source ends as the vocabulary has it.
+    // The source ends with another end of the vocabulary.
     let sources: Vec<Vec<u32>> =
         sources.iter().map(|source| [&source[..source.len() - 1], &[5]].concat()).collect();
     for list in translate_with(&special, &DecodingConfig::default(), &sources) {

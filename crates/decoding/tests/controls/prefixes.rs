@@ -8,8 +8,8 @@ fn an_output_as_prefix_gives_that_output() {
     for config in [greedy(), DecodingConfig::default(), sampled(sampling(1.0, 9), 1)] {
         let translator = Translator::new(&model, config.clone()).expect("valid");
         let translations = translator.translate(&sources).expect("decodes");
-        // A beam may find a longer output that beats the whole output and that its search had
-        // pruned.
+        // With half the output as prefix, a beam may find a better output that the search without a
+        // prefix pruned; only the empty prefix is tested.
         let shares: &[usize] =
             if config.beam_size == 1 || config.sampling.is_active() { &[0, 1, 2] } else { &[0] };
         for share in shares {

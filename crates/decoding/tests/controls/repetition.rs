@@ -1,8 +1,9 @@
-//! Runs of tokens that may not come twice, and the penalty of repetition.
+//! Tests `no_repeat_ngram`, which forbids that a run of tokens comes twice, and the repetition
+//! penalty.
 
 use super::*;
 
-/// Longest run of tokens that occurs twice.
+/// Length of the longest run of tokens that occurs twice.
 fn longest_repeated_run(tokens: &[u32]) -> usize {
     let twice = |size: usize| {
         let runs: Vec<&[u32]> = tokens.windows(size).collect();
@@ -33,8 +34,8 @@ fn no_run_comes_twice() {
     }
 }
 
-/// As in `NoRepeatNGramLogitsProcessor` of Transformers, whose rows begin with the prompt; or of an
-/// encoder-decoder with what the target begins with.
+/// The rule of Hugging Face's `NoRepeatNGramLogitsProcessor`: the tokens before the output also
+/// count. These are the prompt of a language model, or the target prefix of a translation.
 #[test]
 fn no_run_of_a_prompt_or_prefix_comes_again() {
     let mut model = model(53);
@@ -43,7 +44,8 @@ fn no_run_of_a_prompt_or_prefix_comes_again() {
         .into_iter()
         .map(|source| source.iter().map(|&token| 4 + token % 8).collect())
         .collect();
-    // Whether an output goes on with a run of so many tokens that stood before.
+    // True if `output` completes a run of `size` tokens that occurs earlier in `before` or in
+    // itself.
     let repeats = |before: &[u32], output: &[u32], size: usize| {
         let all = [before, output].concat();
         (before.len()..all.len()).any(|end| {
@@ -66,7 +68,7 @@ fn no_run_of_a_prompt_or_prefix_comes_again() {
                 }
             }
         }
-        // What a translation begins with is part of it; its source is not.
+        // The prefix of a translation counts; its source does not.
         let sources = random_sources(20, 54);
         let sentences = prefixed(&sources, &prompts);
         for config in [base.clone(), DecodingConfig { beam_size: 3, ..base.clone() }] {
@@ -103,7 +105,8 @@ fn a_repetition_penalty_makes_outputs_more_varied_and_one_leaves_them() {
     for base in [greedy(), DecodingConfig::default()] {
         let penalised = DecodingConfig { repetition_penalty: 3.0, ..base.clone() };
         assert!(repeats(&penalised) < repeats(&base), "{} {}", repeats(&penalised), repeats(&base));
-        // Log-probabilities stay the model's, although the search ranks by others.
+        // The reported log-probabilities are the model's, although the search ranks by penalised
+        // ones.
         let translator = Translator::new(&model, penalised).expect("valid");
         let translations = translator.translate(&sources).expect("decodes");
         let targets: Vec<Vec<u32>> =

@@ -1,5 +1,5 @@
-//! The searches against slow oracles: exhaustive enumeration, a beam that never stops early, and
-//! each other.
+//! Compares the searches with slow references (exhaustive enumeration, and a beam that never stops
+//! early), and with each other.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -56,7 +56,7 @@ fn enumerate(model: &HashModel, source: &[u32], min: usize, max: usize) -> Vec<S
 }
 
 /// Beam search written for clarity: one sentence, whole prefixes, no early stopping. Returns the
-/// n-best list and the number of rows it took.
+/// n-best list and the number of rows that were stepped.
 fn patient_beam(
     model: &HashModel,
     source: &[u32],
@@ -93,7 +93,7 @@ fn patient_beam(
         live = going_on
             .map(|(prefix, token, total)| ([prefix, vec![token]].concat(), total))
             .collect();
-        // With patience it stops here; otherwise it runs to the maximum length.
+        // With patience the search stops here; otherwise it runs to the maximum length.
         if config.patience > 0.0 && finished.len() >= config.beam_size {
             break;
         }
@@ -328,7 +328,7 @@ fn lengths_stay_within_their_limits_and_special_tokens_never_come() {
         assert!(list[0].tokens.iter().all(|&token| token > END));
     }
 
-    // Here it is very likely, and the minimum length holds it back.
+    // Now `</s>` is very likely, and the minimum length holds it back.
     model.end_bias = 20.0;
     config.min_length = 5;
     let ours = beam_search(&model, &slices(&sources), &config).expect("decodes");
@@ -352,13 +352,13 @@ fn unknown_comes_only_where_it_is_allowed() {
     assert!(count(true) > 0);
 }
 
-/// True if an output has all phrases, each in one piece.
+/// True if `output` contains every phrase as consecutive tokens.
 fn has_all(output: &[u32], phrases: &[Vec<u32>]) -> bool {
     phrases.iter().all(|phrase| output.windows(phrase.len()).any(|part| part == phrase))
 }
 
-/// Translations with phrases, of a beam of any size, have them; those of a beam that drops nothing
-/// are the best of all outputs that do.
+/// A beam of any size gives translations that contain the required phrases. A beam so wide that it
+/// drops nothing gives the best of all outputs that contain them.
 #[test]
 fn phrases_are_in_every_translation() {
     let phrases = [vec![vec![5, 6]], vec![vec![4], vec![7, 7]], vec![vec![6, 5, 4], vec![7]]];
@@ -387,12 +387,12 @@ fn phrases_are_in_every_translation() {
                 assert!(has_all(&list[0].tokens, phrases), "{:?}", list[0].tokens);
             }
         }
-        // Beside sentences without phrases, and these as by themselves.
+        // In a batch with sentences without phrases: those are translated as they are alone.
         let mixed = [with[0], plain[1], with[2], plain[3]];
         let (all, alone) = (translate(3, &mixed), translate(3, &plain));
         assert!(has_all(&all[0][0].tokens, phrases) && has_all(&all[2][0].tokens, phrases));
         assert!(all[1] == alone[1] && all[3] == alone[3]);
-        // Room for the phrases is beside the three tokens of the configuration.
+        // The tokens of the phrases are allowed in addition to the three of the configuration.
         let longest = 3 + phrases.iter().map(Vec::len).sum::<usize>();
         let wide = DecodingConfig { beam_size: 5000, ..config.clone() };
         for sentence in with.iter().take(usize::from(seed < 6)) {

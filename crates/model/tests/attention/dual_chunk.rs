@@ -1,5 +1,5 @@
-//! Dual chunk attention in language models: the plain model within a chunk and a window, reading at
-//! once as stepping, and gradients.
+//! Dual chunk attention in language models: it equals the plain model within a chunk and a window,
+//! reading a text at once equals stepping through it, and gradients are right.
 
 use crate::common::{TestResult, differentiated, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};
@@ -8,7 +8,8 @@ use taper_model::{
     Objective, Pass, Positions, RotaryConfig, RotaryScaling, Sequences, TextInference, TextState,
 };
 
-/// Chunks of six tokens and a window of two, of eight tokens of training: three quarters.
+/// The model was trained with eight tokens: three quarters make a chunk of six, and a window of two
+/// remains.
 fn config(scaling: RotaryScaling) -> ModelConfig {
     ModelConfig {
         d_model: 24,
@@ -50,14 +51,15 @@ fn texts_within_a_chunk_are_read_as_without_chunks() -> TestResult {
         let (ours, theirs) = (logits(&chunked, &texts)?, logits(&plain, &texts)?);
         assert_eq!(values(&ours), values(&theirs), "to the bit");
     }
-    // As long as a chunk and its window, all distances are true, but come from other rotations.
+    // In a text as long as a chunk and its window, all distances are true, but come from other
+    // rotations: the results agree up to rounding.
     let (ours, theirs) = (logits(&chunked, &[text(8)])?, logits(&plain, &[text(8)])?);
     let difference = largest_difference(&ours, &theirs);
     assert!(difference < 1e-5, "{difference}");
     let (ours, theirs) = (logits(&chunked, &[text(9)])?, logits(&plain, &[text(9)])?);
     let last = |x: &Tensor| x.get(8).unwrap();
     assert!(largest_difference(&last(&ours), &last(&theirs)) > 1e-4);
-    // Steps within a chunk, too.
+    // Steps within a chunk also equal those of the plain model.
     let (ours, theirs) = (chunked.inference(100), plain.inference(100));
     let mut states = (ours.start(&[&text(2)])?, theirs.start(&[&text(2)])?);
     for &token in &text(6)[2..] {
@@ -90,7 +92,7 @@ fn reading_is_stepping_and_the_whole_pass() -> TestResult {
                 assert!(difference < 2e-5, "{read} read, token {at}: {difference}");
             }
         }
-        // Among others, some of which are within a chunk.
+        // A batch with other texts, one of which fits into a chunk, changes nothing.
         let among = logits(&model, &[self::text(4), text.clone(), self::text(13)])?;
         let difference = largest_difference(&among.narrow(0, 4, 40)?, &whole);
         assert!(difference < 1e-5, "{difference}");
@@ -98,8 +100,8 @@ fn reading_is_stepping_and_the_whole_pass() -> TestResult {
     Ok(())
 }
 
-/// Where all distances are true, the gradient is that of the plain model, whose operations are
-/// others.
+/// For texts in which all distances are true, the gradient is that of the plain model, which runs
+/// other operations.
 #[test]
 fn a_model_can_be_trained_on_with_chunks() -> TestResult {
     let trained = |scaling: RotaryScaling, length: usize| {

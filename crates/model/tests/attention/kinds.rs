@@ -1,6 +1,6 @@
-//! Kinds of self-attention: sparse attention against Longformer and BigBird (golden files of
-//! `scripts/golden/attention/sparse_attention.py`), and properties that every kind has for any
-//! numbers.
+//! Kinds of self-attention. Sparse attention is compared with Longformer and BigBird (golden files
+//! of `scripts/golden/attention/sparse_attention.py`); properties of every kind are tested with
+//! random numbers.
 
 use crate::common::translation::{
     batch_is_its_sentences, decodes_as_at_once, full_logits, reads_as_it_steps,
@@ -18,7 +18,8 @@ use taper_ops::{
     AttentionShape, AttentionSpec, LinearSpec, Sparse, Tape, composed, linear, self_attention,
 };
 
-/// Attention kinds of a model's two stacks, with positions that fit them.
+/// Attention kinds of the encoder and the decoder of a model, with the position encodings that they
+/// support.
 struct Kinds {
     name: &'static str,
     encoder: AttentionConfig,
@@ -129,7 +130,7 @@ fn language_model(config: &ModelConfig) -> LanguageModel {
     LanguageModel::new(config, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// Calls `check` with each combination of kinds and positions, and its name.
+/// Calls `check` with the configuration and the name of each combination of kinds and positions.
 fn every(check: impl Fn(&ModelConfig, &str) -> TestResult) -> TestResult {
     for kinds in kinds() {
         for &positions in kinds.positions {
@@ -239,15 +240,15 @@ fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     })
 }
 
-/// Logits of all rows.
+/// Steps with one token per row. Returns the logits of all rows.
 fn text_step(model: &TextInference, state: &mut TextState, tokens: &[u32]) -> Tensor {
     let blocks: Vec<Tensor> =
         model.step(state, tokens).unwrap().collect::<Result<_, ModelError>>().unwrap();
     Tensor::cat(&blocks, 0).unwrap()
 }
 
-/// Reads a text up to every place and steps through the rest; it is long enough for several chunks
-/// of linear attention.
+/// Reads a text up to several places and steps through the rest; the text is long enough for
+/// several chunks of linear attention.
 #[test]
 fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
     let text: Vec<u32> = (0..150).map(|i| 4 + (i * i + 3 * i) % 15).collect();
@@ -260,7 +261,8 @@ fn texts_of_any_length_go_on_together_as_they_do_alone() -> TestResult {
         let model = language_model(config);
         let text: Vec<u32> = (4..16).collect();
         for context in [8, 1] {
-            // Each row is full at a different step, and then rereads the last half of its text.
+            // Each row fills its context at a different step, and then rereads the last half of its
+            // text.
             let inference = model.inference(context);
             let texts: [&[u32]; 4] = [&text[..3], &[], &text, &text[5..6]];
             let tokens =
@@ -311,8 +313,8 @@ fn a_window_as_long_as_the_text_is_full_attention() -> TestResult {
     Ok(())
 }
 
-/// Checks that the weights of linear attention are positive, sum to one, and in a decoder cover the
-/// past only.
+/// Checks that the weights of linear attention are positive, sum to one, and in a decoder are zero
+/// for later tokens.
 #[test]
 fn linear_attention_has_weights_that_can_be_seen() -> TestResult {
     let linear = kinds().into_iter().find(|kinds| kinds.name == "linear").ok_or("no such kind")?;

@@ -1,4 +1,4 @@
-//! Self-attention in whole models: its kinds, its shapes, and dual chunks.
+//! Self-attention in whole models: kinds, shapes (numbers and widths of heads), and dual chunks.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,6 +1,6 @@
-//! Shapes of attention: heads that share keys and values, their width, the factor of scores, and
-//! biases. Against PyTorch (`scripts/golden/attention/grouped_attention.py`), and properties that
-//! every shape has for any numbers.
+//! Shapes of attention: heads that share keys and values, the width of heads, the factor of scores,
+//! and biases. Tests compare with PyTorch (`scripts/golden/attention/grouped_attention.py`), and
+//! check properties of every shape with random numbers.
 
 use crate::common::translation::{
     decodes_as_at_once, reads_as_it_steps, tape_differentiates_as_candle, transformer,
@@ -50,7 +50,7 @@ fn grouped_attention_is_pytorchs() -> TestResult {
             vars.iter().find(|(other, _)| *other == name).map(|(_, var)| var.as_tensor())
         };
         let var = |name: &str| some(name).unwrap();
-        // Normalises the first columns.
+        // Normalises the columns of each part in `parts`, which come first.
         let normed = |tape: Option<&Tape>, x: Tensor, parts: &[(&str, usize)]| {
             let Some(spec) = norm else { return Ok(x) };
             let part = |&(part, columns): &(&str, usize)| NormedColumns {
@@ -60,7 +60,7 @@ fn grouped_attention_is_pytorchs() -> TestResult {
             };
             norm_columns(tape, &x, &parts.iter().map(part).collect::<Vec<_>>(), &spec)
         };
-        // Rows of the weight that make these parts of the projection.
+        // Projects `x` by `count` rows of the weight from row `first` on.
         let projected = |tape: Option<&Tape>, x: &Tensor, first: usize, count: usize| {
             let part = |name: &str| {
                 composed::on_tape(tape, "part", &[var(name)], |inputs| {
@@ -96,7 +96,7 @@ fn grouped_attention_is_pytorchs() -> TestResult {
         let output = run(Some(&tape))?;
         let error = relative(&output, &tensor("output"));
         assert!(error < 3e-6, "{case}: {error}");
-        // Without a tape Candle tracks the variables, so that the composed operations run.
+        // Without a tape Candle tracks the variables, and the composed operations run.
         let composed = run(None)?;
         let error = relative(&composed, &tensor("output"));
         assert!(error < 3e-6, "{case}, composed: {error}");
@@ -113,7 +113,7 @@ fn grouped_attention_is_pytorchs() -> TestResult {
     Ok(())
 }
 
-/// Shapes, with their names.
+/// Configurations of each shape, with their names.
 fn shapes() -> Vec<(&'static str, ModelConfig)> {
     let base = ModelConfig {
         d_model: 24,
@@ -287,7 +287,7 @@ fn projections_are_as_wide_as_their_heads() {
     }
 }
 
-/// In f32, in bf16 to the rounding of products, and in int8 to that of activations.
+/// In bf16 the results agree up to the rounding of products, in int8 up to that of activations.
 #[test]
 fn cached_decoding_is_full_decoding() -> TestResult {
     for (name, config) in shapes() {
@@ -320,7 +320,7 @@ fn reading_is_stepping_and_the_full_forward_pass() -> TestResult {
 fn the_tape_gives_the_gradients_of_candle() -> TestResult {
     for (name, config) in shapes() {
         let streams = vec![Sequences::pack(&SOURCES), Sequences::pack(&TARGETS)];
-        // Guided is a head that shares its keys, if any do.
+        // The guided head shares its keys with others in shapes where heads do so.
         let links = vec![(1, 2), (8, 9), (15, 10)];
         let batch = Batch { links, ..Batch::new(streams, (0..21).map(|i| i % 19).collect()) };
         let guidance = Some(Guidance { weight: 0.3, layer: None, head: 4 });
@@ -411,7 +411,7 @@ fn impossible_shapes_are_named() {
     }
 }
 
-/// Arithmetic and kept scalars of a short and a long sequence.
+/// Checks the FLOPs and the kept bytes of a short and a long sequence.
 #[test]
 fn costs_follow_the_heads() {
     let base = ModelConfig { d_model: 64, heads: 4, ..ModelConfig::default() };
@@ -419,11 +419,11 @@ fn costs_follow_the_heads() {
     for causal in [false, true] {
         let attention = UnprojectedAttention::new(&grouped, causal, 0).unwrap();
         assert_eq!(attention.input_width(), 6 * 24);
-        // Scores and weighted sums of four heads.
+        // The FLOPs are those of the scores and weighted sums of four heads.
         assert_eq!(attention.forward_flops(10), (4 * 4 * 24 * 100) as f64);
-        // The result, and the weights.
+        // A short sequence keeps the result and the weights.
         assert_eq!(attention.kept_bytes(10), (4 * (10 * 96 + 4 * 100)) as f64);
-        // The result, and a number for each query and head.
+        // A long one keeps the result, and one number for each query and head.
         assert_eq!(attention.kept_bytes(2048), (4 * 2048 * (96 + 4)) as f64);
     }
 }

@@ -1,4 +1,4 @@
-//! Golden files, and distances of tensors.
+//! Helpers of the tests: golden files, gradients, and distances between tensors.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
 mod tensors;
@@ -31,12 +31,13 @@ pub(crate) fn lengths(tensor: &Tensor) -> Vec<usize> {
     ids(tensor).into_iter().map(|length| length as usize).collect()
 }
 
-/// Largest difference of two values.
+/// Largest absolute difference between elements of two tensors.
 pub(crate) fn largest_difference(a: &Tensor, b: &Tensor) -> f32 {
     (a - b).unwrap().abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar().unwrap()
 }
 
-/// Sets the parameters of a model to those of a golden file, which has their gradients too.
+/// Sets the parameters of a model to those of a golden file, and checks that the file has a
+/// gradient for each of them.
 pub(crate) fn load(model: &impl Model, file: &HashMap<String, Tensor>) {
     fill(model, file);
     let stored = file.keys().filter(|key| key.starts_with("grad.")).count();
@@ -52,7 +53,7 @@ pub(crate) fn fill(model: &impl Model, file: &HashMap<String, Tensor>) {
     }
 }
 
-/// Loss of a training pass, and the gradients of all parameters.
+/// Returns the loss of a training pass, and the gradients of all parameters in one flat tensor.
 pub(crate) fn differentiated(
     model: &impl Model,
     batch: &Batch,
@@ -78,7 +79,7 @@ pub(crate) fn trained(model: &impl Model, batch: &Batch, composed: bool) -> (f64
     (output.objective_sum * scale, flat)
 }
 
-/// Gradient of a parameter, of those of all in `flat`.
+/// Gradient of one parameter, from `flat`, which has those of all parameters.
 pub(crate) fn gradient_of(flat: &Tensor, parameter: &Parameter) -> Tensor {
     let gradient = flat.narrow(0, parameter.offset(), parameter.len()).unwrap();
     gradient.reshape(parameter.shape()).unwrap()
@@ -98,8 +99,9 @@ pub(crate) fn compare_gradients(
     }
 }
 
-/// Compares the gradients in `flat` with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of
-/// each parameter's own gradient. Below `least`, steps are too small for a loss in f32.
+/// Compares the gradients in `flat` with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the
+/// direction of the gradient of parameter `p`. Gradients shorter than `least` are left out: they
+/// change a loss in f32 too little.
 pub(crate) fn compare_slopes<'p>(
     name: &str,
     parameters: impl IntoIterator<Item = &'p Parameter>,
@@ -129,8 +131,8 @@ pub(crate) fn compare_slopes<'p>(
     }
 }
 
-/// Runs the backward pass from a loss, and checks that what it reports as final does not change
-/// afterwards.
+/// Runs the backward pass from a loss. Checks that gradients which it reports as final do not
+/// change afterwards.
 pub(crate) fn backward(
     pass: Pass,
     output: &LossOutput,

@@ -1,4 +1,4 @@
-//! Properties of every model that decodes, whatever its layers.
+//! Properties that every model with a decoder must have, whatever its layers.
 
 use super::{TestResult, differentiated, largest_difference, relative};
 use candle_core::{DType, Device, Tensor};
@@ -7,7 +7,7 @@ use taper_model::{
     Result, Sequences, Transformer,
 };
 
-/// A Transformer of 19 tokens on both sides.
+/// A Transformer with random weights and vocabularies of 19 tokens.
 pub(crate) fn transformer(config: &ModelConfig) -> Transformer {
     Transformer::new(config, 19, 19, Builder::seeded(7, &Device::Cpu, DType::F32)).unwrap()
 }
@@ -23,7 +23,7 @@ pub(crate) fn full_logits(
     model.logits(&model.decode(&Sequences::pack(targets), &encoded, &pass)?, &pass)
 }
 
-/// Logits of all rows.
+/// Steps with one token per row. Returns the logits of all rows.
 pub(crate) fn step(
     inference: &Inference,
     state: &mut DecodeState,
@@ -33,7 +33,8 @@ pub(crate) fn step(
     Ok(Tensor::cat(&blocks, 0)?)
 }
 
-/// Decodes targets of one length step by step, and compares each with the whole pass.
+/// Decodes targets of equal length step by step, and compares the logits of each step with those of
+/// one pass over the whole targets.
 pub(crate) fn decodes_as_at_once(
     model: &Transformer,
     (sources, targets): (&[&[u32]], &[&[u32]]),
@@ -52,7 +53,8 @@ pub(crate) fn decodes_as_at_once(
     Ok(())
 }
 
-/// Reorders hypotheses of three sources between steps, and compares each with its whole pass.
+/// Reorders hypotheses of three sources between steps, and compares the logits of each with those
+/// of one pass over its tokens.
 pub(crate) fn rows_carry_their_past(
     model: &Transformer,
     sources: &[&[u32]],
@@ -77,7 +79,8 @@ pub(crate) fn rows_carry_their_past(
     Ok(())
 }
 
-/// Compares each pair of a batch, with targets of one length, with the pair alone.
+/// Compares the logits of each pair in a batch, whose targets have equal length, with those of the
+/// pair alone.
 pub(crate) fn batch_is_its_sentences(
     model: &Transformer,
     (sources, targets): (&[&[u32]], &[&[u32]]),
@@ -92,8 +95,8 @@ pub(crate) fn batch_is_its_sentences(
     Ok(())
 }
 
-/// Compares the gradients of a training pass on the tape, with dropout, with those of Candle; all
-/// parameters have some. Returns those of the tape.
+/// Compares the gradients of a training pass with dropout on the tape with those of Candle, and
+/// checks that none is zero for a whole parameter. Returns the gradients of the tape.
 pub(crate) fn tape_differentiates_as_candle(
     model: &impl Model,
     batch: &Batch,
@@ -112,7 +115,8 @@ pub(crate) fn tape_differentiates_as_candle(
     Ok(ours)
 }
 
-/// Reads a text up to some places, steps through the rest, and compares with the whole pass.
+/// For each of `places`, reads the text up to there at once and steps through the rest. Compares
+/// the logits with those of one pass over the whole text.
 pub(crate) fn reads_as_it_steps(
     model: &LanguageModel,
     text: &[u32],

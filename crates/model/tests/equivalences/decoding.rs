@@ -1,4 +1,5 @@
-//! Decoding token by token: equal to a whole pass, for any order of hypotheses, and in int8.
+//! Decoding token by token equals one pass over the whole target, for any order of hypotheses, and
+//! in int8.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Builder, ModelError, Sequences, Transformer};
@@ -17,8 +18,8 @@ fn selected_rows_carry_their_past() -> TestResult {
     every(|model, name| rows_carry_their_past(model, &SOURCES, name))
 }
 
-/// Rounded weights decode in int8 as in f32, except for the rounding of activations; so do bf16
-/// products, with the rounding of both.
+/// A model with rounded weights decodes in int8 as in f32, up to the rounding of activations. With
+/// products in bf16 the result is the same up to the rounding of both factors.
 #[test]
 fn each_architecture_decodes_in_int8_and_bf16() -> TestResult {
     for (config, name) in others().into_iter().chain(blocks()) {

@@ -1,6 +1,6 @@
-//! Equivalences that hold for any numbers: a batch is its sentences, a training step reaches every
-//! parameter, and a seed is a model. The other files have those of decoding, of attention maps and
-//! masks, and of facts about a model before it is made.
+//! Equivalences that hold for any weights: a batch gives the results of its sentences, a training
+//! step reaches every parameter, and equal seeds make equal models. The submodules test decoding,
+//! attention maps and masks, and facts that are known before a model is made.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -50,7 +50,7 @@ fn every(check: impl Fn(&Transformer, &str) -> TestResult) -> TestResult {
     Ok(())
 }
 
-/// Transformers of other blocks than those of 2017.
+/// Transformers whose blocks differ from those of the original paper of 2017.
 fn blocks() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let of_bart = ModelConfig { embedding_norm: true, output_bias: true, ..base.clone() };
@@ -86,7 +86,7 @@ fn blocks() -> Vec<(ModelConfig, String)> {
     all
 }
 
-/// All architectures but the Transformer, in each of their kinds.
+/// Configurations of all architectures but the Transformer, in each variant, with their names.
 fn others() -> Vec<(ModelConfig, String)> {
     let base = config(NormPlacement::Pre, Positions::Sinusoidal);
     let mut all = Vec::new();
@@ -111,7 +111,7 @@ fn others() -> Vec<(ModelConfig, String)> {
 const SOURCES: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 3], &[9, 10, 11, 3]];
 const TARGETS: [&[u32]; 3] = [&[2, 12, 13, 14, 15], &[2, 5, 4, 6, 7], &[2, 16, 17, 18, 4]];
 
-/// Seven layers in segments of three, with dropout.
+/// Recomputes seven encoder layers in segments of three, with dropout.
 #[test]
 fn layers_that_are_computed_again_give_the_same_bits() -> TestResult {
     for positions in [Positions::T5, Positions::Rotary] {

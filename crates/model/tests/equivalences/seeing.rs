@@ -1,4 +1,4 @@
-//! Views into a model: attention, masked heads, gradients by states.
+//! Views into a model: attention weights, masked heads, and gradients with respect to states.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -9,8 +9,9 @@ use taper_ops::Gradients;
 
 use super::{SOURCES, TARGETS, TestResult, common, config, model, others};
 
-/// A masked head has the same effect as zeros in its columns of the output projection: in training
-/// passes, fused and composed, and in evaluation, for each kind of attention layer.
+/// Masking a head has the same effect as zeros in the columns of the output projection that read
+/// it. Checked for each kind of attention layer, in fused and composed training passes and in
+/// evaluation.
 #[test]
 fn a_masked_head_is_one_that_is_not_read() -> TestResult {
     let answers: Vec<u32> = (0..15).map(|i| i % 19).collect();
@@ -50,7 +51,7 @@ fn a_masked_head_is_one_that_is_not_read() -> TestResult {
         let composed = gradient(Pass::train(1, 1, 0).composed().without_head(layer, 1))?;
         let apart = fused.iter().zip(&composed).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(apart < 1e-4, "{layer}: gradients are {apart} apart");
-        // Columns of the second of three heads in the output projection.
+        // Zeros the columns of the output projection that read the second of three heads.
         let name = format!("{layer}.out.weight");
         let out = model.parameters().parameters().iter().find(|parameter| parameter.name() == name);
         let out = out.expect("the output projection");
@@ -84,7 +85,7 @@ fn attention_can_be_seen() -> TestResult {
     let sums = cross.weights.sum(3)?.flatten_all()?.to_vec1::<f32>()?;
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-5));
 
-    // Recording one layer alone gives the same, and keeps nothing of the others.
+    // Recording only one layer gives the same weights, and records no other layer.
     let pass = Pass::evaluate_with_attention_of("decoder.layers.1.cross_attention");
     model.decode(&Sequences::pack(&TARGETS), &memory, &pass)?;
     let only = pass.into_attention();
@@ -96,8 +97,8 @@ fn attention_can_be_seen() -> TestResult {
     Ok(())
 }
 
-/// The weights by which a model aligns are recorded in its pass, and sum to one; without attention
-/// there are none.
+/// A pass records the attention weights of the decoder to the source, which sum to one; a model
+/// without attention records none.
 #[test]
 fn attention_of_each_architecture_can_be_seen() -> TestResult {
     for (config, name) in others() {
