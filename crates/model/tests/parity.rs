@@ -1,4 +1,4 @@
-//! Loss, logits and every gradient against PyTorch, from the golden files of
+//! Compares the loss, the logits and every gradient with PyTorch's, from golden files of
 //! `scripts/golden/translation/transformer.py` and `recurrent.py`.
 
 mod common;
@@ -32,8 +32,7 @@ fn check(name: &str, config: ModelConfig, vocab_source: usize, device: &Device) 
     let logits_error = relative(&logits.to_device(&Device::Cpu)?, &file["logits"]);
     assert!(logits_error < 1e-5, "{name}: logits {logits_error}");
 
-    // The model's dropout rates are zero, so that a training pass is deterministic and tracks
-    // gradients.
+    // A training pass tracks gradients; it is deterministic, as the model's dropout rates are zero.
     let scale = 1.0 / target_out.len() as f64;
     let pass = Pass::train(1, 1, 0);
     let batch = Batch::new(vec![source, target_in], target_out);
@@ -126,8 +125,8 @@ fn all(device: &Device) -> TestResult {
     check("transformer-rms-reglu", reglu, 41, device)
 }
 
-/// Compares the layers that preceded the Transformer: `torch.nn.GRU`, `LSTM` and their cells,
-/// `conv1d` and `glu`.
+/// Compares models that preceded the Transformer with ones made of `torch.nn.GRU`, `LSTM` and their
+/// cells, `conv1d` and `glu`.
 fn others(device: &Device) -> TestResult {
     let (gru, lstm) = (CellKind::Gru, CellKind::Lstm);
     let recurrent = |cell, attention| ModelConfig {
@@ -189,7 +188,7 @@ fn pytorch_agrees_on_guided_alignment() -> TestResult {
     let streams = vec![stream("source", "source"), stream("target_in", "target")];
     let links = guided["links"].to_vec2::<u32>()?.iter().map(|row| (row[0], row[1])).collect();
     let batch = Batch { links, ..Batch::new(streams, ids(&file["target_out_ids"])) };
-    // The layer is the last but one: the first.
+    // With `layer: None` the last layer but one is guided, which is the first of two.
     let guidance = Some(Guidance { weight: 0.3, layer: None, head: 2 });
     let once = Objective { guidance, ..Objective::smoothed(0.1) };
     let twice = Objective { r_drop: 1.0, ..once };

@@ -1,4 +1,4 @@
-//! Position encodings and single attention layers against direct formulas and PyTorch
+//! Compares position encodings and single attention layers with direct formulas and with PyTorch
 //! (`scripts/golden/{layers/positions,attention/attention}.py`).
 
 mod common;
@@ -14,7 +14,7 @@ use taper_ops::{
     self_attention,
 };
 
-/// ‖ours - theirs‖, absolute.
+/// Euclidean norm of `ours - theirs`.
 fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
     assert_eq!(ours.dims(), theirs.dims());
     let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap();
@@ -111,10 +111,11 @@ fn scaled_rotary_positions_are_those_of_transformers() -> TestResult {
             let turns = RotaryConfig { pairs, ..own }.turns(16);
             let ours = rotary(None, &file["x"], (&positions, turns), 16, 48)?;
             let theirs = &file[&format!("{name}.{key}")];
-            // The library has frequencies in f32, and the last position is 120.
+            // The library has frequencies in f32, whose rounding grows with the position, here up
+            // to 120.
             let error = distance(&ours, theirs) / norm(theirs);
             assert!(error < 3e-6, "{name}, {key}: {error}");
-            // Tracked by Candle, the composed operation runs.
+            // For a variable that Candle tracks, the composed operation runs.
             let x = Var::from_tensor(&file["x"])?;
             let error = distance(&rotary(None, &x, (&positions, turns), 16, 48)?, &ours);
             assert!(error < 1e-5, "{name}, {key}, composed: {error}");
@@ -153,7 +154,8 @@ fn t5_buckets_are_the_papers() -> TestResult {
     Ok(())
 }
 
-/// Also where the border of two buckets lies at a distance (`scripts/golden/layers/t5_buckets.py`).
+/// Compares with `scripts/golden/layers/t5_buckets.py`, also where a distance lies exactly on the
+/// border of two buckets.
 #[test]
 fn t5_buckets_are_those_of_transformers() -> TestResult {
     let file = golden("layers/t5-buckets");
@@ -181,8 +183,8 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
     }
 }
 
-/// Runs `f` on variables, and checks its result within 3e-6 and all gradients within 1e-5 of their
-/// size.
+/// Runs `f` on the variables `names`. Compares its result with the golden file to 3e-6, and all
+/// gradients to 1e-5, relative to their norms.
 fn check(
     file: &HashMap<String, Tensor>,
     case: &str,

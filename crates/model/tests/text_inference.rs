@@ -1,5 +1,5 @@
-//! Generation of texts: reading at once equals stepping, rows do not affect one another, and tokens
-//! beyond the context are forgotten.
+//! Generation of texts: reading a text at once equals stepping through it, rows of a batch do not
+//! affect one another, and tokens before the context are forgotten.
 
 mod common;
 
@@ -38,7 +38,8 @@ fn step(inference: &TextInference, state: &mut TextState, tokens: &[u32]) -> Vec
     Tensor::cat(&blocks, 0).unwrap().to_vec2().unwrap()
 }
 
-/// Logits after a text whose first `read` tokens are read at once and the rest stepped.
+/// Returns the logits after `text`, whose first `read` tokens are read at once and the others step
+/// by step.
 fn after(inference: &TextInference, text: &[u32], read: usize) -> Vec<f32> {
     let mut state = inference.start(&[&text[..read]]).unwrap();
     let rows = text[read..].iter().map(|&token| step(inference, &mut state, &[token]));
@@ -49,7 +50,7 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Checks for equality to the bit if the kernel packs, and for near equality otherwise.
+/// Checks that values are equal to the bit if the kernel packs weights, and nearly equal otherwise.
 fn same(ours: &[f32], theirs: &[f32], what: &str) {
     match Kernel::best(Products::F32) {
         Kernel::Gemm => assert!(distance(ours, theirs) < 2e-5, "{what}"),
@@ -78,7 +79,7 @@ fn reading_is_stepping_and_the_full_forward_pass() {
 fn texts_of_any_length_go_on_together_as_they_do_alone() {
     for positions in ALL_POSITIONS {
         let model = model(positions);
-        // Each row is full at a different step: the context is eight tokens.
+        // Each row fills its context of eight tokens at a different step.
         let inference = model.inference(8);
         let texts: [&[u32]; 4] = [&TEXT[..3], &[], &TEXT, &TEXT[5..6]];
         let tokens =
@@ -108,10 +109,11 @@ fn what_is_beyond_the_context_is_forgotten() {
     for positions in ALL_POSITIONS {
         let model = model(positions);
         let inference = model.inference(6);
-        // After six tokens the last three are read anew, and the next joins them.
+        // After six tokens the context is full: the last three are read anew, and the next token
+        // follows them.
         let long = after(&inference, &TEXT[..7], 0);
         same(&long, &after(&inference, &TEXT[3..7], 0), &format!("{positions:?}"));
-        // A prompt leaves room for one token.
+        // A prompt is shortened so that it leaves room for one token.
         let prompt = after(&inference, &TEXT, 11);
         same(&prompt, &after(&inference, &TEXT[6..], 5), &format!("{positions:?}"));
         assert!(distance(&long, &prompt) > 1e-3);
@@ -120,8 +122,9 @@ fn what_is_beyond_the_context_is_forgotten() {
     assert_eq!(model(Positions::Rotary).inference(100).context(), 100);
 }
 
-/// The path of a GPU: keys and values in one tensor that grows, composed operations, weights in the
-/// type of the activations.
+/// Takes the path of a GPU in f16: keys and values in one tensor that grows, composed operations,
+/// and weights in the type of the activations. It equals the path with our own kernels up to
+/// rounding.
 #[test]
 fn without_kernels_of_our_own_texts_go_on_as_with_them() {
     for positions in ALL_POSITIONS {
@@ -138,7 +141,7 @@ fn without_kernels_of_our_own_texts_go_on_as_with_them() {
                     assert!(distance(ours, theirs) < 2e-2, "{positions:?}, {kind:?}, step {at}");
                 }
                 if at % 5 == 4 {
-                    // A copy that continues differently changes nothing here.
+                    // A copy of a state that continues differently does not change the state.
                     let mut copy = states.clone();
                     step(&half, &mut copy[0], &[4, 4, 4]);
                     for state in &mut states {

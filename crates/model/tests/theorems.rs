@@ -1,5 +1,5 @@
-//! Theorems about Transformers, claim by claim, checked on Taper's own operations in f64.
-//! `docs/mathematics.md` derives each claim; the source stands above its test.
+//! Theorems about Transformers, checked with Taper's own operations in f64. `docs/mathematics.md`
+//! derives each claim; the comment above a test names the paper it comes from.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use candle_core::{Device, Result, Tensor, Var};
@@ -33,7 +33,7 @@ fn values(x: &Tensor) -> Vec<f64> {
     x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Largest difference between two tensors of one shape.
+/// Largest absolute difference between elements of two tensors of the same shape.
 fn distance(left: &Tensor, right: &Tensor) -> f64 {
     assert_eq!(left.dims(), right.dims());
     values(left).iter().zip(values(right)).map(|(l, r)| (l - r).abs()).fold(0.0, f64::max)
@@ -56,7 +56,8 @@ fn attend(query: &Tensor, key: &Tensor, value: &Tensor, causal: bool) -> Result<
     cross_attention(None, query, &Tensor::cat(&[key, value], 1)?, None, &spec)
 }
 
-/// Table of sinusoids `(count, width)`. Taper keeps it in f32, hence bounds of 1e-6 below.
+/// Table of sinusoids `(count, width)`. Taper keeps it in f32: hence the bounds of 1e-6 in tests
+/// that use it.
 fn positions(count: usize, width: usize) -> Tensor {
     let table = sinusoids(0..count, width, false, SinusoidFrequencies::Paper);
     matrix(table.into_iter().map(f64::from).collect(), count, width)
@@ -134,7 +135,8 @@ fn attention_without_positions_is_equivariant_and_its_mean_invariant() -> TestRe
 }
 
 /// Vaswani et al. 2017, section 3.5: for any fixed offset k, PE(p + k) is a linear function of
-/// PE(p). It is a rotation, so that the product of two positions depends on their distance alone.
+/// PE(p). The function is a rotation, so that the product of two encodings depends only on the
+/// distance of their positions.
 #[test]
 fn a_shift_of_sinusoids_is_one_linear_map() -> TestResult {
     let (count, width) = (60, 32);
@@ -155,8 +157,8 @@ fn a_shift_of_sinusoids_is_one_linear_map() -> TestResult {
     Ok(())
 }
 
-/// Su et al. 2021, "RoFormer", section 3.2: the product of a query turned by its position and a key
-/// turned by its own depends on the difference of the positions alone.
+/// Su et al. 2021, "RoFormer", section 3.2: if queries and keys are rotated by their positions,
+/// their product depends only on the difference of the positions.
 #[test]
 fn rotary_scores_depend_on_the_difference_of_positions_alone() -> TestResult {
     let width = 16;
@@ -258,8 +260,8 @@ fn layer(
 
 /// He et al. 2016, "Identity Mappings in Deep Residual Networks", section 2, and Xiong et al. 2020,
 /// "On Layer Normalization in the Transformer Architecture": the Jacobian of x + f(x) is the
-/// identity plus that of f, so that a part of the gradient reaches any depth without passing
-/// through a layer. Pre-LN keeps this path clear; Post-LN puts a norm on it.
+/// identity plus the Jacobian of f, so that a part of the gradient reaches any depth without
+/// passing through a layer. Pre-LN keeps this path clear; Post-LN puts a norm on it.
 #[test]
 fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
     let (rows, width, depth) = (3, 8, 24);
@@ -281,7 +283,8 @@ fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
     // Twenty-four layers with zero branches: the gradient passes unchanged.
     let silent = down.zeros_like()?;
     assert!(distance(&gradient(&silent, depth, true, true)?, &adjoint) < 1e-12);
-    // Under Post-LN it does not, even so: a norm removes shifts and scales of its input.
+    // Under Post-LN the gradient changes even with zero branches: a norm removes shifts and scales
+    // of its input, and so their part of the gradient.
     let after_norms = gradient(&silent, depth, false, true)?;
     assert!(distance(&after_norms, &adjoint) > 0.1);
     for (gradient, x) in after_norms.to_vec2::<f64>()?.iter().zip(x.to_vec2::<f64>()?) {
@@ -292,7 +295,8 @@ fn residual_paths_carry_the_gradient_unchanged() -> TestResult {
 }
 
 /// Weiss, Goldberg and Yahav 2021, "Thinking Like Transformers", section 3 (select and aggregate):
-/// a head whose scores are all equal outputs, for each token, the mean of all that it sees.
+/// if all scores of a head are equal, its output for each token is the mean of all values that the
+/// token sees.
 #[test]
 fn a_head_that_averages() -> TestResult {
     let (length, width) = (9, 4);
@@ -306,7 +310,8 @@ fn a_head_that_averages() -> TestResult {
 }
 
 /// Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits" (previous token heads):
-/// queries are positions moved back by one, keys are positions, values the tokens.
+/// queries are position encodings shifted back by one, keys are position encodings, and values are
+/// the tokens.
 #[test]
 fn a_head_that_copies_the_previous_token() -> TestResult {
     let (length, width, sharpness) = (20, 32, 400.0);
@@ -315,15 +320,15 @@ fn a_head_that_copies_the_previous_token() -> TestResult {
     let tokens = normal(length, width, 13);
     let out = attend(&query, &place, &tokens, true)?;
     assert!(distance(&out.narrow(0, 1, length - 1)?, &tokens.narrow(0, 0, length - 1)?) < 1e-12);
-    // The first token has none before it, and attends to itself.
+    // The first token has no predecessor, and attends to itself.
     assert!(distance(&out.narrow(0, 0, 1)?, &tokens.narrow(0, 0, 1)?) < 1e-12);
     Ok(())
 }
 
 /// Weiss, Goldberg and Yahav 2021, section 3 (the selector `==`): one-hot tokens are queries and
-/// keys, so that a score is 1 for equal tokens and 0 for others; a first key with half that score
-/// receives the weight of tokens without an equal. The head tells for each token whether the other
-/// sequence contains it.
+/// keys, so that a score is 1 for equal tokens and 0 for others. A first key, whose score is ½ for
+/// every token, receives the weight of tokens without an equal. The output of the head for a token
+/// is 1 if the other sequence contains it, and 0 otherwise.
 #[test]
 fn a_head_that_compares_for_equality() -> TestResult {
     let (vocabulary, sharpness) = (8, 400.0);
@@ -338,7 +343,7 @@ fn a_head_that_compares_for_equality() -> TestResult {
     let (asked, known) = ([4, 1, 7, 1, 0], [1, 2, 4, 2]);
     let query = (one_hot(&asked, None) * sharpness)?;
     let key = one_hot(&known, Some(0.5));
-    // The value of the first key means no, those of the others yes.
+    // The value of the first key is 0 (no equal token), those of the others are 1.
     let said: Vec<f64> =
         (0..5 * vocabulary).map(|i| f64::from(u8::from(i >= vocabulary))).collect();
     let out = attend(&query, &key, &matrix(said, 5, vocabulary), false)?.to_vec2::<f64>()?;
@@ -377,9 +382,10 @@ fn parameters_of_attention_and_operations_of_a_block() -> TestResult {
     let attention: usize = block("self_attention.").map(|parameter| parameter.len()).sum();
     assert_eq!(attention, 4 * d * d + 4 * d);
 
-    // Each element of a matrix multiplies and adds once for each token.
+    // Each element of a weight matrix takes one multiplication and one addition for each token.
     let matrices: usize = block("").filter(|p| p.is_matrix()).map(|p| 2 * n * p.len()).sum();
-    // Each attention weight is a product over a head's width, and multiplies a value of that width.
+    // Each attention weight comes from a product over the width of a head, and multiplies a value
+    // vector of that width.
     let pass = Pass::evaluate_with_attention_of("encoder.layers.0.self_attention");
     model.encode(&Sequences::pack(&[vec![5_u32; n]]), &pass)?;
     let weights = pass.into_attention()[0].weights.elem_count(); // H · n · n

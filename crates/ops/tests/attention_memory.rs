@@ -1,4 +1,5 @@
-//! Memory of attention on long sequences, forward and backward, grows linearly with the length.
+//! Checks that the memory of the forward and backward pass of attention grows linearly with the
+//! length of the sequence.
 
 use candle_core::{Device, Tensor, Var};
 use std::alloc::System;
@@ -11,8 +12,8 @@ static ALLOCATOR: Explaining<System> = Explaining(System);
 const HEADS: usize = 2;
 const WIDTH: usize = 32;
 
-/// Peak number of bytes in use, beside the input, during the forward and backward pass of a
-/// sequence of this length.
+/// Returns the peak number of bytes in use during the forward and backward pass over a sequence of
+/// this length, not counting the input.
 fn peak(length: usize, products: Products, sparse: Option<Sparse>) -> u64 {
     let spec = AttentionSpec {
         shape: AttentionShape::dividing(WIDTH, HEADS),
@@ -43,10 +44,10 @@ fn memory_grows_with_the_length() {
     for (products, sparse) in
         [(Products::F32, None), (Products::Bf16, None), (Products::F32, Some(drawn))]
     {
-        peak(300, products, sparse); // What threads keep for themselves.
+        peak(300, products, sparse); // The first pass allocates what threads keep.
         let (short, long) = (peak(2048, products, sparse), peak(8192, products, sparse));
         assert!(long * 10 < short * 42, "{products:?}: {short} and {long} bytes");
-        // One matrix of weights would be eight times as large.
+        // One matrix of all attention weights would be more than eight times as large.
         assert!(long * 8 < HEADS as u64 * 8192 * 8192 * 4, "{products:?}: {long} bytes");
     }
 }

@@ -1,5 +1,5 @@
-//! Operations of decoding compared with the composed ones: attention of single queries, and linear
-//! layers with packed weights.
+//! Compares the operations of decoding (attention of single queries, and linear layers with packed
+//! weights) with the composed ones.
 
 mod common;
 
@@ -30,14 +30,14 @@ fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
 
 const HEADS: usize = 2;
 
-/// Heads that divide the width of queries among them.
+/// Shape of [`HEADS`] heads that divide the width of `query`.
 fn shape(query: &Tensor) -> AttentionShape {
     AttentionShape::dividing(query.dims()[1], HEADS)
 }
 
 #[test]
 fn queries_see_their_source() -> Result<()> {
-    // Rows that share a source, in any order, and one that sees a single key.
+    // Some rows share a source, in any order, and one row sees a single key.
     let rows: [Range<usize>; 5] = [3..9, 0..3, 3..9, 9..10, 0..3];
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
         let (query, key_value) = (random(&[5, 34], 1, dtype), random(&[10, 68], 2, dtype));
@@ -51,7 +51,7 @@ fn queries_see_their_source() -> Result<()> {
     Ok(())
 }
 
-/// The same rows in one tensor, as on a device without kernels of our own.
+/// Makes a cache that keeps the rows in one tensor, as on a device without kernels of our own.
 fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
     let mut cache = Cache::joined();
     if let Some(text) = text {
@@ -63,7 +63,7 @@ fn joined(text: Option<&Tensor>, steps: &[Tensor]) -> Result<Cache> {
     Ok(cache)
 }
 
-/// Keys that queries see, with all rows in one tensor.
+/// Replaces the rows in `seen` by those of `cache`, which are in one tensor.
 fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     match seen {
         VisibleKeys::Past { text, history, bias, slopes, sparse, dual_chunk, .. } => {
@@ -74,13 +74,13 @@ fn in_one<'a>(seen: VisibleKeys<'a>, cache: &'a Cache) -> VisibleKeys<'a> {
     }
 }
 
-/// Text that was read as a whole, and the tokens of each step after it.
+/// Keys and values of a text that was read at once, and of the tokens of each later step.
 type Rows<'a> = (Option<&'a Tensor>, &'a [Tensor]);
 
 /// A bias, slopes, and a rule of sparse attention.
 type Rules<'a> = (Option<&'a Tensor>, Option<&'a Arc<[f64]>>, Option<Sparse>);
 
-/// Keys of the past in tensors of their own.
+/// Keys and values of the past, with a separate tensor for the text and for each step.
 fn past<'a>(
     (text, steps): Rows<'a>,
     ranges: &'a [Range<usize>],
@@ -91,8 +91,8 @@ fn past<'a>(
     VisibleKeys::Past { kept, text: ranges, history, bias, slopes, sparse, dual_chunk: None }
 }
 
-/// Attention to rows that are kept apart, which is the composed one, and to the bit what it is
-/// where they are in one tensor.
+/// Returns the attention to rows in separate tensors. Checks that it equals the composed operation
+/// up to `bound`, and that with all rows in one tensor both are equal to the bit.
 fn attend_all_ways(
     query: &Tensor,
     seen: VisibleKeys<'_>,
@@ -110,7 +110,8 @@ fn attend_all_ways(
     Ok(ours)
 }
 
-/// Heads that share keys and values see what heads with copies of them see, to the bit.
+/// Heads that share keys and values give the same result, to the bit, as heads with copies of
+/// these.
 #[test]
 fn shared_keys_are_as_copies() -> Result<()> {
     let (rows, history) = ([0..4, 2..6, 5..6], [vec![0, 1, ABSENT], vec![1, 0, 0]]);
@@ -139,7 +140,8 @@ fn shared_keys_are_as_copies() -> Result<()> {
 #[test]
 fn queries_see_their_past() -> Result<()> {
     for (dtype, bound) in [(DType::F64, 1e-12), (DType::F32, 1e-6)] {
-        // Hypotheses that branched: three at the first position, four at the second, two now.
+        // There were three hypotheses at the first position and four at the second, and there are
+        // two now.
         let blocks =
             [random(&[3, 12], 1, dtype), random(&[4, 12], 2, dtype), random(&[2, 12], 3, dtype)];
         let history = [vec![2, 2], vec![3, 1], vec![0, 1]];
@@ -175,7 +177,8 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
             assert_eq!((0..3).map(|query| seen.keys(query)).collect::<Vec<_>>(), [6, 1, 2]);
             let name = format!("{dtype:?}");
             let ours = attend_all_ways(&query, seen, kept, shape(&query), (&name, bound))?;
-            // The first query alone, with each of its tokens in a block of its own.
+            // Attention of the first query alone, with each of its past tokens in a separate
+            // tensor.
             let rows = [2, 3, 4, 5].map(|row| text.narrow(0, row, 1));
             let stepped = [blocks[0].narrow(0, 2, 1), blocks[1].narrow(0, 1, 1)];
             let stepped: Vec<Tensor> = rows.into_iter().chain(stepped).collect::<Result<_>>()?;
@@ -189,8 +192,8 @@ fn texts_that_were_read_are_as_if_they_had_been_stepped() -> Result<()> {
     Ok(())
 }
 
-/// A query that sees a part of its past: compared with the composed operation, and with the last
-/// query of a whole sequence.
+/// Attention to a part of the past is compared with the composed operation, and with the last query
+/// of a whole sequence.
 #[test]
 fn queries_see_a_part_of_their_past() -> Result<()> {
     let window = Sparse::window(3);
@@ -239,8 +242,8 @@ fn queries_see_a_part_of_their_past() -> Result<()> {
     Ok(())
 }
 
-/// Rows with ties across and within blocks, a row of equal values, and rows with few or no possible
-/// tokens.
+/// Four rows: random values, values with ties within and across blocks, equal values, and three
+/// possible tokens.
 fn rows_of_logits(vocabulary: usize) -> Vec<Vec<f32>> {
     let drawn = values(&random(&[vocabulary], 5, DType::F32));
     let drawn: Vec<f32> = drawn.into_iter().map(|value| value as f32).collect();
@@ -331,7 +334,8 @@ fn what_does_not_fit_is_an_error() {
     assert!(in_one(std::slice::from_ref(&one), 3).is_err());
 }
 
-/// Deep enough for several blocks of the summed dimension, with edges on every side.
+/// The summed dimension is long enough for several blocks, and no dimension is a multiple of its
+/// block.
 #[test]
 fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     let (x, weight, bias) = (
@@ -353,7 +357,7 @@ fn packed_weights_give_what_plain_ones_do() -> Result<()> {
     Ok(())
 }
 
-/// In int8 the operation gives the same as in f32 on operands that were rounded before.
+/// With int8 weights the operation gives the same as in f32 on operands that were rounded to int8.
 #[test]
 fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     let rounded = |x: &Tensor| -> Result<Tensor> {
@@ -386,7 +390,8 @@ fn int8_weights_give_what_rounded_operands_do() -> Result<()> {
     Ok(())
 }
 
-/// If a kernel packs, a row's result is the same to the bit, whatever the other rows.
+/// With a kernel that packs weights, the result of a row does not depend on the other rows, to the
+/// bit.
 #[test]
 fn rows_do_not_see_each_other() -> Result<()> {
     let int8 = [(Products::F32, true)];

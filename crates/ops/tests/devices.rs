@@ -1,9 +1,9 @@
-//! Every operation on the device that TAPER_TEST_DEVICE names (`cpu` by default, `cuda` or
-//! `metal`), in each type, on odd shapes, with its gradients, compared with f64 on the host.
+//! Compares every operation and its gradients on the device that TAPER_TEST_DEVICE names (`cpu` by
+//! default, `cuda` or `metal`), in each type and on odd shapes, with f64 on the host.
 //!
-//! The device goes back through the tape, as in training, and the host differentiates the composed
-//! operations in Candle. On the host the tape has fused operations in f32, and composed ones in the
-//! other types. A GPU belongs to one thread, so that everything is one test.
+//! Gradients on the device come from the tape, as in training; those on the host from Candle, by
+//! the composed operations. If the device is the host, the tape has fused operations in f32 and
+//! composed ones in the other types. A GPU belongs to one thread, so that everything is one test.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
@@ -23,7 +23,7 @@ fn test_device() -> Result<Device> {
     }
 }
 
-/// Values that all types represent exactly.
+/// Random values that all types represent exactly.
 fn values(shape: &[usize], key: u64) -> Result<Tensor> {
     let counter = Counter::new(mix(9, &[key]));
     let count = shape.iter().product::<usize>() as u64;
@@ -36,7 +36,7 @@ fn on_host(x: &Tensor) -> Result<Vec<f64>> {
     x.to_device(&Device::Cpu)?.to_dtype(DType::F64)?.flatten_all()?.to_vec1()
 }
 
-/// Largest difference, relative to the largest value; NaN if any value is NaN.
+/// Largest difference, divided by the largest value of `exact`; NaN if any value is NaN.
 fn distance(ours: &[f64], exact: &[f64]) -> f64 {
     assert_eq!(ours.len(), exact.len());
     let largest = exact.iter().fold(1e-3, |largest: f64, x| largest.max(x.abs()));
@@ -46,7 +46,7 @@ fn distance(ours: &[f64], exact: &[f64]) -> f64 {
 
 type Operation<'a> = &'a dyn Fn(Option<&Tape>, &[Var]) -> Result<Tensor>;
 
-/// Runs operations on a device in one type.
+/// Checks operations on a device in one type.
 struct Check {
     device: Device,
     dtype: DType,
@@ -70,7 +70,8 @@ impl Check {
             });
             vars.collect::<Result<Vec<_>>>()
         };
-        // A different weight for each element, so that every gradient matters.
+        // Makes the adjoint of a result: a different weight for each element, so that every
+        // gradient matters.
         let weights = |out: &Tensor| {
             let weights: Vec<f32> =
                 (0..out.elem_count()).map(|i| (i as f32 * 0.7).sin() + 0.3).collect();
@@ -175,7 +176,7 @@ impl Check {
         self.operation("embedding", &tables, 0, &|tape, v| {
             embedding(tape, &v[0], Some(&v[1]), &spec)
         })?;
-        // Rows of activations, to which those of a table are added.
+        // The input is activations, to which rows of a table are added.
         self.operation("rows", &tables, 1, &|tape, v| embedding(tape, &v[0], Some(&v[1]), &spec))?;
         let positions = (0..rows as u32).map(|row| row * 13 % 29).collect();
         let turned = [values(&[rows, 3 * 12], 1)?];
@@ -276,7 +277,7 @@ impl Check {
         let ours = run(&self.device, self.dtype, Cache::joined())?;
         let error = distance(&ours, &run(&Device::Cpu, DType::F64, Cache::default())?);
         assert!(error < self.tolerance, "a cache that grows in {:?}: {error}", self.dtype);
-        // Many ties.
+        // The logits have many ties.
         let logits: Vec<f32> = (0..3 * 50_021_u64).map(|i| (i * i % 1009) as f32 / 64.0).collect();
         let logits = Tensor::from_vec(logits, (3, 50_021), &Device::Cpu)?;
         let host = composed::likeliest(&logits, 9, &[3, 50_020, 7])?;
@@ -302,7 +303,8 @@ impl Check {
         Ok(())
     }
 
-    /// Every kernel is measured, on sizes that no piece of 16 bytes divides.
+    /// Checks that the time of every kernel can be measured, on rows that are no multiple of 16
+    /// bytes.
     fn times(&self) -> Result<()> {
         let sizes = device::KernelSizes {
             rows: 10,
@@ -362,7 +364,8 @@ impl Check {
         let ((ours, norm), (exact, exact_norm)) = (run(&self.device)?, run(&Device::Cpu)?);
         let error = distance(&ours[0], &exact[0]).max((norm / exact_norm - 1.0).abs());
         assert!(error < 1e-5, "adam and the norm: {error}");
-        // The polynomial stretches roundings of the smallest singular values some hundred times.
+        // Muon's polynomial enlarges the rounding errors of the smallest singular values some
+        // hundred times.
         let error = distance(&ours[1], &exact[1]);
         assert!(error < 1e-4, "muon: {error}");
         Ok(())

@@ -337,7 +337,7 @@ fn any_end_ends_and_what_is_never_produced_keeps_its_probability() {
         }
     }
     assert!(ended.iter().all(|&count| count > 5), "{ended:?}");
-    // The source ends with another end of the vocabulary.
+    // Sources may also end with one of this vocabulary's ends, instead of `</s>`.
     let sources: Vec<Vec<u32>> =
         sources.iter().map(|source| [&source[..source.len() - 1], &[5]].concat()).collect();
     for list in translate_with(&special, &DecodingConfig::default(), &sources) {

@@ -1,11 +1,11 @@
-//! Classes of whole texts and of tokens.
+//! Classifiers of whole texts and of tokens.
 
 use super::*;
 use taper_model::Pooling;
 
 pub(crate) const POOLINGS: [Pooling; 2] = [Pooling::ClassToken, Pooling::Mean];
 
-/// A classifier of three classes.
+/// A classifier of texts with three classes.
 pub(crate) fn classifier(config: &ModelConfig) -> TextClassifier {
     TextClassifier::new(config, 41, 3, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap()
 }
@@ -66,7 +66,7 @@ fn a_batch_is_its_texts_whatever_its_classes_are_told_from() -> TestResult {
     Ok(())
 }
 
-/// Each token of a text contributes equally to the mean.
+/// With pooling by the mean and no positions, the order of tokens changes nothing.
 #[test]
 fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     let mean = ModelConfig { pooling: Pooling::Mean, positions: Positions::None, ..small() };
@@ -80,8 +80,8 @@ fn a_mean_does_not_know_the_order_of_its_tokens() -> TestResult {
     Ok(())
 }
 
-/// A GPU in bf16 has activations in that type, which meet parameters in f32: loss and gradients are
-/// the same except for rounding.
+/// With bf16, as on a GPU, activations are in bf16 and parameters in f32: loss and gradients are
+/// those of f32 up to rounding.
 #[test]
 fn activations_in_half_precision_meet_parameters() -> TestResult {
     for pooling in POOLINGS {

@@ -1,5 +1,5 @@
-//! Encoders of texts: BERT as in the library Transformers, and properties that hold for any
-//! numbers. Golden files of `scripts/golden/encoders/bert.py`.
+//! Encoders of texts. They are compared with BERT of Hugging Face Transformers (golden files of
+//! `scripts/golden/encoders/bert.py`), and their properties are checked with random numbers.
 
 mod classes;
 #[path = "../common/mod.rs"]
@@ -18,7 +18,7 @@ use taper_model::{
     cost_of,
 };
 
-/// Shape of the golden files: a model like BERT.
+/// Configuration of the golden files, whose model is like BERT.
 fn small() -> ModelConfig {
     ModelConfig {
         d_model: 16,
@@ -53,8 +53,9 @@ fn check_training(model: &impl Model, file: &HashMap<String, Tensor>, batch: &Ba
         for parameter in model.parameters().parameters() {
             let ours = gradient_of(&gradients, parameter);
             let theirs = &file[&format!("grad.{}", parameter.name())];
-            // A constant added at all places changes no softmax over them: so the bias of spans,
-            // and that of the norm before it, have gradients of nothing but rounding.
+            // A softmax over places does not change if a constant is added to all of them. The bias
+            // of spans and that of the norm before it add one, so that their gradients are zero up
+            // to rounding.
             let largest = |x: &Tensor| x.abs()?.max_all()?.to_scalar::<f32>();
             if largest(theirs)? < 1e-7 {
                 assert!(largest(&ours)? < 1e-6, "gradient of {}: {ours}", parameter.name());
@@ -107,11 +108,11 @@ fn first_segment(text: &Sequences) -> Sequences {
     Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() }
 }
 
-/// First and last token of an answer in each of [`TEXTS`]; the second has none.
+/// First and last token of the answer in each of [`TEXTS`]; the second text has no answer.
 const SPANS: &[[u32; 2]] = &[[2, 3], [0, 0], [4, 4]];
 const TEXTS: [&[u32]; 3] = [&[4, 5, 6, 7, 3], &[8, 2], &[9, 10, 11, 3, 1, 30, 5]];
 
-/// A batch that predicts at some tokens of each of the texts.
+/// A batch of [`TEXTS`] with predictions at some tokens of each.
 fn batch() -> Batch {
     let text = Sequences::pack(&TEXTS);
     let segments = first_segment(&text);
@@ -139,8 +140,8 @@ fn a_batch_is_its_texts_and_each_token_sees_both_sides() -> TestResult {
     Ok(())
 }
 
-/// Compares with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own
-/// gradient.
+/// Compares gradients with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the direction of the
+/// gradient of parameter `p`.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     for pooling in classes::POOLINGS {
@@ -159,7 +160,7 @@ fn gradients_are_finite_differences() -> TestResult {
 
 fn slopes(model: &impl Model, batch: &Batch) -> TestResult {
     let (_, gradients) = trained(model, batch, false);
-    // A constant added at all places changes no softmax over them.
+    // A softmax over places does not change if the bias of spans is added to all of them.
     let (of_spans, others): (Vec<_>, Vec<_>) =
         model.parameters().parameters().iter().partition(|one| one.name() == "span.bias");
     for bias in of_spans {

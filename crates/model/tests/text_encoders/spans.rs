@@ -1,4 +1,4 @@
-//! Spans of tokens that answer questions.
+//! Models that answer questions by spans of tokens.
 
 use super::*;
 
@@ -6,7 +6,7 @@ pub(crate) fn extractor(config: &ModelConfig) -> SpanExtractor {
     SpanExtractor::new(config, 41, Builder::seeded(5, &Device::Cpu, DType::F32)).unwrap()
 }
 
-/// A batch of texts whose answers start and end at these tokens.
+/// A batch of `texts`; each of `spans` has the first and the last token of the answer in one text.
 pub(crate) fn batch(texts: &[&[u32]], spans: &[[u32; 2]]) -> Batch {
     let text = Sequences::pack(texts);
     let once = classes_of(text, spans.concat());
@@ -48,7 +48,7 @@ fn a_batch_is_its_texts_also_for_spans() -> TestResult {
         let found = [output.smoothed_sum, output.nll_sum, output.objective_sum];
         sums.iter_mut().zip(found).for_each(|(sum, one)| *sum += one);
         correct += output.correct;
-        // Computed by hand.
+        // Computes both sums of the loss directly.
         let columns = alone.t()?.to_vec2::<f32>()?;
         let (mut nll, mut even) = (0.0, 0.0);
         for (column, &place) in columns.iter().zip(&span) {

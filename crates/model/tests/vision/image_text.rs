@@ -1,5 +1,6 @@
-//! Models of images and text: CLIP of the library Transformers, and a captioner made of parts of
-//! ViT and torch. Golden files of `scripts/golden/images/clip.py` and `captions.py`.
+//! Models of images and text, compared with CLIP of Hugging Face Transformers (golden files of
+//! `scripts/golden/images/clip.py`) and with a captioner made of parts of ViT and torch
+//! (`captions.py`).
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use candle_core::{DType, Device, Tensor};
@@ -15,7 +16,7 @@ use super::common::{
 };
 use super::{TestResult, images, shape, small};
 
-/// Shape of CLIP's golden file.
+/// Configuration of the golden file of CLIP.
 fn clip() -> ModelConfig {
     ModelConfig {
         decoder_layers: 2,
@@ -36,7 +37,7 @@ fn clip() -> ModelConfig {
     }
 }
 
-/// Shape of the golden file for captions.
+/// Configuration of the golden file for captions.
 fn captions() -> ModelConfig {
     ModelConfig {
         activation: ActivationKind::Gelu,
@@ -58,7 +59,8 @@ fn captioner(config: &ModelConfig) -> ImageCaptioner {
     ImageCaptioner::new(config, &shape(), 23, drawn(7)).unwrap()
 }
 
-/// A batch of images and texts, which predicts at the last token of each text.
+/// A batch of images and texts for a contrastive model; the embedding of a text is read at its last
+/// token.
 fn compared(images: Sequences, texts: Sequences) -> Batch {
     let mut end = 0;
     let last = |length: &usize| {
@@ -70,7 +72,7 @@ fn compared(images: Sequences, texts: Sequences) -> Batch {
     Batch { asked: Some(asked), ..Batch::new(vec![images, texts], answers) }
 }
 
-/// A batch of images and the captions to write.
+/// A batch of images and captions for a captioner.
 fn written(images: Sequences, captions: &[Vec<u32>]) -> Batch {
     let inputs: Vec<Vec<u32>> =
         captions.iter().map(|caption| [&[2], caption.as_slice()].concat()).collect();
@@ -92,7 +94,7 @@ fn agrees(model: &impl Model, name: &str, batch: &Batch) -> TestResult {
     Ok(())
 }
 
-/// Images of a golden file.
+/// Images of a golden file, which has `count` of them.
 fn stored_images(name: &str, count: usize) -> Sequences {
     Sequences { ids: ids(&golden(name)["images"]), lengths: vec![shape().values(); count] }
 }
@@ -136,10 +138,10 @@ fn torch_agrees_on_captions() -> TestResult {
     agrees(&model, "images/captions", &batch)
 }
 
-/// Loss and gradients of a model.
+/// Function that returns the loss and the gradients of a model for a batch.
 type Trained = Box<dyn Fn(&Batch) -> (f64, Tensor)>;
 
-/// Models of both kinds, each with a batch.
+/// Contrastive models and captioners, each with its parameters and a batch.
 fn both() -> Vec<(Trained, taper_ops::ParameterStore, Batch)> {
     let texts = Sequences::pack(&[vec![2, 7, 3], vec![2, 5, 9, 3], vec![2, 3]]);
     let captions = [vec![7, 9], vec![5], vec![4, 8, 6]];
@@ -155,8 +157,8 @@ fn both() -> Vec<(Trained, taper_ops::ParameterStore, Batch)> {
     all
 }
 
-/// Compares with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own
-/// gradient.
+/// Compares gradients with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the direction of the
+/// gradient of parameter `p`.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     for (loss, store, batch) in both() {
@@ -192,8 +194,8 @@ fn the_cost_is_known_before_the_model_is_made() -> TestResult {
     Ok(())
 }
 
-/// Each image and text has the same embedding as alone; captions written token by token equal those
-/// scored at once.
+/// In a batch each image and text has the same embedding as alone. Logits of captions are the same
+/// token by token as in one pass.
 #[test]
 fn a_batch_is_its_images_and_texts() -> TestResult {
     let (model, pass, together) = (contrastive(&clip()), Pass::evaluate(), images(3, 1));
@@ -222,8 +224,8 @@ fn a_batch_is_its_images_and_texts() -> TestResult {
     Ok(())
 }
 
-/// The gradient of a batch is not that of its halves: the negatives of an image come only from its
-/// own micro-batch.
+/// The loss of a batch is not the mean of those of its halves: an image is compared only with texts
+/// of its own micro-batch.
 #[test]
 fn pairs_are_compared_within_their_micro_batch() -> TestResult {
     let model = contrastive(&clip());
@@ -233,7 +235,8 @@ fn pairs_are_compared_within_their_micro_batch() -> TestResult {
     assert_eq!(parts.iter().map(Batch::tokens).collect::<Vec<_>>(), [2, 2]);
     let whole = trained(&model, &batch, false).0;
     let halves: f64 = parts.iter().map(|part| trained(&model, part, false).0 / 2.0).sum();
-    // Telling one of two apart is easier than one of four.
+    // It is easier to choose the right text of two than of four, so that the loss of the halves is
+    // lower.
     assert!(halves < whole - 0.1, "{halves} {whole}");
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! Classifiers of images: a ViT against the parts of the library Transformers, and properties that
-//! hold for any numbers. Golden files of `scripts/golden/images/vit.py`, whose class tokens are
-//! compared where folders of Transformers are read (`run/tests/folders/vit.rs`).
+//! Classifiers of images: a ViT is compared with one made of parts of Hugging Face Transformers
+//! (golden files of `scripts/golden/images/vit.py`), and its properties are checked with random
+//! numbers. ViTs with class tokens are compared in `run/tests/folders/vit.rs`, which reads folders
+//! of that library.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,7 +17,7 @@ use taper_model::{
     NormPlacement, Objective, Pass, Pooling, Positions, Sequences, cost_of,
 };
 
-/// Shape of the golden file.
+/// Configuration of the golden file.
 fn small() -> ModelConfig {
     ModelConfig {
         d_model: 16,
@@ -31,7 +32,7 @@ fn small() -> ModelConfig {
     }
 }
 
-/// The same shape as a convolutional network.
+/// Configuration like [`small`], of a convolutional network.
 fn convolutional() -> ModelConfig {
     ModelConfig { image_encoder: ImageEncoder::Convolutional, ..small() }
 }
@@ -63,7 +64,7 @@ fn batch(images: Sequences, answers: Vec<u32>) -> Batch {
     batch_of_values(images, answers, shape().values())
 }
 
-/// A batch of images with `values` values each.
+/// A batch of images with `values` pixel values each.
 fn batch_of_values(images: Sequences, answers: Vec<u32>, values: usize) -> Batch {
     let asked = (0..answers.len()).map(|image| (image * values) as u32).collect();
     Batch { asked: Some(asked), ..Batch::new(vec![images], answers) }
@@ -108,7 +109,7 @@ fn agrees(model: &ImageClassifier, name: &str) -> TestResult {
     Ok(())
 }
 
-/// All kinds of image classifiers.
+/// Configurations of all kinds of image classifiers.
 fn kinds() -> Vec<ModelConfig> {
     let mut kinds = vec![convolutional()];
     for pooling in [Pooling::ClassToken, Pooling::Mean] {
@@ -132,7 +133,7 @@ fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
             let difference = largest_difference(&alone, &logits.narrow(0, image, 1)?);
             assert!(difference < 2e-5, "{config:?}");
         }
-        // Two patches swapped: rows 0 to 3 with rows 4 to 7 of each channel.
+        // Swaps rows of patches (rows 0 to 3 with rows 4 to 7 of each channel): the logits change.
         let mut turned = together.clone();
         for plane in turned.ids.chunks_mut(12 * 12) {
             let (first, second) = plane[..96].split_at_mut(48);
@@ -143,8 +144,8 @@ fn a_batch_is_its_images_and_each_patch_counts_where_it_stands() -> TestResult {
     Ok(())
 }
 
-/// Compares with `(L(p + h d) - L(p - h d)) / 2h` along the direction `d` of each parameter's own
-/// gradient.
+/// Compares gradients with `(L(p + h d) - L(p - h d)) / 2h`, where `d` is the direction of the
+/// gradient of parameter `p`.
 #[test]
 fn gradients_are_finite_differences() -> TestResult {
     let of_token = ModelConfig { pooling: Pooling::ClassToken, ..small() };

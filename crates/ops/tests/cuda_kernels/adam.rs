@@ -8,8 +8,8 @@ use super::host::Argument::{At, Long, Real, Word};
 use super::host::Array;
 
 impl Check<'_> {
-    /// Parameters of odd lengths in one launch, one of them frozen, over flat buffers that end in
-    /// the midst of a piece of a block.
+    /// Checks one launch over parameters of odd lengths, one of them frozen. The flat buffers end
+    /// in the middle of the part that one block updates.
     pub(super) fn adam(&self) -> Result<()> {
         let step = AdamStep {
             learning_rate: 0.01,

@@ -1,4 +1,4 @@
-//! Kernels for CUDA, compiled for the host, and memory for them.
+//! CUDA kernels compiled for the host, and their arguments and arrays.
 
 use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::path::Path;
 use std::process::Command;
 
-/// Threads of a block, as `cuda/launch.rs` has them.
+/// Threads of a block, equal to `THREADS` in `cuda/launch.rs`.
 pub(crate) const THREADS: usize = 256;
 
 type RunKernel = unsafe extern "C" fn(
@@ -23,7 +23,7 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Compiles the very source that a GPU gets.
+    /// Compiles the same source as for a GPU, and loads it.
     pub(crate) fn build() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_kernels.so");
@@ -32,8 +32,8 @@ impl Library {
         let output = Command::new(script).arg(&library).arg(source).output().expect("a shell");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let library = CString::new(library.to_str().expect("a name")).expect("a name");
-        // SAFETY: names that end in zero. The library stays open, and its function has this type,
-        // as `threads.cpp` shows.
+        // SAFETY: names end in zero. The library stays open, and its function has this type, see
+        // `threads.cpp`.
         unsafe {
             let handle = libc::dlopen(library.as_ptr(), libc::RTLD_NOW);
             assert!(!handle.is_null(), "{:?}", CStr::from_ptr(libc::dlerror()));
@@ -50,8 +50,8 @@ impl Library {
         let grid = [grid.0 as u32, grid.1 as u32, 1];
         let size = [THREADS as u32, 1, 1];
         let label = CString::new(name).expect("a name");
-        // SAFETY: the tests give each kernel the arrays that it asks for; what is written beside
-        // them is found in their margins.
+        // SAFETY: the tests give each kernel arrays of the sizes that it requires; writes just
+        // outside an array go to its margins, and are detected there.
         let status =
             unsafe { (self.run_kernel)(label.as_ptr().cast(), &grid, &size, addresses.as_ptr()) };
         assert_eq!(status, 0, "there is no kernel {name}");
@@ -69,7 +69,7 @@ pub(crate) enum Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// Bytes, from the lowest on.
+    /// The argument as a little-endian word, whose lowest bytes a kernel reads.
     fn word(&self) -> u64 {
         match *self {
             Self::At(array) => array.first() as u64,
@@ -81,7 +81,7 @@ impl Argument<'_> {
     }
 }
 
-/// Memory of a kernel between two margins, which must stay as they are.
+/// Array for a kernel, between two margins that the kernel must not change.
 pub(crate) struct Array {
     memory: Vec<Cell<u128>>,
     dtype: DType,
@@ -94,7 +94,7 @@ const MARGIN: usize = 8;
 const UNTOUCHED: u8 = 0xa5;
 
 impl Array {
-    /// Elements that are not numbers, `shift` elements behind an address that 16 divides.
+    /// Makes an array of NaN that begins `shift` elements after an address divisible by 16.
     pub(crate) fn empty(count: usize, dtype: DType, shift: usize) -> Self {
         let bytes = (count + shift) * dtype.size_in_bytes();
         let memory = vec![u128::from_le_bytes([UNTOUCHED; 16]); bytes.div_ceil(16) + 2 * MARGIN];
@@ -116,14 +116,14 @@ impl Array {
         unsafe { self.memory.as_ptr().cast::<u8>().cast_mut().add(self.start) }
     }
 
-    /// Address of its first element, for a kernel that reads it from an array.
+    /// Address of the first element, for kernels that read addresses from another array.
     pub(crate) fn address(&self) -> u64 {
         self.first() as u64
     }
 
     fn fill(&self, values: &[f64]) {
         for (index, &value) in values.iter().enumerate() {
-            // SAFETY: `count` elements of the type, at addresses that its size divides.
+            // SAFETY: there are `count` elements of the type, at aligned addresses.
             unsafe {
                 match self.dtype {
                     DType::F32 => self.first().cast::<f32>().add(index).write(value as f32),
@@ -137,7 +137,7 @@ impl Array {
         }
     }
 
-    /// Elements; an error if its margins were written.
+    /// Elements of the array. Panics if its margins were written.
     pub(crate) fn values(&self) -> Vec<f64> {
         let size = self.count * self.dtype.size_in_bytes();
         for at in 0..self.memory.len() * 16 {

@@ -1,9 +1,8 @@
-//! Kernels for CUDA on the host, without a GPU: the very source that a GPU gets, compiled by the
-//! host's C++ compiler (`scripts/check/host_gpu`), in each type, on rows of odd and of even lengths,
-//! aligned and not, compared with the composed operations in f64.
+//! CUDA kernels on the host, without a GPU: the same source as for a GPU is compiled by the host's
+//! C++ compiler (`scripts/check/host_gpu`). Results are compared with the composed operations in
+//! f64, for each type, on rows of odd and of even lengths, aligned and not.
 //!
-//! Results are filled with values that are not numbers before a kernel runs, and what it writes
-//! beside them is an error.
+//! Result arrays are filled with NaN before a kernel runs, and writes outside them fail the test.
 #![cfg(target_os = "linux")]
 
 mod adam;
@@ -23,20 +22,20 @@ struct Check<'a> {
     dtype: DType,
     name: &'static str,
     tolerance: f64,
-    /// Elements between an address that 16 divides and the first of an array.
+    /// Number of elements between an address divisible by 16 and the first element of an array.
     shift: usize,
 }
 
-/// Lengths of rows: pieces of 16 bytes fill those that 8 divides.
+/// Lengths of rows. Kernels read 16 bytes at a time where the length is divisible by 8.
 const WIDTHS: [usize; 5] = [1, 19, 24, 136, 300];
 const ROWS: usize = 53;
 const KEY: u64 = 0x1234_5678_9abc_def0;
 
-/// Blocks of rows with so many in each, for sums over them.
+/// Number of rows that a block sums.
 const AT_ONCE: usize = 20;
 
 impl Check<'_> {
-    /// Values of the tested type.
+    /// Makes an array of random values in the tested type.
     fn values(&self, count: usize, key: u64) -> Array {
         let counter = Counter::new(mix(9, &[key]));
         let values: Vec<f64> = (0..count as u64).map(|i| counter.normal_at(i)).collect();
@@ -56,7 +55,7 @@ impl Check<'_> {
         self.library.launch(&format!("{kernel}_{}", self.name), grid, arguments);
     }
 
-    /// Sums over blocks of rows.
+    /// Adds the sums of blocks of rows: `parts (blocks, width)` → `(width)`.
     fn summed(&self, parts: &Array, blocks: usize, width: usize) -> Array {
         let out = Array::empty(width, DType::F32, 0);
         let arguments = [At(parts), At(&out), Word(blocks), Word(width), Word(width), Word(0)];
@@ -109,7 +108,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// To rows 0, 2 and 4 are added one, two and three rows times 1.5; nothing is written to the
+    /// Adds one, two and three rows, times 1.5, to rows 0, 2 and 4; nothing is written to the
     /// others.
     fn row_sums(&self, width: usize) -> Result<()> {
         let (x, out) = (self.values(6 * width, 3), self.values(5 * width, 33));
@@ -123,7 +122,8 @@ impl Check<'_> {
         self.same("sums of rows", &out, &before.index_add(&index, &added, 0)?)
     }
 
-    /// Heads are taken apart, and put together to what they were, times the scales.
+    /// Checks that `split_heads` gives the columns of each head times a scale, and that
+    /// `merge_heads` restores them.
     fn heads(&self) -> Result<()> {
         let (lengths, longest) = ([5, 1, 9], 9);
         let starts = Array::new(&[0.0, 5.0, 6.0, 15.0], DType::U32, 0);
@@ -255,7 +255,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Weights of two sequences of queries, some of whose keys are masked.
+    /// Checks the attention weights of two sequences of queries, some of whose keys are masked.
     fn softmax(&self) -> Result<()> {
         let (batch, heads, queries, rate) = (2, 3, 4, 0.2);
         let starts = Array::new(&[0.0, 4.0, 7.0], DType::U32, 0);
@@ -294,7 +294,7 @@ impl Check<'_> {
                 vars[0].broadcast_add(&mask.tensor(&[batch, mask_heads, queries, keys]))?;
             let powers = masked.broadcast_sub(&masked.max_keepdim(D::Minus1)?.detach())?.exp()?;
             let weights = powers.broadcast_div(&powers.sum_keepdim(D::Minus1)?)?;
-            // The dropout of a query is that of its packed row: (N, H, Tk).
+            // The dropout mask has one row for each packed query: (N, H, Tk).
             let all = Dropout::new(rate, KEY).mask(8 * heads * keys, DType::F64, &Device::Cpu)?;
             let all = all.reshape((8, heads, keys))?;
             let drawn = [all.narrow(0, 0, queries)?, all.narrow(0, 4, queries)?];
@@ -308,7 +308,8 @@ impl Check<'_> {
     }
 
     fn loss(&self) -> Result<()> {
-        // The composed operation multiplies by weights: by the unit matrix here.
+        // The composed operation multiplies by an output matrix, the kernel takes logits: the
+        // matrix is the identity here.
         for classes in [2, 31, 264, 2051] {
             let (rows, scale) = (7, 0.25);
             let targets: Vec<u32> = (0..rows as u32).map(|row| row * 5 % classes as u32).collect();
@@ -345,7 +346,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A hit is the first of the largest logits, as on the host.
+    /// Checks that among equal largest logits the first counts as the prediction, as on the host.
     fn ties(&self) -> Result<()> {
         let logits = Array::new(&[1.0, 2.0, 2.0, 1.0, 2.0, 2.0], self.dtype, self.shift);
         let targets = Array::new(&[1.0, 2.0], DType::U32, 0);
@@ -357,7 +358,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Some columns of rows are summed, and added to what is there.
+    /// Checks that sums over some columns of rows are added to the values already there.
     fn additions(&self) -> Result<()> {
         for width in [1, 19, 24, 300] {
             let (row, first) = (2 * width + 3, width);
@@ -384,12 +385,12 @@ fn kept(rate: f64) -> Argument<'static> {
     Real(1.0 / (1.0 - rate))
 }
 
-/// The same values in f64, to differentiate by.
+/// Variables in f64 with the values of `arrays`.
 fn variables(arrays: &[(&Array, &[usize])]) -> Result<Vec<Var>> {
     arrays.iter().map(|(array, shape)| Var::from_tensor(&array.tensor(shape))).collect()
 }
 
-/// Gradients of `Σ out ⊙ adjoint` by each of the variables.
+/// Gradients of `Σ out ⊙ adjoint` by each variable in `by`.
 fn gradients(out: &Tensor, adjoint: &Array, by: &[Var]) -> Result<Vec<Tensor>> {
     let all = out.mul(&adjoint.tensor(out.dims()))?.sum_all()?.backward()?;
     Ok(by.iter().map(|var| all.get(var).expect("a gradient").clone()).collect())

@@ -1,4 +1,4 @@
-//! Attention: full and sparse, within a sequence and to another, with biases.
+//! Gradients of attention: full and sparse, self- and cross-attention, with biases.
 
 use candle_core::{Tensor, Var};
 use std::sync::Arc;
@@ -114,8 +114,8 @@ fn cross_attention() {
     }
 }
 
-/// Heads in groups that share keys and values, narrower than they would be if they divided a width,
-/// with a factor of scores of their own.
+/// Checks heads in groups that share keys and values, with a given width of a head and factor of
+/// scores.
 #[test]
 fn grouped_heads() {
     for (heads, key_value_heads, causal, rate) in
@@ -143,7 +143,8 @@ fn grouped_heads() {
     }
 }
 
-/// Shared keys and values are as if each head had a copy, and their gradients are sums over copies.
+/// Heads that share keys and values give the same result as heads with copies; the gradient of
+/// shared ones is the sum over the copies.
 #[test]
 fn grouped_heads_are_heads_with_copies() {
     let grouped = AttentionShape::with_heads(4, 2).grouped(2);

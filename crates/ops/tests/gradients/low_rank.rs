@@ -1,4 +1,4 @@
-//! Low-rank adapters, and layers whose own weights are constants.
+//! Gradients of low-rank adapters, and through layers whose weights are constants.
 
 use super::common::{check, random, values};
 use candle_core::{DType, Tensor, Var};
@@ -17,7 +17,7 @@ fn spec(input: f64, output: f64) -> LowRankSpec {
     }
 }
 
-/// Factors of matrices with 4 and 3 rows, of ranks 2 and 3.
+/// Makes one pair of low-rank factors of each two variables: first `down`, then `up`.
 fn factors(v: &[Var]) -> Vec<Factors> {
     let one = |down: &Var, up: &Var| Factors {
         down: down.as_tensor().clone(),
@@ -45,7 +45,8 @@ fn low_rank() {
             &|v| composed::low_rank(&v[0], &v[1], &factors(&v[2..]), &spec),
         );
     }
-    // A layer around them, whose dropout is that of its parts.
+    // A linear layer with changed weights equals the plain layer plus the low-rank product, if both
+    // have the same dropout.
     let layer = LinearSpec { dropout: Dropout::new(0.4, 77), ..Default::default() };
     let [x, residual, down, up] =
         [random(&[6, 5], 1), random(&[6, 7], 2), random(&[2, 5], 3), random(&[7, 2], 4)];
@@ -81,8 +82,8 @@ fn activations() {
     }
 }
 
-/// Layers of constants get no gradients, and pass on those of what is before them, within segments
-/// that are computed again too.
+/// Layers with constant weights get no gradients for them, but pass on the gradient of their input;
+/// also in segments that are recomputed.
 #[test]
 fn constants_get_no_gradient_and_pass_it_on() {
     let [table, weight, gain, classes] =
@@ -153,13 +154,14 @@ fn constants_get_no_gradient_and_pass_it_on() {
             assert!(ours.get(constant).unwrap().is_none());
         }
     }
-    // Without anything to train there is nothing to go back through.
+    // Without anything to train the tape stays empty.
     let tape = Tape::new();
     let x = taper_ops::embedding(Some(&tape), &table, None, &lookup).unwrap();
     assert!(tape.is_empty() && !tape.knows(&x));
 }
 
-/// Matrices that are held in bf16 give what their values give in the type of the computation.
+/// Weights stored in bf16 give the same results as their values converted to the type of the
+/// computation.
 #[test]
 fn matrices_in_bf16_are_their_values() {
     let (x, residual) = (random(&[7, 6], 1), random(&[7, 9], 2));

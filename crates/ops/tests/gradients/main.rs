@@ -1,4 +1,4 @@
-//! Every fused operation compared with its composed oracle and with finite differences, in f64.
+//! Compares every fused operation with the composed one and with finite differences, in f64.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -48,7 +48,7 @@ fn without_biases(v: &[Var]) -> [NormedColumns<'_>; 2] {
     ]
 }
 
-/// Groups of two widths, side by side with columns that are not normalised.
+/// Normalises groups of columns of two widths; other columns of the rows are not normalised.
 #[test]
 fn norms_of_columns() {
     for spec in [NormSpec::layer(1e-5), NormSpec::rms(1e-5)] {
@@ -178,8 +178,8 @@ fn loss() {
     }
 }
 
-/// Biases that are added to logits, against a column of the matrix, as training had them before: to
-/// the bit by the kernel for AVX2, which continues the sums of logits.
+/// Biases added to logits give the same loss and gradients as an additional column of the output
+/// matrix. With the AVX2 kernel, which adds the bias last, they are equal to the bit.
 #[test]
 fn biases_of_logits_are_a_column_of_the_matrix() {
     let (rows, width, classes) = (600, 40, 1100);
@@ -314,7 +314,7 @@ fn impossible_shapes_are_errors() {
     );
 }
 
-/// An input of several operations gets the sum of their adjoints, including a recomputed input.
+/// An input of several operations gets the sum of their adjoints, also if the input is recomputed.
 #[test]
 fn adjoints_add_up() {
     let inputs = [random(&[4, 6], 1), random(&[6, 6], 2), random(&[6], 3), random(&[6], 4)];
@@ -353,7 +353,7 @@ fn no_gradient_is_lost_in_silence() {
 }
 
 /// Dropout, attention and loss give the same bits on any number of threads, in f32 and with bf16
-/// products; there are enough rows that the products of weight gradients are divided among threads.
+/// products. There are enough rows that the threads share the products of weight gradients.
 #[test]
 fn results_do_not_depend_on_threads() {
     for (products, r_drop) in
@@ -409,8 +409,8 @@ fn results_do_not_depend_on_threads() {
     }
 }
 
-/// The loss that recomputes its logits, if this machine supports it, compared with the composed
-/// one: in f32, on sizes with edges.
+/// Compares the loss that recomputes its logits, if this machine supports it, with the composed
+/// one, in f32 and on sizes that are no multiples of blocks.
 #[test]
 fn a_loss_of_many_blocks() {
     let shapes = [
