@@ -1,5 +1,5 @@
-//! The composed operations in bf16 and f16, the types of GPUs, compared with f64: a result is
-//! rounded once, and no sum stagnates, forward and backward.
+//! Compares the composed operations in bf16 and f16, the types of GPUs, with f64. Results and
+//! gradients must be rounded only once, and long sums must not stagnate.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use taper_ops::rng::{Counter, mix};
@@ -8,14 +8,14 @@ use taper_ops::{
     Products, Turns, composed,
 };
 
-/// Relative distance between neighbouring numbers.
+/// Relative distance between neighbouring numbers of the type.
 fn spacing(dtype: DType) -> f64 {
     if dtype == DType::BF16 { 2f64.powi(-8) } else { 2f64.powi(-11) }
 }
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];
 
-/// Values around `mean` that both half types and f32 represent exactly.
+/// Random values around `mean` that both half types and f32 represent exactly.
 fn values(shape: &[usize], mean: f64, key: u64) -> Result<Tensor> {
     let counter = Counter::new(mix(5, &[key]));
     let count = shape.iter().product::<usize>() as u64;
@@ -24,7 +24,7 @@ fn values(shape: &[usize], mean: f64, key: u64) -> Result<Tensor> {
     exact.to_dtype(DType::F16)?.to_dtype(DType::F64)
 }
 
-/// Largest difference, relative to the largest value.
+/// Largest difference, divided by the largest value of `exact`.
 fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
     let ours = ours.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
     let exact = exact.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
@@ -34,9 +34,9 @@ fn distance(ours: &Tensor, exact: &Tensor) -> Result<f64> {
     Ok(apart.fold(0.0, |most, apart| if apart <= most { most } else { apart }) / largest)
 }
 
-/// Errors of an operation on activations, the first `halves` inputs, and parameters, the others: of
-/// its result and all gradients of its sum, in half precision against exact ones, in spacings of
-/// the type.
+/// Runs an operation with half precision and in f64. The first `halves` inputs are activations in
+/// `dtype`, the others are parameters in f32. Returns the errors of the result, and of the gradient
+/// of its sum by each input, in spacings of `dtype`.
 fn errors(
     dtype: DType,
     inputs: &[Tensor],
@@ -60,7 +60,8 @@ fn errors(
 
 #[test]
 fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> Result<()> {
-    // Enough rows that a sum in either type would stagnate: the gradient of a bias is 5000.
+    // There are so many rows that a sum in either type would stagnate: the gradient of a bias is
+    // 5000.
     let inputs = [
         values(&[5000, 16], 0.0, 1)?,
         values(&[24, 16], 0.0, 2)?,
@@ -100,13 +101,15 @@ fn what_follows_a_product_is_rounded_once_and_bias_gradients_keep_growing() -> R
 
 #[test]
 fn norms_are_taken_in_f32() -> Result<()> {
-    // Far from zero, where squares overflow f16 and a mean in bf16 is off by units.
+    // The values are far from zero: their squares overflow f16, and a mean in bf16 would be wrong
+    // by more than 1.
     let inputs = [values(&[3000, 48], 300.0, 1)?, values(&[48], 1.0, 2)?, values(&[48], 0.0, 3)?];
     for dtype in HALVES {
         let spec = NormSpec::layer(1e-5);
         let norm = |v: &[Var]| composed::norm(&v[0], &v[1], Some(&v[2]), &spec);
         let errors = errors(dtype, &inputs, 1, &norm)?;
-        // The gradient of the total sum by the input is a small difference of large numbers.
+        // The gradient by the input (`errors[1]`) is left out: it is a small difference of large
+        // numbers.
         for error in [errors[0], errors[2], errors[3]] {
             assert!(error < 2.0, "{dtype:?}: {error} spacings");
         }

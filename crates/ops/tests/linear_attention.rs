@@ -1,6 +1,7 @@
-//! Linear attention, with and without random features: fused compared with composed and finite
-//! differences, in f32 and with bf16 products against f64, alone and in a batch, on any number of
-//! threads and with every matrix kernel.
+//! Linear attention, with and without random features. The fused operation is compared with the
+//! composed one and finite differences; in f32 and with bf16 products it is compared with f64.
+//! Results must be the same alone and in a batch, on any number of threads, and nearly the same
+//! with every matrix kernel.
 
 mod common;
 
@@ -23,7 +24,7 @@ fn spec(lengths: &[usize], causal: bool) -> LinearAttentionSpec {
     LinearAttentionSpec { heads: HEADS, lengths: lengths.into(), causal, products: Products::F32 }
 }
 
-/// Vectors of random features, and none; more than a panel of them, and few.
+/// Cases without random features, with few of them, and with more than a panel holds.
 fn kinds() -> Vec<(&'static str, Option<Tensor>)> {
     let vectors = |count| Some(random(&[count, WIDTH], 2).as_tensor().detach());
     vec![("elu", None), ("7 features", vectors(7)), ("40 features", vectors(40))]
@@ -61,8 +62,8 @@ fn every_element_has_its_gradient() {
     }
 }
 
-/// Sequences of several groups of chunks, compared with the composed operation and along a
-/// direction.
+/// For sequences of several groups of chunks, compares with the composed operation, and with a
+/// finite difference along one direction.
 #[test]
 fn long_sequences_have_the_gradients_of_the_composed_operation() -> Result<()> {
     let qkv = input(LENGTHS.iter().sum());
@@ -93,8 +94,9 @@ fn long_sequences_have_the_gradients_of_the_composed_operation() -> Result<()> {
     Ok(())
 }
 
-/// The exponent factored out of keys grows in the forward pass, and shrinks in the backward pass:
-/// keys that become ever larger, and ones that become ever smaller.
+/// The sums over keys have a common exponent, which can only grow from key to key in the forward
+/// pass and shrink in the backward pass. Tests keys that become ever larger, and keys that become
+/// ever smaller.
 #[test]
 fn exponents_may_grow_and_shrink() -> Result<()> {
     let (tokens, vectors) = (300, random(&[40, WIDTH], 2).as_tensor().detach());
@@ -139,7 +141,8 @@ fn f32_and_bf16_are_near_f64() -> Result<()> {
     Ok(())
 }
 
-/// In f32: on one thread and on three, and each sequence alone.
+/// In f32, results and gradients are the same on one thread and on three, and for each sequence
+/// alone.
 #[test]
 fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     let qkv = Var::from_tensor(&input(LENGTHS.iter().sum()).to_dtype(DType::F32)?)?;
@@ -159,7 +162,7 @@ fn neither_threads_nor_neighbours_change_a_bit() -> Result<()> {
     Ok(())
 }
 
-/// Sums after whole sequences, followed by single tokens.
+/// Steps with single tokens continue from the sums after whole sequences.
 #[test]
 fn steps_go_on_from_the_sums() -> Result<()> {
     let (read, all) = (130, 140);

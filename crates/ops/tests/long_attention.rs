@@ -1,5 +1,6 @@
-//! Attention on sequences long enough for tiles: compared with the composed oracle, finite
-//! differences along random directions, and itself on other threads and in other batches.
+//! Attention on sequences so long that it runs in tiles. It is compared with the composed
+//! operation, with finite differences along random directions, and with itself on other numbers of
+//! threads and in other batches.
 
 mod common;
 
@@ -8,12 +9,12 @@ use common::{adjoint, has_fused_multiply_adds, random, scalar, values};
 use std::sync::Arc;
 use taper_ops::{AttentionShape, AttentionSpec, Dropout, Products, Sparse, Tape, composed};
 
-/// A setting of attention, with two heads.
+/// A case of attention, with two heads.
 #[derive(Clone, Default)]
 struct AttentionCase {
     name: &'static str,
     queries: Vec<usize>,
-    /// Lengths of the keys; `None` for those of the queries, in self-attention.
+    /// Lengths of the sequences of keys in cross-attention; `None` for self-attention.
     keys: Option<Vec<usize>>,
     causal: bool,
     alibi: bool,
@@ -30,12 +31,12 @@ impl AttentionCase {
         Self { name, queries, ..Self::default() }
     }
 
-    /// Adds a sparse pattern.
+    /// Returns the case with a sparse pattern.
     fn sparse(self, sparse: Sparse) -> Self {
         Self { sparse: Some(sparse), ..self }
     }
 
-    /// Lengths on both sides of multiples of a panel and of a block, with short ones among them.
+    /// Cases with lengths just below and above multiples of a panel and of a block, and short ones.
     fn all() -> Vec<Self> {
         let case = Self::new;
         vec![
@@ -106,7 +107,7 @@ impl AttentionCase {
         if self.is_grouped { shape.grouped(1) } else { shape }
     }
 
-    /// Shape of inputs that [`inputs`](Self::inputs) made.
+    /// Shape of attention for `v`, made by [`inputs`](Self::inputs).
     fn shape_of(&self, v: &[Var]) -> AttentionShape {
         let columns = v[0].dims()[1];
         let parts = if self.is_grouped { 2 } else { 3 };
@@ -128,7 +129,8 @@ impl AttentionCase {
         }
     }
 
-    /// Packed projections with queries of this width, and the bias.
+    /// Makes random packed projections, whose queries have this width, and the bias if there is
+    /// one.
     fn inputs(&self, width: usize) -> Vec<Var> {
         let count = |lengths: &[usize]| lengths.iter().sum::<usize>();
         let longest = |lengths: &[usize]| lengths.iter().copied().max().unwrap_or(0);
@@ -180,7 +182,7 @@ fn distance(ours: &Tensor, theirs: &Tensor) -> f64 {
     norm(&(ours - theirs).unwrap()) / norm(theirs)
 }
 
-/// Distances of the result and of each gradient from the composed ones.
+/// Returns the distances of the fused result and of each gradient from the composed ones.
 fn distances(case: &AttentionCase, inputs: &[Var], products: Products) -> Vec<f64> {
     let tape = Tape::new();
     let (ours, theirs) =
@@ -216,7 +218,7 @@ fn in_f32_it_is_the_composed_attention_to_rounding() {
     }
 }
 
-/// Compares `Σ gradient ⊙ direction` with the central difference along that direction.
+/// For a random direction, compares `Σ gradient ⊙ direction` with the central difference along it.
 #[test]
 fn gradients_are_finite_differences() {
     for case in AttentionCase::all() {
@@ -247,7 +249,7 @@ fn gradients_are_finite_differences() {
     }
 }
 
-/// Bits of the result and gradients, in f32.
+/// Bits of the result and of the gradients in f32.
 fn all_bits(case: &AttentionCase, inputs: &[Var], products: Products) -> Vec<Vec<u32>> {
     let bits = |x: &Tensor| {
         let values = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -334,7 +336,7 @@ fn check_batch(batch: &AttentionCase, lengths: &[usize]) {
     }
 }
 
-/// A window as long as the sequence gives the same bits as none.
+/// With a window as long as the sequence the bits are the same as without a window.
 #[test]
 fn a_window_as_long_as_the_sequence_is_full_attention() {
     for (causal, block) in [(true, 1), (false, 1), (true, 7)] {

@@ -1,5 +1,5 @@
-//! Operations in plain Candle on the tape: their gradients equal those of the fused operations, and
-//! finite differences.
+//! Operations in plain Candle, recorded on the tape: their gradients equal those of fused
+//! operations and finite differences.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 mod common;
@@ -81,7 +81,8 @@ fn a_new_attention_has_the_gradients_of_finite_differences() {
     );
 }
 
-/// An input that is passed twice, and used by fused operations too, gets the sum of all gradients.
+/// An input that is passed twice, and is also used by fused operations, gets the sum of all
+/// gradients.
 #[test]
 fn an_input_of_several_uses_gets_their_sum() {
     let inputs = [random(&[4, 4], 1), random(&[4, 4], 2)];
@@ -104,8 +105,8 @@ fn an_input_of_several_uses_gets_their_sum() {
     );
 }
 
-/// Makes a store with two matrices, and computes the tape's gradient by each if `operation` gets
-/// its inputs.
+/// Makes a store with two matrices, multiplies an input by the first, and has `operation` make a
+/// loss of the result and both matrices. Returns the gradients by both, flat.
 fn gradients_of(
     operation: impl Fn(&Tape, &Tensor, &[Tensor; 2]) -> Result<Tensor>,
 ) -> Result<Vec<f32>> {
@@ -132,7 +133,7 @@ fn parameters_get_their_gradients_in_the_flat_buffer() {
             x[0].matmul(&x[1])?.sum_all()
         })
     });
-    // hidden = (-1, -1); the loss is hidden · second · 1.
+    // The hidden row is (-1, -1), and the loss is the sum of its product with the second matrix.
     let expected = [-0.5, 0.5, 3.5, -3.5, -1.0, -1.0, -1.0, -1.0];
     assert_eq!(gradients.unwrap(), expected);
 }
@@ -153,7 +154,8 @@ fn what_is_captured_is_not_lost_in_silence() {
     assert!(message.contains("the result of another operation"), "{message}");
 }
 
-/// Without a tape Candle has the whole graph, and with only constants nothing is recorded.
+/// Without a tape Candle's graph contains the operation; with a tape and only constants nothing is
+/// recorded.
 #[test]
 fn without_a_tape_it_is_the_operation_itself() {
     let x = random(&[3, 2], 1);

@@ -1,4 +1,4 @@
-//! The fused optimizer passes compared with their composed oracle.
+//! Compares the fused steps of optimizers with the composed ones.
 
 use candle_core::{DType, Device, Tensor};
 use taper_ops::rng::Counter;
@@ -67,7 +67,8 @@ fn adam_is_the_composed_adam() {
     }
 }
 
-/// Steps on parts, cut anywhere, even within a parameter, give the same bits as one step.
+/// Steps on parts of the flat buffer, cut anywhere, even within a parameter, give the same bits as
+/// one step on the whole.
 #[test]
 fn steps_on_parts_are_one_step() {
     let (whole, parts, plain, plain_parts) = (store(), store(), store(), store());
@@ -95,7 +96,8 @@ fn steps_on_parts_are_one_step() {
     assert!(error.unwrap_err().to_string().contains("parameters 40..48 of 47"));
 }
 
-/// Parameters of `muon.safetensors`, with the rows of their projections, in the order of a store.
+/// Parameters of `muon.safetensors` in the order of the store, each with the numbers of rows of the
+/// matrices joined in it. Muon updates those with any; Adam updates the others.
 const OF_MUON: [(&str, &[usize]); 6] = [
     ("wide", &[5]),
     ("table", &[]),
@@ -105,7 +107,7 @@ const OF_MUON: [(&str, &[usize]); 6] = [
     ("fused", &[6, 3, 3]),
 ];
 
-/// Steps on whole parameters and on the whole store are those of PyTorch, fused and composed.
+/// Steps on single parameters and on the whole store are those of PyTorch, fused and composed.
 #[test]
 fn muon_is_that_of_pytorch() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/muon.safetensors");
@@ -132,7 +134,7 @@ fn muon_is_that_of_pytorch() {
         parts.parameters().iter().map(|one| one.offset()..one.offset() + one.len()).collect();
     let mut of_parts: Vec<_> = ranges.iter().map(zeros_of).collect();
     for step in 0..5 {
-        // Half of twice the gradient.
+        // The gradients are doubled, and `gradient_scale` halves them again.
         let gradients: Vec<f32> =
             all(&format!("gradient.{step}.")).iter().map(|value| 2.0 * value).collect();
         let gradients = Tensor::from_vec(gradients, total, &Device::Cpu).unwrap();
@@ -165,7 +167,7 @@ fn muon_leaves_what_is_frozen_and_refuses_parts_of_matrices() {
     let error = muon_step(&store, 5..47, &zeros(42), &mut [zeros(42), zeros(42)], &numbers);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("weight is cut at 5..40"), "{error}");
-    // Without a gradient a matrix only decays.
+    // With a zero gradient a matrix only decays.
     muon_step(&store, 0..47, &zeros(47), &mut [zeros(47), zeros(47)], &numbers).unwrap();
     for (after, before) in vector(&store.flat().unwrap()).iter().zip(&before).take(40) {
         assert!((after - before * 0.999).abs() < 1e-7, "{after} {before}");
@@ -232,7 +234,7 @@ fn frozen_parameters_stay_as_they_are_to_the_bit() {
             let mut moments = [zeros(47), zeros(47)];
             let mut average = store.flat().unwrap();
             for step in 1..=5 {
-                // Both use the gradients of the free store.
+                // Both stores take the gradients of the store without frozen parameters.
                 let gradients = gradient(&free, step).copy().unwrap();
                 let numbers = numbers(step, true);
                 match composed {

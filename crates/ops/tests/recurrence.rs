@@ -1,5 +1,5 @@
-//! Recurrent layers and related operations: fused compared with composed and finite differences,
-//! with every matrix kernel, on any number of threads.
+//! Recurrent layers and related operations: the fused ones are compared with the composed ones and
+//! finite differences, with every matrix kernel and on several numbers of threads.
 
 mod common;
 
@@ -28,7 +28,8 @@ fn spec(cell: Cell, backwards: bool) -> RecurrenceSpec {
     }
 }
 
-/// Inputs, weight, bias, initial states; query, energy, keys, values and context of attention.
+/// Makes nine tensors: inputs, weight, bias and initial states; then query, energy, keys, values
+/// and context of attention.
 fn tensors(cell: Cell, width: usize) -> Vec<Var> {
     let (rows, gates) = (LENGTHS.iter().sum::<usize>(), cell.gates() * width);
     vec![
@@ -44,7 +45,8 @@ fn tensors(cell: Cell, width: usize) -> Vec<Var> {
     ]
 }
 
-/// Runs the layer on the first of these tensors: four of them, or all nine.
+/// Inputs of a recurrent layer from the first of the nine [`tensors`]; with more than four of them,
+/// the layer has attention.
 fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
     let tensor = |at: usize| v.get(at).map(AsRef::as_ref);
     Recurrence {
@@ -62,7 +64,7 @@ fn given<T: AsRef<Tensor>>(v: &[T]) -> Recurrence<'_> {
     }
 }
 
-/// A tensor in the form that `given` takes.
+/// A tensor in the form that [`given`] takes.
 struct Held(Tensor);
 
 impl AsRef<Tensor> for Held {
@@ -117,7 +119,7 @@ fn last_states_and_weights_are_the_composed_ones() {
     }
 }
 
-/// Single steps, each from the last state, equal the whole pass.
+/// Single steps, each from the state after the previous one, equal a pass over the whole sequence.
 #[test]
 fn steps_are_the_whole() {
     for cell in [Cell::Gru, Cell::Lstm] {
@@ -152,8 +154,7 @@ fn steps_are_the_whole() {
     }
 }
 
-/// The gradient by a state is the effect of moving it, measured with the bias of the last gate in
-/// one row.
+/// Checks the norms of the gradients by states, which the tape notes in the backward pass.
 #[test]
 fn gradients_by_states_are_noted() {
     let inputs = tensors(Cell::Gru, WIDTH);
@@ -164,13 +165,14 @@ fn gradients_by_states_are_noted() {
     let adjoints = tape.differentiate(&out, &common::adjoint(&out)).unwrap();
     let norms = noted.norms();
     assert_eq!(norms.len(), 11);
-    // Nothing follows the last row of a sequence: its gradient is the adjoint itself.
+    // No row follows the last one of a sequence, so that the gradient by its state is the adjoint
+    // itself.
     let own = values(&common::adjoint(&out));
     for last in [2, 3, 8, 10] {
         let square: f64 = own[last * WIDTH..(last + 1) * WIDTH].iter().map(|x| x * x).sum();
         assert!((norms[last] - square.sqrt()).abs() < 1e-12);
     }
-    // Before the first row of the sequence of one row, the gradient is by the initial state.
+    // The initial states have gradients too.
     assert!(adjoints.get(&inputs[3]).unwrap().is_some());
     assert!(norms.iter().all(|norm| *norm > 0.0));
 }

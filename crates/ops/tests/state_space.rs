@@ -1,5 +1,6 @@
-//! Operations of state-space layers: fused compared with composed and finite differences, with the
-//! recurrence, in parts, as a convolution, and on any number of threads.
+//! Operations of state-space layers. The fused ones are compared with the composed ones, finite
+//! differences, the recurrence, a convolution, and themselves in parts and on other numbers of
+//! threads.
 
 mod common;
 
@@ -24,7 +25,7 @@ fn inputs<T: std::ops::Deref<Target = Tensor>>(tensors: &[T]) -> ScanInputs<'_> 
     }
 }
 
-/// Tensors of a scan over `tokens` tokens.
+/// Makes the six random inputs of a scan over `tokens` tokens.
 fn variables(tokens: usize, channels: usize, states: usize, selective: bool) -> [Var; 6] {
     let rows = if selective { tokens } else { channels };
     let steps: &[usize] = if selective { &[tokens, channels] } else { &[channels] };
@@ -73,7 +74,7 @@ fn scans_have_their_gradients() {
     }
 }
 
-/// Computes the scan token by token, number by number.
+/// Computes the scan by the recurrence, for each token, channel and state.
 fn recurrence(tensors: &[Var; 6], channels: usize, states: usize, spec: &ScanSpec) -> Vec<f64> {
     let tensors: Vec<Vec<f64>> = tensors.iter().map(|x| values(x)).collect();
     let softplus = |x: f64| x.exp().ln_1p();
@@ -126,7 +127,8 @@ fn scans_are_the_recurrence() -> Result<()> {
     Ok(())
 }
 
-/// Two sequences in two parts, the second continuing from the state after the first.
+/// Two sequences are processed in two parts: the second part continues from the state after the
+/// first.
 #[test]
 fn parts_are_the_whole() -> Result<()> {
     let (channels, states, taps) = (18, 3, 4);
@@ -166,7 +168,8 @@ fn parts_are_the_whole() -> Result<()> {
     let x = &tensors[0];
     let lengths = |lengths: [usize; 2]| ConvolutionSpec { lengths: lengths.into(), reverse: false };
     let whole = causal_convolution(None, x, &weight, &bias, &lengths([40, 7]))?;
-    // The three tokens before each cut; the second sequence has only two.
+    // The convolution needs the three tokens before each cut; the second sequence has only two, and
+    // a zero.
     let zero = Tensor::zeros((1, channels), DType::F64, &Device::Cpu)?;
     let before = Tensor::cat(&[&x.narrow(0, 32, 3)?, &zero, &x.narrow(0, 40, 2)?], 0)?;
     let before = before.reshape((2, 3 * channels))?;

@@ -1,5 +1,5 @@
-//! Adapters of the library PEFT, of `scripts/golden/decoders/adapters.py`: of the golden Llama,
-//! plain, with ranks and scales of single layers, and DoRA.
+//! Adapters of the library PEFT for the golden Llama, from `scripts/golden/decoders/adapters.py`:
+//! plain LoRA, LoRA with separate ranks and scales for some layers, and DoRA.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ const VARIANTS: [&str; 3] = ["peft-lora", "peft-rslora", "peft-dora"];
 const SETTINGS: &str = "adapter_config.json";
 const ADAPTERS: &str = "adapter_model.safetensors";
 
-/// Imports the golden Llama as `base`, and adapters as `run`.
+/// Imports the golden Llama into `folder/base`, and adapters for it into `folder/run`.
 fn import_onto_base(source: &Path, folder: &Path) -> anyhow::Result<()> {
     let observer = &mut |_: &RunEvent<'_>| Ok(());
     let [base, run] = ["base", "run"].map(|name| folder.join(name));
@@ -28,7 +28,7 @@ fn import_onto_base(source: &Path, folder: &Path) -> anyhow::Result<()> {
     import_adapters(source, &base, &RunFolder::new(&run), observer).map(|_| ())
 }
 
-/// The model of a run with its adapters.
+/// Loads the model of `folder/run` with its adapters, which are not merged.
 fn adapted(folder: &Path) -> LanguageModel {
     let run = RunFolder::open(&folder.join("run")).unwrap();
     let config = run.load_config(&[]).unwrap();
@@ -51,7 +51,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let answers: Vec<u32> = rows.iter().flat_map(|row| row[1..].iter().copied()).collect();
         let text = Sequences::pack(&texts);
         let pass = Pass::evaluate();
-        // With the adapters beside the weights, and added to them.
+        // Compares the model with separate adapters, and that with adapters merged into its
+        // weights.
         let merged: LoadedRun<LanguageModel> =
             LoadedRun::open(&folder.path().join("run"), &LoadSettings::default()).unwrap();
         let model = adapted(folder.path());
@@ -64,7 +65,7 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let (found, gradients) = super::trained(&model, &batch);
         let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
         assert!((found / loss - 1.0).abs() < 1e-5, "{variant}: loss {found} for {loss}");
-        // The composed operations differentiate alike.
+        // The composed operations give the same gradients.
         let pass = Pass::train(1, 1, 0).composed();
         let objective = taper_model::Objective::smoothed(0.0);
         let output = model.loss(&batch, &objective, 1.0 / batch.tokens() as f64, &pass).unwrap();
@@ -73,7 +74,7 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let error = relative(composed.flat().unwrap(), &gradients);
         assert!(error < 1e-5, "{variant}: composed {error}");
 
-        // Gradients in place of the adapters get the names of PEFT by an export.
+        // An export of gradients in place of the adapters gives them the names of PEFT.
         let run = RunFolder::open(&folder.path().join("run")).unwrap();
         let checkpoint = run.checkpoint(None).unwrap();
         let out = folder.path().join("out");
@@ -82,7 +83,8 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         let ours = tensors(out.join(ADAPTERS));
         let named = named_gradients(&model, &gradients, folder.path(), &checkpoint);
         for (name, theirs) in &stored {
-            // Other ranks and scales of single layers are filled up, and in B.
+            // An export has one rank and one scale for all layers: smaller ranks are padded, and
+            // other scales are multiplied into B.
             let is_like_theirs = ours[name].dims() == theirs.dims();
             assert!(is_like_theirs || name.contains("layers.0.self_attn.v_proj"), "{name}");
             let has_scale = variant == "peft-rslora"
@@ -102,7 +104,7 @@ fn peft_agrees_on_logits_losses_and_gradients() {
         if variant != "peft-rslora" {
             assert_eq!(ours["target_modules"], theirs["target_modules"]);
         }
-        // A round trip changes nothing any more.
+        // A second round trip changes nothing.
         let again = tempfile::tempdir().unwrap();
         import_onto_base(&out, again.path()).unwrap();
         let values =
@@ -111,7 +113,7 @@ fn peft_agrees_on_logits_losses_and_gradients() {
     }
 }
 
-/// Gradients by the names of PEFT: a run with them in place of the adapters is exported.
+/// Returns `gradients` by the names of PEFT: exports a run in which they replace the adapters.
 fn named_gradients(
     model: &LanguageModel,
     gradients: &candle_core::Tensor,
@@ -146,7 +148,7 @@ fn named_gradients(
     tensors(out.join(ADAPTERS))
 }
 
-/// A model that is exported has the adapters in its weights.
+/// The export of a model has the adapters merged into its weights.
 #[test]
 fn an_export_of_the_model_is_merged() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,7 +167,7 @@ fn an_export_of_the_model_is_merged() {
     assert!(values(&again) == values(&run));
 }
 
-/// Change to a folder.
+/// A function that changes files in a folder.
 type Change<'a> = &'a dyn Fn(&Path);
 
 #[test]

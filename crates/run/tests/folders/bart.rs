@@ -1,4 +1,4 @@
-//! BART, mBART and NLLB, of `scripts/golden/translation/bart_folders.py`.
+//! Folders of BART, mBART and NLLB, made by `scripts/golden/translation/bart_folders.py`.
 
 use serde_json::{Value, json};
 use taper_model::TranslationModel;
@@ -33,7 +33,8 @@ fn searches_give_what_generate_gives() {
     NAMES.iter().for_each(|name| check_searches(name));
 }
 
-/// A run of the golden folder `name`, changed, between two languages.
+/// Imports the golden folder `name` for translation between two languages, after it sets `keys` in
+/// `tokenizer_config.json`.
 fn between(
     name: &str,
     languages: [Option<&str>; 2],
@@ -50,7 +51,7 @@ fn between(
     LoadedRun::open(&run, &LoadSettings::default())
 }
 
-/// Rows of a source and of a target without a word, as tokens, and the first input of the decoder.
+/// Special tokens of an empty source, of an empty target, and the first input of the decoder.
 fn rows(run: &LoadedRun<M>) -> [Vec<String>; 3] {
     let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
     let rows = [source.source_row([]), target.answer_row([]), vec![target.decoder_start()]];
@@ -68,10 +69,10 @@ fn languages_are_chosen() {
     let first = [("tokenizer_class", json!("MBartTokenizer"))];
     let run = between("mbart", [None, Some("ro_RO")], &first).unwrap();
     assert_eq!(rows(&run), [vec!["</s>", "en_XX"], vec!["</s>"], vec!["ro_RO"]]);
-    // The language that generation begins with is the target's.
+    // Without `tgt_lang`, the target language is that of the first generated token.
     let run = between("mbart", [None, None], &[("tgt_lang", json!(null))]).unwrap();
     assert_eq!(run.config.data.target_language, "de_DE");
-    // A model of one language has names, and no tokens.
+    // A model of one language takes names of languages, but has no tokens for them.
     let run = between("bart", [Some("en"), Some("simple")], &[]).unwrap();
     assert_eq!(rows(&run), [vec!["<s>", "</s>"], vec!["<s>", "</s>"], vec!["</s>"]]);
     assert_eq!(run.config.data.target_language, "simple");

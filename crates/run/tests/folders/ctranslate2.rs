@@ -1,5 +1,5 @@
-//! Folders for CTranslate2, of models of the golden folders. `scripts/check/engines.py` has the
-//! engine itself read such folders.
+//! Exports the models of golden folders for CTranslate2. `scripts/check/engines.py` has the engine
+//! itself read such folders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,11 +17,11 @@ use taper_run::tasks::TaskModel;
 
 use super::{golden, imported, json_of};
 
-/// Number of float32 and int8 among the types of values.
+/// Numbers by which a `model.bin` denotes the types float32 and int8.
 const FLOAT32: u8 = 0;
 const INT8: u8 = 1;
 
-/// Variable of a `model.bin`.
+/// A tensor of a `model.bin`.
 struct Variable {
     shape: Vec<usize>,
     kind: u8,
@@ -212,7 +212,7 @@ fn rows_of_int8_are_the_weights_to_half_a_step() {
         let value = f32::from(rounded.bytes[at] as i8) / scale;
         assert!((value - weight).abs() <= 0.5001 / scale, "{value} for {weight}");
     }
-    // Norms and biases stay as they are.
+    // Norms and biases stay in float32; with float16 they are converted too.
     assert_eq!(model.variables["decoder/layer_norm/gamma"].kind, FLOAT32);
     let half = exported::<LanguageModel>("gpt2", Quantization::Float16).1;
     assert_eq!(half.variables["decoder/layer_norm/gamma"].kind, 4);

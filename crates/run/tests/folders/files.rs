@@ -1,4 +1,5 @@
-//! Files of weights in all their forms: types, shards, files saved by PyTorch, and refused ones.
+//! Files of weights in all forms that are read (types of values, shards, files saved by PyTorch),
+//! and files that are refused.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,7 +20,7 @@ fn gpt2(source: &Path, run: &Path) -> LoadedRun<LanguageModel> {
     imported(source, run).unwrap()
 }
 
-/// The parameters of the golden GPT-2, changed.
+/// Imports a changed copy of the golden GPT-2. Returns all its parameters.
 fn parameters(change: &dyn Fn(&Path)) -> Vec<f32> {
     let folder = tempfile::tempdir().unwrap();
     let source = changed(&golden("gpt2"), folder.path(), change);
@@ -31,13 +32,13 @@ fn says(change: &dyn Fn(&Path)) -> String {
     refusal::<LanguageModel>(&golden("gpt2"), change)
 }
 
-/// Writes a safetensors file by hand, with values of any type and invalid headers.
+/// Writes a safetensors file with the given header and values, which need not be valid.
 fn write_raw(path: &Path, head: &str, values: &[u8]) {
     let bytes = [&(head.len() as u64).to_le_bytes()[..], head.as_bytes(), values].concat();
     fs::write(path, bytes).unwrap();
 }
 
-/// The head of a safetensors file, and its values.
+/// Header and values of a safetensors file.
 fn raw(path: &Path) -> (serde_json::Map<String, Value>, Vec<u8>) {
     let bytes = fs::read(path).unwrap();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -57,10 +58,10 @@ fn add(folder: &Path, name: &str, dtype: &str, shape: &[usize], values: &[u8]) {
     write_raw(&folder.join(WEIGHTS), &json!(head).to_string(), &bytes);
 }
 
-/// Change to a folder.
+/// A function that changes files in a folder.
 type Change<'a> = &'a dyn Fn(&Path);
 
-/// Divides the weights of a folder into as many files as there are tensors.
+/// Divides the weights of a folder into shards with one tensor each, and writes their index.
 fn shard(folder: &Path) {
     let weights = tensors(folder.join(WEIGHTS));
     fs::remove_file(folder.join(WEIGHTS)).unwrap();
@@ -77,7 +78,7 @@ fn shard(folder: &Path) {
     fs::write(folder.join(INDEX), index.to_string()).unwrap();
 }
 
-/// Changes the file that the index names for a tensor.
+/// Changes the index so that it names `file` for `tensor`.
 fn point(folder: &Path, tensor: &str, file: &str) {
     let text = fs::read_to_string(folder.join(INDEX)).unwrap();
     let mut index: Value = serde_json::from_str(&text).unwrap();
@@ -96,7 +97,7 @@ fn weights_of_every_type_are_read() {
         });
         let bound = 2.0_f32.powi(-bits);
         for (&found, &value) in found.iter().zip(&whole) {
-            // Small numbers have fewer bits in f16.
+            // The absolute bound is for small numbers, which have fewer bits in f16.
             assert!(
                 (found - value).abs() <= bound * value.abs() + 1e-7,
                 "{dtype:?} {found} {value}"
@@ -129,7 +130,7 @@ fn a_weight_that_cannot_be_read_is_named() {
         bytes.resize(offsets[1], 0);
         let entry = json!({ "dtype": dtype, "shape": [64], "data_offsets": offsets });
         let former = head.insert(name.to_owned(), entry).unwrap();
-        // No bytes may be left without a tensor.
+        // Every byte of a file must belong to a tensor: the former bytes get another name.
         head.insert("transformer.h.1.attn.masked_bias".to_owned(), former);
         write_raw(&path.join(WEIGHTS), &json!(head).to_string(), &bytes);
     };
@@ -244,7 +245,7 @@ fn an_index_leads_nowhere_else() {
         });
         assert!(error.contains(INDEX) && error.contains(said), "{index}: {error}");
     }
-    // A tensor in two shards.
+    // A tensor that is in two shards is refused.
     let error = says(&|path| {
         shard(path);
         let one = tensors(path.join("model-0.safetensors"));
@@ -255,7 +256,7 @@ fn an_index_leads_nowhere_else() {
     assert!(error.contains("model-0.safetensors has too"), "{error}");
 }
 
-/// Replaces the weights by a file saved by PyTorch, changed.
+/// Replaces the weights in `path` by a file saved by PyTorch, after `change` to its bytes.
 fn pickled(path: &Path, change: impl Fn(&mut Vec<u8>)) {
     fs::remove_file(path.join(WEIGHTS)).unwrap();
     let mut bytes = fs::read(golden("gpt2-pytorch").join(PICKLED)).unwrap();
@@ -270,7 +271,7 @@ fn what_pytorch_saves_is_read() {
 
 #[test]
 fn damage_to_what_pytorch_saves_is_refused() {
-    // An older file is a pickle by itself.
+    // In the older format the whole file is a pickle.
     let error = says(&|path| pickled(path, |bytes| *bytes = b"\x80\x02\x8a\nl\xfc".to_vec()));
     assert!(error.contains(PICKLED) && error.contains("save_pretrained"), "{error}");
     let length = fs::metadata(golden("gpt2-pytorch").join(PICKLED)).unwrap().len() as usize;
@@ -279,7 +280,7 @@ fn damage_to_what_pytorch_saves_is_refused() {
         let source = changed(&golden("gpt2"), folder.path(), &|path| {
             pickled(path, |bytes| bytes[at] ^= 0x55);
         });
-        // Refused or read, but without a panic.
+        // The file may be refused or read, but the import must not panic.
         let _ = imported::<LanguageModel>(&source, &folder.path().join("run"));
     }
 }

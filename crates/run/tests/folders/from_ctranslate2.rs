@@ -1,4 +1,4 @@
-//! Folders of CTranslate2 as runs: those of the engine's own converter, and exports of runs. The
+//! Imports folders of CTranslate2: those of the engine's own converter, and exports of runs. The
 //! golden files are made by `scripts/golden/translation/ctranslate2_folders.py`.
 
 use std::fs;
@@ -15,7 +15,8 @@ use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
 
 use super::{golden, imported, json_of};
 
-/// Copies the golden folder of CTranslate2 `name`, with the tokenizer of that of Transformers.
+/// Copies the golden folder `name` of CTranslate2 to `folder`, with the tokenizer from the folder
+/// of Transformers of the same name.
 fn converted(name: &str, folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for (from, is_copied) in [
@@ -41,7 +42,7 @@ fn rows(list: &Value) -> Vec<Vec<u32>> {
     list.as_array().unwrap().iter().map(ids).collect()
 }
 
-/// Logarithms of the probabilities of `answers`, one for each row of logits.
+/// Log-probabilities of `answers`, one for each row of logits.
 fn log_probabilities(logits: &candle_core::Tensor, answers: &[u32]) -> Vec<f64> {
     let rows: Vec<Vec<f32>> = logits.to_vec2().unwrap();
     let of = |(row, &answer): (&Vec<f32>, &u32)| {
@@ -84,7 +85,8 @@ fn encoder_decoders_of_the_converter_translate_as_in_the_engine() {
             let logits = run.model.logits(&hidden, &pass).unwrap();
             require_close(name, &log_probabilities(&logits, answers), scores);
         }
-        // The prefix of a T5's task is in no folder of the engine.
+        // Only Marian is compared as text: folders of the engine do not have the prefix of a T5's
+        // task.
         if name != "marian" {
             continue;
         }
@@ -132,8 +134,8 @@ fn decoders_of_the_converter_give_its_log_probabilities() {
     }
 }
 
-/// Exports the golden folder `name`, reads it back, and compares the parameters: to the bit, or to
-/// `half_a_step` of the largest value of a row.
+/// Exports the golden folder `name`, imports the export, and compares the parameters. They may
+/// differ by `half_a_step` times the largest value of a row; with 0 they must be equal to the bit.
 fn check_round_trip<M: TaskModel>(name: &str, quantization: Quantization, half_a_step: f32) {
     let folder = tempfile::tempdir().unwrap();
     let settings = |languages: [Option<&str>; 2]| {

@@ -1,4 +1,4 @@
-//! GPT-2, of `scripts/golden/decoders/gpt2.py`.
+//! The folder of a GPT-2, made by `scripts/golden/decoders/gpt2.py`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -55,7 +55,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let folder = tempfile::tempdir().unwrap();
     let run = imported(&golden(), &folder.path().join("run")).unwrap();
     let Expected { tensors, rows } = expected();
-    // Each text begins after the end of another one, like the golden rows.
+    // Each text is scored after the end of another one, as in the golden rows.
     let texts: Vec<String> =
         rows.iter().map(|row| run.tokenizers.target().decode(&row[1..]).unwrap()).collect();
     let scorer = TextScorer::new(&run).unwrap();
@@ -77,7 +77,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
             at += 1;
         }
     }
-    // A continuation is the part of the whole after the prompt.
+    // The score of a continuation is that of the tokens after the prompt in the whole text.
     let choices = ["!".to_owned(), " the sea!".to_owned()];
     let chosen = scorer.choices("The sea,", &choices).unwrap();
     let whole = scored(&["The sea, the sea!".to_owned()]);
@@ -87,7 +87,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let higher = usize::from(chosen.log_probabilities[1] > chosen.log_probabilities[0]);
     assert_eq!(chosen.best, higher);
     let long = "sea ".repeat(40);
-    // Faults of some are reported in their places, and the others are scored.
+    // Errors of some texts are reported in their places, and the others are scored.
     let found = scorer.texts(&[String::new(), "The sea".to_owned(), long], |_| {}).unwrap();
     let error = format!("{:#}", found[0].as_ref().unwrap_err());
     assert!(error.contains("line 1: is empty"), "{error}");
@@ -95,7 +95,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
     let error = format!("{:#}", found[2].as_ref().unwrap_err());
     assert!(error.contains("line 3") && error.contains("max_positions = 40"), "{error}");
 
-    // Greedily: the likeliest token after each prefix, by whole passes.
+    // Greedy generation gives the likeliest token after each prefix, here found by whole passes.
     let mut settings = GenerationSettings::from_config(&run.config);
     settings.max_tokens = 6;
     settings.decoding.sampling.temperature = 0.0;
@@ -125,7 +125,7 @@ fn an_imported_model_scores_chooses_and_generates_in_its_own_vocabulary() {
         all.strip_prefix(prompt).unwrap().to_owned()
     });
     assert_eq!(text.tokens, ids.len() - before);
-    // The end does not belong to a text that was cut.
+    // A text that was cut has no end.
     assert!(text.truncated && text.tokens == 6, "{text:?}");
     assert!((text.log_probability - total).abs() < 1e-4, "{} {total}", text.log_probability);
 }
@@ -157,7 +157,7 @@ fn the_end_of_a_text_can_be_written() {
     let scorer = TextScorer::new(&run).unwrap();
     let ids = scorer.read(text).unwrap();
     assert_eq!(ids.iter().filter(|&&id| id == end).count(), 2);
-    // A text that ended has the probability of its tokens and of the end after them.
+    // The score of a text with an end is that of its tokens plus that of the end.
     let ended = scorer.texts(&["The sea<|endoftext|>".to_owned()], |_| {}).unwrap();
     let alone = scorer.texts(&["The sea".to_owned()], |_| {}).unwrap();
     let (ended, alone) = (ended[0].as_ref().unwrap(), alone[0].as_ref().unwrap());

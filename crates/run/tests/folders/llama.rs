@@ -1,7 +1,7 @@
-//! Language models of Llama's shape, of `scripts/golden/decoders/llama.py`: a Llama in bf16 and in
-//! several files, a Qwen2, a Qwen3, a Mistral with a sliding window, and a Qwen2 with one in its last
-//! layer, both narrower than the texts. Of `parallel.py` there: a GPT-NeoX, a GPT-J and a Phi, whose
-//! feed-forward layers run beside attention.
+//! Language models of Llama's shape. `scripts/golden/decoders/llama.py` makes a Llama in bf16 and
+//! in several files, a Qwen2, a Qwen3, a Mistral with a sliding window, and a Qwen2 with one in its
+//! last layer; both windows are shorter than the texts. `parallel.py` there makes a GPT-NeoX, a
+//! GPT-J and a Phi, whose feed-forward layers have the same input as attention.
 
 use std::fs;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn transformers_agrees_and_a_round_trip_changes_no_bit() {
         let loss = f64::from(expected["loss"].to_scalar::<f32>().unwrap());
         assert!((found / loss - 1.0).abs() < 1e-5, "{family}: loss {found} for {loss}");
 
-        // Weights in bf16 are written in f32: their values, and not their bytes, stay.
+        // The Llama's weights in bf16 are exported in f32, so that their file has other bytes.
         let all = [WEIGHTS, "tokenizer.json", "generation_config.json", "chat_template.jinja"];
         let whole = if family == "llama" { &all[1..] } else { &all[..] };
         check_round_trip(&run, &golden(family), (whole, &[CONFIG]), &gradients);
@@ -95,7 +95,8 @@ fn ids_scores_and_greedy_texts_are_those_of_transformers() {
     }
 }
 
-/// All spellings of rotary positions, those of version 5 and older ones.
+/// Keys of rotary positions are read in the spelling of version 5 of Transformers, and in the older
+/// one.
 #[test]
 fn keys_of_rotary_positions_have_two_spellings() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +132,7 @@ fn keys_of_rotary_positions_have_two_spellings() {
     }
 }
 
-/// Compares keys that occur in two places, and absent keys, with version 5 of Transformers.
+/// Keys that occur in two places, and absent keys, are read as in version 5 of Transformers.
 #[test]
 fn keys_have_the_precedence_and_defaults_of_transformers() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +214,8 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
             "layer_types is",
         ),
         ("gpt-neox", "head_dim", json!(64), "head_dim is 64"),
-        // No number of shared heads means a head for each of the queries, not the default of 32.
+        // `null` as the number of key-value heads means as many as there are query heads, not the
+        // default of 32.
         ("qwen2", "num_key_value_heads", Value::Null, "but config.json asks for"),
     ] {
         let error = says(family, key, &value);
@@ -231,7 +233,7 @@ fn a_folder_that_is_no_llama_is_refused_and_leaves_nothing() {
     let out = folder.path().join("out");
     export(&run, &out).unwrap();
     let written = json_of(out.join(CONFIG));
-    // A Llama is all that it is, and is tried first.
+    // This model has the shape of a Llama too, which an export tries first.
     assert_eq!(written["model_type"], "llama");
     assert!(fs::exists(out.join(WEIGHTS)).unwrap());
 }

@@ -1,5 +1,6 @@
-//! Folders of the library Transformers: equal outputs, losses and gradients, equal bytes after a
-//! round trip, and folders that are refused. The golden files are made by `scripts/golden`.
+//! Folders of Hugging Face Transformers. Imported models must have the outputs, losses and
+//! gradients of that library; exports must have the bytes of the original; and some folders must be
+//! refused. The golden files are made by `scripts/golden`.
 
 mod adapters;
 mod bart;
@@ -32,7 +33,7 @@ use taper_run::{LoadSettings, LoadedRun, RunEvent, RunFolder};
 const WEIGHTS: &str = "model.safetensors";
 const CONFIG: &str = "config.json";
 
-/// The folder of a golden model.
+/// Path of the golden folder `name`.
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
@@ -66,7 +67,7 @@ fn tensors(path: PathBuf) -> HashMap<String, Tensor> {
     candle_core::safetensors::load(path, &Device::Cpu).unwrap()
 }
 
-/// Joins rows one after another.
+/// Divides `ids` into rows of `lengths` tokens.
 fn rows(ids: &Tensor, lengths: &Tensor) -> Vec<Vec<u32>> {
     let ids: Vec<u32> = ids.to_vec1().unwrap();
     let mut rest = ids.as_slice();
@@ -79,7 +80,7 @@ fn rows(ids: &Tensor, lengths: &Tensor) -> Vec<Vec<u32>> {
     rows
 }
 
-/// Gradients of the loss of `batch`, flat, and the mean of the minimised value.
+/// Returns the mean objective of `batch` per token, and its gradients by all parameters, flat.
 fn trained(model: &impl Model, batch: &Batch) -> (f64, Tensor) {
     let scale = 1.0 / batch.tokens() as f64;
     let pass = Pass::train(1, 1, 0);
@@ -89,9 +90,10 @@ fn trained(model: &impl Model, batch: &Batch) -> (f64, Tensor) {
     (output.objective_sum * scale, gradients.flat().unwrap().copy().unwrap())
 }
 
-/// Exports a run that was imported from the golden folder `source`: `whole` files have the same
-/// bytes, `keyed` ones the same keys. Then exports `gradients` in place of the weights, so that
-/// they get the names of Transformers, and compares them.
+/// Exports a run that was imported from the golden folder `source`. Files in `whole` must have the
+/// same bytes, and those in `keyed` equal values of the keys that both have. Then exports
+/// `gradients` in place of the weights, so that they get the names of Transformers, and compares
+/// them.
 fn check_round_trip<M: TaskModel>(
     run: &LoadedRun<M>,
     source: &Path,
@@ -109,7 +111,7 @@ fn check_round_trip<M: TaskModel>(
     for file in keyed {
         let theirs = json_of(source.join(file));
         for (key, value) in json_of(out.join(file)).as_object().unwrap() {
-            // Omitted keys have their defaults.
+            // Keys that their file omits have their defaults.
             assert!(theirs.get(key).is_none_or(|theirs| value == theirs), "{file}: {key}");
         }
     }
@@ -121,12 +123,13 @@ fn check_round_trip<M: TaskModel>(
     assert_eq!(stored, ours.len(), "the file has other parameters");
     for (name, gradient) in ours {
         let theirs = &expected[&format!("grad.{name}")];
-        // A softmax ignores a constant: in both, the gradients of the bias of keys, and of a value
-        // added to the logits of all places of a text alike, are rounding errors.
+        // A softmax does not change if a constant is added to all its inputs. So the gradients of
+        // the bias of keys, and of values that are added to the logits of all places, are only
+        // rounding errors, in Transformers too.
         let last_norm = "bert.encoder.layer.1.output.LayerNorm.bias";
         let is_added_to_all = expected.contains_key("grad.qa_outputs.bias")
             && ["qa_outputs.bias", last_norm].contains(&name.as_str());
-        // Rotated, the bias of keys is another constant at each place.
+        // With rotary positions the bias of keys adds a different value at each place.
         let is_constant = run.config.model.positions != Positions::Rotary
             && ["key.bias", "k_proj.bias"].iter().any(|end| name.ends_with(end));
         if is_constant || is_added_to_all {
@@ -138,7 +141,8 @@ fn check_round_trip<M: TaskModel>(
     }
 }
 
-/// A copy of the golden folder `source` in `folder`, changed.
+/// Copies the golden folder `source` into `folder`, and applies `change`. Returns the path of the
+/// copy.
 fn changed(source: &Path, folder: &Path, change: &dyn Fn(&Path)) -> PathBuf {
     let changed = folder.join("source");
     fs::create_dir_all(&changed).unwrap();
@@ -152,14 +156,15 @@ fn changed(source: &Path, folder: &Path, change: &dyn Fn(&Path)) -> PathBuf {
     changed
 }
 
-/// Writes the weights of the folder `path` with other names, or other tensors.
+/// Applies `change` to the weights in the folder `path`.
 fn rewrite(path: &Path, change: impl Fn(&mut HashMap<String, Tensor>)) {
     let mut weights = tensors(path.join(WEIGHTS));
     change(&mut weights);
     candle_core::safetensors::save(&weights, path.join(WEIGHTS)).unwrap();
 }
 
-/// Error of importing a changed copy of the golden folder `source`.
+/// Imports a changed copy of the golden folder `source`, which must fail and leave no run. Returns
+/// the error.
 fn refusal<M: TaskModel>(source: &Path, change: &dyn Fn(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let changed = changed(source, folder.path(), change);

@@ -1,4 +1,4 @@
-//! Graphs of ONNX, of models of the golden folders. `scripts/check/engines.py` has ONNX Runtime
+//! Exports the models of golden folders as ONNX graphs. `scripts/check/engines.py` has ONNX Runtime
 //! compute them.
 
 use std::fs;
@@ -62,7 +62,8 @@ fn weights_can_be_in_a_file_beside_the_graph() {
         assert!(!inside.join(&data).exists() && place(&whole, data.as_bytes()).is_none(), "{name}");
         assert!(place(&whole, &weights).is_some() && place(&bare, &weights).is_none(), "{name}");
         assert!(bare.len() + weights.len() < whole.len(), "{name}");
-        // The graph says where they are, and that is where they can be mapped.
+        // The graph has the offset of the weights, which is a multiple of the size of a memory
+        // page.
         let offset = place(&values, &weights).expect("in the file");
         assert_eq!(offset % 4096, 0, "{name}");
         let said = [b"offset\x12", &[offset.to_string().len() as u8][..]].concat();

@@ -1,4 +1,5 @@
-//! RoBERTas that hide tokens and that label texts, of `scripts/golden/encoders/roberta_folders.py`.
+//! Folders of RoBERTas as masked language models and as classifiers, made by
+//! `scripts/golden/encoders/roberta_folders.py`.
 
 use candle_core::Tensor;
 use serde_json::json;
@@ -17,7 +18,7 @@ fn ids(tensor: &Tensor) -> Vec<u32> {
     tensor.to_vec1().unwrap()
 }
 
-/// Segments of texts in which there is one.
+/// Segments of texts that consist of a single one, number 0.
 fn segments(text: &Sequences) -> Sequences {
     Sequences { ids: vec![0; text.ids.len()], lengths: text.lengths.clone() }
 }
@@ -32,7 +33,7 @@ fn transformers_agrees_on_hidden_tokens_and_a_round_trip_changes_no_bit() {
     let expected = tensors(source.join("expected.safetensors"));
     let text = Sequences::pack(&rows(&expected["ids"], &expected["lengths"]));
     let pass = Pass::evaluate();
-    // Whatever segments are given, the model has one.
+    // The model has one segment, and ignores the numbers of segments.
     let ones = vec![1; text.ids.len()];
     let hidden = run.model.hidden(&text, &ones, &pass).unwrap();
     let asked = hidden.index_select(&expected["asked"], 0).unwrap();
@@ -61,7 +62,7 @@ fn transformers_agrees_on_classification_of_texts_and_of_pairs() {
     let error = relative(&logits, &expected["logits"]);
     assert!(error < 1e-5, "logits {error}");
 
-    // Two separators stand between the texts of a pair.
+    // The last line is a pair; the row has two separators between its texts.
     let lines = [
         "The seagulls sail on.",
         "Nothing is lost!",
@@ -128,7 +129,7 @@ fn rows_that_differ_are_told_and_other_models_refused() {
         said
     };
     assert!(notices("one", &[], 1).is_empty());
-    // Transformers gives both texts segment 0 of the two.
+    // In Transformers both texts of a pair get segment 0, even if the model has two segments.
     assert!(notices("two", &[("type_vocab_size", json!(2))], 2).is_empty());
     let run = folder.path().join("two").join("run");
     let run: LoadedRun<TextClassifier> = LoadedRun::open(&run, &LoadSettings::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Files of tokenizers in an export.
+//! Files of the tokenizer in an export.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn what_a_folder_came_with_is_given_back() {
     export(&run, &out).unwrap();
     assert_eq!(json_of(out.join(TOKENIZER))["normalizer"]["lowercase"], false);
     assert!(run.tokenizers.target().encode("The").unwrap().contains(&1));
-    // So do their defaults, also where no file names the class.
+    // So do the defaults of these arguments, also where no file names the class.
     for (name, config) in
         [("named", Some(r#"{"tokenizer_class": "BertTokenizer"}"#)), ("bare", None)]
     {
@@ -44,7 +44,7 @@ fn what_a_folder_came_with_is_given_back() {
         assert_eq!(tokenizer.encode("The").unwrap(), tokenizer.encode("the").unwrap(), "{name}");
     }
 
-    // Ends and the file that names them.
+    // The ends are kept, in the file that named them.
     let ends = json!({ "eos_token_id": [5, 271], "bos_token_id": 271, "top_k": 7 }).to_string();
     let source = changed("gpt2", folder.path(), |path| {
         fs::write(path.join("generation_config.json"), &ends).unwrap();
@@ -56,13 +56,13 @@ fn what_a_folder_came_with_is_given_back() {
     assert_eq!(fs::read_to_string(out.join("generation_config.json")).unwrap(), ends);
     let config = json_of(out.join(CONFIG));
     assert_eq!((&config["eos_token_id"], &config["pad_token_id"]), (&json!(271), &json!(270)));
-    // The name of the tokenizer's class is added if it was missing.
+    // The tokenizer's class is added if the original does not name it.
     let written = json_of(out.join("tokenizer_config.json"));
     assert_eq!(written["tokenizer_class"], "PreTrainedTokenizerFast");
     assert_eq!((&written["eos_token"], &written["model_max_length"]), (&json!("&"), &json!(40)));
 }
 
-/// Untrained run of a task with a model of Transformers' shape.
+/// Makes an untrained run of a task, with a model that Transformers can represent.
 fn untrained<M: TaskModel>(
     folder: &Path,
     task: Task,
@@ -121,7 +121,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
             assert_eq!(config["model_max_length"], 64);
             assert_eq!(config["model_input_names"], json!(["input_ids", "attention_mask"]));
             assert_eq!(config["clean_up_tokenization_spaces"], false);
-            // Text that spells a special token is text, like here.
+            // Text that spells a special token is read as text, as in Taper.
             assert_eq!(config["split_special_tokens"], true);
             let names = json_of(out.join("special_tokens_map.json"));
             for (role, token) in
@@ -140,7 +140,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
                 assert_eq!(keys["eos_token_id"], 3, "{kind}, {file}");
                 assert_eq!(keys["pad_token_id"], 0, "{kind}, {file}");
             }
-            // After another import, texts begin, end and are cut as before.
+            // After the export is imported again, texts begin, end and are tokenized as before.
             let again: LoadedRun<LanguageModel> = imported(&out, &out.join("run")).unwrap();
             let text = "the sea, the se\u{e4}";
             assert_eq!(scored(&again, text), scored(&run, text), "{kind}");
@@ -175,7 +175,7 @@ fn tokenizers_of_ours_are_exported_so_that_their_tokens_are_known() {
             untrained(path, Task::MaskedLanguageModel, kind, Documents::Files);
         let out = path.join("masked");
         export(&run, &out).unwrap();
-        // Hidden tokens are spelled.
+        // For masked language models spelled special tokens are read, as texts spell the mask.
         assert_eq!(json_of(out.join("tokenizer_config.json"))["split_special_tokens"], false);
     }
 }
