@@ -1,4 +1,4 @@
-//! Scaling laws: a fit recovers the law that made the points, and a published fit.
+//! Scaling laws: fits recover the law that generated the points, and a published law.
 
 use anyhow::{Context, Result, ensure};
 use taper_ops::rng::Counter;
@@ -10,8 +10,9 @@ const CHINCHILLA: Law<2> = Law {
     terms: [Term { factor: 406.4, exponent: 0.34 }, Term { factor: 410.7, exponent: 0.28 }],
 };
 
-/// Models of 44 million to 10 billion parameters, each trained on 1 to 100 billion tokens, whose
-/// losses are off by `noise` (one standard deviation of their logarithms).
+/// Losses by [`CHINCHILLA`] of models with 44 million to 10 billion parameters, each trained on 1
+/// to 100 billion tokens. `noise` is the standard deviation of random errors of the logarithm of
+/// the loss.
 fn points(noise: f64) -> Vec<Observation<2>> {
     let counter = Counter::new(7);
     let mut points = Vec::new();
@@ -67,7 +68,7 @@ fn intervals_hold_the_truth_and_grow_with_the_noise() -> Result<()> {
     Ok(())
 }
 
-/// No model of the same cost has a smaller loss.
+/// Checks that models of the same cost with more or fewer parameters have larger losses.
 #[test]
 fn the_compute_optimal_model_is_the_best_of_its_cost() {
     let flops = 5.76e23;
@@ -90,9 +91,9 @@ fn points_that_cannot_be_fitted_are_refused() {
     assert!(message.contains("point 4"), "{message}");
 }
 
-/// Besiroglu et al. 2024, "Chinchilla Scaling: A replication attempt", table 1: A 482.0, B 2085.4,
-/// E 1.817, α 0.348 and β 0.366, of the points that they read off a figure of Hoffmann et al. 2022,
-/// without the five of highest loss. The file is `data/svg_extracted_data.csv` of
+/// Compares with table 1 of Besiroglu et al. 2024, "Chinchilla Scaling: A replication attempt": A
+/// 482.0, B 2085.4, E 1.817, α 0.348 and β 0.366. They fitted points from a figure of Hoffmann et
+/// al. 2022, without the five of highest loss. The file is `data/svg_extracted_data.csv` of
 /// <https://github.com/epoch-research/analyzing-chinchilla>:
 ///
 /// `TAPER_CHINCHILLA=FILE cargo test --release -p taper-run --test scaling -- --ignored --nocapture`
@@ -111,13 +112,14 @@ fn the_published_fit_of_the_chinchilla_points() -> Result<()> {
     let fitted = fit(&points, Scale::Fitted)?;
     println!("{}\n{:.3?}", shown(&fitted.law), bootstrap(&points, &fitted, 1000, 0.95, 1)?);
     assert_eq!(shown(&fitted.law), "A 482.0 B 2085.4 E 1.817 α 0.348 β 0.366");
-    // Result of the method of Hoffmann et al.
+    // The result by the method of Hoffmann et al.
     let fixed = fit(&points, Scale::Fixed)?;
     assert_eq!(shown(&fixed.law), "A 477.8 B 2143.4 E 1.817 α 0.347 β 0.367");
     Ok(())
 }
 
-/// The points of the file, without the five of highest loss; tokens are FLOPs / 6N.
+/// Reads the points of the file, without the five of highest loss. The number of tokens is FLOPs /
+/// 6N, where N is the number of parameters.
 fn published(path: &str) -> Result<Vec<Observation<2>>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Checkpoints that are damaged, or are another model's, are refused with the file and the reason.
+//! Checkpoints that are damaged or belong to another model are refused; errors name the file and
+//! the reason.
 
 mod common;
 
@@ -18,7 +19,8 @@ fn identity() -> Identity {
     Identity { tokenizer_hash: "7eaf".to_owned(), ..Identity::default() }
 }
 
-/// A run of ten updates with checkpoints at 5, 6 (the validation's) and 10.
+/// Trains ten updates, with checkpoints after 5, 6 (the validation) and 10. Returns the path of the
+/// last checkpoint.
 fn trained(directory: &Path) -> PathBuf {
     let mut trainer =
         Trainer::new(model(&tiny(0.0)), short_run(10), identity(), directory).unwrap();
@@ -229,8 +231,8 @@ fn weights_that_are_not_finite_are_refused_by_name() {
     }
 }
 
-/// Weights in int8 are a quarter of the size, come back as what they were rounded to, and are not
-/// made anything else of.
+/// A checkpoint in int8 has less than half the size and loads as the rounded weights. It cannot be
+/// rounded again or averaged.
 #[test]
 fn weights_in_int8_are_those_that_were_rounded() {
     let directory = tempfile::tempdir().unwrap();

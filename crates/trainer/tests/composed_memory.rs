@@ -1,4 +1,4 @@
-//! Memory of the composed operations, as GPUs run them, against its estimate.
+//! Compares the memory that composed operations take, as on GPUs, with its estimate.
 
 use std::alloc::System;
 
@@ -18,7 +18,8 @@ fn texts(rows: usize, length: usize) -> Sequences {
     Sequences::pack(&(0..rows).map(|row| text(row).collect::<Vec<u32>>()).collect::<Vec<_>>())
 }
 
-/// Largest number of bytes at one time, forward and back, beside the weights and their gradients.
+/// Returns the peak number of bytes of a forward and backward pass, without the weights and their
+/// gradients.
 fn most_bytes(model: &impl Model, batch: &Batch) -> f64 {
     let mut gradients = Gradients::new(model.parameters()).unwrap();
     let mut run = || {
@@ -29,7 +30,7 @@ fn most_bytes(model: &impl Model, batch: &Batch) -> f64 {
         });
         bytes.expect("the allocator counts").most
     };
-    // What is made once, such as masks, is there the second time.
+    // The first pass makes what is kept, such as masks; the second is measured.
     run();
     run() as f64
 }
@@ -64,7 +65,8 @@ fn the_estimate_of_a_gpu_is_what_the_composed_operations_take() {
             let of_text = of_text / model.cost().composed_bytes(&[tokens], length) as f64;
             let what = format!("{rows} of {length}, {norm:?}, {positions:?}, {dropout}");
             println!("{what}: {of_pairs:.2} {of_text:.2}");
-            // An upper bound, of which a good half is taken without dropout too.
+            // The estimate is an upper bound; passes without dropout also take about half of it or
+            // more.
             for share in [of_pairs, of_text] {
                 assert!((0.45..1.05).contains(&share), "{what}: {share}");
             }

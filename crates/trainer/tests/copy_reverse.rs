@@ -1,8 +1,8 @@
-//! Every norm placement, position encoding and kind of attention learns to copy and to reverse, to at least 99 % exact
-//! match.
+//! Models with each norm placement, position encoding and kind of attention learn to copy and to
+//! reverse sentences, with at least 99 % exact answers.
 //!
-//! A Transformer whose attention, positions, masks or gradients are wrong in any way that matters
-//! does not.
+//! A Transformer whose attention, positions, masks or gradients are seriously wrong would not learn
+//! this.
 
 mod common;
 
@@ -20,10 +20,11 @@ use taper_trainer::{
 
 const LONGEST: usize = 8;
 
-/// Sentences in a batch: most lessons are learned from the smaller ones, in half the time.
+/// Numbers of sentences in a batch, tried in this order: the smaller one is enough for most models,
+/// and takes half the time.
 const BATCH_SIZES: [usize; 2] = [32, 64];
 
-/// Greedy decoding, word by word.
+/// Decodes sentences greedily, word by word.
 fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let sources: Vec<Vec<u32>> =
         sentences.iter().map(|words| [words.as_slice(), &[END]].concat()).collect();
@@ -46,9 +47,9 @@ fn decode(model: &Transformer, sentences: &[Vec<u32>]) -> Vec<Vec<u32>> {
 }
 
 fn learns(task: Task, norm: NormPlacement, positions: Positions) {
-    // ALiBi's bias is symmetric in the encoder: one layer sees how far the end is, but not which
-    // side of a word is which, and copying needs the distance from the start. A second layer
-    // can infer it.
+    // ALiBi's bias is symmetric in the encoder: one layer sees distances between words, but not
+    // which of two words comes first. Copying needs the distance from the start, which a second
+    // layer can infer.
     let (encoder_layers, max_updates) =
         if positions == Positions::Alibi { (2, 1500) } else { (1, 900) };
     let shape = ModelConfig { norm, positions, encoder_layers, ..tiny(0.0) };
@@ -75,7 +76,8 @@ fn learns_with(task: Task, shape: ModelConfig, max_updates: u64) {
     );
 }
 
-/// Share of held-out sentences that are answered exactly after so many updates of `rows` sentences.
+/// Trains with `max_updates` updates of `rows` sentences. Returns the share of held-out sentences
+/// that are answered exactly.
 fn exact_after(task: Task, shape: &ModelConfig, max_updates: u64, rows: usize) -> f64 {
     let directory = tempfile::tempdir().unwrap();
     let builder = Builder::seeded(1, &Device::Cpu, DType::F32);
@@ -145,8 +147,7 @@ learns! {
     alibi: Alibi;
 }
 
-/// Windows of up to seven tokens, sums in place of a softmax, and sums of keys. (Attention to the
-/// encoder is full.)
+/// Models with other kinds of self-attention or other layers. Attention to the encoder is full.
 mod kinds {
     use super::*;
 
@@ -172,7 +173,7 @@ mod kinds {
         learns_both(AttentionConfig { kind: AttentionKind::Linear, ..AttentionConfig::default() });
     }
 
-    /// Three experts in each layer, of which a token meets one.
+    /// Each layer has three experts, and each token goes to one of them.
     #[test]
     fn experts() {
         let experts = ExpertsConfig { count: 3, capacity: 2.0, ..ExpertsConfig::default() };
@@ -180,10 +181,10 @@ mod kinds {
         learns_with(Task::Copy, ModelConfig { experts, ..shape(full(), full()) }, 600);
     }
 
-    /// One vector is enough for eight words; attention finds them sooner.
+    /// Recurrent layers can store eight words in one vector; with attention they learn faster.
     #[test]
     fn recurrent_layers() {
-        // More has to fit where there is one vector for all.
+        // Without attention the vector must store the whole source, and is wider.
         let width = |attention| if attention == RecurrentAttention::None { 144 } else { 64 };
         let of = |cell, attention| ModelConfig {
             architecture: Architecture::Recurrent,
@@ -220,7 +221,8 @@ mod kinds {
         }
     }
 
-    /// From both ends in the encoder, in place of attention and feed-forward layers.
+    /// Mamba layers replace attention and feed-forward layers; in the encoder they read from both
+    /// ends.
     #[test]
     fn mamba() {
         let mamba = || AttentionConfig { kind: AttentionKind::Mamba, ..AttentionConfig::default() };
@@ -228,7 +230,7 @@ mod kinds {
         learns_with(Task::Reverse, shape(mamba(), mamba()), 600);
     }
 
-    /// No decoder can be a Linformer.
+    /// The encoder is a Linformer, which no decoder can be, and the decoder a Performer.
     #[test]
     fn linformer_and_performer() {
         let of = |kind| AttentionConfig { kind, ..AttentionConfig::default() };
@@ -255,7 +257,8 @@ mod kinds {
         learns_both(AttentionConfig { kind, chunk: 3, ..AttentionConfig::default() });
     }
 
-    /// Neither has positions: the encoder reads in order, and the decoder knows distances.
+    /// The model has no position encoding: the encoder reads tokens in order, and the decoder knows
+    /// distances.
     #[test]
     fn s4d_and_transformer_xl() {
         let of = |kind| AttentionConfig { kind, ..AttentionConfig::default() };

@@ -1,4 +1,5 @@
-//! Training on the fused operations against training on plain Candle operations and autodiff.
+//! Compares training on the fused operations with training on composed operations in Candle with
+//! its autodiff.
 
 mod common;
 
@@ -17,7 +18,7 @@ use taper_trainer::{
 
 const STEPS: u64 = 20;
 
-/// The losses of the first updates, a token.
+/// Losses per token of the first [`STEPS`] updates.
 fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: bool) -> Vec<f64> {
     let config = ModelConfig {
         d_model: 64,
@@ -32,13 +33,13 @@ fn losses(norm: NormPlacement, positions: Positions, compute: DType, composed: b
     losses_of(&config, compute, composed)
 }
 
-/// The same of a model of this shape.
+/// Like [`losses`], of a model with this configuration.
 fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
     let model =
         Transformer::new(config, VOCABULARY, VOCABULARY, Builder::seeded(3, &Device::Cpu, compute))
             .unwrap();
-    // Adam divides by the size of a gradient: with a small ε, one that is nothing but rounding
-    // would make a step of full size.
+    // Adam divides by the size of a gradient: with a small ε, a gradient that is only rounding
+    // error would make a full step.
     let optimizer_config = OptimizerConfig { epsilon: 1e-4, ..Default::default() };
     let training = TrainingConfig {
         clip_norm: 1.0,
@@ -64,7 +65,7 @@ fn losses_of(config: &ModelConfig, compute: DType, composed: bool) -> Vec<f64> {
         .collect()
 }
 
-/// The largest relative difference of two series.
+/// Largest relative difference between two series.
 fn difference(ours: &[f64], theirs: &[f64]) -> f64 {
     ours.iter().zip(theirs).map(|(ours, theirs)| (ours / theirs - 1.0).abs()).fold(0.0, f64::max)
 }
@@ -112,7 +113,8 @@ fn so_it_is_with_each_architecture() {
     }
 }
 
-/// Operands rounded to 8 bits give losses within that rounding, and not the f32 ones.
+/// With bf16 products, whose operands have 8 significant bits, losses differ from those in f32, but
+/// only by the rounding.
 #[test]
 fn bf16_products_stay_within_their_rounding() {
     let (bf16, f32) = (
@@ -121,12 +123,12 @@ fn bf16_products_stay_within_their_rounding() {
     );
     let error = difference(&bf16, &f32);
     assert!(error < 1e-2, "losses differ by {error}: {bf16:?}, f32 {f32:?}");
-    // More than fused and plain training in f32 may differ by.
+    // The difference is larger than between fused and composed training in f32.
     assert!(error > 1e-5, "the products were not rounded: {error}");
 }
 
-/// All of this again through each matrix kernel that this machine has: which one multiplies is
-/// chosen once for a process.
+/// Runs the other tests again with each matrix kernel of this machine, as a process chooses its
+/// kernel once.
 #[test]
 fn every_kernel() {
     for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {

@@ -1,7 +1,7 @@
-//! Every kind of self-attention that a decoder can have learns to copy and to reverse what it has
-//! read, `w <s> w` or `w <s> w` backwards, without an encoder to look it up in; and what a kind cannot
-//! see it does not learn. Answers are written token by token, from the cache. Linformer, which no
-//! decoder can be, has its lesson in `copy_reverse`.
+//! Language models with each kind of self-attention learn to copy the words that they have read, or
+//! to write them in reverse: a text is words, `<s>`, and the same words again or reversed. A kind
+//! that cannot see the words must not learn it. Answers are generated token by token, from the
+//! cache. Linformers, which cannot be decoders, are tested in `copy_reverse`.
 
 mod common;
 
@@ -19,13 +19,13 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Words of a text, of ten that there are.
+/// Number of words of a text; there are ten different words.
 const WORDS: usize = 8;
 
-/// Texts in a batch.
+/// Number of texts in a batch.
 const ROWS: u64 = 32;
 
-/// Texts as a function of the seed and the position.
+/// Random texts, which depend only on the seed and the position.
 #[derive(Debug, Clone, Copy)]
 struct Texts {
     task: Task,
@@ -60,7 +60,7 @@ impl Source for Texts {
     }
 }
 
-/// Task, layers and number of updates of a lesson.
+/// A model to train, with its number of updates.
 struct Lesson {
     own: AttentionConfig,
     positions: Positions,
@@ -73,8 +73,8 @@ impl Lesson {
         Self { own, positions: Positions::Learned, layers: 1, updates: 300 }
     }
 
-    /// The share of words that are written as they should be, and of texts without a mistake, after
-    /// updates of `rows` texts.
+    /// Trains on batches of `rows` texts. Returns the share of words that are written correctly,
+    /// and of texts without a mistake.
     fn learned(&self, task: Task, rows: u64) -> [f64; 2] {
         let shape = ModelConfig {
             d_model: 64,
@@ -120,7 +120,7 @@ impl Lesson {
     }
 
     fn learns_one(&self, task: Task) {
-        // Most lessons are learned from the smaller batches, in half the time.
+        // Smaller batches are tried first: they are enough for most models, and take half the time.
         let mut shares = Vec::new();
         for rows in [ROWS / 2, ROWS] {
             shares.push(self.learned(task, rows)[1]);
@@ -131,14 +131,15 @@ impl Lesson {
         panic!("{task:?} with {:?}: {shares:?} of texts", self.own);
     }
 
-    /// Guesses, of ten words.
+    /// Asserts that the model only guesses one of ten words.
     fn learns_nothing(&self, task: Task) {
         let [words, _] = self.learned(task, ROWS);
         assert!(words < 0.2, "{task:?} with {:?}: {words} of words", self.own);
     }
 }
 
-/// Greedily, of these words.
+/// Generates the answers to texts of the words in `found` greedily. Returns the share of correct
+/// words, and of texts without a mistake.
 fn written(model: &LanguageModel, task: Task, found: Vec<Vec<u32>>) -> [f64; 2] {
     let texts: Vec<_> = found.iter().map(|words| words.as_slice()).collect();
     let model = model.inference(2 * WORDS);
@@ -181,14 +182,16 @@ fn windows_and_what_is_seen_besides() {
     Lesson { layers: 2, ..Lesson::new(AttentionConfig { block: 2, random, ..window(1) }) }.learns();
 }
 
-/// Layers of a window of three tokens reach back by two each, and the first word is eight away.
+/// Each layer with a window of three tokens reaches back by two, but the word to copy is eight
+/// tokens before.
 #[test]
 fn windows_that_end_before_the_words_teach_nothing() {
     let own = AttentionConfig { window: 3, ..of_kind(AttentionKind::Sparse) };
     Lesson { layers: 2, ..Lesson::new(own) }.learns_nothing(Task::Copy);
 }
 
-/// Copied tokens are at an even distance, and reversed ones at odd ones.
+/// The word to copy is at an even distance, which the dilated window contains; words to reverse are
+/// at odd distances.
 #[test]
 fn a_window_of_each_second_token_copies_and_does_not_reverse() {
     let own = AttentionConfig { window: 5, dilation: 2, ..of_kind(AttentionKind::Sparse) };
@@ -211,15 +214,15 @@ fn reformer() {
     Lesson { updates: 400, ..Lesson::new(own) }.learns();
 }
 
-/// The mean of a chunk of two words shows both, by the positions added to them.
+/// The mean of a chunk of two words still shows both, as different positions are added to them.
 #[test]
 fn hierarchical() {
     let own = AttentionConfig { chunk: 2, ..of_kind(AttentionKind::Hierarchical) };
     Lesson { layers: 2, ..Lesson::new(own) }.learns();
 }
 
-/// The words are what is remembered. It tells positions by distances alone, of which reversing takes
-/// others for each word.
+/// The memory has all words. Positions are known only by distances, and reversing needs another
+/// distance for each word: hence more updates.
 #[test]
 fn transformer_xl() {
     let (segment, memory) = (WORDS, WORDS);
@@ -227,7 +230,7 @@ fn transformer_xl() {
     Lesson { positions: Positions::None, layers: 2, updates: 1200, ..Lesson::new(own) }.learns();
 }
 
-/// The words are a segment of their own, which is gone when the answer is asked.
+/// The words are a separate segment, which is forgotten when the answer begins.
 #[test]
 fn a_transformer_xl_without_memory_learns_nothing() {
     let own =
@@ -239,6 +242,6 @@ fn a_transformer_xl_without_memory_learns_nothing() {
 #[test]
 fn state_space_layers() {
     Lesson { layers: 2, ..Lesson::new(of_kind(AttentionKind::Mamba)) }.learns();
-    // Without selection it takes longer.
+    // A layer without selection (S4D) takes more updates.
     Lesson { layers: 2, updates: 800, ..Lesson::new(of_kind(AttentionKind::S4d)) }.learns();
 }

@@ -1,7 +1,7 @@
-//! Tasks that need what a kind of layer is made for: selection among tokens, and a look far back.
+//! Tasks for which certain layers were designed: selection among tokens, and attention far back.
 //!
-//! They take minutes, and are run by hand:
-//! `cargo test --release -p taper-trainer --test long_range -- --ignored --nocapture`.
+//! The tests take minutes, and are run by hand: `cargo test --release -p taper-trainer --test
+//! long_range -- --ignored --nocapture`.
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,27 +16,27 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Token between words, and token that asks for one.
+/// Token between words. [`ASKS`] is the token at which a word is predicted.
 const NOISE: u32 = 4;
 const ASKS: u32 = 5;
-/// The first of the words.
+/// Id of the first word.
 const WORDS: u32 = 6;
-/// Different words of selective copying.
+/// Number of different words in selective copying.
 const FEW: usize = 10;
 
-/// Task to learn; a function of the seed and the position.
+/// Task to learn.
 #[derive(Debug, Clone, Copy)]
 enum Task {
-    /// So many words at random places of a text, and after it as many times [`ASKS`]: each asks for
-    /// the next of the words (Gu and Dao 2023, section 4.1.1).
+    /// A text of `length` tokens has `words` words at random places. [`ASKS`] follows `words`
+    /// times, and each asks for the next word (Gu and Dao 2023, section 4.1.1).
     SelectiveCopying { words: usize, length: usize },
-    /// `0 w 0 w` of so many words, of which there are so many different ones, and of which the second
-    /// w is asked (Kitaev et al. 2020, section 2).
+    /// A text is `0 w 0 w`, where w is a sequence of `words` words out of `different` ones; the
+    /// second w is predicted (Kitaev et al. 2020, section 2).
     Duplication { words: usize, different: usize },
 }
 
 impl Task {
-    /// Different words.
+    /// Number of different words.
     fn different(self) -> usize {
         match self {
             Self::SelectiveCopying { .. } => FEW,
@@ -145,7 +145,7 @@ fn trained(shape: &ModelConfig, task: Task, (max_updates, rate): (u64, f64)) -> 
     trainer.model().clone()
 }
 
-/// The share of answers that score highest, of texts that were not trained on.
+/// Share of answers in held-out texts that the model predicts correctly.
 fn accuracy(model: &LanguageModel, task: Task) -> f64 {
     let held_out = Made { task, seed: 99, rows: 32 };
     let (mut correct, mut tokens) = (0, 0);
@@ -162,7 +162,7 @@ fn of_kind(kind: AttentionKind) -> AttentionConfig {
     AttentionConfig { kind, ..AttentionConfig::default() }
 }
 
-/// Accuracies of a layer that selects and of one that does not.
+/// Accuracies of models with Mamba layers, which select, and with S4D layers, which do not.
 fn copied(words: usize, length: usize, width: usize, training: (u64, f64)) -> [f64; 2] {
     let task = Task::SelectiveCopying { words, length };
     [AttentionKind::Mamba, AttentionKind::S4d].map(|kind| {
@@ -189,12 +189,14 @@ fn selection_copies_sixteen_words() {
     assert!(s4d < 0.9, "s4d {s4d}");
 }
 
-/// Accuracies with other numbers of rounds than a layer was trained with.
+/// Trains a model with hash attention, and returns its accuracies with each number of hash rounds
+/// in `rounds`.
 ///
-/// A query at place i has to find place i − n, n being one more than there are words, and queries
-/// are keys: positions n apart become alike, and what a word adds to its query has to be forgotten.
-/// So positions and words begin at the same size. Where embeddings are scaled to unit variance, and
-/// positions are a tenth of that, 1,000 updates on 63 words teach nothing.
+/// With n one more than the number of words, a query at place i must find place i − n. Queries are
+/// also keys, so that positions n apart must become similar, and the word must have little
+/// influence on its query. So embeddings of positions and of words begin at the same size. If words
+/// were scaled to unit variance, with positions a tenth of that, 1,000 updates on 63 words would
+/// teach nothing.
 fn duplicated(
     task: Task,
     own: AttentionConfig,
@@ -219,8 +221,8 @@ fn duplicated(
     })
 }
 
-/// Texts of 256 tokens; a token meets 32 of a round, of which there are 16 buckets. One round of
-/// rotations is not enough, and each doubling of their number finds more.
+/// Texts have 256 tokens. In each round of hashing into 16 buckets, a token attends to 32 tokens.
+/// One round is not enough, and each doubling of their number improves the result.
 #[test]
 #[ignore = "minutes"]
 fn hashing_finds_what_is_duplicated() {

@@ -1,4 +1,4 @@
-//! Several processes, here threads, train what one trains, to the byte.
+//! Several processes, which are threads here, train the same model as one process, to the byte.
 
 mod common;
 
@@ -20,7 +20,7 @@ use taper_trainer::{
     in_process_over, read_state,
 };
 
-/// Sentences of which the process that fails cannot read any more from some position on.
+/// Sentences that cannot be read any more at and after position `from`.
 struct Failing {
     data: Generated,
     from: Option<Position>,
@@ -39,7 +39,7 @@ impl Source for Failing {
     }
 }
 
-/// Measures in the first process, and must not be asked in the others.
+/// Validates in the first process, and panics in others, which must not validate.
 struct Measuring(usize);
 
 impl Validator<Transformer> for Measuring {
@@ -51,14 +51,14 @@ impl Validator<Transformer> for Measuring {
 
 type Ended = Result<StopReason, TrainError>;
 
-/// The connections of `size` processes: within this one, or by TCP.
+/// Connects `size` processes, within this one or by TCP.
 fn connected(size: usize, by_sockets: bool) -> Vec<Box<dyn Exchange>> {
     if !by_sockets {
         return in_process(size).into_iter().map(|one| Box::new(one) as _).collect();
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Who connects to a port by chance is no process of the training.
+    // A connection by a stranger is not taken for a process of the training.
     TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let meet = |rank: usize, listener: Option<TcpListener>| {
         let (host, key) = ("127.0.0.1".to_owned(), "secret".to_owned());
@@ -75,8 +75,9 @@ fn connected(size: usize, by_sockets: bool) -> Vec<Box<dyn Exchange>> {
     })
 }
 
-/// Trains in `size` processes, from the last checkpoint if there is one, and from `failing` on
-/// without data in the last of them. What each comes to, and the events of the first.
+/// Trains in `size` processes, from the last checkpoint if there is one. The last process cannot
+/// read data from position `failing` on. Returns the result of each process, and the events of the
+/// first.
 fn train(
     size: usize,
     directory: &Path,
@@ -86,7 +87,7 @@ fn train(
     train_among(connected(size, false), directory, config, failing)
 }
 
-/// As [`train`], in the processes that these connect.
+/// Like [`train`], with these connections, one for each process.
 fn train_among(
     processes: Vec<Box<dyn Exchange>>,
     directory: &Path,
@@ -132,7 +133,7 @@ fn train_among(
     })
 }
 
-/// The state of a checkpoint without what the clock says.
+/// State of a checkpoint without timings and checksum.
 fn timeless(checkpoint: &Path) -> State {
     let mut state = read_state(checkpoint).unwrap();
     (state.training_seconds, state.window.seconds) = (0.0, 0.0);
@@ -153,7 +154,8 @@ fn assert_same(expected: &Path, got: &Path, what: &str) {
     }
 }
 
-/// Settings with which the model has several buckets.
+/// Makes buckets so small that the model has several of them. A bucket is a part of the gradients
+/// that is exchanged at once.
 fn in_buckets(config: TrainingConfig) -> TrainingConfig {
     TrainingConfig { distributed: DistributedConfig { bucket_mib: 0.05 }, ..config }
 }
@@ -162,7 +164,8 @@ fn in_buckets(config: TrainingConfig) -> TrainingConfig {
 fn any_number_of_processes_trains_the_same() {
     let mut lion = TrainingConfig { accumulation: 5, ..short_run(7) };
     lion.optimizer.kind = OptimizerKind::Lion;
-    // Whole subtrees for each process, and not; more processes than micro-batches.
+    // Gradients are added in a binary tree over micro-batches. In some cases each process has whole
+    // subtrees, in others not; and some have more processes than micro-batches.
     let adam = TrainingConfig { accumulation: 4, ..short_run(12) };
     let mut muon = TrainingConfig { accumulation: 4, ..short_run(7) };
     muon.optimizer.kind = OptimizerKind::Muon;
@@ -185,7 +188,7 @@ fn any_number_of_processes_trains_the_same() {
     }
 }
 
-/// Notes when buckets are begun, and when they are waited for.
+/// Records each start of an exchange of a bucket, and each wait for one.
 struct Noting {
     inner: InProcess,
     begun: Arc<Mutex<Vec<&'static str>>>,
@@ -215,9 +218,9 @@ impl Exchange for Noting {
     }
 }
 
-/// All buckets of an update are on their way before the first is waited for, and in a slow network
-/// they come to the same. That the first begin before the last gradient is there is shown beside
-/// `GradientTree::sum_told` and in the tests of the models.
+/// All buckets of an update are sent before the first is waited for, and over a slow network
+/// training gives the same result. Unit tests of `GradientTree::sum_told` and of models show that
+/// the first are sent before the last gradient is known.
 #[test]
 fn buckets_are_on_their_way_together() {
     let config = in_buckets(TrainingConfig { accumulation: 4, ..short_run(6) });
@@ -254,7 +257,7 @@ fn processes_that_are_connected_by_tcp_train_the_same() {
 
 #[test]
 fn whatever_is_sent_arrives_whole() {
-    // More than fits into the buffers of a connection, each way at once.
+    // The data exceeds the buffers of a connection, and is sent in both directions at once.
     let length = |from: usize, to: usize| (from * 3 + to) * 700_000 + from;
     let part = |from: usize, to: usize| {
         let values: Vec<f32> = (0..length(from, to)).map(|at| (at * 31 + to) as f32).collect();
@@ -278,8 +281,9 @@ fn whatever_is_sent_arrives_whole() {
     });
 }
 
-/// Each ends as soon as it has heard the others, who have not all heard it: what it sent last is
-/// still read, and none is taken for one that was killed.
+/// Each process ends as soon as it has received from all others, some of which have not yet
+/// received from it. Its last message must still arrive, and it must not be taken for a process
+/// that was killed.
 #[test]
 fn processes_that_end_together_are_all_heard() {
     for round in 0..80 {
@@ -305,7 +309,7 @@ fn a_process_that_ends_is_told_from_one_that_is_gone() {
 
 #[test]
 fn a_run_goes_on_with_another_number_of_processes() {
-    // Also from another number of buckets.
+    // The number of buckets may also change.
     let config = |updates| in_buckets(TrainingConfig { accumulation: 4, ..short_run(updates) });
     let whole = tempfile::tempdir().unwrap();
     train(1, whole.path(), &config(18), None);

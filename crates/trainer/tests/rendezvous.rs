@@ -1,5 +1,5 @@
-//! How processes meet where strangers call as well: by real sockets, with whatever may come to an
-//! open port before, between and after the processes of the training.
+//! Processes meet over real sockets although strangers also connect to the port, with any data,
+//! before, between and after the processes of the training.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,13 +9,14 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use taper_trainer::{Exchange, ExchangeError, Rendezvous, Sockets};
 
-/// First bytes of a greeting, and the lengths of its parts.
+/// First bytes of a greeting. Its parts have the lengths [`HELLO`], [`CHALLENGE`] and [`PROOF`].
 const MAGIC: &[u8] = b"TAPERNET";
 const VERSION: u32 = 3;
 const HELLO: usize = 54;
 const CHALLENGE: usize = 48;
 const PROOF: usize = 32;
-/// More silent callers than this time has greetings, if each were waited for by itself.
+/// Time for the whole meeting. It would not be enough if silent strangers were waited for one after
+/// another.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn meeting(rank: usize, size: usize, port: u16, key: &str) -> Rendezvous {
@@ -33,7 +34,7 @@ fn listener() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Has `size` processes meet, and each hear all others.
+/// Has `size` processes meet, and checks that each receives a message from all others.
 fn meet_all(listener: TcpListener, size: usize, key: &str) {
     let port = listener.local_addr().unwrap().port();
     let hear_all = |rank: usize, listener: Option<TcpListener>| {
@@ -49,7 +50,7 @@ fn meet_all(listener: TcpListener, size: usize, key: &str) {
     });
 }
 
-/// The greeting of earlier versions, which had the hash of the key in it.
+/// Greeting of earlier versions, which contained the hash of the key.
 fn former_greeting(rank: u32, size: u32, key: &str) -> Vec<u8> {
     let numbers = [2_u32, rank, size].map(u32::to_le_bytes).concat();
     [MAGIC, &numbers, &7_u16.to_le_bytes(), &Sha256::digest(key.as_bytes())].concat()
@@ -69,7 +70,7 @@ fn call(port: u16, words: &[u8]) -> TcpStream {
 #[test]
 fn strangers_neither_delay_a_meeting_nor_take_part() {
     let (listener, port) = listener();
-    // Who says nothing, all sorts of things, or the beginning of a greeting.
+    // Strangers that send nothing, other data, or only the beginning of a greeting.
     let mut strangers: Vec<TcpStream> = (0..60).map(|_| call(port, b"")).collect();
     strangers.push(call(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
     strangers.push(call(port, &[0xA5; 4096]));
@@ -77,7 +78,8 @@ fn strangers_neither_delay_a_meeting_nor_take_part() {
     strangers.push(call(port, &hello(1, 3)[..HELLO - 1]));
     drop(call(port, &hello(1, 3)));
     call(port, b"").shutdown(Shutdown::Both).unwrap();
-    // Who wants a rank, or to end the meeting: as another version, of another size, unproved.
+    // Strangers that claim a rank or could end the meeting: with another version, another number of
+    // processes, or without a valid proof.
     for key in ["", "secret", "other"] {
         strangers.push(call(port, &former_greeting(1, 3, key)));
         strangers.push(call(port, &former_greeting(1, 7, key)));
@@ -86,8 +88,8 @@ fn strangers_neither_delay_a_meeting_nor_take_part() {
         strangers.push(call(port, &hello(rank, size)));
         strangers.push(call(port, &[hello(rank, size), vec![0; PROOF + 1000]].concat()));
     }
-    // One that says a byte now and then never comes to an end by itself. It calls before the meeting,
-    // which may be over before a thread begins.
+    // This stranger sends one byte now and then, and never ends by itself. It connects before the
+    // meeting, which may be over before the thread starts.
     let (done, mut slow) = (AtomicBool::new(false), call(port, b""));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -130,7 +132,7 @@ fn without_a_key_processes_meet_on_one_machine_alone() {
             assert!(error.contains("TAPER_KEY") && error.contains(host), "{error}");
         }
     }
-    // With one they are called from anywhere.
+    // With a key, processes may connect from anywhere.
     let (free, port) = listener();
     drop(free);
     let meet_at = |rank: usize| {
@@ -172,8 +174,8 @@ fn processes_of_another_number_are_told_once() {
     });
 }
 
-/// Message of a process to a listener at its meeting place that pretends to be the first; it gets
-/// `answer` of its proof as an answer.
+/// Pretends to be the first process to another one, and answers its proof by `answer`. Returns what
+/// the process sent, and the error with which it ends.
 fn deceived(answer: impl Fn(&[u8]) -> Vec<u8>) -> (Vec<u8>, ExchangeError) {
     let (listener, port) = listener();
     std::thread::scope(|scope| {
@@ -198,16 +200,16 @@ fn a_key_is_proved_and_never_sent_and_a_proof_serves_once() {
     assert!(error.to_string().contains("another key"), "{error}");
     let is_said = |part: &[u8]| said.windows(part.len()).any(|window| window == part);
     assert!(!is_said(b"secret") && !is_said(&Sha256::digest(b"secret")));
-    // Sent back, its own proof proves nothing.
+    // The process does not accept its own proof as an answer.
     let (_, error) = deceived(|proof| [&[1], proof].concat());
     assert!(error.to_string().contains("another key"), "{error}");
-    // Nor does it to a process that knows the key.
+    // A recorded proof is not accepted by a process that knows the key either.
     let (listener, port) = listener();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let mut thief = call(port, &said);
             let mut heard = Vec::new();
-            // It is sent away: the connection ends.
+            // The thief is refused: the connection ends.
             thief.read_to_end(&mut heard).unwrap();
             assert_eq!(heard[CHALLENGE..], [0; 1 + PROOF]);
             meet(&meeting(1, 2, port, "secret"), None).unwrap().gather(vec![1]).unwrap();

@@ -1,4 +1,4 @@
-//! A run that was interrupted and resumed equals one that was not, byte for byte.
+//! A run that was interrupted and resumed equals an uninterrupted one, byte for byte.
 
 mod common;
 
@@ -14,8 +14,8 @@ use taper_trainer::{
     StopReason, TrainError, Trainer, TrainingConfig, read_state,
 };
 
-/// Data that sets the stop flag when an update fetches a certain micro-batch: an interruption in
-/// mid-run.
+/// Data that sets the stop flag when micro-batch number `after` is fetched, as an interruption in
+/// the middle of an update.
 struct Interrupting<'a> {
     data: Generated,
     fetched: u64,
@@ -39,7 +39,8 @@ impl Source for Interrupting<'_> {
 
 const UPDATES: u64 = 20;
 
-/// Trains up to the update that fetches micro-batch number `after`, or to the end.
+/// Trains until the update that fetches micro-batch number `after`, which is not made, or to the
+/// end.
 fn run(trainer: &mut Trainer<Transformer>, after: u64, events: &mut Vec<Event>) -> StopReason {
     let data = Generated::new(Task::Reverse);
     let stop = AtomicBool::new(false);
@@ -64,8 +65,8 @@ fn begin_with(
 }
 
 fn resume(shape: &ModelConfig, directory: &Path, config: &TrainingConfig) -> Trainer<Transformer> {
-    // Weights that the checkpoint must replace: another seed would hide nothing that equal weights
-    // would.
+    // The initial weights have another seed, so that the test fails if the checkpoint does not
+    // replace them.
     let other = Transformer::new(
         shape,
         14,
@@ -80,7 +81,7 @@ fn resume(shape: &ModelConfig, directory: &Path, config: &TrainingConfig) -> Tra
 fn a_resumed_run_equals_an_uninterrupted_one_to_the_byte() {
     let plain = interrupted_equals_whole(&short_run(UPDATES));
     let twice = interrupted_equals_whole(&TrainingConfig { r_drop: 2.0, ..short_run(UPDATES) });
-    // Steps so small that the loss stays where it is, now above its mean and now below.
+    // With such small steps the loss varies about its mean, and some updates are skipped as spikes.
     let mut config = TrainingConfig { spike_factor: 1.02, ..short_run(UPDATES) };
     config.schedule.scale = 1e-3;
     let choosy = interrupted_equals_whole(&config);
@@ -118,12 +119,13 @@ fn so_does_one_of_each_architecture() {
     interrupted_equals_whole_of(&shape, &short_run(UPDATES));
 }
 
-/// The record of the uninterrupted run.
+/// Checks that interrupted training equals uninterrupted training. Returns the record of the
+/// latter.
 fn interrupted_equals_whole(config: &TrainingConfig) -> Vec<serde_json::Value> {
     interrupted_equals_whole_of(&tiny(0.2), config)
 }
 
-/// The same of another model.
+/// Like [`interrupted_equals_whole`], with another model.
 fn interrupted_equals_whole_of(
     shape: &ModelConfig,
     config: &TrainingConfig,
@@ -135,10 +137,10 @@ fn interrupted_equals_whole_of(
         StopReason::MaxUpdates
     );
 
-    // Two micro-batches make an update: these interruptions fall into updates 8 and 7 + 7 = 14,
-    // which are then not made, and so after updates 7 and 13 (the skipped ones counted), which are
-    // neither logged nor validated nor saved by themselves, and in different epochs of 7
-    // micro-batches.
+    // Two micro-batches make an update. These interruptions fall into updates 8 and 7 + 7 = 14,
+    // which are then not made, so that the runs end after updates 7 and 13, including skipped ones.
+    // At these there is no log, validation or regular checkpoint, and they are in different epochs
+    // of 7 micro-batches.
     let mut events = Vec::new();
     let mut trainer = begin_with(shape, parts.path(), config);
     assert_eq!(run(&mut trainer, 15, &mut events), StopReason::Interrupted);
@@ -194,7 +196,8 @@ fn a_run_goes_on_only_with_its_own_seed() {
     assert!(matches!(error, TrainError::Seed { saved: 11, configured: 12, .. }), "{error}");
 }
 
-/// The state of an optimizer is that of no other, but Adam's and AdamW's are the same two moments.
+/// A run resumes only with the same kind of optimizer state; Adam and AdamW have the same two
+/// moments.
 #[test]
 fn a_run_goes_on_only_with_an_optimizer_of_its_state() {
     let directory = tempfile::tempdir().unwrap();

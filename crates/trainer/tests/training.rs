@@ -1,4 +1,5 @@
-//! The loop: accumulation, the ends of a run, retention, and what is done about non-finite losses.
+//! The training loop: accumulation, reasons to end a run, retention of checkpoints, and skipped
+//! updates.
 
 mod common;
 
@@ -35,7 +36,7 @@ fn weights(trainer: &Trainer<Transformer>) -> Vec<f32> {
     trainer.model().parameters().flat().unwrap().to_vec1().unwrap()
 }
 
-/// Cuts each batch of 16 sentences into `parts` of unequal token counts.
+/// Divides each batch of 16 sentences into `parts` micro-batches with unequal numbers of tokens.
 struct Cut {
     data: Generated,
     parts: usize,
@@ -55,7 +56,7 @@ impl Source for Cut {
     }
 }
 
-/// Keeps the weights it is given to validate.
+/// Validator that records the weights that it gets.
 #[derive(Default)]
 struct Seen(Vec<Vec<f32>>);
 
@@ -93,7 +94,8 @@ fn what_is_validated_and_saved_is_the_moving_average() {
     assert_eq!(averaged.last(), Some(&saved));
     let mut expected: Vec<f64> = before.iter().map(|&value| f64::from(value)).collect();
     for (step, (weights, averaged)) in (1_u32..).zip(trained.iter().zip(&averaged)) {
-        // Lower at first: the average would long remember the initial weights.
+        // The decay is lower at first, as the average would otherwise long retain the initial
+        // weights.
         let decay = (f64::from(1 + step) / f64::from(10 + step)).min(0.5);
         for ((mean, &weight), &found) in expected.iter_mut().zip(weights).zip(averaged) {
             *mean = decay * *mean + (1.0 - decay) * f64::from(weight);
@@ -186,8 +188,8 @@ fn training_ends_when_patience_runs_out_and_the_best_is_kept() {
 #[test]
 fn epochs_and_minutes_end_a_run_too() {
     let directory = tempfile::tempdir().unwrap();
-    // Two passes over 7 micro-batches in pairs: 7 updates. Over 3 passes the last update has one
-    // micro-batch.
+    // Two epochs of 7 micro-batches, two for each update, make 7 updates. With 3 epochs the last
+    // update has one micro-batch.
     for (max_epochs, updates) in [(2, 7), (3, 11)] {
         let config = TrainingConfig { max_epochs, ..short_run(0) };
         let path = directory.path().join(max_epochs.to_string());
@@ -236,7 +238,7 @@ fn updates_that_are_not_finite_are_skipped_and_several_in_a_row_end_training() {
     assert_eq!((trainer.state().step, trainer.state().skipped), (0, 3));
 }
 
-/// The same few words in every batch but one.
+/// Data with the same few words in every batch but one.
 struct OneBroken;
 
 impl Source for OneBroken {
@@ -278,7 +280,7 @@ fn an_update_with_a_loss_far_above_the_mean_is_skipped_where_that_is_asked_for()
     }
 }
 
-/// Sets the stop flag with the batch that is skipped.
+/// Data like [`OneBroken`] that sets the stop flag with the batch that is skipped.
 struct StoppingAtTheBroken<'a>(&'a AtomicBool);
 
 impl Source for StoppingAtTheBroken<'_> {
@@ -316,8 +318,7 @@ fn an_interruption_after_a_skipped_update_leaves_the_checkpoint_before_it_the_sc
     );
 }
 
-/// In f16 the gradients of classes that no target names are too small for its range, were the loss
-/// not scaled.
+/// Gradients of classes that are never a target would underflow in f16 if the loss were not scaled.
 #[test]
 fn f16_loses_no_gradient_to_its_range() {
     let classes = 30_000;

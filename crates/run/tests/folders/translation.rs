@@ -1,5 +1,5 @@
-//! Checks of translation models that all families share: golden folders have `expected.safetensors` and
-//! `expected.json`.
+//! Checks of translation models that all families share. Golden folders have the expected results
+//! in `expected.safetensors` and `expected.json`.
 
 use serde_json::Value;
 use taper_model::{Batch, Pass, Sequences, TranslationModel};
@@ -18,8 +18,8 @@ fn ids(list: &Value) -> Vec<u32> {
     list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
-/// Compares logits, loss and gradients of the golden folder `name`, and its `files`, weights and
-/// settings of generation after a round trip.
+/// Imports the golden folder `name`, and compares logits, loss and gradients. Then exports it, and
+/// compares `files`, weights and settings of generation.
 pub(crate) fn check_model(name: &str, files: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let golden = golden(name);
@@ -48,7 +48,7 @@ pub(crate) fn check_model(name: &str, files: &[&str]) {
     check_round_trip(&run, &golden, (&whole, &[CONFIG]), &gradients);
 }
 
-/// Compares the rows of texts.
+/// Compares the rows of source and target texts with the expected ids.
 pub(crate) fn check_ids(run: &LoadedRun<TranslationModel>, expected: &Value) {
     let (source, target) = (run.tokenizers.source(), run.tokenizers.target());
     for (text, row) in texts(&expected["texts"]).iter().zip(expected["sources"].as_array().unwrap())
@@ -61,7 +61,7 @@ pub(crate) fn check_ids(run: &LoadedRun<TranslationModel>, expected: &Value) {
     }
 }
 
-/// Compares translations, greedy and by a beam of 4.
+/// Compares translations by greedy search and by a beam of 4 with the expected ones.
 pub(crate) fn check_searches(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let golden = golden(name);
@@ -76,7 +76,7 @@ pub(crate) fn check_searches(name: &str) {
         let found: Vec<String> =
             found.map(|line| line.unwrap().translations[0].text.clone()).collect();
         assert_eq!(found, texts(&expected[search]), "{name}: {search}");
-        // A blank line has no language either.
+        // The translation of a blank line is empty, without tokens of languages.
         let empty = [String::new()];
         let blank = translator.translate(&empty, &[], 1, |_| {}).unwrap();
         let blank: Vec<String> =

@@ -1,4 +1,4 @@
-//! A ViT, of `scripts/golden/images/vit.py`.
+//! The folder of a ViT, made by `scripts/golden/images/vit.py`.
 #![allow(clippy::disallowed_methods, reason = "Candle's own products")]
 
 use std::fs;
@@ -15,7 +15,7 @@ use super::{
     CONFIG, WEIGHTS, changed, check_round_trip, refusal, relative, rewrite, set, tensors, trained,
 };
 
-/// File of the settings of image preparation.
+/// File with the settings of image preparation.
 const PROCESSOR: &str = "preprocessor_config.json";
 
 fn golden() -> PathBuf {
@@ -60,7 +60,8 @@ fn attention_is_rolled_out_over_the_layers() {
     let expected = tensors(golden().join("expected.safetensors"));
     let values = run.model.shape().values();
     let images: Vec<u32> = expected["images"].to_vec1().unwrap();
-    // (1 + A₂) / 2 · (1 + A₁) / 2 of Transformers' attention, for the first image.
+    // The rollout is (1 + A₂) / 2 · (1 + A₁) / 2, where Aₗ is the attention in layer l by
+    // Transformers, as the mean over heads, for the first image.
     let mixed = |layer: usize| {
         let of_heads = expected[&format!("attention.{layer}")].get(0).unwrap();
         let identity = Tensor::eye(10, DType::F32, &Device::Cpu).unwrap();

@@ -1,5 +1,5 @@
-//! Common parts of the tests: a tiny model, made-up data addressed by position, and an observer
-//! that remembers.
+//! Common parts of the tests: a tiny model, generated data that depends only on its position,
+//! validators, and helpers to compare runs.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -21,7 +21,7 @@ pub const START: u32 = 2;
 pub const END: u32 = 3;
 pub const VOCABULARY: usize = 14;
 
-/// Task to learn.
+/// The task to learn: to copy the words of the source, or to reverse them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     Copy,
@@ -37,7 +37,7 @@ impl Task {
     }
 }
 
-/// Random sentences of 1 to `longest` words: a function of the seed and the position.
+/// Random sentences of 1 to `longest` words, which depend only on the seed and the position.
 #[derive(Debug, Clone, Copy)]
 pub struct Generated {
     pub task: Task,
@@ -67,7 +67,7 @@ impl Generated {
     }
 }
 
-/// The micro-batch of some sentences.
+/// Makes a micro-batch of some sentences and their answers.
 pub fn pack(task: Task, sentences: &[Vec<u32>]) -> Batch {
     let (mut source, mut target_in, mut target_out) = (Vec::new(), Vec::new(), Vec::new());
     for words in sentences {
@@ -89,7 +89,7 @@ impl Source for Generated {
     }
 }
 
-/// Teacher-forced scores on sentences that are not trained on.
+/// Computes scores with teacher forcing on held-out sentences.
 pub struct HeldOut(pub Generated);
 
 impl Validator<Transformer> for HeldOut {
@@ -102,7 +102,7 @@ impl Validator<Transformer> for HeldOut {
     }
 }
 
-/// Scores that are written down beforehand.
+/// Returns the given losses, one for each validation.
 pub struct Scripted(pub Vec<f64>);
 
 impl Validator<Transformer> for Scripted {
@@ -150,7 +150,7 @@ pub fn short_run(max_updates: u64) -> TrainingConfig {
     }
 }
 
-/// The events of a run's record, without what the clock says.
+/// The metric events of a run as JSON, without timings.
 pub fn record(events: &[Event]) -> Vec<serde_json::Value> {
     let bare = |event: &Event| {
         let mut value = serde_json::to_value(event).unwrap();
@@ -160,7 +160,7 @@ pub fn record(events: &[Event]) -> Vec<serde_json::Value> {
     events.iter().filter(|event| event.is_metric()).map(bare).collect()
 }
 
-/// The files of a checkpoint by name.
+/// Names and contents of the files of a checkpoint.
 pub fn contents(checkpoint: &Path) -> BTreeMap<String, Vec<u8>> {
     std::fs::read_dir(checkpoint)
         .unwrap()

@@ -1,6 +1,5 @@
-//! A run survives what happens around it: a disk that takes no more, an observer that fails, a
-//! process that was killed in the middle of a rename, interruptions that must leave no trace in the
-//! result.
+//! A run survives a full disk, an observer that fails, a process that is killed in the middle of a
+//! rename, and interruptions, which must not change the result.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,7 +31,7 @@ fn resume(directory: &Path) -> Trainer<Transformer> {
     Trainer::resume(model(&tiny(0.2)), config(), Identity::default(), directory, "last").unwrap()
 }
 
-/// Trains on with an observer that remembers, and may fail.
+/// Trains to the end with this observer.
 fn train(
     trainer: &mut Trainer<Transformer>,
     observer: &mut dyn Observer,
@@ -41,7 +40,7 @@ fn train(
     trainer.train(&mut data.clone(), &mut HeldOut(data), observer, &AtomicBool::new(false))
 }
 
-/// The record and the files of a run that nothing happened to.
+/// Trains in `directory` without a disturbance. Returns the record of the run.
 fn undisturbed(directory: &Path) -> Vec<serde_json::Value> {
     let mut events = Vec::new();
     let mut observer = |event: &Event| -> Result<(), BoxError> {
@@ -73,8 +72,7 @@ fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
     let mut trainer = begin(&checkpoints);
     let mut events = Vec::new();
     let mut observer = |event: &Event| -> Result<(), BoxError> {
-        // The run's folder is taken away under the process; the checkpoint after update 10 finds it
-        // gone.
+        // The run's folder is removed after update 8, so that the checkpoint after update 10 fails.
         if matches!(event, Event::Log { step: 8, .. }) {
             fs::remove_dir_all(&run)?;
         }
@@ -104,7 +102,8 @@ fn what_the_disk_refuses_is_kept_in_memory_and_can_be_saved_elsewhere() {
     assert!(left[MODEL_FILE] == right[MODEL_FILE] && left[OPTIMIZER_FILE] == right[OPTIMIZER_FILE]);
 }
 
-/// Fails at one event; counts the flushes that precede checkpoints.
+/// Observer that fails at the events of update `at`, and records how many events preceded each
+/// flush.
 struct Failing {
     events: Vec<Event>,
     at: u64,
@@ -132,8 +131,7 @@ fn an_observer_that_fails_ends_training_with_the_state_saved() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
     let expected = undisturbed(&whole);
-    // Update 12 is logged and validated; the failing log event must not keep the validation from
-    // being made.
+    // Update 12 is logged and validated: the validation must run although the log event fails.
     let mut observer = Failing { events: Vec::new(), at: 12, flushed: Vec::new() };
     let error = train(&mut begin(&parts), &mut observer).unwrap_err();
     assert!(matches!(error, TrainError::Observer { step: 12, .. }), "{error}");
@@ -150,7 +148,8 @@ fn an_observer_that_fails_ends_training_with_the_state_saved() {
     );
 }
 
-/// Sets the stop flag at one micro-batch.
+/// Data that sets the stop flag at one micro-batch: the data, the number of the micro-batch, and
+/// the flag.
 struct Stopping<'a>(Generated, u64, &'a AtomicBool);
 
 impl Source for Stopping<'_> {
@@ -173,8 +172,9 @@ fn an_interruption_changes_neither_the_average_nor_what_is_kept() {
     undisturbed(&whole);
     let data = Generated::new(Task::Copy);
     let mut silent = |_: &Event| -> Result<(), BoxError> { Ok(()) };
-    // Micro-batches 38 and 39, counted from 0, are the last update: it is not made, and the
-    // checkpoint of the last but one would be one of the two newest.
+    // Micro-batches 38 and 39, counted from 0, make the last update, which is interrupted. The
+    // checkpoint of the interruption after update 19 would be one of the two newest, which are
+    // kept.
     let stop = AtomicBool::new(false);
     let mut trainer = begin(&parts);
     let reason = trainer
@@ -198,8 +198,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     undisturbed(&root);
     let checkpoints = Checkpoints::new(&root);
     let before = checkpoints.list().unwrap();
-    // Killed after the old directory stepped aside and before the new one took its name; and in the
-    // middle of writing.
+    // The process was killed after the old directory was renamed, but before the new one got its
+    // name; and another time in the middle of writing.
     fs::rename(root.join("step-00000020"), root.join(".step-00000020.replaced")).unwrap();
     fs::create_dir(root.join(".step-00000020.tmp")).unwrap();
     fs::write(root.join(".step-00000020.tmp").join(MODEL_FILE), b"half").unwrap();
@@ -208,7 +208,7 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
     load_model(&checkpoints.resolve("last").unwrap(), &model(&tiny(0.0)), "").unwrap();
-    // Killed after the new one took its name: it is the one that counts.
+    // The process was killed after the new directory got its name: the new one counts.
     fs::create_dir(root.join(".step-00000020.replaced")).unwrap();
     checkpoints.recover().unwrap();
     assert_eq!(checkpoints.list().unwrap(), before);
@@ -216,7 +216,8 @@ fn what_a_killed_process_left_half_done_is_resolved() {
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
     assert_eq!(hidden.count(), 0);
-    // Killed before the first pointer was made, and between a better checkpoint and its pointer.
+    // The process was killed before the first `last` was written, or after a better checkpoint and
+    // before `best` was.
     fs::remove_file(root.join("last")).unwrap();
     fs::write(root.join("best"), "step-00000010\n").unwrap();
     assert!(checkpoints.resolve("last").unwrap().ends_with("step-00000020"));
@@ -226,7 +227,7 @@ fn what_a_killed_process_left_half_done_is_resolved() {
     Checkpoints::new(&folder.path().join("nowhere")).recover().unwrap();
 }
 
-/// A validation that fails once.
+/// Validator that fails once, after this update.
 struct FailingOnce(HeldOut, u64);
 
 impl Validator<Transformer> for FailingOnce {
@@ -243,7 +244,7 @@ impl Validator<Transformer> for FailingOnce {
 fn a_validation_that_fails_costs_no_update() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
-    // Checkpoints come with validations alone, so that the last one is as far back as can be.
+    // Checkpoints come only with validations, so that the last one is as old as possible.
     let config = TrainingConfig { checkpoint_every: 0, ..config() };
     let data = Generated::new(Task::Copy);
     let train = |trainer: &mut Trainer<Transformer>, events: &mut Vec<Event>, failing: u64| {
@@ -260,7 +261,7 @@ fn a_validation_that_fails_costs_no_update() {
     let (mut expected, mut events) = (Vec::new(), Vec::new());
     train(&mut begin(&whole), &mut expected, u64::MAX).unwrap();
     let mut trainer = begin(&parts);
-    // One of the schedule, and the one at the end.
+    // First a regular validation fails, then the one at the end.
     for (step, before) in [(12, 6), (UPDATES, 18)] {
         let error = train(&mut trainer, &mut events, step).unwrap_err();
         assert!(
@@ -312,7 +313,7 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
         Checkpoints::new(&root).list().unwrap().iter().map(|saved| saved.step).collect::<Vec<_>>()
     };
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
-    // The same directory by another name.
+    // The path names the same directory in another way.
     let back = root.join("..").join("checkpoints").join("step-00000010");
     for left in ["left-step-00000015", "left-step-00000015-2"] {
         let mut trainer =
@@ -329,7 +330,8 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
     }
     assert_eq!(steps(), [5, 6, 10, 15, 18, 20]);
     assert!(root.join("left-averaged-2").is_dir() && root.join("averaged").is_dir());
-    // Killed when the last checkpoint was set aside, and `last` not yet pointed elsewhere.
+    // The process was killed after the last checkpoint was set aside, but before `last` was
+    // changed.
     fs::remove_dir_all(root.join("step-00000020")).unwrap();
     assert_eq!(Checkpoints::new(&root).resolve("last").unwrap(), root.join("step-00000018"));
     fs::remove_dir_all(root.join("left-step-00000020")).unwrap();
@@ -337,7 +339,7 @@ fn what_a_run_leaves_by_going_back_is_set_aside() {
         Checkpoints::new(&root).resolve("last").is_err(),
         "a checkpoint that is missing for another reason is missed"
     );
-    // To where there was no validation yet, so that none was the best.
+    // Goes back to before the first validation, where there was no best checkpoint.
     Trainer::resume_from(
         model(&tiny(0.2)),
         config(),
@@ -359,7 +361,7 @@ fn another_metric_begins_its_own_comparison() {
         Trainer::resume(model(&tiny(0.2)), config, Identity::default(), folder.path(), "last")
             .unwrap();
     train(&mut trainer, &mut |_: &Event| -> Result<(), BoxError> { Ok(()) }).unwrap();
-    // No accuracy is above the losses of before, which is what it would be compared with.
+    // No accuracy exceeds the earlier losses, with which it must not be compared.
     let best = trainer.state().early_stopping.best.unwrap();
     assert!(best.step > 20 && best.score < 1.0, "{best:?}");
     let kept: Vec<u64> =

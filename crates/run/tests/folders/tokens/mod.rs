@@ -1,5 +1,6 @@
-//! Tokens of a folder: ends, beginnings, rows without a token, vocabularies of slow tokenizers, and
-//! the files of an export, for these and for a tokenizer of ours.
+//! Special tokens of a folder (ends and beginnings), rows of embeddings without a token,
+//! vocabularies of slow tokenizers, and the tokenizer's files in an export, also for our own
+//! tokenizers.
 
 mod exports;
 
@@ -40,7 +41,8 @@ fn gpt2(change: impl Fn(&Path)) -> LoadedRun<LanguageModel> {
     imported(&source, &folder.path().join("run")).unwrap()
 }
 
-/// Continues a text by the likeliest tokens, or by sampled ones.
+/// Continues "The sea" by at most `tokens` tokens: the likeliest ones with `temperature` 0,
+/// otherwise sampled ones.
 fn written(run: &LoadedRun<LanguageModel>, tokens: usize, temperature: f64) -> GeneratedText {
     let mut settings = GenerationSettings::from_config(&run.config);
     settings.max_tokens = tokens;
@@ -50,7 +52,7 @@ fn written(run: &LoadedRun<LanguageModel>, tokens: usize, temperature: f64) -> G
     found[0][0].clone()
 }
 
-/// The natural logarithm of the probability of each token after `text`, by a whole pass.
+/// Log-probability of each token of the vocabulary after `text`, from a whole pass.
 fn after(run: &LoadedRun<LanguageModel>, text: &[u32]) -> Vec<f64> {
     let pass = Pass::evaluate();
     let hidden = run.model.hidden(&Sequences::pack(&[text]), &pass).unwrap();
@@ -86,7 +88,7 @@ fn any_end_of_the_folder_ends_a_text() {
     let tokens = continuation(&plain, 12);
     let at = (1..12).find(|&at| !tokens[..at].contains(&tokens[at])).expect("two tokens");
     let tokenizer = plain.tokenizers.target();
-    // An end that is not a special token is text too, like in Transformers.
+    // An end that is not a special token belongs to the text, as in Transformers.
     let expected = tokenizer.decode(&tokens[..=at]).unwrap();
     let ends = json!([270, tokens[at]]);
     let other = json!(tokens[0]);
@@ -108,7 +110,7 @@ fn any_end_of_the_folder_ends_a_text() {
         let text = written(&run, 12, 0.0);
         assert_eq!((text.text.as_str(), text.tokens), (expected.as_str(), at + 1), "{named}");
         assert!(!text.truncated, "{named}");
-        // The probability of the end that came is counted.
+        // The log-probability includes that of the end.
         let mut ids = tokenizer.encode("The sea").unwrap();
         let mut total = 0.0;
         for &token in &tokens[..=at] {
@@ -116,11 +118,11 @@ fn any_end_of_the_folder_ends_a_text() {
             ids.push(token);
         }
         assert!((text.log_probability - total).abs() < 1e-4, "{named}");
-        // An end token is text all the same if a text spells it.
+        // An end token that occurs in a text is still read as text.
         let again = run.tokenizers.target().encode(&expected).unwrap();
         assert_eq!(run.tokenizers.target().decode(&again).unwrap(), expected, "{named}");
     }
-    // An id for another vocabulary, like Transformers' defaults, names no token.
+    // An id outside the vocabulary is ignored; Transformers writes such defaults.
     let run = gpt2(|path| set(path.join(CONFIG), "eos_token_id", &json!(50256)));
     assert_eq!(run.tokenizers.target().end(), 271);
     let says = |change: &dyn Fn(&Path)| refusal::<LanguageModel>(&golden("gpt2"), change);
@@ -136,7 +138,7 @@ fn any_end_of_the_folder_ends_a_text() {
     assert!(error.contains("generation_config.json: not an object"), "{error}");
 }
 
-/// Changes the spelling of a token of the folder's tokenizer.
+/// Replaces `token` by `other` everywhere in the folder's `tokenizer.json`.
 fn respell(folder: &Path, token: &str, other: &str) {
     let path = folder.join(TOKENIZER);
     let text = fs::read_to_string(&path).unwrap();
@@ -154,19 +156,19 @@ fn ends_and_beginnings_may_be_spelled_in_any_way() {
         assert_eq!(run.tokenizers.target().end(), 271);
         assert_eq!(score(&run), score(&plain), "{spelling}");
         assert_eq!(written(&run, 9, 0.0).text, written(&plain, 9, 0.0).text, "{spelling}");
-        // Text that spells it is text.
+        // A text that spells the end is read as text.
         let ids = run.tokenizers.target().encode(spelling).unwrap();
         assert!(!ids.contains(&271), "{spelling}");
         assert_eq!(run.tokenizers.target().decode(&ids).unwrap(), spelling);
     }
-    // A text is scored after the tokens that begin texts.
+    // A text is scored after the token that begins texts.
     let begun = gpt2(|path| set(path.join(CONFIG), "bos_token_id", &json!(40)));
     let tokenizer = begun.tokenizers.target();
     assert_eq!((tokenizer.end(), tokenizer.special_tokens().start), (271, Some(40)));
     let first = tokenizer.encode(&texts[0]).unwrap()[0];
     assert!((score(&begun)[0] - after(&begun, &[40])[first as usize]).abs() < 1e-4);
     assert!((score(&begun)[0] - score(&plain)[0]).abs() > 1e-6);
-    // Tokens are named in other files, the vocabulary is GPT-2's.
+    // The end is named in another file, and the other tokens are those of GPT-2.
     let named = gpt2(|path| {
         respell(path, "<|endoftext|>", "<stop>");
         set(path.join(CONFIG), "eos_token_id", &Value::Null);
@@ -177,7 +179,7 @@ fn ends_and_beginnings_may_be_spelled_in_any_way() {
     assert_eq!(named.tokenizers.target().end(), 271);
 }
 
-/// Adds rows to the embedding of the folder, each of them likelier than any token.
+/// Adds rows without a token to the embedding of the folder; most of the probability goes to them.
 fn padded(folder: &Path, rows: usize) {
     let path = folder.join(WEIGHTS);
     let mut weights = tensors(path.clone());
@@ -198,7 +200,8 @@ fn rows_that_no_token_has_are_kept_and_never_drawn() {
     let tokenizer = run.tokenizers.target();
     assert_eq!((tokenizer.vocabulary_size(), run.model.vocabulary()), (320, 320));
     assert_eq!(tokenizer.ids_without_token(), (272..320).collect::<Vec<u32>>());
-    // They have most of the probability, which counts in the probabilities of tokens.
+    // These rows have most of the probability, and the probabilities of tokens are relative to all
+    // rows.
     let prompt = tokenizer.encode("The sea").unwrap();
     let all = after(&run, &prompt);
     assert!(likeliest(&all) >= 272);
@@ -220,7 +223,7 @@ fn rows_that_no_token_has_are_kept_and_never_drawn() {
     };
     assert!(embedding(&out) == embedding(&source));
 
-    // A BERT: no row replaces a token, and all of them come back.
+    // In a BERT such rows never replace a token, and an export has them all.
     let source = changed("bert", folder.path(), |path| {
         let mut weights = tensors(path.join(WEIGHTS));
         for (name, shape) in [
@@ -268,7 +271,7 @@ fn a_run_keeps_what_its_folder_said_and_is_told_from_others_by_it() {
     assert_ne!(TokenizerPair::load(&run).unwrap().hash(), loaded.tokenizers.hash());
 }
 
-/// The tokens of a `tokenizer.json`, by their ids.
+/// Ids and tokens of a `tokenizer.json`, sorted by id.
 fn vocabulary(folder: &Path) -> Vec<(u64, String)> {
     let file = json_of(folder.join(TOKENIZER));
     let mut all: Vec<(u64, String)> = file["model"]["vocab"]
@@ -313,7 +316,8 @@ fn vocabularies_of_slow_tokenizers_are_read() {
         fs::write(path.join("tokenizer_config.json"), r#"{"do_lower_case": false}"#).unwrap();
     });
     assert!(ids(&cased)[0].contains(&1) && !ids(&slow)[0].contains(&1), "T is no token");
-    // Classes that build on BERT's have its arguments, which come before those of tokenizer.json.
+    // Tokenizer classes derived from BERT's have the same arguments, which take precedence over
+    // `tokenizer.json`.
     let distilled = tokenizer("bert", "distilled", &|path| {
         let config = r#"{"tokenizer_class": "DistilBertTokenizer", "do_lower_case": false}"#;
         fs::write(path.join("tokenizer_config.json"), config).unwrap();
@@ -408,7 +412,8 @@ fn bytes_that_are_marked_as_special_are_text() {
 #[test]
 fn pairs_have_the_segments_that_transformers_gives_them_and_other_rows_are_told() {
     let folder = tempfile::tempdir().unwrap();
-    // Notices of the import, and the segments of a pair.
+    // Imports a changed classifier. Returns the notices of the import, and the segments in the row
+    // of a pair.
     let read = |number: usize, change: &dyn Fn(&mut Value)| {
         let source = changed("bert-classifier", &folder.path().join(number.to_string()), |path| {
             let mut file = json_of(path.join(TOKENIZER));
