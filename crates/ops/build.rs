@@ -12,7 +12,7 @@ fn compile() {
     println!("cargo::rerun-if-changed=src/cuda/kernels");
     let compiled = cudaforge::KernelBuilder::new()
         .source_files(vec!["src/cuda/kernels/kernels.cu"])
-        // What it includes: a cached result is of all of them.
+        // Included files: the cached result depends on them too.
         .watch(included())
         .arg("-std=c++17")
         .arg("-O3")

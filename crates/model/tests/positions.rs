@@ -183,8 +183,8 @@ fn spec(file: &HashMap<String, Tensor>, queries: &str, keys: &str, causal: bool)
     }
 }
 
-/// Runs `f` on the variables `names`. Compares its result with the golden file to 3e-6, and all
-/// gradients to 1e-5, relative to their norms.
+/// Runs `f` on the variables `names`, and compares with the golden file: the [`distance`] of the
+/// result must be below 3e-6, and that of each gradient below 1e-5 of the gradient's norm.
 fn check(
     file: &HashMap<String, Tensor>,
     case: &str,

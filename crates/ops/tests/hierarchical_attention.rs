@@ -1,7 +1,7 @@
 //! Hierarchical attention with one or several levels of summaries. It is compared with the
 //! equation, the composed operation and finite differences; in f32 and with bf16 products it is
-//! compared with f64. Results must be the same alone and in a batch, on any number of threads, and
-//! nearly the same with every matrix kernel.
+//! compared with f64. Results must be the same alone and in a batch, and on any number of threads.
+//! All tests run with every matrix kernel.
 
 mod common;
 

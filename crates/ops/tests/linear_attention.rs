@@ -1,7 +1,7 @@
 //! Linear attention, with and without random features. The fused operation is compared with the
 //! composed one and finite differences; in f32 and with bf16 products it is compared with f64.
-//! Results must be the same alone and in a batch, on any number of threads, and nearly the same
-//! with every matrix kernel.
+//! Results must be the same alone and in a batch, and on any number of threads. All tests run with
+//! every matrix kernel.
 
 mod common;
 

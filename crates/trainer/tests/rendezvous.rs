@@ -15,8 +15,8 @@ const VERSION: u32 = 3;
 const HELLO: usize = 54;
 const CHALLENGE: usize = 48;
 const PROOF: usize = 32;
-/// Time for the whole meeting. It would not be enough if silent strangers were waited for one after
-/// another.
+/// Longest time to wait for the other processes. It would not be enough if silent strangers were
+/// waited for one after another.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn meeting(rank: usize, size: usize, port: u16, key: &str) -> Rendezvous {
