@@ -3,7 +3,8 @@
 
 use super::Block;
 
-/// Number of fractional bits of a constant. The next constant is that of results of the first pass.
+/// Number of fractional bits of the transform's factors. The next constant is the number of
+/// additional fractional bits of the results of the first pass.
 const CONSTANT: u32 = 13;
 const KEPT: u32 = 2;
 

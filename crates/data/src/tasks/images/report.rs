@@ -9,13 +9,13 @@ use crate::BatchingReport;
 pub struct ImageReport {
     /// The split.
     pub split: String,
-    /// Images.
+    /// Number of images.
     pub images: usize,
     /// Number of images of each class, in the order of the labels.
     pub of_classes: Vec<usize>,
     /// Height and width in pixels.
     pub size: usize,
-    /// Channels.
+    /// Number of channels: 1 or 3.
     pub channels: usize,
     /// Report on batches. There is one stream, counted as the target, and a token is a patch.
     pub batching: BatchingReport,

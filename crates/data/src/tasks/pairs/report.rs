@@ -9,7 +9,7 @@ use crate::{Dropped, DroppedPair};
 pub struct DataReport {
     /// The split.
     pub split: String,
-    /// Pairs in the files.
+    /// Number of pairs in the files.
     pub pairs_read: u64,
     /// Number of pairs that remain after cleaning.
     pub pairs_kept: u64,
@@ -78,7 +78,7 @@ pub struct CorpusReport {
 pub struct SideReport {
     /// The language.
     pub language: String,
-    /// Tokens.
+    /// Number of tokens.
     pub tokens: u64,
     /// Number of `<unk>` tokens.
     pub unknown: u64,
@@ -102,7 +102,7 @@ pub struct LengthBin {
     pub from: usize,
     /// Largest number of tokens.
     pub to: usize,
-    /// Sentences.
+    /// Number of sentences.
     pub pairs: u64,
 }
 

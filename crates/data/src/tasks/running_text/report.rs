@@ -14,7 +14,7 @@ pub struct TextReport {
     pub documents: u64,
     /// Number of words, which white space separates.
     pub words: u64,
-    /// Characters.
+    /// Number of characters.
     pub characters: u64,
     /// Number of bytes of these characters in UTF-8.
     pub bytes: u64,

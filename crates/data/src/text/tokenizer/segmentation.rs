@@ -33,7 +33,7 @@ pub(crate) enum Layout {
 /// characters.
 ///
 /// # Errors
-/// None in practice, because the pattern is fixed and valid.
+/// Never, because the pattern is fixed and valid.
 pub(crate) fn pre_tokenizer(
     kind: TokenizerKind,
     layout: Layout,
