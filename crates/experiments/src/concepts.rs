@@ -3,9 +3,8 @@
 //! Learning as Implicit Bayesian Inference", section 4).
 //!
 //! The mixture, its documents, its prompts and the filter that computes the posterior are those of
-//! The mixture, its documents, its prompts and the filter that computes the posterior are those of
-//! `taper_theory::studies`. The decoder is trained on whole documents, never on a prompt: in these
-//! documents it is rare that text begins anew after a delimiter, as examples do.
+//! `taper_theory::studies`. The decoder is trained on whole documents, never on a prompt. In a
+//! document, text rarely begins anew after a delimiter, while each example of a prompt does.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, LanguageModel, Model, ModelConfig, Pass, Positions, Sequences};
@@ -26,7 +25,7 @@ pub(crate) const STUDY: Study = Study {
 /// Seed of the documents on which losses are measured.
 const HELD_OUT: u64 = 1 << 32;
 
-/// Number of prompts by which an accuracy is measured.
+/// Number of prompts on which an accuracy is measured.
 const PROMPTS: usize = 300;
 
 /// Training of a decoder on documents of a mixture.
@@ -88,11 +87,11 @@ pub(crate) fn batch_of(documents: &[Vec<usize>]) -> Batch {
 }
 
 impl ConceptDecoder {
-    /// Computes the loss per token, in nats, on documents that were not trained on: that of the
-    /// decoder, and that of the exact posterior.
+    /// Computes the mean loss per token, in nats, on documents that were not trained on: the loss
+    /// of the decoder, and the loss of the exact posterior.
     ///
     /// # Errors
-    /// If documents are longer than those of the training.
+    /// If `length` is larger than the length of the training documents.
     pub fn surprise(&self, mixture: &Mixture, length: usize) -> Result<(f64, f64), TheoryError> {
         let key = |number: u64| mix(HELD_OUT, &[number]);
         let documents: Vec<Vec<usize>> =
@@ -124,7 +123,7 @@ impl ConceptDecoder {
         Ok(rows.iter().map(|row| likeliest(row)).collect())
     }
 
-    /// Computes the share of `count` prompts of a kind that the decoder answers right.
+    /// Computes the share of `count` prompts of a kind that the decoder answers correctly.
     ///
     /// # Errors
     /// Errors of [`ConceptDecoder::answers`].

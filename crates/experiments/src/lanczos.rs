@@ -1,10 +1,10 @@
-//! Largest eigenvalue of a symmetric matrix of which only products are known (Lanczos 1950, "An
-//! Iteration Method for the Solution of the Eigenvalue Problem", section III).
+//! Largest eigenvalue of a symmetric matrix that is known only by its products with vectors
+//! (Lanczos 1950, "An Iteration Method for the Solution of the Eigenvalue Problem", section III).
 
 use taper_ops::rng::{Counter, mix};
 
-/// Computes the largest eigenvalue of a symmetric matrix with `size` rows, from `steps` products
-/// `matrix · v`.
+/// Computes the largest eigenvalue of a symmetric matrix with `size` rows, from at most `steps`
+/// products `matrix · v`, which `product` computes.
 ///
 /// Each new vector is made orthogonal to all earlier ones. Otherwise rounding would let eigenvalues
 /// that were already found appear again.
@@ -44,8 +44,9 @@ fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(left, right)| left * right).sum()
 }
 
-/// Computes the largest eigenvalue of a symmetric tridiagonal matrix by bisection: the signs of the
-/// pivots of `matrix − x` show how many eigenvalues are below x.
+/// Computes the largest eigenvalue of a symmetric tridiagonal matrix with the given diagonal and
+/// the values beside it, by bisection. The number of negative pivots of `matrix − x` is the number
+/// of eigenvalues below x.
 fn largest_of_three_diagonals(diagonal: &[f64], beside: &[f64]) -> f64 {
     let below = |x: f64| {
         let (mut count, mut pivot) = (0, 1.0);
@@ -59,7 +60,7 @@ fn largest_of_three_diagonals(diagonal: &[f64], beside: &[f64]) -> f64 {
         }
         count
     };
-    // Gershgorin's bound.
+    // Gershgorin's bound on the absolute value of all eigenvalues.
     let bound = diagonal.iter().map(|value| value.abs()).fold(0.0, f64::max)
         + 2.0 * beside.iter().copied().fold(0.0, f64::max);
     let (mut low, mut high) = (-bound, bound);

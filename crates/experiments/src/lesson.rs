@@ -1,4 +1,4 @@
-//! Training of a small model on examples that are drawn.
+//! Training of a small model on examples that are drawn at random.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,16 +10,16 @@ use taper_trainer::{
     Trainer, TrainingConfig,
 };
 
-/// Length and rate of a training.
+/// Length and learning rate of a training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Lesson {
     /// Number of updates.
     pub(crate) updates: u64,
-    /// Peak of the learning rate; from there it falls like half a cosine.
+    /// Peak of the learning rate, from which it falls along half a cosine.
     pub(crate) learning_rate: f64,
 }
 
-/// Batches that are a function of the seed and the position.
+/// Source of batches. A batch is a function of the seed and its position.
 struct Drawn<D> {
     seed: u64,
     draw: D,
@@ -36,7 +36,7 @@ impl<D: FnMut(u64) -> Batch> Source for Drawn<D> {
 }
 
 impl Lesson {
-    /// Trains `model` on batches that `draw` makes from keys, and returns it.
+    /// Trains `model` on the batches that `draw` makes from keys; returns the trained model.
     ///
     /// # Errors
     /// If no folder can be made for checkpoints, or the training diverges.

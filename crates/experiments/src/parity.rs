@@ -6,7 +6,6 @@
 //! MAJORITY, and XOR of the last two bits is a function of few positions. PARITY changes with each
 //! of the n bits. If a model writes the parities of b₁, of b₁ b₂, and so on, each token is again a
 //! function of only two tokens: the parity so far, and a bit.
-//! parity so far, and a bit.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, LanguageModel, Model, ModelConfig, Pass, Positions, Sequences};
@@ -36,11 +35,11 @@ const HELD_OUT: u64 = 1 << 32;
 /// A function of bits that a layer is to learn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitFunction {
-    /// Whether more than half of the bits are 1.
+    /// 1 if more than half of the bits are 1.
     Majority,
-    /// Whether the last two bits differ.
+    /// 1 if the last two bits differ.
     XorOfLast,
-    /// Whether the number of ones is odd.
+    /// 1 if the number of ones is odd.
     Parity,
     /// Parities of the first bit, of the first two bits, and so on, each in a token of its own.
     ParityByStep,
@@ -72,7 +71,7 @@ impl BitFunction {
         }
     }
 
-    /// Draws texts of `length` bits, and their answers.
+    /// Draws `rows` texts of `length` bits, and their answers.
     fn batch(self, length: usize, rows: u64, key: u64) -> Batch {
         let (mut texts, mut answers, mut asked, mut end) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for row in 0..rows {
@@ -91,7 +90,7 @@ impl BitFunction {
     }
 }
 
-/// Trains a decoder of one layer on a function of `length` bits, and returns its share of
+/// Trains a decoder of one layer on a function of `length` bits; returns the share of its
 /// [`right_answers`].
 ///
 /// # Errors
@@ -119,10 +118,11 @@ pub fn learned(
     right_answers(&model, function, length)
 }
 
-/// Computes the share of texts for whose bits a decoder writes, token by token, the right value.
+/// Computes the share of texts of `length` bits for which a decoder writes the right value, after
+/// writing the answer token by token.
 ///
 /// # Errors
-/// If a text is longer than its positions.
+/// If a text with its answer is longer than the decoder allows.
 pub fn right_answers(
     model: &LanguageModel,
     function: BitFunction,

@@ -1,10 +1,12 @@
-//! Lengths of the paths that signals take from a token to a later one: through every step between
-//! in a recurrent layer (Bengio et al. 1994, "Learning Long-Term Dependencies with Gradient Descent
-//! is Difficult"), through one layer with attention (Vaswani et al. 2017, section 4 and table 1).
+//! Lengths of the paths that signals take from a token to a later token. In a recurrent layer, the
+//! path goes through every step between them (Bengio et al. 1994, "Learning Long-Term Dependencies
+//! with Gradient Descent is Difficult"). With attention, it goes through one layer (Vaswani et al.
+//! 2017, section 4 and table 1).
 //!
-//! The decoder of a translation model reads a text whose tokens all differ, and is asked at the last
-//! one for the first. Its source is a single token, the same for all texts. The gradient by the row
-//! of a token in the embedding matrix is then that by the token's place in the text.
+//! The decoder of a translation model reads a text whose tokens all differ. At the last token, it
+//! is asked for the first. The source is a single token, the same for all texts. As the tokens
+//! differ, the gradient with respect to a token's row of the embedding matrix is the gradient with
+//! respect to the token's place in the text.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -28,30 +30,30 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Tokens of the longest text.
+/// Number of tokens of the longest text.
 const LONGEST: usize = 32;
-/// Number of tokens, of which each stands at most once in a text.
+/// Size of the vocabulary; a text has each token at most once.
 const VOCABULARY: usize = 48;
 /// Width of the layers.
 const WIDTH: usize = 32;
-/// Tokens that a convolution sees.
+/// Number of tokens that a convolution sees.
 const KERNEL: usize = 5;
-/// Tokens that a token sees through a window.
+/// Number of tokens that a token sees through a window, including itself.
 const WINDOW: usize = 8;
-/// Texts of a batch.
+/// Number of texts in a batch.
 const ROWS: u64 = 64;
-/// Seed of the weights and of the texts of training.
+/// Seed of the weights and of the training texts.
 const SEED: u64 = 1;
-/// Updates of a training.
+/// Number of updates of a training.
 const UPDATES: u64 = 500;
-/// Texts over which gradients are averaged.
+/// Number of texts over which gradients are averaged.
 const TEXTS: u64 = 32;
-/// Texts whose answers are counted.
+/// Number of texts on which answers are counted.
 const ASKED: u64 = 256;
-/// Seed of texts that are asked, not trained on.
+/// Seed of the texts for measurements, which are not trained on.
 const HELD_OUT: u64 = 1 << 32;
 
-/// Kind of the layers that bring a token to later ones.
+/// Kind of layers that carry information from a token to later tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// Gated recurrent units (Cho et al. 2014).
@@ -62,12 +64,12 @@ pub enum Carrier {
     Convolution,
     /// Attention to the last eight tokens.
     Window,
-    /// Attention to all tokens before.
+    /// Attention to all tokens so far.
     Attention,
 }
 
 impl Carrier {
-    /// All kinds, with their names and the least number of layers through which the last of
+    /// All kinds. Each has a name, and the smallest number of layers through which the last of
     /// [`LONGEST`] tokens sees the first.
     pub const ALL: [(&'static str, Self, usize); 5] = [
         ("GRU", Self::Gru, 1),
@@ -77,8 +79,9 @@ impl Carrier {
         ("attention", Self::Attention, 1),
     ];
 
-    /// Length of the shortest path over a distance, by formula: steps of a recurrent layer, the
-    /// token's own among them, or layers.
+    /// Length of the shortest path over a distance of `distance` tokens, by formula: in recurrent
+    /// layers the number of steps, including the step of the first token, and in other layers the
+    /// number of layers.
     #[must_use]
     pub fn path(self, distance: usize) -> usize {
         match self {
@@ -89,9 +92,9 @@ impl Carrier {
         }
     }
 
-    /// Length of the shortest path over a distance, measured on models that are not trained: the
-    /// number of states of a recurrent layer that the gradient passes on its way, or the least
-    /// number of layers for which there is a gradient.
+    /// Length of the shortest path over a distance of `distance` tokens, measured on untrained
+    /// models: in recurrent layers the number of states through which the gradient passes, and in
+    /// other layers the smallest number of layers for which the gradient is not 0.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -142,7 +145,7 @@ impl Carrier {
     }
 }
 
-/// Draws a text: tokens that all differ.
+/// Draws a text of `length` tokens that all differ.
 fn draw(key: u64, length: usize) -> Vec<u32> {
     let counter = Counter::new(key);
     let mut tokens: Vec<u32> = (0..VOCABULARY as u32).collect();
@@ -151,7 +154,7 @@ fn draw(key: u64, length: usize) -> Vec<u32> {
     tokens
 }
 
-/// Makes a batch that is asked at the last token of each text.
+/// Makes a batch of texts in which the answer is asked for at the last token of each text.
 fn asked(texts: &[Vec<u32>], answers: Vec<u32>) -> Batch {
     let sources = vec![vec![0]; texts.len()];
     let mut end = 0;
@@ -164,12 +167,13 @@ fn asked(texts: &[Vec<u32>], answers: Vec<u32>) -> Batch {
     Batch { asked: Some(rows), ..Batch::new(streams, answers) }
 }
 
-/// Decoder that is asked for the first token of a text at its last.
+/// Decoder that is asked for the first token of a text at its last token.
 #[derive(Debug)]
 pub struct FirstToken(TranslationModel);
 
 impl FirstToken {
-    /// Trains a decoder of `layers` layers on texts of at least `shortest` and up to 32 tokens.
+    /// Trains a decoder of `layers` layers on texts of `shortest` to 32 tokens; with 0 updates, it
+    /// is not trained.
     ///
     /// # Errors
     /// If the training fails.
@@ -197,7 +201,7 @@ impl FirstToken {
         Ok(Self(model))
     }
 
-    /// Share of texts of some length whose first token is named.
+    /// Share of texts of `length` tokens whose first token the decoder names.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -216,8 +220,8 @@ impl FirstToken {
         Ok(right as f64 / ASKED as f64)
     }
 
-    /// Goes back from the loss of a drawn answer at the last token of a text. The answer is wrong,
-    /// so that the gradient does not fade only because the model has learned the right one.
+    /// Computes the gradients of the loss at the last token of a text, for an answer that is drawn
+    /// and wrong. For the right answer, gradients would fade also because the model has learned it.
     fn slope(&self, text: &[u32], key: u64, pass: Pass) -> Result<Gradients, TheoryError> {
         let others = text.len().max(2) as u64 - 1;
         let wrong = match text.len() {
@@ -232,14 +236,15 @@ impl FirstToken {
         Ok(gradients)
     }
 
-    /// Norms of the gradient of the loss at the last token by the vector of each token, `[distance]`
-    /// from the last: root mean squares over texts.
+    /// Gradient norms by distance from the last token: at index `distance`, the norm of the
+    /// gradient of the loss at the last token with respect to the embedding of the token at this
+    /// distance. Norms are root mean squares over `texts` texts of `length` tokens.
     ///
     /// # Errors
     /// If the memory is exhausted.
     ///
     /// # Panics
-    /// If a translation model has no embedding of the target.
+    /// If the model has no target embedding.
     pub fn gradients(&self, length: usize, texts: u64) -> Result<Vec<f64>, TheoryError> {
         let store = self.0.parameters();
         let table = store.get("target_embedding.weight").expect("an embedding");
@@ -258,8 +263,8 @@ impl FirstToken {
         Ok(squares.into_iter().map(f64::sqrt).collect())
     }
 
-    /// Number of states of a recurrent layer, from that of the first token on, by which the loss at
-    /// the last has a gradient.
+    /// Number of states of a recurrent layer, from the first token's state on, with respect to
+    /// which the loss at the last token has a gradient other than 0.
     fn states_passed(&self, length: usize) -> Result<usize, TheoryError> {
         let pass = Pass::train(1, 1, 0).noting_states();
         let batch = asked(&[draw(HELD_OUT, length)], vec![0]);
@@ -273,7 +278,8 @@ impl FirstToken {
     }
 }
 
-/// Gradients by distance, over that of the last token.
+/// Points of a distance and the gradient norm at this distance, divided by the norm at the last
+/// token.
 fn relative(model: &FirstToken) -> Result<Vec<(f64, f64)>, TheoryError> {
     let norms = model.gradients(LONGEST, TEXTS)?;
     let point = |(distance, norm): (usize, &f64)| (distance as f64, norm / norms[0]);

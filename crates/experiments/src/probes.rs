@@ -1,9 +1,9 @@
-//! Linear probes of a decoder that was trained on linear functions: where do its layers hold the
-//! moment vector Xᵀy and the weights of ridge regression? (Akyürek et al. 2023, "What learning
-//! algorithm is in-context learning?", section 5)
+//! Linear probes of a decoder that was trained on linear functions: in which layers do its states
+//! contain the moment vector Xᵀy and the weights of ridge regression? (Akyürek et al. 2023, "What
+//! learning algorithm is in-context learning?", section 5)
 //!
-//! A probe is a linear map from the state of the last x after a layer to the quantity, fitted by
-//! ridge regression on some functions, and measured on others.
+//! A probe is a linear map from the state of the last x after a layer to one of these quantities.
+//! It is fitted by ridge regression on some functions, and measured on others.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -26,18 +26,18 @@ pub(crate) const STUDY: Study = Study {
 
 /// Dimensions of x.
 const DIMENSIONS: usize = 2;
-/// Points of a function, the last of which is asked for.
+/// Number of points of a function; the y of the last point is asked for.
 const POINTS: usize = 11;
 /// Standard deviation of the noise on y.
 const NOISE: f64 = 0.5;
-/// Functions of a batch.
+/// Number of functions in a batch.
 const ROWS: u64 = 64;
-/// Functions on which probes are fitted, and on which they are measured.
+/// Number of functions on which probes are fitted, and number on which they are measured.
 const PROBED: (usize, usize) = (1024, 512);
-/// Seed of functions that are probed, not trained on.
+/// Seed of the functions for probes, which are not trained on.
 const HELD_OUT: u64 = 1 << 32;
 
-/// A linear function by its points.
+/// A linear function with noise, as points (x, y).
 struct Function {
     points: Vec<([f64; DIMENSIONS], f64)>,
 }
@@ -64,7 +64,7 @@ impl Function {
         bits
     }
 
-    /// Xᵀy over the points before the last, by their number, and the weights of ridge regression.
+    /// Returns Xᵀy/n and the weights of ridge regression, both for the n points before the last.
     fn quantities(&self) -> [Vec<f64>; 2] {
         let known = &self.points[..POINTS - 1];
         let mut matrix = vec![vec![0.0; DIMENSIONS]; DIMENSIONS];
@@ -82,7 +82,7 @@ impl Function {
     }
 }
 
-/// Makes a batch of functions, each asked for y at every x.
+/// Makes a batch of functions, in which y is asked for at every x.
 fn batch_of(functions: &[Function]) -> Batch {
     let rows: Vec<Vec<u32>> = functions.iter().map(Function::bits).collect();
     let length = rows.first().map_or(0, Vec::len);
@@ -96,7 +96,8 @@ fn batch_of(functions: &[Function]) -> Batch {
     }
 }
 
-/// Solves `matrix · w = right` for each of `rights` by elimination; the matrix is positive definite.
+/// Solves `matrix · w = right` for each vector `right` of `rights`, by elimination. The matrix must
+/// be positive definite.
 fn solve(mut matrix: Vec<Vec<f64>>, mut rights: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     let size = matrix.len();
     for pivot in 0..size {
@@ -116,9 +117,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut rights: Vec<Vec<f64>>) -> Vec<Vec<f64>> 
     rights
 }
 
-/// Share of the variance of `targets` that a linear map of `states` explains: fitted by ridge
-/// regression on the first `fitted` rows, measured on the rest. At most 1; below 0, it is worse than
-/// the mean.
+/// Share of the variance of `targets` that a linear map of `states` explains. The map is fitted by
+/// ridge regression on the first `fitted` rows, and measured on the rest. The share is at most 1;
+/// it is negative if the map is worse than the mean.
 #[must_use]
 pub fn explained(states: &[Vec<f64>], targets: &[Vec<f64>], fitted: usize) -> f64 {
     let widths = (states[0].len() + 1, targets[0].len());
@@ -178,16 +179,16 @@ pub fn regressor(
     })
 }
 
-/// Findings of probes.
+/// Results of probing a decoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probed {
-    /// Mean squared error of the model's answers to the last x, and that of ridge regression.
+    /// Mean squared errors of the answers at the last x: of the model, and of ridge regression.
     pub errors: [f64; 2],
-    /// After 0, 1, 2 … layers: shares of the variance of Xᵀy, and of w, that probes explain.
+    /// After 0, 1, 2 … layers: the share of the variance that a probe explains, for Xᵀy and for w.
     pub explained: Vec<[f64; 2]>,
 }
 
-/// Probes a decoder.
+/// Fits and measures probes of a decoder.
 ///
 /// # Errors
 /// If the device has no memory left.

@@ -1,4 +1,5 @@
-//! Heads that find what a pronoun stands for: each left out in turn, two at a time, and two alone.
+//! Heads that find the noun that a pronoun stands for. Answers are measured with one head left out,
+//! with two heads left out, and with only two heads.
 
 use std::cmp::Ordering;
 
@@ -23,26 +24,26 @@ pub(crate) const HEADS_STUDY: Study = Study {
     run: run_heads,
 };
 
-/// Pairs of sentences that are asked.
+/// Number of pairs of sentences that are asked.
 const PAIRS: usize = 256;
-/// Trainings of [`HEADS_STUDY`].
+/// Number of trainings of [`HEADS_STUDY`].
 const SEEDS: u64 = 5;
 
-/// Answers without some of the heads, which have the numbers of [`PronounReader::heads`].
+/// Answers without some heads. Heads are numbered in the order of [`PronounReader::heads`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ablation {
-    /// Answers without each head.
+    /// For each head, answers without it.
     pub without: Vec<Understood>,
-    /// Answers without the other heads of its layer.
+    /// For each head, answers without the other heads of its layer.
     pub alone: Vec<Understood>,
-    /// Answers without two heads, for all twos.
+    /// For all two heads, answers without them.
     pub without_two: Vec<([usize; 2], Understood)>,
-    /// Answers with one head of each layer, and without all others.
+    /// For all two heads of different layers, answers without all other heads.
     pub two_alone: Vec<([usize; 2], Understood)>,
 }
 
 impl Ablation {
-    /// Measures a reader.
+    /// Measures the answers of a reader to pairs of sentences.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -70,7 +71,7 @@ impl Ablation {
         Ok(Self { without, alone, without_two, two_alone })
     }
 
-    /// Number of the head that is missed most.
+    /// Number of the head without which the fewest answers are right.
     #[must_use]
     pub fn decisive(&self) -> usize {
         let share = |number: &usize| self.without[*number].sentences;
@@ -79,20 +80,20 @@ impl Ablation {
         least.unwrap_or(0)
     }
 
-    /// The two heads that are missed most.
+    /// The two heads without which the fewest answers are right.
     #[must_use]
     pub fn decisive_two(&self) -> Option<([usize; 2], Understood)> {
         self.without_two.iter().copied().min_by(by_pairs)
     }
 
-    /// One head of each layer that do best alone.
+    /// The two heads of different layers that alone give the most right answers.
     #[must_use]
     pub fn sufficient_two(&self) -> Option<([usize; 2], Understood)> {
         self.two_alone.iter().copied().max_by(by_pairs)
     }
 }
 
-/// Orders answers by the share of pairs, then of sentences.
+/// Orders answers by the share of pairs, then by the share of sentences.
 fn by_pairs(one: &([usize; 2], Understood), other: &([usize; 2], Understood)) -> Ordering {
     let key = |understood: &Understood| understood.pairs + 1e-3 * understood.sentences;
     key(&one.1).total_cmp(&key(&other.1))
@@ -102,7 +103,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Names of heads, by layer and number from 1.
+/// Names of heads as `layer.head`, both counted from 1.
 fn named(numbers: &[usize]) -> String {
     let name = |number: &usize| format!("{}.{}", number / HEADS + 1, number % HEADS + 1);
     numbers.iter().map(name).collect::<Vec<_>>().join(", ")
@@ -148,7 +149,7 @@ fn run_heads() -> Result<Findings, TheoryError> {
     })
 }
 
-/// Attention from `it` of two heads, in the famous sentences.
+/// Draws the attention of two heads from `it`, in the sentences that end in "tired" and in "wide".
 fn where_it_looks(reader: &PronounReader, shown: [usize; 2]) -> Result<Figure, TheoryError> {
     let famous =
         ["tired", "wide"].map(|last| Referred::new(["animal", "street", "cross", last], false));
@@ -204,7 +205,8 @@ fn run() -> Result<Findings, TheoryError> {
             percent(gaze.adjective_from_nouns),
         ]);
     }
-    // The head that is missed most, and the one that tells the two nouns apart best.
+    // The figure shows the head that is missed most, and the head whose weights of the two nouns
+    // differ most.
     let apart = |number: usize| gazes[number].noun - gazes[number].other;
     let telling = (0..gazes.len()).max_by(|&one, &other| apart(one).total_cmp(&apart(other)));
     let figure = where_it_looks(&reader, [ablation.decisive(), telling.unwrap_or(0)])?;

@@ -3,10 +3,11 @@
 //! "Transformer: A Novel Neural Network Architecture for Language Understanding"; a Winograd schema,
 //! Levesque et al. 2012).
 //!
-//! Sentences are drawn from a grammar. An encoder is asked at `it` for the noun that it stands for.
-//! The nouns that are asked were never in a training sentence with a choice: the encoder knows them
-//! from sentences with one noun, where `it` can be nothing else. By six of each kind the settings
-//! were chosen; six others are asked in the end.
+//! Sentences are drawn from a grammar. At `it`, an encoder is asked for the noun that `it` stands
+//! for. A sentence with a choice has two nouns that `it` may stand for. The nouns that are asked
+//! for were never in a training sentence with a choice: the encoder knows them from sentences with
+//! one noun, where `it` can be nothing else. The settings were chosen by six of these nouns of each
+//! kind; results are measured with six others.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences};
@@ -15,14 +16,15 @@ use taper_theory::TheoryError;
 
 use crate::lesson::Lesson;
 
-/// Living things; those from [`FAMILIAR`] on are held out from sentences with a choice.
+/// Living things. Those from index [`FAMILIAR`] on are held out from training sentences with a
+/// choice.
 const ANIMALS: [&str; 42] = [
     "cat", "dog", "horse", "fox", "goat", "hen", "cow", "pig", "rabbit", "mouse", "bear", "sheep",
     "lion", "tiger", "deer", "camel", "monkey", "snake", "turtle", "frog", "goose", "swan", "owl",
     "eagle", "otter", "beaver", "badger", "lizard", "zebra", "panda", "animal", "wolf", "duck",
     "donkey", "hare", "squirrel", "hedgehog", "raccoon", "weasel", "hamster", "parrot", "pigeon",
 ];
-/// Places; those from [`FAMILIAR`] on are held out from sentences with a choice.
+/// Places. Those from index [`FAMILIAR`] on are held out from training sentences with a choice.
 const PLACES: [&str; 42] = [
     "road", "river", "field", "bridge", "garden", "path", "hill", "market", "square", "yard",
     "forest", "harbour", "tunnel", "desert", "island", "cave", "swamp", "lake", "avenue", "ditch",
@@ -30,43 +32,44 @@ const PLACES: [&str; 42] = [
     "street", "meadow", "canal", "park", "lane", "valley", "orchard", "plaza", "trail", "beach",
     "quarry", "dock",
 ];
-/// Nouns of each kind that stand in training sentences with a choice.
+/// Number of nouns of each kind that occur in training sentences with a choice.
 const FAMILIAR: usize = 30;
-/// Held-out nouns of each kind by which settings are chosen; those after them are asked in the end.
+/// Number of held-out nouns of each kind by which settings are chosen. Results are measured with
+/// the nouns after them.
 const CHOOSING: usize = 6;
 /// Adjectives of living things.
 const MOODS: [&str; 6] = ["tired", "hungry", "afraid", "lazy", "ill", "sleepy"];
 /// Adjectives of places.
 const SHAPES: [&str; 6] = ["wide", "steep", "muddy", "narrow", "crowded", "dark"];
-/// Verbs of the active voice; the passive has one.
+/// Verbs of sentences in the active voice; sentences in the passive voice all have "seen".
 const VERBS: [&str; 4] = ["visit", "cross", "enter", "reach"];
-/// Words for a living thing and for a place that `it` does not stand for.
+/// Words in place of a living thing and of a place, for which `it` does not stand.
 const NEITHER: [&str; 2] = ["someone", "somewhere"];
 /// Other words; the last two are [`HIDDEN`] and [`IT`].
 const OTHERS: [&str; 10] =
     ["the", "did", "was", "not", "because", "too", "by", "seen", "<mask>", "it"];
-/// Id in the place of a word that is hidden.
+/// Id that replaces a hidden word.
 const HIDDEN: u32 = OTHERS.len() as u32 - 2;
 /// Id of `it`.
 const IT: u32 = OTHERS.len() as u32 - 1;
 
-/// Sentences of a batch.
+/// Number of sentences in a batch.
 const ROWS: u64 = 64;
-/// Seed of sentences that are asked, not trained on.
+/// Seed of the sentences for measurements, which are not trained on.
 const SEED: u64 = 1 << 32;
-/// Layers of the encoder.
+/// Number of layers of the encoder.
 const LAYERS: usize = 2;
-/// Dropout in training. Without it held-out nouns are more often taken for the other kind.
+/// Dropout in training. Without it, held-out nouns are more often mistaken for the other kind.
 const DROPOUT: f64 = 0.1;
-/// Updates of the training.
+/// Number of updates of a training.
 pub(crate) const UPDATES: u64 = 2500;
-/// Heads of a layer.
+/// Number of heads of a layer.
 pub(crate) const HEADS: usize = 4;
 
 /// Word lists of the vocabulary, in the order of their ids.
 const LISTS: [&[&str]; 7] = [&OTHERS, &NEITHER, &VERBS, &MOODS, &SHAPES, &ANIMALS, &PLACES];
 
-/// Number of words.
+/// Number of words in the vocabulary.
 fn vocabulary() -> usize {
     LISTS.iter().map(|list| list.len()).sum()
 }
@@ -87,12 +90,12 @@ fn word(id: u32) -> &'static str {
 pub enum HeldOut {
     /// Nouns by which the settings of the training were chosen.
     Choosing,
-    /// Nouns that nothing was chosen by.
+    /// Nouns that were used for no choice of settings.
     Final,
 }
 
 impl HeldOut {
-    /// Their numbers in the lists of nouns.
+    /// Indices of these nouns in [`ANIMALS`] and [`PLACES`].
     fn numbers(self) -> std::ops::Range<usize> {
         match self {
             Self::Choosing => FAMILIAR..FAMILIAR + CHOOSING,
@@ -101,19 +104,19 @@ impl HeldOut {
     }
 }
 
-/// A sentence with the noun that `it` stands for.
+/// A sentence, and the noun that `it` stands for in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Referred {
     /// Words of the sentence.
     pub words: Vec<&'static str>,
-    /// The noun.
+    /// The noun that `it` stands for.
     pub noun: &'static str,
-    /// The noun that it is not; `None` in a sentence with one noun.
+    /// The noun that `it` does not stand for; `None` in a sentence with one noun.
     pub other: Option<&'static str>,
 }
 
 impl Referred {
-    /// Makes a sentence of a living thing and a place, either of which may be one of [`NEITHER`].
+    /// Makes a sentence of a living thing and a place, one of which may be a word of [`NEITHER`].
     /// In the passive voice the place comes first.
     pub(crate) fn new(
         [animal, place, verb, adjective]: [&'static str; 4],
@@ -134,8 +137,8 @@ impl Referred {
         Self { words, noun, other: Some(other).filter(|other| !NEITHER.contains(other)) }
     }
 
-    /// Draws a sentence for training: half of them with one noun of all, half with a choice between
-    /// two familiar ones.
+    /// Draws a training sentence. Half of the sentences have one noun, familiar or held out; the
+    /// others have a choice between two familiar nouns.
     fn draw(key: u64) -> Self {
         let counter = Counter::new(key);
         let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;
@@ -150,8 +153,8 @@ impl Referred {
         Self::new([nouns[0], nouns[1], from(5, &VERBS), adjective], bits(6) % 2 == 1)
     }
 
-    /// Draws `count` pairs of sentences with held-out nouns, which differ in their last word alone:
-    /// first it is the animal, then the place.
+    /// Draws `count` pairs of sentences with held-out nouns. The sentences of a pair differ only in
+    /// the last word: in the first, `it` is the animal, in the second the place.
     #[must_use]
     pub fn pairs(nouns: HeldOut, count: usize) -> Vec<[Self; 2]> {
         let numbers = nouns.numbers();
@@ -173,13 +176,13 @@ impl Referred {
         self.words.iter().map(|word| id(word)).collect()
     }
 
-    /// Place of a word.
+    /// Index of a word in the sentence.
     fn place(&self, word: &str) -> usize {
         self.words.iter().position(|one| *one == word).expect("a word of the sentence")
     }
 }
 
-/// Rows of `it` in a batch of sentences.
+/// Rows of `it` in packed sentences.
 fn rows_of_it(packed: &Sequences) -> Vec<u32> {
     let is_it = |(row, id): (usize, &u32)| (*id == IT).then_some(row as u32);
     packed.ids.iter().enumerate().filter_map(is_it).collect()
@@ -190,8 +193,9 @@ fn pack(sentences: &[&Referred]) -> Sequences {
     Sequences::pack(&sentences.iter().map(|one| one.ids()).collect::<Vec<_>>())
 }
 
-/// Draws sentences for training, with the noun as the answer at `it`. Of every other sentence with
-/// one noun the last word is hidden and asked as well: so an encoder learns which nouns live.
+/// Draws a batch of training sentences, with the noun as the answer at `it`. In half of the
+/// sentences with one noun, the last word is hidden and asked for too: so the encoder learns which
+/// nouns are living things.
 fn batch(key: u64) -> Batch {
     let (mut texts, mut asked, mut answers, mut start) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for row in 0..ROWS {
@@ -216,12 +220,12 @@ fn batch(key: u64) -> Batch {
 #[derive(Debug)]
 pub struct PronounReader(MaskedLanguageModel);
 
-/// Shares of sentences with held-out nouns that are answered right.
+/// Shares of right answers to sentences with held-out nouns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Understood {
-    /// Share of the sentences.
+    /// Share of sentences with a right answer.
     pub sentences: f64,
-    /// Share of the pairs of which both sentences are: 0 for whoever does not read the last word.
+    /// Share of pairs with two right answers; 0 for a model that does not read the last word.
     pub pairs: f64,
 }
 
@@ -239,7 +243,7 @@ pub struct Gaze {
 }
 
 impl PronounReader {
-    /// Trains an encoder.
+    /// Trains an encoder; with 0 updates, it is not trained.
     ///
     /// # Errors
     /// If the training fails.
@@ -260,18 +264,18 @@ impl PronounReader {
         Ok(Self(lesson.teach(model, seed, batch)?))
     }
 
-    /// Names the attention layers, the first first.
+    /// Names of the attention layers, from the first to the last.
     fn layers() -> impl Iterator<Item = String> {
         (0..LAYERS).map(|layer| format!("encoder.layers.{layer}.self_attention"))
     }
 
-    /// Names all heads: the layer's full name, and the number of the head, from 0.
+    /// All heads: the full name of the layer, and the number of the head in it, from 0.
     #[must_use]
     pub fn heads() -> Vec<(String, usize)> {
         Self::layers().flat_map(|layer| (0..HEADS).map(move |head| (layer.clone(), head))).collect()
     }
 
-    /// Likeliest words at `it`.
+    /// Likeliest word at `it` of each sentence, as an id.
     fn answers(&self, sentences: &[&Referred], pass: &Pass) -> Result<Vec<u32>, TheoryError> {
         let packed = pack(sentences);
         let hidden = self.0.hidden(&packed, &vec![0; packed.ids.len()], pass)?; // (N, D)
@@ -280,7 +284,7 @@ impl PronounReader {
         Ok(logits.argmax(1)?.to_vec1()?)
     }
 
-    /// Counts right answers without some of the [heads](Self::heads).
+    /// Computes the shares of right answers if the [heads](Self::heads) in `without` are left out.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -303,8 +307,8 @@ impl PronounReader {
         })
     }
 
-    /// Attention weights from a word of a sentence to all of them, `[head][word]`, in the order of
-    /// [`Self::heads`].
+    /// Attention weights from the word `from` of a sentence to all words, `[head][word]`, with
+    /// heads in the order of [`Self::heads`].
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -323,7 +327,7 @@ impl PronounReader {
         Ok(weights)
     }
 
-    /// Mean weights of each of the [heads](Self::heads).
+    /// Mean attention weights over all sentences, for each of the [heads](Self::heads).
     ///
     /// # Errors
     /// If the memory is exhausted.

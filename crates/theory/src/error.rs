@@ -35,7 +35,7 @@ pub enum TheoryError {
     /// A model could not be built, or run.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A study of another crate failed.
+    /// A study of another crate failed, with its error.
     #[error(transparent)]
     Study(#[from] Box<dyn std::error::Error + Send + Sync>),
 }

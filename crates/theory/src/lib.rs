@@ -2,13 +2,13 @@
 //!
 //! **Decision.** A construction is written as a [`Blueprint`]: columns of the residual stream,
 //! heads that compare and copy columns, and units of feed-forward layers. A blueprint is assembled
-//! to an ordinary model of `taper-model`, with norms, biases and all, so that what is shown here
-//! holds for the layers that are trained elsewhere. The alternative, attention written once more
-//! for proofs, would prove something about other code.
+//! to an ordinary model of `taper-model`, including norms and biases. So a result about a
+//! construction holds for the layers that are trained elsewhere. The alternative, a separate
+//! implementation of attention for proofs, would prove something about other code.
 //!
-//! **Norms.** A norm changes every column, and constructions need exact values. One column is
-//! therefore a large constant. The root mean square of a row is then, in f32, that of the constant
-//! alone, and an RMS norm with the matching weight is the identity, exactly, in f32
+//! **Norms.** A norm changes every column, but constructions need exact values. One column is
+//! therefore a large constant. In f32, the root mean square of a row then equals that of the
+//! constant alone, and an RMS norm with the matching weight is exactly the identity
 //! ([`blueprint`]).
 //!
 //! The constructions: Turing machines ([`turing`]), programs of select and aggregate ([`rasp`]),

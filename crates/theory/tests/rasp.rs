@@ -11,7 +11,7 @@ fn program(name: &str) -> Result<Program, Box<dyn std::error::Error>> {
     Ok(Program::parse(&std::fs::read_to_string(path)?)?)
 }
 
-/// All texts of these characters, up to a length.
+/// All texts of at most `longest` characters of `alphabet`.
 fn texts(alphabet: &[char], longest: u32) -> Vec<String> {
     let count = alphabet.len();
     let of_length = |length: u32| {
@@ -22,14 +22,14 @@ fn texts(alphabet: &[char], longest: u32) -> Vec<String> {
     (0..=longest).flat_map(of_length).collect()
 }
 
-/// A random text.
+/// Draws a random text of `length` characters.
 fn random(alphabet: &[char], length: usize, seed: u64) -> String {
     let counter = Counter::new(mix(53, &[seed]));
     let pick = |at| alphabet[counter.u64_at(at) as usize % alphabet.len()];
     (0..length as u64).map(pick).collect()
 }
 
-/// Result that a program should compute, in plain Rust.
+/// Result that the program `name` should compute on a text, in plain Rust.
 fn expected(name: &str, text: &str) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let count = |one: char| characters.iter().filter(|other| **other == one).count();
@@ -62,8 +62,8 @@ fn expected(name: &str, text: &str) -> Vec<String> {
     }
 }
 
-/// Weiss et al. 2021, section 3; Lindner et al. 2023, section 3: every input of up to eight
-/// characters, of an alphabet of three.
+/// Programs of Weiss et al. 2021, section 3, and Lindner et al. 2023, section 3, on every input of
+/// at most eight characters of an alphabet of three.
 #[test]
 fn compiled_programs_are_interpreted_programs() -> TestResult {
     for name in ["reverse", "sort", "histogram", "dyck-depth", "most-frequent"] {
@@ -99,7 +99,8 @@ fn compiled_programs_hold_for_long_inputs() -> TestResult {
     Ok(())
 }
 
-/// Every operation of the language, on all inputs of up to five characters.
+/// Every operation of the language gives the same compiled and interpreted, on all inputs of at
+/// most five characters.
 #[test]
 fn every_operation_is_compiled() -> TestResult {
     for text in [

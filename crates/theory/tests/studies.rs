@@ -11,14 +11,14 @@ use taper_theory::studies::{
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Random numbers between 0 and 1.
+/// Draws random numbers between 0 and 1.
 fn uniform(count: usize, seed: u64) -> Vec<f64> {
     let counter = Counter::new(mix(54, &[seed]));
     (0..count as u64).map(|at| f64::from(counter.f32_at(at))).collect()
 }
 
-/// Every Boolean function of one, two or three of 32 positions, and some of four, on texts whose
-/// other bits are random; every token knows the value.
+/// Computes every Boolean function of one, two or three of 32 positions, and some functions of
+/// four, on texts whose other bits are random. Every token must have the function's value.
 #[test]
 fn one_layer_computes_any_function_of_few_positions() -> TestResult {
     let length = 32;
@@ -47,8 +47,9 @@ fn one_layer_computes_any_function_of_few_positions() -> TestResult {
     Ok(())
 }
 
-/// Hahn 2020, lemma 5: one of n tokens changes what a layer of bounded scores tells another by
-/// O(1/n); heads that choose change altogether, whatever n is.
+/// Hahn 2020, lemma 5: in a layer with bounded scores, a change of one of n tokens changes the
+/// state of another token by O(1/n). With heads that choose a token, it can change the answer for
+/// every n.
 #[test]
 fn heads_with_bounded_scores_are_blind_to_single_tokens() -> TestResult {
     let shape = ModelConfig { d_model: 32, d_ff: 64, heads: 2, ..ModelConfig::default() };
@@ -76,14 +77,15 @@ fn heads_with_bounded_scores_are_blind_to_single_tokens() -> TestResult {
     Ok(())
 }
 
-/// A function of three tokens that treats them alike.
+/// A function of a token `own` and of all three tokens, whose order does not matter.
 fn of_set(own: Point, all: &[Point; 3]) -> Point {
     let largest = all.iter().map(|point| point[0]).fold(0.0, f64::max);
     [own[0] - 0.5 * largest, own[1] * all.iter().map(|point| point[1]).sum::<f64>() / 3.0]
 }
 
-/// Yun et al. 2020, theorem 2: the values are those of the function at the centres of the cells, so
-/// that the error is at most that of half a cell, and permuted tokens have permuted values.
+/// Yun et al. 2020, theorem 2: the model's values are the function's values at the centres of the
+/// cells. So the error is bounded by the change of the function within half a cell, and permuted
+/// tokens have permuted values.
 #[test]
 fn a_grid_approximates_a_function_of_three_tokens() -> TestResult {
     let numbers = uniform(6 * 150, 11);
@@ -114,7 +116,7 @@ fn a_grid_approximates_a_function_of_three_tokens() -> TestResult {
                 }
             }
         }
-        // Each part changes by at most 2 where every number changes by 1.
+        // Each part of the function changes by at most 2 if every number changes by 1.
         assert!(largest <= 2.0 * 0.5 / grid as f64 + 1e-4, "{grid}: {largest}");
         errors.push(largest);
         let permuted: Vec<[Point; 3]> = triples.iter().map(|[a, b, c]| [*c, *a, *b]).collect();
@@ -148,8 +150,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     right
 }
 
-/// Predictions at every x are those of (XᵀX + λI)⁻¹ Xᵀy of the points before, to 1e-6 of the
-/// largest; with fewer steps, the error is at most that of the claim.
+/// The prediction at every x is that of ridge regression, (XᵀX + λI)⁻¹ Xᵀy, on the points before,
+/// to an absolute error of 1e-6. With fewer steps, the error is at most the bound that the study
+/// claims.
 #[test]
 fn layers_by_hand_are_ridge_regression() -> TestResult {
     let (size, count, penalty, bound) = (3, 20, 1.0, 4.0);
@@ -199,8 +202,8 @@ fn layers_by_hand_are_ridge_regression() -> TestResult {
     Ok(())
 }
 
-/// Xie et al. 2022, equation 1: the filter gives what the sum over all concepts and all paths of
-/// hidden states gives.
+/// Xie et al. 2022, equation 1: the filter computes the same probabilities as the sum over all
+/// concepts and all paths of hidden states.
 #[test]
 fn the_posterior_is_the_sum_over_all_paths() {
     let mixture = Mixture::draw(2, (2, 3), 4, 5);
@@ -237,8 +240,8 @@ fn the_posterior_is_the_sum_over_all_paths() {
     }
 }
 
-/// Xie et al. 2022, section 4: accuracy grows with the number of examples, and does not for a
-/// concept that the mixture lacks.
+/// Xie et al. 2022, section 4: accuracy grows with the number of examples if the concept is in the
+/// mixture, and is lower for a concept that is not.
 #[test]
 fn examples_tell_the_concept() {
     let mixture = Mixture::draw(5, (10, 10), 50, 1);
@@ -249,8 +252,8 @@ fn examples_tell_the_concept() {
     assert!(unseen < seen(16, 8) - 0.2, "{unseen}");
 }
 
-/// Sharma and Kaplan 2022, section 2: fitted exponents are −2/d; Bahri et al. 2024: the tail of a
-/// spectrum i^(−1−α) is N^(−α)/α.
+/// Sharma and Kaplan 2022, section 2: fitted exponents are −2/d. Bahri et al. 2024: the tail of a
+/// spectrum i^(−1−α) after N terms is N^(−α)/α.
 #[test]
 fn losses_fall_as_powers_by_the_dimension() {
     let sizes = [64, 128, 256, 512, 1024, 2048];
@@ -270,13 +273,14 @@ fn losses_fall_as_powers_by_the_dimension() {
         let ratio = spectrum_tail(alpha, 1000) * alpha * 1000_f64.powf(alpha);
         assert!((ratio - 1.0).abs() < 0.01, "{alpha}: {ratio}");
     }
-    // Σ 1/i² from 2 on is π²/6 − 1.
+    // Σ 1/i² over i ≥ 2 is π²/6 − 1.
     let basel = std::f64::consts::PI.powi(2) / 6.0 - 1.0;
     assert!((spectrum_tail(1.0, 1) - basel).abs() < 1e-9);
 }
 
-/// A softmax looks up with an error of at most 2 (m − 1) e^(−SΔ) times the largest value, Δ being
-/// the smallest gap between a key's own cosine, 1, and others.
+/// A lookup by softmax has an error of at most 2 (m − 1) e^(−SΔ) times the largest value. Δ is the
+/// smallest difference between the cosine of a key with itself, which is 1, and its cosine with
+/// another key.
 #[test]
 fn a_soft_lookup_errs_by_the_gap_and_the_sharpness() -> TestResult {
     let (count, width) = (24, 12);
@@ -310,8 +314,8 @@ fn a_soft_lookup_errs_by_the_gap_and_the_sharpness() -> TestResult {
     Ok(())
 }
 
-/// The mean weight of other keys is that of the formula, which in three dimensions, where cosines
-/// are uniform, is (1 − e^(−2S)) / 2S.
+/// The mean weight of other keys equals the formula. In three dimensions, cosines are uniform, and
+/// the formula gives (1 − e^(−2S)) / 2S.
 #[test]
 fn noise_among_random_keys_is_that_of_the_formula() -> TestResult {
     let sharpness = 6.0_f64;
@@ -334,7 +338,8 @@ fn noise_among_random_keys_is_that_of_the_formula() -> TestResult {
     Ok(())
 }
 
-/// Each study that the program lists has a table as wide as its heads.
+/// Each study in the list has a table whose rows are as wide as its headings, and figures that can
+/// be drawn.
 #[test]
 fn studies_have_tables() -> TestResult {
     for study in STUDIES {
@@ -350,7 +355,7 @@ fn studies_have_tables() -> TestResult {
     Ok(())
 }
 
-/// The norms of an assembled model are the identity, exactly, on large and small values.
+/// The norms of an assembled model are exactly the identity, on large and small values.
 #[test]
 fn norms_beside_the_anchor_are_identities() -> TestResult {
     use taper_theory::blueprint::{Blueprint, Layer, Unit};

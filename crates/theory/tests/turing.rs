@@ -1,4 +1,5 @@
-//! Turing machines on decoders, against machines written as functions here, on a tape of strings.
+//! Turing machines on decoders, against machines that are written here as functions and run on a
+//! tape of strings.
 
 use candle_core::DType;
 use taper_model::{AttentionConfig, AttentionKind, Pass, Sequences};
@@ -7,7 +8,8 @@ use taper_theory::turing::{Action, Machine, TableauDecoder, TuringDecoder, preci
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// A rule of a machine, as the literature writes it; `None` halts.
+/// Rules of a machine as a function of state and symbol: next state, symbol written and move.
+/// `None` halts.
 type Rule = fn(&str, &str) -> Option<(&'static str, &'static str, i32)>;
 
 fn increment(state: &str, symbol: &str) -> Option<(&'static str, &'static str, i32)> {
@@ -32,7 +34,8 @@ fn busy_beaver(state: &str, symbol: &str) -> Option<(&'static str, &'static str,
     }
 }
 
-/// Steps of a machine as (state, symbol, move), and its tape in the end.
+/// Runs a machine for at most `steps` steps. Returns its steps as (state, symbol, move), and the
+/// last tape.
 fn simulate(
     rule: Rule,
     (start, blank): (&'static str, &'static str),
@@ -66,7 +69,7 @@ fn machine(name: &str) -> Result<Machine, Box<dyn std::error::Error>> {
     Ok(Machine::parse(&std::fs::read_to_string(path)?)?)
 }
 
-/// Pérez et al. 2021, theorem 4.1: 200 steps of counting, token by token.
+/// Pérez et al. 2021, theorem 4.1: the decoder counts for 200 steps, token by token.
 #[test]
 fn a_decoder_counts_in_binary_for_200_steps() -> TestResult {
     let machine = machine("binary-increment")?;
@@ -79,7 +82,7 @@ fn a_decoder_counts_in_binary_for_200_steps() -> TestResult {
     Ok(())
 }
 
-/// All words of up to seven letters, with the reversal of strings as the oracle; and a long one.
+/// All words of at most four letters, and two longer ones, with reversed strings as the oracle.
 #[test]
 fn a_decoder_knows_palindromes() -> TestResult {
     let machine = machine("palindrome")?;
@@ -98,7 +101,7 @@ fn a_decoder_knows_palindromes() -> TestResult {
     Ok(())
 }
 
-/// Radó 1962: six ones in fourteen steps.
+/// Radó 1962: the machine writes six ones in fourteen steps.
 #[test]
 fn a_decoder_runs_the_busy_beaver_of_three_states() -> TestResult {
     let machine = machine("busy-beaver-3")?;
@@ -112,7 +115,8 @@ fn a_decoder_runs_the_busy_beaver_of_three_states() -> TestResult {
     Ok(())
 }
 
-/// Products of eight bits are wrong where more bits are needed, and not before.
+/// With matrix products in bf16, which has eight bits, the first wrong step is one that needs more
+/// than eight bits.
 #[test]
 fn precision_that_is_missing_is_missed() -> TestResult {
     let machine = machine("binary-increment")?;
@@ -133,8 +137,8 @@ fn precision_that_is_missing_is_missed() -> TestResult {
     Ok(())
 }
 
-/// A document may begin with `</s>`, and is then read as without it; where the machine halts, the
-/// text ends with `</s>`.
+/// A document may begin with `</s>`, which does not change its predictions. The text ends with
+/// `</s>` when the machine halts.
 #[test]
 fn texts_may_begin_with_their_mark() -> TestResult {
     const END: u32 = 3;
@@ -157,8 +161,8 @@ fn texts_may_begin_with_their_mark() -> TestResult {
     Ok(())
 }
 
-/// Zaheer et al. 2020, appendix B, on a bounded tape: a window of W + 1 tokens is enough, global and
-/// random blocks beside it do no harm, and a window that misses a token is not enough.
+/// Zaheer et al. 2020, appendix B, on a bounded tape: a window of W + 1 tokens is enough,
+/// additional global and random blocks do no harm, and a window of W tokens is not enough.
 #[test]
 fn sparse_attention_runs_machines() -> TestResult {
     let cells = 13;
@@ -228,7 +232,7 @@ fn faults_of_machines_are_told_with_their_place() {
     assert!(decoder.run(&[0], 200).is_err_and(|error| error.to_string().contains("positions")));
 }
 
-/// A window in which the whole text is changes nothing; one in which it is not, does.
+/// A window that contains the whole text changes nothing, and a smaller window does.
 #[test]
 fn a_decoder_that_forgets_is_no_machine() -> TestResult {
     let machine = machine("palindrome")?;

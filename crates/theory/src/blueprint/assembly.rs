@@ -27,7 +27,7 @@ impl Linear {
         Self { inputs, weight: vec![0.0; outputs * inputs], bias: vec![0.0; outputs] }
     }
 
-    /// Makes output `row` the form.
+    /// Adds `form` to output `row`: its factors to the weights, and its constant to the bias.
     fn compute(&mut self, row: usize, form: &Form) {
         for (column, factor) in &form.terms {
             self.weight[row * self.inputs + column.number()] += *factor as f32;
@@ -60,7 +60,10 @@ impl Blueprint {
         self.layers.iter().flat_map(|layer| &layer.units).any(|unit| unit.factor.is_some())
     }
 
-    /// Shape of the model, unless it is too large.
+    /// Configuration of the model.
+    ///
+    /// # Errors
+    /// If the model would have more than [`MOST_PARAMETERS`] parameters.
     fn checked(&self) -> Result<ModelConfig, TheoryError> {
         let config = self.config();
         let attention = 4 * config.attention_shape().query_width();
@@ -77,7 +80,7 @@ impl Blueprint {
         Ok(config)
     }
 
-    /// Shape of the model.
+    /// Configuration of the model.
     #[must_use]
     pub fn config(&self) -> ModelConfig {
         let most = |count: fn(&Layer) -> usize| self.layers.iter().map(count).max().unwrap_or(0);
@@ -113,7 +116,7 @@ impl Blueprint {
         }
     }
 
-    /// Assembles a decoder, whose tokens see themselves and those before them.
+    /// Assembles a decoder: a token sees itself and the tokens before it.
     ///
     /// # Errors
     /// If the model would be too large, or the device has no memory left.
@@ -121,7 +124,7 @@ impl Blueprint {
         self.decoder_in(DType::F32)
     }
 
-    /// Assembles a decoder whose products are computed in `dtype`.
+    /// Assembles a decoder that computes its matrix products in `dtype`.
     ///
     /// # Errors
     /// If the model would be too large, or the device has no memory left.
@@ -133,7 +136,7 @@ impl Blueprint {
         Ok(Decoder(model))
     }
 
-    /// Assembles an encoder, whose tokens see all tokens.
+    /// Assembles an encoder: a token sees all tokens.
     ///
     /// # Errors
     /// If the model would be too large, or the device has no memory left.
@@ -143,8 +146,8 @@ impl Blueprint {
         let (store, width) = (model.parameters(), self.width());
         self.fill(store, "encoder")?;
         set(store, "encoder.embedding_norm.weight", self.identity())?;
-        // The head transforms states by `norm(relu(W h))`, which is the identity on columns that
-        // are not negative.
+        // The output layer transforms states by `norm(relu(W h))`. With W the identity matrix, this
+        // is the identity on columns that are not negative.
         let mut transform = Linear::new(width, width);
         (0..width).for_each(|column| transform.weight[column * width + column] = 1.0);
         transform.save(store, "transform")?;
@@ -153,8 +156,8 @@ impl Blueprint {
         Ok(Encoder(model))
     }
 
-    /// Assembles a decoder of functions, whose x are read into the columns `inputs` and whose y into
-    /// `answer`; it predicts `output`.
+    /// Assembles a model that predicts a function from points (x, y): the parts of x are read into
+    /// the columns `inputs`, y is read into `answer`, and the prediction is the column `output`.
     ///
     /// # Errors
     /// If the model would be too large, or the device has no memory left.
@@ -192,7 +195,8 @@ impl Blueprint {
         output
     }
 
-    /// Values of a table of tokens or of positions.
+    /// Values of an embedding table, row by row: the values of `rows`, and `anchor` in column 0 of
+    /// each row.
     fn table(&self, rows: &[Row], anchor: f64) -> Vec<f32> {
         let width = self.width();
         let mut values = vec![0.0; rows.len() * width];
@@ -203,13 +207,13 @@ impl Blueprint {
         values
     }
 
-    /// Sets the embeddings and the layers of a stack.
+    /// Sets the embeddings, positions and layers of a stack.
     fn fill(&self, store: &ParameterStore, stack: &str) -> Result<(), TheoryError> {
         set(store, "embedding.weight", self.table(&self.tokens, ANCHOR))?;
         self.fill_layers(store, stack)
     }
 
-    /// Sets the positions and the layers of a stack.
+    /// Sets the positions and layers of a stack.
     fn fill_layers(&self, store: &ParameterStore, stack: &str) -> Result<(), TheoryError> {
         if !self.positions.is_empty() {
             let table = self.table(&self.positions, 0.0);
@@ -233,7 +237,8 @@ impl Blueprint {
     }
 }
 
-/// Sets the projection to queries, keys and values of all heads, and that of the result.
+/// Makes the projection to the queries, keys and values of all heads, and the projection of their
+/// results to the residual stream.
 fn attention(layer: &Layer, config: &ModelConfig) -> (Linear, Linear) {
     let width = config.attention_shape().query_width();
     let mut projection = Linear::new(3 * width, config.d_model);
@@ -251,7 +256,8 @@ fn attention(layer: &Layer, config: &ModelConfig) -> (Linear, Linear) {
     (projection, out)
 }
 
-/// Sets both matrices of a feed-forward layer; a gated one has factors, then gates.
+/// Makes both linear layers of a feed-forward layer. If the layer is gated, the first outputs of
+/// `up` are the factors, and the gates follow.
 fn feed_forward(units: &[Unit], config: &ModelConfig) -> (Linear, Linear) {
     let (inner, gated) = (config.d_ff, config.feed_forward == FeedForwardKind::Gated);
     let gates = if gated { inner } else { 0 };
@@ -269,20 +275,21 @@ fn feed_forward(units: &[Unit], config: &ModelConfig) -> (Linear, Linear) {
     (up, down)
 }
 
-/// A decoder that was assembled.
+/// Decoder of a blueprint.
 #[derive(Debug, Clone)]
 pub struct Decoder(pub LanguageModel);
 
-/// A decoder of functions that was assembled.
+/// Regressor of a blueprint: a decoder that predicts a function.
 #[derive(Debug, Clone)]
 pub struct Regressor(pub InContextRegressor);
 
-/// An encoder that was assembled.
+/// Encoder of a blueprint.
 #[derive(Debug, Clone)]
 pub struct Encoder(pub MaskedLanguageModel);
 
 impl Decoder {
-    /// States of the tokens of a text after all layers, by column.
+    /// Returns the states of the tokens of a text after all layers: one row for each token, with a
+    /// value for each column.
     ///
     /// # Errors
     /// If the text is too long, or has unknown tokens.
@@ -293,7 +300,7 @@ impl Decoder {
 }
 
 impl Encoder {
-    /// States of the tokens of texts after all layers, `(N, D)`.
+    /// Returns the states of the tokens of texts after all layers, `(N, D)`.
     ///
     /// # Errors
     /// If a text is too long, or has unknown tokens.
@@ -301,7 +308,7 @@ impl Encoder {
         Ok(self.0.hidden(texts, &vec![0; texts.ids.len()], pass)?)
     }
 
-    /// Likeliest token at each place of texts, one after the other.
+    /// Returns the likeliest token at each position of the texts, one text after the other.
     ///
     /// # Errors
     /// If a text is too long, or has unknown tokens.

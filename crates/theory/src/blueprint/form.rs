@@ -26,7 +26,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// Makes the sum of columns with factors.
+    /// Makes the sum of `terms`, pairs of a column and its factor.
     pub fn sum(terms: impl IntoIterator<Item = (Column, f64)>) -> Self {
         Self { terms: terms.into_iter().collect(), constant: 0.0 }
     }

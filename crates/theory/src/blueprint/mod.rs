@@ -1,11 +1,13 @@
 //! Blueprints of models: columns of the residual stream, and the heads and units that read and
 //! write them.
 //!
-//! A layer is Pre-LN: heads read the columns and add to them, then the units of the feed-forward
-//! layer do. What a column means is up to the construction. Column 0 is the anchor, which makes the
-//! norms identities: with an anchor C = 2^40 and d columns, d a power of 4, the sum of squares of a
-//! row is C² in f32 as long as the other columns' squares sum to less than 2^55, its root mean
-//! square is C/√d, a power of two, and a norm with weights C/√d multiplies by exactly 1.
+//! A layer is Pre-LN: heads read the columns and add to them, and then the units of the
+//! feed-forward layer read and add. A construction defines the meaning of its columns.
+//!
+//! Column 0 is the anchor, which makes the norms identities. Let the anchor be C = 2^40, and the
+//! number of columns d a power of 4. As long as the squares of the other columns of a row sum to
+//! less than 2^55, the sum of squares of the row is C² in f32. The root mean square of the row is
+//! then C/√d, a power of two, and a norm with weights C/√d multiplies by exactly 1.
 //!
 //! ```
 //! use taper_theory::blueprint::{Blueprint, Head, Layer};
@@ -35,22 +37,23 @@ pub struct Head {
 }
 
 impl Head {
-    /// Adds the product of a form of the query's columns and one of the key's to the scores. A head
-    /// without products weighs all tokens alike.
+    /// Adds a product to the scores: `query`, a form of the query's columns, times `key`, a form of
+    /// the key's columns. A head without products gives all tokens the same weight.
     #[must_use]
     pub fn score(mut self, query: impl Into<Form>, key: impl Into<Form>) -> Self {
         self.products.push((query.into(), key.into()));
         self
     }
 
-    /// Adds the mean of `value` over the tokens, by the head's weights, to the column `to`.
+    /// Adds a value to the head: the mean of the form `value` over the tokens, weighted by the
+    /// attention of the head, is added to the column `to`.
     #[must_use]
     pub fn value(mut self, value: impl Into<Form>, to: Column) -> Self {
         self.values.push((value.into(), to));
         self
     }
 
-    /// Smallest width that holds the head.
+    /// Smallest head width that has room for the products and values of the head.
     fn width(&self) -> usize {
         self.products.len().max(self.values.len())
     }
@@ -71,7 +74,8 @@ impl Unit {
         Self { gate: gate.into(), factor: None, outputs: Vec::new() }
     }
 
-    /// Multiplies the unit by a form of the columns: the layers are then gated (Shazeer 2020).
+    /// Multiplies the unit by a form of the columns. This makes the feed-forward layers of the
+    /// model gated (Shazeer 2020).
     #[must_use]
     pub fn times(mut self, factor: impl Into<Form>) -> Self {
         self.factor = Some(factor.into());
@@ -85,15 +89,16 @@ impl Unit {
         self
     }
 
-    /// Makes the two units that add a form, of either sign, to the column `to`.
+    /// Makes the two units that together add `weight` times a form, which may be negative, to the
+    /// column `to`.
     #[must_use]
     pub fn linear(form: impl Into<Form>, to: Column, weight: f64) -> [Self; 2] {
         let form = form.into();
         [Self::relu(form.clone()).adds(to, weight), Self::relu(-form).adds(to, -weight)]
     }
 
-    /// Makes the two units that add a ramp of `form`, 0 up to `low` and 1 from `high` on, to columns
-    /// with weights.
+    /// Makes the two units that add a ramp of `form` to the columns `to`, times their weights. The
+    /// ramp is 0 up to `low`, rises linearly, and is 1 from `high` on.
     #[must_use]
     pub fn rise(form: &Form, (low, high): (f64, f64), to: &[(Column, f64)]) -> [Self; 2] {
         let slope = 1.0 / (high - low);
@@ -115,24 +120,24 @@ impl Unit {
     }
 }
 
-/// A layer: heads, then units.
+/// A layer: its heads add to the columns first, then its units.
 #[derive(Debug, Clone, Default)]
 pub struct Layer {
-    /// Heads of its attention.
+    /// Heads of the attention.
     pub heads: Vec<Head>,
-    /// Units of its feed-forward layer.
+    /// Units of the feed-forward layer.
     pub units: Vec<Unit>,
 }
 
 impl Layer {
-    /// Makes a layer of units alone.
+    /// Makes a layer without heads.
     #[must_use]
     pub fn of_units(units: impl IntoIterator<Item = Unit>) -> Self {
         Self { heads: Vec::new(), units: units.into_iter().collect() }
     }
 }
 
-/// Values of columns that a token or a position begins with.
+/// Values of columns of a token or a position before the first layer; other columns are 0.
 type Row = Vec<(Column, f64)>;
 
 /// Blueprint of a model.
@@ -140,7 +145,7 @@ type Row = Vec<(Column, f64)>;
 pub struct Blueprint {
     columns: usize,
     tokens: Vec<Row>,
-    /// Rows of the table of positions; empty for none.
+    /// Rows of the position table; empty if the model has no positions.
     positions: Vec<Row>,
     layers: Vec<Layer>,
     logits: Vec<Form>,
@@ -148,8 +153,8 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Makes an empty blueprint of a model with the given numbers of tokens and positions. 0
-    /// positions mean a model without positions, which has no limit of length.
+    /// Makes an empty blueprint of a model with `vocabulary` tokens and `positions` positions. With
+    /// 0 positions, the model has no position embeddings and no limit of length.
     #[must_use]
     pub fn new(vocabulary: usize, positions: usize) -> Self {
         Self {
@@ -168,12 +173,12 @@ impl Blueprint {
         Column::new(self.columns - 1)
     }
 
-    /// Adds columns side by side.
+    /// Adds `count` columns, numbered one after the other.
     pub fn columns(&mut self, count: usize) -> Vec<Column> {
         (0..count).map(|_| self.column()).collect()
     }
 
-    /// Sets the value that a column begins with in the token with this id.
+    /// Sets the value of a column before the first layer, for the token with this id.
     ///
     /// # Panics
     /// If there is no such token.
@@ -181,7 +186,8 @@ impl Blueprint {
         self.tokens[id].push((column, value));
     }
 
-    /// Sets the value that a column begins with at a position, which is added to the token's.
+    /// Sets the value of a column before the first layer at position `at`; the token's value is
+    /// added to it.
     ///
     /// # Panics
     /// If there is no such position.
@@ -202,12 +208,12 @@ impl Blueprint {
         self.logits[id] = form.into();
     }
 
-    /// Sets which tokens a query sees.
+    /// Sets the attention pattern, which defines the tokens that a query sees.
     pub fn attention(&mut self, attention: AttentionConfig) {
         self.attention = attention;
     }
 
-    /// Number of columns so far, the anchor included.
+    /// Number of columns so far, including the anchor.
     #[must_use]
     pub fn width_used(&self) -> usize {
         self.columns

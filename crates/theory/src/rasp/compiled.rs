@@ -48,7 +48,7 @@ impl CompiledProgram {
             });
             answers.push(id);
         }
-        // `<cls>`, the input, and room for `<sep>`.
+        // Positions for `<cls>`, the input and `<sep>`.
         let mut blueprint = Blueprint::new(vocabulary.len(), longest + 2);
         let basis = basis(&mut blueprint, program, longest);
         let hot = Emission::new(&mut blueprint, basis, longest).write(&graph)?;
@@ -71,14 +71,14 @@ impl CompiledProgram {
         &self.vocabulary
     }
 
-    /// Number of layers, of heads of each, and width of the stream.
+    /// Number of layers, number of heads of each layer, and width of the residual stream.
     #[must_use]
     pub fn shape(&self) -> (usize, usize, usize) {
         let config = self.encoder.0.config();
         (config.encoder_layers, config.heads, config.d_model)
     }
 
-    /// Ids of an input, behind `<cls>`.
+    /// Token ids of an input, after `<cls>`.
     fn ids(&self, input: &str) -> Result<Vec<u32>, TheoryError> {
         self.program.check(input)?;
         let length = input.chars().count();
@@ -94,10 +94,10 @@ impl CompiledProgram {
         Ok([CLASS as u32].into_iter().chain(ids).collect())
     }
 
-    /// Runs the encoder on inputs; a result for each of their characters.
+    /// Runs the encoder on inputs; returns for each input the answer at each of its characters.
     ///
     /// # Errors
-    /// For characters outside of the alphabet and inputs that are too long.
+    /// If an input has characters outside of the alphabet, or is too long.
     pub fn run(&self, inputs: &[&str]) -> Result<Vec<Vec<String>>, TheoryError> {
         let rows = inputs.iter().map(|input| self.ids(input)).collect::<Result<Vec<_>, _>>()?;
         let answers = self.encoder.answers(&Sequences::pack(&rows))?;
@@ -110,17 +110,17 @@ impl CompiledProgram {
         Ok(rows.iter().map(take).collect())
     }
 
-    /// Attention weights of every layer on an input behind `<cls>`.
+    /// Returns the attention weights of every layer on `<cls>` and the input.
     ///
     /// # Errors
-    /// For characters outside of the alphabet and inputs that are too long.
+    /// If the input has characters outside of the alphabet, or is too long.
     pub fn attention(&self, input: &str) -> Result<Vec<AttentionRecord>, TheoryError> {
         let pass = Pass::evaluate_with_attention();
         self.encoder.hidden(&Sequences::pack(&[self.ids(input)?]), &pass)?;
         Ok(pass.into_attention())
     }
 
-    /// Figures of the attention weights on an input, one for each head that compares.
+    /// Draws the attention weights on an input: a name and a figure for each head that has scores.
     ///
     /// # Errors
     /// See [`CompiledProgram::attention`].
@@ -131,7 +131,7 @@ impl CompiledProgram {
         for (layer, record) in (1..).zip(self.attention(input)?) {
             let heads: Vec<Vec<Vec<f32>>> = record.weights.squeeze(0)?.to_vec3()?;
             for (head, weights) in (1..).zip(heads) {
-                // Heads that nothing was written for weigh all tokens alike.
+                // A head that no term was written for gives all tokens the same weight.
                 if weights.iter().flatten().all(|weight| *weight == weights[0][0]) {
                     continue;
                 }
@@ -154,7 +154,7 @@ impl CompiledProgram {
     }
 }
 
-/// Sets the embeddings.
+/// Adds the columns that all programs have, and sets their values in the embeddings.
 fn basis(blueprint: &mut Blueprint, program: &Program, longest: usize) -> Basis {
     let basis = Basis {
         is_class: blueprint.column(),

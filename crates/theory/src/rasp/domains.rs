@@ -1,4 +1,5 @@
-//! Kinds and domains of values: every value of a compiled program is one of finitely many.
+//! Kinds and domains of values: every value of a compiled program has finitely many possible
+//! values.
 
 use super::parser::Program;
 
@@ -6,7 +7,7 @@ use super::parser::Program;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueKind {
     Number,
-    /// A character of the alphabet, by its number there.
+    /// A character, as its index in the alphabet.
     Character,
     /// 0 or 1.
     Truth,
@@ -27,12 +28,12 @@ impl Domain {
         Self { kind, values }
     }
 
-    /// Number of a value.
+    /// Index of a value among the values of the domain.
     pub(super) fn index(&self, value: i64) -> Option<usize> {
         self.values.binary_search(&value).ok()
     }
 
-    /// Distance from the least to the largest value, and one.
+    /// Largest value minus smallest value, plus one.
     pub(super) fn span(&self) -> i64 {
         match self.values.as_slice() {
             [] => 1,

@@ -1,30 +1,33 @@
-//! Layers for the nodes of a graph.
+//! Layers that compute the nodes of a graph.
 //!
-//! A value with a finite domain has a column for each of its values, 1 in one of them. So a relation
-//! of keys and queries is a bilinear form, which a head computes as its score: the number of
-//! relations of a term that hold. The token `<cls>` has a score of its own that only a whole term
-//! exceeds. A head that counts gives `<cls>` the same score as a term that holds: if w keys are
-//! selected, its weight is 1/(w+1), and the feed-forward layer makes w of it.
+//! A node has a column for each value of its domain: the column of the node's value is 1, and the
+//! others are 0. So a relation of keys and queries is a bilinear form of columns. A head computes
+//! the relations of one term, all of which must hold for a key to be selected: the score of a key
+//! is the number of relations that hold. `<cls>` has a fixed score, which only a key exceeds for
+//! which the whole term holds. A head that counts is an exception: it gives `<cls>` the same score
+//! as a key for which the term holds. If w keys are selected, the weight of `<cls>` is then
+//! 1/(w+1), and the feed-forward layer computes w from it.
 
 use super::graph::{Graph, Node, Source};
 use super::selectors::Term;
 use crate::TheoryError;
 use crate::blueprint::{Blueprint, Column, Form, Head, Layer, Unit};
 
-/// Factor of scores: halves of it must leave no weight in f32.
+/// Factor of scores. Two scores differ by at least half of it, so that the smaller one has no
+/// weight in f32.
 pub(super) const HARD: f64 = 64.0;
-/// More than any sum of arguments.
+/// Larger than any sum of arguments.
 const NEVER: f64 = (1_u64 << 32) as f64;
 /// Largest width of the residual stream.
 const MOST_COLUMNS: usize = 4096;
 
-/// Columns of a node.
+/// Columns of a node, as forms.
 struct Emitted {
-    /// 1 for the value, of all values of its domain.
+    /// A form for each value of the domain: 1 if the node has this value, otherwise 0.
     hot: Vec<Form>,
-    /// The value.
+    /// The node's value as a number.
     number: Form,
-    /// First layer that can read them.
+    /// Number of the first layer that can read these forms.
     ready: usize,
 }
 
@@ -36,7 +39,7 @@ pub(super) struct Basis {
     pub(super) indices: Vec<Column>,
 }
 
-/// Writer of layers.
+/// Writer of the layers of a program.
 pub(super) struct Emission<'a> {
     pub(super) blueprint: &'a mut Blueprint,
     pub(super) basis: Basis,
@@ -49,7 +52,8 @@ impl<'a> Emission<'a> {
         Self { blueprint, basis, layers: Vec::new(), longest }
     }
 
-    /// Writes all layers; returns the form that is 1 for each value of the result.
+    /// Writes all layers. Returns a form for each value of the result's domain, which is 1 if the
+    /// result has this value.
     ///
     /// # Errors
     /// If the stream would be too wide.
@@ -90,12 +94,13 @@ impl<'a> Emission<'a> {
         &mut self.layers[number]
     }
 
-    /// Columns that the embedding sets.
+    /// Forms of a node whose columns are set by the embedding.
     fn given(&self, columns: Vec<Column>, node: &Node) -> Emitted {
         hot(columns, node, 0)
     }
 
-    /// A step function of a sum: flat around each of its values, so that small errors vanish.
+    /// Writes a node that is a function of a weighted sum. The function is a step function, which
+    /// is flat around each possible sum, so that small errors vanish.
     fn map(
         &mut self,
         arguments: &[(usize, i64)],
@@ -112,7 +117,7 @@ impl<'a> Emission<'a> {
         hot(columns, node, ready + 1)
     }
 
-    /// Adds the units of a step function at a layer.
+    /// Adds the units of a step function of `sum` to the layer with the number `layer`.
     fn steps(
         &mut self,
         sum: &Form,
@@ -132,7 +137,7 @@ impl<'a> Emission<'a> {
             if before == after {
                 continue;
             }
-            // From 0 to 1 in the middle half between two sums.
+            // The ramp from 0 to 1 takes the middle half between two neighbouring sums.
             let gap = (high - low) as f64;
             let between = (low as f64 + 0.25 * gap, low as f64 + 0.75 * gap);
             units.extend(Unit::rise(&sum, between, &[(after, 1.0), (before, -1.0)]));
@@ -140,18 +145,20 @@ impl<'a> Emission<'a> {
         self.layer(layer).units.extend(units);
     }
 
-    /// Makes a form that is far below 0 for `<cls>`, which has no values.
+    /// Subtracts a large number from `form` at `<cls>`, which has no values, so that units are 0
+    /// there.
     fn valued(&self, form: impl Into<Form>) -> Form {
         form.into() - self.basis.is_class * NEVER
     }
 
-    /// Units that add 1 for a value near 1 or above, and 0 for one near 0.
+    /// Makes the units that round `value`: they add 1 to `to` if the value is at least 0.75, and 0
+    /// if it is at most 0.25.
     fn rounded(&self, value: Column, to: Column) -> [Unit; 2] {
         Unit::rise(&self.valued(value), (0.25, 0.75), &[(to, 1.0)])
     }
 
-    /// Makes a head whose score is largest for the keys of a term; `<cls>` has the score of
-    /// `class` relations that hold.
+    /// Makes a head whose score is largest for the keys for which `term` holds. `<cls>` gets the
+    /// score of a key for which `class` relations hold.
     fn head(&self, term: &Term, class: f64, emitted: &[Emitted]) -> Head {
         let mut head = Head::default()
             .score(HARD, self.basis.is_token)
@@ -178,14 +185,14 @@ impl<'a> Emission<'a> {
         head
     }
 
-    /// First layer at which all relations can be computed.
+    /// First layer at which the keys and queries of all relations are ready.
     fn ready(terms: &[Term], emitted: &[Emitted]) -> usize {
         let nodes =
             terms.iter().flatten().flat_map(|relation| [relation.between.0, relation.between.1]);
         nodes.map(|node| emitted[node].ready).max().unwrap_or(0)
     }
 
-    /// Counts selected keys.
+    /// Writes a node that counts the keys that the terms select.
     fn width(&mut self, terms: &[Term], node: &Node, emitted: &[Emitted]) -> Emitted {
         let at = Self::ready(terms, emitted);
         let number = self.blueprint.column();
@@ -193,7 +200,7 @@ impl<'a> Emission<'a> {
             let share = self.blueprint.column();
             let head = self.head(term, 1.0 + term.len() as f64, emitted);
             let head = head.value(self.basis.is_class, share);
-            // The polygon through w at 1/(w+1): its slope grows by 2w at 1/w.
+            // Piecewise linear function that is w at 1/(w+1): at 1/w, its slope changes by 2w.
             let ramp = |w: usize| Unit::relu(-share + 1.0 / w as f64).adds(number, 2.0 * w as f64);
             let units: Vec<Unit> = (1..=self.longest).map(ramp).collect();
             let layer = self.layer(at);
@@ -210,7 +217,8 @@ impl<'a> Emission<'a> {
         hot(columns, node, at + 3)
     }
 
-    /// Brings the value of selected keys.
+    /// Writes a node with the value of the selected keys, or `default`, the index of a value, if no
+    /// key is selected.
     fn aggregate(
         &mut self,
         terms: &[Term],
@@ -242,7 +250,7 @@ impl<'a> Emission<'a> {
     }
 }
 
-/// Columns of a node's values.
+/// Forms of a node from the columns of its values.
 fn hot(columns: Vec<Column>, node: &Node, ready: usize) -> Emitted {
     let values = node.domain.values.iter().map(|value| *value as f64);
     let number = Form::sum(columns.iter().copied().zip(values));

@@ -1,4 +1,4 @@
-//! Programs as graphs of values with finite domains, checked for the kinds of their parts.
+//! Programs as graphs. Each node is a value with a finite domain; the kinds of values are checked.
 
 use super::domains::{Domain, ValueKind};
 use super::parser::{Comparison, Expression, ExpressionKind, Program};
@@ -24,22 +24,24 @@ pub(super) enum Source {
     Tokens,
     Indices,
     Constant,
-    /// Number of selected keys.
+    /// Number of keys that the terms select.
     Width(Vec<Term>),
-    /// Value of the selected keys, or the default.
+    /// Value of the selected keys, which is read from the node `values`; `default` if no key is
+    /// selected.
     Aggregate {
         terms: Vec<Term>,
         values: usize,
         default: Option<i64>,
     },
-    /// A function of the sum of arguments with factors: its value for each sum, ascending.
+    /// A function of a sum of arguments, each a node and a factor. `table` has pairs of a sum and
+    /// the function's value, by ascending sum.
     Map {
         arguments: Vec<(usize, i64)>,
         table: Vec<(i64, i64)>,
     },
 }
 
-/// A program as nodes, each after those that it reads.
+/// A program as nodes. A node reads only nodes before it.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
@@ -92,7 +94,7 @@ struct Lowering<'a> {
     program: &'a Program,
     longest: usize,
     nodes: Vec<Node>,
-    /// Node of the length, once it is used.
+    /// Node of the input's length; `None` until the length is used.
     length: Option<usize>,
     defined: Vec<Lowered>,
 }
@@ -217,7 +219,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Node of the length: the number of places that any selector selects.
+    /// Returns the node of the input's length: the number of keys that a selector of all keys
+    /// selects.
     fn length(&mut self, place: Place) -> Result<usize, TheoryError> {
         if let Some(length) = self.length {
             return Ok(length);
@@ -245,7 +248,7 @@ impl Lowering<'_> {
         self.map(place, &arguments, Some(&[1, sign]), ValueKind::Number, add)
     }
 
-    /// Lowers two values of one kind.
+    /// Lowers two expressions to nodes; they must be values of one kind.
     fn alike(&mut self, parts: &[Expression; 2], place: Place) -> Result<[usize; 2], TheoryError> {
         let [left, right] = parts;
         let arguments = [self.value(left)?, self.value(right)?];
@@ -316,8 +319,9 @@ impl Lowering<'_> {
         self.add(place, domain, Source::Aggregate { terms, values, default })
     }
 
-    /// Adds a function of some nodes. With `factors`, it is a function of the sum of the arguments
-    /// with these factors; without, they are digits of one number.
+    /// Adds a node that is the function `compute` of the values of `arguments`. The node reads the
+    /// sum of the arguments times `factors`, so `compute` must depend on this sum alone. `None`:
+    /// factors with which the sum determines all arguments.
     fn map(
         &mut self,
         place: Place,
@@ -364,7 +368,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Factors with which the sum of arguments tells each of them.
+/// Factors with which the weighted sum of arguments determines each argument.
 fn digits(domains: &[&Domain]) -> Vec<i64> {
     let mut factors = vec![1; domains.len()];
     for at in (1..domains.len()).rev() {

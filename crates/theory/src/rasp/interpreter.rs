@@ -1,4 +1,4 @@
-//! Direct interpretation of programs: sequences and selection matrices in memory.
+//! Direct interpretation of programs, without a model: values are sequences and selection matrices.
 
 use super::parser::{Comparison, Expression, ExpressionKind, Program};
 use crate::{Place, TheoryError};
@@ -28,16 +28,17 @@ impl Item {
 #[derive(Debug, Clone)]
 enum Value {
     Sequence(Vec<Item>),
-    /// For each query, which keys are selected.
+    /// For each query, a row with true for each selected key.
     Selector(Vec<Vec<bool>>),
 }
 
 impl Program {
-    /// Interprets the program on an input; a result for each of its characters.
+    /// Interprets the program on an input; returns a result for each character.
     ///
     /// # Errors
     /// With the place of an expression whose parts have unsuitable kinds, or that aggregates
-    /// several values in one place; for characters outside of the alphabet.
+    /// several values in one place. If the input has characters outside of the alphabet, or is too
+    /// long.
     pub fn interpret(&self, input: &str) -> Result<Vec<String>, TheoryError> {
         self.check(input)?;
         let tokens: Vec<char> = input.chars().collect();
@@ -62,7 +63,7 @@ impl Program {
 
 struct Interpreter {
     tokens: Vec<char>,
-    /// Values of definitions so far.
+    /// Values of the definitions so far.
     defined: Vec<Value>,
 }
 
@@ -71,7 +72,8 @@ fn unsuitable(place: Place, expected: &str) -> TheoryError {
     TheoryError::program(place, format!("expected {expected}"))
 }
 
-/// Whether a comparison of two items of one kind holds; `None` for two kinds.
+/// Compares two items: `Some(true)` if the comparison holds, `None` if the items have different
+/// kinds.
 fn holds(comparison: Comparison, left: &Item, right: &Item) -> Option<bool> {
     match (left, right) {
         (Item::Number(left), Item::Number(right)) => Some(comparison.holds(left, right)),
@@ -249,7 +251,7 @@ impl Interpreter {
     }
 }
 
-/// The value that all selected places have, or the default if none is selected.
+/// Returns the value of all selected places, or the default if no place is selected.
 fn one_of<'a>(
     mut selected: impl Iterator<Item = &'a Item>,
     default: Option<&Item>,

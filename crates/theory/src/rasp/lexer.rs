@@ -1,4 +1,4 @@
-//! Words of programs.
+//! Division of programs into words.
 
 use crate::{Place, TheoryError};
 
@@ -11,7 +11,7 @@ pub(super) enum Lexeme {
     Text(String),
     /// A mark such as `==` or `(`.
     Mark(&'static str),
-    /// End of a line outside of parentheses, and of the program.
+    /// End of a line outside of parentheses, or of the program.
     End,
 }
 
@@ -29,13 +29,13 @@ impl Lexeme {
     }
 }
 
-/// Marks, longer ones first.
+/// All marks; a mark comes after the longer marks that begin with it.
 const MARKS: [&str; 13] = ["==", "!=", "<=", ">=", "<", ">", "=", "(", ")", ",", "+", "-", "*"];
 
-/// Largest number of words of a program, which bounds how deep its expressions are.
+/// Largest number of words of a program. It also bounds the depth of expressions.
 const MOST_WORDS: usize = 2000;
 
-/// Divides a program into words; `#` begins a comment.
+/// Divides a program into words with their places. `#` begins a comment.
 pub(super) fn lexemes(text: &str) -> Result<Vec<(Place, Lexeme)>, TheoryError> {
     let mut lexemes = Vec::new();
     let mut depth = 0_usize;
@@ -74,7 +74,8 @@ pub(super) fn lexemes(text: &str) -> Result<Vec<(Place, Lexeme)>, TheoryError> {
     Ok(lexemes)
 }
 
-/// First word of a text that is neither empty nor blank, and its length in bytes.
+/// Returns the first word of a text that does not begin with a blank, and the length of the word in
+/// bytes.
 fn first(text: &str, place: Place) -> Result<(Lexeme, usize), TheoryError> {
     let refuse = |message: String| Err(TheoryError::program(place, message));
     let until = |is_part: fn(char) -> bool| {

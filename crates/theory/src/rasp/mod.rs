@@ -10,11 +10,11 @@
 //! ```
 //!
 //! Values are sequences: `tokens`, `indices` (from 0), `length`, numbers, `'c'`, `true` and
-//! `false`; `+`, `-`, comparisons, `and`, `or`, `not` and `x if c else y` work place by place.
-//! `select(keys, queries, ==)` compares the key at each place with the query at each place, and
-//! selectors combine with `and`, `or` and `not`. `selector_width(s)` counts the selected places,
-//! and `aggregate(s, values)` brings their value, which must be one and the same; a third argument
-//! is the value where nothing is selected.
+//! `false`. The operators `+`, `-`, comparisons, `and`, `or`, `not` and `x if c else y` apply at
+//! each place. `select(keys, queries, ==)` compares the key at each place with the query at each
+//! place, and selectors combine with `and`, `or` and `not`. `selector_width(s)` counts the selected
+//! places. `aggregate(s, values)` returns the value at the selected places, where all values must
+//! be equal; its optional third argument is the result if no place is selected.
 //!
 //! ```
 //! use taper_theory::rasp::{CompiledProgram, Program};

@@ -1,4 +1,4 @@
-//! Programs as trees.
+//! Parser of programs: makes a tree for each definition.
 
 use super::lexer::{Lexeme, lexemes};
 use crate::{Place, TheoryError};
@@ -31,7 +31,7 @@ impl Comparison {
         })
     }
 
-    /// Whether the comparison holds.
+    /// True if the comparison of `left` with `right` holds.
     pub(super) fn holds<T: Ord>(self, left: &T, right: &T) -> bool {
         match self {
             Self::Equal => left == right,
@@ -51,7 +51,7 @@ pub(super) struct Expression {
     pub(super) kind: ExpressionKind,
 }
 
-/// Kinds of expressions; names are those of earlier definitions, by number.
+/// Kind of an expression. A name is stored as the number of the definition that it stands for.
 #[derive(Debug, Clone)]
 pub(super) enum ExpressionKind {
     Tokens,
@@ -60,7 +60,7 @@ pub(super) enum ExpressionKind {
     Number(i64),
     Character(char),
     Truth(bool),
-    /// Definition of this number.
+    /// Definition with this number.
     Defined(usize),
     Add(Box<[Expression; 2]>),
     Subtract(Box<[Expression; 2]>),
@@ -68,16 +68,16 @@ pub(super) enum ExpressionKind {
     And(Box<[Expression; 2]>),
     Or(Box<[Expression; 2]>),
     Not(Box<Expression>),
-    /// Condition, value if it holds, value if not.
+    /// Condition, value if the condition holds, value if it does not.
     Choose(Box<[Expression; 3]>),
-    /// Keys and queries.
+    /// Comparison, then keys and queries.
     Select(Comparison, Box<[Expression; 2]>),
     Width(Box<Expression>),
-    /// Selector and values, and the value where nothing is selected.
+    /// Selector and values, then the value if nothing is selected.
     Aggregate(Box<[Expression; 2]>, Option<Box<Expression>>),
 }
 
-/// A program that was read.
+/// A parsed program.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub(super) alphabet: Vec<char>,
@@ -85,7 +85,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads a program.
+    /// Parses a program.
     ///
     /// # Errors
     /// With the line and column of the first fault.
@@ -95,13 +95,13 @@ impl Program {
         parser.program()
     }
 
-    /// Characters that an input may have, in order.
+    /// Characters that an input may have, sorted.
     #[must_use]
     pub fn alphabet(&self) -> &[char] {
         &self.alphabet
     }
 
-    /// Refuses an input with other characters.
+    /// Refuses an input that has characters outside of the alphabet.
     pub(super) fn check(&self, input: &str) -> Result<(), TheoryError> {
         match input.chars().find(|character| !self.alphabet.contains(character)) {
             Some(character) => {
@@ -115,11 +115,11 @@ impl Program {
     }
 }
 
-/// A parser at some word.
+/// A parser, before the word with the number `at`.
 struct Parser<'a> {
     lexemes: &'a [(Place, Lexeme)],
     at: usize,
-    /// Numbers of definitions.
+    /// Numbers of the definitions by their names.
     names: BTreeMap<String, usize>,
     depth: usize,
 }
@@ -141,7 +141,7 @@ impl Parser<'_> {
         Err(TheoryError::program(self.place(), message))
     }
 
-    /// Skips the word if it is this one.
+    /// Skips the next word if it is `lexeme`; returns true if so.
     fn skip(&mut self, lexeme: &Lexeme) -> bool {
         let is = self.peek() == lexeme;
         self.at += usize::from(is);
@@ -309,7 +309,7 @@ impl Parser<'_> {
         Ok(Expression { place, kind })
     }
 
-    /// Parses what a name stands for, after the name.
+    /// Parses the rest of an expression that begins with `name`; the name is skipped already.
     fn named(&mut self, name: &str) -> Result<ExpressionKind, TheoryError> {
         if let Some(&number) = self.names.get(name) {
             return Ok(ExpressionKind::Defined(number));

@@ -1,9 +1,10 @@
-//! Selectors as relations of keys and queries, in terms that one head can compute.
+//! Selectors as relations of keys and queries, divided into terms. One head computes one term.
 
 /// Largest number of terms of a selector.
 pub(super) const MOST_TERMS: usize = 32;
 
-/// A relation between the values of two nodes: for each key value, which query values it suits.
+/// A relation between the values of two nodes. `suits` has a row for each key value, with true for
+/// each query value that the key value suits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Relation {
     /// Nodes of keys and of queries.
@@ -29,10 +30,10 @@ impl Relation {
     }
 }
 
-/// Relations that must all hold: the score of a head counts those that do.
+/// Relations that must all hold. The score of a head counts the relations that hold.
 pub(super) type Term = Vec<Relation>;
 
-/// A selector: a relation, or one made of others.
+/// A selector: a relation, or a combination of selectors.
 #[derive(Debug, Clone)]
 pub(super) enum Selector {
     Relation(Relation),
@@ -68,8 +69,8 @@ impl Selector {
         }
     }
 
-    /// Terms of which exactly one holds where the selector does, and none elsewhere; `None` if
-    /// there are more than [`MOST_TERMS`].
+    /// Terms of the selector: for a selected key exactly one term holds, and for another key none.
+    /// `None` if there are more than [`MOST_TERMS`] terms.
     pub(super) fn terms(&self) -> Option<Vec<Term>> {
         let terms = match self {
             Self::Relation(relation) => vec![vec![relation.clone()]],
@@ -77,7 +78,7 @@ impl Selector {
                 let [left, right] = &**parts;
                 product(&left.terms()?, &right.terms()?)
             }
-            // Either the left, or not the left and the right.
+            // Left, or else right but not left: at most one of the two holds.
             Self::Or(parts) => {
                 let [left, right] = &**parts;
                 let mut terms = left.terms()?;
@@ -89,7 +90,7 @@ impl Selector {
         (terms.len() <= MOST_TERMS).then_some(terms)
     }
 
-    /// The opposite, with negations at relations alone.
+    /// Returns the negated selector, in which only relations are negated.
     fn opposite(self) -> Self {
         match self {
             Self::Relation(relation) => Self::Relation(relation.complement()),
@@ -100,7 +101,8 @@ impl Selector {
     }
 }
 
-/// Conjunctions of a term on the left and one on the right, without those that never hold.
+/// Conjunctions of each term on the left with each term on the right, without conjunctions that
+/// never hold.
 fn product(left: &[Term], right: &[Term]) -> Vec<Term> {
     let pairs = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
     let joined = pairs.map(|(left, right)| {

@@ -2,12 +2,13 @@
 //! posterior of a prompt (Xie et al. 2022, "An Explanation of In-context Learning as Implicit
 //! Bayesian Inference", sections 2 and 4, whose data set is called GINC).
 //!
-//! A document follows one concept: a hidden entity and a hidden slot move by its two transition
-//! matrices, and the token is what a memory, common to all concepts, has for entity and slot; slot 0
-//! is the delimiter. A prompt is n examples of k tokens with delimiters between them, all of one
-//! concept, and the last without its last token. A model that has learned the mixture answers by
-//! p(token | prompt) = Σ_θ p(θ | prompt) p(token | prompt, θ), which a filter over concept, entity
-//! and slot computes: no decoder can do better than it in the mean.
+//! A document follows one concept. A hidden entity and a hidden slot change by the two transition
+//! matrices of the concept. A memory, which all concepts share, has a token for each entity and
+//! slot; the token of slot 0 is the delimiter. A prompt is n examples of k tokens with delimiters
+//! between them, then one more example without its last token; all follow one concept θ. A model
+//! that has learned the mixture answers by p(token | prompt) = Σ_θ p(θ | prompt) p(token | prompt,
+//! θ). A filter over concept, entity and slot computes this exactly: on average, no decoder can do
+//! better.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -23,16 +24,16 @@ pub(super) const STUDY: Study = Study {
 /// Token between examples.
 pub const DELIMITER: usize = 0;
 
-/// A concept: how entities and slots move, row by row.
+/// A concept: transition matrices of entities and slots, with a row for each present state.
 #[derive(Debug, Clone)]
 pub struct Concept {
-    /// Probabilities of the next entity.
+    /// Probabilities of the next entity, for each entity.
     pub entities: Vec<Vec<f64>>,
-    /// Probabilities of the next slot; slot 0 is the delimiter's.
+    /// Probabilities of the next slot, for each slot; slot 0 is the delimiter's.
     pub slots: Vec<Vec<f64>>,
 }
 
-/// A mixture of concepts with one memory.
+/// A mixture of concepts that share one memory.
 #[derive(Debug, Clone)]
 pub struct Mixture {
     /// Concepts, equally likely.
@@ -63,7 +64,7 @@ impl Draws {
         ((self.uniform() * count as f64) as usize).min(count - 1)
     }
 
-    /// Draws a number by unnormalised weights.
+    /// Draws an index with probabilities proportional to `weights`.
     fn weighted(&mut self, weights: &[f64]) -> usize {
         let mut rest = self.uniform() * weights.iter().sum::<f64>();
         weights
@@ -75,7 +76,8 @@ impl Draws {
             .unwrap_or(weights.len() - 1)
     }
 
-    /// Draws a mixture of permutations, of which few have most of the weight, with a floor.
+    /// Draws a transition matrix of `count` states: 0.95 times a weighted mean of four random
+    /// permutations, most of whose weight is on few, plus 0.05 times the uniform matrix.
     fn transitions(&mut self, count: usize) -> Vec<Vec<f64>> {
         let mut rows = vec![vec![0.05 / count as f64; count]; count];
         let weights: Vec<f64> = (0..4).map(|_| (self.uniform() / 0.1).exp()).collect();
@@ -92,7 +94,7 @@ impl Draws {
 }
 
 impl Concept {
-    /// Draws a concept: entities mostly stay.
+    /// Draws a concept in which the entity mostly stays the same.
     fn draw(draws: &mut Draws, entities: usize, slots: usize) -> Self {
         let mut moves = draws.transitions(entities);
         for (at, row) in moves.iter_mut().enumerate() {
@@ -119,13 +121,13 @@ impl Mixture {
         Self { concepts, memory, vocabulary }
     }
 
-    /// Probabilities of the next token after a prompt, by the posterior over concepts and states.
+    /// Probabilities of the next token after a prompt, from the posterior over concepts and states.
     #[must_use]
     pub fn predict(&self, prompt: &[usize]) -> Vec<f64> {
         self.predict_by(&self.concepts, prompt)
     }
 
-    /// Probabilities of the next token for a mixture of these concepts.
+    /// Probabilities of the next token after a prompt, for a mixture of `concepts`.
     fn predict_by(&self, concepts: &[Concept], prompt: &[usize]) -> Vec<f64> {
         let mut beliefs = Beliefs::new(self, concepts);
         for token in prompt {
@@ -134,7 +136,7 @@ impl Mixture {
         beliefs.predicted()
     }
 
-    /// Nats of each token of a document but the first, given those before it, by the posterior.
+    /// Surprise of each token of a document but the first, given the tokens before it, in nats.
     #[must_use]
     pub fn surprise(&self, document: &[usize]) -> Vec<f64> {
         let mut beliefs = Beliefs::new(self, &self.concepts);
@@ -142,7 +144,7 @@ impl Mixture {
         nats.collect::<Vec<f64>>().split_off(1.min(document.len()))
     }
 
-    /// Draws a document of one of the concepts; it depends on `key` alone.
+    /// Draws a document of one of the concepts. Equal keys give equal documents.
     #[must_use]
     pub fn document(&self, key: u64, length: usize) -> Vec<usize> {
         let mut draws = Draws::new(key);
@@ -150,8 +152,8 @@ impl Mixture {
         self.walk(concept, length, true, &mut draws)
     }
 
-    /// Draws tokens of a concept. The walk begins in any slot but the delimiter's, and comes to
-    /// this one only if `delimits`.
+    /// Draws tokens of a concept. The walk begins in any slot but the delimiter's, and enters the
+    /// delimiter's slot only if `delimits` is true.
     fn walk(
         &self,
         concept: &Concept,
@@ -172,7 +174,7 @@ impl Mixture {
         (0..length).map(step).collect()
     }
 
-    /// Draws prompts of a kind, the same each time.
+    /// Draws `count` prompts of a kind. Equal arguments give equal prompts.
     #[must_use]
     pub fn prompts(&self, kind: &PromptKind, count: usize) -> Vec<Prompt> {
         let mut draws = Draws::new(mix(kind.examples as u64, &[kind.length as u64]));
@@ -194,7 +196,7 @@ impl Mixture {
         prompts
     }
 
-    /// Share of `count` prompts of a kind that the posterior answers right.
+    /// Share of `count` prompts of a kind that the posterior answers correctly.
     #[must_use]
     pub fn accuracy(&self, kind: &PromptKind, count: usize) -> f64 {
         let prompts = self.prompts(kind, count);
@@ -208,23 +210,23 @@ impl Mixture {
 pub struct PromptKind {
     /// Number of examples.
     pub examples: usize,
-    /// Tokens of an example, the answer included.
+    /// Number of tokens of an example, including the answer.
     pub length: usize,
-    /// Whether the concept is one that the mixture does not have.
+    /// True if the concept of a prompt is not in the mixture.
     pub unseen: bool,
-    /// Whether delimiters stand between examples.
+    /// True if delimiters stand between examples.
     pub delimited: bool,
 }
 
 impl PromptKind {
-    /// Examples of a concept of the mixture, with delimiters.
+    /// Makes a kind of prompts for a concept of the mixture, with delimiters.
     #[must_use]
     pub const fn new(examples: usize, length: usize) -> Self {
         Self { examples, length, unseen: false, delimited: true }
     }
 }
 
-/// Conditions under which prompts are measured, by their names.
+/// Conditions under which accuracies are measured, with their names.
 #[must_use]
 pub fn conditions() -> [(&'static str, PromptKind); 5] {
     let of_eight = PromptKind::new(0, 8);
@@ -240,9 +242,9 @@ pub fn conditions() -> [(&'static str, PromptKind); 5] {
 /// A prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// Examples, and a question without its last token.
+    /// Tokens of the examples, and of a question without its last token.
     pub tokens: Vec<usize>,
-    /// Token that is likeliest after the question under the concept of the examples.
+    /// Likeliest token after the question under the concept of the examples.
     pub answer: usize,
 }
 
@@ -250,12 +252,13 @@ pub struct Prompt {
 struct Beliefs<'a> {
     mixture: &'a Mixture,
     concepts: &'a [Concept],
-    /// By concept, entity and slot; their sum is 1.
+    /// Probabilities by concept, entity and slot; they sum to 1.
     shares: Vec<Vec<Vec<f64>>>,
 }
 
 impl<'a> Beliefs<'a> {
-    /// First beliefs: every concept, every entity, and every slot but the delimiter's, alike.
+    /// Makes the beliefs before the first token: concepts, entities, and slots but the delimiter's
+    /// are equally likely.
     fn new(mixture: &'a Mixture, concepts: &'a [Concept]) -> Self {
         let (entities, slots) = (mixture.memory.len(), mixture.memory[0].len());
         let share = 1.0 / (concepts.len() * entities * (slots - 1)) as f64;
@@ -263,7 +266,7 @@ impl<'a> Beliefs<'a> {
         Self { mixture, concepts, shares: vec![vec![row; entities]; concepts.len()] }
     }
 
-    /// Takes a token as the next one, and returns the probability that it had.
+    /// Updates the beliefs with the next token; returns the probability that they predicted for it.
     fn observe(&mut self, token: usize) -> f64 {
         let mut total = 0.0;
         for (belief, concept) in self.shares.iter_mut().zip(self.concepts) {
@@ -291,7 +294,7 @@ impl<'a> Beliefs<'a> {
     }
 }
 
-/// Moves beliefs by the transitions of a concept, entities and slots one after the other.
+/// Moves the probabilities of entities and slots by the transitions of a concept.
 fn moved(belief: &[Vec<f64>], concept: &Concept) -> Vec<Vec<f64>> {
     let slots = belief[0].len();
     let mut by_slot = vec![vec![0.0; slots]; belief.len()];
@@ -311,7 +314,7 @@ fn moved(belief: &[Vec<f64>], concept: &Concept) -> Vec<Vec<f64>> {
     moved
 }
 
-/// Number of the largest probability, or logit, other than the delimiter's.
+/// Index of the largest probability or logit, leaving out the delimiter.
 #[must_use]
 pub fn likeliest(probabilities: &[f64]) -> usize {
     (1..probabilities.len())
@@ -319,7 +322,7 @@ pub fn likeliest(probabilities: &[f64]) -> usize {
         .unwrap_or(DELIMITER)
 }
 
-/// Prompts by which an accuracy is measured.
+/// Number of prompts on which an accuracy is measured.
 const PROMPTS: usize = 60;
 
 fn run() -> Result<Findings, TheoryError> {

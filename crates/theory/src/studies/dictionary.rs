@@ -1,8 +1,9 @@
 //! Attention as a dictionary: keys, values, and the error of a soft lookup.
 //!
-//! With m unit keys, a query that equals one of them and scores S cos, the other keys have at most
-//! (m − 1) e^(−SΔ) times its weight, if their cosines with it are at most 1 − Δ. For random keys
-//! the ratio is (m − 1) E[e^(S (cos − 1))] in the mean: at its inverse, half of the weight is noise.
+//! Let m keys have length 1, and let a query equal one of the keys and have scores S cos. If the
+//! cosines of the query with the other keys are at most 1 − Δ, the weights of the other keys sum to
+//! at most (m − 1) e^(−SΔ) times the weight of the equal key. For random keys this ratio is (m − 1)
+//! E[e^(S (cos − 1))] on average. At m − 1 = 1/E[e^(S (cos − 1))], half of the weight is noise.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -17,16 +18,18 @@ pub(super) const STUDY: Study = Study {
     run,
 };
 
-/// Lookup of every key in a dictionary.
+/// Results of looking up every key of a dictionary.
 #[derive(Debug, Clone)]
 pub struct Lookup {
-    /// For each key, the weight of all others over its own.
+    /// For each key, the sum of the weights of all other keys, divided by the weight of the key.
     pub noise: Vec<f64>,
-    /// For each key, the difference between the value that is brought and its own.
+    /// For each key, the absolute difference between the value that the head returns and the key's
+    /// value.
     pub error: Vec<f64>,
 }
 
-/// Looks every key up by a head with scores `sharpness` · key · key; values are numbers.
+/// Looks up every key with a head. The score of a query and a key is `sharpness` times their dot
+/// product; a value is a number.
 ///
 /// # Shapes
 /// m keys of one width, m values → m results.
@@ -62,11 +65,12 @@ pub fn lookup(keys: &[Vec<f64>], values: &[f64], sharpness: f64) -> Result<Looku
     Ok(Lookup { noise: noise.collect(), error: error.collect() })
 }
 
-/// Computes E[e^(S (cos − 1))] for the cosine of two random directions of width `d`, whose density
-/// is proportional to (1 − cos²)^((d−3)/2).
+/// Computes E[e^(S (cos − 1))] with S = `sharpness`, where cos is the cosine of two random
+/// directions of d = `width` dimensions. The density of cos is proportional to (1 −
+/// cos²)^((d−3)/2).
 #[must_use]
 pub fn expected_noise(sharpness: f64, width: usize) -> f64 {
-    // With cos = cos φ the density is sin φ^(d−2), which is smooth for d ≥ 2.
+    // As a function of the angle φ, the density is (sin φ)^(d−2), which is smooth for d ≥ 2.
     let steps = 20_000;
     let (mut sum, mut total) = (0.0, 0.0);
     for step in 0..steps {
@@ -78,7 +82,7 @@ pub fn expected_noise(sharpness: f64, width: usize) -> f64 {
     sum / total
 }
 
-/// Random unit vectors.
+/// Draws `count` random unit vectors of `width` numbers.
 pub(super) fn directions(count: usize, width: usize, seed: u64) -> Vec<Vec<f64>> {
     let counter = Counter::new(mix(2, &[seed]));
     let direction = |number: usize| {

@@ -1,6 +1,6 @@
-//! Claims about attention, each with a construction that shows it and a table of what it measures.
+//! Claims about attention. Each has a construction that shows it, and a table of measurements.
 //!
-//! A further study is a file here with a [`Study`], and its name in [`STUDIES`].
+//! To add a study, add a file here with a [`Study`], and this study to [`STUDIES`].
 
 mod bayesian_inference;
 mod dictionary;
@@ -26,11 +26,11 @@ use taper_plots::Figure;
 /// Findings of a study.
 #[derive(Debug, Clone)]
 pub struct Findings {
-    /// Heads of the table's columns.
+    /// Headings of the table's columns.
     pub columns: Vec<String>,
     /// Rows of the table.
     pub rows: Vec<Vec<String>>,
-    /// Figures with their names.
+    /// Figures, each with its name.
     pub figures: Vec<(String, Figure)>,
 }
 
@@ -41,7 +41,7 @@ pub struct Study {
     pub name: &'static str,
     /// Claim, in a sentence.
     pub claim: &'static str,
-    /// Measures it: seconds; minutes if it trains.
+    /// Measures the claim. This takes seconds, or minutes if models are trained.
     pub run: fn() -> Result<Findings, TheoryError>,
 }
 
@@ -55,7 +55,7 @@ pub const STUDIES: &[Study] = &[
     power_laws::STUDY,
 ];
 
-/// Heads of columns.
+/// Headings of columns, as strings.
 #[must_use]
 pub fn heads(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()

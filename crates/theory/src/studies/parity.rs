@@ -1,18 +1,19 @@
 //! PARITY of n bits in one layer, with weights that depend on n.
 //!
-//! A head without scores averages the bits before the end, and n + 1 of these averages are the
-//! number of ones. Hats of three units, `|c − k| < 1` for each odd k, make its parity. So one layer
-//! computes PARITY of a given length, in units as many as bits; what no layer does is to compute it
-//! at every length with the same bounded weights (Hahn 2020, section 6).
+//! A head without scores averages the bits and the end token, so that n + 1 times the average is
+//! the number of ones, c. A hat max(0, 1 − |c − k|) consists of three units, and the sum of the
+//! hats of all odd k is the parity of c. So one layer computes PARITY of a given length n, with
+//! about 1.5 n units. But no layer computes it at every length with the same bounded weights (Hahn
+//! 2020, section 6).
 
 use crate::TheoryError;
 use crate::blueprint::{Blueprint, Decoder, Form, Head, Layer, Unit};
 
-/// Token behind the bits 0 and 1.
+/// Token after the last bit; tokens 0 and 1 are the bits.
 pub const END_OF_BITS: usize = 2;
 
-/// Assembles a decoder of one layer that answers [`END_OF_BITS`] after `length` bits with their
-/// parity.
+/// Assembles a decoder of one layer for texts of `length` bits and [`END_OF_BITS`]: its answer at
+/// [`END_OF_BITS`] is the parity of the bits.
 ///
 /// # Errors
 /// If the model would be too large.

@@ -2,10 +2,11 @@
 //! and Kaplan 2022, "Scaling Laws from the Data Manifold Dimension", section 2; Bahri et al. 2024,
 //! "Explaining neural scaling laws", section 1.2).
 //!
-//! A model with N pieces divides d dimensions into pieces of diameter s ∝ N^(−1/d). If it is
-//! constant on each, its error is ∝ s and its squared loss ∝ s² ∝ N^(−2/d). The nearest of N random
-//! points is such a model. In the language of kernels, a spectrum λ_i ∝ i^(−1−α) of which N
-//! directions are learned leaves Σ_{i>N} λ_i ≈ N^(−α)/α, with α = 2/d here.
+//! A model with N pieces divides d dimensions into pieces of diameter s ∝ N^(−1/d). If the model is
+//! constant on each piece, its error is ∝ s and its squared loss is ∝ s² ∝ N^(−2/d). A model that
+//! answers with the nearest of N random points is an example. The same law for kernels: of a
+//! spectrum λ_i ∝ i^(−1−α), N directions are learned. The loss is then the rest, Σ_{i>N} λ_i ≈
+//! N^(−α)/α, with α = 2/d here.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -21,11 +22,12 @@ pub(super) const STUDY: Study = Study {
 
 /// Numbers of points.
 const SIZES: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
-/// Points at which a loss is measured.
+/// Number of points at which a loss is measured.
 const ASKED: usize = 400;
 
-/// Mean squared error of the nearest of N points, for each N of `sizes`: they are uniform on a
-/// torus of d dimensions, and the teacher is a sum of waves.
+/// For each N of `sizes`, the mean squared error of a model that answers with the value at the
+/// nearest of N points. The points are uniform on a torus of `dimensions` dimensions, and the
+/// teacher is a sum of sine waves.
 #[must_use]
 pub fn nearest_losses(dimensions: usize, sizes: &[usize], seed: u64) -> Vec<f64> {
     let counter = Counter::new(mix(6, &[seed, dimensions as u64]));
@@ -57,7 +59,8 @@ pub fn nearest_losses(dimensions: usize, sizes: &[usize], seed: u64) -> Vec<f64>
     losses
 }
 
-/// Sum of i^(−1−α) from N + 1 on: terms up to 10⁵, and the integral behind them.
+/// Sum of i^(−1−`alpha`) over i > `learned`. At least the terms up to i = 10⁵ are added, and the
+/// rest is an integral.
 #[must_use]
 pub fn spectrum_tail(alpha: f64, learned: usize) -> f64 {
     let terms = 100_000_usize.max(2 * learned);
@@ -65,7 +68,7 @@ pub fn spectrum_tail(alpha: f64, learned: usize) -> f64 {
     sum + (terms as f64 + 0.5).powf(-alpha) / alpha
 }
 
-/// Slope of the logarithm of `losses` by that of `sizes`, by least squares.
+/// Slope of ln(loss) against ln(size), by least squares.
 #[must_use]
 pub fn fitted_exponent(sizes: &[usize], losses: &[f64]) -> f64 {
     let points = sizes.iter().map(|size| (*size as f64).ln()).zip(losses.iter().map(|y| y.ln()));

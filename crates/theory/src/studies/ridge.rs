@@ -1,16 +1,16 @@
 //! Ridge regression by layers with weights set by hand.
 //!
-//! The text is x₁, y₁, x₂, y₂ … x_n; the answer at x_n is w·x_n with w = (XᵀX + λI)⁻¹ Xᵀy of the
-//! points before.
+//! The text is x₁, y₁, x₂, y₂ … x_n. The answer at x_n is w·x_n with w = (XᵀX + λI)⁻¹ Xᵀy, where X
+//! and y are the points before x_n, and m is their number.
 //!
-//! 1. A head looks one position back, so that each y has its x. Gated units make x xᵀ and x y.
-//! 2. A head averages them over all y so far. With λ/m on the diagonal, from the table of
-//!    positions, this is A = (XᵀX + λI)/m and b = Xᵀy/m.
-//! 3. Newton and Schulz invert A by products alone, which gated units compute, two layers a step:
-//!    Z ← Z (2 − AZ), from Z = I/c with a c above the largest eigenvalue of A. With R = 1 − AZ this
-//!    is R ← R²: after k steps the error is R₀ to the power 2^k, and 1 − a/c to that power for the
-//!    smallest eigenvalue a.
-//! 4. Two layers make Zb, and its product with x.
+//! 1. A head looks one position back, so that each y has its x. Gated units compute x xᵀ and x y.
+//! 2. A head averages x xᵀ and x y over all y so far. The table of positions adds λ/m to the
+//!    diagonal. The results are A = (XᵀX + λI)/m and b = Xᵀy/m.
+//! 3. The iteration of Newton and Schulz inverts A by matrix products alone, which gated units
+//!    compute, in two layers a step: Z ← Z (2 − AZ), from Z = I/c, where c is larger than every
+//!    eigenvalue of A. The residual R = 1 − AZ becomes R². So after k steps the residual is R₀ to
+//!    the power 2^k, and its norm is (1 − a/c)^(2^k) for the smallest eigenvalue a of A.
+//! 4. One layer computes w = Zb, and one the product of w and x.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -19,7 +19,7 @@ use taper_model::Sequences;
 use taper_ops::rng::{Counter, mix};
 use taper_plots::{Axis, Chart, Figure, Series};
 
-/// Factor of scores.
+/// Factor of scores; softmax then selects one token, or averages the tokens with the largest score.
 const HARD: f64 = 64.0;
 
 pub(super) const STUDY: Study = Study {
@@ -37,13 +37,13 @@ pub struct RidgeSetting {
     pub points: usize,
     /// Weight λ of the penalty.
     pub penalty: f64,
-    /// Bound c of the eigenvalues of (XᵀX + λI)/m: the largest |x|² and λ together.
+    /// Upper bound c of the eigenvalues of (XᵀX + λI)/m: the largest |x|², plus λ.
     pub bound: f64,
-    /// Steps of Newton and Schulz.
+    /// Number of steps of the Newton-Schulz iteration.
     pub steps: usize,
 }
 
-/// Columns of a square matrix, row by row.
+/// Columns of a square matrix, row by row, and its size.
 struct Matrix<'a>(&'a [Column], usize);
 
 impl Matrix<'_> {
@@ -52,12 +52,12 @@ impl Matrix<'_> {
     }
 }
 
-/// Row and column of each number of a square matrix.
+/// Row and column of each entry of a square matrix, row by row.
 fn places(size: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..size).flat_map(move |row| (0..size).map(move |column| (row, column)))
 }
 
-/// Assembles the decoder.
+/// Assembles a decoder that computes ridge regression.
 ///
 /// # Errors
 /// If the device has no memory left.
@@ -83,7 +83,8 @@ pub fn ridge_decoder(setting: &RidgeSetting) -> Result<Regressor, TheoryError> {
             blueprint.position(at, z.at(diagonal, diagonal), 1.0 / setting.bound);
         }
     }
-    // 1. The position before is the one nearest to i − 1.
+    // 1. Up to a constant, the score of position j at position i is −64 (j − (i − 1))², which is
+    //    largest at the position before.
     let mut head = Head::default().score((place - 1.0) * (2.0 * HARD), place).score(-HARD, square);
     for (input, before) in inputs.iter().zip(&before) {
         head = head.value(*input, *before);
@@ -95,7 +96,7 @@ pub fn ridge_decoder(setting: &RidgeSetting) -> Result<Regressor, TheoryError> {
         head = head.value(*product, *moment);
     }
     blueprint.layer(Layer { heads: vec![head], ..Layer::default() });
-    // 3.
+    // 3. A step computes Z (2 − AZ), with AZ in the first layer and the rest in the second.
     for _ in 0..setting.steps {
         let (mut multiply, mut step) = (Vec::new(), Vec::new());
         for (row, column) in places(size) {
@@ -111,7 +112,7 @@ pub fn ridge_decoder(setting: &RidgeSetting) -> Result<Regressor, TheoryError> {
         blueprint.layer(Layer::of_units(multiply));
         blueprint.layer(Layer::of_units(step));
     }
-    // 4.
+    // 4. Layers for the weights Zb and for the prediction.
     let apply = places(size)
         .flat_map(|(row, column)| Unit::product(z.at(row, column), b[column], weights[row]));
     blueprint.layer(Layer::of_units(apply));
@@ -121,7 +122,7 @@ pub fn ridge_decoder(setting: &RidgeSetting) -> Result<Regressor, TheoryError> {
     blueprint.regressor((answer, &inputs), output)
 }
 
-/// Units that multiply `x xᵀ`, and then `x y`, into `products`, row by row.
+/// Makes the units that compute `x xᵀ` and then `x y` in the columns `products`, row by row.
 fn moments_of(x: &[Column], y: Column, products: &[Column]) -> Vec<Unit> {
     let mut units = Vec::new();
     for (row, left) in x.iter().enumerate() {
@@ -133,10 +134,10 @@ fn moments_of(x: &[Column], y: Column, products: &[Column]) -> Vec<Unit> {
     units
 }
 
-/// Predictions at each x of a function, from the points before it.
+/// Predicts y at each x of `points` from the points before it.
 ///
 /// # Errors
-/// If there are more points than the decoder has room for.
+/// If there are more points than the decoder was assembled for.
 pub fn ridge_predictions(
     decoder: &Regressor,
     points: &[(Vec<f64>, f64)],

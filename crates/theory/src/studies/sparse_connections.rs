@@ -1,9 +1,10 @@
 //! Any function of a few chosen positions, in one layer.
 //!
-//! A head for each of the k positions brings its bit to every token: the query is a constant β, and
-//! the key is 1 at the position and 0 elsewhere. A unit for each of the 2^k combinations of bits,
-//! `max(Σ ±bit − ones + 1, 0)`, is 1 on its combination and 0 on others; those on which the function
-//! is 1 are summed. So k heads of width 1 and at most 2^k units are enough, whatever n is.
+//! A head for each of the k positions copies the bit at this position to every token: its query is
+//! a constant, and its key is 1 at the position and 0 elsewhere. A unit for each of the 2^k
+//! combinations of bits, `max(Σ ±bit − ones + 1, 0)`, is 1 on its combination and 0 on all others.
+//! The result is the sum of the units of the combinations on which the function is 1. So k heads of
+//! width 1 and at most 2^k units are enough for every n.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -11,7 +12,8 @@ use crate::blueprint::{Blueprint, Column, Encoder, Form, Head, Layer, Unit};
 use taper_model::{Model, Sequences};
 use taper_ops::rng::{Counter, mix};
 
-/// Factor of scores: compared with e^64, other tokens have no weight in f32.
+/// Factor of scores: the chosen token has e^64 times the weight of other tokens, which is lost in
+/// f32.
 const HARD: f64 = 64.0;
 
 pub(super) const STUDY: Study = Study {
@@ -20,7 +22,7 @@ pub(super) const STUDY: Study = Study {
     run,
 };
 
-/// An encoder of bits, each token of which computes one function of a few positions.
+/// An encoder of bits. Each of its tokens computes the same function of a few positions.
 #[derive(Debug, Clone)]
 pub struct SparseFunction {
     encoder: Encoder,
@@ -28,12 +30,12 @@ pub struct SparseFunction {
 }
 
 impl SparseFunction {
-    /// Assembles the encoder for texts of `length` bits, from the chosen `positions`. `table` has
-    /// the values of the function: bit i is its value where the chosen bits, the first the lowest,
-    /// are the binary number i.
+    /// Assembles the encoder for texts of `length` bits and a function of the bits at `positions`.
+    /// Bit i of `table` is the function's value if the chosen bits are the binary number i, with
+    /// the lowest bit first.
     ///
     /// # Errors
-    /// If there are more than 6 positions, or one is not in the text.
+    /// If there are more than 6 positions, or a position is not in the text.
     pub fn new(length: usize, positions: &[usize], table: u64) -> Result<Self, TheoryError> {
         if positions.len() > 6 || positions.iter().any(|at| *at >= length) {
             let message = format!("at most 6 positions of {length} are chosen");
@@ -57,7 +59,7 @@ impl SparseFunction {
         Ok(Self { encoder: blueprint.encoder()?, length })
     }
 
-    /// Values that the tokens of texts compute: for each text, one for each token.
+    /// Returns the function's value as computed by each token, for each text.
     ///
     /// # Errors
     /// If a text does not have the length that the encoder was made for.
@@ -72,7 +74,7 @@ impl SparseFunction {
     }
 }
 
-/// Makes the unit that is 1 where the bits are the binary number `number`, and 0 elsewhere.
+/// Makes the unit that adds 1 to `to` if the bits are the binary number `number`, and 0 otherwise.
 fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     let ones = f64::from(number.count_ones());
     let signed = bits
@@ -82,7 +84,8 @@ fn combination(bits: &[Column], number: u64, to: Column) -> Unit {
     Unit::relu(Form::sum(signed) + (1.0 - ones)).adds(to, 1.0)
 }
 
-/// Number of functions that are tried for k = 4, of 65,536.
+/// Number of functions that are tried for each k; `run` tries at least 256, or all if there are
+/// fewer.
 const SAMPLED: u64 = 64;
 
 fn run() -> Result<Findings, TheoryError> {
@@ -119,7 +122,7 @@ fn run() -> Result<Findings, TheoryError> {
     Ok(Findings { columns, rows, figures: Vec::new() })
 }
 
-/// Random bits.
+/// Draws random bits.
 fn bits(length: usize, seed: u64) -> Vec<bool> {
     let counter = Counter::new(mix(1, &[seed]));
     (0..length as u64).map(|at| counter.u64_at(at) & 1 == 1).collect()

@@ -2,11 +2,12 @@
 //! approximators of sequence-to-sequence functions?", theorem 2), for three tokens of two numbers.
 //!
 //! 1. Feed-forward units quantise each number to a grid of G cells: a token is in one of G² cells.
-//! 2. A head without scores averages numbers a(cell). Sums of three of these numbers are all
-//!    different, so that the mean tells which three cells the tokens are in: a contextual mapping.
-//!    (Yun et al. shift selected cells by hard attention instead, one layer for each cell.)
-//! 3. Units for each pair of a cell and a set of three cells with it look the value up, at the
-//!    centres of the cells.
+//! 2. A head without scores averages a number of each token's cell. These numbers are chosen so
+//!    that the sums of any three are all different. So the mean determines the three cells of the
+//!    tokens: a contextual mapping. (Yun et al. shift selected cells by hard attention instead, one
+//!    layer for each cell.)
+//! 3. A lookup table has a unit for each set of three cells and each cell in the set, with the
+//!    function's value at the centres of these cells.
 
 use super::{Findings, Study, heads};
 use crate::TheoryError;
@@ -25,16 +26,17 @@ pub(super) const STUDY: Study = Study {
 /// A token of two numbers from 0 to 1.
 pub type Point = [f64; 2];
 
-/// A function of three tokens: the value of the first, given the set of all three.
+/// A function of three tokens: its value for the first argument, one of the tokens, given all
+/// three.
 pub type SetFunction = fn(Point, &[Point; 3]) -> Point;
 
 /// Finest grid.
 const FINEST: usize = 4;
-/// Share of a cell in which the quantiser rises from one cell to the next.
+/// Share of a cell's width in which the quantiser rises from one cell to the next.
 const EDGE: f64 = 1.0 / 4096.0;
 
-/// Numbers of which the sums of any three, repetitions included, are all different: the first of
-/// them in the order in which a greedy search finds them.
+/// Numbers whose sums of three, with repetitions, are all different. A greedy search finds them: it
+/// takes each next number that keeps the sums different.
 fn distinct_sums(count: usize) -> Vec<u64> {
     let mut chosen: Vec<u64> = Vec::new();
     let mut sums: std::collections::BTreeSet<u64> = std::collections::BTreeSet::new();
@@ -59,11 +61,11 @@ fn distinct_sums(count: usize) -> Vec<u64> {
     chosen
 }
 
-/// Values of a function of three tokens at many triples, by a model with a grid of `grid` cells a
+/// Approximates `function` at each token of `triples`, by a model whose grid has `grid` cells a
 /// side.
 ///
 /// # Errors
-/// If the grid is finer than 4 cells, or empty.
+/// If the grid has no cells, or more than 4 a side.
 pub fn approximate(
     function: SetFunction,
     grid: usize,
@@ -89,7 +91,7 @@ pub fn approximate(
     Ok(values.chunks(3).map(|three| [three[0], three[1], three[2]]).collect())
 }
 
-/// Writes the layers.
+/// Adds the layers of the model to the blueprint.
 fn layers(
     blueprint: &mut Blueprint,
     function: SetFunction,
@@ -110,7 +112,7 @@ fn layers(
     }
     blueprint.layer(Layer::of_units(units));
     blueprint.layer(Layer::of_units(indicators(&cell.into(), 0..cells as u64, &hot)));
-    // 2. The sum that tells the three cells, and a column for each set of three.
+    // 2. The sum that determines the three cells, and a column for each set of three cells.
     let codes = distinct_sums(cells);
     let mut sets = BTreeMap::new();
     for first in 0..cells {
@@ -135,7 +137,7 @@ fn layers(
         own.dedup();
         for cell in own {
             let value = function(centre(cell), &points);
-            // Both columns are 1, or at most one is.
+            // This is 1 if both columns are 1, and negative otherwise.
             let both: Form = (hot[cell] + *is_set) * 2.0 - 3.0;
             let unit = Unit::relu(both);
             units.push(unit.adds(result[0], value[0]).adds(result[1], value[1]));
@@ -144,8 +146,8 @@ fn layers(
     blueprint.layer(Layer::of_units(units));
 }
 
-/// Units that make a column 1 where `form` is the column's number, of ascending `numbers`, and 0
-/// where it is another.
+/// Makes the units that set each of `columns` to 1 if `form` equals the column's number, and to 0
+/// if it equals another. `numbers` has the ascending numbers of the columns.
 fn indicators(
     form: &Form,
     numbers: impl Iterator<Item = u64> + Clone,
@@ -161,7 +163,8 @@ fn indicators(
     units
 }
 
-/// Function of the study: it depends on the token itself and on all, in any order.
+/// Function that the study approximates: it depends on the token `own`, and on all tokens in any
+/// order.
 fn example(own: Point, all: &[Point; 3]) -> Point {
     let mean = |part: usize| all.iter().map(|point| point[part]).sum::<f64>() / 3.0;
     [own[0] * mean(1), (own[1] + 2.0 * mean(0)).cos()]

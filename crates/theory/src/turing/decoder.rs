@@ -1,18 +1,20 @@
 //! A decoder that runs a Turing machine.
 //!
-//! The text is the input, symbol by symbol, then the first state, then one token for each step: the
-//! action, that is the next state, the symbol written and the move. Predicting the next token is
-//! making the next step. Three layers are enough, whatever the machine:
+//! The text is the input, symbol by symbol, then the first state, then one token for each step. A
+//! step's token is an action: the next state, the symbol written and the move. So predicting the
+//! next token makes the next step. Three layers are enough for every machine:
 //!
-//! 1. A head without scores averages the moves so far: it gives c/(i+1) at position i, if the head
-//!    of the machine is at cell c. The feed-forward layer takes the token's own move out again,
-//!    which gives the cell that it wrote to, over i + 1.
-//! 2. Heads look these cells up among the positions: query (c/(i+1), 1/(i+1)) and key (2k, −k²)
-//!    give (c² − (c−k)²)/(i+1), largest at k = c. They return k and k², integers again.
-//! 3. A head looks for the last token that wrote to the cell c: −R (c − cell)² + i is largest there
-//!    if R exceeds the number of positions. The token of the first state has a score between those
-//!    of the right cell and of others, and stands for a blank. The feed-forward layer has a unit
-//!    for each rule, a pair of a state and a symbol, and adds its action to the logits.
+//! 1. A head without scores averages the moves so far: at position i, this gives c/(i+1) if the
+//!    head of the machine is at cell c. The feed-forward layer subtracts the token's own move,
+//!    which gives the cell that the token wrote to, divided by i + 1.
+//! 2. Heads look these two cells up among the positions: query (c/(i+1), 1/(i+1)) and key (2k, −k²)
+//!    give (c² − (c−k)²)/(i+1), which is largest at k = c. The heads return k and k², which are
+//!    exact integers again.
+//! 3. A head looks for the last token that wrote to the cell c: with R larger than the number of
+//!    positions, −R (c − cell)² + i is largest at this token. The token of the first state stands
+//!    for a blank: its score is lower than that of every token that wrote to c, and higher than
+//!    those of all other tokens. The feed-forward layer has a unit for each rule, that is, for a
+//!    state and a symbol; the unit adds the action of the rule to the logits.
 
 use super::machine::{Action, Machine, Move};
 use crate::TheoryError;
@@ -26,7 +28,7 @@ pub(crate) const SPECIAL: usize = 4;
 const MOST_POSITIONS: usize = 1 << 14;
 /// Id of `</s>`.
 const END: usize = 3;
-/// Factor of scores that differ by at least 1 where they must differ: e^−32 is no weight in f32.
+/// Factor of scores. Scores that must differ do so by at least 1, and e^−32 is no weight in f32.
 const HARD: f64 = 32.0;
 
 /// Decoder of a machine.
@@ -37,7 +39,7 @@ pub struct TuringDecoder {
     decoder: Decoder,
 }
 
-/// Columns of the stream.
+/// Columns of the residual stream.
 struct Columns {
     states: Vec<Column>,
     /// Symbol that the token writes.
@@ -46,22 +48,24 @@ struct Columns {
     is_right: Column,
     is_input: Column,
     is_start: Column,
-    /// The mark `</s>`, with which a document may begin.
+    /// 1 at `</s>`, a mark with which a document may begin.
     is_end: Column,
-    /// Share of marks in the tokens so far.
+    /// Share of `</s>` among the tokens so far.
     end_share: Column,
-    /// 1/(i+1), i, i² and i/(i+1) at position i.
+    /// This column and the next three: 1/(i+1), i, i² and i/(i+1) at position i.
     inverse: Column,
     place: Column,
     square: Column,
     ratio: Column,
-    /// Cell of the head after the token and cell that the token wrote to, over i + 1.
+    /// This column and the next: the cell of the head after the token, and the cell that the token
+    /// wrote to, both divided by i + 1.
     cell_share: Column,
     written_share: Column,
-    /// The same as integers, with their squares.
+    /// The same two cells as integers, each with its square.
     cell: [Column; 2],
     written_cell: [Column; 2],
-    /// Time of writing; −1 for the first state, which stands for blanks, and −2 for a mark.
+    /// Position of a token that writes; −1 for the first state, which stands for blanks, and −2 for
+    /// `</s>`.
     time: Column,
     /// Symbol under the head.
     read: Vec<Column>,
@@ -97,7 +101,7 @@ impl Columns {
     }
 }
 
-/// Ids of the tokens of a machine: symbols, the first state, actions.
+/// Ids of the tokens of a machine: first the symbols, then the first state, then the actions.
 struct Vocabulary {
     symbols: usize,
     actions: Vec<Action>,
@@ -130,7 +134,7 @@ impl Vocabulary {
     }
 }
 
-/// Draws the decoder of a machine, for texts of at most `positions` tokens.
+/// Makes the blueprint of a machine's decoder, for texts of at most `positions` tokens.
 fn blueprint(machine: &Machine, positions: usize) -> Blueprint {
     let vocabulary = Vocabulary::for_machine(machine);
     let mut blueprint = Blueprint::new(vocabulary.len(), positions);
@@ -166,17 +170,17 @@ fn blueprint(machine: &Machine, positions: usize) -> Blueprint {
     for id in 0..vocabulary.len() {
         blueprint.logit(id, columns.next[id] * HARD);
     }
-    // Where no rule applies, the text ends.
+    // If no rule applies, `</s>` has the largest logit, and the text ends.
     blueprint.logit(END, 0.5 * HARD);
     blueprint
 }
 
-/// Layer 1: cells over i + 1.
+/// Layer 1: cells, divided by i + 1.
 fn shares(columns: &Columns) -> Layer {
     let Columns { is_left, is_right, is_input, inverse, ratio, cell_share, .. } = *columns;
     let end_share = columns.end_share;
     let to = columns.written_share;
-    // `value` where the flag is 1, and 0 where it is 0; values are between 0 and 1.
+    // Makes a unit that is `value` if `flag` is 1, and 0 if it is 0. Values are between 0 and 1.
     let where_set = |value: Form, flag: Column| Unit::relu(value + flag - 1.0);
     let mut units = vec![
         where_set(inverse.into(), is_left).adds(to, 1.0),
@@ -188,9 +192,10 @@ fn shares(columns: &Columns) -> Layer {
     Layer { heads: vec![head.value(columns.is_end, end_share)], units }
 }
 
-/// Layer 2: cells as integers, found among the positions, one head for each sign.
+/// Layer 2: cells as integers, looked up among the positions. Each cell has two heads, for positive
+/// and negative cells; the head for the other sign finds position 0, and returns 0.
 fn cells(columns: &Columns, positions: usize) -> Layer {
-    // Two positions differ by 1/(i+1) in their scores.
+    // The scores of two positions differ by at least 1/(i+1).
     let hard = HARD * 2.0 * positions.next_power_of_two() as f64;
     let lookup = |(share, [cell, square]): (Column, [Column; 2]), sign: f64| {
         Head::default()
@@ -202,7 +207,7 @@ fn cells(columns: &Columns, positions: usize) -> Layer {
     let sought =
         [(columns.cell_share, columns.cell), (columns.written_share, columns.written_cell)];
     let heads = sought.into_iter().flat_map(|of| [lookup(of, 1.0), lookup(of, -1.0)]);
-    // No text has more tokens than positions.
+    // A token that writes nothing has the time 0 here: no place exceeds the number of positions.
     let no_write = columns.is_start + columns.is_end;
     let units = [
         Unit::relu(columns.place - no_write * positions as f64).adds(columns.time, 1.0),
@@ -212,7 +217,7 @@ fn cells(columns: &Columns, positions: usize) -> Layer {
     Layer { heads: heads.collect(), units: units.into() }
 }
 
-/// Layer 3: the symbol under the head, and the rule for it.
+/// Layer 3: the symbol under the head, and the rule for the state and this symbol.
 fn rules(machine: &Machine, words: &Vocabulary, columns: &Columns, positions: usize) -> Layer {
     let weight = HARD * distance_weight(positions);
     let ([cell, cell_square], [at, at_square]) = (columns.cell, columns.written_cell);
@@ -239,8 +244,8 @@ pub(super) fn distance_weight(positions: usize) -> f64 {
 }
 
 impl TuringDecoder {
-    /// Assembles the decoder of a machine, for texts of at most `positions` tokens: input, first
-    /// state and steps.
+    /// Assembles the decoder of a machine, for texts of at most `positions` tokens, which are the
+    /// input, the first state and the steps.
     ///
     /// # Errors
     /// If there are fewer than 2 positions or more than 16384, or the machine is too large.
@@ -248,8 +253,8 @@ impl TuringDecoder {
         Self::with(machine, positions, DType::F32, AttentionConfig::default())
     }
 
-    /// Assembles the decoder with products in `dtype`, and with a pattern of the tokens that are
-    /// seen.
+    /// Assembles the decoder with matrix products in `dtype`, and with an attention pattern, which
+    /// defines the tokens that a token sees.
     ///
     /// # Errors
     /// See [`TuringDecoder::new`].
@@ -276,8 +281,8 @@ impl TuringDecoder {
         &self.decoder
     }
 
-    /// Texts of the tokens, by id: symbols by name, the first state as `STATE//`, actions as
-    /// `STATE/SYMBOL/MOVE`.
+    /// Texts of the tokens, by id. Symbols are given by name, the first state is `STATE//`, and an
+    /// action is `STATE/SYMBOL/MOVE`.
     #[must_use]
     pub fn vocabulary(&self) -> Vec<String> {
         let words = Vocabulary::for_machine(&self.machine);
@@ -292,7 +297,7 @@ impl TuringDecoder {
         special.chain(symbols.iter().cloned()).chain([start]).chain(actions).collect()
     }
 
-    /// Ids of the text before the first step.
+    /// Ids of the input and the first state: the text before the first step.
     #[must_use]
     pub fn prompt(&self, input: &[usize]) -> Vec<u32> {
         let start = Vocabulary::for_machine(&self.machine).start();
@@ -300,7 +305,7 @@ impl TuringDecoder {
         symbols.chain([start as u32]).collect()
     }
 
-    /// Ids of the text before the first step and of `steps`.
+    /// Ids of the input, the first state and `steps`.
     #[must_use]
     pub fn text(&self, input: &[usize], steps: &[Action]) -> Vec<u32> {
         let words = Vocabulary::for_machine(&self.machine);
@@ -308,7 +313,8 @@ impl TuringDecoder {
         self.prompt(input).into_iter().chain(steps).collect()
     }
 
-    /// Generates the steps of the machine, token by token: at most `steps`, or until it halts.
+    /// Generates the steps of the machine, token by token, until it halts, but at most `steps` of
+    /// them.
     ///
     /// # Errors
     /// If input and steps have more tokens than there are positions.

@@ -18,7 +18,7 @@ pub enum Move {
 }
 
 impl Move {
-    /// Cells by which the head moves.
+    /// Number of cells by which the head moves, to the right if positive.
     #[must_use]
     pub const fn cells(self) -> i64 {
         match self {
@@ -46,7 +46,7 @@ pub struct Action {
     pub state: usize,
     /// Number of the symbol written.
     pub symbol: usize,
-    /// Move afterwards.
+    /// Move after writing.
     pub shift: Move,
 }
 
@@ -64,7 +64,7 @@ pub struct Machine {
     rules: BTreeMap<(usize, usize), Action>,
 }
 
-/// Finds a name in a list, and appends it if it is new.
+/// Returns the index of a name in a list, to which the name is appended if it is missing.
 fn number(names: &mut Vec<String>, name: &str) -> usize {
     names.iter().position(|one| one == name).unwrap_or_else(|| {
         names.push(name.to_owned());
@@ -101,8 +101,11 @@ impl Machine {
     /// `STATE SYMBOL -> STATE SYMBOL MOVE` with the move L, R or S (stay). `#` begins a comment.
     ///
     /// # Errors
-    /// If a line cannot be read, a state and symbol have a second rule, a state neither has rules
-    /// nor halts or does both, or `blank` or `start` is missing. The error names the place.
+    /// With the place of the fault:
+    /// - if a line cannot be read
+    /// - if a state and symbol have a second rule
+    /// - if a state that is entered has no rules and does not halt, or has rules and halts
+    /// - if `blank` or `start` is missing
     pub fn parse(text: &str) -> Result<Self, TheoryError> {
         let mut machine = Self {
             states: Vec::new(),
@@ -151,7 +154,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Adds a rule: state, symbol, next state, symbol written, move.
+    /// Adds a rule, given by its words: state, symbol, next state, symbol written, move.
     fn add(&mut self, rule: [&Word<'_>; 5]) -> Result<Action, TheoryError> {
         let [state, symbol, next, written, (place, shift)] = rule;
         let shift = match *shift {
@@ -180,7 +183,8 @@ impl Machine {
         Ok(action)
     }
 
-    /// Checks what only the whole text tells.
+    /// Checks conditions on the whole machine: it has a blank and a first state, and each state in
+    /// `entered` either has rules or halts.
     fn check(
         &self,
         halting: &BTreeSet<usize>,
@@ -232,25 +236,25 @@ impl Machine {
         self.start
     }
 
-    /// Action in a state on a symbol; `None` if the machine halts there.
+    /// Action in a state on a symbol; `None` if the machine halts.
     #[must_use]
     pub fn rule(&self, state: usize, symbol: usize) -> Option<Action> {
         self.rules.get(&(state, symbol)).copied()
     }
 
-    /// Rules in order: state, symbol and action.
+    /// All rules, sorted: state and symbol, and the action.
     pub(super) fn rules(&self) -> impl Iterator<Item = ((usize, usize), Action)> {
         self.rules.iter().map(|(at, action)| (*at, *action))
     }
 
-    /// All actions of rules, each once, in order.
+    /// Distinct actions of all rules, sorted.
     #[must_use]
     pub fn actions(&self) -> Vec<Action> {
         self.rules.values().copied().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Reads a tape. Whitespace separates symbols; it may be left out if each symbol of the machine
-    /// is a single character.
+    /// Reads the symbols of a tape, as numbers. Whitespace separates symbols; it may be left out if
+    /// each symbol of the machine is a single character.
     ///
     /// # Errors
     /// If the tape has a symbol that the machine lacks.

@@ -1,11 +1,11 @@
-//! Precision that the decoder of a machine needs, step by step.
+//! Precision that the decoder of a machine needs in each step.
 
 use super::decoder::distance_weight;
 use super::machine::Machine;
 use super::simulation::Configuration;
 use taper_plots::{Axis, Chart, Figure, Series};
 
-/// Bits that a step needs.
+/// Bits that a step needs in the scores of the decoder's heads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrecisionStep {
     /// Number of the step, from 1.
@@ -17,19 +17,20 @@ pub struct PrecisionStep {
 }
 
 impl PrecisionStep {
-    /// Bits that the step needs in all.
+    /// Bits that the step needs: the larger of both numbers.
     #[must_use]
     pub fn bits(&self) -> f64 {
         self.lookup.max(self.recall)
     }
 }
 
-/// Bits of the scores that each step of a machine needs: the logarithm of the ratio of the summands
-/// of the best key's score to the gap between the best key and the next.
+/// Computes the bits of the scores that each step of a machine needs. A score is a sum, and the gap
+/// is the difference of the scores of the best key and the next. The bits are the logarithm of the
+/// largest summand of the best score, divided by the gap.
 ///
-/// The lookup of a cell c among the positions compares (2ck − k²)/(i+1), with gaps of 1/(i+1):
-/// log₂(2c²) bits for the farthest cell c so far. That of the last token in a cell compares
-/// R (2cc' − c'²) + i, with gaps of 1: log₂(2Rc²) bits.
+/// The lookup of a cell c among the positions compares (2ck − k²)/(i+1), with gaps of 1/(i+1). It
+/// needs log₂(2c²) bits for the farthest cell c so far. The lookup of the last token that wrote to
+/// a cell compares R (2cc' − c'²) + i, with gaps of 1. It needs log₂(2Rc²) bits.
 #[must_use]
 pub fn precision(machine: &Machine, input: &[usize], steps: usize) -> Vec<PrecisionStep> {
     let actions = machine.simulate(input, steps).actions();
@@ -49,7 +50,7 @@ pub fn precision(machine: &Machine, input: &[usize], steps: usize) -> Vec<Precis
     actions.into_iter().enumerate().map(step).collect()
 }
 
-/// Figure of the bits that steps need, together with the bits of number formats.
+/// Figure of the bits that the steps need, with the bits of number formats for comparison.
 #[must_use]
 pub fn precision_figure(steps: &[PrecisionStep]) -> Figure {
     let line = |name: &str, bits: fn(&PrecisionStep) -> f64| {

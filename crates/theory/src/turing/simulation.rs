@@ -1,4 +1,4 @@
-//! Direct simulation: a tape in memory.
+//! Direct simulation of a machine, with the tape in memory.
 
 use super::machine::{Action, Machine};
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 pub struct Configuration {
     /// Number of the state.
     pub state: usize,
-    /// Cell under the head; the input begins at cell 0.
+    /// Number of the cell under the head; the input begins at cell 0.
     pub head: i64,
-    /// Symbols of the cells that were in the input or have been written.
+    /// Symbols of the cells that were in the input or have been written; all other cells are blank.
     pub tape: BTreeMap<i64, usize>,
 }
 
 impl Configuration {
-    /// First configuration on an input.
+    /// Configuration of a machine on an input before its first step.
     #[must_use]
     pub fn first(machine: &Machine, input: &[usize]) -> Self {
         let tape = (0..).zip(input.iter().copied()).collect();
@@ -28,7 +28,7 @@ impl Configuration {
         self.tape.get(&self.head).copied().unwrap_or(machine.blank())
     }
 
-    /// Does what `action` says.
+    /// Performs an action: writes, moves and changes the state.
     pub fn act(&mut self, action: Action) {
         self.tape.insert(self.head, action.symbol);
         self.head += action.shift.cells();
@@ -51,18 +51,18 @@ impl Configuration {
     }
 }
 
-/// Steps of a machine on an input.
+/// Result of running a machine on an input.
 #[derive(Debug, Clone)]
 pub struct Simulation {
     steps: Vec<Action>,
-    /// Whether the machine halted.
+    /// True if the machine has halted.
     pub halted: bool,
     /// Configuration after the last step.
     pub last: Configuration,
 }
 
 impl Simulation {
-    /// Actions, step by step.
+    /// Actions of the steps, in order.
     #[must_use]
     pub fn actions(&self) -> Vec<Action> {
         self.steps.clone()

@@ -54,8 +54,8 @@ impl Cell {
         }
     }
 
-    /// Linear form that is 1 if the head is here in this state and on this symbol, and otherwise at
-    /// most 0.
+    /// Linear form that is 1 if the head is at this cell, in this state and on this symbol, and
+    /// otherwise at most 0.
     fn is(&self, state: usize, symbol: usize) -> Form {
         self.states[state] + self.symbols[symbol] - 1.0
     }
@@ -68,7 +68,7 @@ fn id(machine: &Machine, state: Option<usize>, symbol: usize) -> usize {
 
 impl TableauDecoder {
     /// Assembles the decoder of a machine on `cells` cells, for texts of `steps` steps. `attention`
-    /// determines which tokens are seen.
+    /// defines the tokens that a token sees.
     ///
     /// # Errors
     /// If there are fewer than 3 cells, or cells and steps take too many positions.
@@ -130,10 +130,10 @@ impl TableauDecoder {
         &self.decoder
     }
 
-    /// Generates configurations, cell by cell. The input begins at the cell `first`.
+    /// Generates `steps` configurations, cell by cell. The input begins at the cell `first`.
     ///
     /// # Errors
-    /// If the input does not fit the tape, or the head leaves it.
+    /// If the input does not fit the tape, or the head leaves the tape.
     pub fn run(
         &self,
         (input, first): (&[usize], usize),
@@ -175,7 +175,7 @@ impl TableauDecoder {
         Ok(made.chunks(self.cells).map(|cells| self.read(cells)).collect())
     }
 
-    /// Reads a configuration from tokens.
+    /// Reads a configuration from the tokens of its cells.
     fn read(&self, tokens: &[usize]) -> Tableau {
         let symbols = self.machine.symbols().len();
         let mut tableau = Tableau { state: usize::MAX, head: usize::MAX, cells: Vec::new() };
@@ -190,12 +190,12 @@ impl TableauDecoder {
     }
 }
 
-/// Units that compute a cell from three cells before: its left neighbour, itself, and its right
-/// neighbour.
+/// Makes the units that compute a cell from three cells of the configuration before: its left
+/// neighbour, the cell itself, and its right neighbour.
 fn units(machine: &Machine, near: &[Cell; 3], next: &Cell) -> Vec<Unit> {
     let [left, same, right] = near;
     let mut units = Vec::new();
-    // If the head is not there, a symbol stays.
+    // A cell without the head keeps its symbol.
     for (symbol, is_symbol) in same.symbols.iter().enumerate() {
         let any = Form::sum(same.states.iter().map(|state| (*state, 1.0)));
         units.push(Unit::relu(*is_symbol - any).adds(next.symbols[symbol], 1.0));
