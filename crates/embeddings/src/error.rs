@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A text cannot be read, or a file not be written.
+    /// A text cannot be read, or a file cannot be written.
     #[error(transparent)]
     Data(#[from] taper_data::Error),
     /// The operating system refused an operation on a file.
@@ -48,7 +48,7 @@ pub enum Error {
         /// Allowed values.
         expected: String,
     },
-    /// The text has nothing to learn from.
+    /// The text contains nothing to learn from.
     #[error("{message}")]
     Text {
         /// Missing part and advice.

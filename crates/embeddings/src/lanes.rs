@@ -2,8 +2,8 @@
 
 use pulp::Simd;
 
-/// Lanes of a group, which is the width of the widest registers. Sums go over the lanes in a fixed
-/// order, so that they are the same on registers of any width.
+/// Number of lanes of a group, which is the number of lanes of the widest registers. Sums go over
+/// the lanes in a fixed order, so that they are the same on registers of any width.
 pub(crate) const LANES: usize = 16;
 
 /// Sixteen numbers, aligned so that a register reads them at once.
@@ -31,10 +31,11 @@ pub(crate) fn numbers(row: &[Lanes], dimensions: usize) -> impl Iterator<Item = 
     row.iter().flat_map(|group| group.0).take(dimensions)
 }
 
-/// Computes `Σ aᵢ·bᵢ` in sixteen partial sums, which are then added half to half.
+/// Computes `Σ aᵢ·bᵢ` in sixteen partial sums, whose halves are then added to each other until one
+/// is left.
 #[inline(always)]
 pub(crate) fn dot<S: Simd>(simd: S, a: &[Lanes], b: &[Lanes]) -> f32 {
-    // Several narrow registers hold a group.
+    // Number of registers that hold a group; narrow registers are several.
     let mut registers = LANES / S::F32_LANES;
     let mut sums = [simd.splat_f32s(0.0); LANES];
     for (a, b) in a.iter().zip(b) {
@@ -88,15 +89,16 @@ pub(crate) fn scale<S: Simd>(simd: S, row: &mut [Lanes], factor: f32) {
     }
 }
 
-/// Computes `eˣ` to within a few units in the last place, for |x| below 80: 2ⁿ by the exponent's
-/// bits, and a polynomial for the rest.
+/// Computes `eˣ` to within a few units in the last place, for |x| below 80. With x = n·ln 2 + rest,
+/// 2ⁿ is written to the exponent's bits, and e^rest is a polynomial.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     // Adding and subtracting 1.5·2²³ rounds to the nearest integer.
     const ROUNDING: f32 = 12_582_912.0;
     let x = x.clamp(-80.0, 80.0);
     let whole = (x * std::f32::consts::LOG2_E + ROUNDING) - ROUNDING;
-    // ln 2 in two parts, the first of few bits, so that the product with `whole` is exact.
+    // ln 2 is divided into two parts. The first has few bits, so that its product with `whole` is
+    // exact.
     let rest = (x - whole * 0.693_359_4) - whole * -2.121_944_4e-4;
     let mut sum = 1.0 / 5040.0_f32;
     for factor in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {

@@ -1,17 +1,17 @@
 //! Word vectors: training by skip-gram and CBOW with negative sampling, the files of word2vec,
 //! neighbours, analogies, and agreement with human judgements of similarity.
 //!
-//! [`training`] makes vectors from a text; [`WordVectors`] reads and writes them, and finds
-//! neighbours; [`SimilaritySet`] scores them.
+//! [`training`] makes vectors from a text. [`WordVectors`] reads and writes vectors, and finds
+//! neighbours. [`SimilaritySet`] scores vectors.
 //!
 //! **Decision.** Training is stochastic gradient descent, one pair of rows after another, and its
-//! result does not depend on the number of threads. word2vec and gensim let threads overwrite each
-//! other's rows (Recht et al. 2011, "Hogwild!"), so that no two of their trainings are the same.
-//! Here the rows of both matrices are dealt to a fixed number of blocks, and pairs are processed in
-//! as many rounds. In a round each block of one matrix meets one block of the other, so that
-//! threads never share a row, and the order of threads within a round changes nothing (Gemulla et
-//! al. 2011, "Large-scale matrix factorization with distributed stochastic gradient descent"). Two
-//! alternatives were rejected: averaging the copies of several threads costs a pass over the
+//! result does not depend on the number of threads. In word2vec and gensim, threads overwrite each
+//! other's rows (Recht et al. 2011, "Hogwild!"), so that no two trainings give the same result.
+//! Here the rows of both matrices are divided among a fixed number of blocks, and pairs are
+//! processed in as many rounds. In a round, each block of one matrix meets one block of the other.
+//! So threads never share a row, and the order of threads within a round changes nothing (Gemulla
+//! et al. 2011, "Large-scale matrix factorization with distributed stochastic gradient descent").
+//! Two alternatives were rejected: averaging the copies of several threads costs a pass over the
 //! vocabulary each time, and summing the gradients of a large batch makes the rows of frequent
 //! words overshoot.
 //!

@@ -7,11 +7,11 @@ use taper_data::{LineReader, words};
 
 use crate::{Error, Result, WordVectors};
 
-/// Pairs of words with a judgement each, like WordSim-353 (Finkelstein et al. 2002) and SimLex-999
-/// (Hill et al. 2015).
+/// Pairs of words, each with a human judgement, such as WordSim-353 (Finkelstein et al. 2002) and
+/// SimLex-999 (Hill et al. 2015).
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimilaritySet {
-    /// Two words, and the human judgement of their similarity.
+    /// Pairs: two words, and the human judgement of their similarity.
     pub pairs: Vec<(String, String, f64)>,
 }
 
@@ -20,20 +20,21 @@ pub struct SimilaritySet {
 pub struct Agreement {
     /// Spearman's rank correlation of cosines and judgements.
     pub spearman: f64,
-    /// Number of scored pairs: both words have a vector.
+    /// Number of scored pairs, in which both words have a vector.
     pub pairs: usize,
-    /// Number of pairs in which a word has no vector.
+    /// Number of pairs in which at least one word has no vector.
     pub out_of_vocabulary: usize,
 }
 
 impl SimilaritySet {
     /// Reads a file of pairs: two words and a number on each line, separated by tabs, commas or
-    /// spaces. The judgement is the first numeric column after the words. Other columns, which
-    /// SimLex-999 has, are skipped, and so are lines that begin with `#`, empty lines, and one line
-    /// of headings.
+    /// spaces. The judgement is the first number after the words. Other columns, which SimLex-999
+    /// has, are skipped, and so are lines that begin with `#`, empty lines, and one line of
+    /// headings.
     ///
     /// # Errors
-    /// When the file cannot be read, a line lacks two words and a number, or there is no pair.
+    /// When the file cannot be read, a line does not have two words and a number, or there is no
+    /// pair.
     pub fn read(path: &Path) -> Result<Self> {
         let mut lines = LineReader::open(path)?;
         let mut pairs = Vec::new();
@@ -61,8 +62,8 @@ impl SimilaritySet {
         Ok(Self { pairs })
     }
 
-    /// Compares cosines with judgements, ignoring case; among words that differ only in case, the
-    /// most frequent counts.
+    /// Compares the cosines of vectors with the judgements, ignoring case. Of words that differ
+    /// only in case, the most frequent one is used.
     ///
     /// # Errors
     /// When fewer than two pairs have vectors.
@@ -92,7 +93,8 @@ impl SimilaritySet {
     }
 }
 
-/// Returns the two words of a line and the first number after them.
+/// Returns the two words of a line and the first number after them; `None` if the line lacks one of
+/// these.
 fn pair_of(line: &str) -> Option<(String, String, f64)> {
     let fields: Vec<&str> = if line.contains('\t') {
         line.split('\t').map(str::trim).collect()
@@ -110,8 +112,8 @@ fn pair_of(line: &str) -> Option<(String, String, f64)> {
     Some((words[0].to_owned(), words[1].to_owned(), judgement))
 }
 
-/// Computes Spearman's rank correlation, which is Pearson's of ranks; equal values share the mean
-/// of their ranks. 0 if all values of one side are equal.
+/// Computes Spearman's rank correlation, which is Pearson's correlation of ranks; equal values
+/// share the mean of their ranks. The result is 0 if all values of one side are equal.
 ///
 /// # Panics
 /// If the sides differ in length.

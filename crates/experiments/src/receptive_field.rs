@@ -1,10 +1,11 @@
-//! Receptive fields of convolutions by depth: which tokens, or pixels, a state depends on, and how
-//! much (Luo et al. 2016, "Understanding the Effective Receptive Field in Deep Convolutional Neural
-//! Networks", section 2).
+//! Receptive fields of convolutions by depth: the tokens, or pixels, on which a state depends, and
+//! how much (Luo et al. 2016, "Understanding the Effective Receptive Field in Deep Convolutional
+//! Neural Networks", section 2).
 //!
-//! A text whose tokens all differ goes through an encoder that is not trained. The gradient of a
-//! drawn sum of the middle state's numbers, by the row of a token in the embedding matrix, is that
-//! by the token's place. Of images, one pixel after the other is changed.
+//! A text whose tokens all differ goes through an encoder that is not trained. The middle state's
+//! numbers are summed with random factors, and this sum has a gradient with respect to each token's
+//! row of the embedding matrix. As the tokens differ, this is the gradient with respect to the
+//! token's place. For images, the pixels are changed one after the other.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{
@@ -23,18 +24,18 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Tokens of a text, and pixels of a side of an image.
+/// Number of tokens of a text; [`PIXELS`] is the number of pixels of an image's side.
 const TOKENS: usize = 65;
 const PIXELS: usize = 48;
 /// Width of the layers.
 const WIDTH: usize = 32;
-/// Models over which squares are averaged.
+/// Number of models over which squares are averaged, with different weights.
 const DRAWS: u64 = 24;
 
 /// Influence of each token, or pixel of the middle line, on the state in the middle.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
-    /// Shares of the squares; they sum to 1.
+    /// Shares of the tokens or pixels in the sum of squared influences; they sum to 1.
     pub shares: Vec<f64>,
 }
 
@@ -44,7 +45,7 @@ impl Field {
         Self { shares: squares.into_iter().map(|square| square / sum).collect() }
     }
 
-    /// Number of places from the first to the last that has an influence.
+    /// Number of places from the first to the last place that has an influence.
     #[must_use]
     pub fn size(&self) -> usize {
         let has = |share: &f64| *share > 0.0;
@@ -52,7 +53,7 @@ impl Field {
         first.zip(last).map_or(0, |(first, last)| last + 1 - first)
     }
 
-    /// Standard deviation of the places, weighed by their shares.
+    /// Standard deviation of the places, weighted by their shares.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         let weighed = |of: &dyn Fn(f64) -> f64| {
@@ -62,8 +63,9 @@ impl Field {
         weighed(&|at| (at - mean).powi(2)).sqrt()
     }
 
-    /// Half of the summed differences from a normal distribution of the same mean and deviation: 0
-    /// if it is one, 1 if nothing is common.
+    /// Distance from the normal distribution with the same mean and deviation: half of the summed
+    /// absolute differences. It is 0 for equal distributions, and 1 for distributions that do not
+    /// overlap.
     #[must_use]
     pub fn distance_from_normal(&self) -> f64 {
         let mean = self.shares.iter().enumerate().map(|(at, share)| at as f64 * share).sum::<f64>();
@@ -74,14 +76,14 @@ impl Field {
     }
 }
 
-/// Influence of the tokens of a text on the middle one, in an encoder of `layers` layers: of
-/// convolutions of `kernel` tokens, or of attention.
+/// Influence of the tokens of a text on the state of the middle token, in an encoder of `layers`
+/// layers: convolutions of `kernel` tokens, or attention if `kernel` is `None`.
 ///
 /// # Errors
 /// If the memory is exhausted.
 ///
 /// # Panics
-/// If a translation model has no embedding of the source.
+/// If the model has no source embedding.
 pub fn field_of_text(kernel: Option<usize>, layers: usize) -> Result<Field, TheoryError> {
     let mut config = ModelConfig {
         architecture: Architecture::Transformer,
@@ -104,7 +106,8 @@ pub fn field_of_text(kernel: Option<usize>, layers: usize) -> Result<Field, Theo
         let text: Vec<u32> = (0..TOKENS as u32).collect();
         let pass = Pass::train(1, 1, 0);
         let hidden = model.encode(&Sequences::pack(&[text]), &pass)?.hidden().clone();
-        // Beside the states, a convolutional encoder has their sums with the embeddings.
+        // A convolutional encoder returns the states in the first columns, and their sums with the
+        // embeddings in the others.
         let (columns, counter) = (hidden.dim(1)?, Counter::new(mix(3, &[seed])));
         let mut drawn = vec![0.0_f32; TOKENS * columns];
         for column in 0..WIDTH {
@@ -121,7 +124,7 @@ pub fn field_of_text(kernel: Option<usize>, layers: usize) -> Result<Field, Theo
     Ok(Field::new(squares))
 }
 
-/// Influence of the pixels of the middle line of an image on the place in the middle, after each of
+/// Influence of the pixels of an image's middle line on the state in the middle, after each of
 /// `layers` convolutions of 3 × 3, every second of which has stride 2.
 ///
 /// # Errors
@@ -166,7 +169,7 @@ pub fn fields_of_images(layers: usize) -> Result<Vec<Field>, TheoryError> {
     Ok(squares.into_iter().map(Field::new).collect())
 }
 
-/// Size of the field of convolutions with these kernels and strides, first to last.
+/// Size of the receptive field of convolutions, which are given as (kernel, stride), first to last.
 #[must_use]
 pub fn field_by_formula(layers: &[(usize, usize)]) -> usize {
     let (mut size, mut step) = (1, 1);
@@ -177,7 +180,7 @@ pub fn field_by_formula(layers: &[(usize, usize)]) -> usize {
     size
 }
 
-/// Kernels and strides of the convolutions of images.
+/// Kernels and strides of the first `layers` convolutions of images.
 #[must_use]
 pub fn layers_of_images(layers: usize) -> Vec<(usize, usize)> {
     (0..layers).map(|layer| (3, 1 + layer % 2)).collect()

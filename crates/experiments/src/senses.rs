@@ -1,10 +1,10 @@
-//! Senses of a word: "bank" by money and by a river. A table of words has a single vector for it,
-//! but the states of an encoder differ with the words around it (Peters et al. 2018, "Deep
+//! Senses of a word: "bank" by money and by a river. In a table of words, "bank" has a single
+//! vector. But the states of an encoder differ with the words around it (Peters et al. 2018, "Deep
 //! contextualized word representations", section 5.3).
 //!
-//! Sentences, as short as headlines, have "bank" and nouns and verbs of one subject. Some of these
-//! words never stand beside "bank" in training; the encoder is then tested on sentences of these
-//! words.
+//! Sentences, as short as headlines, have "bank" and nouns and verbs of one subject: money or
+//! rivers. Some of these words never stand beside "bank" in training; the encoder is then tested on
+//! sentences of these words.
 
 use candle_core::{DType, Device};
 use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences, StatePoint};
@@ -71,16 +71,16 @@ fn id(word: &str) -> u32 {
     words.position(|one| *one == word).expect("a word of the grammar") as u32
 }
 
-/// Which words of a subject are drawn: those that stand beside "bank" in training, or those that do
-/// not.
+/// Words of a subject that are drawn: words that stand beside "bank" in training, or words that
+/// never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Words {
     Familiar,
     HeldOut,
 }
 
-/// Draws a sentence of a subject, 0 or 1: with "bank" and words of this kind or, without "bank",
-/// any words.
+/// Draws a sentence of a subject, 0 (money) or 1 (rivers). It has "bank" and words of the kind
+/// `words`; if `words` is `None`, it has any words of the subject, but not "bank".
 fn draw(key: u64, subject: usize, words: Option<Words>) -> Vec<&'static str> {
     let counter = Counter::new(key);
     let bits = |place: u64| (counter.u64_at(place) >> 32) as usize;
@@ -154,8 +154,8 @@ impl SenseReader {
         Ok(Self(lesson.teach(model, seed, batch)?))
     }
 
-    /// Draws sentences in turn of money and of rivers: first of words that stood beside "bank" in
-    /// training, then of words that never did.
+    /// Draws two lists of `count` sentences, which are by turns of money and of rivers. The first
+    /// list has words that stand beside "bank" in training, the second words that never do.
     #[must_use]
     pub fn sentences(count: u64) -> [Vec<Vec<&'static str>>; 2] {
         [Words::Familiar, Words::HeldOut].map(|words| {
@@ -195,9 +195,9 @@ impl SenseReader {
     }
 }
 
-/// Computes the share of the `asked` vectors, which have the two senses in turn, that are closer
-/// (by cosine) to the mean of the `known` vectors of their own sense than to that of the other
-/// sense. A tie counts one half.
+/// Computes the share of `asked` vectors whose sense is recognised: by cosine, they are closer to
+/// the mean of the `known` vectors of their sense than to the mean of the other sense. Both lists
+/// have the two senses by turns. A tie counts one half.
 #[must_use]
 pub fn told_apart(known: &[Vec<f64>], asked: &[Vec<f64>]) -> f64 {
     let mean = |sense: usize| {
@@ -213,7 +213,7 @@ pub fn told_apart(known: &[Vec<f64>], asked: &[Vec<f64>]) -> f64 {
     asked.iter().enumerate().map(right).sum::<f64>() / asked.len() as f64
 }
 
-/// Returns the cosines between the states of "bank" after the last layer, for all sentences of both
+/// Draws the cosines between the states of "bank" after the last layer, for sentences of both
 /// senses.
 fn cosines(reader: &SenseReader) -> Result<Figure, TheoryError> {
     let [_, mut sentences] = SenseReader::sentences(10);

@@ -33,10 +33,10 @@ const UPDATES: u64 = 2500;
 const ASKED: u64 = 8192;
 /// Seed of the points on which losses are measured.
 const HELD_OUT: u64 = 1 << 32;
-/// Number of layers of a teacher, whose units are smooth.
+/// Widths of the hidden layers of a teacher, whose units are smooth.
 const TEACHER: [usize; 2] = [48, 48];
 
-/// Network of linear layers, with units between them. It maps a point to a number.
+/// Network of linear layers with activations between them. It maps a point to a number.
 struct Network {
     core: ModelCore,
     layers: Vec<(Tensor, Tensor)>, // (O, I) and (O,)
@@ -45,8 +45,8 @@ struct Network {
 }
 
 impl Network {
-    /// Draws a network with `inputs` inputs and `hidden` hidden layers. Weights have the variance
-    /// `gain / I`; biases are small.
+    /// Draws a network with `inputs` inputs and hidden layers of the widths `hidden`. Weights have
+    /// the variance `gain / I`, with I inputs of the layer; biases are small.
     fn draw(
         inputs: usize,
         hidden: &[usize],
@@ -142,7 +142,7 @@ impl Teacher {
         Ok((points, values.iter().map(|value| (value - self.mean) / self.deviation).collect()))
     }
 
-    /// Draws a batch of points; the batch is empty if the device has no memory left.
+    /// Draws a batch of points; the batch is empty if memory is exhausted.
     fn batch(&self, count: u64, key: u64) -> Batch {
         let (points, values) = self.points(count, key).unwrap_or_default();
         let points: Vec<u32> = points.iter().map(|number| number.to_bits()).collect();
@@ -154,8 +154,8 @@ impl Teacher {
     }
 }
 
-/// Trains a student with two layers of `width` units. Returns how many numbers it has, and its
-/// squared error as a share of the teacher's variance.
+/// Trains a student with two hidden layers of `width` units. Returns the number of its parameters,
+/// and its squared error as a share of the teacher's variance.
 ///
 /// # Errors
 /// If the training fails.

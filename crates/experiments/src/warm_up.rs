@@ -35,11 +35,11 @@ pub(crate) const STUDY: Study = Study {
 const LENGTH: usize = 48;
 /// Number of documents in a batch.
 const DOCUMENTS: u64 = 16;
-/// Documents of each gradient by which noise is measured, and their number.
+/// Number of documents for each gradient by which noise is measured, and number of these gradients.
 const NOISE: (u64, u64) = (4, 12);
 /// Number of updates of the warm-up.
 const WARM_UP: f64 = 100.0;
-/// Number of products by which a sharpness is measured.
+/// Number of products with the Hessian by which a sharpness is measured.
 const PRODUCTS: usize = 10;
 
 /// Factor of the learning rate during the first updates.
@@ -49,8 +49,8 @@ pub enum Beginning {
     Abrupt,
     /// A rate that grows in proportion to the number of updates.
     WarmUp,
-    /// Rectification by the number of gradients in Adam's second moment (Liu et al. 2020,
-    /// algorithm 2, without updates where it is not defined).
+    /// The rectified rate, which depends on the number of gradients in Adam's second moment (Liu et
+    /// al. 2020, algorithm 2). Updates for which the rectification is not defined are skipped.
     Rectified,
 }
 
@@ -88,7 +88,7 @@ pub struct UpdateMetrics {
     pub step: f64,
 }
 
-/// A training, step by step, with measurements on the way.
+/// A training, update by update, with measurements in between.
 #[derive(Debug)]
 pub struct Warming {
     model: LanguageModel,
@@ -138,15 +138,15 @@ impl Warming {
         Ok(self.slope(batch)?.1.to_dtype(DType::F64)?.to_vec1()?)
     }
 
-    /// Number of weights.
+    /// Number of parameters.
     #[must_use]
     pub fn size(&self) -> usize {
         self.model.parameters().len()
     }
 
-    /// Computes the product of a direction of length 1 with the Hessian of the loss on a batch,
-    /// always the same one. It is computed from gradients at two points on both sides of the
-    /// weights.
+    /// Computes the product of `direction`, a vector of length 1, with the Hessian of the loss on a
+    /// batch, which is the same in all calls. The product is computed from the gradients at two
+    /// points on both sides of the weights.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -166,7 +166,7 @@ impl Warming {
         Ok(pairs.map(|(after, before)| (after - before) / (2.0 * REACH)).collect())
     }
 
-    /// Computes the largest eigenvalue of this Hessian.
+    /// Computes the largest eigenvalue of the Hessian of [`Self::curvature`].
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -175,8 +175,8 @@ impl Warming {
     }
 
     /// Computes the gradient noise scale tr Σ / |G|², in documents, from the gradients of small
-    /// batches. The variance of these gradients times the size of a batch is tr Σ. The square of
-    /// their mean is larger than |G|² by the share of tr Σ that remains in the mean.
+    /// batches. tr Σ is the variance of these gradients times the size of a batch. |G|² is the
+    /// square of their mean, minus the share of tr Σ that remains in the mean.
     ///
     /// # Errors
     /// If the device has no memory left.
@@ -190,8 +190,9 @@ impl Warming {
         Ok(noise_scale(&slopes, size as f64))
     }
 
-    /// Trains for `updates` updates, and measures after each number of updates in `at`. Returns the
-    /// measurements, and the loss on other documents at the end.
+    /// Trains for `updates` updates with the learning rate `rate`, and measures before the training
+    /// and after the numbers of updates in `at`. Returns the measurements, and the final loss on
+    /// other documents.
     ///
     /// # Errors
     /// If the device has no memory left.

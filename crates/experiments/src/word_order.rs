@@ -1,11 +1,11 @@
-//! Order of words: 我打他 and 他打我 have the same words, and an encoder without positions translates
-//! both in the same way (Vaswani et al. 2017, section 3.5; Lee et al. 2019, property 1).
+//! Order of words: 我打他 and 他打我 have the same words, so an encoder without positions gives both the
+//! same translation (Vaswani et al. 2017, section 3.5; Lee et al. 2019, property 1).
 //!
 //! Models translate sentences of a grammar (subject, verb, object) from Chinese, where words have
 //! one form, into English, where "I" and "me" show who acts. Half of the sentences have an adverb,
 //! which stands before the verb in Chinese and at the end in English, so it is not enough to attend
-//! to the word at the same place. Some sentences are held out, each together with the one whose
-//! subject and object are exchanged.
+//! to the word at the same place. Some sentences are held out. If a sentence is held out, so is the
+//! sentence with its subject and object exchanged.
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{Batch, Builder, ModelConfig, Pass, Positions, Sequences, TranslationModel};
@@ -23,7 +23,8 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Persons: in Chinese, as subject, as object, and whether the verb takes an s.
+/// Persons: the word in Chinese, the English words as subject and as object, and true if the verb
+/// takes an s.
 const PEOPLE: [(&str, &str, &str, bool); 10] = [
     ("我", "I", "me", false),
     ("你", "you", "you", false),
@@ -36,7 +37,7 @@ const PEOPLE: [(&str, &str, &str, bool); 10] = [
     ("老师", "teachers", "teachers", false),
     ("妈妈", "Mum", "Mum", true),
 ];
-/// Verbs: in Chinese, after "I", after "he".
+/// Verbs: the word in Chinese, and the English forms after "I" and after "he".
 const VERBS: [(&str, &str, &str); 8] = [
     ("打", "hit", "hits"),
     ("爱", "love", "loves"),
@@ -64,13 +65,13 @@ pub struct Clause {
     adverb: Option<usize>,
 }
 
-/// Returns the index of a word in a list.
+/// Returns the index of the element of a list for which `is` holds.
 fn place<T>(list: &[T], is: impl Fn(&T) -> bool) -> usize {
     list.iter().position(is).expect("a word of the grammar")
 }
 
 impl Clause {
-    /// Makes the sentence of a subject, a verb and an object in Chinese.
+    /// Makes the sentence of a subject, a verb and an object, which are given in Chinese.
     ///
     /// # Panics
     /// If the grammar lacks a word.
@@ -101,9 +102,9 @@ impl Clause {
         all
     }
 
-    /// Whether the sentence is held out from training. A sixth of all sentences are, each together
-    /// with the one whose subject and object are exchanged; so are the two of the title and "I love
-    /// AI", with any adverb.
+    /// True if the sentence is held out from training. About a sixth of all sentences are held out,
+    /// and so are 我打他 and "I love AI", with any adverb. If a sentence is held out, so is the
+    /// sentence with its subject and object exchanged.
     #[must_use]
     pub fn is_held_out(self) -> bool {
         let plain = Self { adverb: None, ..self };
@@ -113,14 +114,15 @@ impl Clause {
         is_named || mix(1, &[low as u64, high as u64, self.verb as u64]).is_multiple_of(6)
     }
 
-    /// Words in Chinese.
+    /// Words of the sentence in Chinese.
     fn chinese(self) -> Vec<&'static str> {
         let adverb = self.adverb.map(|adverb| ADVERBS[adverb].0);
         let subject = [PEOPLE[self.subject].0].into_iter();
         subject.chain(adverb).chain([VERBS[self.verb].0, PEOPLE[self.object].0]).collect()
     }
 
-    /// Words in English, each with the place of its word in Chinese.
+    /// Words of the sentence in English, each with the index of the Chinese word that it
+    /// translates.
     fn english(self) -> Vec<(&'static str, usize)> {
         let (_, subject, _, takes_s) = PEOPLE[self.subject];
         let (_, plain, with_s) = VERBS[self.verb];
@@ -132,7 +134,7 @@ impl Clause {
     }
 }
 
-/// Words of both languages; their places are their ids.
+/// Words of both languages; the index of a word is its id.
 #[derive(Debug)]
 struct Words {
     chinese: Vec<&'static str>,
@@ -165,7 +167,7 @@ impl Words {
             .collect()
     }
 
-    /// Streams and answers of some sentences.
+    /// Batch of sentences, with Chinese as the source and English as the target.
     fn batch(&self, clauses: &[Clause]) -> Batch {
         let sources: Vec<_> = clauses.iter().map(|one| self.source(*one)).collect();
         let (mut targets, mut answers) = (Vec::new(), Vec::new());
@@ -186,7 +188,7 @@ pub struct ClauseTranslator {
 }
 
 impl ClauseTranslator {
-    /// Trains a model with an encoding of positions.
+    /// Trains a model with the position encoding `positions`.
     ///
     /// # Errors
     /// If the training fails.
@@ -222,7 +224,8 @@ impl ClauseTranslator {
         Clause::all().into_iter().filter(|one| one.is_held_out()).collect()
     }
 
-    /// Logits at each word of the right translations, `(words and ends, V)`.
+    /// Logits for each word of the right translations and their ends, `(words and ends, V)`, and
+    /// the batch of the sentences.
     fn logits(&self, clauses: &[Clause], pass: &Pass) -> Result<(Tensor, Batch), TheoryError> {
         let batch = self.words.batch(clauses);
         let encoded = self.model.encode(&batch.streams[0], pass)?;
@@ -230,8 +233,8 @@ impl ClauseTranslator {
         Ok((self.model.logits(&hidden, pass)?, batch))
     }
 
-    /// Whether each sentence is translated right. That the likeliest word after each beginning of
-    /// the right translation is the right one means the same as that greedy search writes it.
+    /// For each sentence, true if greedy search translates it right. This is so if, after each
+    /// beginning of the right translation, the likeliest word is the right one.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -247,7 +250,7 @@ impl ClauseTranslator {
         Ok(batch.streams[1].lengths.iter().map(is_right).collect())
     }
 
-    /// Greedy translation.
+    /// Translates a sentence by greedy search.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -270,7 +273,7 @@ impl ClauseTranslator {
         Ok(words.collect::<Vec<_>>().join(" "))
     }
 
-    /// Largest difference of the log-probabilities of the first word between the two sentences.
+    /// Largest absolute difference between the logits of the first word of two sentences.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -284,8 +287,8 @@ impl ClauseTranslator {
         Ok(apart.fold(0.0, f64::max))
     }
 
-    /// Attention of each word of the translation to the words of the source, `[word][source]`: the
-    /// mean of the heads of the layer that alignments are read from.
+    /// Attention of each word of the translation to the words of the source, `[word][source]`: mean
+    /// weights over the heads of the layer from which alignments are read.
     ///
     /// # Errors
     /// If the memory is exhausted.
@@ -300,7 +303,7 @@ impl ClauseTranslator {
         Ok(rows)
     }
 
-    /// Share of the words of translations whose largest weight is that of the word that they
+    /// Share of words of the translations that give the largest weight to the word that they
     /// translate.
     ///
     /// # Errors
@@ -319,8 +322,9 @@ impl ClauseTranslator {
     }
 }
 
-/// Shares of sentences that are translated right, and of pairs of a sentence and the one with
-/// subject and object exchanged of which both are.
+/// Returns the share of held-out sentences that are translated right, and the share of pairs with
+/// two right translations. A pair is a sentence and the same sentence with subject and object
+/// exchanged.
 ///
 /// # Errors
 /// If the memory is exhausted.

@@ -10,8 +10,8 @@ use taper_theory::studies::{Mixture, PromptKind, fitted_exponent, parity_decoder
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Xie et al. 2022, section 4: what a decoder learns of documents comes near the posterior, below
-/// which no loss can be, and its answers with it.
+/// Xie et al. 2022, section 4: the loss of a trained decoder comes close to the loss of the exact
+/// posterior, which no model can beat, and so does the accuracy of its answers.
 #[test]
 fn a_decoder_learns_the_posterior_of_a_mixture() -> TestResult {
     let mixture = Mixture::draw(3, (3, 4), 8, 1);
@@ -34,8 +34,8 @@ fn a_decoder_learns_the_posterior_of_a_mixture() -> TestResult {
     Ok(())
 }
 
-/// Hahn 2020, section 6: one layer can compute PARITY of a given length, and does not learn it; step
-/// by step it does.
+/// Hahn 2020, section 6: one layer can compute PARITY of a given length, but does not learn it; it
+/// learns PARITY step by step.
 #[test]
 fn one_layer_learns_parity_only_step_by_step() -> TestResult {
     let length = 8;
@@ -53,7 +53,8 @@ fn one_layer_learns_parity_only_step_by_step() -> TestResult {
     Ok(())
 }
 
-/// A probe reads what is a linear map of states, and nothing of what is not in them.
+/// A probe explains a quantity that is a linear map of the states, and does not explain a quantity
+/// that is independent of them.
 #[test]
 fn probes_explain_linear_maps_alone() {
     let counter = Counter::new(3);
@@ -67,8 +68,8 @@ fn probes_explain_linear_maps_alone() {
     assert!(explained(&states, &apart, 400) < 0.1);
 }
 
-/// Akyürek et al. 2023, section 5: the moments are in the layers of a trained decoder, and not in
-/// those of one that is not trained.
+/// Akyürek et al. 2023, section 5: probes read the moments from the layers of a trained decoder
+/// much better than from an untrained one.
 #[test]
 fn layers_hold_the_moments_of_linear_functions() -> TestResult {
     let (trained, drawn) = (probe(&regressor(3, 400, 1)?)?, probe(&regressor(3, 0, 1)?)?);
@@ -81,13 +82,13 @@ fn layers_hold_the_moments_of_linear_functions() -> TestResult {
         let (one, other) = (deepest(&trained.explained, which), deepest(&drawn.explained, which));
         assert!(one > other + 0.2, "{which}: {one} and {other}");
     }
-    // Before attention, the state of an x knows x alone.
+    // Before any attention, the state of the last x depends only on this x.
     assert!(trained.explained[0].iter().all(|share| *share < 0.05), "{:?}", trained.explained[0]);
     Ok(())
 }
 
-/// Sharma and Kaplan 2022, section 2: errors of students fall with their size, and the slower the
-/// more dimensions there are.
+/// Sharma and Kaplan 2022, section 2: errors of students fall with their size, more slowly in more
+/// dimensions.
 #[test]
 fn students_fall_by_the_dimension() -> TestResult {
     let mut exponents = Vec::new();
@@ -100,7 +101,8 @@ fn students_fall_by_the_dimension() -> TestResult {
     Ok(())
 }
 
-/// The largest eigenvalue of a matrix that is known: H D H with a reflection H = 1 − 2 u uᵀ / uᵀu.
+/// The largest eigenvalue of a matrix with known eigenvalues: H D H, with a reflection H = 1 − 2 u
+/// uᵀ / uᵀu.
 #[test]
 fn the_largest_eigenvalue_comes_of_products() -> TestResult {
     let size = 60;
@@ -113,7 +115,8 @@ fn the_largest_eigenvalue_comes_of_products() -> TestResult {
         let share = 2.0 * dot(&axis, vector) / dot(&axis, &axis);
         vector.iter().zip(&axis).map(|(part, axis)| part - share * axis).collect()
     };
-    // From −9 to 2.8 in steps of 0.2, and 3.7: the largest is not the one of largest size.
+    // The eigenvalues are −9 to 2.6 in steps of 0.2, and 3.7. So the largest eigenvalue does not
+    // have the largest absolute value.
     let product = |vector: &[f64]| -> Result<Vec<f64>, std::convert::Infallible> {
         let mut inner = reflected(vector);
         for (at, part) in inner.iter_mut().enumerate() {
@@ -123,7 +126,7 @@ fn the_largest_eigenvalue_comes_of_products() -> TestResult {
     };
     assert!((largest_eigenvalue(60, 60, product)? - 3.7).abs() < 1e-9);
     assert!((largest_eigenvalue(60, 25, product)? - 3.7).abs() < 1e-2);
-    // 2 × 2 by hand: (5 ± √5) / 2.
+    // The eigenvalue of this 2 × 2 matrix, by hand, is (5 + √5) / 2.
     let small = |v: &[f64]| -> Result<_, std::convert::Infallible> {
         Ok(vec![2.0 * v[0] + v[1], v[0] + 3.0 * v[1]])
     };
@@ -131,12 +134,13 @@ fn the_largest_eigenvalue_comes_of_products() -> TestResult {
     Ok(())
 }
 
-/// McCandlish et al. 2018, equation 2.9: of gradients with a known mean and variance, the scale is
-/// tr Σ / |G|².
+/// McCandlish et al. 2018, equation 2.9: for gradients with a known mean and variance, the noise
+/// scale is tr Σ / |G|².
 #[test]
 fn the_noise_scale_is_that_of_known_gradients() {
     let counter = Counter::new(11);
-    // The square of the mean of so few gradients is half too large, which is taken off.
+    // With so few gradients, the square of their mean is too large by half; this must be
+    // subtracted.
     let (count, width, batch, deviation) = (12, 3000, 4.0_f64, 0.5);
     let gradient = |row: usize| -> Vec<f64> {
         let noise =
@@ -148,8 +152,8 @@ fn the_noise_scale_is_that_of_known_gradients() {
     assert!((noise_scale(&gradients, batch) / expected - 1.0).abs() < 0.1);
 }
 
-/// The product with the Hessian is symmetric, and no direction curves more than the sharpness;
-/// rectification begins with small steps and ends at the full rate.
+/// The Hessian is symmetric, and no direction has more curvature than the sharpness. Rectification
+/// begins with small steps and ends at the full rate.
 #[test]
 fn curvature_is_that_of_the_loss() -> TestResult {
     for norm in [NormPlacement::Pre, NormPlacement::Post] {
@@ -181,8 +185,9 @@ fn curvature_is_that_of_the_loss() -> TestResult {
     Ok(())
 }
 
-/// Post-LN ends higher if it has its full rate at once, and Pre-LN does not. Its loss bends more at
-/// first, and noise is small beside a batch for both.
+/// With the full rate at once, Post-LN ends with a higher loss than with a warm-up, and Pre-LN does
+/// not. The sharpness of Post-LN is higher at first. For both, the noise scale is smaller than a
+/// batch.
 #[test]
 fn only_post_ln_needs_a_warm_up() -> TestResult {
     let mut of_norm = Vec::new();

@@ -6,8 +6,8 @@ use taper_experiments::{
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Vaswani et al. 2017, table 1: the shortest path over a distance, counted where derivatives are
-/// not zero.
+/// Vaswani et al. 2017, table 1: the formula gives the length of the shortest path over a distance,
+/// as measured by gradients that are not zero.
 #[test]
 fn paths_are_as_long_as_the_formula_says() -> TestResult {
     for (name, carrier, layers) in Carrier::ALL {
@@ -15,18 +15,19 @@ fn paths_are_as_long_as_the_formula_says() -> TestResult {
             let measured = carrier.measured_path(distance)?;
             assert_eq!(measured, carrier.path(distance), "{name}, {distance}");
         }
-        // Enough layers for the longest text, and not one more.
+        // The layers are enough for the longest text, and one fewer would not be.
         let is_recurrent = matches!(carrier, Carrier::Gru | Carrier::Lstm);
         assert!(is_recurrent || layers == carrier.path(31), "{name}");
     }
     Ok(())
 }
 
-/// Bengio et al. 1994: through a recurrent layer gradients fade by a factor for each step; through
-/// attention the distance does not matter. What fades is not learned.
+/// Bengio et al. 1994: through a recurrent layer, gradients fade by a factor for each step; through
+/// attention, the distance does not matter. Over distances where gradients fade, nothing is
+/// learned.
 #[test]
 fn gradients_fade_through_steps_and_not_through_attention() -> TestResult {
-    // Gradients over 21 to 31 tokens, over those over 1 to 11.
+    // Ratio of the gradients over 21 to 31 tokens to the gradients over 1 to 11 tokens.
     let far = |carrier| -> Result<f64, taper_theory::TheoryError> {
         let norms = FirstToken::train(carrier, 1, (0, 1))?.gradients(32, 32)?;
         let square = |norms: &[f64]| norms.iter().map(|norm| norm * norm).sum::<f64>();
@@ -39,19 +40,19 @@ fn gradients_fade_through_steps_and_not_through_attention() -> TestResult {
     let ratio = far(Carrier::Attention)?;
     assert!(ratio > 0.7 && ratio < 1.4, "{ratio}");
 
-    // All texts have 32 tokens: nothing shorter leads there.
+    // All texts have 32 tokens, so that no shorter texts help to learn the long distance.
     let of_long = |carrier| FirstToken::train(carrier, 1, (500, 32))?.right(32);
     let steps = [of_long(Carrier::Gru)?, of_long(Carrier::Lstm)?];
     let attention = of_long(Carrier::Attention)?;
     assert!(steps.iter().all(|share| *share < 0.1) && attention > 0.8, "{steps:?} {attention}");
-    // With texts of all lengths the gates learn to stay open.
+    // With texts of all lengths, the GRU's gates learn to stay open.
     let reader = FirstToken::train(Carrier::Gru, 1, (500, 1))?;
     assert!(reader.right(32)? > 0.8);
     Ok(())
 }
 
-/// Luo et al. 2016, section 2: the field grows with the depth, what counts in it as its root, like a
-/// normal distribution.
+/// Luo et al. 2016, section 2: the receptive field grows in proportion to the depth, but the
+/// deviation of influences grows as its root, and influences become normally distributed.
 #[test]
 fn fields_grow_with_the_depth_and_what_counts_as_its_root() -> TestResult {
     for kernel in [3, 5] {
@@ -77,6 +78,7 @@ fn fields_grow_with_the_depth_and_what_counts_as_its_root() -> TestResult {
 fn strides_multiply_what_later_kernels_see() {
     assert_eq!(field_by_formula(&[]), 1);
     assert_eq!(field_by_formula(&[(3, 1), (3, 2), (3, 1)]), 9);
-    // The first layers of AlexNet: 11 of stride 4, a maximum over 3 of stride 2, 5.
+    // The first layers of AlexNet: a convolution of 11 with stride 4, a maximum over 3 with stride
+    // 2, a convolution of 5.
     assert_eq!(field_by_formula(&[(11, 4), (3, 2), (5, 1)]), 51);
 }

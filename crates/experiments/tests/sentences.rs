@@ -8,9 +8,9 @@ use taper_model::Positions;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// `it` is one noun or the other by the last word alone, for nouns without a choice in training. The
-/// answer goes through the first layer, where the last word is read, and heads of the second that
-/// look at the noun.
+/// `it` is the animal or the place, depending only on the last word, also for nouns without a
+/// choice in training. The last word is read in the first layer, and heads of the second layer look
+/// at the noun.
 #[test]
 fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     let pairs = Referred::pairs(HeldOut::Choosing, 128);
@@ -28,16 +28,17 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     assert!(untrained.pairs < 0.05, "{untrained:?}");
     let reader = PronounReader::train(2500, 1)?;
     let whole = reader.understood(&pairs, &[])?;
-    // Whoever does not read the last word has half of the sentences, and none of the pairs.
+    // A model that does not read the last word can be right for half of the sentences, but for none
+    // of the pairs.
     assert!(whole.sentences > 0.8 && whole.pairs > 0.6, "{whole:?}");
-    // Nothing was chosen by these nouns.
+    // No settings were chosen by these nouns.
     let of_fresh = reader.understood(&fresh, &[])?;
     assert!(of_fresh.sentences > 0.8 && of_fresh.pairs > 0.6, "{of_fresh:?}");
     let gazes = reader.gazes(&pairs)?;
     let (heads, half) = (PronounReader::heads(), gazes.len() / 2);
     let blind = reader.understood(&pairs, &heads[..half])?;
     assert!(blind.pairs < 0.5 * whole.pairs, "without the first layer's heads: {blind:?}");
-    // In the first layer the last word is looked at, by `it` or by the nouns, more than by chance.
+    // In the first layer, `it` or the nouns attend to the last word more than by chance.
     let reads = |gazes: &[Gaze]| {
         let of_head = |gaze: &Gaze| gaze.adjective.max(gaze.adjective_from_nouns);
         gazes[..half].iter().map(of_head).sum::<f64>() / half as f64
@@ -52,8 +53,8 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
     Ok(())
 }
 
-/// "bank" has one vector, which knows nothing of money and rivers; after the layers its states tell
-/// the senses apart, by words that never stood beside it.
+/// The vector of "bank" itself says nothing about money and rivers. The states after the layers
+/// tell the senses apart, by words that never stood beside "bank" in training.
 #[test]
 fn states_tell_the_senses_of_bank_apart() -> TestResult {
     let [known, asked] = SenseReader::sentences(200);
@@ -61,14 +62,14 @@ fn states_tell_the_senses_of_bank_apart() -> TestResult {
         sentences.iter().flatten().copied().collect::<std::collections::HashSet<_>>()
     };
     let common = words(&known).intersection(&words(&asked)).count();
-    // and, at, by, bank; and of each subject four nouns and two verbs.
+    // The common words are and, at, by, bank; each subject has four nouns and two verbs.
     assert_eq!((common, words(&asked).len()), (4, 4 + 2 * 6));
     let shares = |reader: &SenseReader| -> Result<Vec<f64>, taper_theory::TheoryError> {
         let points = reader.vectors(&known)?.into_iter().zip(reader.vectors(&asked)?);
         Ok(points.map(|(known, asked)| told_apart(&known, &asked)).collect())
     };
-    // The held-out words are few, so that each draw of their vectors is nearer to one sense by
-    // chance: many draws have none.
+    // The held-out words are few. So with one draw of their vectors, they are closer to one of the
+    // senses by chance, which the mean over many draws is not.
     let mut untrained = vec![0.0; 4];
     for seed in 1..=16 {
         let shares = shares(&SenseReader::train(0, seed)?)?;
@@ -76,14 +77,15 @@ fn states_tell_the_senses_of_bank_apart() -> TestResult {
     }
     assert!((untrained[3] - 0.5).abs() < 0.15, "{untrained:?}");
     let trained = shares(&SenseReader::train(300, 1)?)?;
-    // The word's own vector is the same in all sentences, whatever was trained.
+    // The vector of "bank" itself is the same in all sentences, trained or not.
     assert_eq!((untrained[0], trained[0]), (0.5, 0.5));
     assert!(trained[1] < 0.65 && trained[3] > 0.9, "{trained:?}");
     Ok(())
 }
 
-/// Without positions a sentence and the one with subject and object exchanged have one translation,
-/// so that no pair is right; with them each has its own. Words are linked with what they translate.
+/// Without positions, a sentence and the sentence with subject and object exchanged get one
+/// translation, so no pair is right. With positions, each gets its own. Words attend to the words
+/// that they translate.
 #[test]
 fn only_positions_tell_who_hits_whom() -> TestResult {
     let hits = Clause::new("我", "打", "他");

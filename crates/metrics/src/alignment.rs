@@ -14,7 +14,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-/// A word of the source and a word of the target.
+/// Indices of a word of the source and of a word of the target.
 pub type Link = (u32, u32);
 
 /// Counts of links, summed over sentences.
@@ -27,8 +27,8 @@ pub struct AlignmentCounts {
 }
 
 impl AlignmentCounts {
-    /// Counts the links of a sentence. Each predicted link counts once; each link of the reference
-    /// comes with a flag for whether it is sure.
+    /// Counts the links of a sentence. Each predicted link counts once. A link of the reference
+    /// comes with true if it is sure, and false if it is only possible.
     #[must_use]
     pub fn count(predicted: &[Link], reference: &[(Link, bool)]) -> Self {
         let reference: HashMap<Link, bool> = reference.iter().copied().collect();
@@ -41,7 +41,7 @@ impl AlignmentCounts {
         }
     }
 
-    /// Scores in percent; `None` if there is no sure link and none was predicted.
+    /// Scores in percent; `None` if there is neither a sure link nor a predicted one.
     #[must_use]
     pub fn score(&self) -> Option<AlignmentScore> {
         let share = |part: u64, whole: u64| match whole {
@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn possible_links_cost_no_precision_and_sure_ones_have_to_be_found() {
-        // Computed by hand: A has four links, two of which are sure and one possible; S has three.
+        // Computed by hand: A has four links, of which two are sure and one is possible; S has
+        // three.
         let reference = [((0, 0), true), ((1, 1), true), ((2, 2), true), ((2, 3), false)];
         let mut counts = AlignmentCounts::count(&[(0, 0), (1, 1), (2, 3), (5, 5)], &reference);
         let score = counts.score().unwrap();

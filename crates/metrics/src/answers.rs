@@ -1,6 +1,6 @@
 //! Answers to questions about a text, scored as in SQuAD (Rajpurkar et al. 2016, "SQuAD: 100,000+
-//! Questions for Machine Comprehension of Text", section 6.1): exact match, and F1 of words,
-//! without case, punctuation and articles.
+//! Questions for Machine Comprehension of Text", section 6.1): exact match and F1 of words. Case,
+//! punctuation and articles are ignored.
 //!
 //! The rules are those of the official `evaluate-v2.0.py` (Rajpurkar et al. 2018, "Know What You
 //! Don't Know"). The script for version 1.1 gives the same figures unless an answer consists of
@@ -16,14 +16,14 @@ use crate::text::split;
 /// Words that are ignored.
 const ARTICLES: [&str; 3] = ["a", "an", "the"];
 
-/// Whether a character belongs to a word: `\w` of Python's regular expressions.
+/// True if a character belongs to a word: `\w` of Python's regular expressions.
 fn is_of_word(character: char) -> bool {
     let group = character.general_category_group();
     character == '_' || matches!(group, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number)
 }
 
-/// An answer in lower case without ASCII punctuation and English articles, with a space between
-/// words.
+/// Normalizes an answer: lower case, no ASCII punctuation, no English articles, and one space
+/// between words.
 #[must_use]
 pub fn normalized_answer(text: &str) -> String {
     let lower = text.to_lowercase();
@@ -45,14 +45,14 @@ pub fn normalized_answer(text: &str) -> String {
 pub struct AnswerScore {
     /// 1 if the answer equals one of the correct answers, otherwise 0.
     pub exact_match: f64,
-    /// Harmonic mean of precision and recall of the words, for the correct answer that gives the
-    /// highest.
+    /// Harmonic mean of precision and recall of the words, for the correct answer for which this
+    /// mean is highest.
     pub f1: f64,
 }
 
 impl AnswerScore {
-    /// Scores the answer `given` to a question with the correct answers `right`. If none of these
-    /// has a word, the question has no answer, and the empty answer is correct.
+    /// Scores the answer `given` to a question with the correct answers `right`. If no correct
+    /// answer has a word, the question has no answer, and the empty answer is correct.
     pub fn new<S: AsRef<str>>(right: &[S], given: &str) -> Self {
         let given = normalized_answer(given);
         let mut right: Vec<String> =
@@ -103,12 +103,13 @@ pub struct AnswerMeans {
 /// Scores of answers, summed over questions.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerReport {
-    /// Number and sums for questions with an answer, and for those without.
+    /// Number of questions and sums of scores: first for questions with an answer, then for
+    /// questions without.
     parts: [AnswerMeans; 2],
 }
 
 impl AnswerReport {
-    /// Counts the answer `given` to a question with the correct answers `right`.
+    /// Adds the score of the answer `given` to a question with the correct answers `right`.
     pub fn add<S: AsRef<str>>(&mut self, right: &[S], given: &str) {
         let score = AnswerScore::new(right, given);
         let part = &mut self.parts[usize::from(right.is_empty())];

@@ -1,9 +1,10 @@
 //! Entities in sequences of tags, with precision, recall and F1 as in conlleval (Tjong Kim Sang and
 //! Buchholz 2000, "Introduction to the CoNLL-2000 Shared Task: Chunking") and seqeval.
 //!
-//! A tag is `O` outside of entities; otherwise it is a prefix, `-` and a type: `B` begins an entity
-//! and `I` continues it (IOB2), `E` ends it and `S` is an entity of one tag (IOBES). Invalid
-//! sequences have entities too: one begins at any tag that does not continue the previous one.
+//! A tag is `O` outside of entities; otherwise it is a prefix, `-` and a type. The prefix `B`
+//! begins an entity, and `I` continues it (IOB2); `E` ends an entity, and `S` is an entity of one
+//! tag (IOBES). Invalid sequences have entities too: an entity begins at any tag that does not
+//! continue the previous one.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ use serde::Serialize;
 /// An entity: its type, its first tag and its last tag.
 pub type Entity<'t> = (&'t str, usize, usize);
 
-/// Prefix and type of a tag; a tag without `-` is its own prefix, and has no type.
+/// Returns the prefix and the type of a tag. A tag without `-` is a prefix without a type.
 fn parts(tag: &str) -> (&str, &str) {
     tag.split_once('-').unwrap_or((tag, ""))
 }
 
-/// Entities of a sequence of tags, in their order.
+/// Finds the entities of a sequence of tags, in their order.
 pub fn entities<'t, S: AsRef<str>>(tags: &'t [S]) -> Vec<Entity<'t>> {
     let mut entities = Vec::new();
     let (mut before, mut type_before, mut start) = ("O", "", 0);
@@ -58,9 +59,9 @@ pub struct EntityScore {
     pub precision: f64,
     /// Share of correct entities that are predicted.
     pub recall: f64,
-    /// Their harmonic mean.
+    /// Harmonic mean of precision and recall.
     pub f1: f64,
-    /// Number of right entities.
+    /// Number of entities in the reference.
     pub support: u64,
 }
 

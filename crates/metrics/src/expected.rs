@@ -1,12 +1,12 @@
-//! Expected scores, with which decoding by minimum Bayes risk chooses: each hypothesis is compared
-//! with other likely translations instead of a reference (Kumar and Byrne 2004, "Minimum Bayes-Risk
-//! Decoding for Statistical Machine Translation"; Eikema and Aziz 2022, "Sampling-Based
+//! Expected scores, by which minimum Bayes risk decoding chooses a hypothesis. Hypotheses are
+//! compared with other likely translations instead of a reference (Kumar and Byrne 2004, "Minimum
+//! Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2022, "Sampling-Based
 //! Approximations to Minimum Bayes Risk Decoding for Neural Machine Translation").
 
 use crate::error::{MetricError, Result};
 use crate::metric::{Metric, Segment};
 
-/// A text that represents a reference.
+/// A likely translation, which is used as a reference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WeightedReference<'a> {
     /// The text.
@@ -15,8 +15,8 @@ pub struct WeightedReference<'a> {
     pub weight: f64,
 }
 
-/// Weighted mean of the sentence scores of each hypothesis, from 0 to 100 for BLEU and chrF, with
-/// each of `references` alone. Makes one comparison for each pair.
+/// For each hypothesis, the weighted mean of its sentence scores against each of `references`
+/// alone, from 0 to 100 for BLEU and chrF. Each pair of a hypothesis and a reference is compared.
 ///
 /// # Errors
 /// When an option of the metric is out of range, or there is no reference.

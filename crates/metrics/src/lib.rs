@@ -1,12 +1,12 @@
 //! BLEU, chrF and TER with sacreBLEU's signatures: strings in, scores out.
 //!
-//! A metric is a plain configuration ([`Bleu`], [`Chrf`], [`Ter`]) with one interface ([`Metric`]):
-//! each segment gives a row of [`Statistics`], rows are summed, never averaged, and a sum gives a
-//! score. Everything that needs only this interface is written once: counting on all threads,
-//! several references, confidence intervals and paired significance tests ([`resampling`]),
-//! signatures. Scores, intervals and p-values equal those of sacreBLEU 2.x, quirks and random
-//! numbers included; only the `version` field of a signature names this implementation (see
-//! [`SIGNATURE_VERSION`]).
+//! A metric is a plain configuration ([`Bleu`], [`Chrf`], [`Ter`]) with one interface ([`Metric`]).
+//! Each segment, a hypothesis with its references, gives a row of [`Statistics`]. Rows are summed,
+//! never averaged, and a sum gives a score. Everything that needs only this interface is written
+//! once: counting on all threads, several references, confidence intervals and paired significance
+//! tests ([`resampling`]), signatures. Scores, intervals and p-values equal those of sacreBLEU 2.x,
+//! including its quirks and random numbers. Only the `version` field of a signature names this
+//! implementation (see [`SIGNATURE_VERSION`]).
 //!
 //! ```
 //! use taper_metrics::{Bleu, Chrf, Ter};

@@ -14,13 +14,14 @@ pub trait Metric: Send + Sync {
     /// Name, such as `BLEU`, `chrF2++` or `TER`.
     fn name(&self) -> String;
 
-    /// The metric's own fields of a signature, in order.
+    /// Fields of a signature that this metric adds, in order.
     fn fields(&self) -> Vec<Field>;
 
     /// Refuses options outside their ranges.
     ///
     /// # Errors
-    /// When an option is out of range; names it, its value and the allowed values.
+    /// When an option is out of range; the error names the option, its value and the allowed
+    /// values.
     fn check(&self) -> Result<()>;
 
     /// Number of statistics of a segment.
@@ -32,7 +33,7 @@ pub trait Metric: Send + Sync {
         self.name() + &fields
     }
 
-    /// Makes the working space for counting segments, one for each thread.
+    /// Makes a counter of segments with its working space; each thread needs its own.
     fn counter(&self) -> Box<dyn SegmentCounter + '_>;
 
     /// Computes the score from the sums of a corpus.
@@ -44,8 +45,8 @@ pub trait Metric: Send + Sync {
         self.value(sums)
     }
 
-    /// Computes the score from single-precision sums of a resample, in the precision of the
-    /// reference implementation.
+    /// Computes the score from the sums of a resample, which are in single precision. The
+    /// computation uses the precision of the reference implementation, sacreBLEU.
     fn sample(&self, sums: &[f32]) -> ResampledScore;
 
     /// Text to print after the score: the quantities that it was computed from, or nothing.
@@ -67,7 +68,7 @@ pub struct Segment<'a> {
     pub references: Vec<&'a str>,
 }
 
-/// Segments of a corpus; `references[k][i]` is the k-th reference of hypothesis i.
+/// Makes the segments of a corpus; `references[k][i]` is the k-th reference of hypothesis i.
 ///
 /// # Errors
 /// When there is nothing to score, no reference, or a reference stream of another length.
@@ -83,8 +84,8 @@ pub fn segments<'a, S: AsRef<str>>(
     Ok(hypotheses.iter().enumerate().map(segment).collect())
 }
 
-/// Segments of a corpus whose hypotheses have different numbers of references; a missing line is
-/// `None`.
+/// Makes the segments of a corpus whose hypotheses have different numbers of references:
+/// `references[k][i]` is `None` if hypothesis i lacks the k-th reference.
 ///
 /// # Errors
 /// Errors of [`segments`], and when a segment has no reference at all.

@@ -1,8 +1,9 @@
 //! Arithmetic in two precisions, mixed as in NumPy.
 //!
 //! Scores of a corpus are computed in double precision. Scores of a bootstrap resample are computed
-//! from single-precision sums. There the reference implementation mixes NumPy's numbers with
-//! Python's, which adopt the precision of the other operand. One formula serves both.
+//! from single-precision sums. For these, the reference implementation, sacreBLEU, mixes NumPy's
+//! numbers with Python's, which adopt the precision of the other operand. Formulas are generic over
+//! [`Real`], so that one formula serves both cases.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
@@ -16,10 +17,10 @@ pub(crate) trait Real:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// A constant of a formula.
+    /// Makes a constant of a formula.
     fn from_f64(value: f64) -> Self;
 
-    /// The same number in double precision.
+    /// Converts the number to double precision.
     fn wide(self) -> f64;
 }
 
@@ -43,17 +44,19 @@ impl Real for f32 {
     }
 }
 
-/// A number in the type that the reference implementation has at the same point.
+/// A number in the type that it has in the reference implementation.
 #[derive(Debug, Clone, Copy)]
 pub enum ResampledScore {
     /// NumPy's single precision.
     Single(f32),
-    /// Python's double precision, which becomes single when combined with single.
+    /// Python's double precision, which becomes single precision when combined with a
+    /// single-precision number.
     Double(f64),
 }
 
 impl ResampledScore {
-    /// Computes in double precision for two doubles, otherwise in single precision.
+    /// Combines two numbers: in double precision if both are doubles, otherwise in single
+    /// precision.
     fn combine(
         self,
         other: Self,

@@ -17,7 +17,7 @@ pub struct Score {
     pub details: String,
     /// Settings and data that the score depends on.
     pub signature: Signature,
-    /// Confidence interval, if one was requested.
+    /// Confidence interval; `None` if none was requested.
     pub confidence: Option<Confidence>,
 }
 
@@ -74,7 +74,7 @@ impl Score {
         format!("{}|{signature} = {}{separator}{}", self.name, self.number(decimals), self.details)
     }
 
-    /// Confidence interval, unless its mean is zero, in which case it has no meaning.
+    /// Confidence interval to print; `None` if its mean is zero, because it then has no meaning.
     pub fn shown_confidence(&self) -> Option<Confidence> {
         self.confidence.filter(|confidence| confidence.mean > 0.0)
     }

@@ -9,8 +9,8 @@ use crate::metric::Metric;
 
 /// Value of the `version` field of every signature.
 ///
-/// The other fields follow sacreBLEU, so that two signatures can be compared field by field. This
-/// one names the implementation that computed the score.
+/// The other fields follow sacreBLEU, so that two signatures can be compared field by field. The
+/// version names the implementation that computed the score.
 pub const SIGNATURE_VERSION: &str = concat!("taper-", env!("CARGO_PKG_VERSION"));
 
 /// Number of references of each segment: the `nrefs` field of a signature.
@@ -19,14 +19,14 @@ pub enum ReferenceCount {
     /// No segment has been counted.
     #[default]
     Unknown,
-    /// All segments have this many.
+    /// All segments have this many references.
     Fixed(usize),
     /// The number differs between segments.
     Variable,
 }
 
 impl ReferenceCount {
-    /// Number or kind that describes both groups of segments.
+    /// Combines the counts of two groups of segments.
     pub fn combine(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, count) | (count, Self::Unknown) => count,
@@ -46,7 +46,7 @@ impl fmt::Display for ReferenceCount {
     }
 }
 
-/// Random trials of a result, in addition to the corpus.
+/// Random trials on which a result depends, in addition to the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trials {
     /// Number of bootstrap resamples.
@@ -65,7 +65,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Makes the signature of a metric's score over segments with this many references.
+    /// Makes the signature of a metric's score over segments with `references` references each.
     pub fn new(metric: &dyn Metric, references: ReferenceCount, trials: Trials) -> Self {
         let mut fields = vec![Field::new("nrefs", "#", references)];
         fields.extend(trials.bootstrap.map(|count| Field::new("bs", "bs", count)));

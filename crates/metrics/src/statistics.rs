@@ -9,14 +9,14 @@ use crate::signature::ReferenceCount;
 /// Number of segments that a thread counts before it takes more.
 const SEGMENTS_PER_TASK: usize = 128;
 
-/// Number of hypotheses with a detached full stop at the end that suggests tokenized input.
+/// Number of hypotheses that must end in a detached full stop for the input to count as tokenized.
 const TOKENIZED_ENDINGS: u64 = 100;
 
-/// Counts of a metric for each segment of a corpus. The statistics of parts of a corpus, appended
-/// in order, equal those of the whole; they are summed, never averaged.
+/// Counts of a metric for each segment of a corpus. Counts are summed, never averaged. If the
+/// statistics of parts of a corpus are appended in order, they equal the statistics of the whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
-    /// Text that identifies the counts, from the metric.
+    /// Text that identifies the counts; see [`Metric::counted`].
     counted: String,
     columns: usize,
     /// Values, row by row. Counts are integers, which doubles represent exactly.
@@ -80,7 +80,7 @@ impl Statistics {
     /// Appends the statistics of more segments.
     ///
     /// # Errors
-    /// When they were counted with other options.
+    /// When the other statistics were counted with another metric or other options.
     pub fn append(&mut self, other: &Self) -> Result<()> {
         if self.counted != other.counted {
             return Err(MetricError::StatisticsMismatch {
@@ -104,18 +104,18 @@ impl Statistics {
         self.references
     }
 
-    /// Whether the hypotheses look tokenized, so that scores are not comparable: a hundred of them
-    /// end in a space and a full stop.
+    /// True if the hypotheses look tokenized, so that scores are not comparable: at least a hundred
+    /// of them end in a space and a full stop.
     pub fn look_tokenized(&self) -> bool {
         self.tokenized_endings >= TOKENIZED_ENDINGS
     }
 
-    /// Rows, one for each segment.
+    /// Rows of counts, one for each segment.
     pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.values.chunks_exact(self.columns)
     }
 
-    /// Sums over all segments, added in order.
+    /// Sums of the counts over all segments, added in order.
     ///
     /// # Errors
     /// When there are no segments, or they were counted with other options.

@@ -1,4 +1,4 @@
-//! Streaming, summing, printing and the refusals.
+//! Appended statistics, printed scores, and refused inputs and options.
 
 use taper_metrics::{
     Bleu, Chrf, Metric, MetricError, ReferenceCount, SIGNATURE_VERSION, Score, Segment, Smoothing,
@@ -133,7 +133,7 @@ fn statistics_of_other_metrics_and_options_are_refused() {
         assert_eq!(Statistics::new(&bleu).append(&found), Err(mismatch.clone()), "{index}");
         assert_eq!(bleu.score(&found), Err(mismatch), "{index}");
     }
-    // As many columns as BLEU of order 5.
+    // These chrF statistics have as many columns as those of BLEU of order 5.
     let order_5 = Bleu { max_order: 5, ..bleu };
     assert!(matches!(
         order_5.score(&Statistics::new(&chrf)),

@@ -1,7 +1,7 @@
 //! Scores compared with those of sacreBLEU on the same corpora.
 //!
 //! The files are made by `scripts/golden/scores/metrics.py` and `ter.py`, which record sacreBLEU's
-//! version. Scores must be the same doubles, lines and signatures the same text.
+//! version. Scores must be the same doubles, and lines and signatures the same text.
 
 mod common;
 
@@ -27,7 +27,7 @@ struct Golden {
 struct Corpus {
     name: String,
     hypotheses: Vec<String>,
-    /// A missing line is a reference that the segment does not have.
+    /// Reference streams; a line is `None` if the segment does not have this reference.
     references: Vec<Vec<Option<String>>>,
     #[serde(default)]
     bleu: Vec<Case<Bleu>>,
@@ -52,7 +52,7 @@ struct TokenizedLine {
 }
 
 impl Corpus {
-    /// Reference streams, if no line of any is missing.
+    /// Reference streams; `None` if a line of any stream is missing.
     fn complete_references(&self) -> Option<Vec<Vec<String>>> {
         let complete = |stream: &Vec<Option<String>>| stream.iter().cloned().collect();
         self.references.iter().map(complete).collect()
@@ -60,7 +60,7 @@ impl Corpus {
 }
 
 impl<Options: std::fmt::Debug> Case<Options> {
-    /// Difference between a result and this case, in words, if there is any.
+    /// Description of the difference between a result and this case; `None` if they are equal.
     fn difference(
         &self,
         corpus: &Corpus,
@@ -80,7 +80,8 @@ impl<Options: std::fmt::Debug> Case<Options> {
     }
 }
 
-/// Tests that the cases of a metric, of at least `$corpora` corpora, have sacreBLEU's scores.
+/// Tests that all cases of a metric have sacreBLEU's scores. The file has at least `$corpora`
+/// corpora.
 macro_rules! equals_sacrebleu {
     ($test:ident, $cases:ident, $file:literal, $corpora:literal) => {
         #[test]
@@ -126,7 +127,7 @@ fn tokens_equal_sacrebleu() -> TestResult {
     Ok(())
 }
 
-/// Scores by seqeval for sequences of tags.
+/// Scores that seqeval computes for sequences of tags.
 #[derive(Deserialize)]
 struct Tagged {
     seqeval: String,
@@ -230,7 +231,7 @@ struct Expected {
     cases: Vec<ExpectedCase>,
 }
 
-/// Alternatives that are references of each other.
+/// Texts that are hypotheses, and also the references of each other.
 #[derive(Deserialize)]
 struct ExpectedCase {
     hypotheses: Vec<String>,
@@ -246,7 +247,7 @@ struct ExpectedChrf {
     aggregated: Vec<f64>,
 }
 
-/// Made by `scripts/golden/scores/expected.py`.
+/// The golden file is made by `scripts/golden/scores/expected.py`.
 #[test]
 fn expected_scores_are_means_of_sacrebleus() -> TestResult {
     let near = |own: &[f64], golden: &[f64]| {

@@ -1,6 +1,6 @@
-//! Scores that sacreBLEU's own test suite computes.
+//! Scores compared with those that sacreBLEU's own test suite computes.
 //!
-//! The file is made by `scripts/golden/scores/sacrebleu_suite.py`, which runs that suite.
+//! The file is made by `scripts/golden/scores/sacrebleu_suite.py`, which runs this suite.
 
 mod common;
 
@@ -31,7 +31,7 @@ struct ScoreCase {
     signature: String,
 }
 
-/// Statistics scored without a corpus.
+/// A sum of statistics, which is scored without a corpus.
 #[derive(Deserialize)]
 struct SumsCase {
     sums: Vec<f64>,

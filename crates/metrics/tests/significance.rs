@@ -1,4 +1,4 @@
-//! Confidence intervals and p-values against sacreBLEU's, with its seeds.
+//! Confidence intervals and p-values compared with sacreBLEU's, for the same seeds.
 //!
 //! The file is made by `scripts/golden/scores/significance.py`.
 
@@ -34,7 +34,7 @@ struct Case {
     metric: String,
     options: Value,
     seed: u64,
-    /// Missing where sacreBLEU gives none.
+    /// Confidence interval of the first system; `None` if sacreBLEU gives none.
     single: Option<Interval>,
     bootstrap: Paired,
     randomization: Paired,
@@ -75,7 +75,7 @@ impl From<Comparison> for Expected {
 }
 
 impl Expected {
-    /// Whether two results agree, except for trials that tie with the actual difference.
+    /// True if two results agree, except for trials that tie with the actual difference.
     fn is_within_ties(&self, other: &Self) -> bool {
         let p_values = self.p_value.zip(other.p_value);
         self.score == other.score
@@ -84,7 +84,7 @@ impl Expected {
 }
 
 impl Case {
-    /// Whether sums are inexact: mean lengths of three references are thirds, whose sums depend on
+    /// True if sums are inexact. Mean lengths of three references are thirds. Their sum depends on
     /// the order in which the BLAS under NumPy adds them, so that ties with the actual difference
     /// fall either way.
     fn has_inexact_sums(&self) -> bool {

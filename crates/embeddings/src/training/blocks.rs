@@ -9,29 +9,30 @@ use crate::lanes::{Lanes, add, add_each_other, dot, fill, groups, logistic};
 /// result depends on the number of threads.
 pub(super) const BLOCKS: usize = 16;
 
-/// One of this many pairs has its loss computed.
+/// The loss is computed for one of this many pairs.
 const LOSS_OF: usize = 16;
 
-/// A matrix whose row r is row r / 16 of block r mod 16. Rows come in order of frequency, so that
-/// each block gets its share of the frequent ones.
+/// A matrix whose row r is row r / 16 of block r mod 16. Rows are sorted by the frequency of their
+/// words, so that each block gets its share of the frequent ones.
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
-    /// Rows of groups, contiguous.
+    /// Blocks: the rows of a block one after the other, each a number of groups.
     pub(super) blocks: Vec<Vec<Lanes>>,
     /// Number of groups of a row.
     pub(super) groups: usize,
 }
 
-/// A row of one matrix, a row of the other, and whether they belong together.
+/// A row of each matrix, with a flag: true if the rows belong together, false for a negative
+/// sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     input: u32,
-    /// Twice the output row, plus 1 if the two belong together.
+    /// Twice the output row, plus 1 if the rows belong together.
     output: u32,
 }
 
 impl Pair {
-    /// Makes a pair of rows within their blocks.
+    /// Makes a pair from the indices of its rows in their blocks.
     #[inline(always)]
     pub(super) fn new(input: u32, output: u32, belong_together: bool) -> Self {
         Self { input, output: output << 1 | u32::from(belong_together) }
@@ -45,7 +46,7 @@ pub(super) fn place(row: u32) -> (usize, u32) {
 }
 
 impl Blocks {
-    /// Makes `rows` rows of `dimensions` numbers, which are `value(row, column)`.
+    /// Makes a matrix of `rows` rows and `dimensions` columns from `value(row, column)`.
     pub(super) fn new(
         rows: usize,
         dimensions: usize,
@@ -63,7 +64,7 @@ impl Blocks {
         Self { blocks: (0..BLOCKS).into_par_iter().map(block).collect(), groups }
     }
 
-    /// Returns a row.
+    /// Returns a row of the matrix.
     #[inline(always)]
     pub(super) fn row(&self, row: u32) -> &[Lanes] {
         let (block, row) = place(row);
@@ -71,8 +72,9 @@ impl Blocks {
     }
 }
 
-/// Makes gradient steps on pairs: for input block i and output block j on all slices of `pairs(i,
-/// j)`, in order. Returns the sum of the losses of some pairs, and their number.
+/// Makes a gradient step on each pair. `pairs(i, j)` returns slices of pairs, whose rows are in
+/// input block i and output block j. Returns the sum of the losses of some pairs, and the number of
+/// these pairs.
 ///
 /// In round r, input block i meets output block (i + r) mod 16: no two threads share a row, and the
 /// order in which threads run does not change the rows.
@@ -96,14 +98,14 @@ pub(super) fn descend<'a, I: Iterator<Item = &'a [Pair]>>(
         };
         let work = inputs.par_iter_mut().zip(outputs.blocks.par_iter_mut()).enumerate();
         let sums: Vec<(f64, u64)> = work.with_max_len(1).map(block).collect();
-        // The sum follows the order, so that it is the same each time.
+        // Losses are added in the order of the blocks, so that the sum is the same each time.
         total = sums.iter().fold(total, |total, sum| (total.0 + sum.0, total.1 + sum.1));
         outputs.blocks.rotate_left(1);
     }
     total
 }
 
-/// Pairs of two blocks.
+/// Pairs whose rows are in two blocks, and these blocks.
 struct BlockPairs<'a> {
     input: &'a mut [Lanes],
     output: &'a mut [Lanes],
@@ -134,9 +136,9 @@ impl WithSimd for BlockPairs<'_> {
     }
 }
 
-/// Makes one gradient step on the loss −ln σ(±v·u) of a pair, + if it belongs together: both rows
-/// move by rate · (label − σ(v·u)) times the old value of the other (Mikolov et al. 2013, equation
-/// 4). Returns σ(v·u).
+/// Makes one gradient step on the loss −ln σ(±v·u) of a pair, with + if its rows belong together:
+/// both rows move by rate · (label − σ(v·u)) times the old value of the other row (Mikolov et al.
+/// 2013, equation 4). Returns σ(v·u).
 #[inline(always)]
 fn step<S: Simd>(
     simd: S,
@@ -151,7 +153,7 @@ fn step<S: Simd>(
     probability
 }
 
-/// Addition of rows to others, each side in one block of a matrix.
+/// Addition of rows of one block to rows of another block.
 pub(super) struct RowSums<'a> {
     /// Vectors to add to.
     pub(super) to: &'a mut [Lanes],

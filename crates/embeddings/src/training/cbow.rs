@@ -8,7 +8,8 @@ use super::blocks::{BLOCKS, Blocks, Pair, RowSums, descend, place};
 use super::chunk::{Chunk, PIECES, Sampling};
 use crate::lanes::{Lanes, add, scale};
 
-/// Means of each piece of a chunk, with their pairs.
+/// Means of the context words in a chunk of the text, and the pairs of these means with output
+/// rows. A chunk is divided into pieces, which are processed in parallel.
 pub(super) struct Cbow {
     pieces: Vec<Piece>,
     /// Means, one block for each piece; gradient steps change them.
@@ -17,16 +18,16 @@ pub(super) struct Cbow {
 
 #[derive(Default, Clone)]
 struct Piece {
-    /// Means before the gradient steps; afterwards, their change.
+    /// Means before the gradient steps; after the steps, the changes of the means.
     moved: Vec<Lanes>,
-    /// Pairs by output block.
+    /// Pairs of a mean and an output row, by the output block.
     pairs: Vec<Vec<Pair>>,
-    /// Rows of the mean and of the context vector, by the block of the vector.
+    /// For each block of context vectors, pairs of a mean's row and a context vector's row.
     context: Vec<Vec<(u32, u32)>>,
 }
 
 impl Cbow {
-    /// Starts without means.
+    /// Makes the working space, without means.
     pub(super) fn new() -> Self {
         let piece = Piece {
             moved: Vec::new(),
@@ -36,11 +37,13 @@ impl Cbow {
         Self { pieces: vec![piece; PIECES], means: vec![Vec::new(); PIECES] }
     }
 
-    /// Learns from a chunk. Returns the sum of the losses of some pairs, and their number.
+    /// Makes gradient steps on a chunk. Returns the sum of the losses of some pairs, and the number
+    /// of these pairs.
     ///
-    /// Means are taken of the vectors before the chunk. As in word2vec and gensim, each context
-    /// vector moves as far as the mean would: the gradient has one such part for each context word
-    /// (İrsoy et al. 2021, "Corrected CBOW performs as well as skip-gram").
+    /// Means are computed from the vectors as they were before the chunk. Each context vector then
+    /// moves by the full change of the mean, as in word2vec and gensim. By the exact gradient, it
+    /// would move by this change divided by the number of context words (İrsoy et al. 2021,
+    /// "Corrected CBOW performs as well as skip-gram").
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,
@@ -76,7 +79,7 @@ impl Cbow {
     }
 }
 
-/// Collector of the means of a piece.
+/// Computation of the means of a piece, with their pairs.
 struct Means<'a> {
     chunk: &'a Chunk,
     sampling: &'a Sampling<'a>,

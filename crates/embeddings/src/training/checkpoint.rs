@@ -1,4 +1,4 @@
-//! Training on disk: a folder with the settings, the vocabulary, and the state of training.
+//! Training on disk: a folder with the settings, the vocabulary and the state of training.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,7 +26,8 @@ pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
 /// Largest number of bytes of a record, and of the header of a checkpoint.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Identity of a training.
+/// Record of a training: its settings, text and vocabulary, which must not change before it is
+/// resumed.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Record {
     /// Version of this layout.
@@ -83,14 +84,14 @@ impl Record {
     }
 }
 
-/// Names of the blocks of both matrices, in the order of a checkpoint.
+/// Names of the blocks of both matrices, in the order in which a checkpoint has them.
 fn names() -> impl Iterator<Item = String> {
     ["inputs", "outputs"]
         .into_iter()
         .flat_map(|name| (0..BLOCKS).map(move |block| format!("{name}.{block:02}")))
 }
 
-/// Writes a checkpoint, block after block: a safetensors file that appears only when it is
+/// Writes a checkpoint, block after block. It is a safetensors file that appears only when it is
 /// complete.
 pub(super) fn save(path: &Path, matrices: [&Blocks; 2], position: Position) -> Result<()> {
     let mut infos = Vec::new();
@@ -126,10 +127,10 @@ fn bytes_of(block: &[Lanes]) -> Vec<u8> {
     block.iter().flat_map(|group| group.0).flat_map(f32::to_le_bytes).collect()
 }
 
-/// Reads a checkpoint into matrices of its shape.
+/// Reads a checkpoint into matrices of the same shape; returns the position of training.
 ///
 /// # Errors
-/// When the file differs from the one saved.
+/// When the file is damaged, or is the checkpoint of another vocabulary or other settings.
 pub(super) fn load(path: &Path, matrices: [&mut Blocks; 2]) -> Result<Position> {
     let broken =
         |message: &str| Error::malformed(path, "", format!("{message}; remove it to begin again"));

@@ -1,4 +1,4 @@
-//! A part of the text as word ids, and its windows.
+//! Chunks: parts of the text as word ids, and the context windows in them.
 
 use std::path::PathBuf;
 
@@ -10,21 +10,21 @@ use super::vocabulary::Vocabulary;
 use super::{Architecture, TrainingSettings};
 use crate::Result;
 
-/// Number of pieces of a chunk, whose windows are made in parallel; fixed, like the number of
-/// blocks.
+/// Number of pieces of a chunk, whose windows are made in parallel. It is fixed, as the number of
+/// blocks is.
 pub(super) const PIECES: usize = super::blocks::BLOCKS;
 
-/// Purpose of random draws.
+/// Purposes of random draws: words to keep, and sizes of windows with negatives.
 const KEEPING: u64 = 1;
 const WINDOWS: u64 = 2;
 
-/// Whole sentences, without words that are too rare or were dropped at random.
+/// Whole sentences of the text, without words that are too rare or were dropped at random.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chunk {
     words: Vec<u32>,
     /// End of each sentence in `words`.
     ends: Vec<usize>,
-    /// Number of words of the text, including those that are not in `words`.
+    /// Number of words of the text that were read, including those that are not in `words`.
     pub(super) read: u64,
     /// Place where the next chunk begins.
     pub(super) next: Place,
@@ -34,7 +34,7 @@ pub(super) struct Chunk {
 pub(super) struct Chunks<'a> {
     sentences: Sentences<'a>,
     vocabulary: &'a Vocabulary,
-    /// Share of each word's occurrences that is kept.
+    /// Share of the occurrences of each word that is kept, times 2³².
     kept: &'a [u64],
     draws: Draws,
     /// Number of words of this epoch read so far.
@@ -43,8 +43,8 @@ pub(super) struct Chunks<'a> {
 }
 
 impl Architecture {
-    /// Number of words of a chunk. A larger chunk keeps threads busier between rounds; but all
-    /// means of CBOW use the vectors before the chunk, which must not be too old.
+    /// Number of words of a chunk. A larger chunk keeps threads busier between rounds. But all
+    /// means of CBOW use the vectors from before the chunk, which must not be too old.
     fn chunk(self) -> u64 {
         match self {
             Self::SkipGram => 1 << 14,
@@ -54,7 +54,7 @@ impl Architecture {
 }
 
 impl<'a> Chunks<'a> {
-    /// Opens the chunks of an epoch from `place` on, after `words` words.
+    /// Opens the chunks of an epoch from `place` on, before which the epoch has `words` words.
     ///
     /// # Errors
     /// When a file cannot be opened.
@@ -72,7 +72,7 @@ impl<'a> Chunks<'a> {
         Ok(Self { sentences, vocabulary, kept, draws, words, size })
     }
 
-    /// Reads the next chunk into `chunk`; `false` if there is none.
+    /// Reads the next chunk into `chunk`; returns `false` if there is none.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -121,7 +121,8 @@ pub(super) struct NegativeDraws<'a> {
 }
 
 impl NegativeDraws<'_> {
-    /// Draws words that do not belong to `target`; a draw of `target` itself is dropped.
+    /// Draws negatives for `target`, and passes them to `take`. If `target` itself is drawn, it is
+    /// dropped.
     #[inline(always)]
     pub(super) fn draw(&mut self, target: u32, mut take: impl FnMut(u32)) {
         for _ in 0..self.count {
@@ -135,7 +136,7 @@ impl NegativeDraws<'_> {
 }
 
 impl<'a> Sampling<'a> {
-    /// Makes the random numbers for a chunk of an epoch, by the chunk's index.
+    /// Makes the random numbers for the chunk with the index `chunk` in an epoch.
     pub(super) fn new(
         negatives: &'a Negatives,
         settings: &TrainingSettings,
@@ -146,9 +147,9 @@ impl<'a> Sampling<'a> {
         Self { negatives, window: settings.window, count: settings.negatives, draws, chunk }
     }
 
-    /// Passes each word of a piece to `take`, with its context words in the sentence and a source
-    /// of negatives. On each side there are at most as many context words as a number drawn from 1
-    /// to the window.
+    /// Passes each word of a piece to `take`, with its context words in the sentence, before and
+    /// after it, and a source of negatives. The number of context words on each side is at most a
+    /// number that is drawn from 1 to the window.
     #[inline(always)]
     pub(super) fn windows(
         &self,

@@ -1,8 +1,8 @@
-//! A text as sentences of words, streamed.
+//! A text as a stream of sentences of words.
 //!
-//! A line is a sentence; words are separated by ASCII spaces, tabs and similar characters. A
-//! sentence of more than ten thousand words is cut there, as in word2vec and gensim, so that a text
-//! without line ends can be learned from too.
+//! A line is a sentence; words are separated by ASCII whitespace. A sentence of more than ten
+//! thousand words is divided there, as in word2vec and gensim, so that a text without line ends can
+//! be learned from too.
 
 use std::io::{BufRead, Read};
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use crate::{Error, Result};
 
 /// Largest number of words of a sentence.
 const LONGEST_SENTENCE: usize = 10_000;
-/// Largest number of bytes of a word: words of text are shorter, but files without text may have
-/// longer ones.
+/// Largest number of bytes of a word. Words of a text are shorter, but binary files may have longer
+/// runs without spaces.
 const LONGEST_WORD: usize = 1 << 16;
 
 /// A place in a text.
@@ -23,9 +23,9 @@ const LONGEST_WORD: usize = 1 << 16;
 pub(super) struct Place {
     /// Index of the file.
     pub(super) file: usize,
-    /// Bytes of the file read so far, decompressed and after a byte-order mark.
+    /// Number of bytes of the file read so far, after decompression and without a byte-order mark.
     pub(super) bytes: u64,
-    /// Lines of the file read so far.
+    /// Number of lines of the file read so far.
     pub(super) lines: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Sentences<'a> {
     /// Word that is not complete yet.
     word: Vec<u8>,
     lowered: String,
-    /// Hash of the text read so far, if requested.
+    /// Hash of the text read so far; `None` if no hash was requested.
     hash: Option<Sha256>,
 }
 
@@ -74,7 +74,8 @@ impl<'a> Sentences<'a> {
         Ok(sentences)
     }
 
-    /// Reads the text from its beginning, and keeps a hash of it.
+    /// Opens the sentences of `files` from the beginning, and computes a hash of the text while it
+    /// is read.
     ///
     /// # Errors
     /// When a file cannot be opened.
@@ -94,7 +95,7 @@ impl<'a> Sentences<'a> {
         hexadecimal(&self.hash.unwrap_or_default().finalize())
     }
 
-    /// Moves to the beginning of a file; after the last there is nothing.
+    /// Moves to the beginning of a file; after the last file, the stream is empty.
     fn enter(&mut self, file: usize) -> Result<()> {
         self.place = Place { file, bytes: 0, lines: 0 };
         self.stream = match self.files.get(file) {
@@ -113,7 +114,7 @@ impl<'a> Sentences<'a> {
         Ok(())
     }
 
-    /// Passes the words of the next sentence to `take`; `false` after the last.
+    /// Passes the words of the next sentence to `take`; returns `false` after the last sentence.
     ///
     /// # Errors
     /// When a file cannot be read, is not UTF-8, or has no spaces.
@@ -163,8 +164,8 @@ impl<'a> Sentences<'a> {
                 words += usize::from(!self.word.is_empty());
                 self.word.clear();
                 if let Some(hash) = &mut self.hash {
-                    // Includes a separator, so that text moved from one file to the next changes
-                    // the hash.
+                    // The hash includes a separator, so that it changes if text moves from one file
+                    // to the next.
                     hash.update([0]);
                 }
                 self.enter(self.place.file + 1)?;
@@ -177,7 +178,7 @@ impl<'a> Sentences<'a> {
     }
 }
 
-/// Passes a word, if it is not empty, to `take`; `None` if it is not UTF-8.
+/// Passes a word to `take` unless it is empty; returns `None` if the word is not UTF-8.
 fn give(
     word: &[u8],
     lowercase: bool,

@@ -48,7 +48,7 @@ impl SegmentCounter for BleuCounter<'_> {
             self.matcher.count_reference(&self.words, max_order);
             self.matcher.keep_largest();
             let candidate = self.words.len();
-            // Of two references that are equally close in length, the shorter one counts.
+            // If two references are equally close in length, the shorter one counts.
             if (candidate.abs_diff(length), candidate) < (closest.abs_diff(length), closest) {
                 closest = candidate;
             }

@@ -92,7 +92,7 @@ impl Bleu {
         })
     }
 
-    /// Score from sums, without its signature.
+    /// Computes the score from sums, with an empty signature.
     fn score_of_sums(&self, sums: &[f64]) -> BleuScore {
         let counts = |values: &[f64]| values.iter().map(|&count| count as u64).collect();
         let (matches, totals) = sums[2..].split_at(self.max_order);
@@ -110,7 +110,8 @@ impl Bleu {
         }
     }
 
-    /// Smoothed precisions in percent, and the number of orders to average: 0 without any match.
+    /// Returns the smoothed precisions in percent, and the number of orders to average, which is 0
+    /// without any match.
     fn precisions<R: Real>(&self, matches: &[R], totals: &[R]) -> (Vec<R>, usize) {
         let zero = R::from_f64(0.0);
         let mut precisions = vec![zero; self.max_order];
@@ -199,7 +200,8 @@ impl Metric for Bleu {
         2 + 2 * self.max_order
     }
 
-    /// Smoothing and effective order change only the score of sums, not the counts.
+    /// Identifies the counts. Smoothing and effective order change only the score of sums, not the
+    /// counts.
     fn counted(&self) -> String {
         format!(
             "BLEU|{}|tok:{}|order:{}",
@@ -217,8 +219,8 @@ impl Metric for Bleu {
         self.score_of_sums(sums).score
     }
 
-    /// Computes the score of a shuffle. Here sacreBLEU adds k to NumPy's integers, which drops the
-    /// fraction of k.
+    /// Computes the score of a shuffle. In this case sacreBLEU adds k to integers of NumPy, which
+    /// drops the fraction of k.
     fn shuffled_value(&self, sums: &[f64]) -> f64 {
         match self.smoothing {
             Smoothing::AddK(value) => {
@@ -231,7 +233,7 @@ impl Metric for Bleu {
     fn sample(&self, sums: &[f32]) -> ResampledScore {
         let (matches, totals) = sums[2..].split_at(self.max_order);
         let (precisions, order) = self.precisions(matches, totals);
-        // The logarithms and everything after them are in double precision again.
+        // The logarithms, and all results computed from them, are in double precision again.
         ResampledScore::Double(self.combine(sums, &precisions[..order]))
     }
 

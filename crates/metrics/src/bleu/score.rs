@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A BLEU score with the quantities that it was computed from.
 ///
-/// Displays as sacreBLEU's verbose line, with two decimals, or with the formatter's precision:
-/// `{score:.1}` prints one.
+/// Displays as sacreBLEU's verbose line. The score has two decimals, or as many as the formatter's
+/// precision says: `{score:.1}` prints one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BleuScore {
     /// BLEU, from 0 to 100.
@@ -20,14 +20,14 @@ pub struct BleuScore {
     pub totals: Vec<u64>,
     /// Factor for hypotheses shorter than their references, from 0 to 1.
     pub brevity_penalty: f64,
-    /// Words in the hypotheses.
+    /// Number of words in the hypotheses.
     pub hypothesis_length: u64,
-    /// Words in the references; in each segment, in the reference closest in length.
+    /// Number of words in the references; each segment counts its reference closest in length.
     pub reference_length: u64,
     /// Settings and data that the score depends on, as text.
     pub signature: String,
-    /// Whether the hypotheses look tokenized. The score is then not comparable, and a warning is
-    /// needed. Never set with `force`.
+    /// True if the hypotheses look tokenized: the score is then not comparable, and needs a
+    /// warning. Always false with `force`.
     pub looks_tokenized: bool,
 }
 

@@ -17,13 +17,14 @@ pub enum Smoothing {
     Floor(f64),
     /// Constant added to matches and totals of orders above one; 1 by convention.
     AddK(f64),
-    /// Half of the previous substitute each time, as in mteval-v13a.
+    /// Half a match for the first zero precision, a quarter for the second, and so on, as in
+    /// mteval-v13a.
     #[default]
     Exp,
 }
 
 impl Smoothing {
-    /// The same smoothing with another value, if it takes one.
+    /// Returns this smoothing with another value; kinds without a value are returned unchanged.
     pub fn with_value(self, value: f64) -> Self {
         match self {
             Self::Floor(_) => Self::Floor(value),

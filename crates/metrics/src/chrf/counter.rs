@@ -20,7 +20,7 @@ pub(crate) struct ChrfCounter<'a> {
     words: NgramMatcher,
     hypothesis: Symbols,
     reference: Symbols,
-    /// Matches by order, first of characters, then of words.
+    /// Matches by order, first for characters, then for words.
     matches: Vec<f64>,
     /// Row of the reference just read.
     row: Vec<f64>,
@@ -68,7 +68,7 @@ impl<'a> ChrfCounter<'a> {
 }
 
 impl SegmentCounter for ChrfCounter<'_> {
-    /// Counts a segment; among several references, the one with the best score counts.
+    /// Counts a segment. If it has several references, the reference with the best score counts.
     fn count(&mut self, segment: &Segment<'_>, row: &mut [f64]) {
         read_symbols(segment.hypothesis, self.options, &mut self.vocabulary, &mut self.hypothesis);
         self.characters.start(&self.hypothesis.characters, self.options.char_order);
@@ -109,7 +109,7 @@ pub(super) fn read_symbols(
     }
 }
 
-/// Splits one ASCII punctuation mark off a word: the last character or, if that is not a mark, the
+/// Splits one ASCII punctuation mark off a word: the last character if it is a mark, otherwise the
 /// first.
 fn split_punctuation(word: &str) -> (&str, Option<&str>) {
     if word.chars().nth(1).is_none() {

@@ -8,11 +8,11 @@ use crate::metric::Metric;
 use crate::text::ngrams::{MeanNgrams, Vocabulary, ngram_total};
 
 impl Chrf {
-    /// Score of each hypothesis with the mean of the n-gram counts of `references`. It is close to
-    /// [`expected_scores`](crate::expected_scores), but reads each text once, not once for each
-    /// pair (DeNero et al. 2009, "Fast Consensus Decoding over Translation Forests", section 3;
-    /// Vamvas and Sennrich 2024, "Linear-time Minimum Bayes Risk Decoding with Reference
-    /// Aggregation").
+    /// Score of each hypothesis against the mean of the n-gram counts of `references`. It is close
+    /// to [`expected_scores`](crate::expected_scores), but reads each text once, not once for each
+    /// pair of a hypothesis and a reference (DeNero et al. 2009, "Fast Consensus Decoding over
+    /// Translation Forests", section 3; Vamvas and Sennrich 2024, "Linear-time Minimum Bayes Risk
+    /// Decoding with Reference Aggregation").
     ///
     /// # Errors
     /// When an option is out of range, or there is no reference.
@@ -53,8 +53,8 @@ impl Chrf {
         Ok(hypotheses.iter().map(&mut score).collect())
     }
 
-    /// Calls `each` with the counts of each order, and the number of n-grams of that order in a
-    /// text.
+    /// For each order, calls `each` with the order's counts in `row`, and the number of n-grams of
+    /// this order in a text.
     fn for_each_order(&self, symbols: &Symbols, row: &mut [f64], each: impl Fn(&mut [f64], f64)) {
         let characters = (1..=self.char_order).map(|order| (symbols.characters.len(), order));
         let words = (1..=self.word_order).map(|order| (symbols.words.len(), order));

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A chrF score with its name and signature.
 ///
-/// Displays as sacreBLEU's line, `chrF2++ = 51.90`, with two decimals, or with the formatter's
-/// precision.
+/// Displays as sacreBLEU's line, `chrF2++ = 51.90`, with two decimals, or as many as the
+/// formatter's precision says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChrfScore {
     /// chrF, from 0 to 100.

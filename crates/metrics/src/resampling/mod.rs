@@ -3,10 +3,10 @@
 //!
 //! Everything works on the statistics of any [`Metric`]. Random numbers, the order of sums and
 //! their precision are sacreBLEU's, so intervals and p-values agree digit for digit. The sums of a
-//! resample are in single precision, row after row, which matters for counts above 2^24. The sums
-//! of a shuffle are exact if the statistics are. Only TER's mean reference lengths are not exact,
-//! for 3, 5, 6… references. In this case, sacreBLEU's own p-values depend on the order in which its
-//! machine's BLAS adds the lengths, but only in trials that tie.
+//! resample are added row after row in single precision, which matters for counts above 2^24. The
+//! sums of a shuffle are exact if the statistics are. The only inexact statistics are TER's mean
+//! reference lengths for 3, 5, 6… references. With them, sacreBLEU's own p-values depend on the
+//! order in which its machine's BLAS adds the lengths, but only in trials that tie.
 
 mod random;
 mod resampled_scores;
@@ -26,7 +26,7 @@ pub const DEFAULT_SEED: u64 = 12345;
 /// parallel.
 const TRIALS_PER_BATCH: usize = 32;
 
-/// Mean of resampled scores, and the half-width of their central 95 %.
+/// Mean of resampled scores, and half the width of the interval of their central 95 %.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Confidence {
     /// The mean.
@@ -42,7 +42,7 @@ impl Confidence {
     }
 }
 
-/// One system of a paired test.
+/// Result of one system in a paired test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
     /// Score of the system.
@@ -50,7 +50,7 @@ pub struct Comparison {
     /// Probability of a difference from the baseline at least this large by chance; `None` for the
     /// baseline itself.
     pub p_value: Option<f64>,
-    /// Confidence interval, if the test draws bootstrap resamples.
+    /// Confidence interval; `None` if the test draws no bootstrap resamples.
     pub confidence: Option<Confidence>,
 }
 
@@ -89,7 +89,7 @@ pub fn paired_bootstrap(
 }
 
 /// Compares systems with the first of them by approximate randomisation: segments of the two are
-/// swapped at random, and the difference of the scores is computed again.
+/// swapped at random, and the difference of their scores is computed each time.
 ///
 /// # Errors
 /// See [`paired_bootstrap`].
@@ -124,8 +124,8 @@ fn scores(metric: &dyn Metric, systems: &[&Statistics]) -> Result<Vec<f64>> {
     systems.iter().map(|system| Ok(metric.value(&system.sums(metric)?))).collect()
 }
 
-/// Computes the scores of the systems over the same resamples of their segments, drawn with
-/// replacement.
+/// Computes the scores of all systems on resamples of their segments, which are drawn with
+/// replacement. A resample has the same segments for all systems.
 fn bootstrap(
     metric: &dyn Metric,
     systems: &[&Statistics],
@@ -162,7 +162,7 @@ fn bootstrap(
     Ok(samples.iter().map(|samples| ResampledScores::new(samples)).collect())
 }
 
-/// Sums some rows of a table, in order.
+/// Adds up the rows `rows` of a table with `columns` columns, in this order.
 fn sums_of_rows(table: &[f32], columns: usize, rows: &[u32]) -> Vec<f32> {
     let mut sums = vec![0.0; columns];
     for &row in rows {
@@ -174,8 +174,8 @@ fn sums_of_rows(table: &[f32], columns: usize, rows: &[u32]) -> Vec<f32> {
     sums
 }
 
-/// Computes the absolute differences in score between two systems whose segments are swapped at
-/// random.
+/// Computes the absolute difference in score between two systems for each trial, in which their
+/// segments are swapped at random.
 fn shuffled_differences(
     metric: &dyn Metric,
     baseline: &Statistics,
@@ -202,7 +202,8 @@ fn shuffled_differences(
             masks.extend((0..words).map(|word| bits.take(64.min(segments - 64 * word))));
         }
         let difference = |mask: &[u64]| {
-            // A set bit gives the first pseudo-system the baseline's segment.
+            // If a bit is set, the first pseudo-system has the baseline's segment, and the second
+            // the system's.
             let mut first = system_sums.clone();
             let mut second = baseline_sums.clone();
             for segment in set_bits(mask) {
@@ -231,8 +232,8 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Stream of random bits, equal to `integers(2, dtype=bool)`: bits of each number from the lowest
-/// up.
+/// Stream of random bits, equal to NumPy's `integers(2, dtype=bool)`. It has the bits of each drawn
+/// number from the lowest to the highest.
 struct BitStream {
     generator: Generator,
     /// Bits that were drawn but not used yet, fewer than 64.
@@ -254,7 +255,7 @@ impl BitStream {
     }
 }
 
-/// Largest number of trials, far more than any test needs; their results are held in memory.
+/// Largest number of trials, far more than any test needs. Results of trials are held in memory.
 const MOST_TRIALS: usize = 100_000_000;
 
 /// Checks that the number of trials is at least one, and not too large for memory.

@@ -1,4 +1,4 @@
-//! NumPy's default random generator, so that resamples equal those of the reference implementation.
+//! NumPy's default random generator, so that resamples equal those of sacreBLEU.
 //!
 //! PCG64 (O'Neill, 2014: the XSL-RR output of a 128-bit linear congruential generator),
 //! seeded through `SeedSequence`, with bounded integers by Lemire's method (2019) on its
@@ -40,7 +40,7 @@ impl Generator {
         folded.rotate_right((self.state >> 122) as u32)
     }
 
-    /// Draws the next 32 bits: the lower half of 64, then the upper.
+    /// Draws the next 32 bits: first the lower half of 64 bits, then the upper half.
     fn next_u32(&mut self) -> u32 {
         if let Some(half) = self.half.take() {
             return half;
@@ -50,7 +50,7 @@ impl Generator {
         both as u32
     }
 
-    /// Draws an integer below `bound`, like `choice` and `integers`.
+    /// Draws an integer below `bound`, like NumPy's `choice` and `integers`.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         if bound <= 1 {
             // A single possibility consumes no random number.
@@ -100,7 +100,7 @@ fn seed_words(seed: u64) -> [u64; 4] {
 mod tests {
     use super::Generator;
 
-    /// Draws numbers below a bound under a seed.
+    /// Draws N numbers below `bound` under a seed.
     fn draws<const N: usize>(seed: u64, bound: u32) -> [u32; N] {
         let mut generator = Generator::new(seed);
         std::array::from_fn(|_| generator.below(bound))

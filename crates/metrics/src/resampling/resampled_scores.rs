@@ -4,7 +4,7 @@
 use crate::real::{Real, ResampledScore};
 use crate::resampling::Confidence;
 
-/// Scores of resamples, all in the type of NumPy's array: double precision if any of them is
+/// Scores of resamples, all in one type as in NumPy's array: double precision if any score is
 /// double.
 #[derive(Debug)]
 pub(crate) enum ResampledScores {
@@ -25,7 +25,7 @@ impl ResampledScores {
         }
     }
 
-    /// Interval of a system in a paired test.
+    /// Confidence interval of a system in a paired test.
     pub(crate) fn confidence(&self) -> Confidence {
         match self {
             Self::Single(scores) => interval(&sorted(scores)),
@@ -33,7 +33,8 @@ impl ResampledScores {
         }
     }
 
-    /// Interval of a single system; its mean is Python's.
+    /// Confidence interval of a system without a paired test; its mean is computed as Python
+    /// computes it.
     pub(crate) fn confidence_alone(&self) -> Confidence {
         let mean = exact_mean(&self.to_double());
         match self {
@@ -52,7 +53,7 @@ impl ResampledScores {
     }
 }
 
-/// Probability of a difference like the actual one by chance, under resampling.
+/// Probability under resampling that a difference larger than `actual` arises by chance.
 pub(crate) fn bootstrap_p_value(
     baseline: &ResampledScores,
     system: &ResampledScores,
@@ -73,8 +74,8 @@ pub(crate) fn bootstrap_p_value(
     }
 }
 
-/// Share of trials that exceed the actual difference. The actual difference itself counts as one,
-/// so that the test never errs towards significance.
+/// Share of trials whose difference exceeds the actual difference. The actual difference itself
+/// counts as such a trial, so that the test never errs towards significance.
 pub(crate) fn p_value<R: Real>(differences: &[R], actual: R) -> f64 {
     let exceeding = differences.iter().filter(|&&difference| difference > actual).count();
     (exceeding + 1) as f64 / (differences.len() + 1) as f64
@@ -92,23 +93,24 @@ fn sorted<R: Real>(values: &[R]) -> Vec<R> {
     sorted
 }
 
-/// Mean and half-width of sorted scores.
+/// Mean of sorted scores, and half-width of their central 95 %.
 fn interval<R: Real>(sorted: &[R]) -> Confidence {
     Confidence { mean: mean(sorted).wide(), half_width: half_width(sorted) }
 }
 
-/// Half the length of the central 95 % of sorted scores.
+/// Half the width of the interval that holds the central 95 % of sorted scores.
 fn half_width<R: Real>(sorted: &[R]) -> f64 {
     let tail = sorted.len() / 40;
     (R::from_f64(0.5) * (sorted[sorted.len() - tail - 1] - sorted[tail])).wide()
 }
 
-/// Computes the mean as NumPy does: pairwise sums in the numbers' own precision.
+/// Computes the mean as NumPy does: with pairwise sums, in the precision of the values.
 fn mean<R: Real>(values: &[R]) -> R {
     R::from_f64(pairwise_sum(values).wide() / values.len() as f64)
 }
 
-/// Sums as NumPy does: blocks of up to 128 in eight strands, longer runs halved.
+/// Sums as NumPy does: a block of up to 128 values is added in eight strands, and a longer run is
+/// first halved.
 fn pairwise_sum<R: Real>(values: &[R]) -> R {
     const STRANDS: usize = 8;
     const BLOCK: usize = 128;
@@ -133,8 +135,8 @@ fn pairwise_sum<R: Real>(values: &[R]) -> R {
     plain(((a + b) + (c + d)) + ((e + f) + (g + h)), rest)
 }
 
-/// Computes the mean, rounded once, as Python's `statistics.mean` does: the sum is kept in two
-/// doubles.
+/// Computes the mean as Python's `statistics.mean` does, rounded only once. For this, the sum is
+/// kept in two doubles.
 fn exact_mean(values: &[f64]) -> f64 {
     let (mut sum, mut error) = (0.0_f64, 0.0_f64);
     for &value in values {

@@ -1,10 +1,10 @@
 //! Counts for TER: the smallest number of edits that turn a hypothesis into a reference, where
 //! moving a block of words is one edit.
 //!
-//! Finding the smallest number is intractable, so Tercom shifts greedily: among blocks that the
-//! reference has at another place, it moves the one that lowers the edit distance most, until no
-//! move lowers it. The tried blocks, their order, and the limits of the search are part of the
-//! definition.
+//! Finding the smallest number is intractable, so Tercom shifts greedily. It considers blocks of
+//! words that the reference has at another place. It moves the block that lowers the edit distance
+//! most, until no move lowers it. The blocks that are tried, their order, and the limits of the
+//! search are part of the definition.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,7 @@ const MAX_SHIFT_SIZE: usize = 10;
 /// Largest distance between the positions of a block in hypothesis and reference.
 const MAX_SHIFT_DISTANCE: usize = 50;
 
-/// Number of shifts tried for one pair of sentences, after which the search gives up.
+/// Number of shifts that are tried for one pair of sentences before the search gives up.
 const MAX_SHIFTS_TRIED: usize = 1000;
 
 /// Counter of edits.
@@ -32,8 +32,8 @@ pub(crate) struct TerCounter<'a> {
     distance: EditDistance,
     hypothesis: Vec<u32>,
     reference: Vec<u32>,
-    /// Hypothesis in three states: after the shifts made so far, after a shift that is being tried,
-    /// and after the best shift tried.
+    /// Three versions of the hypothesis: after the shifts made so far, after the shift that is
+    /// being tried, and after the best shift tried.
     shifted: Vec<u32>,
     tried: Vec<u32>,
     best: Vec<u32>,
@@ -47,8 +47,8 @@ struct Block {
     length: usize,
 }
 
-/// Rank of a shift: by its gain, then by its length, then by an early block, then by an early
-/// target.
+/// Rank of a shift: larger gains come first, then longer blocks, then earlier blocks, then earlier
+/// targets.
 type Rank = (i64, usize, Reverse<(usize, usize)>);
 
 impl<'a> TerCounter<'a> {
@@ -89,8 +89,8 @@ impl<'a> TerCounter<'a> {
         shifts + self.distance.total() as usize
     }
 
-    /// Tries all shifts of the current hypothesis. Leaves the best in `best`, and returns by how
-    /// much it lowers the distance.
+    /// Tries all shifts of the current hypothesis. Leaves the hypothesis after the best shift in
+    /// `best`, and returns the gain: the number by which this shift lowers the distance.
     fn best_shift(&mut self, tried: &mut usize) -> i64 {
         let before = i64::from(self.distance.total());
         self.distance.align(&self.shifted, &self.reference);
@@ -136,8 +136,8 @@ impl<'a> TerCounter<'a> {
         best.map_or(0, |(gain, ..)| gain)
     }
 
-    /// Whether the block is wrong at its place and missing at its target, and the target is not
-    /// inside the block.
+    /// True if the alignment has errors in the block, both at its place in the hypothesis and at
+    /// its place in the reference, and the target is not inside the block.
     fn is_worth_shifting(&self, block: Block) -> bool {
         let Block { hypothesis_start, reference_start, length } = block;
         let target = self.distance.insertion_point(reference_start + 1);
@@ -168,12 +168,12 @@ impl SegmentCounter for TerCounter<'_> {
     }
 }
 
-/// Writes `words` with the block moved before the word at `target`, and returns the first position
-/// that may have changed. If the target is inside the block, the block moves by the number of its
-/// words before the target.
+/// Writes `words` to `shifted`, with the block moved before the word at `target`, and returns the
+/// first position that may have changed. If the target is inside the block, the block moves by the
+/// number of its words before the target.
 fn shift(words: &[u32], block: Block, target: usize, shifted: &mut Vec<u32>) -> usize {
     let (start, end) = (block.hypothesis_start, block.hypothesis_start + block.length);
-    // Target of the block, as a position among the words without it.
+    // Target as a position among the words outside of the block.
     let place = if target < start {
         target
     } else if target > end {

@@ -1,8 +1,9 @@
 //! Edit distance between many rearrangements of a hypothesis and one reference.
 //!
 //! Each row of the matrix is computed only in a beam around the diagonal, as in sacreBLEU. The beam
-//! depends only on the two lengths, which rearranging does not change. So a row depends only on the
-//! words before it, and a rearrangement is computed from the row of the first word that it changes.
+//! depends only on the lengths of hypothesis and reference, which do not change if words are
+//! rearranged. So a row depends only on the words before it, and a rearrangement is computed from
+//! the row of the first word that it changes.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ const UNREACHED: u32 = 1 << 30;
 struct Row {
     /// Columns that are computed.
     beam: Range<usize>,
-    /// Columns that are kept: the computed ones, and others that the next row reads.
+    /// Columns that are kept in memory: the computed ones, and others that the next row reads.
     kept: Range<usize>,
     /// Index in the matrix at which the kept columns begin.
     start: usize,
@@ -30,14 +31,14 @@ pub(crate) struct EditDistance {
     columns: usize,
     /// Rows; row i covers the first i words of the hypothesis.
     rows: Vec<Row>,
-    /// Distances of the kept columns, row by row. The whole matrix of two documents would not fit
-    /// into memory.
+    /// Distances of the kept columns, row by row. The whole matrix of two long documents would not
+    /// fit into memory.
     matrix: Vec<u32>,
     /// Two rows of a rearrangement, with all columns.
     row: Vec<u32>,
     next_row: Vec<u32>,
-    /// Positions in the hypothesis at which to insert a word that follows the first k words of the
-    /// reference, by k.
+    /// For each k, the position in the hypothesis at which to insert a word that follows the first
+    /// k words of the reference.
     insertion_points: Vec<usize>,
     hypothesis_errors: Vec<bool>,
     reference_errors: Vec<bool>,
@@ -63,13 +64,13 @@ impl EditDistance {
         }
     }
 
-    /// Distance between hypothesis and reference.
+    /// Edit distance between hypothesis and reference.
     pub(crate) fn total(&self) -> u32 {
         self.matrix[self.matrix.len() - 1]
     }
 
-    /// Distance of a rearranged hypothesis that equals the matrix's hypothesis before word
-    /// `first_changed`.
+    /// Edit distance of a rearranged hypothesis, which equals the hypothesis of the matrix before
+    /// the word `first_changed`.
     pub(crate) fn total_from(
         &mut self,
         rearranged: &[u32],
@@ -91,8 +92,9 @@ impl EditDistance {
         self.row[self.columns - 1]
     }
 
-    /// Aligns the two along the cheapest edits. Among equal costs, substitutions come first, then
-    /// deletions from the hypothesis, then insertions from the reference.
+    /// Aligns hypothesis and reference along the cheapest edits. Among edits of equal cost,
+    /// substitutions are preferred, then deletions from the hypothesis, then insertions from the
+    /// reference.
     pub(crate) fn align(&mut self, hypothesis: &[u32], reference: &[u32]) {
         self.insertion_points.clear();
         self.insertion_points.resize(self.columns, 0);
@@ -135,12 +137,12 @@ impl EditDistance {
         self.insertion_points[count]
     }
 
-    /// Whether each word of the hypothesis lacks an equal in the alignment.
+    /// For each word of the hypothesis, false if it is aligned with an equal word of the reference.
     pub(crate) fn hypothesis_errors(&self) -> &[bool] {
         &self.hypothesis_errors
     }
 
-    /// Whether each word of the reference lacks an equal in the alignment.
+    /// For each word of the reference, false if it is aligned with an equal word of the hypothesis.
     pub(crate) fn reference_errors(&self) -> &[bool] {
         &self.reference_errors
     }
@@ -179,7 +181,7 @@ impl EditDistance {
 }
 
 /// Computes the cells of a row inside the beam; the other cells are already marked as not reached.
-/// Each row comes with its cells, from the first that is kept.
+/// Each row comes with a slice of its cells, from its first kept column.
 fn fill_row(
     word: u32,
     reference: &[u32],

@@ -69,8 +69,8 @@ impl Ter {
     }
 }
 
-/// Edits per hundred words of reference. With empty references the rate is that of pure insertion,
-/// or 0 without edits.
+/// Edits per hundred reference words. With empty references, the rate is 100 with edits, and 0
+/// without.
 fn rate<R: Real>(edits: R, reference_length: R) -> R {
     let zero = R::from_f64(0.0);
     if reference_length > zero {
@@ -127,15 +127,15 @@ impl Metric for Ter {
 /// A TER score with the quantities that it was computed from. Lower is better; with more edits than
 /// reference words it exceeds 100.
 ///
-/// Displays as sacreBLEU's line, `TER = 51.90`, with two decimals, or with the formatter's
-/// precision.
+/// Displays as sacreBLEU's line, `TER = 51.90`, with two decimals, or as many as the formatter's
+/// precision says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TerScore {
     /// TER, at least 0.
     pub score: f64,
     /// Insertions, deletions, substitutions and shifts.
     pub edits: u64,
-    /// Number of words in the references; if a segment has several references, their mean.
+    /// Number of words in the references; a segment with several references counts their mean.
     pub reference_length: f64,
     /// Settings and data that the score depends on, as text.
     pub signature: String,

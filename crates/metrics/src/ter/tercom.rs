@@ -8,11 +8,11 @@ use crate::text::rewriting::{
     Buffers, ENTITIES, isolate, replace_all, western_marks, western_stops,
 };
 
-/// Line joins, in which Tercom and mteval swap the order of the characters.
+/// Line joins. In Tercom, the dash follows the line break, while in mteval it comes before it.
 const LINE_MARKUP: [(&str, &str); 2] = [("\n-", ""), ("\n", " ")];
 
 impl Ter {
-    /// Words of a line.
+    /// Splits a line into words.
     pub fn tokenize(&self, line: &str) -> Vec<String> {
         let mut buffers = Buffers::default();
         text::split(&self.rewrite(line, &mut buffers)).map(str::to_owned).collect()
@@ -54,8 +54,8 @@ impl Ter {
         Cow::Borrowed(buffers.text())
     }
 
-    /// Rewrites a reference. sacreBLEU does this twice; the second pass finds text that the first
-    /// one has separated by unusual spaces or decoded from an entity.
+    /// Rewrites a reference, twice as in sacreBLEU. The second pass also rewrites text that the
+    /// first pass has separated by unusual spaces or decoded from an entity.
     pub(crate) fn rewrite_reference<'a>(
         &self,
         line: &'a str,
@@ -70,12 +70,12 @@ impl Ter {
     }
 }
 
-/// Whether `no_punct` removes a character, in any language.
+/// True if `no_punct` removes a character from texts in any language.
 fn is_mark(character: char) -> bool {
     matches!(character, '.' | ',' | '?' | ':' | ';' | '!' | '"' | '(' | ')')
 }
 
-/// Whether a character is East Asian or full-width punctuation.
+/// True if a character is East Asian or full-width punctuation.
 fn is_asian_mark(character: char) -> bool {
     matches!(
         character,
@@ -84,7 +84,7 @@ fn is_asian_mark(character: char) -> bool {
     )
 }
 
-/// Whether `asian_support` makes a character a word.
+/// True if `asian_support` makes a character a word.
 ///
 /// The ranges are those that sacreBLEU actually tests. The range for enclosed letters is U+3200 to
 /// U+3F22. The rules for kana apply only at the start of a line, where the padding is, so kana stay

@@ -12,7 +12,7 @@ pub use tokenizer::Tokenizer;
 
 use std::borrow::Cow;
 
-/// Whether a character separates tokens.
+/// True if a character separates tokens.
 pub(crate) fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
 }
@@ -27,7 +27,8 @@ pub(crate) fn split(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_space).filter(|token| !token.is_empty())
 }
 
-/// Converts the line to lower case if `lowercase` is set; full case mapping, including final sigma.
+/// Converts the line to lower case if `lowercase` is set, with full case mapping, including the
+/// final sigma.
 pub(crate) fn fold_case(line: &str, lowercase: bool) -> Cow<'_, str> {
     if lowercase { Cow::Owned(line.to_lowercase()) } else { Cow::Borrowed(line) }
 }

@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Identifier of the empty n-gram; real ones start at 1.
+/// Identifier of the empty n-gram; identifiers of other n-grams start at 1.
 const ROOT: u32 = 0;
 
-/// Hasher of one 64-bit key by multiplication; inputs are trusted table keys, not user keys.
+/// Hasher of one 64-bit key by multiplication. It needs no protection against collisions, as users
+/// do not choose the keys.
 #[derive(Default)]
 struct PairHasher(u64);
 
@@ -53,7 +54,7 @@ impl Vocabulary {
 #[derive(Default, Clone)]
 pub(crate) struct NgramMatcher {
     identifiers: HashMap<u64, u32, BuildHasherDefault<PairHasher>>,
-    /// Order (less one) of each n-gram, by identifier less one.
+    /// Order, minus one, of each n-gram. The index is the identifier, minus one.
     orders: Vec<usize>,
     hypothesis: Vec<u32>,
     reference: Vec<u32>,
@@ -94,10 +95,10 @@ impl NgramMatcher {
         }
     }
 
-    /// Counts one reference, only for n-grams that the hypothesis has.
+    /// Counts the n-grams of one reference, but only those that the hypothesis has.
     ///
-    /// An n-gram that the hypothesis lacks cannot be the prefix of one that it has, so each start
-    /// position ends at the first miss.
+    /// An n-gram that the hypothesis lacks cannot be the prefix of an n-gram that it has. So
+    /// counting from each start position ends at the first miss.
     pub(crate) fn count_reference(&mut self, symbols: &[u32], max_order: usize) {
         self.reference.clear();
         self.reference.resize(self.orders.len(), 0);
@@ -120,12 +121,12 @@ impl NgramMatcher {
         }
     }
 
-    /// Adds the matches clipped by the reference just counted to `matches`, by order.
+    /// Adds the matches, clipped by the counts of the last reference, to `matches`, by order.
     pub(crate) fn add_matches(&self, matches: &mut [f64]) {
         self.add_clipped(&self.reference, matches);
     }
 
-    /// Adds the matches clipped by the largest counts over all references.
+    /// Adds the matches, clipped by the largest counts over all references, to `matches`, by order.
     pub(crate) fn add_best_matches(&self, matches: &mut [f64]) {
         self.add_clipped(&self.best, matches);
     }
@@ -145,7 +146,7 @@ pub(crate) struct MeanNgrams {
 }
 
 impl MeanNgrams {
-    /// Adds the n-grams of a text whose share of the total weight is given, from 0 to 1.
+    /// Adds the n-grams of a text, whose share of the total weight is `share`, from 0 to 1.
     pub(crate) fn add(&mut self, symbols: &[u32], max_order: usize, share: f64) {
         self.ngrams.count_more(symbols, max_order);
         self.means.resize(self.ngrams.orders.len(), 0.0);
@@ -154,7 +155,8 @@ impl MeanNgrams {
         }
     }
 
-    /// Adds the matches of another text, clipped by the means, to `matches`, by order.
+    /// Adds the matches of a text with the n-grams, clipped by their mean counts, to `matches`, by
+    /// order.
     pub(crate) fn add_matches(&mut self, symbols: &[u32], max_order: usize, matches: &mut [f64]) {
         self.ngrams.count_reference(symbols, max_order);
         let counts = self.ngrams.orders.iter().zip(&self.ngrams.reference);

@@ -6,11 +6,12 @@
 
 use std::borrow::Cow;
 
-/// Entities that mteval and Tercom decode, in that order: `&amp;lt;` becomes `<`.
+/// Entities that mteval and Tercom decode, one after the other in this order: `&amp;lt;` becomes
+/// `<`.
 pub(crate) const ENTITIES: [(&str, &str); 4] =
     [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")];
 
-/// Two text buffers that passes write to in turn, kept to save allocations.
+/// Two text buffers to which passes write by turns; they are reused to save allocations.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Buffers {
     front: String,
@@ -29,7 +30,7 @@ impl Buffers {
         &self.front
     }
 
-    /// Runs a pass from the front buffer into the back one, then swaps them.
+    /// Runs a pass from the front buffer into the back buffer, then swaps both.
     pub(crate) fn pass(&mut self, rewrite: impl FnOnce(&str, &mut String)) {
         self.back.clear();
         rewrite(&self.front, &mut self.back);
@@ -37,7 +38,7 @@ impl Buffers {
     }
 }
 
-/// Replaces each text by another, one pair after the other.
+/// Makes all replacements, given as (from, to), one after the other.
 pub(crate) fn replace_all<'a>(line: &'a str, replacements: &[(&str, &str)]) -> Cow<'a, str> {
     let mut line = Cow::Borrowed(line);
     for (from, to) in replacements {
@@ -90,14 +91,15 @@ pub(crate) fn isolate(input: &str, output: &mut String, chosen: impl Fn(char) ->
     }
 }
 
-/// Character of a matched pair that is the mark to separate.
+/// Position of the mark to separate within a matched pair of characters.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     First,
     Second,
 }
 
-/// Separates a mark from its neighbour in each matching pair, left to right, without overlap.
+/// Separates a mark from its neighbours in each matching pair, from left to right. Pairs do not
+/// overlap.
 pub(crate) fn separate(
     input: &str,
     output: &mut String,

@@ -36,7 +36,7 @@ pub enum Tokenizer {
     International,
 }
 
-/// Markup that 13a removes from a line first: skipped marks and line joins.
+/// Markup that 13a replaces first: `<skipped>` and line joins.
 const LINE_MARKUP: [(&str, &str); 3] = [("<skipped>", ""), ("-\n", ""), ("\n", " ")];
 
 impl Tokenizer {
@@ -44,7 +44,7 @@ impl Tokenizer {
     pub const ALL: [Self; 5] =
         [Self::V13a, Self::None, Self::Character, Self::Chinese, Self::International];
 
-    /// Name in signatures.
+    /// Name of the tokenizer in signatures.
     pub fn name(self) -> &'static str {
         match self {
             Self::V13a => "13a",
@@ -55,7 +55,7 @@ impl Tokenizer {
         }
     }
 
-    /// Tokens of a line.
+    /// Splits a line into tokens.
     pub fn tokenize(self, line: &str) -> Vec<String> {
         let mut buffers = Buffers::default();
         text::split(self.rewrite(line, &mut buffers)).map(str::to_owned).collect()
@@ -68,8 +68,8 @@ impl Tokenizer {
             Self::V13a => {
                 let line = replace_all(line, &LINE_MARKUP);
                 let line = replace_all(&line, &ENTITIES);
-                // The padding gives a punctuation mark at either end a neighbour, so that it
-                // matches.
+                // The padding gives a punctuation mark at either end of the line a neighbour, so
+                // that pairs match it.
                 let front = buffers.start();
                 front.push(' ');
                 front.push_str(&line);
@@ -79,8 +79,8 @@ impl Tokenizer {
             }
             Self::Character => isolate(line, buffers.start(), |_| true),
             Self::Chinese => {
-                // Ends are stripped so that no padding is left: the rules for full stops see the
-                // end of the line here, unlike in 13a.
+                // Whitespace at the ends is stripped, so that there is no padding: unlike in 13a,
+                // the rules for full stops see the end of the line.
                 isolate(line.trim_matches(text::is_space), buffers.start(), is_chinese);
                 western_marks(buffers);
                 western_stops(buffers);
@@ -169,12 +169,12 @@ fn is_ascii_symbol(character: char) -> bool {
     matches!(character, '$' | '+' | '<' | '=' | '>' | '^' | '`' | '|' | '~')
 }
 
-/// Whether zh separates a character.
+/// True if the tokenizer `zh` separates a character.
 ///
-/// The ranges are those that sacreBLEU actually tests. It intends to list Extension B and the
-/// compatibility supplement, but writes them so that they select U+2001 to U+2A6D and U+2F81 to
-/// U+2FA1. Scores agree only with the same ranges. So general punctuation, arrows and box drawings
-/// are separated, and the characters of plane 2 are not.
+/// The ranges are those that sacreBLEU actually tests. sacreBLEU means to list Extension B and the
+/// compatibility supplement, but its notation selects U+2001 to U+2A6D and U+2F81 to U+2FA1. Scores
+/// agree only with the same ranges. So general punctuation, arrows and box drawings are separated,
+/// and the characters of plane 2 are not.
 fn is_chinese(character: char) -> bool {
     matches!(
         character,

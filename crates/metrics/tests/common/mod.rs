@@ -1,4 +1,4 @@
-//! Reading golden files: JSON, compressed, made by `scripts/golden`.
+//! Reader of golden files: compressed JSON, which `scripts/golden` makes.
 
 use std::error::Error;
 use std::fs::File;

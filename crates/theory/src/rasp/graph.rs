@@ -45,7 +45,7 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// Node of the result.
+    /// Number of the node of the result.
     pub(super) output: usize,
 }
 
