@@ -11,8 +11,8 @@ use crate::{Error, Result};
 /// Largest number of bytes of all text parts together.
 const LARGEST: u64 = 1 << 28;
 
-/// A DOCX file: its text parts are read as one [`Document`](crate::Document), and all others are
-/// copied.
+/// A DOCX file. Its text parts, the XML files in the archive that have text, are read as one
+/// [`Document`](crate::Document), and all other parts are copied.
 #[derive(Debug, Clone)]
 pub struct Docx {
     bytes: Vec<u8>,
@@ -26,17 +26,17 @@ impl Docx {
     ///
     /// # Errors
     ///
-    /// If it is not DOCX, is damaged, or its text is larger than 256 MiB.
+    /// If the file is not DOCX, is damaged, or has more than 256 MiB of text.
     pub fn read(bytes: Vec<u8>) -> Result<(Self, String)> {
         Self::read_within(bytes, LARGEST)
     }
 
-    /// Reads a file like [`Self::read`], with at most `most` bytes in all text parts together: a
-    /// small archive may expand to any size.
+    /// Reads a file like [`Self::read`], with at most `most` bytes in all text parts together. The
+    /// limit is needed because a small archive may expand to any size.
     ///
     /// # Errors
     ///
-    /// If it is not DOCX, is damaged, or its text is larger.
+    /// If the file is not DOCX, is damaged, or has more text.
     pub fn read_within(bytes: Vec<u8>, most: u64) -> Result<(Self, String)> {
         let mut archive = ZipArchive::new(Cursor::new(&bytes)).map_err(damaged)?;
         let (mut parts, mut text, mut left) = (Vec::new(), String::new(), most);
@@ -84,11 +84,11 @@ impl Docx {
         Ok((Self { bytes, parts }, text))
     }
 
-    /// The file with another text in its text parts.
+    /// Returns the file with `text` in place of its text.
     ///
     /// # Errors
     ///
-    /// If the text has another number of parts.
+    /// If `text` does not have the same number of text parts.
     pub fn write(&self, text: &str) -> Result<Vec<u8>> {
         let texts: Vec<&str> = text.split(BETWEEN).collect();
         if texts.len() != self.parts.len() {
@@ -116,7 +116,7 @@ impl Docx {
     }
 }
 
-/// Whether a part has visible text.
+/// True if a part of the archive has visible text.
 fn is_text(name: &str) -> bool {
     let Some(name) = name.strip_prefix("word/").and_then(|name| name.strip_suffix(".xml")) else {
         return false;

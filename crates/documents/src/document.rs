@@ -1,4 +1,4 @@
-//! A document as its texts and everything around them.
+//! A document as texts to translate and everything around them.
 
 use crate::formats::DocumentFormat;
 use crate::layout::{laid_out, line_end};
@@ -6,10 +6,10 @@ use crate::line::{Line, Translated};
 use crate::segment::{Part, Segment, divide};
 use crate::{Error, Result};
 
-/// Document whose lines are to be translated.
+/// Document whose sentences, called lines, are to be translated.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// Whether the document begins with a byte-order mark.
+    /// True if the document begins with a byte-order mark.
     has_mark: bool,
     source: String,
     segments: Vec<(Segment, Vec<Part>)>,
@@ -17,7 +17,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads the document `source`, whose sentences are divided by the rules of a language.
+    /// Reads the document `source`. Its texts are divided into sentences by the rules of
+    /// `language`.
     ///
     /// # Errors
     ///
@@ -52,9 +53,9 @@ impl Document {
         self.lines[number] = line;
     }
 
-    /// The document with these translations of its lines; a line without one is not changed. A
-    /// segment without changed lines stays equal to the byte, and so does everything between
-    /// segments.
+    /// Returns the document with translations of its lines; a line whose translation is `None`
+    /// stays as it is. A segment, which is a paragraph or another block of text, stays equal to the
+    /// byte if none of its lines changes, and so does everything between segments.
     #[must_use]
     pub fn write(&self, translations: &[Option<Translated>]) -> String {
         let mut out = String::with_capacity(self.source.len());

@@ -1,16 +1,16 @@
 //! Errors of documents, each with its line.
 
-/// Result of every fallible function here.
+/// Result of the fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Error of a document. The caller knows its path.
+/// Error of a document, without its path, which the caller knows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A line does not have the form of its format.
     #[error("line {line}: {message}")]
     Line {
-        /// Counted from 1.
+        /// Line, counted from 1.
         line: u64,
         /// Fault and advice.
         message: String,
@@ -24,13 +24,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Fault in a line, counted from 1.
+    /// Makes the error of a fault in a line, counted from 1.
     pub(crate) fn line(line: u64, message: impl Into<String>) -> Self {
         Self::Line { line, message: message.into() }
     }
 }
 
-/// Line of a byte of a text, counted from 1.
+/// Line of the byte `at` of a text, counted from 1.
 pub(crate) fn line_at(text: &str, at: usize) -> u64 {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() as u64
 }

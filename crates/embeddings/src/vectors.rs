@@ -4,7 +4,7 @@ use ahash::AHashMap;
 
 use crate::{Error, Result};
 
-/// Words with a vector each.
+/// Words, each with a vector.
 #[derive(Debug, Clone)]
 pub struct WordVectors {
     words: Vec<String>,
@@ -21,7 +21,7 @@ impl WordVectors {
     /// Makes the vectors of `words` from rows of `dimensions` numbers.
     ///
     /// # Errors
-    /// When the number of rows differs from that of words, or a word occurs twice.
+    /// When the number of rows is not the number of words, or a word occurs twice.
     ///
     /// # Shapes
     /// `values` is `(words, dimensions)`.
@@ -49,44 +49,45 @@ impl WordVectors {
         Ok(Self { words, rows, values, dimensions, lengths })
     }
 
-    /// Returns the words in the order of the file, the most frequent first.
+    /// Returns the words in the order of the file, in which the most frequent come first.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// Returns the dimensions of a vector.
+    /// Returns the number of dimensions of a vector.
     #[must_use]
     pub fn dimensions(&self) -> usize {
         self.dimensions
     }
 
-    /// Returns the row of `word`.
+    /// Returns the row of `word`; `None` if it has no vector.
     #[must_use]
     pub fn row_of(&self, word: &str) -> Option<usize> {
         self.rows.get(word).copied()
     }
 
-    /// Returns the vector in a row.
+    /// Returns the vector in the row `row`.
     #[must_use]
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.dimensions..][..self.dimensions]
     }
 
-    /// Returns the vector of `word`.
+    /// Returns the vector of `word`; `None` if it has none.
     #[must_use]
     pub fn get(&self, word: &str) -> Option<&[f32]> {
         self.row_of(word).map(|row| self.row(row))
     }
 
-    /// Computes the cosine of the angle between the vectors of two rows; 0 if one is zero.
+    /// Computes the cosine of the angle between the vectors of two rows; 0 if either vector is
+    /// zero.
     #[must_use]
     pub fn cosine(&self, a: usize, b: usize) -> f64 {
         over(dot(self.row(a), self.row(b)), self.lengths[a] * self.lengths[b])
     }
 
-    /// Computes the cosine of each pair of `words`. If it is 0, the two may be different one-hot
-    /// vectors.
+    /// Computes the cosine of each pair of `words`. For one-hot vectors of different words, it
+    /// would always be 0.
     ///
     /// # Errors
     /// When a word has no vector.
@@ -110,9 +111,9 @@ impl WordVectors {
         self.nearest_to(&terms, count)
     }
 
-    /// Finds the `count` words that are to `c` as `b` is to `a`: the nearest to b − a + c, with
-    /// vectors of length 1 (3CosAdd; Mikolov, Yih and Zweig 2013, "Linguistic regularities in
-    /// continuous space word representations"), except for the three themselves.
+    /// Finds the `count` words that are to `c` as `b` is to `a`: the words nearest to b − a + c,
+    /// computed with vectors of length 1 (3CosAdd; Mikolov, Yih and Zweig 2013, "Linguistic
+    /// regularities in continuous space word representations"). `a`, `b` and `c` are left out.
     ///
     /// # Errors
     /// When a word has no vector.
@@ -120,7 +121,8 @@ impl WordVectors {
         self.nearest_to(&[(1.0, b), (1.0, c), (-1.0, a)], count)
     }
 
-    /// Finds the words nearest to a sum of vectors of length 1, each with its factor.
+    /// Finds the `count` words nearest to a weighted sum of the words of `terms`, whose vectors are
+    /// first scaled to length 1. These words are left out.
     fn nearest_to(&self, terms: &[(f64, &str)], count: usize) -> Result<Vec<(&str, f64)>> {
         let mut sum = vec![0.0_f64; self.dimensions];
         let mut asked = Vec::new();
@@ -167,7 +169,8 @@ fn over(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { a / b }
 }
 
-/// Computes `Σ aᵢ·bᵢ` in eight partial sums, which vectorises; squares of any numbers fit.
+/// Computes `Σ aᵢ·bᵢ` in f64, in which squares of all f32 values are finite, with eight partial
+/// sums, which the compiler vectorises.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let product = |a: f32, b: f32| f64::from(a) * f64::from(b);
     let mut sums = [0.0_f64; 8];

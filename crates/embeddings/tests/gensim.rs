@@ -1,4 +1,4 @@
-//! Files, neighbours, analogies and agreement with judgements, against gensim
+//! Vector files, neighbours, analogies and agreement with judgements, compared with gensim
 //! (`scripts/golden/word_vectors.py`).
 
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn files_go_round_byte_for_byte() {
         for (format, file) in &files {
             let (read, found) = WordVectors::read_with_format(file).expect("a file of gensim");
             assert_eq!(found, *format);
-            // Either format gives either file.
+            // Vectors that were read from either format can be written to both.
             for (format, file) in &files {
                 let path = folder.path().join("written");
                 read.write(&path, *format).expect("write");
@@ -85,7 +85,8 @@ fn a_mark_before_the_head_is_dropped_and_what_follows_the_last_vector_is_refused
     assert!(error.contains("UTF-16"), "{error}");
 }
 
-/// The bytes of the first number begin with a letter and a line end, as a short line of text does.
+/// The bytes of the first number begin with a letter and a line end or space, as a short line of
+/// text does.
 #[test]
 fn a_binary_file_that_begins_like_text_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +111,8 @@ fn a_line_with_a_number_too_many_is_refused_and_a_word_may_hold_spaces() {
         std::fs::write(&path, text).expect("write");
         WordVectors::read(&path)
     };
-    // The first is of word2vec, the second of GloVe, whose words may have spaces.
+    // The first text is in word2vec's format, the second in GloVe's, whose words may contain
+    // spaces.
     for before in ["2 3\nb 1 2 3\n", "b 1 2 3\n"] {
         let error = read(&format!("{before}a 1 2 3 4\n")).expect_err("four numbers").to_string();
         assert!(error.contains("a word and 3 numbers are expected"), "{error}");
@@ -119,7 +121,8 @@ fn a_line_with_a_number_too_many_is_refused_and_a_word_may_hold_spaces() {
     }
 }
 
-/// Compares words and similarities with a list of gensim's, up to 1e-5: gensim normalises first.
+/// Compares words and similarities with gensim's list, up to 1e-5, because gensim normalises
+/// vectors first.
 fn same(ours: Vec<(&str, f64)>, theirs: &Value, question: &Value) {
     let theirs = theirs.as_array().expect("a list");
     assert_eq!(ours.len(), theirs.len());

@@ -1,5 +1,5 @@
-//! Training: what it learns, that nothing but settings and text decides, and that an interruption
-//! changes nothing.
+//! Training: vectors learn from the text, depend on nothing but settings and text, and are not
+//! changed by interruptions.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use taper_embeddings::training::{
 };
 use taper_embeddings::{Format, WordVectors};
 
-/// Two subjects, whose words never meet; and words that go with either.
+/// Words of two subjects, which never occur in one line. Other words occur with both subjects.
 const SUBJECTS: [[&str; 6]; 2] = [
     ["boat", "wave", "sail", "harbour", "anchor", "tide"],
     ["oven", "bread", "flour", "dough", "crust", "yeast"],
@@ -77,7 +77,7 @@ fn words_of_a_subject_come_together() {
         let (limits, stop) = (Limits::default(), AtomicBool::new(false));
         start(std::slice::from_ref(&corpus), &output, &settings, &limits, &mut observe, &stop)
             .expect("training");
-        // All vectors of targets are zero at first: six times ln 2.
+        // All output vectors are zero at first, so the first loss is six times ln 2.
         assert!(losses[0] < 6.0 * 2.0_f64.ln(), "{losses:?}");
         assert!(losses.last().expect("chunks") < &losses[0], "{losses:?}");
         let vectors = WordVectors::read(&output.join("vectors.bin")).expect("vectors");
@@ -120,7 +120,7 @@ fn an_interruption_changes_nothing() {
         let whole = train(&corpus, &folder.path().join(format!("{architecture:?}")), &settings);
         let output = folder.path().join(format!("{architecture:?}-again"));
         let limits = Limits::default();
-        // Stops after every second chunk.
+        // Training stops after every second chunk.
         let again = |resumes: bool| {
             let (stop, mut chunks) = (AtomicBool::new(false), 0);
             let mut observe = |event: &Event| {

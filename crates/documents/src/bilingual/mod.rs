@@ -1,4 +1,4 @@
-//! Files of two languages: catalogs of messages, translation memories, exchange files of
+//! Files with two languages: message catalogs, translation memories, and exchange files of
 //! translation tools.
 
 mod po;

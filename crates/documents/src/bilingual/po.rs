@@ -5,39 +5,39 @@ use std::ops::Range;
 use crate::words::one_line;
 use crate::{Error, Result, is_language};
 
-/// String of a catalog.
+/// A string of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoString {
     /// The text, without escapes.
     pub text: String,
-    /// Bytes of the string in the catalog from its first quote to its last, on one or several
-    /// lines.
+    /// Byte range of the string in the catalog, from its first quote to its last; it may cover
+    /// several lines.
     pub range: Range<usize>,
 }
 
-/// Message of a catalog.
+/// A message of a catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
     /// Line of the message's `msgid`, counted from 1.
     pub line: u64,
-    /// Whether the translation still needs a check by a person.
+    /// True if the translation still needs a check by a person.
     pub is_fuzzy: bool,
     /// Text to translate; empty for the header.
     pub id: PoString,
-    /// Text to translate for several things, if there is one.
+    /// Text to translate for several things; `None` if the message has no plural.
     pub plural: Option<PoString>,
-    /// Translations, in the order of plural forms if there are several.
+    /// Translations; if the message has a plural, one for each plural form, in order.
     pub translations: Vec<PoString>,
 }
 
 impl Message {
-    /// Whether the message is the header of the catalog.
+    /// True if the message is the header of the catalog.
     #[must_use]
     pub fn is_header(&self) -> bool {
         self.id.text.is_empty()
     }
 
-    /// Keyword of the translation that may come next.
+    /// Keyword of the translation that may come next; `None` if the message is complete.
     fn next_translation(&self) -> Option<String> {
         match (&self.plural, self.translations.len()) {
             (Some(_), count) => Some(format!("msgstr[{count}]")),
@@ -46,7 +46,7 @@ impl Message {
         }
     }
 
-    /// Value of a field of the header.
+    /// Value of a field of the header; `None` if the header lacks the field.
     fn field(&self, name: &str) -> Option<&str> {
         let header = &self.translations.first()?.text;
         header.lines().find_map(|line| {
@@ -56,7 +56,7 @@ impl Message {
     }
 }
 
-/// String that the next lines may continue.
+/// The string that the next lines may continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     None,
@@ -66,11 +66,11 @@ enum Open {
     Translation,
 }
 
-/// Messages of a catalog, including the header but without obsolete ones.
+/// Parses the messages of a catalog, including the header, but without obsolete messages.
 ///
 /// # Errors
 ///
-/// If a line is not of this format, or the header names another encoding than UTF-8.
+/// If a line is not in the PO format, or the header names another encoding than UTF-8.
 pub fn parse_po(text: &str) -> Result<Vec<Message>> {
     let mut reader = Reader {
         messages: Vec::new(),
@@ -94,12 +94,12 @@ pub fn parse_po(text: &str) -> Result<Vec<Message>> {
     Ok(reader.messages)
 }
 
-/// Messages read so far, and the next one.
+/// Messages read so far, and the message that is being read.
 struct Reader {
     messages: Vec<Message>,
     message: Option<Message>,
     open: Open,
-    /// Whether the next message is fuzzy.
+    /// True if the next message is fuzzy.
     is_fuzzy: bool,
     context: PoString,
 }
@@ -125,7 +125,7 @@ impl Reader {
         self.begin(keyword, value, number)
     }
 
-    /// Adds a line to the string before it.
+    /// Appends the string of a line to the open string.
     fn extend(&mut self, part: &PoString, number: u64) -> Result<()> {
         let string = match (self.open, self.message.as_mut()) {
             (Open::Context, _) => Some(&mut self.context),
@@ -142,7 +142,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Begins the string of a keyword.
+    /// Begins the string that follows a keyword.
     fn begin(&mut self, keyword: &str, value: PoString, number: u64) -> Result<()> {
         match (keyword, self.message.as_mut()) {
             ("domain", _) => {}
@@ -173,7 +173,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Ends a message.
+    /// Ends the open message.
     fn finish(&mut self) -> Result<()> {
         let Some(message) = self.message.take() else { return Ok(()) };
         if message.translations.is_empty() {
@@ -198,12 +198,12 @@ impl Reader {
     }
 }
 
-/// String in quotes that begins at the byte `start` of the catalog.
+/// Parses a string in quotes, which begins at the byte `start` of the catalog.
 fn quoted(line: &str, start: usize, number: u64) -> Result<PoString> {
     let wrong = |what: &str| Error::line(number, what);
     let inner = line.strip_prefix('"').ok_or_else(|| wrong("a string in quotes is missing"))?;
     let mut text = String::new();
-    // The bytes of escapes may be only parts of characters.
+    // Escapes are bytes, and a character may consist of several of them.
     let mut bytes: Vec<u8> = Vec::new();
     let mut characters = inner.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
@@ -263,13 +263,13 @@ fn flush(text: &mut String, bytes: &mut Vec<u8>) {
     bytes.clear();
 }
 
-/// Source and target of each translated message, each on one line, with the message's line in the
-/// catalog. Fuzzy translations are omitted. The first plural form translates the text for one
-/// thing, and the last form the text for several; a language with a single form has only the
-/// translation for several.
+/// Returns the source and target of each translated message, each on one line, with the message's
+/// line in the catalog. Fuzzy translations are omitted. If a message has a plural, its first form
+/// translates the text for one thing, and its last form the text for several; if there is only one
+/// form, it translates the text for several.
 ///
-/// If the header names a language, it must be the target or the source; in the latter case,
-/// messages are exchanged.
+/// If the header names a language, it must be the target or the source. If it is the source, the
+/// sides of all pairs are exchanged.
 ///
 /// # Errors
 ///

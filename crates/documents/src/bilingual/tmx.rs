@@ -7,7 +7,7 @@ use crate::words::one_line;
 use crate::xml::{Token, Xml};
 use crate::{Error, Result, is_language};
 
-/// Largest number of bytes of a segment.
+/// Largest number of bytes of the text of a segment.
 const LONGEST: usize = 1 << 26;
 
 /// Number of languages that an error lists.
@@ -15,25 +15,25 @@ const LISTED: usize = 20;
 
 /// Reader of the pairs of two languages in a translation memory.
 ///
-/// A unit without one of the languages is skipped. Among several variants of a language, such as
-/// `en-US` and `en-GB`, the first counts. Formatting codes within a segment (`bpt`, `ept`, `it`,
-/// `ph`, `ut`) are dropped with their content; the text of `hi` is kept.
+/// A unit without one of the languages is skipped. If a unit has several variants of a language,
+/// such as `en-US` and `en-GB`, the first counts. Formatting codes within a segment (`bpt`, `ept`,
+/// `it`, `ph`, `ut`) are dropped with their content; the text of `hi` is kept.
 pub struct Tmx<R> {
     xml: Xml<R>,
-    /// Source and target.
+    /// Languages of source and target.
     languages: [String; 2],
-    /// Languages of the units so far.
+    /// Languages of the units read so far, for an error.
     met: BTreeSet<String>,
     pairs: u64,
     line: u64,
 }
 
 impl<R: BufRead> Tmx<R> {
-    /// Reader of `stream`, in UTF-8 or UTF-16.
+    /// Makes a reader of `stream`, which is in UTF-8 or UTF-16.
     ///
     /// # Errors
     ///
-    /// If it is not TMX.
+    /// If the stream is not TMX.
     pub fn new(stream: R, languages: [&str; 2]) -> Result<Self> {
         let mut xml = Xml::new(stream)?;
         loop {
@@ -58,11 +58,11 @@ impl<R: BufRead> Tmx<R> {
         self.line
     }
 
-    /// Source and target of the next unit that has both; `None` after the last.
+    /// Returns the source and target of the next unit that has both; `None` after the last.
     ///
     /// # Errors
     ///
-    /// If it is not well-formed (the error has the line), or the file has no pair at all.
+    /// If the stream is not well-formed (the error has the line), or has no pair at all.
     pub fn next_pair(&mut self) -> Result<Option<[String; 2]>> {
         loop {
             match self.xml.next()? {
@@ -80,7 +80,7 @@ impl<R: BufRead> Tmx<R> {
         }
     }
 
-    /// Pair of a unit whose tag has been read.
+    /// Reads a unit, whose opening tag has been read; `None` if it lacks one of the languages.
     fn unit(&mut self) -> Result<Option<[String; 2]>> {
         let mut sides: [Option<String>; 2] = [None, None];
         let mut side = None;
@@ -115,10 +115,10 @@ impl<R: BufRead> Tmx<R> {
         }
     }
 
-    /// Text of a segment whose tag has been read, on one line.
+    /// Reads the text of a segment, whose opening tag has been read, as one line.
     fn segment(&mut self) -> Result<String> {
         let mut text = String::new();
-        // Open elements, and the number of codes among them.
+        // Number of open elements, and number of formatting codes among them.
         let (mut depth, mut codes) = (0_usize, 0_usize);
         let is_code = |name: &str| matches!(name, "bpt" | "ept" | "it" | "ph" | "ut");
         loop {

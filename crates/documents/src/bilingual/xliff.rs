@@ -7,20 +7,20 @@ use crate::words::one_line;
 use crate::xml::{Attributes, Spanned, Spans, Token};
 use crate::{Error, Result, is_language};
 
-/// Source or target of a unit.
+/// Source or target of a unit: an element with its tags, text and codes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Bytes between its tags; for an empty element, the bytes of its tag.
+    /// Bytes between the opening and closing tag; if the element is empty, the bytes of its tag.
     pub(crate) range: Range<usize>,
     /// Bytes including its tags.
     pub(crate) whole: Range<usize>,
     pub(crate) parts: Vec<Piece>,
-    /// Whether its state marks it as not translated yet.
+    /// True if the state of the element says that it is not translated yet.
     is_initial: bool,
 }
 
 impl Content {
-    /// Text without tags and codes.
+    /// Returns the text, without tags and codes.
     pub(crate) fn text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Piece::Text(text, _) => Some(text.as_str()),
@@ -30,27 +30,28 @@ impl Content {
     }
 }
 
-/// Segment with its translation, if it has one.
+/// A segment with its translation; `None` if it has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// First byte of the source's tag.
+    /// First byte of the opening tag of the source.
     pub(crate) start: usize,
     pub(crate) source: Content,
     pub(crate) target: Option<Content>,
-    /// Whether translation is allowed.
+    /// False if the document forbids translation of this unit.
     pub(crate) is_translatable: bool,
 }
 
-/// Document.
+/// Content of an XLIFF document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Xliff {
-    /// Languages of each file, or of the document: source and target, if they are given.
+    /// Source and target language of each file or of the document; `None` if a language is not
+    /// given.
     pub(crate) languages: Vec<[Option<String>; 2]>,
-    /// Units, each with the index of its languages.
+    /// Units, each with an index in `languages`.
     pub(crate) units: Vec<(usize, Unit)>,
 }
 
-/// Units of a document.
+/// Parses a document.
 ///
 /// # Errors
 ///
@@ -84,8 +85,8 @@ pub(crate) fn parse_xliff(text: &str) -> Result<Xliff> {
     }
 }
 
-/// Whether the content of an element is not a translation for the document: proposals, originals of
-/// codes, notes.
+/// True if an element has no text or translation of the document, but proposals, originals of
+/// codes, or notes.
 fn is_ignored(name: &str) -> bool {
     matches!(
         name,
@@ -93,14 +94,14 @@ fn is_ignored(name: &str) -> bool {
     )
 }
 
-/// Units read so far, and the next one.
+/// Units read so far, and the unit that is being read.
 struct Reader<'a> {
     spans: Spans<'a>,
     document: Xliff,
     unit: Option<Unit>,
-    /// Depth of ignored elements.
+    /// Number of open ignored elements.
     ignored: usize,
-    /// Whether translation is forbidden, for each open element.
+    /// For each open element, true if translation is forbidden.
     untranslatable: Vec<bool>,
 }
 
@@ -141,7 +142,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Begins a file with its own languages, if an element has them.
+    /// Begins a file with its own languages if an element gives them.
     fn name_languages(&mut self, attributes: &Attributes, names: [&str; 2]) {
         let languages = names.map(|name| attributes.get(name).map(str::to_owned));
         if languages[0].is_some() {
@@ -158,7 +159,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends a unit.
+    /// Ends the open unit.
     fn finish(&mut self) {
         if let Some(unit) = self.unit.take() {
             let languages = self.document.languages.len().saturating_sub(1);
@@ -167,7 +168,7 @@ impl Reader<'_> {
     }
 }
 
-/// Content of a source or target whose tag has the bytes `tag`.
+/// Reads the content of a source or target whose opening tag has the bytes `tag`.
 fn content(
     spans: &mut Spans<'_>,
     tag: Range<usize>,
@@ -185,18 +186,19 @@ fn content(
     Ok(Content { range, whole, parts: inline.parts, is_initial })
 }
 
-/// Parts of a source or target.
+/// Reader of the pieces within a source or target.
 #[derive(Default)]
 struct Inline {
     parts: Vec<Piece>,
     /// Number of open elements.
     depth: usize,
-    /// Depth and first byte of an open code, which is one part with all its content.
+    /// Depth and first byte of an open code. A code and all its content are one piece.
     code: Option<(usize, usize)>,
 }
 
 impl Inline {
-    /// Reads up to the closing tag, and returns its bytes.
+    /// Reads up to the closing tag; returns the bytes of this tag, or `None` if the document ends
+    /// before it.
     fn read(&mut self, spans: &mut Spans<'_>) -> Result<Option<Range<usize>>> {
         loop {
             let Spanned { token, range } = spans.next()?;
@@ -244,16 +246,17 @@ impl Inline {
     }
 }
 
-/// Character that XML cannot write, as `<cp hex="…"/>`; it is not part of a sentence's text.
+/// Reads `<cp hex="…"/>`, a character that cannot be written in XML. Only whitespace is text, and
+/// becomes a space; `None` for other elements and characters.
 fn character(name: &str, attributes: &Attributes) -> Option<String> {
     let code = u32::from_str_radix(attributes.get("hex")?, 16).ok()?;
     let character = char::from_u32(code).filter(|one| one.is_whitespace());
     character.filter(|_| name == "cp").map(|_| " ".to_owned())
 }
 
-/// Source and target of each translated unit, each on one line, with the unit's line in the
-/// document. Inline codes are dropped. If the document has the opposite direction, source and
-/// target are exchanged.
+/// Returns the source and target of each translated unit, each on one line, with the unit's line in
+/// the document. Inline codes are dropped. If the document translates in the opposite direction,
+/// source and target are exchanged.
 ///
 /// # Errors
 ///

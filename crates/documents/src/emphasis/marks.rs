@@ -1,10 +1,10 @@
-//! Marks of a line of Markdown, as `pulldown-cmark` reads them.
+//! Marks in a line of Markdown, as `pulldown-cmark` reads them.
 
 use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag as Block, TagEnd};
 
 use crate::line_part::LinePart;
 
-/// Extensions of CommonMark that are read.
+/// Extensions of CommonMark that are enabled.
 pub(crate) const OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_FOOTNOTES)
     .union(Options::ENABLE_STRIKETHROUGH)
@@ -22,8 +22,9 @@ enum Mark {
     Link,
 }
 
-/// Marks in groups with text between them; each mark comes with a flag for whether it opens. Marks
-/// next to each other may be nested either way.
+/// Marks in a line, in groups between which there is text. Each mark comes with true if it opens,
+/// and false if it closes. The order of marks within a group does not count, because they may be
+/// nested either way.
 #[derive(Debug, Default)]
 struct Marks {
     groups: Vec<Vec<(bool, Mark)>>,
@@ -46,7 +47,7 @@ impl Marks {
     }
 }
 
-/// Whether reading a line gives the marks of its parts.
+/// True if `line`, when it is parsed, has the same marks as its parts `parts`.
 pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
     let mut expected = Marks::default();
     for part in parts {
@@ -56,7 +57,8 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
             LinePart::Text(_) | LinePart::Alone(_) => None,
         });
     }
-    // The line is within a paragraph; definitions of addresses are not known here.
+    // The line is parsed within a paragraph. Labels of links count as defined, because their
+    // definitions are not known here.
     let text = format!("a {line}");
     let defined = |link: BrokenLink<'_>| {
         let is_note = link.reference.starts_with('^');
@@ -87,7 +89,7 @@ pub(super) fn reads_marks(line: &str, parts: &[LinePart<'_>]) -> bool {
     read.sorted() == expected.sorted()
 }
 
-/// Kind of a mark with this spelling.
+/// Kind of the mark with the spelling `raw`; `None` if it is no mark.
 fn mark_of(raw: &str) -> Option<Mark> {
     Some(match raw {
         "*" | "_" => Mark::Emphasis,
@@ -108,7 +110,7 @@ fn kind_of(block: TagEnd) -> Option<Mark> {
     })
 }
 
-/// Whether an inline element is kept with all its content.
+/// True if an inline element is kept with all its content, and not translated.
 pub(crate) fn is_kept(block: &Block<'_>) -> bool {
     matches!(
         block,

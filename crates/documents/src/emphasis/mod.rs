@@ -1,9 +1,9 @@
-//! Emphasis of Markdown in translated lines.
+//! Emphasis in translated lines of Markdown.
 //!
-//! `*` and `_` are delimiters only next to certain characters (CommonMark 0.31, section 6.2): `_`
-//! is none within a word, and neither is one between a letter and punctuation. A translation moves
-//! them to other places, where some would be read as plain characters, especially in scripts
-//! without blanks between words.
+//! `*` and `_` are delimiters only next to certain characters (CommonMark 0.31, section 6.2). For
+//! example, `_` within a word is no delimiter, nor is `*` or `_` between a letter and punctuation.
+//! A translation moves delimiters to other places, where some would be read as plain characters,
+//! especially in scripts without blanks between words.
 
 mod marks;
 
@@ -13,8 +13,8 @@ pub(crate) use marks::{OPTIONS, is_kept};
 use crate::line_part::LinePart;
 use crate::syntax::Syntax;
 
-/// Delimiters, each with an equivalent that also works within words, and with the HTML element of
-/// the same meaning.
+/// Delimiters. Each comes with an equivalent that also works within words, and with the HTML
+/// element of the same meaning.
 const DELIMITERS: [(&str, &str, &str); 6] = [
     ("*", "*", "em"),
     ("_", "*", "em"),
@@ -24,8 +24,8 @@ const DELIMITERS: [(&str, &str, &str); 6] = [
     ("~", "~", "del"),
 ];
 
-/// Writes the parts of a line so that each emphasis is read as one. An emphasis without content,
-/// which Markdown cannot express, is omitted.
+/// Writes the parts of a line as Markdown in which each emphasis is read as emphasis. An emphasis
+/// without content, which Markdown cannot express, is left out.
 pub(crate) fn written(parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
     let mut parts = apart(without_empty(parts), syntax);
     let write = |parts: &[LinePart<'_>]| -> String {
@@ -48,13 +48,13 @@ pub(crate) fn written(parts: Vec<LinePart<'_>>, syntax: Syntax) -> String {
     }
 }
 
-/// Delimiter of an emphasis, its equivalent within words, and its element.
+/// Entry of [`DELIMITERS`] for a part; `None` if the part is no delimiter of emphasis.
 fn delimiter(part: LinePart<'_>) -> Option<(&'static str, &'static str, &'static str)> {
     let (LinePart::Open(raw) | LinePart::Close(raw)) = part else { return None };
     DELIMITERS.into_iter().find(|(delimiter, ..)| *delimiter == raw)
 }
 
-/// Leaves out each emphasis around nothing.
+/// Leaves out each emphasis without content.
 fn without_empty(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     let mut kept: Vec<LinePart<'_>> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -68,7 +68,7 @@ fn without_empty(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     kept
 }
 
-/// Separates parts that would have another meaning next to each other: a link after `!`, for
+/// Separates neighbouring parts that would have another meaning together: a link after `!`, for
 /// example, would be an image.
 fn apart(parts: Vec<LinePart<'_>>, syntax: Syntax) -> Vec<LinePart<'_>> {
     let mut apart: Vec<LinePart<'_>> = Vec::with_capacity(parts.len());
@@ -89,7 +89,7 @@ fn apart(parts: Vec<LinePart<'_>>, syntax: Syntax) -> Vec<LinePart<'_>> {
     apart
 }
 
-/// Replaces `_`, which is no delimiter within words.
+/// Replaces `_`, which is no delimiter within words, by `*`.
 fn with_stars(mut parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     for part in &mut parts {
         *part = match (delimiter(*part), *part) {
@@ -101,7 +101,7 @@ fn with_stars(mut parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     parts
 }
 
-/// Moves punctuation at the ends of an emphasis out of the emphasis.
+/// Moves punctuation at the beginning and end of an emphasis out of it.
 fn without_punctuation(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     let is_punctuation = |one: char| !one.is_alphanumeric() && !one.is_whitespace();
     let mut moved: Vec<LinePart<'_>> = Vec::with_capacity(parts.len() + 2);
@@ -133,8 +133,8 @@ fn without_punctuation(parts: Vec<LinePart<'_>>) -> Vec<LinePart<'_>> {
     moved
 }
 
-/// The part as Markdown, but with HTML tags instead of delimiters, because tags have the same
-/// meaning everywhere.
+/// Writes a part as Markdown, but a delimiter as an HTML tag, which has the same meaning at every
+/// place.
 fn as_element(part: LinePart<'_>, syntax: Syntax) -> String {
     match (delimiter(part), part) {
         (Some((.., name)), LinePart::Open(_)) => format!("<{name}>"),
@@ -156,14 +156,15 @@ mod tests {
     fn emphasis_is_read_as_such_wherever_it_comes_to_stand() {
         let of =
             |open, inner, close| [Text("这"), Open(open), Text(inner), Close(close), Text("花")];
-        // The line is unchanged: it has no underscores within a word, and no punctuation at the end
-        // of an emphasis.
+        // The line has no underscores within a word, and no punctuation at the end of an emphasis,
+        // so its delimiters are unchanged.
         assert_eq!(made(&of("**", "红", "**")), "这**红**花");
         assert_eq!(made(&of("_", "红", "_")), "这*红*花");
         assert_eq!(made(&of("__", "红。", "__")), "这**红**。花");
         assert_eq!(made(&of("*", "（红）", "*")), "这（*红*）花");
         assert_eq!(made(&of("~~", "红", "~~")), "这~~红~~花");
-        // There is only punctuation, and there are two delimiters that would be read as one.
+        // In the first case, there is only punctuation within the emphasis. In the second, two
+        // delimiters next to each other would be read as one.
         assert_eq!(made(&of("*", "！", "*")), "这<em>！</em>花");
         let two = [Open("*"), Text("红"), Close("*"), Open("*"), Text("花"), Close("*")];
         assert_eq!(made(&two), "<em>红</em><em>花</em>");
@@ -184,7 +185,7 @@ mod tests {
     fn emphasis_around_nothing_is_left_out() {
         let parts = [Text("花"), Open("**"), Open("_"), Close("_"), Close("**"), Text("。")];
         assert_eq!(made(&parts), "花。");
-        // The link still has an address.
+        // An empty link is kept because it has an address.
         assert_eq!(made(&[Text("花"), Open("["), Close("](/a)")]), "花[](/a)");
     }
 }

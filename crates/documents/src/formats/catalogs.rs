@@ -1,4 +1,4 @@
-//! Catalogs and exchange files: entries without a translation are given one; everything else stays.
+//! Catalogs and exchange files: entries without a translation get one, and everything else stays.
 
 use crate::Result;
 use crate::bilingual::{Content, PoString, parse_po, parse_xliff};
@@ -6,8 +6,8 @@ use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
 
-/// Messages of a catalog without a translation. The first of several plural forms is translated
-/// from the text for one thing.
+/// Segments of a PO catalog: the messages without a translation. If there are several plural forms,
+/// the first is translated from the text for one thing, and the others from the text for several.
 pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     for message in parse_po(text)?.iter().filter(|message| !message.is_header()) {
@@ -36,7 +36,7 @@ pub(super) fn of_po(text: &str) -> Result<Vec<Segment>> {
     Ok(segments)
 }
 
-/// Units of an exchange file without a target.
+/// Segments of an XLIFF file: the units without a target.
 pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     for (_, unit) in parse_xliff(text)?.units {
@@ -49,7 +49,7 @@ pub(super) fn of_xliff(text: &str) -> Result<Vec<Segment>> {
         if !unit.is_translatable || has_target || !has_letters(&unit.source.text()) {
             continue;
         }
-        // Names get the prefix of the source.
+        // The target's element gets the same namespace prefix as the source's.
         let tag = &text[unit.source.whole.start + 1..];
         let name = tag
             [..tag.find(|one: char| one.is_whitespace() || matches!(one, '>' | '/')).unwrap_or(0)]

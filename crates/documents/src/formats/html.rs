@@ -1,4 +1,4 @@
-//! HTML: text between the tags of blocks, with the tags within it.
+//! HTML: texts between the tags of blocks. A text includes its inline tags.
 
 use std::ops::Range;
 
@@ -7,24 +7,24 @@ use crate::segment::{Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::has_letters;
 
-/// Inline elements. Every other tag, including `br`, ends a sentence.
+/// Inline elements. The tags of all other elements, including `br`, end a sentence.
 const INLINE: [&str; 34] = [
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "del", "dfn", "em", "font",
     "i", "img", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike",
     "strong", "sub", "sup", "time", "tt", "u", "var", "wbr", "nobr",
 ];
 
-/// Inline elements whose text is not natural language.
+/// Inline elements that are kept, because their text is not natural language.
 const CODE: [&str; 4] = ["code", "kbd", "samp", "var"];
 
-/// Elements whose text is skipped.
+/// Elements that are skipped with their text.
 const PASSED: [&str; 8] =
     ["script", "style", "textarea", "pre", "template", "svg", "math", "noscript"];
 
-/// Inline elements that have no end.
+/// Inline elements without a closing tag.
 const VOID: [&str; 2] = ["img", "wbr"];
 
-/// Segments of a page.
+/// Segments of a page, which are texts to translate.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut pieces: Vec<(Piece, Option<(String, bool)>)> = Vec::new();
@@ -63,19 +63,19 @@ pub(super) fn segments(text: &str) -> Vec<Segment> {
     segments
 }
 
-/// Whether a tag says that its text must not be translated.
+/// True if a tag says that the text of its element must not be translated.
 fn is_not_translated(raw: &str) -> bool {
     let raw = raw.to_lowercase();
     raw.contains("translate=\"no\"") || raw.contains("translate=no") || raw.contains("notranslate")
 }
 
-/// End of the element with this name whose first tag ends at `at`.
+/// End of the element `name` whose opening tag ends at the byte `at`.
 fn end_of(text: &str, name: &str, mut at: usize) -> usize {
     let is_raw = matches!(name, "script" | "style" | "textarea");
     let mut depth = 1;
     while at < text.len() {
         if is_raw {
-            // In such an element, only its own end counts as a tag.
+            // In such an element, only its own closing tag counts as a tag.
             let is_end = |&(at, _): &(usize, &str)| {
                 let own = text.as_bytes().get(at + 2..at + 2 + name.len());
                 own.is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
@@ -99,7 +99,7 @@ fn end_of(text: &str, name: &str, mut at: usize) -> usize {
     text.len()
 }
 
-/// Visible text of HTML: consecutive blanks become one.
+/// Decodes a text of HTML as it is visible: several blanks in a row become one.
 pub(super) fn collapsed(text: &str) -> String {
     let text = decoded(text);
     let mut out = String::with_capacity(text.len());
@@ -113,7 +113,7 @@ pub(super) fn collapsed(text: &str) -> String {
     out
 }
 
-/// Ends a segment.
+/// Ends a segment: makes it from the pieces in `tags`, unless they have no text.
 fn flush(text: &str, tags: &mut Vec<(Piece, Option<(String, bool)>)>, segments: &mut Vec<Segment>) {
     let mut pieces = paired(std::mem::take(tags));
     let is_blank = |piece: &Piece| matches!(piece, Piece::Text(text, _) if text.trim().is_empty());
@@ -128,7 +128,7 @@ fn flush(text: &str, tags: &mut Vec<(Piece, Option<(String, bool)>)>, segments: 
     while pieces.last().is_some_and(is_blank) {
         pieces.pop();
     }
-    // Blanks around the text are not part of it.
+    // Blanks at both ends are not part of the segment.
     let blanks = |raw: &str| raw.len() - raw.trim_start_matches([' ', '\t', '\n', '\r']).len();
     if let Some(Piece::Text(of, range)) = pieces.first_mut() {
         *range = range.start + blanks(&text[range.clone()])..range.end;

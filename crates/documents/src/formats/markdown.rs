@@ -1,4 +1,4 @@
-//! Markdown: the text of paragraphs, headings, items and cells, as `pulldown-cmark` finds it.
+//! Markdown: the texts of paragraphs, headings, items and cells, as `pulldown-cmark` parses them.
 
 use std::ops::Range;
 
@@ -11,10 +11,11 @@ use crate::segment::{Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, one_line};
 
-/// Pieces of a segment, each with the name of its tag and a flag for whether it opens.
+/// Pieces of a segment: text, tags and codes. A tag has its name, and true if it opens or false if
+/// it closes.
 type Tags = Vec<(Piece, Option<(String, bool)>)>;
 
-/// Segments of a text.
+/// Segments of a document, which are texts to translate.
 pub(super) fn segments(text: &str) -> Vec<Segment> {
     let (segments, pieces) = (Vec::new(), Tags::new());
     let mut reader = Reader { text, segments, pieces, cursor: 0, kept: 0, cells: 0, label: None };
@@ -29,18 +30,18 @@ pub(super) fn segments(text: &str) -> Vec<Segment> {
     reader.segments
 }
 
-/// Segments read so far, and the pieces of the next one.
+/// Segments read so far, and the pieces of the segment that is being read.
 struct Reader<'a> {
     text: &'a str,
     segments: Vec<Segment>,
     pieces: Tags,
-    /// End of the last inline part.
+    /// End of the last inline element or text.
     cursor: usize,
-    /// Depth within an element that is kept as a whole.
+    /// Number of open elements, within an element that is kept as a whole; 0 outside.
     kept: usize,
-    /// Depth of cells.
+    /// Number of open table cells.
     cells: usize,
-    /// Label of the open link, if its text is its label.
+    /// Label of the open link if its text is also its label, otherwise `None`.
     label: Option<String>,
 }
 
@@ -57,14 +58,14 @@ impl Reader<'_> {
             | Event::FootnoteReference(_)
             | Event::InlineMath(_)
             | Event::DisplayMath(_) => self.add((Piece::Alone(range), None), end),
-            // A line break divides the text.
+            // A line break ends the segment.
             Event::HardBreak | Event::Rule | Event::TaskListMarker(_) | Event::Html(_) => {
                 self.flush();
             }
         }
     }
 
-    /// Adds an inline part that ends at the byte `end`.
+    /// Adds a piece that ends at the byte `end`.
     fn add(&mut self, piece: (Piece, Option<(String, bool)>), end: usize) {
         self.pieces.push(piece);
         self.cursor = end;
@@ -109,7 +110,7 @@ impl Reader<'_> {
                 ("strike", range.end - 2)
             }
             TagEnd::Strikethrough => ("strike", range.end - 1),
-            // `](address "title")`, or everything that follows the text.
+            // The end is `](address "title")`, or whatever follows the text.
             TagEnd::Link => ("link", self.cursor),
             _ => {
                 self.flush();
@@ -120,9 +121,10 @@ impl Reader<'_> {
         let raw = from.min(range.end)..range.end;
         let label = self.label.take_if(|_| name == "link");
         let close = match label {
-            // The text is translated, but the address is found by the label.
+            // The text is translated, but the label must stay, because the address is found by the
+            // label.
             Some(label) => {
-                // The parser leaves an empty label out of the range.
+                // The parser's range does not include an empty label.
                 let rest = &self.text[raw.end..];
                 let end = raw.end + if rest.starts_with("[]") { 2 } else { 0 };
                 Piece::CloseAs(raw.start..end, format!("][{label}]"))
@@ -137,7 +139,8 @@ impl Reader<'_> {
         let mut tags = std::mem::take(&mut self.pieces);
         for (piece, _) in &mut tags {
             if let Piece::Text(text, _) = piece {
-                // References to characters are decoded; tabs and similar characters are blanks.
+                // The parser has already decoded character references, so `&` is escaped before
+                // blanks are collapsed.
                 *text = collapsed(&text.replace('&', "&amp;"));
             }
         }
@@ -155,7 +158,7 @@ impl Reader<'_> {
     }
 }
 
-/// Label of a link whose text is its label, such as `[text]` and `[text][]`.
+/// Label of a link if its text is also its label, as in `[text]` and `[text][]`; otherwise `None`.
 fn label(link_type: LinkType, raw: &str) -> Option<String> {
     let is_label = matches!(link_type, LinkType::Shortcut | LinkType::Collapsed);
     let inner = raw.strip_prefix('[')?.strip_suffix(']')?;

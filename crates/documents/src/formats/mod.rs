@@ -1,4 +1,4 @@
-//! Formats of documents: the places of their texts.
+//! Formats of documents, and where their texts are.
 
 mod catalogs;
 mod html;
@@ -35,7 +35,7 @@ pub enum DocumentFormat {
     Docx,
 }
 
-/// Endings of the names of documents, with their formats.
+/// Endings of file names, each with its format.
 const ENDINGS: [(&str, DocumentFormat); 14] = [
     ("html", DocumentFormat::Html),
     ("htm", DocumentFormat::Html),
@@ -58,7 +58,7 @@ impl DocumentFormat {
     ///
     /// # Errors
     ///
-    /// If no format has such names; the error lists the possible ones.
+    /// If no format has this ending; the error lists the known endings.
     pub fn by_name(path: &Path) -> Result<Self> {
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         let format = ENDINGS.iter().find(|(known, _)| *known == ending).map(|&(_, format)| format);
@@ -71,12 +71,12 @@ impl DocumentFormat {
         })
     }
 
-    /// Endings of the names of files that are documents, in lowercase and without the dot.
+    /// Endings of file names of all formats, in lower case and without the dot.
     pub fn endings() -> impl Iterator<Item = &'static str> {
         ENDINGS.iter().map(|&(ending, _)| ending)
     }
 
-    /// Media type of such files.
+    /// Media type of files in this format.
     #[must_use]
     pub fn media_type(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl DocumentFormat {
         }
     }
 
-    /// Segments of a text, in its order.
+    /// Segments of a document, the texts to translate, in the order of the document.
     pub(crate) fn segments(self, text: &str) -> Result<Vec<Segment>> {
         Ok(match self {
             Self::Text => plain::segments(text),

@@ -7,9 +7,10 @@
 //! −ln σ(v·u) − Σ ln σ(−v·uₙ)      with the vector v of c, and u of w and of each negative n
 //! ```
 //!
-//! The text is streamed; memory holds the two matrices, the vocabulary, and two chunks. While one
-//! chunk is learned from, the next is read. Windows and negatives are drawn by (seed, epoch, chunk,
-//! place), so that nothing random has state: an interrupted training resumes exactly, to the bit.
+//! The text is streamed. Memory holds the two matrices, the vocabulary, and two chunks of the text:
+//! while one chunk is learned from, the next is read. Windows and negatives are functions of (seed,
+//! epoch, chunk, place), so that random numbers have no state, and an interrupted training resumes
+//! exactly, to the bit.
 
 mod blocks;
 mod cbow;
@@ -39,16 +40,16 @@ use vocabulary::{Vocabulary, hash_file};
 
 pub use settings::{Architecture, Limits, TrainingSettings};
 
-/// Purpose of the random draws of the initial vectors.
+/// Purpose of the random draws for the initial vectors.
 const FIRST: u64 = 3;
 
 /// Event of a training.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Memory ran short while words were counted: words with at most `most` occurrences so far were
-    /// forgotten, and will be counted too low if they occur again.
+    /// Memory ran short while words were counted. Words with at most `most` occurrences so far were
+    /// forgotten; if they occur again, they are counted too low.
     Forgotten {
-        /// Largest number of their occurrences.
+        /// Largest number of occurrences of a forgotten word.
         most: u64,
     },
     /// The words of the text have been counted, and training begins.
@@ -60,17 +61,17 @@ pub enum Event {
         /// Number of words of the text that have a vector.
         covered: u64,
     },
-    /// A chunk is done.
+    /// A chunk of the text was learned from.
     Progress {
         /// Number of the pass over the text, from 0.
         epoch: u64,
-        /// Number of words of all passes read so far.
+        /// Number of words read so far, in all passes together.
         done: u64,
-        /// Number of words of all passes.
+        /// Number of words in all passes together.
         total: u64,
         /// Words per second since this process began to train.
         rate: f64,
-        /// Loss of a word and its negatives, as a mean over a part of the chunk.
+        /// Mean loss of a word with its negatives, over a part of the chunk.
         loss: f64,
         /// The learning rate.
         learning_rate: f64,
@@ -91,7 +92,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// Trains vectors of the words of `files` in a new folder. When `stop` is set, it saves a
+/// Trains vectors for the words of `files` in a new folder. If `stop` is set, training saves a
 /// checkpoint and ends.
 ///
 /// # Errors
@@ -114,7 +115,7 @@ pub fn start(
             "it has a training already: go on with it by resume, or choose another folder";
         return Err(Error::malformed(folder, "", message));
     }
-    // Half of the memory while words are counted, because the table doubles as it grows.
+    // Counted words may take a quarter of the memory, because their table doubles as it grows.
     let counting = limits.memory.map(|memory| memory / 4);
     let (vocabulary, text) = Vocabulary::count(files, settings, counting, observe)?;
     settings.check_memory(vocabulary.words.len(), limits.memory)?;
@@ -133,10 +134,11 @@ pub fn start(
     Training { folder, record, vocabulary, limits }.run(observe, stop)
 }
 
-/// Continues an interrupted training, to the same vectors as without interruption.
+/// Continues an interrupted training. The vectors are the same as without an interruption.
 ///
 /// # Errors
-/// When the folder has no training, or its text, vocabulary or checkpoint have changed.
+/// When the folder has no training, the text, vocabulary or checkpoint has changed, or memory does
+/// not suffice.
 pub fn resume(
     folder: &Path,
     limits: &Limits,
@@ -260,7 +262,8 @@ impl Training<'_> {
         Ok(Outcome::Complete(vectors))
     }
 
-    /// Vectors and position of the checkpoint at `path`, or else the first ones.
+    /// Reads the vectors and the position from the checkpoint at `path`, or makes the initial ones
+    /// if there is no checkpoint.
     fn beginning(&self, path: &Path) -> Result<(Blocks, Blocks, Position)> {
         let (mut inputs, mut outputs) = self.first_vectors();
         let position = match path.exists() {
@@ -270,8 +273,8 @@ impl Training<'_> {
         Ok((inputs, outputs, position))
     }
 
-    /// Makes the initial vectors, like word2vec and gensim: the vectors of words are random, within
-    /// ½ divided by the dimensions; those of targets are 0.
+    /// Makes the initial vectors, like word2vec and gensim. Input vectors are random, with values
+    /// up to ½ divided by the dimensions in size; output vectors are 0.
     fn first_vectors(&self) -> (Blocks, Blocks) {
         let TrainingSettings { dimensions, seed, .. } = self.record.settings;
         let words = self.vocabulary.words.len();
@@ -299,7 +302,7 @@ impl Training<'_> {
 }
 
 impl TrainingSettings {
-    /// Returns the learning rate after the share `done` of training.
+    /// Returns the learning rate after a share of the training, from 0 to 1.
     fn rate(&self, done: f64) -> f64 {
         self.learning_rate - (self.learning_rate - self.last_learning_rate) * done.clamp(0.0, 1.0)
     }

@@ -1,16 +1,17 @@
-//! Random words in proportion to the power 3/4 of their counts (Mikolov et al. 2013, section 2.2).
+//! Random words, drawn in proportion to their counts to the power of 3/4 (Mikolov et al. 2013,
+//! section 2.2).
 
-/// A table of Walker's alias method (Walker 1977; Vose 1991): a draw takes two reads, whatever the
+/// A table for Walker's alias method (Walker 1977; Vose 1991). A draw reads one entry, whatever the
 /// number of words.
 #[derive(Debug)]
 pub(super) struct Negatives {
-    /// For each column, the threshold among 2³² numbers below which it gives its own word, and the
-    /// other word.
+    /// For each word a column: a threshold and another word. A number below 2³² gives the word
+    /// itself if it is below the threshold, otherwise the other word.
     columns: Vec<(u32, u32)>,
 }
 
 impl Negatives {
-    /// Makes the table for words with these counts; there is at least one.
+    /// Makes the table for words with these counts. There must be at least one word.
     pub(super) fn new(counts: &[u64]) -> Self {
         let weights: Vec<f64> = counts.iter().map(|&count| (count as f64).powf(0.75)).collect();
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
@@ -33,8 +34,8 @@ impl Negatives {
     /// Returns the word that 64 random bits choose.
     #[inline(always)]
     pub(super) fn draw(&self, bits: u64) -> u32 {
-        // The high half of the product is uniform, except for a bias of the number of words over
-        // 2³².
+        // The high half of the product is uniform, except for a bias of at most the number of words
+        // divided by 2³².
         let column = ((bits >> 32) * self.columns.len() as u64) >> 32;
         let (threshold, other) = self.columns[column as usize];
         if (bits as u32) < threshold { column as u32 } else { other }

@@ -23,23 +23,23 @@ pub struct TrainingSettings {
     pub architecture: Architecture,
     /// Dimensions of a vector.
     pub dimensions: usize,
-    /// Largest number of context words on each side; the actual number is drawn from 1 to this.
+    /// Largest number of context words on each side. The actual number is drawn from 1 to this.
     pub window: usize,
-    /// Number of negative samples for each positive one.
+    /// Number of negative samples for each positive pair.
     pub negatives: usize,
-    /// Passes over the text.
+    /// Number of passes over the text.
     pub epochs: u64,
-    /// Initial learning rate, from which it decays linearly.
+    /// Initial learning rate, which falls linearly to the final one.
     pub learning_rate: f64,
     /// Final learning rate.
     pub last_learning_rate: f64,
-    /// Relative frequency above which a word is subsampled; 0: never.
+    /// Relative frequency above which a word is subsampled; 0 disables subsampling.
     pub subsampling: f64,
-    /// Smallest number of occurrences of a word that gets a vector.
+    /// Smallest number of occurrences for which a word gets a vector.
     pub min_count: u64,
-    /// Largest number of words that get a vector, the most frequent ones; `None`: all.
+    /// Largest number of words that get a vector, from the most frequent; `None`: all.
     pub max_words: Option<usize>,
-    /// Whether the text is converted to lower case.
+    /// Converts the text to lower case.
     pub lowercase: bool,
     /// Seed of random numbers.
     pub seed: u64,
@@ -109,11 +109,11 @@ impl TrainingSettings {
 
     /// Refuses a vocabulary of `words` words if training would take more than `allowed` bytes.
     pub(super) fn check_memory(&self, words: usize, allowed: Option<u64>) -> Result<()> {
-        /// Bytes of a word with its entry in the table.
+        /// Bytes that a word takes, with its entry in the table.
         const WORD: u64 = 120;
         let Some(allowed) = allowed else { return Ok(()) };
         let row = 2 * 64 * crate::lanes::groups(self.dimensions) as u64;
-        // Pairs of at most two chunks, whose lists may have twice the capacity that they need.
+        // Pairs of at most two chunks. Their lists may have twice the capacity that they need.
         let pairs = (1_u64 << 14) * (self.window as u64 + 1) * (self.negatives as u64 + 1);
         let fixed = (16 << 20) + 16 * pairs;
         let needed = fixed + words as u64 * (row + WORD);

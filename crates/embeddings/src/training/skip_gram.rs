@@ -5,21 +5,22 @@ use rayon::prelude::*;
 use super::blocks::{BLOCKS, Blocks, Pair, descend, place};
 use super::chunk::{Chunk, PIECES, Sampling};
 
-/// Pairs of each piece of a chunk, by input and output block.
+/// Pairs of each piece of a chunk, by input and output block. A piece is a sixteenth of a chunk.
 pub(super) struct SkipGram {
     pieces: Vec<Vec<Vec<Pair>>>,
 }
 
 impl SkipGram {
-    /// Starts without pairs.
+    /// Makes the working space, without pairs.
     pub(super) fn new() -> Self {
         Self { pieces: vec![vec![Vec::new(); BLOCKS * BLOCKS]; PIECES] }
     }
 
-    /// Learns from a chunk. Returns the sum of the losses of some pairs, and their number.
+    /// Makes gradient steps on a chunk. Returns the sum of the losses of some pairs, and the number
+    /// of these pairs.
     ///
-    /// As in word2vec, the vector of the context word is trained, and it predicts the word in the
-    /// middle: over a whole text the pairs are the same.
+    /// As in word2vec, the context word's vector is the input, and predicts the word in the middle.
+    /// Over a whole text, the pairs are the same as in the other direction.
     pub(super) fn learn(
         &mut self,
         chunk: &Chunk,

@@ -1,5 +1,4 @@
-//! The words that get vectors, with their counts, the share of their occurrences that is kept, and
-//! their frequency as negatives.
+//! The words that get vectors, their counts, and the share of their occurrences that is kept.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,10 +10,10 @@ use super::corpus::{Sentences, hash_of};
 use super::{Event, TrainingSettings};
 use crate::{Error, Result};
 
-/// Bytes that a word takes while it is counted, in addition to its letters.
+/// Number of bytes that a word takes while words are counted, in addition to its letters.
 const COUNTED: u64 = 48;
 
-/// Result of a pass over a text.
+/// Result of counting the words of a text.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Counted {
     /// Number of words of the text, including those that are too rare.
@@ -23,7 +22,7 @@ pub(super) struct Counted {
     pub(super) sha256: String,
 }
 
-/// Words that are frequent enough, sorted by frequency.
+/// Words that get vectors, from the most frequent to the rarest.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
     pub(super) words: Vec<String>,
@@ -32,8 +31,8 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Counts the words of `files`. Counting takes at most `memory` bytes: when words would need
-    /// more, the rarest so far are forgotten, as often as necessary.
+    /// Counts the words of `files`. Counting takes at most `memory` bytes: when more would be
+    /// needed, the words that are rarest so far are forgotten, as often as necessary.
     ///
     /// # Errors
     /// When a file cannot be read, or no word is frequent enough.
@@ -90,7 +89,7 @@ impl Vocabulary {
         Self { words, counts, ids }
     }
 
-    /// Returns the id of a word.
+    /// Returns the id of a word; `None` if it gets no vector.
     pub(super) fn id(&self, word: &str) -> Option<u32> {
         self.ids.get(word).copied()
     }
@@ -103,10 +102,10 @@ impl Vocabulary {
         })?)
     }
 
-    /// Reads a file of [`Vocabulary::write`], whose SHA-256 must be `sha256`.
+    /// Reads a file that [`Vocabulary::write`] has written, whose SHA-256 must be `sha256`.
     ///
     /// # Errors
-    /// When the file differs from it.
+    /// When the file has another hash, or cannot be read.
     pub(super) fn read(path: &Path, sha256: &str) -> Result<Self> {
         if hash_file(path)? != sha256 {
             let message = "it is not the file that training wrote; training cannot go on with it";
@@ -128,11 +127,11 @@ impl Vocabulary {
         Ok(Self::new(words, counts))
     }
 
-    /// Returns the share of each word's occurrences that is kept, in units of 2⁻³².
+    /// Returns the share of the occurrences of each word that is kept, in units of 2⁻³².
     ///
-    /// A word that makes up the share f of the text keeps √(t/f) + t/f of its occurrences, as in
-    /// word2vec's program; Mikolov et al. 2013, "Distributed representations of words and phrases
-    /// and their compositionality", equation 5, drop 1 − √(t/f).
+    /// Let f be the share of a word in the text, and t the threshold. The word keeps √(t/f) + t/f
+    /// of its occurrences, as in word2vec's program. Mikolov et al. 2013, "Distributed
+    /// representations of words and phrases and their compositionality", equation 5, keep √(t/f).
     pub(super) fn kept(&self, threshold: f64) -> Vec<u64> {
         let all: u64 = self.counts.iter().sum();
         let part = |&count: &u64| {

@@ -1,9 +1,9 @@
-//! Files of vectors of word2vec and gensim, text or binary.
+//! Vector files of word2vec and gensim, text or binary.
 //!
-//! A header has two numbers, words and dimensions. Then come a word, a space and its vector: in
-//! text, numbers separated by spaces up to the line end; in binary, the bytes of little-endian
-//! 32-bit numbers. gensim puts nothing after a binary vector, word2vec a line end: both are read.
-//! GloVe's text files without a header are read too.
+//! A header has two numbers: words and dimensions. Then each word is followed by a space and its
+//! vector. In text, a vector is numbers separated by spaces, up to the line end. In binary, it is
+//! the bytes of little-endian 32-bit numbers. After a binary vector, gensim writes nothing and
+//! word2vec a line end; both are read. Text files of GloVe, which have no header, are read too.
 
 mod numbers;
 mod read;
@@ -11,14 +11,14 @@ mod write;
 
 pub(crate) use write::{write_head, write_row};
 
-/// File format of vectors, which is detected on reading.
+/// Format of a file of vectors. Readers detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// Binary 32-bit numbers.
     #[default]
     Binary,
-    /// Decimal numbers, the shortest that read back to the same bits.
+    /// Decimal numbers, as short as possible while they read back to the same bits.
     Text,
 }
 

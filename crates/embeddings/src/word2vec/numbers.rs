@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-/// Writes the shortest decimal number that reads back to the bits of `value`: with an exponent
-/// below 10⁻⁴ and from 10⁶ on, otherwise with a point followed by at least one digit.
+/// Writes the shortest decimal number that reads back to the bits of `value`. Below 10⁻⁴ and from
+/// 10⁶ on it has an exponent, otherwise a point followed by at least one digit.
 pub(super) fn write_number(out: &mut impl Write, value: f32) -> io::Result<()> {
     let size = f64::from(value.abs());
     if size != 0.0 && !(1e-4..1e6).contains(&size) {
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn numbers_are_printed_as_numpy_does() {
-        // From str(numpy.float32(x)), NumPy 2.4.
+        // Expected texts are `str(numpy.float32(x))` of NumPy 2.4.
         for (value, text) in [
             (0.0, "0.0"),
             (-0.0, "-0.0"),

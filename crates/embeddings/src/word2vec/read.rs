@@ -1,4 +1,4 @@
-//! Reading of files of vectors, none of which is trusted.
+//! Reading of vector files, which are not trusted.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -7,13 +7,13 @@ use taper_data::{not_a_file, open_text};
 
 use crate::{Error, Format, Result, WordVectors};
 
-/// Largest number of bytes of a line; a line without an end would otherwise fill the memory.
+/// Largest number of bytes of a line, because a line without an end would fill the memory.
 const LONGEST_LINE: u64 = 1 << 24;
-/// Largest number of bytes of a word, for the same reason.
+/// Largest number of bytes of a word, because a word without an end would fill the memory.
 const LONGEST_WORD: u64 = 1 << 16;
-/// Largest number of dimensions, more than vectors have.
+/// Largest number of dimensions, more than any vectors have.
 const MOST_DIMENSIONS: usize = 1 << 16;
-/// Bytes of a number.
+/// Number of bytes of a number.
 const NUMBER: usize = size_of::<f32>();
 
 impl WordVectors {
@@ -37,12 +37,12 @@ impl WordVectors {
     /// Reads a file of vectors, text or binary; `.gz` and `.zst` are decompressed.
     ///
     /// # Errors
-    /// When the file is missing or damaged, ends early or continues after its last vector.
+    /// When the file is missing or damaged, ends early, or continues after its last vector.
     pub fn read(path: &Path) -> Result<Self> {
         Ok(Self::read_with_format(path)?.0)
     }
 
-    /// Reads like [`WordVectors::read`], and also returns the format of the file.
+    /// Reads a file like [`WordVectors::read`], and also returns the format of the file.
     ///
     /// # Errors
     /// See [`WordVectors::read`].
@@ -82,19 +82,19 @@ struct Rows {
 struct VectorFile<'a> {
     path: &'a Path,
     stream: Box<dyn BufRead + Send>,
-    /// Lines read.
+    /// Number of lines read so far.
     line: u64,
 }
 
-/// Parses the two numbers of a header.
+/// Parses the two numbers of a header; `None` if the line is no header.
 fn head(line: &[u8]) -> Option<(usize, usize)> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let both = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     fields.next().is_none().then_some(both)
 }
 
-/// Parses a word and its numbers in a line of text. A word may contain spaces, but it
-/// must not end in a space and a number: such a line has one number too many.
+/// Parses a word and its numbers in a line of text. A word may contain spaces, but it must not end
+/// in a space and a number: such a line would have one number too many.
 fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     let line = std::str::from_utf8(line).ok()?.trim_end();
     let mut fields = line.rsplitn(dimensions + 1, ' ');
@@ -108,9 +108,9 @@ fn row_of_text(line: &[u8], dimensions: usize) -> Option<(&str, Vec<f32>)> {
     (!ends_in_number).then_some((word, numbers))
 }
 
-/// Whether a line is an invalid row of text, as opposed to bytes of numbers. Such bytes may begin
-/// with printable characters and a line end; so at least half of the fields must exist, and the
-/// first must be a number.
+/// True if a line is an invalid row of text, and false if it is the beginning of binary numbers.
+/// Such bytes may begin with printable characters and a line end. So in a row of text, the first
+/// field must be a number, and at least half of the fields must exist.
 fn is_faulty_text(line: &[u8], dimensions: usize) -> bool {
     let Ok(text) = std::str::from_utf8(line) else { return false };
     let fields: Vec<&str> = text.trim_end().split(' ').skip(1).collect();
@@ -123,7 +123,7 @@ impl VectorFile<'_> {
         Error::malformed(self.path, place, message)
     }
 
-    /// Reads the next line with its end; empty at the end of the file.
+    /// Reads the next line with its line end; the result is empty at the end of the file.
     fn line(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = self.stream.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
@@ -132,7 +132,7 @@ impl VectorFile<'_> {
         Ok(bytes)
     }
 
-    /// Reads a text file whose first line is already a vector.
+    /// Reads a text file without a header, whose first line is already a vector.
     fn without_head(&mut self, first: &[u8], rows: &mut Rows) -> Result<()> {
         let text = std::str::from_utf8(first).unwrap_or_default();
         rows.dimensions = text.trim_end().split(' ').count() - 1;
@@ -166,7 +166,7 @@ impl VectorFile<'_> {
         rows.push(word, &numbers).map_err(|message| self.fault(&place, message))
     }
 
-    /// Reads the vectors after a header, and detects their format.
+    /// Reads the vectors after a header; detects and returns their format.
     fn body(&mut self, words: usize, rows: &mut Rows) -> Result<Format> {
         if words == 0 {
             return Err(self.fault(", line 1", "the header announces no vector"));
@@ -205,7 +205,7 @@ impl VectorFile<'_> {
                 _ => self.ends_early(row, words),
             });
         }
-        // word2vec ends a vector with a line end.
+        // In files of word2vec, a line end follows each vector.
         let word = word.strip_prefix(b"\n").unwrap_or(&word);
         let word = std::str::from_utf8(word).map_err(|_| {
             self.fault(&place, "its word is not valid UTF-8; is the file damaged before it?")
@@ -228,7 +228,7 @@ impl VectorFile<'_> {
         self.fault("", message)
     }
 
-    /// Checks that only line ends follow.
+    /// Checks that only whitespace follows the last vector.
     fn expect_end(&mut self, words: usize) -> Result<()> {
         loop {
             let rest = self.line()?;
@@ -251,7 +251,7 @@ impl VectorFile<'_> {
 }
 
 impl Rows {
-    /// Adds a vector, or returns why it is refused.
+    /// Adds a vector, or returns the reason why it is refused.
     fn push(&mut self, word: &str, numbers: &[f32]) -> Result<(), String> {
         if word.is_empty() {
             return Err("the word is empty".to_owned());

@@ -9,8 +9,8 @@ use super::numbers::write_number;
 use crate::{Format, Result, WordVectors};
 
 impl WordVectors {
-    /// Writes the vectors to a file that appears only when it is complete, byte for byte like
-    /// gensim.
+    /// Writes the vectors to a file, byte for byte like gensim. The file appears only when it is
+    /// complete.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -26,7 +26,7 @@ impl WordVectors {
     }
 }
 
-/// Writes the numbers of words and of dimensions.
+/// Writes the header: the numbers of words and of dimensions.
 pub(crate) fn write_head(out: &mut impl Write, words: usize, dimensions: usize) -> io::Result<()> {
     writeln!(out, "{words} {dimensions}")
 }

@@ -1,8 +1,8 @@
-//! Rewriting of lines in passes, which make up the tokenizers of BLEU and TER.
+//! Rewriting of lines, of which the tokenizers of BLEU and TER consist.
 //!
-//! Rewrites run in passes over characters. A pass that matches a pair consumes both characters,
+//! Rewrites run in passes over characters. A pass that matches a pair of characters consumes both,
 //! like a substitution by regular expression, because the treatment of runs such as `...` depends
-//! on it.
+//! on this.
 
 use std::borrow::Cow;
 
