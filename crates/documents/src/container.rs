@@ -21,7 +21,7 @@ pub struct Docx {
 }
 
 impl Docx {
-    /// Reads a file, and returns the text for
+    /// Reads a file; returns it with its text, for
     /// [`DocumentFormat::Docx`](crate::DocumentFormat::Docx).
     ///
     /// # Errors

@@ -1,13 +1,14 @@
-//! Lines of a text, and the layout of the new text of a segment.
+//! Lines of a text, and division of a segment's new text into lines.
 
 use std::ops::Range;
 
 use crate::segment::Layout;
 
-/// Largest number of characters of a line of a catalog, at which gettext breaks lines.
+/// Largest number of characters of a line in a catalog; gettext breaks lines there.
 const CATALOG_WIDTH: usize = 76;
 
-/// Lines of a text without their ends, which are `\n`, `\r\n` or, in old files, `\r`.
+/// Byte ranges of the lines of a text, without line ends, which are `\n`, `\r\n` or, in old files,
+/// `\r`.
 pub(crate) fn lines(text: &str) -> Vec<Range<usize>> {
     let (mut lines, mut start) = (Vec::new(), 0);
     while start < text.len() {
@@ -18,7 +19,7 @@ pub(crate) fn lines(text: &str) -> Vec<Range<usize>> {
     lines
 }
 
-/// End of the lines of a text.
+/// The line end that a text uses.
 pub(crate) fn line_end(text: &str) -> &'static str {
     match (text.contains('\n'), text.contains("\r\n")) {
         (_, true) => "\r\n",
@@ -27,7 +28,7 @@ pub(crate) fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// Text divided into lines by a layout.
+/// Divides a text into lines by a layout.
 pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
     match layout {
         Layout::Free => text.to_owned(),
@@ -35,7 +36,8 @@ pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
         Layout::Lines(1) => text.to_owned(),
         Layout::Lines(count) => {
             let shown = shown_length(text);
-            // Finds the smallest sufficient width: a larger width never takes more lines.
+            // Finds the smallest width that is enough, by bisection: a larger width never gives
+            // more lines.
             let (mut narrow, mut wide) = (shown.div_ceil((*count).max(1)), shown);
             while narrow < wide {
                 let width = narrow.midpoint(wide);
@@ -47,7 +49,7 @@ pub(crate) fn laid_out(text: &str, layout: &Layout, newline: &str) -> String {
     }
 }
 
-/// Number of characters without tags.
+/// Number of characters of a text, not counting tags.
 fn shown_length(text: &str) -> usize {
     let mut in_tag = false;
     let is_shown = |character: char| {
@@ -64,8 +66,8 @@ fn shown_length(text: &str) -> usize {
     text.chars().map(is_shown).sum()
 }
 
-/// Lines of at most `width` characters, broken at blanks outside of tags; a single word may be
-/// longer.
+/// Breaks a text at blanks outside of tags into lines of at most `width` characters, not counting
+/// tags. A single longer word is a line by itself.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut words = Vec::new();
     let (mut in_tag, mut start) = (false, 0);
@@ -99,7 +101,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Strings of a catalog, one for each line of the text; long ones are broken.
+/// Writes a text as strings of a catalog, one for each line of the text. Long lines are broken into
+/// several strings.
 fn quoted(text: &str, newline: &str) -> String {
     let mut strings = Vec::new();
     for line in text.split_inclusive("\\n") {

@@ -1,13 +1,13 @@
 //! Documents and translators' formats: texts out, translations in, every other byte as it was.
 //!
-//! This crate knows neither models nor tensors, nor does it open a file. For training it gives the
-//! pairs of a translation memory ([`Tmx`]), of a catalog ([`po_pairs`]) and of an exchange file
+//! This crate uses neither models nor tensors, and opens no files. For training, it gives the pairs
+//! of a translation memory ([`Tmx`]), of a catalog ([`po_pairs`]) and of an exchange file
 //! ([`xliff_pairs`]). For translation, a [`Document`] gives its sentences without markup as
-//! [`Line`]s, and takes their translations: tags follow their words, placeholders stay, and
-//! everything but text stays equal to the byte.
+//! [`Line`]s, and takes their translations. In the result, tags follow their words, placeholders
+//! stay, and everything but text is equal to the byte.
 //!
-//! XML is read by `quick-xml`, which gives the bytes of each tag. A tree, as other crates build it,
-//! would have to be written again, with other bytes.
+//! XML is read with `quick-xml`, which gives the bytes of each tag. A tree, which other crates
+//! make, would have to be written as new XML, which would have other bytes.
 //!
 //! ```
 //! let catalog = "msgid \"Open\"\nmsgstr \"Öffnen\"\n";

@@ -12,12 +12,12 @@ use crate::syntax::Syntax;
 pub struct Translated {
     /// The text.
     pub text: String,
-    /// Bytes of the line, each with the bytes of the text that it was translated to. Markup follows
-    /// its words; without links it is placed in proportion.
+    /// Bytes of the line, each with the bytes of `text` that they were translated to. Markup
+    /// follows its words by these links; without links, it is placed in proportion.
     pub links: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// Element around a part of a line. If it extends beyond the line, one of its tags is missing.
+/// Element around a part of a line. If it extends beyond the line, one of its tags is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Element {
     pub(crate) range: Range<usize>,
@@ -25,30 +25,30 @@ pub(crate) struct Element {
     pub(crate) close: Option<String>,
 }
 
-/// Sentence of a document.
+/// A sentence of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// The text without markup.
+    /// Text of the sentence, without markup.
     pub(crate) text: String,
-    /// Properly nested, outer ones first.
+    /// Elements, properly nested; an outer element comes before its inner ones.
     pub(crate) elements: Vec<Element>,
     pub(crate) syntax: Syntax,
 }
 
 impl Line {
-    /// The text to translate, without markup.
+    /// Returns the text to translate, without markup.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether links are useful for its translation.
+    /// True if the line has markup, for which a translation needs links.
     #[must_use]
     pub fn has_markup(&self) -> bool {
         !self.elements.is_empty()
     }
 
-    /// Whether a translation has each placeholder and address exactly as often as the line.
+    /// True if a translation has each placeholder and address exactly as often as the line.
     #[must_use]
     pub fn keeps_placeholders(&self, translation: &str) -> bool {
         let texts = |text: &str| -> Vec<String> {
@@ -60,8 +60,8 @@ impl Line {
         texts(&self.text) == texts(translation)
     }
 
-    /// Line with its placeholders as markup: its text contains none of them, and [`Self::render`]
-    /// writes each exactly once.
+    /// Returns the line with its placeholders as markup: its text contains no placeholder, and
+    /// [`Self::render`] writes each placeholder exactly once.
     #[must_use]
     pub fn without_placeholders(&self) -> Self {
         let mut line = Self { text: String::new(), ..self.clone() };
@@ -93,8 +93,8 @@ impl Line {
         line
     }
 
-    /// Text of the document for this translation, with each piece of markup exactly once, properly
-    /// nested.
+    /// Writes a translation in the syntax of the document. Each tag is written exactly once, and
+    /// elements are properly nested.
     #[must_use]
     pub fn render(&self, translated: &Translated) -> String {
         let target = Target::new(&self.text, translated);
@@ -106,7 +106,7 @@ impl Line {
                 true => target.point(element.range.start),
                 false => target.span(&element.range),
             };
-            // An element that begins before the line does so in the translation too.
+            // An element that begins before the line also begins before its translation.
             if begins == 0 {
                 range.start = 0;
             }
@@ -123,7 +123,7 @@ impl Line {
         }
     }
 
-    /// Appends a part of the text with the elements in it.
+    /// Appends a part of the text with the elements placed in it.
     fn write<'a>(
         &self,
         out: &mut Vec<LinePart<'a>>,
@@ -144,7 +144,7 @@ impl Line {
             add(LinePart::Text(&text[at..start]), out);
             let Element { open, close, .. } = one.element;
             if let Some(open) = open {
-                // Its blank moves after it if another blank already precedes it.
+                // If a blank already precedes the mark, the mark's own blank moves behind it.
                 let has_blank = out.last().is_none_or(|last| last.raw().ends_with(' '));
                 let moved = open.strip_prefix(' ').filter(|_| has_blank && close.is_none());
                 add(LinePart::mark(moved.unwrap_or(open), close.is_some(), true), out);
@@ -162,19 +162,19 @@ impl Line {
     }
 }
 
-/// Element with its place in a translation, and the elements inside it.
+/// An element with its range in a translation, and the elements inside it.
 struct Placed<'a> {
     element: &'a Element,
     range: Range<usize>,
     inner: Vec<Self>,
 }
 
-/// Puts elements, outer ones first, into the elements around them.
+/// Puts elements into the elements around them. In `places`, outer elements come before inner ones.
 fn nested(places: Vec<Placed<'_>>) -> Vec<Placed<'_>> {
     let mut roots: Vec<Placed<'_>> = Vec::new();
     for placed in places {
         let mut level = &mut roots;
-        // Only the last element of each level can be around it.
+        // Of each level, only the last element can contain the placed one.
         while level.last().is_some_and(|last| contains(last, &placed)) {
             let last = level.len() - 1;
             level = &mut level[last].inner;
@@ -192,11 +192,13 @@ fn contains(outer: &Placed<'_>, inner: &Placed<'_>) -> bool {
         && !(inner.is_empty() && (inner.start == outer.start || inner.start == outer.end))
 }
 
-/// Units of a line and of its translation, and the links between them.
+/// Units (words and single characters) of a line and of its translation, and the links between
+/// these units.
 struct Target {
     source: Vec<Range<usize>>,
     target: Vec<Range<usize>>,
-    /// First and last unit of the target for each unit of the source; `None` without a link.
+    /// For each unit of the source, the first and last unit of the target that are linked to it;
+    /// `None` without a link.
     linked: Vec<Option<(usize, usize)>>,
     length: usize,
 }
@@ -204,10 +206,10 @@ struct Target {
 impl Target {
     fn new(line: &str, translated: &Translated) -> Self {
         let (source, target) = (units(line), units(&translated.text));
-        // First linked unit of the source for each unit of the target.
+        // For each unit of the target, the first unit of the source that is linked to it.
         let mut links: Vec<Option<usize>> = vec![None; target.len()];
         for (from, to) in &translated.links {
-            // Only the word counts, not the marks around it.
+            // A link belongs to its word, not to the punctuation marks around it.
             let is_word =
                 |unit: &usize| line[source[*unit].clone()].starts_with(char::is_alphanumeric);
             let mut of_link = overlapped(&source, from);
@@ -230,7 +232,7 @@ impl Target {
         Self { source, target, linked, length: translated.text.len() }
     }
 
-    /// Bytes of the translation that correspond to these bytes of the line.
+    /// Bytes of the translation that correspond to the bytes `range` of the line.
     fn span(&self, range: &Range<usize>) -> Range<usize> {
         let linked = &self.linked[overlapped(&self.source, range)];
         let first = linked.iter().flatten().map(|&(first, _)| first).min();
@@ -241,8 +243,8 @@ impl Target {
         }
     }
 
-    /// Place in the translation for a place in the line: after the unit before it, or before the
-    /// unit after it.
+    /// Place in the translation that corresponds to the byte `at` of the line: after the
+    /// translation of the unit before, or before the translation of the unit after.
     fn point(&self, at: usize) -> Range<usize> {
         let before = self.source.partition_point(|unit| unit.end <= at).checked_sub(1);
         let touches = before.is_some_and(|unit| self.source[unit].end == at);
@@ -257,21 +259,22 @@ impl Target {
     }
 }
 
-/// Indices of the units that have bytes in a range; the units are sorted.
+/// Indices of the units that have bytes in `range`. The units must be sorted.
 fn overlapped(units: &[Range<usize>], range: &Range<usize>) -> Range<usize> {
     let first = units.partition_point(|unit| unit.end <= range.start);
     let end = units.partition_point(|unit| unit.start < range.end);
     first..end.max(first)
 }
 
-/// Units of a text: its words, and every other character that is not a blank.
+/// Units of a text: words, and all other characters except blanks. In scripts without blanks
+/// between words, each character is a unit.
 fn units(text: &str) -> Vec<Range<usize>> {
     let mut units: Vec<Range<usize>> = Vec::new();
     let mut in_word = false;
     for (at, character) in text.char_indices() {
         let end = at + character.len_utf8();
         let is_word = character.is_alphanumeric() || matches!(character, '\u{300}'..='\u{36f}');
-        // Scripts without blanks between words.
+        // Characters of scripts without blanks between words.
         let is_alone = matches!(character, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}'
             | '\u{f900}'..='\u{faff}' | '\u{e00}'..='\u{eff}' | '\u{20000}'..='\u{3ffff}');
         match units.last_mut() {
@@ -315,7 +318,8 @@ mod tests {
             [("I", "ich"), ("saw", "sah"), ("the", "Das"), ("red", "rote"), ("house", "Haus")];
         let translated = Translated { text: to.to_owned(), links: links(text, to, &pairs) };
         assert_eq!(own.render(&translated), "Das <b>rote <i>Haus</i></b> sah ich &amp; Garten.");
-        // Elements that exchange their places, and an element whose words are gone.
+        // In the first case, two elements exchange their places; in the second, the words of the
+        // elements are missing.
         let own = line(text, vec![element(text, "saw", "b"), element(text, "house", "i")]);
         assert_eq!(own.render(&translated), "Das rote <i>Haus</i> <b>sah</b> ich &amp; Garten.");
         let gone = Translated { text: "Ja".to_owned(), links: Vec::new() };

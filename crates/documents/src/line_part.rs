@@ -7,17 +7,17 @@ use crate::syntax::Syntax;
 pub(crate) enum LinePart<'a> {
     /// Text whose characters are not escaped yet.
     Text(&'a str),
-    /// Tag that opens an element; its closing tag is in the line, too.
+    /// Opening tag whose closing tag is in the line, too.
     Open(&'a str),
-    /// Tag that closes an element.
+    /// Closing tag whose opening tag is in the line, too.
     Close(&'a str),
-    /// Markup without another in the line.
+    /// Markup without a counterpart in the line.
     Alone(&'a str),
 }
 
 impl<'a> LinePart<'a> {
-    /// Markup, with a flag for whether its counterpart is in the line, and one for whether it
-    /// opens.
+    /// Makes a part from markup. `has_other` is true if its counterpart is in the line, too;
+    /// `is_open` is true if it opens an element.
     pub(crate) fn mark(raw: &'a str, has_other: bool, is_open: bool) -> Self {
         match (has_other, is_open) {
             (false, _) => Self::Alone(raw),
@@ -26,13 +26,13 @@ impl<'a> LinePart<'a> {
         }
     }
 
-    /// Its characters, before any are escaped.
+    /// Characters of the part, without escapes.
     pub(crate) fn raw(self) -> &'a str {
         let (Self::Text(raw) | Self::Open(raw) | Self::Close(raw) | Self::Alone(raw)) = self;
         raw
     }
 
-    /// The part in the form of the document.
+    /// Writes the part in the syntax of the document.
     pub(crate) fn written(self, syntax: Syntax) -> String {
         match self {
             Self::Text(text) => syntax.escape(text),

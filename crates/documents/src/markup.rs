@@ -1,5 +1,5 @@
-//! Tags of HTML and similar formats in texts, with their bytes. Malformed markup is accepted, and
-//! no byte is lost.
+//! Tags of HTML and similar formats in texts, with their byte ranges. Malformed markup is accepted,
+//! and no byte is lost.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,17 +11,16 @@ use crate::segment::Piece;
 pub(crate) enum Tag<'a> {
     /// Text between tags.
     Text,
-    /// Tag that begins an element, with its name in lowercase, and whether it also ends the
-    /// element.
+    /// Opening tag. The name is in lower case; `is_empty` is true if the tag also ends the element.
     Open { name: String, is_empty: bool, raw: &'a str },
-    /// Tag that ends an element.
+    /// Closing tag, with its name in lower case.
     Close(String),
     /// Comment, declaration or instruction.
     Other,
 }
 
-/// Tag or text that begins at the byte `at`, and its end. A `<` that begins no tag is text; a tag
-/// that does not end extends to the end of the text.
+/// Returns the tag or text that begins at the byte `at`, with its byte range. A `<` that begins no
+/// tag is text; a tag that is not closed extends to the end of the text.
 pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     let rest = &text[at..];
     let bytes = rest.as_bytes();
@@ -48,7 +47,7 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     if matches!(bytes[1], b'!' | b'?') {
         return (Tag::Other, at..at + until(">", 2));
     }
-    // A `>` within quotes ends no tag.
+    // A `>` within quotes does not end a tag.
     let (mut end, mut quote) = (bytes.len(), None);
     for (place, &byte) in bytes.iter().enumerate().skip(1) {
         match (quote, byte) {
@@ -74,7 +73,7 @@ pub(crate) fn next_tag(text: &str, at: usize) -> (Tag<'_>, Range<usize>) {
     (tag, at..at + end)
 }
 
-/// Whether a tag, a comment or similar markup begins with these bytes.
+/// True if a tag, a comment or similar markup begins with these bytes.
 pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     match bytes {
         [b'<', b'!' | b'?', ..] => true,
@@ -83,10 +82,10 @@ pub(crate) fn begins_tag(bytes: &[u8]) -> bool {
     }
 }
 
-/// Largest number of bytes of a character reference, with its semicolon.
+/// Largest number of bytes of a character reference, including its semicolon.
 const LONGEST_REFERENCE: usize = 33;
 
-/// Text with its character references replaced; invalid ones stay.
+/// Replaces the character references in a text; invalid references stay as they are.
 pub(crate) fn decoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -108,7 +107,7 @@ pub(crate) fn decoded(text: &str) -> String {
     out + rest
 }
 
-/// Characters that a reference represents.
+/// Characters that a reference stands for; `None` if it is invalid.
 fn character(name: &str) -> Option<String> {
     let number = match name.strip_prefix('#') {
         Some(hex) if hex.starts_with(['x', 'X']) => u32::from_str_radix(&hex[1..], 16).ok(),
@@ -118,8 +117,8 @@ fn character(name: &str) -> Option<String> {
     char::from_u32(number?).filter(|&one| one != '\0').map(String::from)
 }
 
-/// Pieces of inline tags that are properly nested: a tag without a counterpart, or one that crosses
-/// another element, stands alone.
+/// Makes pieces in which tags are properly nested. A tag without a counterpart, or a tag that
+/// crosses another element, becomes `Alone`.
 pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(tags.len());
     let mut open: Vec<(String, usize)> = Vec::new();
@@ -139,7 +138,8 @@ pub(crate) fn paired(tags: Vec<(Piece, Option<(String, bool)>)>) -> Vec<Piece> {
                 open.push((name, pieces.len()));
                 pieces.push(piece);
             }
-            // Searches only if an element of this name is open: there may be many.
+            // This case avoids a search, since there may be many closing tags without an open
+            // element.
             Some((name, false)) if open_names.get(&name).is_none_or(|&count| count == 0) => {
                 pieces.push(alone(&piece));
             }

@@ -1,17 +1,17 @@
-//! Parts of a text that a translation must not change: placeholders of programs, addresses.
+//! Parts of a text that a translation must not change: placeholders of programs, and addresses.
 
 use std::ops::Range;
 
-/// Largest number of bytes of a placeholder; a longer pair of braces is text.
+/// Largest number of bytes of a placeholder; a longer text in braces is text.
 const LONGEST: usize = 80;
 
-/// Largest numbers of bytes of the two parts of an e-mail address: local part and host (RFC 5321,
-/// section 4.5.3.1).
+/// Largest number of bytes of the local part of an e-mail address; the next constant is the same
+/// for the host (RFC 5321, section 4.5.3.1).
 const LONGEST_PERSON: usize = 64;
 const LONGEST_HOST: usize = 255;
 
-/// Byte ranges of placeholders (`{name}`, `{{name}}`, `${name}`, `%s`, `%1$d`, `%(name)s` and
-/// `%name%`), URLs and e-mail addresses, in order.
+/// Finds placeholders (`{name}`, `{{name}}`, `${name}`, `%s`, `%1$d`, `%(name)s` and `%name%`),
+/// URLs and e-mail addresses; returns their byte ranges, in order.
 ///
 /// ```
 /// let text = "Hi {name}, 50 % of %(n)d: https://a.b/c?d.";
@@ -44,7 +44,8 @@ pub fn placeholders(text: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Length of one or two pairs of braces with a name, a number or a format between them.
+/// Length of a placeholder in single or double braces, which contain a name, a number or a format;
+/// `None` if the text begins with no such placeholder.
 fn braces(text: &str) -> Option<usize> {
     let end = text.bytes().take(LONGEST).position(|byte| byte == b'}')?;
     let inner = text[..end].trim_start_matches('{');
@@ -62,7 +63,8 @@ fn braces(text: &str) -> Option<usize> {
     fits.then_some(end)
 }
 
-/// Length of a conversion of `printf`, or a name between two signs.
+/// Length of a conversion of `printf`, or of a name between two percent signs; `None` if the text
+/// begins with neither.
 fn percent(text: &str) -> Option<usize> {
     let rest = &text[1..];
     let name = rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_');
@@ -82,12 +84,12 @@ fn percent(text: &str) -> Option<usize> {
         .find(|character: char| !matches!(character, 'h' | 'l' | 'L' | 'z' | 'j' | 't'))?;
     let conversion = rest[at..].chars().next()?;
     let is_conversion = "diouxXeEfFgGaAcsSpn@".contains(conversion);
-    // `100 %` before a word is a percentage, and `%de` is a word.
+    // `%de` is the beginning of a word: `100 %` before a word is a percentage.
     let ends = !rest[at + conversion.len_utf8()..].starts_with(|next: char| next.is_alphanumeric());
     (is_conversion && ends).then_some(1 + at + 1)
 }
 
-/// Length of a URL or an e-mail address.
+/// Length of a URL or an e-mail address; `None` if the text begins with neither.
 fn address(text: &str) -> Option<usize> {
     let schemes = ["http://", "https://", "ftp://", "mailto:", "www."];
     if let Some(scheme) = schemes.iter().find(|scheme| text.starts_with(**scheme)) {
@@ -95,7 +97,7 @@ fn address(text: &str) -> Option<usize> {
         return (word.len() > scheme.len()).then_some(word.len());
     }
     let is_person = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte);
-    // Most texts have no address, and are not read further than an address may extend.
+    // Reading stops where the longest local part would end, because most texts have no address.
     let person = text.bytes().take(LONGEST_PERSON + 1).position(|byte| !is_person(byte))?;
     let host = text[person..].strip_prefix('@').filter(|_| person > 0)?;
     let word = word(&host[..host.floor_char_boundary(LONGEST_HOST + 1)]);
@@ -104,7 +106,7 @@ fn address(text: &str) -> Option<usize> {
     fits.then_some(person + 1 + word.len())
 }
 
-/// Beginning of a text up to a blank or a quote, without punctuation at its end.
+/// Beginning of a text up to a blank, a quote or an angle bracket, without punctuation at its end.
 fn word(text: &str) -> &str {
     let is_blank = |character: char| {
         character.is_whitespace() || matches!(character, '<' | '>' | '"' | '«' | '»')

@@ -1,4 +1,5 @@
-//! Texts of a document that belong together, such as a paragraph, and their division into lines.
+//! Texts of a document that are translated together, such as a paragraph, and their division into
+//! lines.
 
 use std::ops::Range;
 
@@ -8,44 +9,46 @@ use crate::sentences::sentences;
 use crate::syntax::Syntax;
 use crate::words::has_letters;
 
-/// Inline part of a document.
+/// Inline part of a segment. Ranges are bytes of the document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Text that is translated, and its bytes.
+    /// Text to translate, with its bytes.
     Text(String, Range<usize>),
-    /// Tag that opens something.
+    /// Tag that opens an element.
     Open(Range<usize>),
-    /// Tag that closes something. Tags are properly nested; a tag without a counterpart is `Alone`.
+    /// Tag that closes an element. Elements are properly nested; a tag without a counterpart is
+    /// `Alone`.
     Close(Range<usize>),
     /// Closing tag that is written differently if the text has changed.
     CloseAs(Range<usize>, String),
-    /// Part without text to translate, with all its content.
+    /// Markup or code without text to translate, including all its content.
     Alone(Range<usize>),
 }
 
 /// Layout of the text of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Any number of lines.
+    /// The text stays as it is, without added line breaks.
     Free,
-    /// One line, or several of at most this number of characters.
+    /// Lines of at most this number of characters.
     Wrapped(usize),
-    /// This number of lines, of about equal length.
+    /// This number of lines of about equal length.
     Lines(usize),
     /// Strings in quotes, as in catalogs.
     Quoted,
 }
 
-/// Text of a document that is translated as a unit.
+/// Text of a document that is translated together, with its markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// Bytes of the document that are replaced.
     pub(crate) edit: Range<usize>,
-    /// Bytes before and after the new text.
+    /// Bytes to write before and after the new text.
     pub(crate) around: [String; 2],
-    /// Bytes before and after each of its marks; `None` if text may be next to the marks.
+    /// Bytes that end the text before a tag, and bytes that begin it again after a tag. `None` if
+    /// text and tags may be next to each other.
     pub(crate) between: Option<[String; 2]>,
-    /// Whether the text is put at another place than where it was read.
+    /// True if the translation is written to another place than that of the text.
     pub(crate) is_copy: bool,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) syntax: Syntax,
@@ -53,7 +56,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Segment that replaces its own text.
+    /// Makes a segment that replaces its own text; `None` without pieces.
     pub(crate) fn in_place(pieces: Vec<Piece>, syntax: Syntax) -> Option<Self> {
         let range = |piece: &Piece| match piece {
             Piece::Text(_, range)
@@ -76,38 +79,38 @@ impl Segment {
     }
 }
 
-/// Tags of a run whose text keeps the blanks at its ends.
+/// Makes the text elements of Word (`<w:t>`) in tags keep blanks at their ends.
 pub(crate) fn spaced(raw: &str) -> String {
     raw.replace("<w:t>", "<w:t xml:space=\"preserve\">")
 }
 
-/// Part of a translated segment.
+/// Part of a segment after its division into lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Text that is not translated, in the form of the document.
+    /// Content that is not translated, in the syntax of the document.
     Kept(String),
-    /// Translation of the line of this number.
+    /// Line with this number, in whose place its translation is written.
     Line(usize),
 }
 
-/// Markup at a place of a text.
+/// Markup of a segment, with its place in the text.
 struct Mark {
     at: usize,
     raw: String,
-    /// Index of the tag that closes or opens it.
+    /// Index of the mark that closes or opens the same element; `None` if the mark stands alone.
     partner: Option<usize>,
     is_open: bool,
-    /// Sentence that it belongs to; `None` if it is between sentences, or around whole ones.
+    /// Sentence that the mark belongs to; `None` if it is between sentences, or around whole ones.
     sentence: Option<usize>,
 }
 
-/// Deepest nesting of elements; the tags of deeper ones are treated separately.
+/// Deepest nesting of elements. Tags of elements that are nested more deeply stand alone.
 const DEEPEST: usize = 100;
 
-/// Text of a segment without its markup, and the markup in its order.
+/// Text of a segment without its markup, and the markup in order.
 fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
     let (mut text, mut marks, mut open) = (String::new(), Vec::<Mark>::new(), Vec::new());
-    // Number of open elements that are nested more deeply.
+    // Number of open elements that are nested more deeply than [`DEEPEST`].
     let mut deeper = 0_usize;
     for piece in &segment.pieces {
         let (range, opens) = match piece {
@@ -156,8 +159,8 @@ fn flattened(source: &str, segment: &Segment) -> (String, Vec<Mark>) {
     (text, marks)
 }
 
-/// Removes the blank from the end of a text that is followed by another. Markup that stands alone
-/// between the two is then preceded by the blank.
+/// Removes a blank from the end of `text`, because another blank will follow. If there is markup
+/// between the two blanks that stands alone, the blank is added to the beginning of this markup.
 fn join_blanks(text: &mut String, marks: &mut [Mark]) {
     let end = text.len();
     text.pop();
@@ -169,7 +172,7 @@ fn join_blanks(text: &mut String, marks: &mut [Mark]) {
     between.iter_mut().for_each(|mark| mark.at = text.len());
 }
 
-/// Whether a text has a letter outside its placeholders and addresses.
+/// True if a text has a letter outside of its placeholders and addresses.
 fn has_words(text: &str) -> bool {
     let mut at = 0;
     placeholders(text).into_iter().chain(std::iter::once(text.len()..text.len())).any(|range| {
@@ -179,8 +182,8 @@ fn has_words(text: &str) -> bool {
     })
 }
 
-/// Elements of the sentence with this index, which take its marks; their ranges are counted from
-/// its start.
+/// Makes the elements of the sentence with the index `number` from its marks, which then belong to
+/// it. Ranges of elements count from the start of the sentence.
 fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec<Element> {
     let is_inside = |mark: &Mark| sentence.start < mark.at && mark.at < sentence.end;
     let belongs = |mark: &Mark| {
@@ -188,7 +191,7 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
         let edge = if mark.is_open { sentence.start } else { sentence.end };
         is_inside(mark) || partner && mark.at == edge
     };
-    // Marks are in their order.
+    // Marks are sorted by their place.
     let first = marks.partition_point(|mark| mark.at < sentence.start);
     let end = marks.partition_point(|mark| mark.at <= sentence.end);
     let chosen: Vec<usize> = (first..end).filter(|&mark| belongs(&marks[mark])).collect();
@@ -217,7 +220,7 @@ fn take_marks(marks: &mut [Mark], number: usize, sentence: &Range<usize>) -> Vec
     elements
 }
 
-/// Divides a segment into lines, which are added to `lines`, and the content between them.
+/// Divides a segment into lines, which are appended to `lines`, and the content between them.
 pub(crate) fn divide(
     source: &str,
     segment: &Segment,

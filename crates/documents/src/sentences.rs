@@ -1,17 +1,18 @@
 //! Division of texts into sentences, by rules.
 //!
-//! A sentence ends after `.`, `!`, `?` or a similar mark, with the closing quotes and brackets that
-//! follow, if then a blank comes and no lowercase letter. After a Chinese or Japanese mark no blank
-//! is needed. A full stop does not end a sentence after an abbreviation, after an initial or, in
-//! languages that write ordinals with it, after a number of two digits. Abbreviations of twenty
-//! languages are known; for any other language, the rules apply without them.
+//! A sentence ends after `.`, `!`, `?` or a similar mark and the closing quotes and brackets after
+//! it, if a blank follows and then no lower-case letter. After a Chinese or Japanese mark, no blank
+//! is needed. A full stop does not end a sentence after an abbreviation or an initial. In languages
+//! that write ordinals with a full stop, neither does one after a number of one or two digits.
+//! Abbreviations of twenty languages are known; for any other language, the abbreviations listed
+//! under `*` apply.
 
 use std::ops::Range;
 
-/// Marks that end a sentence if a blank follows.
+/// Marks that end a sentence only if a blank follows.
 const ENDS: [char; 13] = ['.', '!', '?', '…', '؟', '۔', '।', '॥', '՜', '։', '።', '‽', '๛'];
 
-/// Marks that always end a sentence.
+/// Marks that end a sentence without a blank.
 const WIDE_ENDS: [char; 4] = ['。', '！', '？', '｡'];
 
 /// Languages in which a number with a full stop is an ordinal: `am 3. Mai`.
@@ -19,10 +20,10 @@ const ORDINALS: [&str; 16] = [
     "de", "da", "nb", "nn", "no", "fi", "et", "lv", "cs", "sk", "sl", "hr", "sr", "pl", "hu", "tr",
 ];
 
-/// Abbreviations by language; `*` stands for languages that are not listed.
+/// Abbreviations by language. `*` stands for all languages that are not listed.
 const ABBREVIATIONS: &str = include_str!("abbreviations.txt");
 
-/// Abbreviations of a language, in lowercase and without the last full stop.
+/// Abbreviations of a language, in lower case and without their last full stop.
 fn abbreviations(language: &str) -> Vec<&'static str> {
     let abbreviations_of = |wanted: &str| -> Vec<&'static str> {
         let mut words = Vec::new();
@@ -42,8 +43,8 @@ fn abbreviations(language: &str) -> Vec<&'static str> {
     if of_language.is_empty() { abbreviations_of("*") } else { of_language }
 }
 
-/// Byte ranges of the sentences of a text in a language, without the blanks around them. A line
-/// break ends a sentence.
+/// Divides a text into sentences by the rules of a language. Returns their byte ranges, without the
+/// blanks around them. A line break also ends a sentence.
 #[must_use]
 pub fn sentences(text: &str, language: &str) -> Vec<Range<usize>> {
     let language = language.split(['-', '_']).next().unwrap_or_default().to_lowercase();
@@ -98,7 +99,7 @@ fn push(ranges: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     }
 }
 
-/// Whether a character may close a sentence after its mark.
+/// True for a quote or bracket that may follow the mark at the end of a sentence.
 fn closes(character: char) -> bool {
     matches!(
         character,
@@ -106,16 +107,16 @@ fn closes(character: char) -> bool {
     )
 }
 
-/// Whether the full stop after `before` belongs to its last word.
+/// True if the full stop after `before` belongs to the last word of `before`.
 fn is_short(before: &str, abbreviations: &[&str], has_ordinals: bool, next: char) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or(before);
     let word = word.trim_start_matches(|character: char| !character.is_alphanumeric());
     let mut letters = word.chars();
     match (letters.next(), letters.next()) {
-        // An initial.
+        // The word is an initial.
         (Some(one), None) if one.is_uppercase() => return true,
         (Some(one), two) if one.is_ascii_digit() && two.is_none_or(|two| two.is_ascii_digit()) => {
-            // A number before the month of a date, or a number in a list.
+            // The word is a number before the month of a date, or the number of a list item.
             return word.len() <= 2
                 && (has_ordinals || word.len() == before.trim().len())
                 && next.is_alphabetic();

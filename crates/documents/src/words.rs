@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-/// A text on one line, with single blanks between its words and none around them.
+/// Puts a text on one line, with single blanks between its words and none around them.
 pub(crate) fn one_line(text: &str) -> String {
     let is_blank = |character: char| matches!(character, ' ' | '\t' | '\n' | '\r');
     let words = text.split(is_blank).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Part of a text without the marks of items and speakers before it, and without music notes and
-/// blanks around it: these do not count as words, and a model may omit them.
+/// Returns a part of a text without the mark of an item or speaker before it, and without music
+/// notes and blanks around it. These do not count as words, and a model might omit them.
 pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
     let around = |character: char| character.is_whitespace() || "♩♪♫♬".contains(character);
     let part = text[range.clone()].trim_start_matches(around);
@@ -19,13 +19,13 @@ pub(crate) fn without_marks(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + part.trim_end_matches(around).len()
 }
 
-/// Recognises a line that begins with the dash of a speaker or the mark of an item.
+/// True if a line begins with the dash of a speaker or the mark of an item.
 pub(crate) fn has_mark(line: &str) -> bool {
     behind_mark(line.trim_start()).is_some()
 }
 
-/// Text after the mark at its beginning; `None` without a mark, for example before a number, an
-/// arrow or an emphasised word.
+/// Text after the mark at the beginning of `text`. `None` without a mark: a dash before a number or
+/// an arrow, or a star before a word, is no mark.
 fn behind_mark(text: &str) -> Option<&str> {
     let behind = text.strip_prefix(['-', '–', '—', '‐', '•', '‣', '◦', '·', '*'])?;
     let is_mark = |next: char| match text.starts_with('*') {
@@ -35,7 +35,7 @@ fn behind_mark(text: &str) -> Option<&str> {
     behind.starts_with(is_mark).then_some(behind)
 }
 
-/// Whether a text has anything to translate, which must include a letter.
+/// True if a text has something to translate, which must include a letter.
 pub(crate) fn has_letters(text: &str) -> bool {
     text.chars().any(char::is_alphabetic)
 }

@@ -1,4 +1,4 @@
-//! Damaged documents are read or refused, and none ends the program.
+//! Damaged documents are read or refused, and never end the program.
 
 use taper_documents::{
     Document, DocumentFormat, Docx, Line, Tmx, Translated, po_pairs, utf8_of, xliff_pairs,
@@ -29,7 +29,7 @@ const FORMATS: [DocumentFormat; 8] = [
     DocumentFormat::Text,
 ];
 
-/// Numbers as a function of a seed.
+/// Makes a source of pseudo-random numbers below a bound, which depend on the seed alone.
 fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move |below| {
@@ -40,7 +40,8 @@ fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Bytes with a few changes: other bytes, parts that are gone, doubled or from elsewhere.
+/// Returns a copy of `bytes` with a few changes: changed bytes, and parts that are removed,
+/// repeated, cut off or inserted.
 fn damaged(bytes: &[u8], draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=draw(4) {
@@ -65,7 +66,8 @@ fn damaged(bytes: &[u8], draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
     bytes
 }
 
-/// Reads bytes in every format; what is read is written again, unchanged and with other texts.
+/// Reads bytes in every format. Documents that are accepted are written again, once unchanged and
+/// once with other texts.
 fn read(bytes: &[u8]) {
     let languages = ["en", "de"];
     if let Ok(mut memory) = Tmx::new(bytes, languages) {
@@ -85,7 +87,7 @@ fn read(bytes: &[u8]) {
         };
         let translations: Vec<_> = document.lines().iter().map(other).collect();
         let made = document.write(&translations);
-        // What is XML stays so.
+        // A document in a format based on XML must stay well-formed.
         if matches!(format, DocumentFormat::Xliff | DocumentFormat::Docx) {
             let again = Document::parse(made.clone(), format, "en");
             assert!(again.is_ok(), "{format:?}: {text}\n{made}");

@@ -1,5 +1,5 @@
-//! Documents come back to the byte if nothing is translated, and keep all that is not text if
-//! everything is.
+//! Documents come back to the byte if nothing is translated. If everything is translated, all that
+//! is not text stays.
 
 use taper_documents::{Document, DocumentFormat, Docx, Line, Translated};
 
@@ -7,7 +7,7 @@ fn parse(text: &str, format: DocumentFormat) -> Document {
     Document::parse(text.to_owned(), format, "en").unwrap()
 }
 
-/// The document with each line turned by `turn`, which keeps the order of words.
+/// Returns the document with each line changed by `turn`, which must keep the order of words.
 fn turned(text: &str, format: DocumentFormat, turn: impl Fn(&str) -> String) -> String {
     let document = parse(text, format);
     let translated = |line: &Line| Some(Translated { text: turn(line.text()), links: Vec::new() });
@@ -121,7 +121,8 @@ fn markdown_keeps_its_marks() {
     }
 }
 
-/// Elements as deep as a page may have them, marks without number, and openings that never close.
+/// Elements nested as deeply as a page can nest them, very many marks, and marks that are opened
+/// but never closed.
 #[test]
 fn no_number_of_marks_is_too_much() {
     const MANY: usize = 20_000;
@@ -155,7 +156,7 @@ fn links_of_markdown_keep_their_addresses() {
     let expected = "SEE [THE PAGE][the page], [*HERE*][*here*] AND [THERE][p], `a``b`.\n\n\
         [the page]: /page\n[*here*]: /here\n[p]: /there\n";
     assert_eq!(shouted(notes, DocumentFormat::Markdown), expected);
-    // Marks at the beginning of a paragraph would make it a heading, an item or a quotation.
+    // These marks at the beginning of a paragraph would make it a heading, an item or a quotation.
     let marks = |text: &str| turned("one\n", DocumentFormat::Markdown, |_| text.to_owned());
     for (text, expected) in [
         ("- a", "\\- a"),
@@ -183,7 +184,7 @@ fn subtitles_keep_times_and_lines() {
 #[test]
 fn texts_of_a_cue_are_all_translated() {
     let of = |srt: &str| lines(srt, DocumentFormat::Srt);
-    // Blank lines within a cue, no blank line behind one, and no numbers.
+    // Cases: blank lines within a cue, no blank line after a cue, and cues without numbers.
     for (cues, expected) in [
         (
             "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\nTwo.\n\n2\n00:00:03,000 --> 00:00:04,000\nThree.\n",
@@ -197,7 +198,7 @@ fn texts_of_a_cue_are_all_translated() {
         assert_eq!(of(cues).len(), expected, "{cues}");
         assert!(!of(cues).iter().any(|line| line.contains(['1', '2'])), "{cues}");
     }
-    // Marks beside the words stay, whatever a model makes of these.
+    // Marks next to the words stay, whatever the translation of the words is.
     let cue =
         "1\n00:00:01,000 --> 00:00:02,000\n- Who is\nthere?\n- ♪ Me! ♪\n\n-5 of\n*us* ♪ all ♪\n";
     assert_eq!(of(cue), ["Who is there?", "Me!", "-5 of *us* ♪ all"]);
@@ -236,7 +237,7 @@ fn paragraphs_are_broken_as_they_were() {
     assert_eq!(shouted(LETTER, DocumentFormat::Text), expected);
 }
 
-/// Numbers as a function of a seed.
+/// Makes a source of pseudo-random numbers below a bound, which depend on the seed alone.
 fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move |below| {
@@ -247,8 +248,8 @@ fn draws(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Documents put together of hard parts are taken as they are, whatever they are; each tag is there
-/// as often as before if the text becomes another.
+/// Documents that are put together from difficult parts come back to the byte. If their texts
+/// change, each tag still occurs as often as before.
 #[test]
 fn no_byte_is_lost_in_any_document() {
     let parts = [
@@ -315,7 +316,7 @@ fn no_byte_is_lost_in_any_document() {
                 |line: &Line| Some(Translated { text: line.text().to_owned(), links: Vec::new() });
             let same: Vec<_> = document.lines().iter().map(same).collect();
             assert_eq!(document.write(&same), text, "{format:?}");
-            // Words in another order, with links.
+            // Translations with the words in another order, and with links.
             let other = |line: &Line| {
                 let words: Vec<&str> = line.text().split(' ').rev().collect();
                 let length = line.text().len();
@@ -377,7 +378,7 @@ fn word_documents_keep_their_runs() {
     let made = shouted(&text, DocumentFormat::Docx);
     let again = Docx::read(docx.write(&made).unwrap()).unwrap().1;
     assert_eq!(again, made);
-    // Without links words go in proportion, and the order is that of the source.
+    // Without links, words are placed in proportion, so their order is that of the source.
     let plain = |text: &str| {
         let mut plain = String::new();
         let mut in_tag = false;
@@ -405,15 +406,15 @@ fn an_archive_expands_only_so_far() {
     )
     .unwrap();
     let (_, text) = Docx::read(bytes.clone()).unwrap();
-    // Marks between the parts of text count for nothing.
+    // The characters between the parts do not count towards the size.
     let size = text.replace('\0', "").len() as u64;
     assert!(Docx::read_within(bytes.clone(), size).is_ok());
     let error = Docx::read_within(bytes, size - 1).unwrap_err().to_string();
     assert!(error.contains("larger than"), "{error}");
 }
 
-/// Every document in the folder `TAPER_DOCUMENTS` and below comes back to the byte, untranslated and
-/// with translations that are the same.
+/// Every document in the folder `TAPER_DOCUMENTS` and its subfolders comes back to the byte,
+/// without translations and with translations that equal the texts.
 #[test]
 fn documents_of_a_folder_come_back() {
     let Some(folder) = std::env::var_os("TAPER_DOCUMENTS") else { return };
@@ -437,7 +438,7 @@ fn documents_of_a_folder_come_back() {
                 };
                 let same: Vec<_> = document.lines().iter().map(same).collect();
                 assert!(document.write(&same) == text, "{}", path.display());
-                // What is translated is found again.
+                // A document with changed texts can be parsed again.
                 let shout = |line: &Line| {
                     Some(Translated { text: line.text().to_uppercase(), links: Vec::new() })
                 };

@@ -1,4 +1,4 @@
-//! Corpora of compressed text; the first byte chooses gzip or Zstandard.
+//! Target: corpora of compressed text. The first byte chooses gzip or Zstandard.
 #![no_main]
 
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Corpora with a JSON object a line.
+//! Target: corpora with a JSON object on each line.
 #![no_main]
 
 use std::sync::LazyLock;

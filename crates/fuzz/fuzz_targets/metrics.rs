@@ -1,4 +1,4 @@
-//! Text to be scored, in lines; the first byte chooses the tokenizer of BLEU.
+//! Target: lines of text to be scored. The first byte chooses the tokenizer of BLEU.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Recipes: `config.toml`.
+//! Target: recipes, `config.toml`.
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Logs of runs, as reports and `taper top` read them.
+//! Target: logs of runs, which reports and `taper top` read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The state of a checkpoint: `state.json`.
+//! Target: the state of a checkpoint, `state.json`.
 #![no_main]
 
 use std::cell::LazyCell;

@@ -1,4 +1,4 @@
-//! Corpora with columns between tabs; the first byte chooses which columns.
+//! Target: corpora with tabs between columns. The first byte chooses the columns.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! The tensors of a checkpoint, for which its state is made to vouch; the first byte chooses weights or moments.
+//! Target: tensors of a checkpoint, whose state gets their correct checksum. The first byte chooses
+//! weights or moments.
 #![no_main]
 
 use std::cell::LazyCell;
@@ -8,7 +9,8 @@ use taper_hostile::checkpoints::Checkpoint;
 use taper_trainer::{MODEL_FILE, OPTIMIZER_FILE};
 
 thread_local! {
-    /// One for each choice, so that what an input leaves behind in one file does not matter to one for the other.
+    /// One checkpoint for weights and one for moments, so that a file that one kind of input has
+    /// changed does not affect the other kind.
     static CHECKPOINTS: LazyCell<[Checkpoint; 2]> = LazyCell::new(|| [Checkpoint::trained(), Checkpoint::trained()]);
 }
 

@@ -1,4 +1,4 @@
-//! Corpora of two files of text.
+//! Target: corpora of two text files.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Files of tokenizers: `tokenizer.json`.
+//! Target: files of tokenizers, `tokenizer.json`.
 #![no_main]
 
 use std::path::PathBuf;
@@ -12,7 +12,9 @@ static FILE: LazyLock<PathBuf> = LazyLock::new(|| taper_fuzz::folder().join("tok
 
 fuzz_target!(
     init: {
-        // A panic of the tokenizers library is caught, and must not end the fuzzer; one that is not caught still does.
+        // The tokenizers library may panic; Taper catches the panic, which must not end the fuzzer.
+        // Without this hook, libFuzzer's would end it. A panic that is not caught still ends the
+        // fuzzer.
         std::panic::set_hook(Box::new(|_| {}));
         for kind in [TokenizerKind::Bpe, TokenizerKind::Unigram] {
             let config = TokenizerConfig { kind, vocabulary_size: 290, ..TokenizerConfig::default() };

@@ -1,4 +1,4 @@
-//! Files of word vectors, text and binary.
+//! Target: files of word vectors, text and binary.
 #![no_main]
 
 use std::path::PathBuf;

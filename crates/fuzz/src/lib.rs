@@ -1,19 +1,19 @@
-//! Valid input, with which the fuzzer begins, for all targets.
+//! Valid input for all targets, with which the fuzzer begins.
 
 use std::fs;
 use std::path::Path;
 
-/// Puts valid input into the corpus of a target, before the fuzzer reads it.
+/// Writes valid input to the corpus of a target, before the fuzzer reads it.
 ///
 /// # Panics
-/// If the corpus cannot be written to.
+/// If the corpus cannot be written.
 pub fn seed(target: &str, name: &str, bytes: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     fs::create_dir_all(&folder).expect("the corpus");
     fs::write(folder.join(name), bytes).expect("a seed");
 }
 
-/// A folder that lasts as long as the program.
+/// Makes a temporary folder, which is not removed.
 ///
 /// # Panics
 /// If there is no place for temporary files.

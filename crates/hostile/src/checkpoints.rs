@@ -13,7 +13,7 @@ use taper_trainer::{
     round_to_int8,
 };
 
-/// Vocabulary size of either side.
+/// Vocabulary size of source and target.
 const VOCABULARY: usize = 14;
 
 /// Makes the smallest model that has every kind of parameter.
@@ -36,7 +36,7 @@ fn short_run(max_updates: u64) -> TrainingConfig {
     TrainingConfig { max_updates, ema_decay: 0.9, ..TrainingConfig::default() }
 }
 
-/// Data with epochs of a single batch of a single pair.
+/// A source of data whose epochs have a single batch of a single pair.
 struct OneBatch;
 
 impl Source for OneBatch {
@@ -93,7 +93,7 @@ impl Checkpoint {
         self.folder.path()
     }
 
-    /// Returns the bytes of one of its files.
+    /// Returns the bytes of the checkpoint's file `name`.
     ///
     /// # Panics
     /// If the checkpoint has no such file.
@@ -101,9 +101,9 @@ impl Checkpoint {
         fs::read(self.path.join(name)).unwrap()
     }
 
-    /// Checks damaged states, which may be accepted only if their meaning is the same. A state with
-    /// a new checksum does not count as damaged: a fuzzer that sees the comparison of checksums
-    /// finds such states.
+    /// Checks that a damaged state is refused, or has the same meaning as the valid one. A state
+    /// with a new, correct checksum does not count as damaged, because a fuzzer that observes the
+    /// comparison of checksums finds such states.
     ///
     /// # Panics
     /// If the check fails.
@@ -116,16 +116,18 @@ impl Checkpoint {
         }
     }
 
-    /// Checks that the saved weights are loaded, and no others; returns whether they were loaded.
+    /// Tries to load `bytes` as the checkpoint's weights; returns true if they were loaded. The
+    /// state has the checksum of the saved weights, so no others should be.
     ///
     /// # Panics
-    /// If the weights cannot be written, or the check fails.
+    /// If the weights cannot be written.
     pub fn weights(&self, bytes: &[u8]) -> bool {
         fs::write(self.path.join(MODEL_FILE), bytes).unwrap();
         load_model(&self.path, &self.target, "").is_ok()
     }
 
-    /// Checks that weights with a correct checksum are loaded, or refused because of their content.
+    /// Checks that `bytes`, with their correct checksum in the state, are loaded as weights, or
+    /// refused because of their content.
     ///
     /// # Panics
     /// If the check fails.
@@ -137,7 +139,8 @@ impl Checkpoint {
         }
     }
 
-    /// Checks that moments with a correct checksum are loaded, or refused because of their content.
+    /// Checks that `bytes`, with their correct checksum in the state, are loaded as the optimizer's
+    /// moments, or refused because of their content.
     ///
     /// # Panics
     /// If the check fails.
@@ -151,7 +154,7 @@ impl Checkpoint {
         }
     }
 
-    /// Writes the checksum of this content of a file to the state.
+    /// Writes the checksum of `bytes`, the content of the file `name`, to the state.
     fn vouch_for(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state.clone();
         state.files.insert(
@@ -167,7 +170,7 @@ fn encoded(state: &State) -> Vec<u8> {
     [serde_json::to_vec_pretty(state).unwrap(), b"\n".to_vec()].concat()
 }
 
-/// Computes the checksum that a state should have.
+/// Computes the checksum that a state should have; the state's own checksum does not count.
 fn checksum(mut state: State) -> String {
     state.checksum.clear();
     sha256(&encoded(&state))

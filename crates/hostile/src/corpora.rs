@@ -46,13 +46,14 @@ pub const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]
 pub struct Split {
     damaged: PathBuf,
     config: DataConfig,
-    // Removed when this value is dropped.
+    // The folder is removed when this value is dropped.
     _folder: tempfile::TempDir,
 }
 
 impl Split {
-    /// Makes a split in `format`; its file `damaged` is written later. In text format, the other
-    /// side has the lines `other`.
+    /// Makes a split in `format`, without its file `damaged`, which is written later. In text
+    /// format, the other side has the lines `other`. `columns` names the fields of source and
+    /// target.
     ///
     /// # Panics
     /// If temporary files cannot be made.
@@ -70,7 +71,7 @@ impl Split {
         Self::new(Format::Text, "train.en", "eins\r\nzwei ü\n\ndrei\n", ["", ""])
     }
 
-    /// Makes a split of columns separated by tabs.
+    /// Makes a split whose file is a table with tabs between its columns.
     pub fn table(columns: [&str; 2]) -> Self {
         Self::new(Format::Tsv, "train.tsv", "", columns)
     }
@@ -80,21 +81,21 @@ impl Split {
         Self::new(Format::Jsonl, "train.jsonl", "", ["", ""])
     }
 
-    /// Makes a split of questions about texts.
+    /// Makes a split whose file has questions about texts.
     pub fn questions() -> Self {
         Self::new(Format::Text, "train.json", "", ["", ""])
     }
 
-    /// Makes a split of rows of columns, one of which has both languages.
+    /// Makes a split in a Parquet file, one of whose columns has both languages.
     pub fn parquet() -> Self {
         Self::new(Format::Parquet, "train.parquet", "", ["", ""])
     }
 
-    /// Reads the split, with `bytes` as its damaged file, to its end or to the first error, whose
-    /// message must name a file.
+    /// Reads the split, with `bytes` as its damaged file, to the end or to the first error. The
+    /// error's message must name a file.
     ///
     /// # Panics
-    /// If the message names no file.
+    /// If the error's message names no file.
     pub fn read(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
         let read = PairReader::open(&self.config, "train")
@@ -125,7 +126,7 @@ impl Split {
 pub struct ImageSplit {
     damaged: PathBuf,
     config: DataConfig,
-    // Removed when this value is dropped.
+    // The folder is removed when this value is dropped.
     _folder: tempfile::TempDir,
 }
 
@@ -133,8 +134,9 @@ pub struct ImageSplit {
 pub const SIDE: usize = 4;
 
 impl ImageSplit {
-    /// Makes a split in `format` whose file `damaged` is written later, next to one with the
-    /// `labels` of images. Images have [`SIDE`] pixels in one channel, or CIFAR's shape.
+    /// Makes a split in `format`, without its file `damaged`, which is written later. Another file
+    /// has the `labels` of the images. Images have [`SIDE`] × [`SIDE`] pixels in one channel, or
+    /// CIFAR's shape.
     ///
     /// # Panics
     /// If temporary files cannot be made.
@@ -155,11 +157,11 @@ impl ImageSplit {
         Self { damaged: folder.path().join(damaged), config, _folder: folder }
     }
 
-    /// Reads every image of the split, with `bytes` as its damaged file, up to the first error,
-    /// whose message must name a file.
+    /// Reads every image of the split, with `bytes` as its damaged file, up to the first error. The
+    /// error's message must name a file.
     ///
     /// # Panics
-    /// If the message names no file.
+    /// If the error's message names no file.
     pub fn read(&self, bytes: &[u8]) {
         fs::write(&self.damaged, bytes).unwrap();
         let read = ImageDataset::read(&self.config, &self.config.train).and_then(|images| {
@@ -173,19 +175,19 @@ impl ImageSplit {
     }
 }
 
-/// A valid table of captions, to be damaged; its picture exists.
+/// A valid table of captions, to be damaged; [`CaptionTable`] makes its pictures.
 pub const CAPTIONS: &[u8] = "a.png\tone ü\na.png\ttwo\r\n\nb.png\tthree\n".as_bytes();
 
 /// A table of captions that is damaged repeatedly, next to its pictures.
 #[derive(Debug)]
 pub struct CaptionTable {
     config: DataConfig,
-    // Removed when this value is dropped.
+    // The folder is removed when this value is dropped.
     _folder: tempfile::TempDir,
 }
 
 impl CaptionTable {
-    /// Makes a table whose pictures are `picture`, a PNG file.
+    /// Makes a table whose pictures are copies of `picture`, a PNG file.
     ///
     /// # Panics
     /// If temporary files cannot be made.
@@ -200,11 +202,11 @@ impl CaptionTable {
         Self { config, _folder: folder }
     }
 
-    /// Reads the table `bytes` and a batch of it up to the first error, whose message must name the
-    /// table, one of its pictures or a key.
+    /// Reads the table `bytes` and its batches, up to the first error. The error's message must
+    /// name the table, one of its pictures or a key.
     ///
     /// # Panics
-    /// If the message names no file.
+    /// If the error's message names none of these.
     pub fn read(&self, bytes: &[u8]) {
         fs::write(self.config.dir.join("train.tsv"), bytes).unwrap();
         let run = tempfile::tempdir().unwrap();
@@ -223,8 +225,8 @@ impl CaptionTable {
     }
 }
 
-/// Checks that a damaged tokenizer file works, or gives an error that explains it. The path must
-/// end in `tokenizer.json`.
+/// Checks that a damaged tokenizer file works, or is refused with an error that names the file. The
+/// path must end in `tokenizer.json`.
 ///
 /// # Panics
 /// If the check fails.

@@ -1,16 +1,16 @@
 //! Damaged and hostile input, and checks of everything that reads it.
 //!
-//! The modules state what must hold for one damaged input: [`corpora`] of text and tokenizers,
-//! [`checkpoints`], [`recipes`], [`records`] of runs, [`scores`], word [`vectors`]. Their tests are
-//! property tests, which damage valid input at random; the fuzz targets in `fuzz` run the same
-//! checks on the findings of a coverage-guided fuzzer.
+//! Each module states what must hold for one damaged input: [`corpora`] for text and tokenizers,
+//! [`checkpoints`], [`recipes`], [`records`] for runs, [`scores`], and [`vectors`] for word
+//! vectors. Their tests are property tests, which damage valid input at random. The fuzz targets in
+//! `fuzz` run the same checks on inputs that a coverage-guided fuzzer generates.
 //!
 //! A parser survives random bytes easily, because it refuses the first of them. [`assault`]
-//! therefore starts from valid input and damages it a little, so that most of it is still
-//! understood when the parser reaches the damage. The cases are the same in each run; a failing
-//! case is reduced to the smallest that still fails, and printed.
+//! therefore starts from valid input and damages it a little, so that the parser understands most
+//! of the input before it reaches the damage. The cases are the same in each run. A failing case is
+//! reduced to the smallest case that still fails, which is printed.
 //!
-//! Only for tests: failures are panics here.
+//! This crate is for tests only, so failures are panics.
 
 pub mod checkpoints;
 pub mod corpora;
@@ -26,8 +26,8 @@ use proptest::prelude::{Just, Strategy, any};
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-/// Largest growth of the process's memory over all cases: far more than any test input needs, far
-/// less than a length field of four damaged bytes can request.
+/// Largest growth of the process's memory over all cases. It is far more than any test input needs,
+/// and far less than a length field of four damaged bytes can request.
 const MOST_GROWTH: u64 = 1 << 30;
 
 /// Fragments that have broken many parsers.
@@ -54,7 +54,7 @@ const FRAGMENTS: [&[u8]; 20] = [
     b"<s></s><pad>",
 ];
 
-/// One piece of damage.
+/// One change that damages bytes.
 #[derive(Debug, Clone)]
 enum Damage {
     Change(Index, u8),
@@ -105,11 +105,11 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 /// Calls `survives` with `cases` damaged copies of `seeds`, each of which is valid input. The call
-/// must not panic and must not make the process grow; the meaning of the input, and whether it is
-/// refused, do not matter.
+/// must not panic, and the memory of the process must not grow much. Whether the input is refused,
+/// and what it means, does not matter.
 ///
 /// # Panics
-/// With the smallest failing input found.
+/// With the smallest input found for which `survives` fails.
 pub fn assault(cases: u32, seeds: &[&[u8]], survives: impl Fn(&[u8])) {
     assert!(!seeds.is_empty(), "nothing to damage");
     let seeds: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_vec()).collect();
@@ -120,11 +120,12 @@ pub fn assault(cases: u32, seeds: &[&[u8]], survives: impl Fn(&[u8])) {
     run(cases, input, |bytes| survives(&bytes));
 }
 
-/// Calls `survives` with `cases` lists of up to `lines` lines of text: letters, characters of every
-/// plane of Unicode, control and combining characters, text that looks like special tokens.
+/// Calls `survives` with `cases` lists of up to `lines` lines of text. The lines have letters,
+/// characters of every plane of Unicode, control and combining characters, and text that looks like
+/// special tokens.
 ///
 /// # Panics
-/// With the smallest failing list found.
+/// With the smallest list found for which `survives` fails.
 pub fn assault_with_text(cases: u32, lines: usize, survives: impl Fn(&[String])) {
     let fragment = select(FRAGMENTS.as_slice())
         .prop_map(|fragment| String::from_utf8_lossy(fragment).into_owned());
@@ -153,12 +154,12 @@ fn run<T: fmt::Debug>(cases: u32, input: impl Strategy<Value = T>, survives: imp
         }
         Err(TestError::Abort(reason)) => panic!("given up: {reason}"),
     }
-    // Linux counts in batches for each thread: the reported peak may even fall a little.
+    // Linux counts memory for each thread in batches, so the reported peak may even fall a little.
     let growth = peak().saturating_sub(before);
     assert!(growth < MOST_GROWTH, "the process grew by {growth} bytes");
 }
 
-/// Returns the peak memory of the process so far, if the system reports it.
+/// Returns the peak memory of the process so far in bytes; 0 if the system does not report it.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

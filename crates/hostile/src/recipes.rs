@@ -5,8 +5,8 @@ use std::path::Path;
 
 use taper_run::RunConfig;
 
-/// Checks that a recipe is refused with the name of its file, or can be written out and read again
-/// unchanged. The path must end in `recipe.toml`.
+/// Checks that a recipe is accepted, and is unchanged after it is written and read again, or is
+/// refused with an error that names its file. The path must end in `recipe.toml`.
 ///
 /// # Panics
 /// If the check fails.

@@ -1,4 +1,4 @@
-//! Checks with damaged records of runs, from which reports and figures are made.
+//! Checks with damaged records of runs, from which reports and figures are drawn.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ pub const SCORES: &[u8] = br#"[{"split":"test","sentences":2,"bleu":{"score":12.
 pub const POINTS: &[u8] = b"name,parameters,tokens,loss\na,1e6,1e7,4.5\nb,2e6,2e7,4.0\nc,4e6,4e7,\
 3.6\nd,8e6,8e7,3.3\ne,1.6e7,1.6e8,3.1\nf,3.2e7,3.2e8,2.9\n";
 
-/// Makes a run folder with the recipe and the text of one test set, whose record is to be damaged.
+/// Makes a run folder with the recipe and the text of one test set, whose records are to be
+/// damaged.
 ///
 /// # Panics
 /// If files cannot be written.
@@ -42,11 +43,11 @@ pub fn run_folder(folder: &Path) -> PathBuf {
     root
 }
 
-/// Checks that a log is read as far as it is understood, with the same result at once and in two
-/// parts, and that curves can be drawn from it.
+/// Checks that a log is read as far as it is understood, with the same result in one part and in
+/// two, and that curves can be drawn from it.
 ///
 /// # Panics
-/// If the two parts give another result than the whole.
+/// If the log in two parts gives another result than the whole log.
 pub fn log(bytes: &[u8]) {
     let mut whole = Record::default();
     let taken = whole.append(bytes);
@@ -63,11 +64,11 @@ pub fn log(bytes: &[u8]) {
     }
 }
 
-/// Checks that a run with `bytes` in the given `file` becomes a page without foreign scripts, or is
-/// refused with the name of a file.
+/// Checks that a run whose file `file` has the content `bytes` becomes a page without foreign
+/// scripts, or is refused with an error that names the file.
 ///
 /// # Panics
-/// If it does not.
+/// If the check fails.
 pub fn run(root: &Path, file: &str, bytes: &[u8]) {
     fs::write(root.join(file), bytes).unwrap();
     match RunData::read(root).and_then(|data| report(&data, Language::English)) {
@@ -80,7 +81,8 @@ pub fn run(root: &Path, file: &str, bytes: &[u8]) {
     }
 }
 
-/// Checks that a table of points is fitted, or refused with its name.
+/// Checks that scaling laws are fitted to a table of points, or that the table is refused with an
+/// error that names its file.
 ///
 /// # Panics
 /// If the check fails.
@@ -89,7 +91,7 @@ pub fn points(path: &Path, bytes: &[u8]) {
     match Point::from_table(path) {
         Ok(points) => {
             assert!(points.iter().all(|point| point.loss > 0.0 && point.loss.is_finite()));
-            // Too few points, or points that determine nothing, are refused with a message.
+            // The fit may be refused with a message if points are too few or determine nothing.
             if let Ok(study) = Study::fit(points, 0, 2) {
                 assert!(!study.lines(&study.usual_flops()).is_empty());
             }

@@ -2,11 +2,11 @@
 
 use taper_metrics::{Bleu, Chrf, Ter, Tokenizer};
 
-/// Scores the first half of the lines against the second, with every metric and the given tokenizer
-/// of BLEU.
+/// Scores the first half of the lines against the second half, with every metric, and with
+/// `tokenizer` for BLEU.
 ///
 /// # Panics
-/// If a score is invalid, or a text does not score best against itself.
+/// If a score is invalid, or a text does not have the best score against itself.
 pub fn scores(tokenizer: Tokenizer, lines: &[String]) {
     let half = lines.len() / 2;
     if half == 0 {
@@ -21,7 +21,7 @@ pub fn scores(tokenizer: Tokenizer, lines: &[String]) {
     let score = bleu.corpus(left, &right).unwrap().score;
     assert!((0.0..=100.0 + 1e-9).contains(&score), "{score}");
     let perfect = bleu.corpus(left, &[left.to_vec()]).unwrap();
-    // A line of fewer tokens has no n-grams of four.
+    // A line of fewer than four tokens has no n-grams of four.
     if perfect.totals.iter().all(|&total| total > 0) {
         assert!((perfect.score - 100.0).abs() < 1e-9, "{perfect}");
     }

@@ -6,7 +6,7 @@ use taper_embeddings::{Format, SimilaritySet, WordVectors};
 
 /// Valid vectors as text, to be damaged.
 pub const TEXT_VECTORS: &[u8] = "3 2\nthe 0.5 -1.25\nß 1e-05 2.0\nzero 0.0 -0.0\n".as_bytes();
-/// Valid vectors as text without a header, like GloVe's.
+/// Valid vectors as text without a header, like GloVe's, to be damaged.
 pub const GLOVE: &[u8] = "the 0.5 -1.25\nß 1e-05 2.0\nzero 0.0 -0.0\n".as_bytes();
 /// Valid vectors in binary, to be damaged.
 pub const BINARY_VECTORS: &[u8] =
@@ -15,8 +15,9 @@ pub const BINARY_VECTORS: &[u8] =
 pub const JUDGEMENTS: &[u8] =
     b"# pairs\nWord 1\tWord 2\tHuman\nthe\tof\t3.5\nthe\tzero\t1\nof\tzero\t9.25\n";
 
-/// Checks a damaged file: if it still has vectors, it must survive a round trip to the bit and
-/// answer queries; otherwise it must be refused with its name.
+/// Checks a damaged file of vectors. If it can be read, queries must be answered, and the vectors
+/// must be equal to the bit after they are written and read again. Otherwise, the error must name
+/// the file.
 ///
 /// # Panics
 /// If the check fails.
@@ -35,7 +36,7 @@ pub fn vector_file(path: &Path, bytes: &[u8]) {
         assert!(!cosine.is_nan());
     }
     let again = path.with_extension("again");
-    // Text cannot hold a word with a line end.
+    // The file is binary, because text cannot hold a word with a line end.
     vectors.write(&again, Format::Binary).unwrap();
     if vectors.words().iter().any(|word| word.contains([' ', '\n'])) {
         return;
@@ -50,7 +51,7 @@ pub fn vector_file(path: &Path, bytes: &[u8]) {
     }
 }
 
-/// Checks that judgements are read, or refused with the name of the file.
+/// Checks that judgements are read, or refused with an error that names the file.
 ///
 /// # Panics
 /// If the check fails.

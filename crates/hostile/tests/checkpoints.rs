@@ -1,5 +1,5 @@
-//! Damaged checkpoints are refused, whatever was damaged: also by somebody who makes the hashes
-//! fit.
+//! Damaged checkpoints are refused, whatever was damaged, even by somebody who corrects the
+//! checksums.
 //!
 //! A few thousand cases run with the other tests; a million of each kind with
 //! `cargo test --release -p taper-hostile --test checkpoints -- --ignored`.
@@ -26,15 +26,16 @@ fn tensors(cases: u32) {
     assault(cases / 8, &[beginning], |bytes| checkpoint.vouched_moments(&filled_up(bytes, &seed)));
 }
 
-/// As [`tensors`], with the values of matrices in int8, whose scales stand elsewhere in the file.
+/// Checks weights in int8, whose matrices have their values and scales at different places in the
+/// file.
 fn int8_tensors(cases: u32) {
     weights(cases, &Checkpoint::in_int8());
 }
 
 fn weights(cases: u32, checkpoint: &Checkpoint) {
     let seed = checkpoint.file(MODEL_FILE);
-    // The header is where damage is understood: a copy of the file in which most of the damage
-    // falls there.
+    // The seed `beginning` is a copy of the file that ends soon after the header, so that most of
+    // the damage falls in the header, where it is understood.
     let beginning = &seed[..header(&seed) + 64];
     assault(cases, &[beginning, &seed], |bytes| {
         assert!(!checkpoint.weights(bytes) || bytes == seed)
@@ -45,17 +46,18 @@ fn weights(cases: u32, checkpoint: &Checkpoint) {
     checkpoint.vouched_weights(&seed);
 }
 
-/// The bytes of a safetensors file before its values.
+/// Number of bytes of a safetensors file before its values.
 fn header(file: &[u8]) -> usize {
     8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize
 }
 
-/// A file that was cut short, filled up again to be one of the right size.
+/// Fills up a file that was cut short with the bytes of `seed`, so that it has the right size.
 fn filled_up(bytes: &[u8], seed: &[u8]) -> Vec<u8> {
     [bytes, &seed[bytes.len().min(seed.len())..]].concat()
 }
 
-/// The pointers and the names of directories come from the disk, too.
+/// Pointers to checkpoints, which are files with the name of a folder, are damaged too. They must
+/// not lead out of the run's folder.
 fn pointers(cases: u32) {
     let checkpoint = Checkpoint::trained();
     let checkpoints = Checkpoints::new(checkpoint.root());

@@ -1,5 +1,4 @@
-//! Damaged files of every kind are read or refused; none ends the program, and none takes its
-//! memory.
+//! Damaged files of every kind are read or refused. None ends the program or exhausts its memory.
 //!
 //! A few thousand cases of each kind run with the other tests; a million of each with
 //! `cargo test --release -p taper-hostile --test corpora -- --ignored`.
@@ -22,7 +21,8 @@ use taper_hostile::corpora::{
 };
 use taper_hostile::{assault, assault_with_text};
 
-/// An archive of two sides and a text compressed by xz, as Python's library writes them.
+/// A ZIP archive with both sides of a corpus, as Python's library writes it; [`XZ`] is a text that
+/// is compressed by xz.
 const ARCHIVE: &[u8] = include_bytes!("../../data/tests/golden/bilingual/deflated.zip");
 const XZ: &[u8] = include_bytes!("../../data/tests/golden/bilingual/packed.en.xz");
 
@@ -52,7 +52,8 @@ fn readers(cases: u32) {
     assault(cases, &[QUESTIONS], |bytes| questions.read_questions(bytes));
 }
 
-/// A Parquet file with a nested column, as the hub has translations, and one row without a target.
+/// Writes a Parquet file with a nested column, as translations have it on the Hugging Face hub, and
+/// one row without a target.
 fn write_parquet(path: &Path) {
     let schema = "message schema {
         REQUIRED BYTE_ARRAY id (UTF8);
@@ -104,7 +105,7 @@ fn compressed(cases: u32) {
     }
 }
 
-/// Files of images in each format.
+/// Reads damaged images in each format.
 fn images(cases: u32) {
     let word = |number: usize| (number as u32).to_be_bytes();
     let pixels: Vec<u8> = (0..3 * SIDE * SIDE).map(|at| (at * 5) as u8).collect();
@@ -133,7 +134,7 @@ fn images(cases: u32) {
     }
 }
 
-/// Tables of captions.
+/// Reads damaged tables of captions.
 fn captions(cases: u32) {
     let picture = image::RgbImage::from_fn(9, 7, |x, y| image::Rgb([30 * x as u8, y as u8, 7]));
     let mut bytes = std::io::Cursor::new(Vec::new());
@@ -142,13 +143,13 @@ fn captions(cases: u32) {
     assault(cases, &[CAPTIONS], |bytes| table.read(bytes));
 }
 
-/// Any list of lines comes back as it was written.
+/// Checks that any list of lines is read as it was written.
 fn lines_come_back(cases: u32) {
     let folder = tempfile::tempdir().unwrap();
     let config = DataConfig { dir: folder.path().to_owned(), ..DataConfig::default() };
     assault_with_text(cases, 6, |lines| {
-        // Only \n ends a line; a \r before it goes with it, and a mark at the very beginning is not
-        // text.
+        // Only \n ends a line. A \r before it belongs to the line end, and a byte-order mark at the
+        // very beginning is not text.
         let plain: Vec<String> = lines
             .iter()
             .map(|line| line.replace('\n', " ").trim_end_matches('\r').replace('\u{feff}', ""))
@@ -162,7 +163,7 @@ fn lines_come_back(cases: u32) {
     });
 }
 
-/// A sentence of a small grammar; `index` chooses its words and how many they are.
+/// Makes a sentence of a small grammar. `index` determines its words and their number.
 fn sentence(index: usize) -> String {
     let words =
         ["the dog", "a woman", "sees", "paints", "two birds", "and", "the sea", "my friend"];
@@ -184,7 +185,8 @@ fn tokenizer_files(cases: u32) {
     assault(cases, &[&seed], |bytes| tokenizer_file(&path, bytes));
 }
 
-/// Any text is encoded, and with bytes to fall back on it comes back.
+/// Checks that any text is encoded, and decoded to the same text, since bytes stand for unknown
+/// characters.
 fn texts_are_encoded(cases: u32) {
     let tokenizer = small_tokenizer();
     assault_with_text(cases, 3, |lines| {
@@ -199,7 +201,7 @@ fn texts_are_encoded(cases: u32) {
     });
 }
 
-/// A damaged cache is rebuilt, and gives what the whole one gave.
+/// Checks that a damaged cache is rebuilt, and gives the same pairs as the whole cache.
 fn caches(cases: u32) {
     let folder = tempfile::tempdir().unwrap();
     let text: String = (0..600).map(|index| sentence(index) + "\n").collect();
@@ -233,7 +235,7 @@ fn caches(cases: u32) {
     });
 }
 
-/// Puts a new file in the place of one that may be open.
+/// Replaces a file, which may be open, by a new file with the same name.
 fn replace(path: &Path, bytes: &[u8]) {
     fs::remove_file(path).unwrap();
     fs::write(path, bytes).unwrap();

@@ -1,5 +1,5 @@
-//! Damaged recipes and overrides are read or refused with the name of their file, and never end the
-//! program.
+//! Damaged recipes and overrides are read, or refused with an error that names their file, and
+//! never end the program.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn damaged_recipes_are_read_or_refused() {
     recipes(FEW);
 }
 
-/// `cargo test --release -p taper-hostile --test recipes -- --ignored`
+/// Run by `cargo test --release -p taper-hostile --test recipes -- --ignored`.
 #[test]
 #[ignore = "hours; a million cases"]
 fn a_million_damaged_recipes() {

@@ -1,5 +1,5 @@
-//! Any text can be scored: BLEU and chrF are numbers from 0 to 100, TER is one from 0 on, and a
-//! text is no edit away from itself.
+//! Any text can be scored: BLEU and chrF are numbers from 0 to 100, TER is a number from 0 on, and
+//! a text needs no edit to become itself.
 //!
 //! A few thousand cases run with the other tests; a million with
 //! `cargo test --release -p taper-hostile --test scores -- --ignored`.

@@ -12,7 +12,7 @@ use crate::{Error, Result, is_language};
 pub(crate) struct Content {
     /// Bytes between the opening and closing tag; if the element is empty, the bytes of its tag.
     pub(crate) range: Range<usize>,
-    /// Bytes including its tags.
+    /// Bytes of the element, including its tags.
     pub(crate) whole: Range<usize>,
     pub(crate) parts: Vec<Piece>,
     /// True if the state of the element says that it is not translated yet.

@@ -1,4 +1,4 @@
-//! Subtitles: SubRip (SRT) and WebVTT. Numbers, times, settings, notes and styles stay.
+//! Subtitles: SubRip (SRT) and WebVTT. Numbers, times, settings, notes and styles are not changed.
 
 use std::ops::Range;
 
@@ -8,15 +8,16 @@ use crate::segment::{Layout, Piece, Segment};
 use crate::syntax::Syntax;
 use crate::words::{has_letters, has_mark, without_marks};
 
-/// Largest number of bytes of a time within a cue, and of a style of SubStation; longer ones are
-/// text.
+/// Largest number of bytes of a time within a cue; anything longer is text. [`LONGEST_STYLE`] is
+/// the same for a style of SubStation.
 const LONGEST_STAMP: usize = 20;
 const LONGEST_STYLE: usize = 1000;
 
-/// Segments of subtitles. Lines of a cue are one text; the dash of a speaker begins a new one.
+/// Segments of subtitles, which are texts to translate. A cue is a time span with its lines. The
+/// lines are one segment, but a line that begins with the dash of a speaker begins a new one.
 ///
-/// A blank line ends a cue of WebVTT. In SubRip, it may also stand between two texts of a cue: the
-/// cue extends to the times of the next, or to the number before them.
+/// In WebVTT, a blank line ends a cue. In SubRip, it may also stand between two texts of a cue: the
+/// cue ends before the times of the next cue, or before the number in front of them.
 pub(super) fn segments(text: &str, is_vtt: bool) -> Vec<Segment> {
     let (mut segments, mut cue) = (Vec::new(), None);
     let lines = lines(text);
@@ -45,7 +46,7 @@ pub(super) fn segments(text: &str, is_vtt: bool) -> Vec<Segment> {
     segments
 }
 
-/// Distinguishes a line with the times of a cue from a line that only contains an arrow.
+/// True if a line has the times of a cue, and not just an arrow.
 fn is_timing(line: &str) -> bool {
     let is_time = |part: &str| {
         part.starts_with(|first: char| first.is_ascii_digit())
@@ -88,7 +89,7 @@ fn finish(text: &str, cue: Option<Vec<Range<usize>>>, is_vtt: bool, segments: &m
     }
 }
 
-/// Pieces of a line of a cue.
+/// Adds the pieces of a line of a cue to `tags`.
 fn pieces(
     text: &str,
     range: Range<usize>,
@@ -102,7 +103,7 @@ fn pieces(
         let until = |end: u8, longest| {
             rest.bytes().take(longest).position(|byte| byte == end).map(|end| at + end + 1)
         };
-        // Times within a cue, and position and style of SubStation: `{\an8}`.
+        // Times within a cue, and positions and styles of SubStation, such as `{\an8}`, are kept.
         let end = match rest.as_bytes() {
             [b'<', b'0'..=b'9', ..] if is_vtt => until(b'>', LONGEST_STAMP),
             [b'{', b'\\', ..] => until(b'}', LONGEST_STYLE),

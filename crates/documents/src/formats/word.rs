@@ -1,7 +1,7 @@
 //! Text of word processors: paragraphs of Office Open XML (`w:p`) by their runs (`w:r`).
 //!
-//! Text can only be in a run, so the run with most of a paragraph's text is the base. A run with
-//! another formatting becomes an element, which ends the base run before it and begins it again
+//! Text must be in a run, so the run with most of a paragraph's text is the base run. A run with
+//! another formatting becomes an element, which closes the base run before it and opens it again
 //! after it. Runs with other content, such as pictures, tabs and fields, divide a paragraph.
 
 use std::ops::Range;
@@ -12,17 +12,17 @@ use crate::syntax::Syntax;
 use crate::words::has_letters;
 use crate::xml::{Spanned, Spans, Token};
 
-/// Character between the parts of a document, which XML cannot contain.
+/// Character between the parts of a document; XML cannot contain it.
 pub(crate) const BETWEEN: char = '\0';
 
-/// Run of text, or the content between two runs.
+/// A run that consists of text.
 #[derive(Debug, Clone)]
 struct Run {
-    /// Bytes before the text, and after it.
+    /// Bytes before the text; `close` has the bytes after it.
     open: Range<usize>,
     close: Range<usize>,
     text: Vec<(String, Range<usize>)>,
-    /// Formatting, as in the document.
+    /// Formatting of the run, as written in the document.
     formatting: String,
     is_link: bool,
 }
@@ -33,7 +33,7 @@ enum Item {
     Other(Range<usize>),
 }
 
-/// Segments of the parts of a document.
+/// Segments of all parts of a document, the texts to translate.
 pub(super) fn segments(text: &str) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     let mut start = 0;
@@ -45,22 +45,22 @@ pub(super) fn segments(text: &str) -> Result<Vec<Segment>> {
     Ok(segments)
 }
 
-/// Whether a tag has this name.
+/// True if a tag has the name `name`.
 fn has_name(tag: &str, name: &str) -> bool {
     let rest = tag.trim_start_matches(['<', '/']).strip_prefix(name);
     rest.is_some_and(|rest| rest.starts_with([' ', '>', '/', '\n', '\r', '\t']))
 }
 
-/// Segments of a part of a document.
+/// Reader of the segments of a part of a document.
 struct Reader<'a> {
-    /// All parts.
+    /// Text of all parts.
     whole: &'a str,
     part: &'a str,
-    /// First byte of the part.
+    /// Byte of `whole` at which the part begins.
     start: usize,
-    /// Runs of the paragraph so far.
+    /// Runs and other items of the paragraph so far.
     items: Vec<Item>,
-    /// Number of items before an open link, and the bytes of its tag.
+    /// For an open link, the number of items before it, and the bytes of its opening tag.
     link: Option<(usize, Range<usize>)>,
     segments: &'a mut Vec<Segment>,
 }
@@ -97,7 +97,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Bytes of the whole, for bytes of the part.
+    /// Converts bytes of the part to bytes of `whole`.
     fn moved(&self, range: &Range<usize>) -> Range<usize> {
         self.start + range.start..self.start + range.end
     }
@@ -111,7 +111,7 @@ impl Reader<'_> {
         }));
     }
 
-    /// Adds the texts of a run with other content, each as a segment.
+    /// Adds the texts of a run that also has other content, each as a segment.
     fn add_mixed(&mut self, texts: Vec<Texts>) {
         self.link = None;
         self.flush();
@@ -124,7 +124,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends a link whose closing tag has these bytes of the part.
+    /// Ends a link. `tag` has the bytes of its closing tag in the part.
     fn end_link(&mut self, tag: &Range<usize>) {
         let end = self.moved(tag).end;
         let Some((first, opening)) = self.link.take() else {
@@ -136,7 +136,7 @@ impl Reader<'_> {
             run.close.end = end;
             run.is_link = true;
         } else {
-            // If a link has several runs, they form a separate text.
+            // The runs of a link with several runs form a separate segment.
             let inner = self.items.split_off(first);
             self.flush();
             self.items = inner;
@@ -144,17 +144,17 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends a segment.
+    /// Ends a segment: makes it from the items, if they have text.
     fn flush(&mut self) {
         let items = std::mem::take(&mut self.items);
         self.segments.extend(segment(self.whole, items));
     }
 }
 
-/// Texts and their bytes.
+/// Parts of a text, each with its bytes.
 type Texts = Vec<(String, Range<usize>)>;
 
-/// Run that has been read.
+/// A run that has been read.
 enum Read {
     /// The run has a single text and nothing else.
     Text(Run),
@@ -162,7 +162,7 @@ enum Read {
     Mixed(Vec<Texts>),
 }
 
-/// Run whose tag has been read.
+/// Reads a run whose opening tag has the bytes `tag`.
 fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     let (mut depth, mut formatting, mut is_simple) = (1_usize, 0..0, true);
     let (mut open, mut texts, mut close) = (None, Vec::<Texts>::new(), None);
@@ -218,7 +218,7 @@ fn run(text: &str, spans: &mut Spans<'_>, tag: &Range<usize>) -> Result<Read> {
     }
 }
 
-/// Segment of these items, if they have text.
+/// Makes the segment of these items; `None` if they have no text. `ground` is the base run.
 fn segment(whole: &str, mut items: Vec<Item>) -> Option<Segment> {
     while matches!(items.last(), Some(Item::Other(_))) {
         items.pop();

@@ -1,5 +1,5 @@
-//! Bytes of an XML document as UTF-8, whatever its Unicode encoding, with the number of lines and a
-//! bound on the bytes that are read at a time.
+//! An XML document as a stream of UTF-8, whatever its Unicode encoding. The stream counts lines,
+//! and bounds the bytes that are read at a time.
 
 use std::io::{self, BufRead, Chain, Cursor, Read};
 
@@ -12,31 +12,31 @@ const CHUNK: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Utf8,
-    /// UTF-16 with the less significant byte first, or last.
+    /// UTF-16. `little` is true if the less significant byte comes first.
     Utf16 {
         little: bool,
     },
 }
 
-/// Stream of UTF-8.
+/// A stream that is decoded to UTF-8.
 pub(crate) struct Input<R> {
     inner: Chain<Cursor<Vec<u8>>, R>,
     encoding: Encoding,
-    /// Decoded bytes of UTF-16, and the number of them that were read.
+    /// Decoded bytes of UTF-16; `read` is the number of them that have been read.
     decoded: Vec<u8>,
     read: usize,
-    /// First half of a pair of surrogates.
+    /// First half of a surrogate pair whose second half has not been read yet.
     surrogate: Option<u16>,
     lines: u64,
     since: u64,
 }
 
 impl<R: BufRead> Input<R> {
-    /// Stream whose encoding is determined by its first bytes.
+    /// Makes a stream, whose encoding is determined by its first bytes.
     ///
     /// # Errors
     ///
-    /// If it is in UTF-32, or cannot be read.
+    /// If the stream is in UTF-32, or cannot be read.
     pub(crate) fn new(mut inner: R) -> io::Result<Self> {
         let mut begin = Vec::new();
         inner.by_ref().take(4).read_to_end(&mut begin)?;
@@ -68,12 +68,12 @@ impl<R: BufRead> Input<R> {
         self.lines + 1
     }
 
-    /// Begins a part that may have [`LONGEST`] bytes.
+    /// Begins a token, which may have [`LONGEST`] bytes.
     pub(crate) fn begin(&mut self) {
         self.since = 0;
     }
 
-    /// Decodes more of UTF-16.
+    /// Decodes the next bytes of UTF-16.
     fn decode(&mut self, little: bool) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(CHUNK);
         self.inner.by_ref().take(CHUNK as u64).read_to_end(&mut bytes)?;
@@ -89,7 +89,7 @@ impl<R: BufRead> Input<R> {
         let mut text = String::with_capacity(bytes.len());
         let all: Vec<u16> = self.surrogate.take().into_iter().chain(units).collect();
         let is_last_half = all.last().is_some_and(|unit| (0xD800..0xDC00).contains(unit));
-        // The other half may come with the next chunk.
+        // The second half may come with the next chunk.
         let cut = is_last_half && bytes.len() == CHUNK;
         let whole = &all[..all.len() - usize::from(cut)];
         for character in char::decode_utf16(whole.iter().copied()) {
@@ -136,7 +136,7 @@ impl<R: BufRead> BufRead for Input<R> {
         self.since += count as u64;
         match self.encoding {
             Encoding::Utf8 => {
-                // The buffer still has unread bytes, so nothing is read.
+                // The buffer has unread bytes, so this call reads nothing from the stream.
                 let lines = self.inner.fill_buf().map_or(0, |bytes| count_lines(&bytes[..count]));
                 self.lines += lines;
                 self.inner.consume(count);

@@ -1,8 +1,8 @@
-//! XML as a sequence of tags and texts: streamed for files of any size, with byte ranges for texts
-//! in memory.
+//! XML as a sequence of tags and texts: streamed for files of any size, or with byte ranges for
+//! texts in memory.
 //!
-//! Declared entities are refused, so none can grow; external ones are never read. Elements are
-//! nested at most [`DEEPEST`] deep.
+//! References to entities that a document declares are refused, so that no entity can expand;
+//! external entities are never read. Elements may be nested at most [`DEEPEST`] deep.
 
 mod input;
 mod spans;
@@ -19,11 +19,11 @@ pub(crate) use token::{Attributes, Token};
 use crate::{Error, Result};
 use input::Input;
 
-/// Text of an XML document in UTF-8 or UTF-16.
+/// Returns the text of an XML document that is in UTF-8 or UTF-16.
 ///
 /// # Errors
 ///
-/// If it has another encoding, or is not valid.
+/// If the document has another encoding, or is not valid in its encoding.
 pub fn utf8_of(bytes: &[u8]) -> Result<String> {
     let mut input = Input::new(bytes)?;
     let mut utf8 = Vec::new();
@@ -48,7 +48,7 @@ pub fn utf8_of(bytes: &[u8]) -> Result<String> {
 /// Largest depth of nested elements.
 const DEEPEST: usize = 256;
 
-/// Nesting of a document, and whether it has begun and ended.
+/// Nesting of elements at a place in a document. `has_root` is true after the first tag.
 #[derive(Debug, Default)]
 pub(crate) struct Nesting {
     depth: usize,
@@ -56,11 +56,11 @@ pub(crate) struct Nesting {
 }
 
 impl Nesting {
-    /// Takes a token into account.
+    /// Updates the nesting by a token.
     ///
     /// # Errors
     ///
-    /// A description, if it is not allowed here.
+    /// With a description, if the token is not allowed here.
     fn take(&mut self, token: &Token) -> Result<(), String> {
         match token {
             Token::Open { is_empty, .. } => {
@@ -95,26 +95,26 @@ pub(crate) struct Xml<R> {
 }
 
 impl<R: BufRead> Xml<R> {
-    /// Reader of `stream`, in UTF-8 or UTF-16.
+    /// Makes a reader of `stream`, which is in UTF-8 or UTF-16.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or has another encoding.
+    /// If the stream cannot be read, or has another encoding.
     pub(crate) fn new(stream: R) -> Result<Self> {
         let reader = Reader::from_reader(Input::new(stream)?);
         Ok(Self { reader, buffer: Vec::new(), nesting: Nesting::default() })
     }
 
-    /// Current line, counted from 1.
+    /// Number of the current line, counted from 1.
     pub(crate) fn line(&self) -> u64 {
         self.reader.get_ref().line()
     }
 
-    /// Next token.
+    /// Reads the next token.
     ///
     /// # Errors
     ///
-    /// If it is not well-formed; the error has the line.
+    /// If the document is not well-formed; the error has the line.
     pub(crate) fn next(&mut self) -> Result<Token> {
         self.buffer.clear();
         self.reader.get_mut().begin();
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(read(&utf16(&marked, little)).unwrap().trim(), expected.trim());
             assert_eq!(read(&utf16(text, little)).unwrap().trim(), expected.trim());
         }
-        // Halves of a character in two chunks.
+        // A character whose two halves are in different chunks.
         let long = format!("<a>{}\u{1f642}</a>", "x".repeat((1 << 15) - 4));
         assert_eq!(read(&utf16(&long, true)).unwrap(), long);
     }

@@ -1,4 +1,4 @@
-//! Tokens of a text in memory, with the bytes of each.
+//! Tokens of a text in memory, with their byte ranges.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::{Nesting, Token};
 use crate::error::line_at;
 use crate::{Error, Result};
 
-/// Token and its bytes.
+/// A token with its byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spanned {
     /// The token.
@@ -17,17 +17,17 @@ pub(crate) struct Spanned {
     pub(crate) range: Range<usize>,
 }
 
-/// Reader of a text.
+/// Reader of the tokens of a text.
 pub(crate) struct Spans<'a> {
     text: &'a str,
     reader: Reader<&'a [u8]>,
-    /// Bytes before the reader's first.
+    /// Number of bytes of the text before the first byte that the reader sees.
     before: usize,
     nesting: Nesting,
 }
 
 impl<'a> Spans<'a> {
-    /// Reader of `text`, which may begin with a byte-order mark.
+    /// Makes a reader of `text`, which may begin with a byte-order mark.
     pub(crate) fn new(text: &'a str) -> Self {
         let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
         let before = text.len() - rest.len();
@@ -38,11 +38,11 @@ impl<'a> Spans<'a> {
         self.before + usize::try_from(self.reader.buffer_position()).unwrap_or(usize::MAX)
     }
 
-    /// Next token.
+    /// Reads the next token.
     ///
     /// # Errors
     ///
-    /// If it is not well-formed; the error has the line.
+    /// If the text is not well-formed; the error has the line.
     pub(crate) fn next(&mut self) -> Result<Spanned> {
         let start = self.at();
         let token = match self.reader.read_event() {

@@ -1,15 +1,15 @@
-//! Tags and texts of XML.
+//! Tokens of XML: tags and texts.
 
 use quick_xml::events::{BytesStart, Event};
 
-/// Part of a document. Names come without the prefixes of their namespaces.
+/// A token of a document. Names are without their namespace prefixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// Tag that begins an element, or is the whole element.
+    /// Opening tag; `is_empty` is true if the tag is the whole element.
     Open { name: String, attributes: Attributes, is_empty: bool },
-    /// Tag that ends an element.
+    /// Closing tag.
     Close(String),
-    /// Text, or a part of it: references are separate parts.
+    /// Text, or a part of a text: each reference is a token of its own.
     Text(String),
     /// Comment, declaration or instruction.
     Other,
@@ -22,7 +22,7 @@ pub(crate) enum Token {
 pub(crate) struct Attributes(Vec<(String, String)>);
 
 impl Attributes {
-    /// Value of an attribute, whatever the prefix of its name.
+    /// Value of an attribute, whatever its namespace prefix; `None` without this attribute.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
@@ -40,11 +40,12 @@ impl Attributes {
 }
 
 impl Token {
-    /// Token of an event.
+    /// Makes a token from an event of the parser.
     ///
     /// # Errors
     ///
-    /// A description, if the event is not well-formed, or needs a feature that is not supported.
+    /// With a description, if the event is not well-formed, or needs a feature that is not
+    /// supported.
     pub(super) fn new(event: Event<'_>) -> Result<Self, String> {
         let name = |name: quick_xml::name::LocalName<'_>| name.into_inner().to_owned();
         Ok(match event {
@@ -82,7 +83,7 @@ impl Token {
     }
 }
 
-/// Text of an entity of XML itself.
+/// Text of one of the five entities that XML defines.
 fn predefined(name: &str) -> Result<&'static str, String> {
     Ok(match name {
         "amp" => "&",
@@ -100,8 +101,8 @@ fn predefined(name: &str) -> Result<&'static str, String> {
     })
 }
 
-/// Refuses a declared encoding that is not supported; the bytes themselves distinguish UTF-8 from
-/// UTF-16.
+/// Refuses a declared encoding that is not supported. The declaration need not distinguish UTF-8
+/// from UTF-16, because the bytes do.
 fn require_unicode(encoding: &str) -> Result<(), String> {
     let known = ["utf-8", "utf8", "us-ascii", "ascii", "utf-16", "utf16", "utf-16le", "utf-16be"];
     match known.contains(&encoding.to_lowercase().as_str()) {

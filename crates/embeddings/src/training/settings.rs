@@ -67,7 +67,7 @@ impl Default for TrainingSettings {
 /// Settings that do not change the vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory that training may use.
+    /// Number of bytes of memory that training may use; `None`: no limit.
     pub memory: Option<u64>,
     /// Time between checkpoints.
     pub save_every: Duration,
