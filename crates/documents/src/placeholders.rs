@@ -84,7 +84,7 @@ fn percent(text: &str) -> Option<usize> {
         .find(|character: char| !matches!(character, 'h' | 'l' | 'L' | 'z' | 'j' | 't'))?;
     let conversion = rest[at..].chars().next()?;
     let is_conversion = "diouxXeEfFgGaAcsSpn@".contains(conversion);
-    // `%de` is the beginning of a word: `100 %` before a word is a percentage.
+    // If a letter follows the conversion, `%` is a percent sign before a word, as in `100 %de`.
     let ends = !rest[at + conversion.len_utf8()..].starts_with(|next: char| next.is_alphanumeric());
     (is_conversion && ends).then_some(1 + at + 1)
 }

@@ -1,7 +1,7 @@
-//! Reference of a pronoun, by a word that follows it: in "the animal did not cross the street
-//! because it was too tired", `it` is the animal, and with "wide" the street (Uszkoreit 2017,
-//! "Transformer: A Novel Neural Network Architecture for Language Understanding"; a Winograd schema,
-//! Levesque et al. 2012).
+//! Reference of a pronoun, which a later word determines: in "the animal did not cross the street
+//! because it was too tired", `it` is the animal, and with "wide" it is the street (Uszkoreit 2017,
+//! "Transformer: A Novel Neural Network Architecture for Language Understanding"; a Winograd
+//! schema, Levesque et al. 2012).
 //!
 //! Sentences are drawn from a grammar. At `it`, an encoder is asked for the noun that `it` stands
 //! for. A sentence with a choice has two nouns that `it` may stand for. The nouns that are asked

@@ -3,8 +3,8 @@
 //! contextualized word representations", section 5.3).
 //!
 //! Sentences, as short as headlines, have "bank" and nouns and verbs of one subject: money or
-//! rivers. Some of these words never stand beside "bank" in training; the encoder is then tested on
-//! sentences of these words.
+//! rivers. Some of these words never occur together with "bank" in training; the encoder is then
+//! tested on sentences of these words.
 
 use candle_core::{DType, Device};
 use taper_model::{Batch, Builder, MaskedLanguageModel, ModelConfig, Pass, Sequences, StatePoint};
@@ -22,8 +22,8 @@ pub(crate) const STUDY: Study = Study {
     run,
 };
 
-/// Nouns of the two subjects. Those from the index [`FAMILIAR`] on never stand beside "bank" in
-/// training.
+/// Nouns of the two subjects. Those from the index [`FAMILIAR`] on never occur together with "bank"
+/// in training.
 const NOUNS: [[&str; 12]; 2] = [
     [
         "loan", "account", "cash", "clerk", "cheque", "debt", "deposit", "manager", "interest",
@@ -34,14 +34,14 @@ const NOUNS: [[&str; 12]; 2] = [
         "otter", "bridge",
     ],
 ];
-/// Number of nouns of each subject that stand beside "bank" in training.
+/// Number of nouns of each subject that occur together with "bank" in training.
 const FAMILIAR: usize = 8;
-/// Verbs of the two subjects. The last two never stand beside "bank" in training.
+/// Verbs of the two subjects. The last two never occur together with "bank" in training.
 const VERBS: [[&str; 6]; 2] = [
     ["pays", "owes", "counts", "saves", "lends", "signs"],
     ["floats", "drifts", "swims", "rises", "flows", "sinks"],
 ];
-/// Number of verbs of each subject that stand beside "bank" in training.
+/// Number of verbs of each subject that occur together with "bank" in training.
 const FAMILIAR_VERBS: usize = 4;
 /// Other words; the last two are "bank" and [`HIDDEN`].
 const OTHERS: [&str; 5] = ["and", "at", "by", "bank", "<mask>"];
@@ -60,7 +60,7 @@ const UPDATES: u64 = 300;
 const SEEDS: u64 = 8;
 /// Number of layers of the encoder.
 const LAYERS: usize = 2;
-/// Number of sentences, of each kind of words, by which senses are told apart.
+/// Number of sentences of each kind of words with which the test of senses is made.
 const ASKED: u64 = 400;
 /// Seed of the sentences of the test.
 const HELD_OUT: u64 = 1 << 32;
@@ -71,8 +71,8 @@ fn id(word: &str) -> u32 {
     words.position(|one| *one == word).expect("a word of the grammar") as u32
 }
 
-/// Words of a subject that are drawn: words that stand beside "bank" in training, or words that
-/// never do.
+/// Words of a subject that are drawn: words that occur together with "bank" in training, or words
+/// that never do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Words {
     Familiar,
@@ -155,7 +155,7 @@ impl SenseReader {
     }
 
     /// Draws two lists of `count` sentences, which are by turns of money and of rivers. The first
-    /// list has words that stand beside "bank" in training, the second words that never do.
+    /// list has words that occur together with "bank" in training, the second words that never do.
     #[must_use]
     pub fn sentences(count: u64) -> [Vec<Vec<&'static str>>; 2] {
         [Words::Familiar, Words::HeldOut].map(|words| {

@@ -190,9 +190,9 @@ impl Warming {
         Ok(noise_scale(&slopes, size as f64))
     }
 
-    /// Trains for `updates` updates with the learning rate `rate`, and measures before the training
-    /// and after the numbers of updates in `at`. Returns the measurements, and the final loss on
-    /// other documents.
+    /// Trains for `updates` updates with the learning rate `rate`, and measures after each number
+    /// of updates in `at`, where 0 is before the training. Returns the measurements, and the final
+    /// loss on other documents.
     ///
     /// # Errors
     /// If the device has no memory left.

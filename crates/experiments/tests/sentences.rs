@@ -54,7 +54,7 @@ fn it_is_the_animal_or_the_street_by_the_last_word() -> TestResult {
 }
 
 /// The vector of "bank" itself says nothing about money and rivers. The states after the layers
-/// tell the senses apart, by words that never stood beside "bank" in training.
+/// tell the senses apart, by words that never occur together with "bank" in training.
 #[test]
 fn states_tell_the_senses_of_bank_apart() -> TestResult {
     let [known, asked] = SenseReader::sentences(200);

@@ -1,9 +1,9 @@
 //! Emphasis in translated lines of Markdown.
 //!
 //! `*` and `_` are delimiters only next to certain characters (CommonMark 0.31, section 6.2). For
-//! example, `_` within a word is no delimiter, nor is `*` or `_` between a letter and punctuation.
-//! A translation moves delimiters to other places, where some would be read as plain characters,
-//! especially in scripts without blanks between words.
+//! example, `_` within a word is no delimiter, and `*` after a letter and before punctuation opens
+//! no emphasis. A translation moves delimiters to other places, where some would be read as plain
+//! characters, especially in scripts without blanks between words.
 
 mod marks;
 

@@ -157,8 +157,9 @@ impl<'a> Emission<'a> {
         Unit::rise(&self.valued(value), (0.25, 0.75), &[(to, 1.0)])
     }
 
-    /// Makes a head whose score is largest for the keys for which `term` holds. `<cls>` gets the
-    /// score of a key for which `class` relations hold.
+    /// Makes a head whose score is largest for the keys for which `term` holds. The score of a key
+    /// is `HARD` times one more than the number of relations that hold; the score of `<cls>` is
+    /// `HARD` times `class`.
     fn head(&self, term: &Term, class: f64, emitted: &[Emitted]) -> Head {
         let mut head = Head::default()
             .score(HARD, self.basis.is_token)

@@ -25,8 +25,8 @@ impl PrecisionStep {
 }
 
 /// Computes the bits of the scores that each step of a machine needs. A score is a sum, and the gap
-/// is the difference of the scores of the best key and the next. The bits are the logarithm of the
-/// largest summand of the best score, divided by the gap.
+/// is the difference of the scores of the best key and the next. A step needs log₂(s/g) bits, with
+/// the largest summand s of the best score and the gap g.
 ///
 /// The lookup of a cell c among the positions compares (2ck − k²)/(i+1), with gaps of 1/(i+1). It
 /// needs log₂(2c²) bits for the farthest cell c so far. The lookup of the last token that wrote to
