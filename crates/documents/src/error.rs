@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A line does not have the form of its format.
+    /// A line is not in the format of the document.
     #[error("line {line}: {message}")]
     Line {
         /// Line, counted from 1.

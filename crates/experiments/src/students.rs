@@ -2,9 +2,9 @@
 //! dimensions (Sharma and Kaplan 2022, "Scaling Laws from the Data Manifold Dimension", section
 //! 3.1).
 //!
-//! Networks with rectified units are piecewise linear. If N numbers make ∝ N pieces, the width of a
-//! piece is N^(−1/d). A smooth teacher differs from a piece by the square of this width, so the
-//! squared loss is ∝ N^(−4/d).
+//! Networks with rectified units are piecewise linear. If a network with N parameters has ∝ N
+//! pieces, the width of a piece is N^(−1/d). A smooth teacher differs from a piece by the square of
+//! this width, so the squared loss is ∝ N^(−4/d).
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{

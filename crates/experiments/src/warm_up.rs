@@ -7,8 +7,8 @@
 //!    noise scale tr Σ / |G|² (McCandlish et al. 2018, "An Empirical Model of Large-Batch
 //!    Training", section 2.2).
 //! 3. The loss is curved too much for the rate. This is measured by the sharpness, the largest
-//!    eigenvalue of its Hessian (Gilmer et al. 2022, "A Loss Curvature Perspective on Training
-//!    Instability in Deep Learning").
+//!    eigenvalue of the Hessian of the loss (Gilmer et al. 2022, "A Loss Curvature Perspective on
+//!    Training Instability in Deep Learning").
 
 use candle_core::{DType, Device, Tensor};
 use taper_model::{

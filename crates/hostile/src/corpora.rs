@@ -38,7 +38,7 @@ pub const CATALOG: &[u8] = "msgid \"\"\nmsgstr \"Language: de\\n\"\n\n#, fuzzy\n
     msgctxt \"c\"\nmsgid \"one \\\"ü\"\nmsgid_plural \"\"\n\"two\"\nmsgstr[0] \"\\x41\"\nmsgstr[1] \"\\303\"\n"
     .as_bytes();
 
-/// Columns of [`TABLE`] for the two sides.
+/// Columns of source and target in [`TABLE`], in three ways: by default, by name and by number.
 pub const COLUMNS: [[&str; 2]; 3] = [["", ""], ["english", "german"], ["3", "2"]];
 
 /// A split of a corpus, one file of which is damaged repeatedly.

@@ -102,7 +102,7 @@ impl EntityReport {
         self.of_types.entry(kind.to_owned()).or_default()
     }
 
-    /// Scores of each type, in the order of their names.
+    /// Scores by type, sorted by the names of the types.
     #[must_use]
     pub fn types(&self) -> BTreeMap<String, EntityScore> {
         self.of_types.iter().map(|(kind, counts)| (kind.clone(), counts.score())).collect()

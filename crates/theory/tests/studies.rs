@@ -187,7 +187,7 @@ fn layers_by_hand_are_ridge_regression() -> TestResult {
         Ok(differences.fold(0.0, f64::max))
     };
     assert!(error(12)? < 1e-6, "{}", error(12)?);
-    // The smallest eigenvalue is at least λ/m, and |w| is at most the sum of |x y| over λ.
+    // The smallest eigenvalue is at least λ/m, and |w| is at most Σ |x y| / λ.
     let contraction = 1.0 - penalty / (count as f64 - 1.0) / bound;
     let largest: f64 =
         points.iter().map(|(x, y)| x.iter().map(|x| (x * y).abs()).sum::<f64>()).sum();

@@ -1,4 +1,4 @@
-//! Writing of files of vectors.
+//! Writing of vector files.
 
 use std::io::{self, Write};
 use std::path::Path;

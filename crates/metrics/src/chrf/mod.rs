@@ -40,8 +40,9 @@ pub struct Chrf {
     pub lowercase: bool,
     /// Counts whitespace as characters.
     pub whitespace: bool,
-    /// Averages F-scores over all orders with a small constant for undefined ones, as in the
-    /// original implementation, instead of averaging over the orders that exist.
+    /// Averages the F-scores of all orders, with a small constant for undefined ones, as in the
+    /// original implementation. Otherwise, precision and recall are averaged over the orders that
+    /// exist.
     pub eps_smoothing: bool,
 }
 
@@ -59,7 +60,7 @@ impl Default for Chrf {
 }
 
 impl Chrf {
-    /// Options of chrF++: word n-grams up to 2 as well as the characters.
+    /// Options of chrF++: word n-grams up to 2, in addition to character n-grams.
     pub fn plus_plus() -> Self {
         Self { word_order: 2, ..Self::default() }
     }

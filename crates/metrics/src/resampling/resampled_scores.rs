@@ -59,7 +59,8 @@ pub(crate) fn bootstrap_p_value(
     system: &ResampledScores,
     actual: f64,
 ) -> f64 {
-    /// Differences, centred on their mean: the null hypothesis is no difference.
+    /// Absolute differences minus their mean, because the null hypothesis is that there is no
+    /// difference.
     fn centred<R: Real>(baseline: &[R], system: &[R]) -> Vec<R> {
         let differences: Vec<R> =
             baseline.iter().zip(system).map(|(&left, &right)| absolute(right - left)).collect();

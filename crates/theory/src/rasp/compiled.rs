@@ -28,8 +28,8 @@ impl CompiledProgram {
     /// Compiles a program for inputs of at most `longest` characters.
     ///
     /// # Errors
-    /// With the place of an expression whose parts have unsuitable kinds; if values, or columns of
-    /// the stream, are too many.
+    /// With the place of an expression whose parts have unsuitable kinds, or that has too many
+    /// values. If `longest` is 0 or too large, or the residual stream would need too many columns.
     pub fn new(program: &Program, longest: usize) -> Result<Self, TheoryError> {
         if longest == 0 || longest > LONGEST {
             let message = format!("programs are compiled for 1 to {LONGEST} characters");

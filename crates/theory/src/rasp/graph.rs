@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 /// Largest number of values of a domain.
 const MOST_VALUES: usize = 1024;
-/// Largest number of combinations of the arguments of an operation.
+/// Largest number of combinations of values of the arguments of an operation.
 const MOST_COMBINATIONS: usize = 1 << 16;
 
-/// A value that is computed at every place.
+/// A value that is computed at every place of the input.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) domain: Domain,

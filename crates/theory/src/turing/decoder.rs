@@ -237,8 +237,8 @@ fn rules(machine: &Machine, words: &Vocabulary, columns: &Columns, positions: us
     Layer { heads: vec![recall], units }
 }
 
-/// Weight of squared distances relative to times: a distance of one cell counts more than the whole
-/// past.
+/// Weight of squared distances relative to times. A distance of one cell counts more than any
+/// difference of times.
 pub(super) fn distance_weight(positions: usize) -> f64 {
     positions as f64 + 2.0
 }
