@@ -2,7 +2,7 @@
 //! `pull ENDPOINT REPOSITORY FOLDER`. `scripts/check/hub.py` uses it with the library
 //! huggingface_hub at the other end.
 
-// Tests look at what the server has, the example does not.
+// The example does not use all parts of the tests' module.
 #[allow(dead_code)]
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -20,7 +20,7 @@ fn main() {
         ["serve"] => {
             let server = Server::start();
             println!("{} {LARGE}", server.endpoint);
-            // Until the other end closes the input.
+            // Serves until the other end closes the input.
             std::io::read_to_string(std::io::stdin()).expect("an input");
         }
         ["push", endpoint, folder, repository] => {

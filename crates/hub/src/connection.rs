@@ -12,7 +12,7 @@ use crate::{HubError, Result};
 
 /// Address of the hub.
 const ENDPOINT: &str = "https://huggingface.co";
-/// Time for a connection, and for an answer without a file.
+/// Time limit for a connection, and for a request that transfers no file.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of bytes per second below which a transfer is given up.
 const SLOWEST: u64 = 10_000;
@@ -28,9 +28,9 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Connection to the hub at `HF_ENDPOINT`, or else to huggingface.co, with the token of
-    /// `HF_TOKEN`, or of the file that `HF_TOKEN_PATH` names, or of the file `token` in `HF_HOME`,
-    /// by default `~/.cache/huggingface`.
+    /// Makes a connection to the hub at `HF_ENDPOINT`, by default huggingface.co. The token is the
+    /// value of `HF_TOKEN`, or else the content of a file: the file that `HF_TOKEN_PATH` names, by
+    /// default the file `token` in the folder `HF_HOME`, by default `~/.cache/huggingface`.
     ///
     /// # Errors
     /// When the file of the token cannot be read.
@@ -44,7 +44,7 @@ impl Hub {
         Self::new(&endpoint, token)
     }
 
-    /// Connection to the hub at an address.
+    /// Makes a connection to the hub at the address `endpoint`.
     ///
     /// # Errors
     /// When this process cannot make connections.
@@ -75,7 +75,7 @@ impl Hub {
         &self.client
     }
 
-    /// Request to an address of the hub, with the token.
+    /// Makes a request to the path `place` of the hub, with the token.
     pub(crate) fn request(&self, method: reqwest::Method, place: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{place}", self.endpoint));
         match &self.token {
@@ -95,8 +95,8 @@ impl Hub {
     /// Sends a request that transfers `bytes` bytes, and waits for the head of the answer.
     ///
     /// # Errors
-    /// When there is no answer, or its status is neither a success nor in `accepted`; `what` names
-    /// the request.
+    /// When there is no answer, or its status is neither a success nor in `accepted`. `subject`
+    /// names the request in the error.
     pub(crate) fn send(
         &self,
         subject: &str,
@@ -123,7 +123,7 @@ impl Hub {
     /// Sends a request and reads the JSON of its answer.
     ///
     /// # Errors
-    /// Errors of [`Self::send`], and when the answer has another form.
+    /// Errors of [`Self::send`], and an error if the answer is not JSON of the type `T`.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         subject: &str,
@@ -148,21 +148,23 @@ impl Hub {
     }
 }
 
-/// Message of an error and of its causes, without addresses, which may contain signatures.
+/// Returns the message of the innermost cause of an error. It contains no address, since addresses
+/// may contain signatures.
 fn whole(error: &reqwest::Error) -> String {
     let mut causes = std::iter::successors(std::error::Error::source(error), |one| one.source());
     let last = causes.by_ref().last().map(ToString::to_string);
     last.unwrap_or_else(|| if error.is_timeout() { "too slow" } else { "it failed" }.to_owned())
 }
 
-/// Message in the answer of a failed request.
+/// Returns the message in the answer to a failed request; empty if there is none.
 fn message_of(text: &str) -> String {
     let read: Value = serde_json::from_str(text).unwrap_or_default();
     let said = read["error"].as_str().or(read["message"].as_str()).unwrap_or_default();
     said.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Token in the file of Hugging Face's own programs; `None` if there is no such file.
+/// Reads the token from the file that Hugging Face's own programs write; `None` if there is no such
+/// file. `set` returns the value of an environment variable.
 fn token_of_file(set: impl Fn(&str) -> Option<String>) -> Result<Option<String>> {
     let home = || {
         let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
@@ -178,10 +180,10 @@ fn token_of_file(set: impl Fn(&str) -> Option<String>) -> Result<Option<String>>
     }
 }
 
-/// Checks the name of a repository.
+/// Splits the name of a repository into owner and name.
 ///
 /// # Errors
-/// When it is not `owner/name`.
+/// When `repository` is not `owner/name`.
 pub(crate) fn owner_and_name(repository: &str) -> Result<(&str, &str)> {
     let is_name = |name: &str| {
         let is_allowed = |one: char| one.is_ascii_alphanumeric() || "-_.".contains(one);
@@ -193,8 +195,8 @@ pub(crate) fn owner_and_name(repository: &str) -> Result<(&str, &str)> {
     }
 }
 
-/// A revision or path within an address: everything but letters, digits and `-_.~` is escaped, and
-/// slashes if `is_whole`.
+/// Escapes a revision or path for an address. Letters, digits and `-_.~` are kept, and slashes are
+/// kept unless `is_whole`.
 pub(crate) fn escaped(text: &str, is_whole: bool) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

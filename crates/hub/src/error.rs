@@ -71,7 +71,7 @@ pub enum HubError {
         /// The hub's own message, or the cause.
         message: String,
     },
-    /// No answer.
+    /// The hub does not answer.
     #[error(
         "{subject}: no answer from {endpoint} ({message}): check the network and HF_ENDPOINT; the \
          same command continues where it stopped"
@@ -81,7 +81,7 @@ pub enum HubError {
         subject: String,
         /// Address of the hub.
         endpoint: String,
-        /// The hub's own message, or the cause.
+        /// Cause.
         message: String,
     },
     /// An answer that does not follow the API.
@@ -89,15 +89,15 @@ pub enum HubError {
     Answer {
         /// Request or file.
         subject: String,
-        /// The hub's own message, or the cause.
+        /// Cause.
         message: String,
     },
-    /// A file of the folder.
+    /// A file of the folder cannot be read or written, or must not be replaced.
     #[error("{}: {message}", .path.display())]
     File {
         /// File.
         path: PathBuf,
-        /// The hub's own message, or the cause.
+        /// Cause.
         message: String,
     },
     /// The content of a file differs from the hub's checksum.
@@ -116,7 +116,7 @@ impl HubError {
         Self::File { path: path.to_owned(), message: error.to_string() }
     }
 
-    /// Error of a status, with the hub's own message.
+    /// Makes the error for an HTTP status, with the hub's own message.
     pub(crate) fn status(subject: &str, status: u16, message: &str, has_token: bool) -> Self {
         let subject = subject.to_owned();
         let message = match message {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::connection::escaped;
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// Type of the messages of Git LFS.
+/// Media type of the messages of Git LFS.
 const KIND: &str = "application/vnd.git-lfs+json";
 
 /// Large file.
@@ -96,7 +96,7 @@ pub(crate) fn upload(
         }
         if let Some(verify) = &actions.verify {
             let said = json!({"oid": file.oid, "size": file.bytes});
-            // The address comes from the hub, complete.
+            // The hub sends a complete address. Only an address of the hub itself gets the token.
             let request = match verify.href.strip_prefix(hub.endpoint()) {
                 Some(place) => hub.post(place),
                 None => hub.client().post(&verify.href),
@@ -112,7 +112,7 @@ pub(crate) fn upload(
     Ok(())
 }
 
-/// Part of a file, to be sent.
+/// Makes a request body from the `bytes` bytes of a file that begin at byte `from`.
 fn part(file: &LargeFile, from: u64, bytes: u64) -> Result<Body> {
     let fault = |error| HubError::file(&file.file, error);
     let mut reader = File::open(&file.file).map_err(fault)?;
@@ -129,7 +129,8 @@ fn at_once(hub: &Hub, file: &LargeFile, upload: &Action) -> Result<()> {
     Ok(())
 }
 
-/// Uploads parts of `size` bytes to the addresses that the header lists by their numbers.
+/// Uploads a file in parts of `size` bytes. The header of `upload` has the address of each part
+/// under the number of the part.
 fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Result<()> {
     let fault = |message: &str| HubError::Answer {
         subject: file.path.clone(),
@@ -163,7 +164,7 @@ fn in_parts(hub: &Hub, file: &LargeFile, upload: &Action, size: &Value) -> Resul
     Ok(())
 }
 
-/// Place of a commit on a revision of a repository.
+/// Returns the path of the hub's API for the action `verb` on a revision of a repository.
 pub(crate) fn of_models(repository: &str, verb: &str, revision: &str) -> String {
     format!("/api/models/{repository}/{verb}/{}", escaped(revision, true))
 }

@@ -1,9 +1,9 @@
-//! Upload and download of model folders for the [Hugging Face
-//! hub](https://huggingface.co/docs/hub/api), or a server with its API.
+//! Upload and download of model folders, to and from the [Hugging Face
+//! hub](https://huggingface.co/docs/hub/api) or another server with the same API.
 //!
-//! [`push`] uploads a folder as one commit: small files within the commit, large ones before it by
-//! Git LFS. [`pull`] downloads a folder of one revision; it continues files that an earlier call
-//! has begun, and compares each with the checksum of the hub.
+//! [`push`] uploads a folder as one commit: small files are sent within the commit, and large files
+//! before it, by Git LFS. [`pull`] downloads the files of one revision into a folder. It continues
+//! files that an earlier call has begun, and compares each file with the hub's checksum.
 
 mod checksums;
 mod connection;
@@ -30,10 +30,10 @@ pub enum HubEvent<'a> {
         path: &'a str,
         /// First byte that is transferred.
         from: u64,
-        /// Bytes of the whole file.
+        /// Number of bytes of the whole file.
         bytes: u64,
     },
-    /// A file is there already.
+    /// A file needs no transfer, because the destination has it already.
     IsThere {
         /// Path in the repository.
         path: &'a str,

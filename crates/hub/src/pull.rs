@@ -1,4 +1,4 @@
-//! Download of a folder of one revision, which continues where an earlier call stopped.
+//! Download of the files of one revision; a later call continues where an earlier call stopped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,11 +18,11 @@ const SHOWN: usize = 12;
 /// Result of a download.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pulled {
-    /// Commit.
+    /// Hash of the commit.
     pub commit: String,
     /// Number of files.
     pub files: usize,
-    /// Number of their bytes.
+    /// Total number of bytes of the files.
     pub bytes: u64,
 }
 
@@ -54,12 +54,13 @@ impl Sibling {
         self.lfs.as_ref().map_or(self.size, |lfs| lfs.size)
     }
 
-    /// Checksum: SHA-256 for a large file, Git's for a small one.
+    /// Returns the hub's checksum: SHA-256 for a large file, SHA-1 of the Git blob for a small
+    /// file.
     fn checksum(&self) -> &str {
         self.lfs.as_ref().map_or(&self.blob_id, |lfs| &lfs.sha256)
     }
 
-    /// Whether a file has the size and the checksum.
+    /// Whether the file at `path` has this size and this checksum.
     fn is(&self, path: &Path) -> Result<bool> {
         let facts = fs::metadata(path).map_err(|error| HubError::file(path, error))?;
         if facts.len() != self.bytes() {
@@ -72,12 +73,12 @@ impl Sibling {
     }
 }
 
-/// Downloads the files of `repository`, an `owner/name`, at a branch, tag or commit into `folder`.
-/// Existing files with the same content are kept.
+/// Downloads the files of `repository`, given as `owner/name`, into `folder`. `revision` is a
+/// branch, tag or commit. Existing files with the same content are kept.
 ///
 /// # Errors
-/// When the hub does not answer or refuses, a file with other content exists already, or a
-/// downloaded file has another checksum.
+/// When the hub does not answer or refuses, a file exists already with different content, or a
+/// downloaded file does not have the hub's checksum.
 pub fn pull(
     hub: &Hub,
     repository: &str,
@@ -110,7 +111,7 @@ pub fn pull(
     Ok(Pulled { commit: info.sha, files: places.len(), bytes })
 }
 
-/// Path of a file in the folder, never outside of it.
+/// Returns the path of the file `name` in `folder`; an error if `name` leads out of the folder.
 fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     let is_inside = !name.is_empty() && Path::new(name).components().all(is_plain);
@@ -121,7 +122,7 @@ fn within(folder: &Path, name: &str) -> Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-/// Downloads a file, from where an earlier call stopped.
+/// Downloads a file, beginning where an earlier call stopped.
 fn download(
     hub: &Hub,
     (repository, commit): (&str, &str),

@@ -14,14 +14,14 @@ use crate::connection::owner_and_name;
 use crate::lfs::{LargeFile, of_models, upload};
 use crate::{Hub, HubError, HubEvent, Result};
 
-/// Number of bytes from which the hub decides how a file is stored.
+/// Number of bytes of the beginning of a file, by which the hub decides how to store the file.
 const SAMPLE: u64 = 512;
 /// Largest number of files in one request.
 const MOST_FILES: usize = 100;
 /// Ending of the names of files that a download has not finished.
 pub(crate) const INCOMPLETE: &str = ".incomplete";
 
-/// Choices of an upload.
+/// Settings of an upload.
 #[derive(Debug, Clone)]
 pub struct PushSettings {
     /// Branch, which is made if it does not exist.
@@ -37,11 +37,11 @@ pub struct PushSettings {
 pub struct Pushed {
     /// Address of the repository.
     pub url: String,
-    /// Commit.
+    /// Hash of the commit.
     pub commit: String,
     /// Number of files.
     pub files: usize,
-    /// Number of their bytes.
+    /// Total number of bytes of the files.
     pub bytes: u64,
 }
 
@@ -73,8 +73,9 @@ struct Committed {
     commit_oid: String,
 }
 
-/// Uploads all files of `folder`, except hidden ones, to `repository`, an `owner/name` that is made
-/// if it does not exist. Files that are only in the repository are kept.
+/// Uploads all files of `folder`, except hidden files and unfinished downloads, to `repository`,
+/// given as `owner/name`. The repository is created if it does not exist. Files that are only in
+/// the repository are kept.
 ///
 /// # Errors
 /// When a file cannot be read, or the hub does not answer or refuses.
@@ -93,7 +94,7 @@ pub fn push(
     let made = json!({
         "type": "model", "organization": owner, "name": name, "private": settings.private,
     });
-    // 409 means that it exists.
+    // 409 means that the repository exists.
     hub.send(repository, json_body(hub.post("/api/repos/create"), &made), 0, &[409])?;
     let revision = settings.revision.as_str();
     if revision != "main" {
@@ -125,7 +126,8 @@ fn json_body(
     request.header("Content-Type", "application/json").body(body.to_string())
 }
 
-/// Files of a folder and its subfolders, by their paths.
+/// Returns the files of a folder and its subfolders, sorted by path, without hidden files and
+/// unfinished downloads.
 fn files_of(folder: &Path) -> Result<Vec<Local>> {
     let (mut files, mut rest) = (Vec::new(), vec![(folder.to_owned(), String::new())]);
     while let Some((folder, before)) = rest.pop() {
@@ -151,7 +153,8 @@ fn files_of(folder: &Path) -> Result<Vec<Local>> {
     Ok(files)
 }
 
-/// Divides files by the hub's decision: into small files, and files for Git LFS.
+/// Divides files by the hub's decision into small files, and large files for Git LFS. Files that
+/// the hub ignores are left out.
 fn by_mode(
     hub: &Hub,
     repository: &str,
@@ -186,7 +189,7 @@ fn by_mode(
     Ok((small, large))
 }
 
-/// Path, size and first bytes of a file.
+/// Describes a file as JSON: path, size, and its first bytes in Base64.
 fn described(local: &Local) -> Result<Value> {
     let mut sample = Vec::new();
     let fault = |error| HubError::file(&local.file, error);
@@ -195,7 +198,7 @@ fn described(local: &Local) -> Result<Value> {
     Ok(json!({"path": local.path, "size": local.bytes, "sample": BASE64.encode(sample)}))
 }
 
-/// A commit: a JSON object a line.
+/// Returns the body of a commit request, with one JSON object on each line.
 fn commit(
     message: &str,
     small: &[Local],

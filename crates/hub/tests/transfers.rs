@@ -61,7 +61,8 @@ fn a_folder_comes_back_with_every_byte() {
     for (path, bytes) in contents() {
         assert_eq!(fs::read(target.join(&path)).unwrap(), bytes, "{path}");
     }
-    // A large file that is there is not sent again; a new branch and a commit can be named.
+    // A large file that the hub has is not sent again. A push can create a branch, and a pull can
+    // name a commit.
     let mut changed = contents();
     changed.insert("config.json".to_owned(), b"{\"a\": 1}".to_vec());
     write(&source, &changed);
@@ -125,7 +126,7 @@ fn damaged_and_other_files_are_refused() {
     let error = pull(&hub, "me/model", &target, "main", &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("config.json") && error.contains("another content"), "{error}");
     assert_eq!(fs::read(target.join("config.json")).unwrap(), b"mine");
-    // Paths that lead out of the folder.
+    // Paths that lead out of the folder are refused.
     for path in ["../out", "/etc/out", "a/../../out", "a\\out"] {
         let mut state = server.state.lock().unwrap();
         let key = ("me/model".to_owned(), "main".to_owned());

@@ -69,7 +69,7 @@ fn page(language: Language) -> Result<String, Box<dyn Error>> {
     .html())
 }
 
-/// Weights of a head that looks `number` places back, each row of sum 1.
+/// Returns attention weights of a head that attends `number` tokens back; each row sums to 1.
 fn head(number: usize) -> Vec<Vec<f64>> {
     let row = |query: usize| {
         let aim = query.saturating_sub(number) as f64;

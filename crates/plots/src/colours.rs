@@ -18,7 +18,7 @@ pub enum Theme {
 /// A colour of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Colour {
-    /// Name of its CSS variable.
+    /// Name of the CSS variable.
     pub(crate) variable: &'static str,
     light: RGBColor,
     dark: RGBColor,
@@ -56,8 +56,9 @@ pub(crate) const AXIS: Colour = Colour::new("--plot-axis", [0x57, 0x60, 0x6A], [
 /// Grid lines.
 pub(crate) const GRID: Colour = Colour::new("--plot-grid", [0xDF, 0xE3, 0xE8], [0x2D, 0x33, 0x3B]);
 
-/// Colours of series. Each has a contrast of at least 4.5 with the background. The first four can
-/// be distinguished even by eyes without one of the three kinds of cones, the others nearly so.
+/// Colours of series. Each has a contrast of at least 4.5 with the background. The first four are
+/// easy to distinguish even for readers without one of the three kinds of cones; the others are
+/// closer to each other.
 pub(crate) const SERIES: [Colour; 8] = [
     Colour::new("--plot-series-1", [0x0A, 0x66, 0xBF], [0x5C, 0xA2, 0xFF]),
     Colour::new("--plot-series-2", [0xA6, 0x5D, 0x12], [0xEF, 0xAA, 0x45]),
@@ -104,8 +105,9 @@ mod tests {
         }
     }
 
-    /// Position of a colour in Oklab (Björn Ottosson, 2020), as seen by eyes without one kind of
-    /// cones, which a matrix of linear RGB simulates (Machado et al. 2009).
+    /// Returns the position of the colour `hex` in Oklab (Björn Ottosson, 2020). The matrix
+    /// `cones`, applied to linear RGB, simulates eyes without one kind of cones (Machado et al.
+    /// 2009).
     fn seen(hex: &str, cones: [[f64; 3]; 3]) -> [f64; 3] {
         let linear = [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).expect("hex")) / 255.0;

@@ -25,7 +25,7 @@ impl Figure {
         Self { title: title.into(), description: description.into(), size, plot }
     }
 
-    /// The same figure in another size, in CSS pixels.
+    /// Returns the figure with another size, in CSS pixels.
     #[must_use]
     pub const fn sized(mut self, width: u32, height: u32) -> Self {
         self.size = (width, height);
@@ -81,9 +81,9 @@ impl From<Heatmap> for Plot {
 pub struct Axis {
     /// Quantity on the axis, with its unit.
     pub label: String,
-    /// Whether equal distances mean equal ratios.
+    /// Whether the axis is logarithmic, so that equal distances mean equal ratios.
     pub logarithmic: bool,
-    /// Values at its ends; `None`: the range of the points, with some room.
+    /// Values at the ends of the axis; `None`: the range of the points, with some room.
     pub range: Option<(f64, f64)>,
     /// Labels instead of numbers, each with its value; empty: numbers.
     pub names: Vec<(f64, String)>,
@@ -100,14 +100,14 @@ impl Axis {
         Self { logarithmic: true, ..Self::linear(label) }
     }
 
-    /// The same axis between these values.
+    /// Returns the axis with the values `low` and `high` at its ends.
     #[must_use]
     pub const fn between(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
     }
 
-    /// The same axis with these labels instead of numbers.
+    /// Returns the axis with labels instead of numbers, each with its value.
     #[must_use]
     pub fn named(mut self, names: Vec<(f64, String)>) -> Self {
         self.names = names;
@@ -124,14 +124,14 @@ impl Axis {
 /// Marks of points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mark {
-    /// Joined by a line.
+    /// Points joined by a line.
     Line,
-    /// Joined by a broken line.
+    /// Points joined by a dashed line.
     Dashes,
     /// Single dots.
     Dots,
     /// Points joined by a line above a coloured area, which ends at `base`. Ridges of one colour
-    /// belong together: the legend has the name of the first, and hides all of them.
+    /// belong together: the legend has one entry for all of them, with the name of the first.
     Ridge {
         /// Height of the lower end of the area.
         base: f64,
@@ -152,28 +152,28 @@ pub struct Series {
 }
 
 impl Series {
-    /// Makes points joined by a line.
+    /// Makes a series of points joined by a line.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, mark: Mark::Line, colour: None }
     }
 
-    /// Makes single dots.
+    /// Makes a series of single dots.
     pub fn dots(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { mark: Mark::Dots, ..Self::line(name, points) }
     }
 
-    /// Makes points joined by a broken line.
+    /// Makes a series of points joined by a dashed line.
     pub fn dashes(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { mark: Mark::Dashes, ..Self::line(name, points) }
     }
 
-    /// Makes a curve above an area that ends at `base`.
+    /// Makes a series that is a curve above a coloured area, whose lower end is at `base`.
     pub fn ridge(name: impl Into<String>, base: f64, points: Vec<(f64, f64)>) -> Self {
         Self { mark: Mark::Ridge { base }, ..Self::line(name, points) }
     }
 
-    /// The same series in the colour with this index, so that a fit can share the colour of its
-    /// points.
+    /// Returns the series with the colour of index `number`: a fitted curve can share the colour of
+    /// its points.
     #[must_use]
     pub const fn coloured(mut self, number: usize) -> Self {
         self.colour = Some(number);
@@ -214,7 +214,8 @@ pub struct Bars {
     pub series: Vec<(String, Vec<f64>)>,
 }
 
-/// A table as shades: larger values have stronger colours. Negative values have another colour.
+/// A table as shades: a larger absolute value has a stronger colour. Negative values have another
+/// colour than positive values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heatmap {
     /// Title of the rows.

@@ -14,10 +14,10 @@
 //! # Ok::<(), taper_plots::PlotError>(())
 //! ```
 //!
-//! The library `plotters` draws SVG and PNG files, without a browser. In pages the JavaScript
-//! library uPlot draws the same values again, at the size of the window, with zoom and values at
-//! the pointer; it adds 50 KB to a page, while larger libraries would add hundreds. [`parts`] has
-//! the other components of pages. This crate knows no model and no run.
+//! The library `plotters` draws SVG, and `resvg` renders it as PNG, without a browser. In pages the
+//! JavaScript library uPlot draws the same values again, at the size of the window, with zoom and
+//! values at the pointer; it adds 50 KB to a page, while larger libraries would add hundreds.
+//! [`parts`] has the other components of pages. This crate knows no model and no run.
 #![forbid(unsafe_code)]
 
 mod colours;

@@ -10,7 +10,7 @@ use crate::error::PlotError;
 use crate::scale::SCALE;
 
 /// Common sans-serif fonts, the most usual first. A glyph that a font lacks is taken from any other
-/// that has it.
+/// font that has the glyph.
 const SANS_SERIF: [&str; 8] = [
     "Noto Sans",
     "DejaVu Sans",
@@ -37,7 +37,8 @@ static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
     Arc::new(fonts)
 });
 
-/// Renders an SVG of `size` CSS pixels, each of which becomes `zoom` pixels.
+/// Renders an SVG drawing as PNG. The drawing has `size` CSS pixels, and each becomes `zoom` by
+/// `zoom` pixels.
 ///
 /// # Errors
 /// When the system has no fonts, or the picture is too large.

@@ -1,4 +1,4 @@
 //! Scale of drawings.
 
-/// Drawing units in a CSS pixel.
+/// Number of drawing units in a CSS pixel.
 pub(crate) const SCALE: i32 = 4;

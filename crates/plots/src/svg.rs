@@ -9,7 +9,7 @@ use crate::figure::Figure;
 use crate::html::escape;
 use crate::scale::SCALE;
 
-/// Line width that marks a line as dashed: no other line has it.
+/// Line width that marks a line as dashed: no other line has this width.
 pub(crate) const DASHED_WIDTH: u32 = 9;
 
 /// A drawing.
@@ -38,13 +38,14 @@ impl Svg {
             title: figure.title.clone(),
             description: figure.description.clone(),
             size: figure.size,
-            // `plotters` writes line breaks around text, which would be shown as spaces.
+            // `plotters` writes line breaks before and after text; they would be shown as spaces.
             elements: inner.replace(&dashed, broken).replace(">\n", ">").replace("\n<", "<"),
             data,
         }
     }
 
-    /// A standalone file, light or dark by its reader's preference, with a transparent background.
+    /// Returns a standalone SVG file with a transparent background, light or dark by the reader's
+    /// preference.
     #[must_use]
     pub fn standalone(&self) -> String {
         let (width, height) = self.size;
@@ -67,8 +68,9 @@ impl Svg {
         )
     }
 
-    /// A part of a [`Page`](crate::Page), whose script draws the values again as an interactive
-    /// figure. The drawing stays for printers and for browsers without scripts.
+    /// Returns the drawing as a part of a [`Page`](crate::Page). The script of the page draws the
+    /// values again as an interactive figure. The drawing stays for printers and for browsers
+    /// without scripts.
     #[must_use]
     pub fn inline(&self) -> String {
         let (width, height) = self.size;
@@ -84,7 +86,8 @@ impl Svg {
         )
     }
 
-    /// PNG in the colours of `theme`, with a background, `zoom` pixels for each CSS pixel.
+    /// Returns a PNG in the colours of `theme`, with a background. Each CSS pixel becomes `zoom` by
+    /// `zoom` pixels.
     ///
     /// # Errors
     /// When the system has no fonts, or the picture is too large.
@@ -93,7 +96,7 @@ impl Svg {
         crate::png::picture(&self.with_ground(theme), self.size, zoom)
     }
 
-    /// The drawing in the colours of a theme, with its background.
+    /// Returns an SVG file in the colours of `theme`, with its background.
     #[cfg(feature = "png")]
     fn with_ground(&self, theme: Theme) -> String {
         let (width, height) = (self.size.0 * SCALE as u32, self.size.1 * SCALE as u32);

@@ -1,4 +1,4 @@
-//! Figures and pages, each read back by a library for its format.
+//! Figures and pages, in each format in which they are written.
 
 use taper_plots::{Axis, Bars, Chart, Figure, Heatmap, Page, PlotError, Series, Svg, escape};
 
@@ -161,7 +161,7 @@ fn a_picture_has_its_labels_and_its_ground() {
             let picture = image::load_from_memory(&png).expect("a PNG").to_rgb8();
             assert_eq!(picture.get_pixel(0, 0)[2], ground, "{name}, {theme:?}");
             let (width, _) = picture.dimensions();
-            // Ink in the rows of the title.
+            // The rows of the title contain ink.
             let is_ink = |at: &image::Rgb<u8>| at[2].abs_diff(ground) > 100;
             let inked = (0..width).filter(|&x| (16..48).any(|y| is_ink(picture.get_pixel(x, y))));
             assert!(inked.count() > 80, "{name}, {theme:?}");

@@ -13,7 +13,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// Makes an array of values; their number is the product of the shape.
+    /// Makes an array of values; their number must be the product of `shape`.
     pub(crate) fn new(values: Vec<f32>, shape: Vec<usize>) -> Self {
         debug_assert_eq!(values.len(), shape.iter().product::<usize>());
         Self { values, shape }

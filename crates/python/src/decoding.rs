@@ -19,7 +19,7 @@ use crate::error::one_line;
 /// Number of lines translated together: the program's maximum.
 const WINDOW: usize = 4096;
 
-/// Models of a run whose weights are packed.
+/// Models of a run with packed weights; empty before the first translation.
 pub(crate) type Packed = OnceLock<PackedModels>;
 
 /// Changed keys of `[decoding]`.
@@ -86,7 +86,8 @@ impl TranslateOptions {
         Ok(settings)
     }
 
-    /// Sets the beam and the number of translations, like the program's options.
+    /// Sets the beam size and the number of translations, by the same rules as the program's
+    /// options.
     fn widen(&self, config: &mut DecodingConfig) -> Result<()> {
         let draws = config.sampling.is_active();
         if let Some(beam) = self.beam {
@@ -106,7 +107,8 @@ impl TranslateOptions {
     }
 }
 
-/// Translates lines to a JSON list with the translations of each line, or an error.
+/// Translates lines. Returns a JSON list with a record for each line: its translations, or an
+/// error.
 pub(crate) fn translate(
     run: &LoadedRun,
     packed: &Packed,
@@ -199,8 +201,8 @@ impl GenerateOptions {
     }
 }
 
-/// Continues one prompt, or begins a text, and passes on each piece when it is generated. Returns
-/// the record of the text as JSON.
+/// Continues `prompt`; `None`: begins a text. Passes each piece of text to `on_piece` when it is
+/// generated. Returns the record of the text as JSON.
 pub(crate) fn generate(
     run: &LoadedRun<LanguageModel>,
     prompt: Option<&str>,
@@ -223,7 +225,7 @@ pub(crate) fn generate(
     Ok(serde_json::to_string(text.context("no text was generated")?)?)
 }
 
-/// Continues prompts to a JSON list with the texts of each prompt, or an error.
+/// Continues prompts. Returns a JSON list with a record for each prompt: its texts, or an error.
 pub(crate) fn generate_all(
     run: &LoadedRun<LanguageModel>,
     prompts: &[String],
@@ -247,12 +249,13 @@ pub(crate) fn generate_all(
     records(found)
 }
 
-/// Writes a JSON list of answers; each missing answer is replaced by its error.
+/// Writes a JSON list of answers; a failed answer is replaced by its error.
 pub(crate) fn records<T: serde::Serialize>(answers: Vec<Result<T>>) -> Result<String> {
     list_of(answers, |one| Ok(serde_json::to_string(&one)?))
 }
 
-/// Writes a JSON list of answers by `record`; each missing answer is replaced by its error.
+/// Writes a JSON list of answers, each converted to JSON by `record`; a failed answer is replaced
+/// by its error.
 pub(crate) fn list_of<T>(
     answers: Vec<Result<T>>,
     record: impl Fn(T) -> Result<String>,

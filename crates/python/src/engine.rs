@@ -1,8 +1,8 @@
 //! The thread that computes.
 //!
-//! One thread makes all computations of the process, one after the other: each of them uses every
-//! core anyway, and a GPU is used by the thread that opened it. Python's threads wait for it
-//! without holding Python's lock, and check for Ctrl-C in the meantime.
+//! One thread makes all computations of the process, one after the other: each computation uses
+//! every core anyway, and only the thread that opened a GPU can use it. Python's threads wait for
+//! results without holding Python's lock, and check for Ctrl-C in the meantime.
 
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Queue of the thread, and the process of the thread: a forked process does not have it.
+/// Queue of the computing thread, and the process that has this thread: a fork of the process does
+/// not have it.
 struct Engine {
     jobs: Sender<Job>,
     process: u32,
@@ -31,11 +32,11 @@ struct Engine {
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 thread_local! {
-    /// Jobs of the engine, on its own thread.
+    /// Queue of the engine's jobs; set only on the engine's thread.
     static JOBS: OnceCell<Receiver<Job>> = const { OnceCell::new() };
 }
 
-/// Whether the result of a job is no longer wanted.
+/// Flag of a job whose result is no longer wanted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cancelled(Arc<AtomicBool>);
 
@@ -73,7 +74,7 @@ fn engine() -> PyResult<&'static Engine> {
                 }
             });
         };
-        // Without the thread, the first job finds its queue closed.
+        // If the thread cannot be started, the queue is closed, and the first job cannot be sent.
         let _ = std::thread::Builder::new().name("taper".to_owned()).spawn(serve);
         Engine { jobs, process: std::process::id() }
     });
@@ -101,7 +102,7 @@ impl<M: Send + 'static> Work<M> {
     /// Queues a job.
     ///
     /// # Errors
-    /// When this process is a fork.
+    /// When this process is a fork of the process that has the engine's thread.
     pub(crate) fn start(
         job: impl FnOnce(Sender<M>, &Cancelled) + Send + 'static,
     ) -> PyResult<Self> {
@@ -113,7 +114,7 @@ impl<M: Send + 'static> Work<M> {
                 job(sender, &shared);
             }
         });
-        // If the queue is closed, so are the messages.
+        // If the queue is closed, the job is dropped with its sender, and `next` returns `None`.
         let _ = engine()?.jobs.send(job);
         Ok(Self { messages: Mutex::new(messages), cancelled })
     }
@@ -170,11 +171,12 @@ pub(crate) fn broken() -> PyErr {
     TaperError::new_err("the computation failed; standard error says where: please report it")
 }
 
-/// A permission to continue, for a job that waits for the answer of another thread.
+/// A permission to continue, for a job that waits for another thread. The other thread gives it by
+/// dropping this value.
 pub(crate) struct GoOn(Option<Sender<()>>);
 
 impl GoOn {
-    /// Makes a permission, and the receiver that the job waits on.
+    /// Makes a permission, and the receiver on which the job waits.
     pub(crate) fn new() -> (Self, Receiver<()>) {
         let (sender, receiver) = channel();
         (Self(Some(sender)), receiver)
@@ -191,7 +193,7 @@ impl Drop for GoOn {
 }
 
 /// Waits, on the engine's thread, until a permission is dropped. Other jobs run in the meantime:
-/// the answering thread may need a computation first.
+/// the thread that holds the permission may need a computation first.
 pub(crate) fn wait_for(permission: &Receiver<()>) {
     JOBS.with(|jobs| {
         while permission.try_recv() == Err(TryRecvError::Empty) {

@@ -1,4 +1,4 @@
-//! Conversion of errors to Python's.
+//! Conversion of errors to Python exceptions.
 
 use std::path::PathBuf;
 
@@ -15,12 +15,12 @@ pyo3::create_exception!(
      the one that the program `taper` prints: what is wrong, where, and what to do, as a call."
 );
 
-/// Chain of causes on one line, with the calls that help.
+/// Returns an error and its causes on one line, with the Python calls that help.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     taper_run::one_line_with(error, |action| Some(format!("`{}`", call(action))))
 }
 
-/// Call of an action in Python, or else the program's command for it.
+/// Returns the Python call for an action; if there is none, the program's command.
 fn call(action: &Action) -> String {
     match action {
         Action::Use(verb) => match verb {
@@ -42,7 +42,7 @@ fn call(action: &Action) -> String {
             let from = option("start_from", from.as_ref().map(|from| from.display()));
             format!("taper.train({recipe}, {run}{from}{})", overrides(change))
         }
-        // Only the program accepts changes.
+        // Only the program can accept edits of keys that shape the weights.
         Action::Resume(Resume { accepts_changes: true, .. }) => taper::command(action),
         Action::Resume(Resume { run, from, change, .. }) => {
             let from = match from {
@@ -66,7 +66,7 @@ fn overrides(key: &Option<String>) -> String {
     key.as_ref().map_or_else(String::new, |key| format!(", overrides={{{}: …}}", literal(key)))
 }
 
-/// Text as a literal: those of JSON are Python's, too.
+/// Returns a text as a Python literal: a string literal of JSON is also one of Python.
 fn literal(text: impl ToString) -> String {
     serde_json::Value::String(text.to_string()).to_string()
 }

@@ -1,9 +1,10 @@
 //! The extension module of the package `taper` for Python: runs, training and metrics.
 //!
-//! It adds nothing to `taper-run`, and has the program `taper` as a function ([`program()`]). Records are passed as JSON with the fields that the program's
-//! `--json` prints, and arrays of numbers as memory that NumPy views ([`array`]); the typed classes
-//! for users are written in Python, next to this crate (`python/taper`). Everything is computed on
-//! one thread ([`engine`]), while callers wait without Python's lock and obey Ctrl-C.
+//! It adds no abilities to `taper-run`, and has the program `taper` as a function ([`program()`]).
+//! Records are passed as JSON with the fields that the program's `--json` prints, and arrays of
+//! numbers as memory that NumPy views ([`array`]); the typed classes for users are written in
+//! Python, next to this crate (`python/taper`). Everything is computed on one thread ([`engine`]),
+//! while callers wait without Python's lock and obey Ctrl-C.
 #![deny(unsafe_code, clippy::print_stdout, clippy::print_stderr)]
 
 mod array;
@@ -22,7 +23,7 @@ mod training;
 use pyo3::prelude::*;
 use taper_ops::allocator::Explaining;
 
-/// The program's allocator, for the same speed; Python's own objects keep theirs.
+/// Allocator of the program, for the same speed; Python's own objects keep Python's allocator.
 #[global_allocator]
 static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);
 

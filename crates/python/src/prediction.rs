@@ -12,7 +12,7 @@ use taper_run::translation::{Side, score_pairs};
 use crate::decoding::{list_of, records};
 use crate::engine::Cancelled;
 
-/// Number of items that are answered between two checks whether they are still wanted.
+/// Number of items that are answered between two checks for cancellation.
 const WINDOW: usize = 1024;
 
 /// Predicts for each item (a text, the path of an image, or a question as JSON); returns a JSON
@@ -44,8 +44,8 @@ pub(crate) fn predict(
     list_of(predictions, |ItemPrediction { json, .. }| Ok(json))
 }
 
-/// Returns scores of texts by a language model, or of given translations by a translation model, as
-/// a JSON list.
+/// Returns a JSON list of scores. A language model scores `texts`; a translation model scores
+/// `targets` as translations of `texts`.
 pub(crate) fn score(
     run: &dyn AnyRun,
     texts: &[String],
@@ -70,7 +70,7 @@ pub(crate) fn score(
     records(scores.into_iter().map(|one| one.map(record)).collect())
 }
 
-/// Returns a vector for each text, row after row, and their width.
+/// Returns a vector for each text, one after the other, and the number of elements of a vector.
 pub(crate) fn embed(run: &dyn AnyRun, texts: &[String]) -> Result<(Vec<f32>, usize)> {
     Ok((run.sentence_vectors(texts)?.concat(), run.config().model.d_model))
 }

@@ -25,7 +25,7 @@ pub(crate) struct Run {
     packed: Arc<Packed>,
 }
 
-/// Choice of weights.
+/// Settings with which a run is loaded.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LoadOptions {
@@ -47,7 +47,7 @@ impl LoadOptions {
             Some("int8") => Some(WeightType::Int8),
             Some(other) => bail!("weights is {other:?}: it is f32, bf16 or int8"),
         };
-        // A call may choose a direction by itself.
+        // Each later call may choose a direction.
         let every_direction = true;
         Ok(LoadSettings { checkpoint, device, weights, overrides, from, to, every_direction })
     }

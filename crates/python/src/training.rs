@@ -130,7 +130,7 @@ impl Training {
                     RunEvent::Trained { .. } => trains = false,
                     _ => {}
                 }
-                // The loop ends by itself, with a checkpoint.
+                // While a model trains, the loop itself ends training, with a checkpoint.
                 if !trains && stop.is_cancelled() {
                     bail!("stopped");
                 }
@@ -154,7 +154,7 @@ impl Training {
     }
 }
 
-/// Converts an event to a record; `None` for events that only move a display.
+/// Converts an event to a record; `None` for events that only update a display of progress.
 fn record(event: &RunEvent<'_>) -> Result<Option<Value>> {
     Ok(Some(match event {
         RunEvent::Notice(notice) => json!({ "event": "notice", "text": notice.to_string() }),

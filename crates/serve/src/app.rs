@@ -23,9 +23,9 @@ pub(crate) struct App {
     pub(crate) observer: Observer,
     pub(crate) pages: Pages,
     pub(crate) files: Files,
-    /// Places for documents in work.
+    /// Permits for documents that are being translated, as many as the limit allows at a time.
     pub(crate) documents: Arc<Semaphore>,
-    /// Number that distinguishes the random draws of a request from those of all other requests.
+    /// Next number that [`Self::draws`] gives to a prompt for its random draws.
     pub(crate) draws: AtomicU64,
 }
 
@@ -34,15 +34,16 @@ impl App {
         &self.settings.limits
     }
 
-    /// Runs that can receive requests of this kind.
+    /// Returns the runs whose task answers requests of kind `V`.
     pub(crate) fn engines_for<V: Verb>(&self) -> impl Iterator<Item = &Engine> {
         self.engines.iter().filter(|engine| engine.is_for::<V>())
     }
 
-    /// Run of this name or, without a name, the only run for requests of this kind.
+    /// Returns the run called `name`; for `None`, the only run whose task answers requests of kind
+    /// `V`.
     ///
     /// # Errors
-    /// When there is none, or several and no name is given.
+    /// When there is no such run, or when `name` is `None` and there are several such runs.
     pub(crate) fn engine<V: Verb>(&self, name: Option<&str>) -> Result<&Engine, Refusal> {
         if let Some(name) = name {
             let named = self.engines.iter().find(|engine| engine.info.name == name);
@@ -66,7 +67,7 @@ impl App {
         }
     }
 
-    /// Answer of `engine` to a request, within the time limit.
+    /// Returns the answer of `engine` to `request`, if it comes within the time limit.
     ///
     /// # Errors
     /// When too much work is waiting, the answer takes too long, or the run refuses.
@@ -83,7 +84,8 @@ impl App {
         }
     }
 
-    /// Status of the server, with the runs that do not answer.
+    /// Returns the health of the server: an HTTP status, and a JSON body that lists the runs that
+    /// do not answer.
     pub(crate) fn health(&self) -> (u16, Value) {
         let down = |engine: &Engine| {
             engine.down().map(|reason| json!({ "run": engine.info.name, "reason": reason }))
@@ -95,7 +97,8 @@ impl App {
         }
     }
 
-    /// Numbers for the draws of `prompts` prompts, which no other request has.
+    /// Returns a number for each of `prompts` prompts, for its random draws. No other prompt of
+    /// this server gets the same number.
     pub(crate) fn draws(&self, prompts: usize) -> std::ops::Range<u64> {
         let first = self.draws.fetch_add(prompts as u64, Ordering::Relaxed);
         first..first + prompts as u64
@@ -104,7 +107,7 @@ impl App {
     /// Refuses a request with more lines than the limit.
     ///
     /// # Errors
-    /// When it has more lines.
+    /// When `lines` exceeds the limit.
     pub(crate) fn check_lines(&self, lines: usize) -> Result<(), Refusal> {
         let most = self.limits().lines;
         if lines > most {

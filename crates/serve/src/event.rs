@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::run_info::RunInfo;
 
-/// Writes an error as text.
+/// Serializes an error as one line of text.
 fn one_line<S: Serializer>(error: &&anyhow::Error, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&taper_run::one_line(error))
 }
@@ -19,7 +19,7 @@ pub enum ServeEvent<'a> {
     Loaded {
         /// Description of the run.
         run: &'a RunInfo,
-        /// Seconds of loading.
+        /// Time of loading, in seconds.
         seconds: f64,
     },
     /// A run has failed, and is loaded again.
@@ -34,9 +34,9 @@ pub enum ServeEvent<'a> {
     Abandoned {
         /// Name of the run.
         run: &'a str,
-        /// Number of lines.
+        /// Number of lines of the work.
         lines: usize,
-        /// Whether its computation had begun.
+        /// Whether the computation had begun.
         begun: bool,
     },
     /// Clients can connect.
@@ -54,10 +54,10 @@ pub enum ServeEvent<'a> {
         path: &'a str,
         /// Status of the answer.
         status: u16,
-        /// Time to the head of the answer.
+        /// Time to the head of the answer, in milliseconds.
         milliseconds: f64,
     },
-    /// The server accepts no more work, and finishes the rest.
+    /// The server accepts no more work, and finishes accepted work.
     Stopping {
         /// Number of lines that wait or are being processed.
         waiting: usize,

@@ -16,7 +16,7 @@
 //! **Decision.** One thread speaks HTTP, and one thread for each run computes
 //! ([`engine`](crate::Server)): the only parallel computation is the search itself, which uses all
 //! cores. The alternative, a pool of threads that each answer a request, would search one sentence
-//! on each core, which is slower than one search for all of them together.
+//! on each core, which is slower than one search for all sentences together.
 //!
 //! Nothing here prints, reads arguments or handles signals: an [`Observer`] receives events, and
 //! [`Stop`] ends a server.

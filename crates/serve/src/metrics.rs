@@ -50,12 +50,12 @@ pub(crate) struct Metrics {
     connections: Gauge,
 }
 
-/// Histogram of times, from a millisecond to a minute.
+/// Makes a histogram of times, from a millisecond to a minute.
 fn times() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 2.0, 17))
 }
 
-/// Histogram of the lines of a batch.
+/// Makes a histogram of the number of lines of a batch, from 1 to 512.
 fn sizes() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 10))
 }
@@ -129,7 +129,7 @@ impl Metrics {
         self.refused.get_or_create(&run_label(run)).inc();
     }
 
-    /// Counts a dropped request; `begun` says whether its computation had begun.
+    /// Counts a dropped request. `begun`: its computation had begun.
     pub(crate) fn abandoned(&self, run: &str, begun: bool) {
         self.abandoned.get_or_create(&run_label(run)).inc();
         self.cut_short.get_or_create(&run_label(run)).inc_by(u64::from(begun));
@@ -153,7 +153,8 @@ impl Metrics {
         self.connections.dec();
     }
 
-    /// All counters, with the number of waiting lines of each run.
+    /// Returns all counters as text. `waiting` has the name of each run and its number of waiting
+    /// lines.
     pub(crate) fn text<'r>(&self, waiting: impl Iterator<Item = (&'r str, usize)>) -> String {
         for (run, lines) in waiting {
             self.waiting.get_or_create(&run_label(run)).set(lines as i64);

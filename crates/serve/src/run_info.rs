@@ -23,19 +23,20 @@ pub struct RunInfo {
     /// Labels of a classifier.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Whether a classifier of texts labels pairs, with a tab between the two.
+    /// Whether a classifier of texts labels pairs of texts, written with a tab between them.
     pub pairs: bool,
     /// Largest number of tokens that a prediction of a language model depends on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
-    /// Chat template of a language model, if it has one; clients learn whether they can chat.
+    /// Chat template of a language model, or the reason why it cannot be used; `None` without a
+    /// template. Clients see `true` if the template can be used.
     #[serde(rename = "chats", serialize_with = "whether_usable")]
     pub(crate) chat: Option<Result<Arc<ChatTemplate>, String>>,
     /// Number of the model's parameters.
     pub parameters: usize,
     /// Time at which the weights were saved, in seconds since 1970.
     pub created: u64,
-    /// Whether the CPU computes.
+    /// Whether the model is on the CPU.
     #[serde(skip)]
     pub(crate) is_on_cpu: bool,
     /// Kinds of requests that the run answers.
@@ -43,7 +44,7 @@ pub struct RunInfo {
     pub(crate) verbs: Verbs,
 }
 
-/// Writes whether there is a valid template.
+/// Serializes `chat` as a boolean: `true` if it is a template that can be used.
 fn whether_usable<S: Serializer>(
     chat: &Option<Result<Arc<ChatTemplate>, String>>,
     serializer: S,
@@ -58,7 +59,7 @@ pub struct TranslationInfo {
     pub source: String,
     /// Code of the target language.
     pub target: String,
-    /// Directions of a run of several; empty if it has one.
+    /// Directions of a run that has several; empty for a run that has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<Direction>,
     /// Whether the model aligns words.
@@ -68,7 +69,7 @@ pub struct TranslationInfo {
 }
 
 impl TranslationInfo {
-    /// All directions; a run has at least one.
+    /// Returns all directions of the run; there is at least one.
     pub(crate) fn all(&self) -> Vec<Direction> {
         match self.directions.as_slice() {
             [] => vec![Direction::new(&self.source, &self.target)],
@@ -78,7 +79,7 @@ impl TranslationInfo {
 }
 
 impl RunInfo {
-    /// Properties that every run has.
+    /// Describes the properties that every run has. The properties of single tasks are left empty.
     pub(crate) fn from_run<M: TaskModel>(run: &LoadedRun<M>, name: &str) -> Self {
         let saved = run.checkpoint.metadata().and_then(|metadata| metadata.modified()).ok();
         let created = saved.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -97,7 +98,7 @@ impl RunInfo {
         }
     }
 
-    /// Whether `other` is the same run, perhaps with other weights.
+    /// Whether `other` describes the same run. The weights may have been saved at another time.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         *self == Self { created: self.created, ..other.clone() }
     }

@@ -26,9 +26,9 @@ use crate::settings::ServeSettings;
 pub struct Stop(watch::Sender<bool>);
 
 impl Stop {
-    /// Stops the server: it accepts no more work, finishes the rest, and ends.
+    /// Stops the server: it accepts no more work, finishes accepted work, and ends.
     pub fn stop(&self) {
-        // Stored in case the server does not listen yet.
+        // `send_replace` stores the value even if the server does not listen to the channel yet.
         self.0.send_replace(true);
     }
 }
@@ -68,7 +68,7 @@ impl Server {
             .enable_time()
             .build()
             .context("cannot start to serve")?;
-        // Before minutes are spent on loading.
+        // An address that is taken is an error now, before minutes are spent on loading.
         let listener = runtime
             .block_on(TcpListener::bind(settings.address))
             .with_context(|| format!("cannot listen at {}", settings.address))?;
@@ -92,7 +92,8 @@ impl Server {
             pages: Pages::new()?,
             files: Files::default(),
             documents,
-            // Random numbers differ from those of an earlier server.
+            // Numbers begin at the time, so that random draws differ from those of an earlier
+            // server.
             draws: AtomicU64::new(now.as_micros() as u64),
         });
         let (stop, _) = watch::channel(false);
@@ -119,7 +120,8 @@ impl Server {
         let Self { app, runtime, listener, address, stop } = self;
         (app.observer)(&ServeEvent::Listening { address });
         let cut_off = runtime.block_on(accept(&app, listener, &stop));
-        // Connections that are cut off release the work that they wait for.
+        // Dropping the runtime ends the remaining connections, so that engines drop the work for
+        // them.
         drop(runtime);
         app.engines.iter().for_each(Engine::finish);
         (app.observer)(&ServeEvent::Stopped { cut_off });
@@ -127,8 +129,8 @@ impl Server {
     }
 }
 
-/// Serves connections until the server is stopped and they have ended or exceeded a time limit;
-/// returns the number of connections that had not ended.
+/// Serves connections until the server is stopped. Then waits for the open connections, at most for
+/// the time `farewell`, and returns the number of connections that are still open.
 async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool>) -> usize {
     let router = router(app);
     let places = Arc::new(Semaphore::new(app.limits().connections));
@@ -137,7 +139,7 @@ async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool
     let mut asked = stop.subscribe();
     loop {
         let next = async {
-            // The semaphore is never closed.
+            // Acquiring fails only for a closed semaphore, and this one is never closed.
             let place = Arc::clone(&places).acquire_owned().await.ok();
             (place, connect(&listener).await)
         };
@@ -167,7 +169,8 @@ async fn accept(app: &Arc<App>, listener: TcpListener, stop: &watch::Sender<bool
     connections.len()
 }
 
-/// Accepts the next client. Failures, such as too many open files, are temporary.
+/// Accepts the next client. Tries again after a failure, which is temporary: for example, too many
+/// files are open.
 async fn connect(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {

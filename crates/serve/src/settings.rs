@@ -17,8 +17,8 @@ pub struct ServeSettings {
     pub address: SocketAddr,
     /// Key that clients must send. `None`: open to all.
     pub api_key: Option<String>,
-    /// Names with which clients may call a server on the loopback address, in addition to
-    /// `localhost` and addresses: for example the name of a proxy in front of it.
+    /// Host names with which clients may call a server on the loopback address, for example the
+    /// name of a proxy in front of the server. `localhost` and IP addresses are always accepted.
     pub hosts: Vec<String>,
     /// Origins, such as `https://friend.example`, whose pages may send requests from a browser; `*`
     /// for all.
@@ -28,7 +28,8 @@ pub struct ServeSettings {
 }
 
 impl ServeSettings {
-    /// Settings that serve `runs` at a free port of the loopback address, to anybody.
+    /// Makes settings that serve `runs` at a free port of the loopback address, to clients without
+    /// a key.
     #[must_use]
     pub fn new(runs: Vec<PathBuf>) -> Self {
         Self {
@@ -66,13 +67,15 @@ pub struct Limits {
     pub attention_tokens: usize,
     /// Largest number of tokens added to a prompt.
     pub new_tokens: usize,
-    /// Largest number of hypotheses of a search, and of alternatives and samples of an answer.
+    /// Largest number of hypotheses of a search; also the largest number of alternatives, and of
+    /// samples, in an answer.
     pub beam: usize,
     /// Largest amount of waiting work for one run, over all clients, counted in lines of about 32
-    /// tokens that are searched with the run's own beam. Heavier work does not count against
-    /// lighter work.
+    /// tokens that are searched with the run's own beam. A new request is measured only against
+    /// waiting work that is not heavier.
     pub queue: usize,
-    /// Largest amount of work in a batch, counted in the same way; larger work is done alone.
+    /// Largest amount of work in a batch, in the unit of `queue`; a larger request is computed
+    /// alone.
     pub batch: usize,
     /// Largest number of connections at a time; further clients wait to be accepted.
     pub connections: usize,
@@ -81,7 +84,7 @@ pub struct Limits {
     pub client_connections: usize,
     /// Time limit for a request to wait and be processed, after which its work is dropped.
     pub answer: Duration,
-    /// The same for a document.
+    /// Time limit for a document to wait and be translated, after which its work is dropped.
     pub document_answer: Duration,
     /// Time limit for a client to send a request, and for an answer to remain unread.
     pub transfer: Duration,

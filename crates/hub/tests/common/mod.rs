@@ -1,5 +1,5 @@
-//! A server on this machine that speaks the part of the hub's API that transfers use. The library
-//! huggingface_hub uploads to it and downloads from it, too (`scripts/check/hub.py`).
+//! A server on this machine with the part of the hub's API that transfers use.
+//! `scripts/check/hub.py` tests the server with the library huggingface_hub.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,25 +12,26 @@ use serde_json::{Value, json};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
-/// Files of at least so many bytes are large, and those of at least twice as many come in parts.
+/// Number of bytes from which a file is large. From twice this number, a file is uploaded in parts.
 pub(crate) const LARGE: usize = 3000;
-/// Bytes of a part.
+/// Number of bytes of a part.
 const PART: usize = 4000;
 
-/// Files of a revision by their paths, with whether they are large.
+/// Files of a revision by path: the content, and whether the file is large.
 type Files = BTreeMap<String, (Vec<u8>, bool)>;
 
-/// Repositories of the server, and how it behaves.
+/// Repositories of the server, and its settings for a test.
 #[derive(Default)]
 pub(crate) struct State {
     /// Files by repository and revision.
     pub(crate) repositories: BTreeMap<(String, String), Files>,
-    /// Large files by their SHA-256, and parts by it and their number.
+    /// Large files by SHA-256. `parts` has uploaded parts by the SHA-256 of the file and the number
+    /// of the part.
     objects: BTreeMap<String, Vec<u8>>,
     parts: BTreeMap<(String, usize), Vec<u8>>,
-    /// Token that is wanted, if any.
+    /// Token that requests must have; `None`: requests need no token.
     pub(crate) token: Option<String>,
-    /// Status with which each request whose place has the text is refused.
+    /// Part of a path, and the status with which requests to paths that contain it are refused.
     pub(crate) refuses: Option<(&'static str, u16)>,
     /// Number of bytes of a download after which the connection breaks, once.
     pub(crate) breaks_after: Option<usize>,
@@ -42,14 +43,14 @@ pub(crate) struct State {
     pub(crate) ranges: Vec<String>,
 }
 
-/// Server, and its address.
+/// Server and its address.
 pub(crate) struct Server {
     pub(crate) state: Arc<Mutex<State>>,
     pub(crate) endpoint: String,
 }
 
 impl Server {
-    /// Starts it on a free port.
+    /// Starts a server on a free port.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -85,7 +86,7 @@ struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    /// Bytes after which the connection breaks.
+    /// Number of bytes of the body after which the connection breaks; `None`: it does not break.
     breaks_after: Option<usize>,
 }
 
@@ -176,7 +177,7 @@ fn git_blob(bytes: &[u8]) -> String {
     hexadecimal(&digest.finalize())
 }
 
-/// A commit is known by its files.
+/// Returns the hash of a commit, which depends only on its files.
 fn commit_of(files: &Files) -> String {
     let mut whole = Vec::new();
     for (path, (bytes, _)) in files {
@@ -185,7 +186,7 @@ fn commit_of(files: &Files) -> String {
     hexadecimal(&Sha1::digest(whole))
 }
 
-/// Text with `%2F` and the like as the characters that they stand for.
+/// Decodes the percent-encoding of a text: `%2F` becomes `/`.
 fn plain(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, others @ ..] = rest {
@@ -214,7 +215,7 @@ fn answer(request: &Request, state: &mut State, endpoint: &str) -> Answer {
     }
     let is_stored = place.starts_with("/stored/") && !place.ends_with("/verify");
     let token = request.headers.get("authorization").and_then(|it| it.strip_prefix("Bearer "));
-    // Stores of large files know no token.
+    // The store of large files may be another server, which must not get the token.
     assert!(!is_stored || token.is_none(), "a token went to another place");
     if !is_stored && state.token.is_some() && state.token.as_deref() != token {
         return Answer::status(401, "Invalid credentials");

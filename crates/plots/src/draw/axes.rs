@@ -1,4 +1,5 @@
-//! Axes: places of values, and their labels.
+//! Axes: places of values, and labels. The place of a value is the value itself, or its decimal
+//! logarithm on a logarithmic axis.
 
 use std::ops::Range;
 
@@ -19,12 +20,12 @@ pub(super) struct Scale {
     pub(super) ticks: Vec<f64>,
     /// Digits after the decimal point of a label.
     decimals: usize,
-    /// Labels in place of numbers, each with its place.
+    /// Labels instead of numbers, each with its place; empty: numbers.
     names: Vec<(f64, String)>,
 }
 
 impl Scale {
-    /// Scale of an axis for these values; `None` if it cannot show any of them.
+    /// Makes the scale of `axis` for `values`; `None` if the axis cannot show any of the values.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
         let place = |value: f64| if axis.logarithmic { value.log10() } else { value };
         let usable = |&value: &f64| axis.takes(value);
@@ -45,7 +46,7 @@ impl Scale {
                     0.0 => (low.abs() * 0.1).max(1e-9),
                     span => 0.03 * span,
                 };
-                // An axis whose values come close to 0 begins there.
+                // An axis whose values come close to 0 begins at 0.
                 let keeps_zero = !axis.logarithmic && low >= 0.0 && low <= room * 4.0;
                 (low, high) = (if keeps_zero { 0.0 } else { low - room }, high + room);
             }
@@ -60,7 +61,7 @@ impl Scale {
         Some(Self { logarithmic: axis.logarithmic, range: low..high, ticks, decimals, names })
     }
 
-    /// Place of a value, if it is between the ends.
+    /// Returns the place of a value; `None` if it is not between the ends.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let at = if self.logarithmic { value.log10() } else { value };
         let room = (self.range.end - self.range.start) * 1e-9;
@@ -68,7 +69,7 @@ impl Scale {
             .then_some(at)
     }
 
-    /// Label at a place.
+    /// Returns the label at a place.
     pub(super) fn label(&self, place: f64) -> String {
         if let Some((_, name)) = self.names.iter().find(|name| name.0 == place) {
             return name.clone();
@@ -135,7 +136,8 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten, and the number of digits that they need.
+/// Returns ticks from `low` to `high`, and the number of digits after the decimal point that they
+/// need. The ticks are multiples of 1, 2 or 5 times a power of ten.
 fn linear_ticks(low: f64, high: f64) -> (Vec<f64>, usize) {
     let rough = (high - low) / LABELS;
     let power = 10f64.powf(rough.log10().floor());
@@ -147,7 +149,8 @@ fn linear_ticks(low: f64, high: f64) -> (Vec<f64>, usize) {
     (ticks, (-step.log10().floor()).clamp(0.0, 9.0) as usize)
 }
 
-/// Powers of ten if the range has enough of them; otherwise also twice and five times these, or
+/// Returns the places of ticks from `low` to `high`, which are decimal logarithms. The ticks are
+/// powers of ten; in a shorter range also 2 and 5 times powers of ten; in the shortest range,
 /// linear ticks.
 fn logarithmic_ticks(low: f64, high: f64) -> Vec<f64> {
     let between = |factors: &[f64], every: i32| {

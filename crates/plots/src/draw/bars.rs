@@ -30,7 +30,7 @@ pub(super) fn draw(pen: &Pen<'_>, root: &Area<'_>, bars: &Bars) -> Result<Data, 
     if count == 0 || !values().any(|value| bars.y.takes(value)) {
         return Err(pen.nothing());
     }
-    // Bars begin at 0 if the axis has a 0.
+    // Bars begin at 0; a logarithmic axis has no 0.
     let foot = (!bars.y.logarithmic).then_some(0.0);
     let y = Scale::new(&bars.y, values().chain(foot)).ok_or_else(|| pen.nothing())?;
     let x_axis = Axis::linear(&bars.label).between(0.0, count as f64);
@@ -80,7 +80,7 @@ fn write_names(
 ) -> Result<(), PlotError> {
     let each = f64::from(across.end - across.start) / bars.categories.len() as f64;
     let room = (each / f64::from(SCALE)) as i32;
-    // If names do not all fit, only every second, third, … is written.
+    // If not all names fit, only every second, third, … name is written.
     let widest = bars.categories.iter().map(|name| width(name, SIZE)).max().unwrap_or(0);
     let every = (widest + 8).min(90).div_euclid(room.max(1)) as usize + 1;
     for (category, name) in bars.categories.iter().enumerate().step_by(every.max(1)) {

@@ -16,13 +16,13 @@ use crate::error::PlotError;
 use crate::figure::{Axis, Chart, Mark, Series};
 use crate::svg::DASHED_WIDTH;
 
-/// Widths of lines, in units of the drawing.
+/// Width of a line, in units of the drawing.
 const LINE_WIDTH: u32 = 7;
 
 /// Opacity of the area under a ridge; the ridges behind it remain visible.
 const AREA_OPACITY: f64 = 0.3;
 
-/// Drawing area between two axes of places.
+/// Drawing area between two axes. Its coordinates are places on the axes (see [`Scale`]).
 pub(super) type Plane<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Scale, Scale>>;
 
 /// Draws a chart.
@@ -90,28 +90,30 @@ pub(super) fn draw<'a>(pen: &Pen<'_>, root: &Area<'a>, chart: &Chart) -> Result<
     }))
 }
 
-/// Colour of the `number`th series.
+/// Returns the colour of a series; `number` is its index in the chart.
 fn colour_of(series: &Series, number: usize) -> Colour {
     series_colour(series.colour.unwrap_or(number))
 }
 
-/// Points of a series for a page: the drawn ones, thinned, with six digits.
+/// Returns the points of a series for a page: the points that are drawn, thinned unless they are
+/// dots, and rounded to six digits.
 fn told_points(series: &Series, x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
     let is_shown = |at: &&(f64, f64)| x.place(at.0).is_some() && y.place(at.1).is_some();
     let shown: Vec<(f64, f64)> = series.points.iter().filter(is_shown).copied().collect();
     let points = if series.mark == Mark::Dots { shown } else { thinned(&shown) };
-    // The ends of areas are values that were computed, not counted.
+    // The x values of ridges are computed, and are rounded too. Other x values may be exact counts,
+    // such as numbers of updates.
     let is_ridge = matches!(series.mark, Mark::Ridge { .. });
     let across = |value: f64| if is_ridge { six_digits(value) } else { value };
     points.into_iter().map(|at| (across(at.0), six_digits(at.1))).collect()
 }
 
-/// A number rounded to six digits, which are short in JSON.
+/// Rounds a number to six digits, which are short in JSON.
 fn six_digits(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Draws axes below `top`, with a grid, numbers and labels.
+/// Draws axes below `top`, in CSS pixels, with a grid, numbers and labels.
 pub(super) fn plane<'a>(
     pen: &Pen<'_>,
     root: &Area<'a>,
@@ -147,7 +149,7 @@ pub(super) fn plane<'a>(
     Ok(plane)
 }
 
-/// Draws points at their places.
+/// Draws points, given as places on the axes, with the mark `mark`.
 fn mark(
     pen: &Pen<'_>,
     plane: &mut Plane<'_>,

@@ -15,9 +15,9 @@ use crate::figure::Heatmap;
 
 /// Font size of the labels, in CSS pixels.
 const SIZE: i32 = 12;
-/// Largest room for the labels of rows or columns.
+/// Largest room for the labels of rows or columns, in CSS pixels.
 const MOST: i32 = 130;
-/// Room for the title of an axis.
+/// Room for the title of an axis, in CSS pixels.
 const WHAT: i32 = 20;
 
 /// Draws a heatmap.
@@ -70,12 +70,12 @@ struct Grid {
 }
 
 impl Grid {
-    /// Left edge of a column, and right edge of the column before.
+    /// Returns the left edge of a column, which is the right edge of the column before.
     fn column(&self, number: usize) -> i32 {
         edge(&self.across, self.columns, number)
     }
 
-    /// Upper edge of a row, and lower edge of the row before.
+    /// Returns the upper edge of a row, which is the lower edge of the row before.
     fn row(&self, number: usize) -> i32 {
         edge(&self.down, self.rows, number)
     }
@@ -137,7 +137,7 @@ impl Grid {
     }
 }
 
-/// Edge between two parts of a range that is divided into `count` parts.
+/// Returns the edge before part `number` of a range that is divided into `count` equal parts.
 fn edge(range: &Range<i32>, count: usize, number: usize) -> i32 {
     range.start + (i64::from(range.end - range.start) * number as i64 / count as i64) as i32
 }

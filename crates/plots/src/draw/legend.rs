@@ -27,7 +27,7 @@ pub(super) enum Sample {
     Square,
 }
 
-/// Draws the legend from `top` on, in CSS pixels; returns its lower end.
+/// Draws the legend below `top`, and returns its lower end, both in CSS pixels.
 pub(super) fn draw(
     pen: &Pen<'_>,
     root: &Area<'_>,

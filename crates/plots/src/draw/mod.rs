@@ -62,23 +62,25 @@ impl Figure {
     }
 }
 
-/// A figure being drawn, with the context of errors and the parts that all plots share.
+/// A figure that is being drawn. The methods draw what all kinds of plots share, and make errors
+/// that name the figure.
 struct Pen<'a> {
     figure: &'a Figure,
 }
 
 impl Pen<'_> {
-    /// Error of the drawing library.
+    /// Makes the error for a failure of the drawing library.
     fn failed(&self, cause: impl Display) -> PlotError {
         PlotError::Drawing { title: self.figure.title.clone(), cause: cause.to_string() }
     }
 
-    /// Error of a figure without anything to show.
+    /// Makes the error for a figure without anything to show.
     fn nothing(&self) -> PlotError {
         PlotError::Nothing { title: self.figure.title.clone() }
     }
 
-    /// Checks that the number of values equals that of rows, columns or categories.
+    /// Checks that the number of values, `given`, equals the number of rows, columns or categories,
+    /// `expected`. `what` names what is counted.
     fn check(&self, what: &'static str, expected: usize, given: usize) -> Result<(), PlotError> {
         let title = || self.figure.title.clone();
         match expected == given {
@@ -98,5 +100,5 @@ impl Pen<'_> {
     }
 }
 
-/// Values of a drawing, which a page needs to draw it again.
+/// Values of a figure as JSON, from which a page draws the figure again.
 type Data = Value;

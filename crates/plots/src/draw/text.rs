@@ -9,7 +9,7 @@ use crate::colours::{Colour, INK};
 /// Factor by which `plotters` divides font sizes when it writes SVG.
 const FONT_FACTOR: f64 = 1.24;
 
-/// Point of a text that is put at its place.
+/// Point of a text that is put at the coordinates of the text: its start, middle or end.
 #[derive(Clone, Copy)]
 pub(super) struct Anchor(HPos);
 
@@ -19,7 +19,7 @@ impl Anchor {
     pub(super) const END: Self = Self(HPos::Right);
 }
 
-/// A text to be written; its place is at half its height.
+/// A text to be written. Its coordinates are at half the height of the text.
 #[derive(Clone)]
 pub(super) struct Label<'a> {
     pub(super) text: &'a str,
@@ -47,13 +47,13 @@ impl<'a> Label<'a> {
     }
 }
 
-/// Font of a size in CSS pixels and a colour.
+/// Makes a text style from a font size in CSS pixels and a colour.
 pub(super) fn style(size: i32, colour: Colour) -> TextStyle<'static> {
     let font = ("sans-serif", f64::from(size * SCALE) * FONT_FACTOR).into_font();
     font.color(&colour.drawn())
 }
 
-/// Estimated width of a text in CSS pixels; no font is consulted.
+/// Estimates the width of a text in CSS pixels, without a font.
 pub(super) fn width(text: &str, size: i32) -> i32 {
     let em = |character: char| match character {
         // Combining marks stand on the preceding character.
@@ -67,7 +67,7 @@ pub(super) fn width(text: &str, size: i32) -> i32 {
     (text.chars().map(em).sum::<f64>() * f64::from(size)).ceil() as i32
 }
 
-/// Text cut to a width of at most `most` CSS pixels.
+/// Returns the text, cut if necessary to a width of at most `most` CSS pixels.
 pub(super) fn shortened(text: &str, size: i32, most: i32) -> String {
     if width(text, size) <= most {
         return text.to_owned();

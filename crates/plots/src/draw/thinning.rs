@@ -3,8 +3,8 @@
 /// Number of pixel columns that a line is thinned to.
 const COLUMNS: usize = 700;
 
-/// Thinned points of a line. Each pixel column keeps its first, lowest, highest and last point, so
-/// that no spike is lost.
+/// Returns the thinned points of a line. Each pixel column keeps its first, lowest, highest and
+/// last point, so that no spike is lost.
 pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= 4 * COLUMNS {
         return points.to_vec();

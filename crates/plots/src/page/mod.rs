@@ -40,7 +40,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// Code in HTML.
+    /// Code of the language in HTML.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ pub struct Page {
     pub data: Vec<(String, Value)>,
     /// Whether scripts may call the server of the page. Otherwise they may call no server.
     pub asks_server: bool,
-    /// Whether scripts may start threads of scripts in the page, and run WebAssembly there.
+    /// Whether scripts may run WebAssembly, and start web workers whose code is in the page.
     pub runs_module: bool,
 }
 
@@ -121,8 +121,8 @@ impl Page {
 }
 
 impl Page {
-    /// Policy that restricts the page (Content Security Policy Level 3). A server that sends the
-    /// page may send it as a header too.
+    /// Policy that restricts the page (Content Security Policy Level 3). A server may also send
+    /// this policy as a header of the page.
     #[must_use]
     pub fn policy(&self) -> String {
         let connections = if self.asks_server { "connect-src 'self'; " } else { "" };

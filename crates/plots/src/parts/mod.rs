@@ -12,7 +12,7 @@ use crate::error::PlotError;
 use crate::figure::Figure;
 use crate::html::escape;
 
-/// Figures in a grid that fills the window.
+/// Makes a grid of figures that fills the window.
 ///
 /// # Errors
 /// When a figure cannot be drawn.
@@ -20,7 +20,7 @@ pub fn figures<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Result<Stri
     grid("figures", figures)
 }
 
-/// Figures as small multiples: many in a row, without axis names.
+/// Makes a grid of figures as small multiples: many in a row, without axis names.
 ///
 /// # Errors
 /// When a figure cannot be drawn.
@@ -42,26 +42,26 @@ fn grid<'a>(
     Ok(html + "</div>\n")
 }
 
-/// A remark.
+/// Makes a remark from plain text.
 #[must_use]
 pub fn note(text: &str) -> String {
     format!("<p class=\"muted\">{}</p>\n", escape(text))
 }
 
-/// A panel with a title, as plain text, and content, as HTML.
+/// Makes a panel; `title` is plain text, and `body` is HTML.
 #[must_use]
 pub fn panel(title: &str, body: &str) -> String {
     format!("<div class=\"panel\"><h3>{}</h3>\n{body}</div>\n", escape(title))
 }
 
-/// Panels side by side, if there is room.
+/// Puts panels side by side, if there is room.
 #[must_use]
 pub fn panels(panels: &[String]) -> String {
     format!("<div class=\"panels\">\n{}</div>\n", panels.concat())
 }
 
-/// Lines for several names over several quantities (parallel coordinates): values of each quantity
-/// are in the order of the names. The page's script draws them.
+/// Makes a chart in parallel coordinates, which the page's script draws. Each quantity is an axis,
+/// given by its label and its values in the order of `names`. Each name is a line.
 #[must_use]
 pub fn parallel_coordinates(
     title: &str,

@@ -20,7 +20,8 @@ impl Section {
         Self { id: id.into(), title: title.into(), body }
     }
 
-    /// Links to the sections, which stay at the top of the window, followed by the sections.
+    /// Makes a list of links to the sections, which stays at the top of the window, and after it
+    /// the sections.
     #[must_use]
     pub fn all(sections: &[Self], language: Language) -> String {
         let link = |one: &Self| {

@@ -26,14 +26,14 @@ pub struct Stat {
     pub detail: String,
     /// Change since another run.
     pub change: Option<Change>,
-    /// Course of the number, in a small drawing; with fewer than two values, there is none.
+    /// Values of the number over time, for a small drawing; fewer than two values are not drawn.
     pub course: Vec<f64>,
 }
 
-/// Width and height of a course.
+/// Width and height of the drawing of a course.
 const COURSE: (f64, f64) = (100.0, 28.0);
 
-/// Cards that fill the width of the page.
+/// Makes cards that fill the width of the page.
 #[must_use]
 pub fn stats(stats: &[Stat]) -> String {
     format!("<dl class=\"stats\">\n{}</dl>\n", stats.iter().map(one).collect::<String>())
@@ -72,7 +72,8 @@ fn one(stat: &Stat) -> String {
     html + "</div>\n"
 }
 
-/// Points of a line through finite values; `None` for fewer than two.
+/// Returns the points of a line through the finite values, in the syntax of SVG; `None` if there
+/// are fewer than two such values.
 fn course(values: &[f64]) -> Option<String> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let (low, high) = values

@@ -2,7 +2,8 @@
 
 use crate::html::escape;
 
-/// A table. The first column holds the names of rows; columns of numbers are aligned to the right.
+/// Makes a table. The first column has the names of rows; columns of numbers are aligned to the
+/// right.
 #[must_use]
 pub fn table<R: AsRef<[String]>>(head: &[&str], rows: &[R]) -> String {
     let cells = |column: usize| rows.iter().filter_map(move |row| row.as_ref().get(column));
@@ -35,7 +36,7 @@ pub fn table<R: AsRef<[String]>>(head: &[&str], rows: &[R]) -> String {
     )
 }
 
-/// Whether a text is a number, maybe with a unit or an interval.
+/// Whether a text is a number, perhaps with an interval, `%` or `*`.
 fn is_number(text: &str) -> bool {
     let text = text.trim_end_matches([' ', '%', '*']);
     text.chars().any(|one| one.is_ascii_digit())

@@ -17,7 +17,7 @@ use crate::run_data::RunData;
 use crate::sentences::{RESAMPLES, SentenceSet};
 use crate::translated::systems_by_length;
 
-/// Smallest difference in chrF2 for which a sentence counts as won or lost.
+/// Difference in chrF2 above which a sentence counts as won or lost.
 const EVEN: f64 = 1.0;
 
 /// Scores of one run on a split, compared with the first run's.
@@ -29,7 +29,8 @@ pub struct SystemScores {
     pub bleu: Tested,
     /// chrF2.
     pub chrf: Tested,
-    /// Sentences whose chrF2 is higher than, lower than, and within 1 of the first run's.
+    /// Numbers of sentences by chrF2: more than 1 above the first run's, more than 1 below, and the
+    /// rest.
     pub sentences: [usize; 3],
 }
 
@@ -84,7 +85,7 @@ pub fn compare(runs: &[RunData]) -> Result<Comparison<'_>> {
     Ok(comparison)
 }
 
-/// Names of runs, with their folders if two have the same name.
+/// Returns the names of runs; runs that share a name are named by their folders.
 fn distinct_names(runs: &[RunData]) -> Vec<String> {
     let is_alone = |name: &str| runs.iter().filter(|run| run.name == name).count() == 1;
     let name = |run: &RunData| match is_alone(&run.name) {
@@ -126,7 +127,7 @@ fn scores(sets: &[&SentenceSet], names: &[String]) -> Result<Vec<SystemScores>> 
     Ok(systems)
 }
 
-/// Tests each set against the first.
+/// Scores each set with `metric`, and tests its difference from the first set.
 fn test(metric: &dyn Metric, sets: &[&SentenceSet]) -> Result<Vec<Tested>> {
     let counted: Vec<Statistics> =
         sets.iter().map(|set| set.statistics(metric)).collect::<Result<_>>()?;
@@ -148,7 +149,8 @@ fn recipes(runs: &[RunData]) -> Result<Vec<(String, Vec<String>)>> {
     Ok(keys.into_iter().collect())
 }
 
-/// Cells for a score with its interval, and for the p-value of its difference.
+/// Returns two table cells: the score with its confidence interval, and the p-value of its
+/// difference from the first run.
 fn cells(tested: &Tested) -> [String; 2] {
     let interval =
         tested.confidence.map_or_else(String::new, |one| format!(" ± {:.2}", one.half_width));
@@ -203,7 +205,7 @@ impl Comparison<'_> {
         self.recipes.iter().map(row).collect()
     }
 
-    /// All figures: the curves of the runs, and their scores by the length of the source.
+    /// Returns all figures: training curves, and scores by the length of the source.
     ///
     /// # Errors
     /// When a score cannot be computed.
@@ -215,19 +217,19 @@ impl Comparison<'_> {
         Ok(figures)
     }
 
-    /// Scores of all runs on a split, by the length of the source.
+    /// Returns a figure of the scores of all runs on a split, by the length of the source.
     fn by_length(&self, split: &str, language: Language) -> Result<NamedFigure> {
         let names = self.names.iter().map(String::as_str);
         let systems: Vec<(&str, &SentenceSet)> = names.zip(self.sets(split)).collect();
         systems_by_length(&systems, language)
     }
 
-    /// Sentences of a split, for each run.
+    /// Returns the sentences of a split for each run.
     fn sets(&self, split: &str) -> impl Iterator<Item = &SentenceSet> {
         self.runs.iter().filter_map(move |run| run.sets.iter().find(|one| one.split == split))
     }
 
-    /// Curves of training; each figure has those of all runs.
+    /// Returns figures of training curves; each figure has the curves of all runs.
     fn curves(&self, language: Language) -> Vec<NamedFigure> {
         let records: Vec<(&str, &Record)> = self
             .names

@@ -15,7 +15,7 @@ const SIGNIFICANT: f64 = 0.05;
 const MOST_PAIRED: usize = 12;
 
 impl Comparison<'_> {
-    /// Minutes of training and the score of each run on a split.
+    /// Makes a figure of the minutes of training and the BLEU score of each run on a split.
     fn time_and_score(&self, split: &str, scores: &[SystemScores], language: Language) -> Figure {
         let say = |english, chinese| language.choose(english, chinese);
         let series = scores.iter().zip(self.runs).map(|(one, run)| {
@@ -33,8 +33,8 @@ impl Comparison<'_> {
         Figure::new(format!("{}, {split}", say("Time and score", "时间与得分")), description, chart)
     }
 
-    /// Table of the differences in BLEU between each two runs, with their p-values. Empty for two
-    /// runs, which the table of scores covers, and for many.
+    /// Makes a table of the differences in BLEU between each two runs, with p-values. Empty for two
+    /// runs, which the table of scores covers, and for more than [`MOST_PAIRED`] runs.
     fn matrix(&self, split: &str, language: Language) -> Result<String> {
         if !(3..=MOST_PAIRED).contains(&self.runs.len()) {
             return Ok(String::new());
@@ -49,7 +49,7 @@ impl Comparison<'_> {
             html += &format!("<th scope=\"col\" class=\"number\">{}</th>", escape(name));
         }
         html += "</tr></thead><tbody>\n";
-        // Columns are compared with the row, which is tested first.
+        // `test` compares with the first set, so the set of the row comes first.
         for (row, name) in self.names.iter().enumerate() {
             let mut order = vec![sets[row]];
             order.extend(sets.iter().enumerate().filter(|(at, _)| *at != row).map(|(_, set)| *set));
@@ -83,14 +83,14 @@ impl Comparison<'_> {
         Ok(panel(language.choose("Every pair", "两两比较"), &html))
     }
 
-    /// Differences of the recipes and their results, as lines over axes; empty if nothing
-    /// differs.
+    /// Makes a chart with a line for each run over the keys that differ between the recipes, and
+    /// over the scores; empty if no key differs.
     fn coordinates(&self, language: Language) -> String {
         let mut axes = self.recipes.clone();
         if axes.is_empty() {
             return String::new();
         }
-        // The name is the run's own, so its axis would show nothing.
+        // Each run has its own name, so an axis of names would show nothing.
         axes.retain(|(key, _)| key != "name");
         for (split, scores) in &self.splits {
             let values = scores.iter().map(|one| format!("{:.2}", one.bleu.score)).collect();
@@ -100,7 +100,7 @@ impl Comparison<'_> {
         parallel_coordinates(title, &self.names, &axes)
     }
 
-    /// Scores of a split.
+    /// Makes the section of a split, with its scores.
     fn split_section(
         &self,
         number: usize,

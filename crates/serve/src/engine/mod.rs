@@ -1,12 +1,12 @@
 //! A loaded run, and the queue of all clients' requests to it.
 //!
-//! **Decision.** One thread owns a run and works through its queue: it takes all work that waits in
-//! a [lane](queue), up to a bound, and searches compatible requests together. While a batch is
-//! computed, the next one gathers, so that batches grow with the load. Clients that were answered
-//! together send their next requests shortly after each other, so the first request waits for the
-//! others, up to an eighth of the time of the last batch. A lone request does not wait. A row's
-//! result does not depend on the other rows of its batch, so clients cannot see with whom they
-//! shared a batch.
+//! **Decision.** One thread owns a run and works through its queue: it takes work that waits in one
+//! [lane](queue), which has requests of similar weight, up to a bound, and searches compatible
+//! requests together. While a batch is computed, the next one gathers, so that batches grow with
+//! the load. Clients that were answered together send their next requests shortly after each other,
+//! so the first request waits for the others, up to an eighth of the time of the last batch. A lone
+//! request does not wait. A row's result does not depend on the other rows of its batch, so clients
+//! cannot see with whom they shared a batch.
 //!
 //! Between two steps of a search [lighter work goes first](turn), and work without a waiting client
 //! is dropped. A failure concerns one request only; a run whose thread fails is loaded again.
@@ -73,9 +73,9 @@ pub(crate) struct Engine {
 pub(crate) struct Load {
     /// Number of lines that wait or are being processed.
     lines: AtomicUsize,
-    /// Weight of these lines, by lane.
+    /// Weight of the work that waits or is being processed, by lane.
     weights: [AtomicUsize; LANES],
-    /// Recent time for a unit of weight, in microseconds.
+    /// Moving average of the time for a unit of weight, in microseconds; 0 before the first work.
     pace: AtomicU64,
     /// Reason why the run does not answer; `None` if it does.
     down: Mutex<Option<String>>,
@@ -90,26 +90,26 @@ impl Load {
         self.pace.store(pace, Ordering::Relaxed);
     }
 
-    /// Total weight in a lane and all lighter ones.
+    /// Returns the total weight of the work in `lane` and in all lighter lanes.
     fn weight(&self, lane: usize) -> usize {
         self.weights[..=lane].iter().map(|weight| weight.load(Ordering::SeqCst)).sum()
     }
 
-    /// Expected time for the work in a lane and all lighter ones.
+    /// Returns the expected time for the work in `lane` and in all lighter lanes.
     fn wait(&self, lane: usize) -> Duration {
         let pace = self.pace.load(Ordering::Relaxed);
         Duration::from_micros((self.weight(lane) as u64).saturating_mul(pace))
     }
 
-    /// Records the reason why the run does not answer, or that it answers; returns whether it
-    /// answered before.
+    /// Records the reason why the run does not answer, or `None` if it does. Returns whether the
+    /// run answered before.
     fn set_down(&self, reason: Option<String>) -> bool {
         let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *down, reason).is_none()
     }
 }
 
-/// Work counted as waiting until this is dropped.
+/// Work that counts as waiting until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     lines: usize,
@@ -136,7 +136,7 @@ impl Drop for Waiting {
 }
 
 impl Engine {
-    /// Loads the run at `root` under `name`, on its worker's thread.
+    /// Starts the thread of a worker, which loads the run at `root` under the name `name`.
     ///
     /// # Errors
     /// When the run cannot be loaded, or its task is not served.
@@ -178,13 +178,14 @@ impl Engine {
         })
     }
 
-    /// Whether the run receives requests of this kind that name no run.
+    /// Whether the run's task answers requests of kind `V`, so that requests that name no run may
+    /// go to this run.
     pub(crate) fn is_for<V: Verb>(&self) -> bool {
         self.info.task == V::Model::TASK.to_string()
     }
 
-    /// Queues a request; the receiver gets its answer. Work without a receiver is not begun, or
-    /// ends before its next step.
+    /// Queues a request, and returns the receiver of its answer. If the receiver is dropped, the
+    /// work is not begun, or ends before its next step.
     ///
     /// # Errors
     /// When the run does not answer such requests or has failed, the queue is full, or the server
@@ -225,7 +226,7 @@ impl Engine {
         self.load.down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Refusal for clients while the run is down.
+    /// Returns the refusal for clients while the run is being loaded again.
     pub(crate) fn is_loaded_again(&self) -> Refusal {
         Refusal::Down(self.info.name.clone(), Duration::from_secs(1))
     }
@@ -235,7 +236,7 @@ impl Engine {
         self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A worker catches panics in its work.
+            // The result is ignored: a worker catches panics in its work.
             let _ = thread.join();
         }
     }

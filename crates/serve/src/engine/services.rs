@@ -30,7 +30,7 @@ const SERVICES: &[(Task, Open)] = &[
     service::<MatchesImages<'_>>(),
 ];
 
-/// Loads a run of `task`, and calls `serve`.
+/// Loads the run of `opening`, whose task is `task`, and calls `serve` with its handlers.
 ///
 /// # Errors
 /// When the run cannot be loaded, or the task is not served.

@@ -8,13 +8,14 @@ use crate::error::Refusal;
 /// Kinds of requests that a run answers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Verbs {
-    /// Verb phrase for the model, in the third person.
+    /// Action of the model in messages: a verb phrase in the third person.
     does: &'static str,
     kinds: Vec<TypeId>,
 }
 
 impl Verbs {
-    /// Kinds of requests for a model that `does` something, a verb phrase in the third person.
+    /// Makes the set of the request types `kinds`. `does` is the action of the model in messages: a
+    /// verb phrase in the third person.
     pub(super) fn new(does: &'static str, kinds: Vec<TypeId>) -> Self {
         Self { does, kinds }
     }
@@ -22,7 +23,7 @@ impl Verbs {
     /// Refuses requests of a kind that the run does not answer.
     ///
     /// # Errors
-    /// With the message for the client.
+    /// When the run does not answer requests of kind `V`; the message is for the client.
     pub(super) fn require<V: Verb>(&self) -> Result<(), Refusal> {
         if self.kinds.contains(&TypeId::of::<V>()) {
             return Ok(());

@@ -13,12 +13,13 @@ use crate::engine::handlers::Handlers;
 use crate::engine::queue::LANES;
 use crate::engine::work::Job;
 
-/// Divisor that turns the time of lighter work into the pause before the next work of its lane, so
-/// that heavy work progresses whatever the amount of light work.
+/// Divisor of the time that a lane's work took: the quotient is the time in which no more work of
+/// this lane goes first. So heavy work progresses under any amount of light work.
 const REST: u32 = 4;
 
-/// Pauses that let work of lighter lanes go first. In a pause, the thread answers that work at
-/// once, while its own search waits on the stack.
+/// Pauses of a search that let lighter work go first. Each lane of the queue has requests of
+/// similar weight. In a pause, the thread answers requests of lighter lanes at once, while its own
+/// search waits on the stack.
 pub(super) struct Pauses<'w> {
     worker: &'w Worker,
     handlers: &'w Handlers<'w>,
@@ -26,16 +27,16 @@ pub(super) struct Pauses<'w> {
     given: Mutex<Given>,
 }
 
-/// Time and turns spent on lighter work.
+/// Time spent on lighter work, and the times at which lanes may go first again.
 #[derive(Debug, Default)]
 struct Given {
     time: Duration,
-    /// Time at which each lane may go first again.
+    /// Time at which each lane may go first again; `None`: at once.
     again: [Option<Instant>; LANES],
 }
 
 impl<'w> Pauses<'w> {
-    /// Pauses for work of `lane`.
+    /// Makes the pauses of a search for work of `lane`.
     pub(super) fn new(worker: &'w Worker, handlers: &'w Handlers<'w>, lane: usize) -> Self {
         Self { worker, handlers, lane, given: Mutex::default() }
     }
@@ -63,7 +64,7 @@ impl<'w> Pauses<'w> {
         }
     }
 
-    /// Time spent on lighter work so far.
+    /// Returns the time spent on lighter work so far.
     pub(super) fn given(&self) -> Duration {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).time
     }
@@ -82,7 +83,7 @@ impl<'w> Turn<'w> {
         Self { pauses, jobs, dropped: jobs.iter().map(|_| AtomicBool::new(false)).collect() }
     }
 
-    /// Whether a search has dropped each job.
+    /// Returns for each job whether the search has dropped it.
     pub(super) fn dropped(&self) -> Vec<bool> {
         self.dropped.iter().map(|dropped| dropped.load(Ordering::Relaxed)).collect()
     }
