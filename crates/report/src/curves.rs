@@ -6,7 +6,8 @@ use taper_trainer::NormsPerLayer;
 use crate::figures::NamedFigure;
 use crate::record::{Logged, Record};
 
-/// Figure with one curve for each run, under its name; `None` if there is nothing to draw.
+/// Makes a chart of the series that `lines` returns for each run. If there are several runs, names
+/// of series begin with the name of the run. `None` if there is nothing to draw.
 fn curve(
     runs: &[(&str, &Record)],
     (x, y): (Axis, Axis),
@@ -31,7 +32,7 @@ fn curve(
     series.iter().any(is_drawn).then(|| Chart::new(x, y, series))
 }
 
-/// First and last value of a series, in words.
+/// Describes a chart in words: the first and last value of each series.
 fn described(chart: &Chart, language: Language) -> String {
     let describe = |series: &Series| {
         let (first, last) = (series.points.first()?, series.points.last()?);
@@ -45,10 +46,11 @@ fn described(chart: &Chart, language: Language) -> String {
     chart.series.iter().filter_map(describe).collect::<Vec<_>>().join("; ")
 }
 
-/// Reads a value of the log.
+/// Function that reads a value from an entry of the log.
 type Value = fn(&Logged) -> Option<f64>;
 
-/// Figures of one value of the log: name, title, axis, name of the line and value.
+/// Figures that each show one value of the log: name of the file, title, vertical axis, name of the
+/// line, and value.
 fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static str, Value); 4] {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
     [
@@ -83,8 +85,8 @@ fn logged(language: Language) -> [(&'static str, &'static str, Axis, &'static st
     ]
 }
 
-/// Curves of some runs: loss, scores of validations, learning rate, norm and noise of gradients,
-/// speed.
+/// Returns figures of the training of `runs`: loss, accuracy, validation scores, learning rate,
+/// norm and noise scale of the gradients, speed.
 #[must_use]
 pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -140,14 +142,14 @@ pub fn curves(runs: &[(&str, &Record)], language: Language) -> Vec<NamedFigure> 
     figures
 }
 
-/// Reads one of the norms of a layer.
+/// Function that reads one of the norms of a layer.
 type Norm = fn(&NormsPerLayer) -> f32;
 
 /// Largest number of columns in a heatmap of layers.
 const MOST_COLUMNS: usize = 60;
 
-/// Heatmaps of the norms of gradients and weights by layer and update, as logarithms; empty if the
-/// run has not recorded them.
+/// Returns heatmaps of the logarithms of gradient norms and weight norms, by layer and update;
+/// empty if the run has not recorded norms.
 #[must_use]
 pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -199,8 +201,8 @@ pub fn layer_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     figures
 }
 
-/// Chart of each layer, with the norms of its gradients and weights by update; empty if the run has
-/// not recorded them.
+/// Returns a chart for each layer, with its gradient norm and weight norm by update; empty if the
+/// run has not recorded norms.
 #[must_use]
 pub(crate) fn layer_charts(record: &Record, language: Language) -> Vec<Figure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);

@@ -11,7 +11,7 @@ use crate::words::words;
 pub enum Flaw {
     /// The translation is empty but the reference has words.
     Empty,
-    /// Words are repeated in succession, unlike in the reference.
+    /// One to four words occur more than twice in succession, and more often than in the reference.
     Repeated,
     /// More than half of the words are in the source, and not in the reference.
     Copied,
@@ -26,7 +26,7 @@ impl Flaw {
     pub const ALL: [Self; 5] =
         [Self::Empty, Self::Repeated, Self::Copied, Self::TooShort, Self::TooLong];
 
-    /// First flaw of a translation.
+    /// Returns the first flaw of a translation; `None` if it has none of them.
     #[must_use]
     pub fn first(source: &str, reference: &str, translation: &str) -> Option<Self> {
         let [source, reference, translation] = [source, reference, translation].map(words);
@@ -63,7 +63,7 @@ impl Flaw {
     }
 }
 
-/// Largest number of times that the same one to four words are repeated in succession.
+/// Returns how many times, at most, the same one to four words occur in succession.
 fn repeats(words: &[String]) -> usize {
     let mut most = 1;
     for length in 1..=4 {

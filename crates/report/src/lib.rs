@@ -3,8 +3,8 @@
 //! [`RunData`] reads a run: its record, recipe, data and scores. [`report`] makes a page about one
 //! run, [`compare`] compares several; [`RunData::figures`] returns the same figures one by one. A
 //! model is loaded only to compute the attention on selected sentences ([`RunData::look`]). A
-//! report can therefore be made while a run still trains, on any machine that has its folder and
-//! its text.
+//! report can therefore be made while a run still trains, on any machine that has the folder and
+//! the text of the run.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -10,7 +10,7 @@ use taper_trainer::{Event, NormsPerLayer, ProcessTime, Sample, Scores};
 /// Limit on the bytes of a record.
 const MOST_BYTES: u64 = 1 << 32;
 
-/// Averages over the updates since the previous entry.
+/// Entry of the log: averages over the updates since the previous entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logged {
     /// Number of updates made.
@@ -57,19 +57,19 @@ pub struct Validated {
 /// Record of a run's training.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
-    /// Entries of `training.log_every`.
+    /// Entries of the log, one for every `training.log_every` updates.
     pub logged: Vec<Logged>,
     /// The validations.
     pub validated: Vec<Validated>,
-    /// Skipped updates, with the reason.
+    /// Skipped updates: the number of updates made before, and the reason.
     pub skipped: Vec<(u64, String)>,
     /// Number of invalid lines.
     pub unreadable: u64,
 }
 
 impl Record {
-    /// Reads the record at `path`; an empty one if the file does not exist yet. An incomplete last
-    /// line, which is still being written, is left for the next read.
+    /// Reads the record at `path`; returns an empty record if the file does not exist yet. An
+    /// incomplete last line is still being written, and is left for the next read.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -83,7 +83,8 @@ impl Record {
         Ok(record)
     }
 
-    /// Takes the complete lines of `bytes`; returns their total number of bytes.
+    /// Adds the complete lines of `bytes` to the record; returns the number of bytes of these
+    /// lines.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         for line in bytes[..whole].split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
@@ -133,7 +134,8 @@ impl Record {
         }
     }
 
-    /// Times of each process since their number last changed; empty for a single process.
+    /// Returns the times of each process, added up since the number of processes last changed;
+    /// empty for a single process.
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessTime> {
         let Some(last) = self.logged.last() else { return Vec::new() };
@@ -150,7 +152,7 @@ impl Record {
         all
     }
 
-    /// Name of each score of the validations, in the order of their first appearance.
+    /// Returns the names of the validation scores, in the order in which they first appear.
     #[must_use]
     pub fn score_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -162,7 +164,7 @@ impl Record {
         names
     }
 
-    /// Values of a score of the validations, by update.
+    /// Returns the values of the validation score `name`, each after the number of updates.
     #[must_use]
     pub fn scores(&self, name: &str) -> Vec<(f64, f64)> {
         let score = |one: &Validated| Some((one.step as f64, one.scores.get(name)?));
@@ -175,7 +177,8 @@ impl Record {
         self.logged.last().is_some_and(|last| last.accuracy.is_none())
     }
 
-    /// Values of a measurement of the log, by update.
+    /// Returns the values that `value` reads from the entries of the log, each after the number of
+    /// updates.
     #[must_use]
     pub fn measured(&self, value: impl Fn(&Logged) -> Option<f64>) -> Vec<(f64, f64)> {
         self.logged.iter().filter_map(|one| Some((one.step as f64, value(one)?))).collect()

@@ -7,11 +7,11 @@ use crate::curves::in_order;
 use crate::figures::NamedFigure;
 use crate::record::{Logged, Record};
 
-/// Smallest number of log events in each half of a training that gives a distribution a shape.
+/// Smallest number of log events in each half of training for which distributions are drawn.
 const LEAST: usize = 8;
 /// Largest number of log events of a half that are used: more would not change the curve.
 const MOST: usize = 400;
-/// Number of points over the range of all layers.
+/// Number of points of a ridge, over the range of all layers.
 const POINTS: usize = 120;
 /// Height of a ridge, in rows: ridges reach over the row above.
 const HEIGHT: f64 = 1.5;
@@ -19,11 +19,11 @@ const HEIGHT: f64 = 1.5;
 /// visible.
 const NARROWEST: f64 = 0.008;
 
-/// Reads one of the norms of a layer.
+/// Function that reads one of the norms of a layer.
 type Norm = fn(&NormsPerLayer) -> f32;
 
-/// Ridgelines of the norms of gradients and weights by layer; empty for a run that has not recorded
-/// them, or not often enough.
+/// Makes ridgeline figures of gradient norms and weight norms, by layer; empty if the run has not
+/// recorded norms often enough.
 #[must_use]
 pub fn spread_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -84,8 +84,8 @@ pub fn spread_figures(record: &Record, language: Language) -> Vec<NamedFigure> {
     kinds.into_iter().filter_map(figure).collect()
 }
 
-/// Logarithms of the norms of a layer, ascending; zeros and values that are not numbers are
-/// omitted.
+/// Returns the decimal logarithms of the norms of a layer, ascending. Zeros and values that are not
+/// numbers are omitted.
 fn logarithms(entries: &[&Logged], layer: &str, norm: Norm) -> Vec<f64> {
     let every = entries.len().div_ceil(MOST).max(1);
     let norms = entries.iter().step_by(every).filter_map(|one| one.layers.get(layer));
@@ -95,7 +95,8 @@ fn logarithms(entries: &[&Logged], layer: &str, norm: Norm) -> Vec<f64> {
     values
 }
 
-/// Smallest and largest value, with room for the slopes beyond them; `None` without values.
+/// Returns the smallest and the largest value, with room for the slopes of curves beyond them;
+/// `None` without values.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let (low, high) = values
         .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
@@ -103,14 +104,15 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     (low <= high).then_some((low - room, high + room))
 }
 
-/// Median of ascending logarithms, as a number; `None` without values.
+/// Returns the value whose logarithm is the median of `ascending`; `None` without values.
 fn median(ascending: &[f64]) -> Option<f64> {
     Some(10f64.powf(*ascending.get(ascending.len() / 2)?))
 }
 
-/// Points of a density over `base`, all ridges of the same height: a Gaussian kernel over the
-/// logarithms, with the width of Silverman (1986), "Density Estimation for Statistics and Data
-/// Analysis", section 3.4.2. Points on the base are omitted, except at the ends.
+/// Returns the points of a ridge: a density of the logarithms `ascending`, above the height `base`.
+/// Its highest point has the same height above the base in all ridges. The kernel is Gaussian, with
+/// the width of Silverman (1986), "Density Estimation for Statistics and Data Analysis", section
+/// 3.4.2. Points on the base are omitted, except next to visible points.
 fn ridge(ascending: &[f64], (low, high): (f64, f64), base: f64) -> Vec<(f64, f64)> {
     let count = ascending.len();
     if count == 0 {

@@ -38,7 +38,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Reads the last validation of a run of a language model.
+    /// Makes a point from the last validation of a language model's run.
     ///
     /// # Errors
     /// When the run has another task, or has not been validated.
@@ -68,9 +68,13 @@ impl Point {
         Ok(Self { name, parameters, tokens, loss })
     }
 
-    /// Reads points from a CSV file with a header line. Its columns are `parameters` or
-    /// `Model Size`; `tokens`, or `flops` or `Training FLOP`, from which tokens are computed as
-    /// FLOPs / 6N; and `loss`.
+    /// Reads points from a CSV file with a header line. The columns are:
+    ///
+    /// - `parameters` or `Model Size`;
+    /// - `tokens`, or else `flops` or `Training FLOP`, from which tokens are computed as FLOPs /
+    ///   6N;
+    /// - `loss`;
+    /// - optionally `name`.
     ///
     /// # Errors
     /// When a column is missing, or a cell is not a number.
@@ -126,15 +130,15 @@ impl Point {
     }
 }
 
-/// A law with the intervals of its parameters.
+/// A law with the confidence intervals of its parameters.
 type Fitted<const K: usize> = (Fit<K>, Intervals<K>);
 
-/// Laws that the points determine.
+/// Trained models, and the laws that they determine.
 #[derive(Debug)]
 pub struct Study {
     /// Points, the largest models last.
     pub points: Vec<Point>,
-    /// L(N, D).
+    /// L(N, D), if there are enough points.
     pub joint: Option<Fitted<2>>,
     /// L(N), if the models differ in size.
     pub of_size: Option<Fitted<1>>,
@@ -145,7 +149,8 @@ pub struct Study {
 }
 
 impl Study {
-    /// Fits the laws to points, without the `leave_out` points with the highest losses.
+    /// Fits laws to `points`, without the `leave_out` points that have the highest losses.
+    /// `resamples` is the number of bootstrap resamples for the intervals.
     ///
     /// # Errors
     /// When there are too few points for any law.
@@ -182,7 +187,8 @@ impl Study {
         Ok(Self { points, joint, of_size, of_data, power })
     }
 
-    /// Lines for a terminal: the laws, and the best model for each number of FLOPs.
+    /// Returns lines for a terminal: the laws, and the best model for each number of FLOPs in
+    /// `flops`.
     #[must_use]
     pub fn lines(&self, flops: &[f64]) -> Vec<String> {
         let mut lines = vec![format!("{} points", self.points.len())];
@@ -219,14 +225,15 @@ impl Study {
         lines
     }
 
-    /// FLOPs of the largest training, and ten and a hundred times as many.
+    /// Returns the FLOPs of the training with the most FLOPs, and ten and a hundred times this
+    /// number.
     #[must_use]
     pub fn usual_flops(&self) -> Vec<f64> {
         let most = self.points.iter().map(Point::flops).fold(0.0, f64::max);
         vec![most, 10.0 * most, 100.0 * most]
     }
 
-    /// Figures of the points with the laws.
+    /// Returns figures of the points with the curves of the laws.
     #[must_use]
     pub fn figures(&self, language: Language) -> Vec<NamedFigure> {
         let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
@@ -270,7 +277,7 @@ impl Study {
         figures
     }
 
-    /// Figures of the law of size and data together.
+    /// Returns the figures of the law L(N, D).
     fn joint_figures(&self, fit: &Fit<2>, language: Language) -> Vec<NamedFigure> {
         let say = |english: &'static str, chinese: &'static str| language.choose(english, chinese);
         let measured = say("measured", "实测");
@@ -318,14 +325,14 @@ fn fitted<const K: usize>(
     Ok((fit, intervals))
 }
 
-/// Parameters of a law, each with its interval.
+/// Returns lines with the parameters of a law, each with its interval.
 fn numbers<const K: usize>(
     law: &Law<K>,
     intervals: &Intervals<K>,
     factors: [&str; K],
     exponents: [&str; K],
 ) -> Vec<String> {
-    // Parameters that are not determined by few points may be huge.
+    // Parameters that a small number of points does not determine may be huge.
     let number = |value: f64, decimals: usize| match value.abs() < 1e6 {
         true => format!("{value:.decimals$}"),
         false => format!("{value:.1e}"),
@@ -349,7 +356,7 @@ fn numbers<const K: usize>(
     lines
 }
 
-/// Values at equal ratios from the smallest to the largest.
+/// Returns 61 numbers at equal ratios, from the smallest to the largest of `values`.
 fn spread(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let (low, high) = values
         .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));

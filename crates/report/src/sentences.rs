@@ -32,8 +32,9 @@ pub struct Sentence {
     pub rarest: Option<(u64, String)>,
     /// First flaw of the translation.
     pub flaw: Option<Flaw>,
-    /// Linked parts of source and translation, as the characters where each begins and ends; empty
-    /// if the run has not stored them.
+    /// Links between parts of the source and of the translation. Each link has four positions in
+    /// characters: start and end in the source, start and end in the translation. Empty if the run
+    /// has not stored links.
     pub links: Vec<[usize; 4]>,
 }
 
@@ -44,7 +45,7 @@ pub struct SentenceSet {
     pub split: String,
     /// Sentences in the order of the file.
     pub sentences: Vec<Sentence>,
-    /// Settings of its scores.
+    /// Settings of the scores.
     pub scoring: Scoring,
 }
 
@@ -58,13 +59,13 @@ pub struct Scoring {
 }
 
 impl Scoring {
-    /// BLEU with these settings.
+    /// Returns BLEU with these settings.
     #[must_use]
     pub fn bleu(&self) -> Bleu {
         Bleu { tokenizer: self.tokenizer, lowercase: self.lowercase, ..Bleu::default() }
     }
 
-    /// chrF2 with these settings.
+    /// Returns chrF2 with these settings.
     #[must_use]
     pub fn chrf(&self) -> Chrf {
         Chrf { lowercase: self.lowercase, ..Chrf::default() }
@@ -72,7 +73,7 @@ impl Scoring {
 }
 
 impl SentenceSet {
-    /// Scores each translation.
+    /// Makes a set of sentences, and scores each translation.
     ///
     /// # Errors
     /// When the numbers of sources, references and translations differ.
@@ -114,7 +115,7 @@ impl SentenceSet {
     /// Adds the links of all sentences.
     ///
     /// # Errors
-    /// When they belong to other sentences.
+    /// When the links do not fit the sentences.
     pub(crate) fn link(&mut self, links: Vec<Vec<[usize; 4]>>) -> Result<()> {
         if links.len() != self.sentences.len() {
             bail!("{} sentences, but {} lines of links", self.sentences.len(), links.len());
@@ -133,10 +134,10 @@ impl SentenceSet {
         Ok(())
     }
 
-    /// Counts of a metric in the sentences.
+    /// Counts what `metric` needs in each sentence.
     ///
     /// # Errors
-    /// When they cannot be scored.
+    /// When the sentences cannot be scored.
     pub(crate) fn statistics(&self, metric: &dyn Metric) -> Result<Statistics> {
         let text = |field: fn(&Sentence) -> &str| self.sentences.iter().map(field).collect();
         let translations: Vec<&str> = text(|one| &one.translation);
@@ -144,7 +145,7 @@ impl SentenceSet {
         Ok(Statistics::count(metric, &segments(&translations, &references)?)?)
     }
 
-    /// Half the width of the 95 % interval of a metric (bootstrap).
+    /// Returns half the width of the 95 % bootstrap interval of a metric.
     ///
     /// # Errors
     /// When the sentences cannot be scored.
@@ -152,18 +153,19 @@ impl SentenceSet {
         Ok(confidence(metric, &self.statistics(metric)?, RESAMPLES, DEFAULT_SEED)?.half_width)
     }
 
-    /// Number of sentences with each flaw.
+    /// Returns the number of sentences with each flaw.
     #[must_use]
     pub fn flaws(&self) -> Vec<(Flaw, usize)> {
         let count = |flaw| self.sentences.iter().filter(|one| one.flaw == Some(flaw)).count();
         Flaw::ALL.map(|flaw| (flaw, count(flaw))).to_vec()
     }
 
-    /// Scores of groups of sentences: name, number of sentences, BLEU and chrF2 of the group. Empty
-    /// groups are omitted.
+    /// Scores groups of sentences: `kinds` has their names, and `kind` returns the index of a
+    /// sentence's group. Returns for each group its name, number of sentences, BLEU and chrF2.
+    /// Empty groups are omitted.
     ///
     /// # Errors
-    /// When they cannot be scored.
+    /// When the sentences cannot be scored.
     pub(crate) fn by_kind<const K: usize>(
         &self,
         kinds: [&str; K],
@@ -190,10 +192,11 @@ impl SentenceSet {
         Ok(scores)
     }
 
-    /// Scores by the number of words of the source.
+    /// Scores groups of sentences by the number of words of the source. Returns for each group its
+    /// name, number of sentences, BLEU and chrF2.
     ///
     /// # Errors
-    /// When they cannot be scored.
+    /// When the sentences cannot be scored.
     pub fn by_length(&self) -> Result<Vec<(String, usize, f64, f64)>> {
         const MOST: [usize; 6] = [5, 10, 15, 20, 30, 50];
         let kinds = ["1–5", "6–10", "11–15", "16–20", "21–30", "31–50", "51+"];
@@ -202,10 +205,12 @@ impl SentenceSet {
         })
     }
 
-    /// Scores by the frequency, in the training text, of the rarest word of the source.
+    /// Scores groups of sentences by the rarest word of the source, that is, by the frequency of
+    /// this word in the training text. Returns for each group its name, number of sentences, BLEU
+    /// and chrF2.
     ///
     /// # Errors
-    /// When they cannot be scored.
+    /// When the sentences cannot be scored.
     pub fn by_rarest_word(&self) -> Result<Vec<(String, usize, f64, f64)>> {
         const MOST: [u64; 6] = [0, 1, 4, 19, 99, 999];
         let kinds = ["0", "1", "2–4", "5–19", "20–99", "100–999", "1000+"];

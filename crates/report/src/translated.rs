@@ -6,10 +6,10 @@ use taper_plots::{Axis, Bars, Figure, Language};
 use crate::figures::NamedFigure;
 use crate::sentences::SentenceSet;
 
-/// The n-gram orders of BLEU.
+/// Number of n-gram orders of BLEU.
 const ORDERS: usize = 4;
 
-/// Bars of two scores over groups of sentences.
+/// Makes bars of BLEU and chrF2 over groups of sentences.
 fn bars_by_group(
     (name, title): (String, &str),
     label: &str,
@@ -33,8 +33,8 @@ fn bars_by_group(
     NamedFigure::new(name, Figure::new(title, description, bars))
 }
 
-/// Figures of a test set: scores by length and by the rarest word, n-gram precisions, flaws, and
-/// the distribution of scores.
+/// Returns the figures of a test set: scores by the length and by the rarest word of the source,
+/// n-gram precisions, and the distribution of scores.
 ///
 /// # Errors
 /// When the sentences cannot be scored.
@@ -85,7 +85,8 @@ pub(crate) fn figures(set: &SentenceSet, language: Language) -> Result<Vec<Named
     Ok(figures)
 }
 
-/// BLEU of several systems on the same sentences, by the number of words of the source.
+/// Makes a figure of the BLEU of several systems on the same sentences, by the number of words of
+/// the source.
 ///
 /// # Errors
 /// When the sentences cannot be scored.
@@ -120,12 +121,12 @@ pub(crate) fn systems_by_length(
     Ok(NamedFigure::new(file_name(split, "length"), Figure::new(&title, description, bars)))
 }
 
-/// Name of a figure's file, from its split.
+/// Returns the name of a figure's file, which begins with the split.
 fn file_name(split: &str, figure: &str) -> String {
     format!("{}-{figure}", split.replace(['/', '\\', ' '], "-"))
 }
 
-/// Histogram of the chrF2 of sentences.
+/// Makes a histogram of the chrF2 of sentences.
 fn spread(set: &SentenceSet, name: String, language: Language) -> NamedFigure {
     let say = |english, chinese| language.choose(english, chinese);
     let mut counts = [0.0; 10];

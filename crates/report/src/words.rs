@@ -1,4 +1,4 @@
-//! Words in the sense of lengths, frequencies and flaws; scores use separate tokenizers.
+//! Words of texts, for lengths, frequencies and flaws. Metrics have other tokenizers.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,8 @@ fn stands_alone(character: char) -> bool {
         | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}')
 }
 
-/// Words of a text in lower case: runs of letters and digits with their marks and inner
-/// apostrophes, and single characters of Chinese and Japanese.
+/// Returns the words of a text in lower case: runs of letters and digits with their combining marks
+/// and inner apostrophes or hyphens, and single characters of Chinese and Japanese.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -38,7 +38,7 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether a character is a combining mark; Latin, Devanagari and Arabic have them.
+/// Whether a character is a combining mark, which Latin, Arabic, Devanagari and Thai have.
 fn is_mark(character: char) -> bool {
     matches!(character, '\u{300}'..='\u{36F}' | '\u{610}'..='\u{61A}' | '\u{64B}'..='\u{65F}'
         | '\u{900}'..='\u{903}' | '\u{93A}'..='\u{94F}' | '\u{E31}'..='\u{E3A}')
@@ -49,14 +49,15 @@ fn is_mark(character: char) -> bool {
 pub(crate) struct Frequencies(HashMap<String, u64>);
 
 impl Frequencies {
-    /// Counts the words of more text.
+    /// Counts the words of a further text.
     pub(crate) fn add(&mut self, text: &str) {
         for word in words(text) {
             *self.0.entry(word).or_default() += 1;
         }
     }
 
-    /// Rarest word of a text, preceded by its frequency; `None` if the text has no words.
+    /// Returns the rarest word of a text, preceded by its frequency; `None` if the text has no
+    /// words.
     pub(crate) fn rarest(&self, text: &str) -> Option<(u64, String)> {
         let count = |word: String| (self.0.get(&word).copied().unwrap_or(0), word);
         words(text).into_iter().map(count).min()

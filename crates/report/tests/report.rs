@@ -19,7 +19,7 @@ const REFERENCES: [&str; 4] = [
     "Niemand weiß es.",
 ];
 
-/// Writes a run `name` that made these translations.
+/// Writes the folder of a run `name` that has made `translations`; returns its path.
 fn run(folder: &Path, name: &str, translations: [&str; 4], updates: u64) -> PathBuf {
     let text = folder.join("text");
     fs::create_dir_all(&text).expect("folder");
@@ -96,7 +96,7 @@ fn a_report_has_every_sentence_its_flaw_and_what_differs_from_the_defaults() {
         assert!(html.contains(summary) && html.contains("training.max_updates"), "{summary}");
         assert!(html.contains("\\u003cyou\\u003e") && !html.contains("<you>"), "escaped");
         assert_eq!(html.matches("<script").count(), 2);
-        // The process that the others wait for.
+        // The page names the process for which the others wait.
         assert!(html.contains("40%, 2%") && html.contains("two"), "{summary}");
     }
 }
@@ -111,7 +111,7 @@ fn words_are_linked_where_a_run_has_kept_which_are_aligned() {
     };
     assert!(!page().0.contains("[[0,1,"), "a run without links has none");
     let path = root.join("translations/test.links.jsonl");
-    // `house` and its two halves, `Ha` and `us`, which are one part of the page.
+    // `house` is linked with `Ha` and with `us`, which become one part on the page.
     let links = "[[0,1,0,3],[2,7,4,6],[2,7,6,8]]\n[[0,1,0,3]]\n[]\n[]\n";
     fs::write(&path, links).expect("write");
     let (html, missing) = page();

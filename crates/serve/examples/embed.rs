@@ -3,7 +3,8 @@
 //!
 //!     cargo run --release -p taper-serve --example embed -- runs/quickstart
 //!
-//! Nothing of it prints or handles signals: events go to an observer, and `Stop` ends it.
+//! The server prints nothing and handles no signals: it sends events to an observer, and `Stop`
+//! ends it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use taper_serve::{ServeEvent, ServeSettings, Server};
 
-/// Serves the run in `folder` on any free port, asks it for a translation, and returns the answer.
+/// Serves the run in `folder` on any free port, asks the server for a translation of `text`, and
+/// returns the answer.
 fn run(folder: PathBuf, text: &str) -> Result<String> {
     let mut settings = ServeSettings::new(vec![folder]);
     settings.address.set_port(0);

@@ -59,7 +59,7 @@ fn test_sets(run: &RunData, language: Language) -> Result<String> {
     Ok(figures(plain(&of_sets))? + &panels(&tables))
 }
 
-/// HTML page of a run.
+/// Returns the report of a run as an HTML page.
 ///
 /// # Errors
 /// When a figure cannot be drawn, or a test set cannot be scored.

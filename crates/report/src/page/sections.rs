@@ -9,7 +9,7 @@ use crate::flaws::Flaw;
 use crate::run_data::RunData;
 use crate::sentences::SentenceSet;
 
-/// Section on skipped updates.
+/// Remark on skipped updates; empty if there are none.
 pub(super) fn skipped(run: &RunData, language: Language) -> String {
     let Some((last, reason)) = run.record.skipped.last() else { return String::new() };
     let count = run.record.skipped.len();
@@ -23,8 +23,8 @@ pub(super) fn skipped(run: &RunData, language: Language) -> String {
     })
 }
 
-/// Section with all numbers of the data report, by their paths: a table with a column for each
-/// split.
+/// Section with all numbers of the data report, under their paths in the JSON file. The numbers of
+/// splits are in one table, with a column for each split.
 pub(super) fn data(data: &Value, language: Language) -> String {
     let mut rows = Vec::new();
     flatten("", data, &mut rows);
@@ -60,7 +60,7 @@ pub(super) fn data(data: &Value, language: Language) -> String {
 fn split_table(splits: &[(String, Vec<[String; 2]>)], language: Language) -> Option<String> {
     let mut paths: Vec<&str> = Vec::new();
     for [path, _] in splits.iter().flat_map(|split| &split.1) {
-        // The name is the heading of its column.
+        // The name of a split is the heading of its column.
         if path != "split" && !paths.contains(&path.as_str()) {
             paths.push(path);
         }
@@ -94,7 +94,7 @@ fn flatten(path: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
     }
 }
 
-/// A number with separators, or with six digits.
+/// Formats a number: an integer with separators, any other number with six digits.
 fn shown(number: &serde_json::Number) -> String {
     match (number.as_u64(), number.as_f64()) {
         (Some(count), _) => grouped(count),
@@ -103,13 +103,13 @@ fn shown(number: &serde_json::Number) -> String {
     }
 }
 
-/// Heads of a table of names and values.
+/// Headings of a table of names and values.
 fn quantities(language: Language) -> [&'static str; 2] {
     [language.choose("quantity", "项目"), language.choose("value", "数值")]
 }
 
-/// Panel with the scores of each test set: its metrics, its other numbers, and the quantities that
-/// the metrics were computed from.
+/// Panels with scores, one for each test set: metrics, other numbers, and the quantities from which
+/// the metrics were computed.
 pub(super) fn scores(run: &RunData, language: Language) -> Vec<String> {
     let head = [language.choose("metric", "指标"), language.choose("score", "得分")];
     let of_one = |result: &Value| {
@@ -147,7 +147,7 @@ pub(super) fn scores(run: &RunData, language: Language) -> Vec<String> {
     run.scores.iter().map(of_one).collect()
 }
 
-/// Panel with the scores of each direction, for a run of several.
+/// Panel with the scores of each direction; `None` if no score names a direction.
 pub(super) fn directions(run: &RunData, language: Language) -> Option<String> {
     let head = [
         language.choose("direction", "方向"),
@@ -176,7 +176,7 @@ pub(super) fn directions(run: &RunData, language: Language) -> Option<String> {
     (!rows.is_empty()).then(|| panel(title, &table(&head, &rows)))
 }
 
-/// Panels with the scores of hostile variants of test sets, if they were scored.
+/// Panels with the scores of hostile variants, one for each test set whose variants were scored.
 pub(super) fn hostile(run: &RunData, language: Language) -> Vec<String> {
     let head = [
         language.choose("variant", "变体"),
@@ -238,8 +238,9 @@ pub(crate) fn sentences(language: Language) -> String {
     )
 }
 
-/// Sentences of a set for the script, as arrays without field names, with the translations of each
-/// system; `systems` names them if there are several.
+/// Returns the sentences of a test set for the script, as arrays without field names. Each of
+/// `sets` has the translations by one system; `systems` has the names of the systems, if there are
+/// several.
 pub(crate) fn sentence_rows(sets: &[&SentenceSet], systems: &[String]) -> Value {
     let round = |score: f64| (score * 10.0).round() / 10.0;
     let row = |index: usize| {
@@ -266,8 +267,9 @@ pub(crate) fn sentence_rows(sets: &[&SentenceSet], systems: &[String]) -> Value 
     json!({ "split": sets[0].split, "systems": systems, "rows": rows })
 }
 
-/// Links of a sentence for the script: four numbers each, in UTF-16 code units. Adjacent parts of
-/// the translation that are linked with the same part of the source become one.
+/// Returns the links of a sentence for the script. Each link is four numbers in UTF-16 code units:
+/// start and end in the source, start and end in the translation. Adjacent parts of the translation
+/// that are linked with the same part of the source become one part.
 fn flat_links(sentence: &crate::Sentence) -> Vec<usize> {
     let units = |text: &str| -> Vec<usize> {
         let mut units = vec![0];
@@ -290,7 +292,7 @@ fn flat_links(sentence: &crate::Sentence) -> Vec<usize> {
     joined.into_iter().flat_map(in_units).collect()
 }
 
-/// Section with the commands that the run was given, and commands that use it.
+/// Section with the commands that the run was given, and with commands that make it again.
 pub(super) fn commands(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let given: String = run

@@ -12,8 +12,8 @@ use taper_trainer::ProcessTime;
 
 use crate::run_data::RunData;
 
-/// A number of a test set: its name, its JSON pointer, its factor and unit, and whether more is
-/// better.
+/// A number of a test set: name, JSON pointer, factor by which it is multiplied, unit, and whether
+/// a higher number is better.
 type Score = (&'static str, &'static str, f64, &'static str, bool);
 
 /// Numbers of test sets that get a card, in the order of importance.
@@ -41,7 +41,7 @@ pub(super) fn section(run: &RunData, language: Language) -> Result<String> {
     Ok(facts(run, language) + &stats(&cards) + &remarks(run, language))
 }
 
-/// Number with a suitable number of digits.
+/// Formats a number with a suitable number of digits.
 fn shown(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -52,7 +52,8 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// Change of a number since the parent run.
+/// Change of a number since the parent run, which gave this run its first weights; `None` if the
+/// parent does not have the number.
 fn change(
     run: &RunData,
     (now, before): (f64, Option<f64>),
@@ -195,7 +196,8 @@ fn size(run: &RunData, language: Language) -> Option<Stat> {
     })
 }
 
-/// A duration in a suitable unit, with the rest in the next smaller one.
+/// Formats a duration as a number and a unit; the unit includes the rest in the next smaller unit,
+/// as in `3` and `h 12 min`.
 fn duration(seconds: f64, language: Language) -> (String, String) {
     let (hour, minute) = (language.choose("h", "小时"), language.choose("min", "分"));
     let all = seconds.round().max(0.0) as u64;
@@ -209,7 +211,7 @@ fn duration(seconds: f64, language: Language) -> (String, String) {
     }
 }
 
-/// Line that describes the run, and its place.
+/// Line that describes the run: state, task, folder, time of the first command, and parent.
 fn facts(run: &RunData, language: Language) -> String {
     let say = |english: &str, chinese: &str| language.choose(english, chinese).to_owned();
     let state = match &run.summary.state {

@@ -48,10 +48,11 @@ pub struct ChosenSentence {
 }
 
 impl RunData {
-    /// Loads the model, and stores its attention on these sentences.
+    /// Loads the model, and stores its attention on the sentences at `addresses`.
     ///
     /// # Errors
-    /// When the run has no such translations, or the model cannot be loaded or has no attention.
+    /// When the run has no translation at an address, or the model cannot be loaded or has no
+    /// attention.
     pub fn look(&mut self, addresses: &[SentenceAddress], load: &LoadSettings) -> Result<()> {
         let mut sentences = Vec::with_capacity(addresses.len());
         for SentenceAddress { split, line } in addresses {
@@ -86,7 +87,7 @@ impl RunData {
     }
 }
 
-/// Views of the weights of each sentence.
+/// Returns HTML that shows the attention weights of each sentence.
 pub(crate) fn views(chosen: &[ChosenSentence], language: Language) -> String {
     let mut html = note(attention_note(language));
     for ChosenSentence { split, line, attention } in chosen {
@@ -100,7 +101,7 @@ pub(crate) fn views(chosen: &[ChosenSentence], language: Language) -> String {
     html
 }
 
-/// Every figure of each sentence.
+/// Returns every figure of the attention on each sentence.
 pub(crate) fn figures(chosen: &[ChosenSentence], language: Language) -> Vec<NamedFigure> {
     let of_one = |ChosenSentence { split, line, attention }: &ChosenSentence| {
         let file = split.replace(['/', '\\'], "-");

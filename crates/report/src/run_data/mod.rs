@@ -39,17 +39,18 @@ pub struct RunData {
     pub summary: RunSummary,
     /// Recipe of the run.
     pub config: RunConfig,
-    /// Record of its training.
+    /// Record of the training.
     pub record: Record,
     /// Content of `data.json`, if the file exists.
     pub data: Option<Value>,
-    /// Test sets, as in `scores.json`.
+    /// Results on test sets, in the form of `scores.json`.
     pub scores: Vec<Value>,
-    /// Test sets with scores of their hostile variants, as in `scores.hostile.json`.
+    /// Results on hostile variants of test sets, in the form of `scores.hostile.json`.
     pub hostile: Vec<Value>,
     /// Commands that the run was given.
     pub commands: Vec<Command>,
-    /// Commands that make the run, its scores and its page again; its page has them, unless empty.
+    /// Commands that make the run, its scores and its page again, for the page to show; empty: not
+    /// shown.
     pub again: String,
     /// Parent of the run, if it still exists.
     pub parent: Option<Parent>,
@@ -62,10 +63,11 @@ pub struct RunData {
 }
 
 impl RunData {
-    /// Reads the run in `root`. Parts that do not exist yet, or no longer, are listed in `missing`.
+    /// Reads the run in `root`. Parts that do not exist yet or no longer exist are listed in
+    /// `missing`.
     ///
     /// # Errors
-    /// When there is no run, or a file of it is damaged.
+    /// When there is no run, or a file of the run is damaged.
     pub fn read(root: &Path) -> Result<Self> {
         let folder = RunFolder::open(root)?;
         let config = folder.load_config(&[])?;
@@ -131,7 +133,7 @@ impl RunData {
         let translations = String::from_utf8(translations)
             .with_context(|| format!("{} is not UTF-8", path.display()))?;
         let mut lines: Vec<String> = translations.split('\n').map(str::to_owned).collect();
-        // The file ends with a line break.
+        // The file ends with a line break, so the last part is empty.
         lines.pop();
         let text = ParallelText::read(&self.config.data, self.config.data.split(split))?;
         let scoring = self.config.scoring();
@@ -144,7 +146,7 @@ impl RunData {
         Ok(set)
     }
 
-    /// Reads which words of a split are aligned, if the run has stored it.
+    /// Adds the links between aligned words to `set`, if the run has stored links for the split.
     fn read_links(&self, split: &str, set: &mut SentenceSet) -> Result<()> {
         let path = self.folder.translation_links(split);
         if !fs::exists(&path).unwrap_or(false) {
@@ -158,7 +160,7 @@ impl RunData {
             .with_context(|| path.display().to_string())
     }
 
-    /// Frequency of each word in the source of the training text.
+    /// Counts the words in the source of the training text.
     fn frequencies(&self) -> Result<Option<Frequencies>> {
         let mut frequencies = Frequencies::default();
         for pair in read_pairs(&self.config.data, &self.config.data.train)? {
@@ -167,7 +169,7 @@ impl RunData {
         Ok(Some(frequencies))
     }
 
-    /// Every figure of the run.
+    /// Returns every figure of the run.
     ///
     /// # Errors
     /// When test sets cannot be scored.
@@ -193,7 +195,7 @@ pub(crate) fn test_set_figures(result: &Value, language: Language) -> Vec<NamedF
     figures
 }
 
-/// Content of a JSON file; `None` if there is no file.
+/// Returns the content of a JSON file; `None` if there is no file.
 pub(crate) fn json(path: &Path) -> Result<Option<Value>> {
     if !fs::exists(path).unwrap_or(false) {
         return Ok(None);

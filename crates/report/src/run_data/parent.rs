@@ -16,12 +16,13 @@ pub struct Parent {
     pub name: String,
     /// Progress and best validation.
     pub summary: RunSummary,
-    /// Test sets, as in `scores.json`.
+    /// Results on test sets, in the form of `scores.json`.
     pub scores: Vec<Value>,
 }
 
 impl Parent {
-    /// Parent of the run that `commands` trained; `None` without one, or if it no longer exists.
+    /// Finds the parent of the run that `commands` trained; `None` if the run has no parent, or the
+    /// parent no longer exists.
     ///
     /// # Errors
     /// When a file of the parent is damaged.
@@ -37,14 +38,14 @@ impl Parent {
         Ok(Some(Self { name, summary: RunSummary::read(&folder), scores }))
     }
 
-    /// A number of a test set, by its JSON pointer.
+    /// Returns the number at the JSON pointer `pointer` in the result on the test set `split`.
     pub(crate) fn score(&self, split: &Value, pointer: &str) -> Option<f64> {
         let set = self.scores.iter().find(|one| one["split"] == *split)?;
         set.pointer(pointer)?.as_f64()
     }
 }
 
-/// Path after `--from`.
+/// Returns the path that a command names with `--from`; `None` without this option.
 fn origin(command: &Command) -> Option<PathBuf> {
     let mut arguments = command.arguments.iter();
     let path = loop {

@@ -5,7 +5,8 @@ use taper_run::attention::AttentionMap;
 
 use super::work::{Verb, weight_of};
 
-/// Compute the attention of every layer and head on a text, and on its translation by the run.
+/// Request for the attention of every layer and head on a text. A translation model also translates
+/// the text, and the answer includes the attention on this translation.
 #[derive(Debug)]
 pub(crate) struct Attend {
     pub(crate) text: String,
@@ -20,7 +21,7 @@ impl Verb for Attend {
     }
 }
 
-/// Compute the attention of every layer and head on a text and a translation.
+/// Request for the attention of every layer and head on a text and its translation `target`.
 #[derive(Debug)]
 pub(crate) struct AttendPair {
     pub(crate) text: String,

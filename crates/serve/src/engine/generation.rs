@@ -36,15 +36,15 @@ pub(crate) struct GenerateOptions {
     pub(crate) repetition_penalty: Option<f64>,
     /// Penalty on the logits of tokens that the text already contains.
     pub(crate) presence_penalty: f64,
-    /// Penalty on such a token, once for each occurrence.
+    /// Penalty on the logits of these tokens, multiplied by the number of occurrences.
     pub(crate) frequency_penalty: f64,
     /// Seed. `None`: the run's.
     pub(crate) seed: Option<u64>,
     /// Number of texts for each prompt.
     pub(crate) samples: usize,
-    /// Stop texts: a text ends before the first of these.
+    /// Stop texts: a text ends before the first occurrence of a stop text.
     pub(crate) stop: Vec<String>,
-    /// Treatment of special tokens that a prompt spells.
+    /// Treatment of special tokens that are spelled out in a prompt.
     pub(crate) special_tokens: SpelledSpecial,
     /// Requested probabilities of tokens; `None`: no probabilities.
     pub(crate) scoring: Option<Scoring>,
@@ -53,18 +53,19 @@ pub(crate) struct GenerateOptions {
 /// Tokens whose probabilities are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scoring {
-    /// Number of likeliest alternatives for each.
+    /// Number of likeliest alternatives for each token.
     pub(crate) likeliest: usize,
     /// Whether tokens of the prompt are included.
     pub(crate) whole: bool,
 }
 
-/// Generate text after prompts.
+/// Request to generate text after prompts.
 #[derive(Debug)]
 pub(crate) struct Generate {
     pub(crate) prompts: Vec<PromptText>,
     pub(crate) options: GenerateOptions,
-    /// Receiver of pieces of text as they are generated.
+    /// Channel to which pieces of text are sent as they are generated; `None`: only the whole texts
+    /// are sent.
     pub(crate) pieces: Option<UnboundedSender<Piece>>,
 }
 
@@ -125,7 +126,7 @@ impl Service for Generates<'_> {
 }
 
 impl Generates<'_> {
-    /// Settings of the search for `options`.
+    /// Returns the settings of the search for a client's `options`.
     fn settings(&self, options: &GenerateOptions) -> Result<GenerationSettings> {
         let mut settings = self.settings.clone();
         settings.max_tokens = options.max_tokens;
@@ -150,7 +151,7 @@ impl Generates<'_> {
         Ok(settings)
     }
 
-    /// Result for a prompt of the tokens `ids` with these texts.
+    /// Makes the result for `prompt`, whose tokens are `ids`, from the generated `texts`.
     fn continued(
         &self,
         generator: &Generator<'_>,
@@ -195,7 +196,7 @@ fn plain_messages(tokenizer: &Tokenizer, messages: &[String]) -> Result<(), Refu
     Ok(())
 }
 
-/// Cuts a text before the first of its stop texts.
+/// Cuts a text before the first occurrence of a stop text.
 fn cut(output: &mut GeneratedText, stop: &[String]) {
     let stops = stop.iter().filter_map(|stop| Some((output.text.find(stop)?, stop)));
     if let Some((at, stop)) = stops.min_by_key(|(at, _)| *at) {
@@ -203,8 +204,8 @@ fn cut(output: &mut GeneratedText, stop: &[String]) {
     }
 }
 
-/// Sender of a growing text to a client. It holds back an end that may be the beginning of a stop
-/// text.
+/// Sender of a growing text to a client. It holds back the end of the text while this end may be
+/// the beginning of a stop text.
 struct Teller<'w> {
     sample: usize,
     stop: &'w [String],
@@ -232,7 +233,8 @@ impl Teller<'_> {
         self.tell(until)
     }
 
-    /// Sends the unsent text up to a place; stops the text if nobody listens.
+    /// Sends the unsent text up to the byte `until`. Returns `Break`, which ends generation, if
+    /// nobody listens.
     fn tell(&mut self, until: usize) -> ControlFlow<()> {
         let Some(pieces) = self.pieces else { return ControlFlow::Continue(()) };
         let text = self.text.get(self.told..until).unwrap_or_default().to_owned();
@@ -244,7 +246,7 @@ impl Teller<'_> {
         if is_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Sends the withheld text.
+    /// Sends the text that was held back.
     fn finish(mut self) {
         let _ = self.tell(self.text.len());
     }
@@ -273,7 +275,7 @@ impl Answers<Generate> for Generates<'_> {
     }
 
     fn goes_with(&self, one: &Generate, other: &Generate) -> bool {
-        // Each text has its own stop texts.
+        // Options other than the stop texts must be equal: each text is cut at its own stop texts.
         let same = GenerateOptions { stop: one.options.stop.clone(), ..other.options.clone() };
         one.options == same
     }

@@ -1,9 +1,10 @@
 //! Handlers of a run: a service for each kind of request that its model answers.
 //!
-//! **Decision.** Requests of all kinds wait in one queue, so they are boxed there. A [`Verb`] names
-//! the type of its answers, and a service implements [`Answers`] only for its own verbs: it never
-//! sees another request, and clients never get another answer. A request that a run does not answer
-//! is refused [where it is routed](super::Engine::submit).
+//! **Decision.** Requests of all kinds wait in one queue, so they are boxed there. A [`Verb`] is a
+//! type of requests, and names the type of their answers. A service implements [`Answers`] only for
+//! the verbs that its model can answer. So a service never sees a request of another type, and
+//! clients never get an answer of another type. A request that a run does not answer is refused
+//! [before it is queued](super::Engine::submit).
 
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
@@ -21,7 +22,7 @@ use crate::error::Refusal;
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
-/// Run to load for its clients.
+/// A run that is to be loaded.
 #[derive(Debug)]
 pub(super) struct Opening<'o> {
     pub(super) root: &'o Path,
@@ -30,10 +31,11 @@ pub(super) struct Opening<'o> {
     pub(super) limits: Limits,
 }
 
-/// Function that receives the handlers of a loaded run, and works until the server stops.
+/// Function that receives the handlers of a loaded run, and answers requests until the server stops
+/// or the run fails.
 pub(super) type Serve<'s> = &'s mut dyn FnMut(Handlers<'_>, RunInfo);
 
-/// Service of the runs of a task.
+/// Service for runs of one task.
 pub(super) trait Service {
     /// Model of the task.
     type Model: TaskModel;
@@ -53,20 +55,20 @@ pub(super) trait Answers<V: Verb>: Sync {
     /// Tokenises a request. Refuses a request that exceeds limits or that the model cannot answer.
     ///
     /// # Errors
-    /// With the message for the client.
+    /// When the request is refused; the error has the message for the client.
     fn check(&self, request: &V) -> Result<Self::Encoded, Refusal>;
 
-    /// Whether both can be answered in one pass.
+    /// Whether both requests can be answered in one pass.
     fn goes_with(&self, _one: &V, _other: &V) -> bool {
         true
     }
 
-    /// Answers compatible requests in order. Each answer equals the answer to the request alone.
-    /// `control`, which addresses requests by index, is checked between steps; the answer to a
-    /// cancelled request is ignored.
+    /// Answers compatible requests in order. Each answer is the same as if the request were
+    /// answered alone. `control`, which addresses requests by index, is checked between steps; the
+    /// answer to a cancelled request is ignored.
     ///
     /// # Errors
-    /// When one of them cannot be answered.
+    /// When one of the requests cannot be answered.
     fn answer(
         &self,
         requests: &[(&V, &Self::Encoded)],
@@ -74,7 +76,7 @@ pub(super) trait Answers<V: Verb>: Sync {
     ) -> Result<Vec<V::Answer>>;
 }
 
-/// [`Answers`] for boxed requests of one kind.
+/// Handling of boxed requests of one kind, by a service that implements [`Answers`].
 trait Handler: Sync {
     fn kind(&self) -> TypeId;
     fn check(&self, request: &dyn Request) -> Result<Encoded, Refusal>;
@@ -111,7 +113,7 @@ impl<V: Verb, S: Answers<V>> Handler for Typed<'_, V, S> {
     }
 }
 
-/// Request with its kind, determined by its type.
+/// Returns a boxed request as a reference to its type `V`.
 fn typed<V: Verb>(request: &dyn Request) -> &V {
     let request: &dyn Any = request;
     request.downcast_ref().expect("handlers are chosen by type")
@@ -119,16 +121,16 @@ fn typed<V: Verb>(request: &dyn Request) -> &V {
 
 /// Handlers of a run, by the kinds of requests that they answer.
 pub(super) struct Handlers<'s> {
-    /// Verb phrase for the model, in the third person.
+    /// Action of the model in messages: a verb phrase in the third person.
     does: &'static str,
     handlers: Vec<Box<dyn Handler + 's>>,
-    /// Threads that compute, if the run has its own.
+    /// Threads of the run's own that compute; `None`: the threads of the process.
     pub(super) pool: Option<ThreadPool>,
 }
 
 impl<'s> Handlers<'s> {
-    /// Starts without handlers, for a model that `does` something, a verb phrase in the third
-    /// person.
+    /// Makes an empty set of handlers. `does` is the action of the model in messages: a verb phrase
+    /// in the third person.
     pub(super) fn new(does: &'static str) -> Self {
         Self { does, handlers: Vec::new(), pool: None }
     }
@@ -153,21 +155,21 @@ impl<'s> Handlers<'s> {
     /// Tokenises a job. Refuses a request that exceeds limits or that the model cannot answer.
     ///
     /// # Errors
-    /// With the message for the client.
+    /// When the request is refused; the error has the message for the client.
     pub(super) fn check(&self, job: &mut Job) -> Result<(), Refusal> {
         job.encoded = Some(self.for_job(job).check(&*job.request)?);
         Ok(())
     }
 
-    /// Whether both jobs, which were checked, can be done in one pass.
+    /// Whether two checked jobs can be answered in one pass.
     pub(super) fn go_together(&self, one: &Job, other: &Job) -> bool {
         one.kind() == other.kind() && self.for_job(one).goes_with(&*one.request, &*other.request)
     }
 
-    /// Answers compatible jobs that were checked, in order.
+    /// Answers checked jobs that can be answered in one pass. Answers are in the order of the jobs.
     ///
     /// # Errors
-    /// When one of them cannot be answered.
+    /// When one of the jobs cannot be answered.
     pub(super) fn answer(&self, jobs: &[Job], control: &dyn Control) -> Result<Vec<Answer>> {
         let Some(handler) = jobs.first().map(|job| self.for_job(job)) else {
             return Ok(Vec::new());

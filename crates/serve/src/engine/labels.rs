@@ -16,7 +16,7 @@ use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
-/// Label texts.
+/// Request to label texts.
 #[derive(Debug)]
 pub(crate) struct LabelTexts {
     pub(crate) texts: Vec<String>,
@@ -35,7 +35,7 @@ impl Verb for LabelTexts {
     }
 }
 
-/// Label a text, and weigh each of its words.
+/// Request to label a text, and to measure how much each of its words contributes to the label.
 #[derive(Debug)]
 pub(crate) struct Occlude {
     pub(crate) text: String,
@@ -45,14 +45,14 @@ impl Verb for Occlude {
     type Model = TextClassifier;
     type Answer = Occlusion;
 
-    /// The text is read again without each word.
+    /// The model reads the whole text once, and again without each of its words.
     fn weight(&self, _beam: usize) -> usize {
         let bytes = self.text.len();
         weight_of(bytes.saturating_mul(1 + bytes / TOKEN_BYTES))
     }
 }
 
-/// Label a picture: a PNG or JPEG file.
+/// Request to label a picture, given as a PNG or JPEG file.
 #[derive(Debug)]
 pub(crate) struct LabelImage {
     pub(crate) file: Vec<u8>,

@@ -4,7 +4,7 @@ use taper_data::{EncodedText, Tokenizer};
 
 use crate::error::{Refusal, refusal};
 
-/// Tokens of texts; together they may have at most `most`.
+/// Tokenises texts; refuses them if they have more than `most` tokens together.
 pub(super) fn encoded(
     tokenizer: &Tokenizer,
     texts: &[impl AsRef<str>],
@@ -22,7 +22,7 @@ pub(super) fn encoded(
     Ok(encoded)
 }
 
-/// Tokens of a text; it may have at most `most`.
+/// Tokenises a text; refuses it if it has more than `most` tokens.
 pub(super) fn encoded_text(
     tokenizer: &Tokenizer,
     text: &str,

@@ -1,4 +1,4 @@
-//! Models of captions, and models that match texts and pictures, for clients.
+//! Models that write captions, and models that match texts and pictures, for clients.
 
 use anyhow::Result;
 use taper_data::{ImageFormat, Pixels};
@@ -16,7 +16,7 @@ use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
-/// Write the caption of a picture: a PNG or JPEG file.
+/// Request for a caption of a picture, given as a PNG or JPEG file.
 #[derive(Debug)]
 pub(crate) struct Describe {
     pub(crate) file: Vec<u8>,
@@ -27,7 +27,8 @@ impl Verb for Describe {
     type Answer = Translation;
 }
 
-/// Find the best of some texts for a picture; without texts, the best of the run's labels.
+/// Request for the text of `texts` that matches a picture best; if `texts` is empty, for the run's
+/// label that matches best.
 #[derive(Debug)]
 pub(crate) struct Match {
     pub(crate) file: Vec<u8>,

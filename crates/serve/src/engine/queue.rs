@@ -1,9 +1,9 @@
-//! Queue of a run's work, in lanes by weight.
+//! Queue of a run's work. It has several lanes, each for work of similar weight.
 //!
-//! **Decision.** Light work never waits for heavy work: between two of its steps a search lets work
-//! in all lighter lanes go first, and heavy work takes no place from light work. The alternative, a
-//! single search that requests enter and leave, would have to combine prompts and hypotheses with
-//! any settings.
+//! **Decision.** Light work never waits for heavy work: between two steps, a search lets work in
+//! all lighter lanes go first. Nor does heavy work fill the queue for light work. The alternative,
+//! a single search that requests enter and leave, would have to combine requests with different
+//! settings in one search.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ pub(super) const LANES: usize = 5;
 /// weight of the lane before, and the last lane all heavier work.
 const LIGHT: usize = 4;
 
-/// Lane of work of a weight.
+/// Returns the lane for work of a weight.
 pub(super) fn lane_of(weight: usize) -> usize {
     (0..LANES - 1).find(|lane| weight <= LIGHT << (2 * lane)).unwrap_or(LANES - 1)
 }
@@ -29,7 +29,7 @@ pub(super) fn lane_of(weight: usize) -> usize {
 pub(super) struct Queue {
     lanes: Mutex<Lanes>,
     changed: Condvar,
-    /// One bit for each lane with work, which searches check between their steps.
+    /// Lanes with work, as one bit for each. Searches check this field between their steps.
     occupied: AtomicUsize,
 }
 
@@ -50,7 +50,7 @@ impl Queue {
         self.occupied.store(lanes.jobs.iter().enumerate().map(bit).sum(), Ordering::Release);
     }
 
-    /// Adds a job to its lane, unless the queue is closed.
+    /// Adds a job to its lane, and returns `true`; returns `false` if the queue is closed.
     pub(super) fn push(&self, job: Job) -> bool {
         let mut lanes = self.lock();
         if lanes.is_closed {
@@ -80,7 +80,7 @@ impl Queue {
         true
     }
 
-    /// Waits for a while, or until the queue is closed; returns whether it is closed.
+    /// Waits for `time`, or until the queue is closed; returns whether the queue is closed.
     pub(super) fn sleep(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut lanes = self.lock();
@@ -92,7 +92,7 @@ impl Queue {
         true
     }
 
-    /// Heaviest lane with work.
+    /// Returns the heaviest lane with work; `None` if no lane has work.
     pub(super) fn heaviest(&self) -> Option<usize> {
         self.occupied.load(Ordering::Acquire).checked_ilog2().map(|lane| lane as usize)
     }
@@ -102,12 +102,12 @@ impl Queue {
         self.occupied.load(Ordering::Acquire) & ((1 << lane) - 1) != 0
     }
 
-    /// Weight of the work in a lane.
+    /// Returns the weight of the work in a lane.
     pub(super) fn weight(&self, lane: usize) -> usize {
         self.lock().jobs[lane].iter().map(|job| job.waiting.weight).sum()
     }
 
-    /// Takes the first jobs of a lane, until their weight reaches `most`.
+    /// Takes the first jobs of a lane, until their total weight reaches `most`.
     pub(super) fn take(&self, lane: usize, most: usize) -> Vec<Job> {
         let mut lanes = self.lock();
         let (mut weight, mut taken) = (0, Vec::new());

@@ -16,7 +16,7 @@ use crate::error::{Refusal, refusal};
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
-/// Tag each word of texts.
+/// Request to tag each word of texts.
 #[derive(Debug)]
 pub(crate) struct Tag {
     pub(crate) texts: Vec<String>,
@@ -35,7 +35,7 @@ impl Verb for Tag {
     }
 }
 
-/// Answer questions about texts.
+/// Request to answer questions about texts.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) questions: Vec<QuestionInContext>,

@@ -20,7 +20,8 @@ pub(super) const TOKEN_BYTES: usize = 4;
 
 /// Kind of request to a run.
 pub(crate) trait Verb: Debug + Send + Sync + 'static {
-    /// Kind of model that answers the request, if a client does not name a run.
+    /// Model that answers requests of this kind. A request that names no run goes to a run of this
+    /// model.
     type Model: TaskModel;
     /// Type of the answers.
     type Answer: Debug + Send + 'static;
@@ -30,19 +31,21 @@ pub(crate) trait Verb: Debug + Send + Sync + 'static {
         1
     }
 
-    /// Weight of the request: lines of about 32 tokens searched with `beam` hypotheses, the run's
-    /// default. It is estimated from bytes, because nothing is tokenised before its turn.
+    /// Weight of the request, in lines of about 32 tokens that are searched with the run's default
+    /// number of hypotheses, `_beam`. The weight is estimated from bytes, because a request is
+    /// tokenised only when its turn comes.
     fn weight(&self, _beam: usize) -> usize {
         1
     }
 
-    /// Whether somebody listens to parts that are sent before the answer.
+    /// Whether somebody still receives the parts of the answer that are sent in advance; `true` if
+    /// there are no such parts.
     fn has_listener(&self) -> bool {
         true
     }
 }
 
-/// Weight of a text of `bytes` bytes.
+/// Returns the weight of a text of `bytes` bytes.
 pub(super) fn weight_of(bytes: usize) -> usize {
     bytes.div_ceil(LINE_BYTES).max(1)
 }
@@ -65,7 +68,7 @@ pub(crate) struct PromptText {
 pub(crate) enum OwnPrompt {
     Beginning,
     Text(String),
-    /// Result of a chat template, with its source.
+    /// Result of a chat template, and the contents of the messages from which it was made.
     Marked {
         text: String,
         messages: Vec<String>,
@@ -74,7 +77,7 @@ pub(crate) enum OwnPrompt {
 }
 
 impl PromptText {
-    /// Content for generators.
+    /// Returns the content in the form that generators take.
     pub(crate) fn content(&self) -> PromptContent<'_> {
         match &self.content {
             OwnPrompt::Beginning => PromptContent::Beginning,
@@ -90,8 +93,8 @@ impl PromptText {
 pub(crate) struct Continued {
     /// Generated texts, best first.
     pub(crate) texts: Vec<GeneratedText>,
-    /// Scores of the tokens of each text, if requested; with the tokens of the prompt, if these are
-    /// requested.
+    /// Scores of the tokens of each text; empty if no scores are requested. Scores of the prompt's
+    /// tokens come before them, if requested.
     pub(crate) scores: Vec<Vec<TokenScore>>,
     /// Text of the prompt.
     pub(crate) prompt: String,
@@ -111,14 +114,14 @@ pub(crate) struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fit {
     /// Negative log-probability of the text in nats if all tokens are equally likely. An unknown
-    /// character costs as much as one out of all characters of Unicode.
+    /// character costs as much as a choice among all characters of Unicode.
     pub(crate) cost: f64,
     /// Share of known characters.
     pub(crate) known: f64,
 }
 
 impl Fit {
-    /// Fit of a text to the vocabulary of `tokenizer`.
+    /// Measures the fit of a text to the vocabulary of `tokenizer`.
     ///
     /// # Errors
     /// When the tokenizer refuses the text.
@@ -160,10 +163,10 @@ impl<V: Verb> Request for V {
     }
 }
 
-/// Boxed tokens of a request's texts; the service of its verb determines the type.
+/// Boxed tokens of a request's texts. The service that answers the request determines their type.
 pub(super) type Encoded = Box<dyn Any + Send + Sync>;
 
-/// Boxed answer to a request; its verb determines the type.
+/// Boxed answer to a request. The [`Verb`] of the request determines its type.
 pub(super) type Answer = Box<dyn Any + Send>;
 
 /// Channel for the answer to a request.

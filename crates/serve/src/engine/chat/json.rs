@@ -3,15 +3,15 @@
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
-/// Largest indentation of JSON, in blanks.
+/// Largest indentation of JSON, in spaces.
 const MOST_INDENT: usize = 64;
 /// Deepest nesting of a value that is written.
 const MOST_DEPTH: usize = 64;
 /// Largest number of values within a value that is written.
 const MOST_VALUES: usize = 1 << 20;
 
-/// Refuses, before writing, a value that is nested too deeply, perhaps in itself, or has too many
-/// parts.
+/// Refuses a value that is nested too deeply, perhaps because it contains itself, or that has too
+/// many parts. Called before a value is written.
 pub(super) fn require_bounded(value: &Value) -> Result<(), Error> {
     fn walk(value: &Value, depth: usize, left: &mut usize) -> Result<(), Error> {
         let refuse = |message| Err(Error::new(ErrorKind::InvalidOperation, message));
@@ -37,8 +37,8 @@ pub(super) fn require_bounded(value: &Value) -> Result<(), Error> {
     walk(value, 0, &mut left)
 }
 
-/// JSON in Python's format, which models have been trained on; `indent` sets the indentation, if
-/// given.
+/// Returns JSON in Python's format, on which models have been trained. `options` may contain
+/// Python's arguments `indent`, `ensure_ascii` and `sort_keys`.
 pub(super) fn to_json(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let is_ascii: Option<bool> = options.get("ensure_ascii")?;
@@ -128,7 +128,7 @@ impl Layout {
     }
 
     fn string(&self, string: &str, text: &mut String) {
-        // Strings are always valid JSON.
+        // Every string can be written as JSON.
         let json = serde_json::to_string(string).unwrap_or_default();
         if !self.is_ascii {
             *text += &json;

@@ -3,7 +3,7 @@
 //! Templates are those of the library Transformers: Jinja with its loop controls, blocks without
 //! their line ends, Python's methods of strings, lists and dictionaries, `raise_exception`,
 //! `strftime_now`, `tojson` and `{% generation %}`. A template may come with somebody else's model,
-//! so its resources are bounded.
+//! so its time and memory are bounded.
 
 mod json;
 mod time;
@@ -26,19 +26,20 @@ use self::json::{require_bounded, to_json};
 use self::time::written_time;
 use crate::error::Refusal;
 
-/// File of a template alone.
+/// Name of a file that contains only the template.
 const TEMPLATE: &str = "chat_template.jinja";
-/// File of a tokenizer's settings, which may contain the template, and names the special tokens.
+/// Name of the file with a tokenizer's settings. It names the special tokens, and may contain the
+/// template.
 const SETTINGS: &str = "tokenizer_config.json";
-/// Largest size of a template.
+/// Largest size of a template in bytes.
 const MOST_BYTES: u64 = 1 << 24;
 /// Approximate number of instructions that a template may execute.
 const FUEL: u64 = 2_000_000;
 /// Longest time that a client waits for a template.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Size of the stack of a template's thread, whose memory is allocated only when it is used. It
-/// suffices for values as deeply nested as a template's instructions can make them, so that they
-/// can be dropped.
+/// Size of the stack of a template's thread, in bytes. Memory of the stack is allocated only when
+/// it is used. To drop a nested value takes stack; this size suffices for the deepest value that a
+/// template can make with its instructions.
 const STACK: usize = 512 << 20;
 /// Name of the template in messages.
 const NAME: &str = "chat template";
@@ -60,11 +61,12 @@ impl PartialEq for ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Template of a run: `chat_template.jinja` in its folder, or else a file of its tokenizer with
-    /// that name, or `tokenizer_config.json`.
+    /// Reads the template of a run: the file `chat_template.jinja` in the run's folder, or else the
+    /// file of this name in the tokenizer's folder, or else the template in the tokenizer's
+    /// `tokenizer_config.json`. `None` if there is no template.
     ///
     /// # Errors
-    /// When it cannot be read, or is not a template.
+    /// When a file cannot be read, or its text is not a template.
     pub(crate) fn of_run(root: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>, String> {
         let path = root.join(TEMPLATE);
         let files = tokenizer.folder().map(|folder| &folder.files);
@@ -81,7 +83,8 @@ impl ChatTemplate {
         found.map_err(|error| taper_run::one_line(&error))
     }
 
-    /// Chooses the run's `own` template, or the one in `files` of its tokenizer.
+    /// Chooses the run's own template, `own_template`, or else the template in `files`, the files
+    /// of the tokenizer.
     fn choose(
         own_template: Option<String>,
         files: Option<&BTreeMap<String, String>>,
@@ -123,11 +126,12 @@ impl ChatTemplate {
         Ok(Self { source: template.to_owned(), environment, tokens })
     }
 
-    /// Renders like [`render`](Self::render), on a separate thread, so that a slow template delays
-    /// nobody else. An abandoned thread ends when its template has used up its instructions.
+    /// Renders a conversation with [`render`](Self::render) on a separate thread, so that a slow
+    /// template delays no other client. An abandoned thread ends when its template has used up its
+    /// instructions.
     ///
     /// # Errors
-    /// The errors of `render`. Also if it takes too long.
+    /// Errors of `render`, and an error if rendering takes too long.
     pub(crate) async fn render_aside<T>(self: Arc<Self>, messages: T) -> Result<String, Refusal>
     where
         T: Serialize + Send + 'static,
@@ -170,7 +174,8 @@ impl ChatTemplate {
     }
 }
 
-/// Template in a tokenizer's settings: the only one, or the default of several.
+/// Returns the template in `setting`, a value of a tokenizer's settings: the only template, or the
+/// default of several.
 fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
     let named = |one: &&serde_json::Value| one["name"] == "default";
     Ok(match setting {
@@ -184,7 +189,8 @@ fn template_of(setting: &serde_json::Value) -> Result<Option<String>> {
     })
 }
 
-/// Special tokens named by a tokenizer's settings; without settings, those of tokenizers made here.
+/// Returns the special tokens that a tokenizer's settings name; without settings, the special
+/// tokens of Taper's own tokenizers.
 fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     let Some(settings) = settings.as_object() else {
         let usual = [("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")];
@@ -198,8 +204,8 @@ fn tokens_of(settings: &serde_json::Value) -> BTreeMap<String, String> {
     settings.iter().filter_map(token).collect()
 }
 
-/// Message that a template itself raises about a conversation, extracted from an error of the
-/// library.
+/// Functions for messages that a template raises about a conversation. Such a message has a mark at
+/// its beginning, which distinguishes it from the library's messages.
 struct Raised;
 
 impl Raised {
@@ -214,7 +220,8 @@ impl Raised {
     }
 }
 
-/// Removes `{% generation %}` and its end, which only mark text for training.
+/// Replaces `{% generation %}` and `{% endgeneration %}`, which only mark text for training, by an
+/// `if` that is always true.
 fn without_generation(template: &str) -> String {
     let mut rewritten = String::with_capacity(template.len());
     let mut rest = template;
@@ -248,7 +255,7 @@ mod tests {
     use serde::Deserialize;
     use serde_json::json;
 
-    /// Message whose keys are in the order that clients send.
+    /// Message whose keys are in the order in which clients send them.
     #[derive(Debug, Serialize, Deserialize)]
     struct Message {
         role: String,

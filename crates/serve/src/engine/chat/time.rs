@@ -15,12 +15,12 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Days of the week, beginning with that of the first day of 1970.
+/// Days of the week, beginning with the one of 1 January 1970.
 const DAYS: [&str; 7] =
     ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
-/// Time in seconds since 1970, UTC, in the format of `strftime`; unknown specifiers are not
-/// changed.
+/// Formats a UTC time, in seconds since 1970, with a format of `strftime`. Unknown specifiers are
+/// not changed.
 pub(super) fn written_time(format: &str, seconds: u64) -> String {
     let time = Time::new(seconds);
     let mut written = String::new();
@@ -51,7 +51,7 @@ struct Date {
 }
 
 impl Date {
-    /// Date of a day, counted from the first of 1970.
+    /// Returns the date that is `days` days after 1 January 1970.
     fn of_day(days: u64) -> Self {
         let (mut year, mut rest) = (1970, days);
         let length = |year: u64| {
@@ -87,7 +87,7 @@ struct Time {
 }
 
 impl Time {
-    /// Time in seconds since 1970.
+    /// Makes a time from UTC seconds since 1970.
     fn new(seconds: u64) -> Self {
         let (days, of_day) = (seconds / 86_400, seconds % 86_400);
         Self {
@@ -99,7 +99,7 @@ impl Time {
         }
     }
 
-    /// Text of a specifier; `None` if it is unknown.
+    /// Returns the text for a specifier of `strftime`; `None` if the specifier is unknown.
     fn part(&self, specifier: char) -> Option<String> {
         let Self { date, weekday, hour, minute, second } = self;
         let Date { year, month, day, day_of_year } = date;

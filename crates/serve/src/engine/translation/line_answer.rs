@@ -13,15 +13,16 @@ pub(crate) struct LineAnswer {
     pub(crate) source: String,
     /// Translations, best first.
     pub(crate) translations: Vec<OneTranslation>,
-    /// Number of parts of a line with more tokens than in training.
+    /// Number of parts into which the line was divided, if it has more tokens than lines had in
+    /// training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<usize>,
-    /// Translations of terms that the best translation lacks.
+    /// Required translations of terms that are missing in the best translation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) missing_terms: Vec<String>,
 }
 
-/// Single translation.
+/// A single translation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct OneTranslation {
     pub(crate) text: String,
@@ -32,7 +33,7 @@ pub(crate) struct OneTranslation {
     pub(crate) alignment: Option<AlignedText>,
 }
 
-/// Alignment of the parts of two texts.
+/// Alignment of the tokens of a source and of its translation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct AlignedText {
     /// Text of each source token.
@@ -46,7 +47,7 @@ pub(crate) struct AlignedText {
     pub(crate) probabilities: Vec<f64>,
 }
 
-/// Answer for a line that was translated.
+/// Makes the answer for a line from its translations.
 pub(super) fn line_answer(
     tokenizers: &TokenizerPair,
     line: &EncodedText,
@@ -83,7 +84,7 @@ fn aligned(
     let ids = if line.is_blank() { &[] } else { line.ids() };
     let mut source = pieces_of(tokenizers.source(), ids)?;
     let words = alignment.source_tokens.len().saturating_sub(1);
-    // Blanks around a long line are left out.
+    // The alignment of a long line leaves out blanks around the line, so its own tokens are shown.
     if source.len() != words {
         source = alignment.source_tokens[..words].to_vec();
     }
@@ -98,7 +99,7 @@ fn aligned(
     Ok(AlignedText { source, target, weights, probabilities })
 }
 
-/// Weight rounded to three decimals, as shown on pages.
+/// Rounds a weight to three decimals, as pages show it.
 pub(crate) fn rounded(weight: f32) -> f64 {
     (f64::from(weight) * 1e3).round() / 1e3
 }

@@ -29,24 +29,24 @@ use crate::settings::Limits;
 /// Options of a client for translation.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TranslateOptions {
-    /// Direction, for a run of several.
+    /// Direction, for a run of several directions.
     pub(crate) direction: Option<Direction>,
     /// Number of translations of each line, best first.
     pub(crate) alternatives: usize,
-    /// Hypotheses of the search. `None`: the run's.
+    /// Number of hypotheses of the search. `None`: the run's.
     pub(crate) beam: Option<usize>,
     /// Exponent of the length penalty. `None`: the run's.
     pub(crate) length_penalty: Option<f64>,
     /// Whether to align tokens.
     pub(crate) alignment: bool,
-    /// Beginning of the translation if there is only one line; empty: none.
+    /// Beginning that the translation must have, if there is only one line; empty: none.
     pub(crate) prefix: String,
-    /// Terms with their translations: lines of a term, a tab and its translation.
+    /// Terms with their translations. Each line has a term, a tab and the translation of the term.
     pub(crate) terms: String,
 }
 
 impl Default for TranslateOptions {
-    /// The best translation by the run's own search.
+    /// Options for the best translation by the run's own search.
     fn default() -> Self {
         let (prefix, terms) = (String::new(), String::new());
         let (direction, beam, length_penalty) = (None, None, None);
@@ -54,7 +54,7 @@ impl Default for TranslateOptions {
     }
 }
 
-/// Translate lines.
+/// Request to translate lines.
 #[derive(Debug)]
 pub(crate) struct Translate {
     pub(crate) lines: Vec<String>,
@@ -77,7 +77,7 @@ impl Verb for Translate {
     }
 }
 
-/// Measure how well a text fits the vocabulary of the source language.
+/// Request to measure how well a text fits the vocabulary of the source language.
 #[derive(Debug)]
 pub(crate) struct Measure {
     pub(crate) text: String,
@@ -95,7 +95,7 @@ impl Verb for Measure {
 /// Translation model with its search.
 pub(super) struct Translates<'a> {
     run: &'a LoadedRun,
-    /// Tokenizers of each direction, for a run of several.
+    /// Tokenizers of each direction, for a run of several directions; otherwise empty.
     spoken: Vec<(Direction, TokenizerPair)>,
     translator: LineTranslator<'a>,
     settings: TranslationSettings,
@@ -130,10 +130,10 @@ impl Service for Translates<'_> {
 }
 
 impl<'a> Translates<'a> {
-    /// Service by the model of `run`.
+    /// Makes a service that uses the model of `run`.
     ///
     /// # Errors
-    /// When a member of its ensemble cannot be loaded.
+    /// When a member of the run's ensemble cannot be loaded.
     pub(super) fn new(run: &'a LoadedRun, limits: Limits) -> Result<Self> {
         let settings = TranslationSettings::from_config(&run.config);
         let translator = LineTranslator::new(run, &settings)?;
@@ -141,7 +141,7 @@ impl<'a> Translates<'a> {
         Ok(Self { run, spoken: Vec::new(), translator, settings, limits, aligns })
     }
 
-    /// Takes requests in every direction of the run.
+    /// Prepares tokenizers for requests in every direction of the run.
     ///
     /// # Errors
     /// When the vocabulary lacks a language.
@@ -153,14 +153,15 @@ impl<'a> Translates<'a> {
         Ok(())
     }
 
-    /// The first direction, or the only one.
+    /// Returns the first direction of the run, or its only direction.
     fn first(&self) -> Direction {
         let data = &self.run.config.data;
         let first = self.spoken.first().map(|(direction, _)| direction.clone());
         first.unwrap_or_else(|| Direction::new(&data.source_language, &data.target_language))
     }
 
-    /// Tokenizers for a request in `direction`.
+    /// Returns the tokenizers for a request in `direction`; refuses a direction that the run does
+    /// not have.
     fn tokenizers(&self, direction: Option<&Direction>) -> Result<&TokenizerPair, Refusal> {
         let tokenizers_for = |direction: &Direction| {
             self.spoken.iter().find(|(known, _)| known == direction).map(|(_, own)| own)
@@ -186,7 +187,7 @@ impl<'a> Translates<'a> {
         }
     }
 
-    /// Handlers of all requests to a translation model.
+    /// Returns the handlers of all requests to a translation model.
     pub(super) fn handlers(&self) -> Handlers<'_> {
         let handlers = Handlers::new("translates").with::<Translate>(self).with::<Measure>(self);
         let handlers = handlers.with::<TranslateSentences>(self);
@@ -195,7 +196,7 @@ impl<'a> Translates<'a> {
 }
 
 impl Translates<'_> {
-    /// Settings of the search for `options`.
+    /// Returns the settings of the search for a client's `options`.
     fn settings(&self, options: &TranslateOptions) -> Result<TranslationSettings> {
         let mut settings = self.settings.clone();
         let decoding = &mut settings.decoding;
@@ -241,7 +242,8 @@ impl Answers<Translate> for Translates<'_> {
     }
 
     fn goes_with(&self, one: &Translate, other: &Translate) -> bool {
-        // Random draws depend on the number of the line within its request.
+        // Sampled translations are not combined: random draws depend on the number of a line within
+        // its request.
         one.options == other.options && !self.settings.decoding.sampling.is_active()
     }
 
@@ -324,14 +326,15 @@ impl Answers<AttendPair> for Translates<'_> {
 }
 
 impl Translates<'_> {
-    /// Tokens of a text whose attention is requested.
+    /// Tokenises a text whose attention is requested.
     fn attended(&self, tokenizer: &Tokenizer, text: &str) -> Result<EncodedText, Refusal> {
-        // Tokens without the name of a language would show another computation.
+        // Refuses a run of several directions: its translations use the name of a language as a
+        // token, and attention without this token would be that of another computation.
         self.tokenizers(None)?;
         encoded_text(tokenizer, text, self.limits.attention_tokens)
     }
 
-    /// Best translation of a line by the run's own search.
+    /// Returns the best translation of a line by the run's own search.
     fn best(&self, line: &EncodedText, control: &dyn Control) -> Result<String> {
         let options = TranslateOptions::default();
         let translator = self.translator.under(&self.settings(&options)?, control);

@@ -16,15 +16,15 @@ use crate::engine::limits::encoded;
 use crate::engine::work::{Verb, weight_of_all};
 use crate::error::{Refusal, refusal};
 
-/// Translate sentences of a document.
+/// Request to translate sentences of a document.
 #[derive(Debug)]
 pub(crate) struct TranslateSentences {
     pub(crate) texts: Vec<String>,
     /// Number of the first sentence in its window, from 1.
     pub(crate) first: usize,
-    /// Direction, for a run of several.
+    /// Direction, for a run of several directions.
     pub(crate) direction: Option<Direction>,
-    /// Terms with their translations: lines of a term, a tab and its translation.
+    /// Terms with their translations. Each line has a term, a tab and the translation of the term.
     pub(crate) terms: String,
     /// Whether to align the translations, so that markup can follow the words.
     pub(crate) is_aligned: bool,
@@ -62,7 +62,7 @@ impl Answers<TranslateSentences> for Translates<'_> {
         encoded(tokenizers.source(), &request.texts, self.limits.tokens)
     }
 
-    /// A part of a document is a batch by itself.
+    /// Returns `false`: each request is a batch by itself.
     fn goes_with(&self, _: &TranslateSentences, _: &TranslateSentences) -> bool {
         false
     }
