@@ -164,7 +164,7 @@ impl Record {
         names
     }
 
-    /// Returns the values of the validation score `name`, each after the number of updates.
+    /// Returns the validation score `name` by update: pairs of the number of updates and the score.
     #[must_use]
     pub fn scores(&self, name: &str) -> Vec<(f64, f64)> {
         let score = |one: &Validated| Some((one.step as f64, one.scores.get(name)?));
@@ -177,8 +177,8 @@ impl Record {
         self.logged.last().is_some_and(|last| last.accuracy.is_none())
     }
 
-    /// Returns the values that `value` reads from the entries of the log, each after the number of
-    /// updates.
+    /// Returns what `value` reads from the entries of the log, by update: pairs of the number of
+    /// updates and the value.
     #[must_use]
     pub fn measured(&self, value: impl Fn(&Logged) -> Option<f64>) -> Vec<(f64, f64)> {
         self.logged.iter().filter_map(|one| Some((one.step as f64, value(one)?))).collect()

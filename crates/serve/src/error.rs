@@ -11,21 +11,21 @@ pub(crate) enum Refusal {
     Malformed(String),
     /// The API key is missing or wrong: 401.
     Key,
-    /// The client calls the server by a name that is not its own: 403.
+    /// The client calls the server by a name that the server does not have: 403.
     Host,
     /// A page of another site has sent the request: 403.
     Origin,
     /// There is no such resource: 404.
     Missing(String),
-    /// The resource has another method: 405.
+    /// The resource does not have this method: 405.
     Method,
     /// The client was too slow to send: 408.
     Slow,
     /// The request exceeds a limit of the server: 413.
     Large(String),
-    /// The body has another media type: 415.
+    /// The body has the wrong media type: 415.
     MediaType(&'static str),
-    /// The request is understood and cannot be fulfilled: 422.
+    /// The request is understood, but cannot be fulfilled: 422.
     Unfit(String),
     /// The server failed: 500.
     Failed(String),
@@ -87,12 +87,13 @@ impl Refusal {
     }
 }
 
-/// Chain of causes on one line. What would help is left out: clients cannot do it.
+/// Returns the error and its causes on one line, without advice, which clients could not follow.
 pub(crate) fn one_line(error: &anyhow::Error) -> String {
     taper_run::one_line_with(error, |_| None)
 }
 
-/// Refusal for an error of a run's model or text.
+/// Makes the refusal for an error of a run: the server failed if tensors or numbers of the model
+/// failed; otherwise the request cannot be fulfilled.
 pub(crate) fn refusal(error: &anyhow::Error) -> Refusal {
     let is_internal = error.chain().any(|cause| {
         let of_search = matches!(

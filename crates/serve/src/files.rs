@@ -10,7 +10,7 @@ use crate::error::Refusal;
 
 /// Time for which a file is stored.
 const KEPT: Duration = Duration::from_secs(30 * 60);
-/// Largest number of stored files; the oldest ones are removed.
+/// Largest number of stored files; beyond it, the oldest files are removed.
 const FILES: usize = 64;
 const BYTES: usize = 16 << 20;
 
@@ -26,17 +26,19 @@ struct Waiting {
     since: Instant,
 }
 
-/// File to keep, or to fetch.
+/// A translated file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeptFile {
-    /// Name; characters that addresses and headers would have to escape are replaced.
+    /// Name of the file; in a stored file, characters that need escaping in addresses and headers
+    /// are replaced.
     pub(crate) name: String,
     pub(crate) media_type: &'static str,
     pub(crate) content: Bytes,
 }
 
 impl Files {
-    /// Stores a file for a while, and returns the name for its address.
+    /// Stores a file for a limited time, and returns the name for [`Self::find`], which is the last
+    /// part of its address.
     ///
     /// # Errors
     /// When the system has no random bits.
@@ -66,7 +68,8 @@ impl Files {
         }
     }
 
-    /// File at an address.
+    /// Returns the file that is stored under the name `asked`; `None` if there is none, or its time
+    /// is over.
     pub(crate) fn find(&self, asked: &str) -> Option<KeptFile> {
         let secret = asked.split('.').next().unwrap_or_default();
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);

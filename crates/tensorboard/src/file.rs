@@ -10,9 +10,9 @@ use crate::wire::{Field, Message, fields};
 
 /// Content of the first record of a file.
 const VERSION: &str = "brain.Event:2";
-/// Bytes before the data of a record: its length, and the checksum of the length.
+/// Number of bytes before the data of a record: its length, and the checksum of the length.
 const HEAD: usize = 12;
-/// Bytes after the data of a record: its checksum.
+/// Number of bytes after the data of a record: the checksum of the data.
 const TAIL: usize = 4;
 
 /// An event file for appending.
@@ -27,16 +27,16 @@ pub struct EventFile {
 /// A record of a file, without its values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// Update that the values were measured at.
+    /// Update at which the values were measured.
     pub step: u64,
     /// Tags of the values.
     pub tags: Vec<String>,
 }
 
 impl EventFile {
-    /// Opens the file at `path` for appending; creates it if missing. Keeps the records up to the
-    /// first that is damaged or that `known` rejects by its step and tags. If later records must be
-    /// dropped, the whole file is replaced.
+    /// Opens the file at `path` for appending; creates it if it is missing. Keeps the records
+    /// before the first record that is damaged, or for whose step and tags `known` returns `false`.
+    /// If other records must be dropped, the whole file is replaced.
     ///
     /// # Errors
     /// When the file cannot be read, replaced or opened.
@@ -71,7 +71,7 @@ impl EventFile {
     /// Reads the records of the file at `path`, up to the first damaged one.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the file cannot be read.
     pub fn read(path: &Path) -> io::Result<Vec<Record>> {
         Ok(records(&fs::read(path)?).map(|(_, record)| record).collect())
     }
@@ -83,7 +83,7 @@ impl EventFile {
     }
 
     /// Appends a record, which is written at once if the disk accepts it, otherwise together with
-    /// the next.
+    /// the next record.
     pub fn append(&mut self, step: u64, values: &[Value]) {
         let summary = values.iter().fold(Message::default(), |all, one| all.message(1, &one.0));
         self.record(&Message::default().double(1, now()).integer(2, step).message(5, &summary));
@@ -122,7 +122,7 @@ impl EventFile {
     }
 }
 
-/// Records of a file, each with the offset of its end, up to the first damaged one.
+/// Returns the records of a file, each with the offset of its end, up to the first damaged record.
 fn records(bytes: &[u8]) -> impl Iterator<Item = (usize, Record)> {
     let mut at = 0_usize;
     std::iter::from_fn(move || {
@@ -168,7 +168,8 @@ fn tags(summary: &[u8]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Checksum of a record, rotated so that a checksum computed over checksums is no weaker.
+/// Returns the CRC-32C of bytes in TensorFlow's masked form. The mask keeps checksums strong that
+/// are computed over data with checksums in it.
 fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
 }

@@ -1,13 +1,13 @@
-//! Histograms in the bins of TensorBoard's own histograms.
+//! Histograms with the same bins as TensorBoard's own histograms.
 
 /// Ratio of neighbouring bin limits (TensorFlow's `histogram.cc`).
 const RATIO: f64 = 1.1;
 /// Upper limit of the first bin above 0.
 const FIRST: f64 = 1e-12;
-/// Bins on each side of 0, up to about 10²⁰.
+/// Number of bins on each side of 0; their limits reach about 10²⁰.
 const BINS: i32 = 774;
 
-/// Numbers of values in bins.
+/// Number of values in each bin, with sums over all values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
     pub(crate) least: f64,
@@ -20,7 +20,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts `values` in bins, except for those that are not finite.
+    /// Counts the finite values of `values` in bins.
     pub fn count(values: impl IntoIterator<Item = f32>) -> Self {
         let mut counts = vec![0_u64; 2 * BINS as usize + 1];
         let mut histogram =
@@ -49,8 +49,8 @@ impl Histogram {
     }
 }
 
-/// Index of a value's bin: 0 for values near 0; on both sides of it, larger values have bins
-/// further away.
+/// Returns the index of a value's bin: 0 for values near 0, positive for larger values, negative
+/// for smaller values. The index is further from 0 for a value further from 0.
 fn place(value: f64) -> i32 {
     let size = value.abs();
     if size < FIRST {
@@ -61,7 +61,7 @@ fn place(value: f64) -> i32 {
     if value < 0.0 { -bin } else { bin }
 }
 
-/// Upper limit of a bin.
+/// Returns the upper limit of a bin.
 fn limit(bin: i32) -> f64 {
     match bin {
         0 => FIRST,

@@ -29,7 +29,7 @@ impl Value {
         Message::default().bytes(1, tag.as_bytes())
     }
 
-    /// Makes a number.
+    /// Makes a scalar.
     #[must_use]
     pub fn scalar(tag: &str, value: f64) -> Self {
         Self(Self::tagged(tag).float(2, value as f32))
@@ -71,8 +71,8 @@ impl Value {
         Self(Self::tagged(tag).message(4, &image))
     }
 
-    /// Makes the hyper-parameters of a run, for the plugin that compares runs; `began` in seconds
-    /// since 1970.
+    /// Makes the hyper-parameters of a run, for the plugin that compares runs. `began` is the start
+    /// of the run in seconds since 1970.
     #[must_use]
     pub fn parameters(began: f64, parameters: &[(String, Parameter)]) -> Self {
         let mut start = Message::default();

@@ -69,7 +69,7 @@ pub(crate) enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Fields of a message with their numbers, up to the first damaged one.
+/// Returns the fields of a message with their numbers, up to the first damaged field.
 pub(crate) fn fields(mut bytes: &[u8]) -> impl Iterator<Item = (u64, Field<'_>)> {
     std::iter::from_fn(move || {
         let key = number(&mut bytes)?;

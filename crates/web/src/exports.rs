@@ -1,4 +1,4 @@
-//! Functions that JavaScript calls. None has an argument: what they read and write are files.
+//! Functions that JavaScript calls. They have no arguments: they read and write files.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -16,25 +16,26 @@ pub const ANSWER: &str = "/answer.json";
 
 #[cfg(target_family = "wasm")]
 unsafe extern "C" {
-    /// Sets up the C library and its list of folders; the linker makes it.
+    /// Sets up the C library and its list of folders. The linker generates this function.
     fn __wasm_call_ctors();
 }
 
 /// Prepares the module; to be called once, before any other function.
 ///
-/// A module that calls its constructors itself keeps its state from one call to the next; for
-/// others, the linker has every call begin and end like a program.
-// SAFETY: the name is that which WASI gives to this function; nothing else has it.
+/// This function calls the module's constructors, so the module keeps its state from one call to
+/// the next. In a module that does not call them, the linker makes every call begin and end like a
+/// program.
+// SAFETY: WASI prescribes this name for this function; nothing else in the module has it.
 #[cfg(target_family = "wasm")]
 #[unsafe(no_mangle)]
 pub extern "C" fn _initialize() {
-    // SAFETY: nothing of the module has run yet, as documented.
+    // SAFETY: nothing of the module has run yet, as the documentation requires.
     unsafe { __wasm_call_ctors() };
 }
 
-/// Opens the run, and answers the request. Returns whether the answer was written.
+/// Opens the run, and answers the request in [`REQUEST`]. Returns whether the answer was written.
 ///
-/// The run is opened by the first call that can.
+/// A run that was opened stays open for later calls.
 // SAFETY: no other function of the module has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn taper_answer() -> bool {

@@ -1,4 +1,4 @@
-//! A run that is open, and its answers.
+//! An open run, and its answers to requests.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use taper_run::{LineTranslator, LoadSettings, LoadedRun, TranslationSettings};
 pub struct Request {
     /// Lines of text.
     pub lines: Vec<String>,
-    /// Number of hypotheses; that of the run's recipe if it is left out.
+    /// Number of hypotheses of the search; `None`: the number in the run's recipe.
     pub beam_size: Option<usize>,
 }
 
@@ -21,11 +21,12 @@ pub struct Request {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Answer {
-    /// Each line as `taper translate --json` has it, or why it was not translated.
+    /// For each line, the record that `taper translate --json` prints, or the reason why the line
+    /// was not translated.
     Lines(Vec<Line>),
-    /// Why nothing was translated.
+    /// Reason why nothing was translated.
     Error {
-        /// The reasons, the outermost first.
+        /// Chain of causes, the outermost first.
         error: String,
     },
 }
@@ -34,11 +35,11 @@ pub enum Answer {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Line {
-    /// Its translations, best first.
+    /// Translations of the line, best first.
     Translated(TranslatedLine),
-    /// Why it was not translated.
+    /// Reason why the line was not translated.
     Refused {
-        /// The reasons, the outermost first.
+        /// Chain of causes, the outermost first.
         error: String,
     },
 }

@@ -68,7 +68,8 @@ pub(crate) struct PromptText {
 pub(crate) enum OwnPrompt {
     Beginning,
     Text(String),
-    /// Result of a chat template, and the contents of the messages from which it was made.
+    /// Result of a chat template, with the roles and contents of the messages from which it was
+    /// made.
     Marked {
         text: String,
         messages: Vec<String>,

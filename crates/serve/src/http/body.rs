@@ -17,8 +17,9 @@ pub(super) fn media_type(request: &Request) -> String {
     kind.trim().to_ascii_lowercase()
 }
 
-/// Reads the bytes of a body. A body that is announced as too long or as compressed is neither
-/// requested (`Expect: 100-continue`) nor read: a small compressed body may expand to any size.
+/// Reads the bytes of a body, at most `most`. A body whose headers announce more bytes or a
+/// compression is refused before it is requested (`Expect: 100-continue`) or read. No compression
+/// is allowed, because a small compressed body may expand to any size.
 pub(super) async fn bytes_of(
     request: Request,
     most: usize,
@@ -55,12 +56,12 @@ fn is_encoded(headers: &HeaderMap) -> bool {
 /// Parses the JSON of a body.
 ///
 /// # Errors
-/// When the body is not JSON, or has another form.
+/// When the body is not JSON of the type `T`.
 pub(crate) async fn json_of<T: DeserializeOwned>(
     request: Request,
     limits: &Limits,
 ) -> Result<T, Refusal> {
-    // Requests that other sites may send from a browser without permission have other media types.
+    // A page of another site cannot send this media type without permission.
     if media_type(&request) != "application/json" {
         return Err(Refusal::MediaType("application/json"));
     }
@@ -72,10 +73,10 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(bytes).map_err(|error| Refusal::Malformed(format!("JSON: {error}")))
 }
 
-/// Parses a body as JSON or as a form.
+/// Parses a body as JSON of the type `T`, or as a form of the type `F`.
 ///
 /// # Errors
-/// When the body is neither, or has another form.
+/// When the body is neither, or does not have the fields of its type.
 pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + Into<T>>(
     request: Request,
     limits: &Limits,
@@ -98,7 +99,7 @@ pub(crate) async fn form_or_json_of<T: DeserializeOwned, F: DeserializeOwned + I
     form.map(Into::into).map_err(|error| Refusal::Malformed(format!("the form: {error}")))
 }
 
-/// Refuses a form with bytes that are not UTF-8, which the library would replace by U+FFFD.
+/// Refuses a form with bytes that are not UTF-8; the library would replace such bytes by U+FFFD.
 ///
 /// # Errors
 /// [`Refusal::Malformed`] if a field is not UTF-8. The error names the field.
@@ -122,10 +123,10 @@ fn require_utf8(form: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Reads a body that is a file.
+/// Reads a body that is a picture, as PNG or JPEG.
 ///
 /// # Errors
-/// When the body is neither PNG nor JPEG, or too large.
+/// When the media type is neither PNG nor JPEG, or the body is too large.
 pub(crate) async fn file_of(request: Request, limits: &Limits) -> Result<Vec<u8>, Refusal> {
     if !matches!(media_type(&request).as_str(), "image/png" | "image/jpeg") {
         return Err(Refusal::MediaType("image/png or image/jpeg"));

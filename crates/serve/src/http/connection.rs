@@ -1,4 +1,4 @@
-//! One connection: HTTP/1.1 until the client leaves, is too slow, or the server stops.
+//! One connection: it speaks HTTP/1.1 until the client leaves or is too slow, or the server stops.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,8 +24,8 @@ use tokio::time::{Instant, Sleep, sleep};
 const HEADERS: usize = 64;
 const HEADER_BYTES: usize = 32 << 10;
 
-/// Time for which a connection stays open to input after a refusal. If it were closed with unread
-/// bytes, the client's system would discard the answer with the reason.
+/// Time for which a connection stays open to input after a refusal. If the connection were closed
+/// with unread bytes, the client's system would discard the answer with the reason.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 
@@ -72,16 +72,16 @@ pub(crate) async fn serve_connection(
     let _ = connection.await;
 }
 
-/// Stream that fails if its reader takes nothing for too long: otherwise a client that requests
-/// much but reads nothing would keep its answer in memory forever.
+/// Stream that fails if the client reads nothing for too long. Otherwise the answer to a client
+/// that requests much but reads nothing would stay in memory forever.
 struct Patient {
     stream: TcpStream,
     patience: Duration,
     /// Timer that runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Whether the last request was refused, perhaps before all of it had been read.
+    /// Whether the last request was refused, perhaps before its whole body had been read.
     is_refused: Arc<AtomicBool>,
-    /// Timer that starts when nothing is written any more.
+    /// Timer of [`LINGER`]; it starts when the answer has been written.
     lingering: Option<Pin<Box<Sleep>>>,
     /// Number of bytes received since the refusal.
     unread: usize,
@@ -89,12 +89,12 @@ struct Patient {
 
 impl Patient {
     fn new(stream: TcpStream, patience: Duration, is_refused: Arc<AtomicBool>) -> Self {
-        // Small answers and events should leave at once; if that fails, they leave later.
+        // Small answers and events are sent at once. If this cannot be set, they are sent later.
         let _ = stream.set_nodelay(true);
         Self { stream, patience, waiting: None, is_refused, lingering: None, unread: 0 }
     }
 
-    /// Reads and discards input, until the client ends or a limit is reached.
+    /// Reads and discards input, until the client closes the connection or a limit is reached.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let lingering = self.lingering.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         let mut bytes = [0; 8192];
@@ -108,7 +108,7 @@ impl Patient {
         Poll::Ready(Ok(()))
     }
 
-    /// Result of a write; an error if it has waited for too long.
+    /// Returns the result of a write; an error if the write has waited for too long.
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,

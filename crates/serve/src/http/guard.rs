@@ -1,4 +1,4 @@
-//! Checks for every request: names, senders, keys, headers, counting.
+//! Checks of every request (host name, sender, key), headers of every answer, and counters.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,12 +18,12 @@ use crate::app::App;
 use crate::error::Refusal;
 use crate::event::ServeEvent;
 
-/// Paths open to all: the page, which asks for the key, the health of the server, and paths that
-/// clients of LibreTranslate request before they know about a key.
+/// Paths that need no key: the page, which asks for the key itself; the health of the server; and
+/// paths that clients of LibreTranslate request before they know about a key.
 const OPEN: [&str; 4] = ["/", "/health", "/openapi.json", "/languages"];
-/// Paths of requests that may have the key in their body.
+/// Paths of requests that may have the key in their body. Their handlers check the key.
 const OWN_CHECK: [&str; 3] = ["/translate", "/detect", "/translate_file"];
-/// Prefix of paths with a secret that replaces the key.
+/// Prefix of paths that contain a secret, and need no key.
 const SECRET: &str = "/download_file/";
 
 /// Checks a request, passes it on, and records the answer.
@@ -53,7 +53,7 @@ pub(crate) async fn guard(
         allow(origin, response.headers_mut());
     }
     let (time, status) = (begun.elapsed(), response.status().as_u16());
-    // Otherwise each unknown path would become a counter.
+    // Unknown paths share a counter: otherwise each of them would become a counter of its own.
     app.metrics.answered(route.as_ref().map_or("other", MatchedPath::as_str), status, time);
     (app.observer)(&ServeEvent::Answered {
         client,
@@ -77,7 +77,7 @@ fn refused(app: &App, sender: &Sender, request: &Request) -> Option<Refusal> {
     (!is_open && !has_key(app, request.headers())).then_some(Refusal::Key)
 }
 
-/// Whether the headers contain the key, if there is one.
+/// Whether the headers contain the server's key; `true` if the server has no key.
 fn has_key(app: &App, headers: &HeaderMap) -> bool {
     let Some(_) = &app.settings.api_key else { return true };
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -85,8 +85,8 @@ fn has_key(app: &App, headers: &HeaderMap) -> bool {
     key.is_some_and(|key| is_key(app, headers, Some(key)))
 }
 
-/// Whether `key` or the headers contain the server's key, if there is one. The time of the
-/// comparison does not depend on where they differ.
+/// Whether `key` is the server's key; for `None`, whether the headers contain it. `true` if the
+/// server has no key. The time of the comparison does not depend on where two keys differ.
 pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool {
     let Some(own_key) = &app.settings.api_key else { return true };
     match key {
@@ -96,7 +96,7 @@ pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool 
 }
 
 impl App {
-    /// Whether the client calls the server by one of its own names.
+    /// Whether the client calls the server by one of the server's own names.
     ///
     /// A page of another site can get a name that leads to the loopback address (DNS rebinding),
     /// and would then read answers as if they came from its own site.

@@ -31,13 +31,14 @@ impl Form {
         self.0.iter().map(|part| part.name.as_str())
     }
 
-    /// Text of a field that is not a file.
+    /// Returns the text of the field `name`; `None` if there is no such field, or it is a file or
+    /// not UTF-8.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let part = self.0.iter().find(|part| part.name == name && part.file.is_none())?;
         std::str::from_utf8(&part.bytes).ok()
     }
 
-    /// Takes a file out.
+    /// Removes the file in the field `name` from the form, and returns it.
     ///
     /// # Errors
     /// When there is no such field.
@@ -65,14 +66,15 @@ pub(crate) async fn multipart_of(
     let boundary = parameter(header.unwrap_or_default(), "boundary");
     let bytes = bytes_of(request, most, limits).await?;
     let parts = boundary.filter(|boundary| !boundary.is_empty()).and_then(|boundary| {
-        // The first boundary is at the beginning of a line, which may be the first line.
+        // A boundary follows a line break. One is added at the beginning, where the first boundary
+        // may be.
         parts(&[b"\r\n", bytes.as_slice()].concat(), &format!("\r\n--{boundary}"))
     });
     let malformed = || Refusal::Malformed("the form is not multipart/form-data".to_owned());
     parts.map(Form).ok_or_else(malformed)
 }
 
-/// Parts between boundaries.
+/// Returns the parts between boundaries; `None` if the form is malformed.
 fn parts(bytes: &[u8], boundary: &str) -> Option<Vec<Part>> {
     let mut rest = after(bytes, boundary.as_bytes())?.1;
     let mut all = Vec::new();
@@ -82,7 +84,7 @@ fn parts(bytes: &[u8], boundary: &str) -> Option<Vec<Part>> {
             return None;
         }
         let (part, behind) = after(of_part, boundary.as_bytes())?;
-        // Without any header there is no name.
+        // A part without headers has no name, so the form is malformed.
         let (head, content) = after(part, b"\r\n\r\n")?;
         let head = std::str::from_utf8(head).ok()?;
         let disposition = head.split("\r\n").find_map(|line| {
@@ -99,13 +101,14 @@ fn parts(bytes: &[u8], boundary: &str) -> Option<Vec<Part>> {
     Some(all)
 }
 
-/// Text before and after the first `mark`.
+/// Returns the bytes before and after the first `mark`; `None` if there is no `mark`.
 fn after<'b>(bytes: &'b [u8], mark: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
     let at = bytes.windows(mark.len()).position(|window| window == mark)?;
     Some((&bytes[..at], &bytes[at + mark.len()..]))
 }
 
-/// Parameter of a header's value, with or without quotes.
+/// Returns the parameter `name` of a header's value, which may be in quotes; `None` if there is
+/// none.
 fn parameter(value: &str, name: &str) -> Option<String> {
     let mut rest = value.split_once(';')?.1;
     loop {
@@ -114,8 +117,7 @@ fn parameter(value: &str, name: &str) -> Option<String> {
         let (value, behind) = match behind.strip_prefix('"') {
             Some(quoted) => {
                 let end = quoted.find('"')?;
-                // Browsers escape a quote within a name like this (HTML standard, section
-                // 4.10.22.8).
+                // Browsers write a quote within a name as `%22` (HTML standard, section 4.10.22.8).
                 (quoted[..end].replace("%22", "\""), &quoted[end + 1..])
             }
             None => {
@@ -152,7 +154,7 @@ mod tests {
         ];
         assert_eq!(parts(FORM, "\r\n--xYz").expect("a form"), expected);
         assert_eq!(parts(b"\r\n--xYz--", "\r\n--xYz").expect("a form"), []);
-        // Wherever it is truncated, it is not a form.
+        // A form that is truncated anywhere is malformed.
         let whole = FORM.len() - b"--\r\nafter".len();
         for end in 0..whole {
             assert!(parts(&FORM[..end], "\r\n--xYz").is_none(), "{end}");

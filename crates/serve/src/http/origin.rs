@@ -1,9 +1,10 @@
 //! Pages of other sites: permission to send requests, and headers for their browsers.
 //!
 //! A browser lets any page send a form, or a request without special headers, to any address that
-//! its reader can reach, including the loopback address, and names the sender in `Sec-Fetch-Site`
-//! and `Origin`. Such requests are refused unless the page belongs to this server or to an allowed
-//! origin (`--cors`). A followed link to the server is the reader's own request.
+//! the reader of the page can reach, including the loopback address. The browser describes the
+//! sender in the headers `Sec-Fetch-Site` and `Origin`. Such requests are refused unless the page
+//! belongs to this server or to an allowed origin (`--cors`). A link to the server that a reader
+//! follows counts as the reader's own request.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -23,7 +24,7 @@ use crate::settings::ServeSettings;
 pub(super) enum Sender {
     /// Page of this server, its reader, or a program.
     Own,
-    /// Page of an allowed origin, with the header value for its browser.
+    /// Page of an allowed origin, with the value of the header that tells the browser so.
     Allowed(HeaderValue),
     /// Page of another site.
     Foreign,
@@ -43,11 +44,11 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
     let site = match sites[..] {
         [] => None,
         [site] => Some(site.to_str().unwrap_or("cross-site")),
-        // No browser sends several.
+        // No browser sends several such headers.
         _ => Some("cross-site"),
     };
     let is_foreign = match site {
-        // A proxy may have changed the server's name, which `Origin` contains.
+        // `Origin` is not compared with the server's name, which a proxy may have changed.
         Some("same-origin") => false,
         site => {
             let is_link = matches!(*request.method(), Method::GET | Method::HEAD)
@@ -59,7 +60,7 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
     if is_foreign { Sender::Foreign } else { Sender::Own }
 }
 
-/// Header value for an allowed origin.
+/// Returns the header value for an allowed origin; `None` if the origin is not allowed.
 fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue> {
     if settings.origins.iter().any(|allowed_origin| allowed_origin == "*") {
         return Some(HeaderValue::from_static("*"));
@@ -69,7 +70,8 @@ fn allowed(settings: &ServeSettings, origin: &HeaderValue) -> Option<HeaderValue
     settings.origins.iter().any(is_named).then(|| origin.clone())
 }
 
-/// Whether an origin is the server itself, by the name in the request or by another of its names.
+/// Whether an origin is the server itself: it has the name and port in the request's header `Host`,
+/// or one of the names in `settings.hosts`.
 fn is_own(settings: &ServeSettings, headers: &HeaderMap, origin: &HeaderValue) -> bool {
     let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
     let Some((scheme, authority)) =
@@ -93,7 +95,8 @@ pub(super) fn is_preflight(request: &Request) -> bool {
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Answer to a preflight request, listing everything that a page of an allowed origin may send.
+/// Makes the answer to a preflight request, which lists everything that a page of an allowed origin
+/// may send.
 pub(super) fn preflight() -> Response {
     let mut response = text(204, "text/plain", "");
     for (name, value) in [
@@ -155,7 +158,7 @@ mod tests {
             let headers = [&[host], headers.as_slice()].concat();
             assert_eq!(sent(&settings, method, &headers), expected, "{method} {headers:?}");
         }
-        // Default ports.
+        // A default port may be written or left out.
         let headers = [("host", "a.example"), (origin, "https://a.example:443")];
         assert_eq!(sent(&settings, "POST", &headers), Own);
         settings.origins = vec!["https://friend.example".to_owned()];

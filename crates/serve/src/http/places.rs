@@ -11,13 +11,13 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// At most this many clients at a time are told why they are turned away; others are turned away
-/// silently.
+/// Largest number of clients that are told, at a time, why they are turned away; others are turned
+/// away silently.
 const TOLD: usize = 32;
 /// Time that a client has to receive the reason.
 const TELLING: Duration = Duration::from_millis(250);
 
-/// Connections of each client, with their limit.
+/// Number of connections of each client, and the limit on this number.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
@@ -25,7 +25,7 @@ pub(crate) struct Places {
     told: Arc<Semaphore>,
 }
 
-/// Connection of a client, counted until it is dropped.
+/// A connection of a client, which is counted until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     client: IpAddr,
@@ -33,12 +33,12 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// Places with a limit for each client.
+    /// Makes counters with the limit `most` for each client.
     pub(crate) fn new(most: usize) -> Self {
         Self { taken: Arc::default(), most, told: Arc::new(Semaphore::new(TOLD)) }
     }
 
-    /// Takes a place for a client; `None` if it has reached the limit.
+    /// Counts a connection of a client; `None` if the client has reached the limit.
     pub(crate) fn take(&self, client: IpAddr) -> Option<Place> {
         let client = network(client);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,8 @@ impl Drop for Place {
     }
 }
 
-/// Address of a client, or in IPv6 its network: a single machine gets a network of 2^64 addresses.
+/// Returns the address by which a client is counted: its IPv4 address, or its IPv6 network, because
+/// a single machine gets a network of 2^64 addresses.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {
@@ -94,8 +95,8 @@ pub(crate) fn turn_away(stream: TcpStream, places: &Places, refusals: &mut JoinS
     });
 }
 
-/// Sends an answer, and reads input until the client ends: a connection closed with unread bytes
-/// would discard the answer.
+/// Sends an answer, and reads input until the client closes the connection. If it were closed here
+/// with unread bytes, the answer would be discarded.
 async fn tell(stream: TcpStream, mut answer: &[u8]) -> io::Result<()> {
     while !answer.is_empty() {
         stream.writable().await?;

@@ -1,4 +1,4 @@
-//! Answers, with restrictions for browsers in every one.
+//! Answers, and the headers of every answer that restrict browsers.
 
 use axum::body::Body;
 use axum::http::header::{
@@ -15,7 +15,7 @@ use crate::error::Refusal;
 /// Policy for answers that are not pages: nothing is allowed.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// Answer with a body of a media type.
+/// Makes an answer from its status, media type and body.
 pub(crate) fn text(status: u16, media_type: &'static str, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
@@ -23,7 +23,7 @@ pub(crate) fn text(status: u16, media_type: &'static str, body: impl Into<Body>)
     response
 }
 
-/// Answer in JSON.
+/// Makes an answer in JSON.
 pub(crate) fn json(status: u16, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => text(status, "application/json", bytes),
@@ -32,7 +32,7 @@ pub(crate) fn json(status: u16, value: &impl Serialize) -> Response {
     }
 }
 
-/// Page with its policy.
+/// Makes an answer with a page and its Content Security Policy.
 pub(crate) fn html(page: String, policy: &str) -> Response {
     let mut response = text(200, "text/html; charset=utf-8", page);
     if let Ok(policy) = HeaderValue::from_str(&format!("{policy}; frame-ancestors 'none'")) {
@@ -56,7 +56,7 @@ pub(super) fn secure(headers: &mut HeaderMap) {
     }
 }
 
-/// Refusal in the form of OpenAI's API.
+/// Makes the answer for a refusal in the form of OpenAI's API.
 pub(crate) fn openai_refusal(refusal: &Refusal) -> Response {
     let kind = match refusal.status() {
         401 => "authentication_error",

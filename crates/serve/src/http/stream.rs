@@ -34,8 +34,8 @@ impl EventSender {
     }
 }
 
-/// Growing answer with its sender. Parts that a slow reader has not read are stored; they are at
-/// most the requested text.
+/// Makes a growing answer, and the sender of its events. Events that a slow client has not read are
+/// stored; they contain at most the requested text.
 pub(crate) fn event_stream() -> (EventSender, Response) {
     let (sender, receiver) = unbounded_channel();
     (EventSender(sender), text(200, "text/event-stream", Body::new(Events(receiver))))

@@ -40,8 +40,8 @@ impl Pages {
         Ok(Self { english: page(Language::English)?, chinese: page(Language::Chinese)? })
     }
 
-    /// Page and policy in the `chosen` language, or else in the language that comes first in a
-    /// browser's `accepts`.
+    /// Returns the page and its policy in the language `chosen`, or else in the language that a
+    /// browser's `Accept-Language`, `accepts`, prefers.
     pub(crate) fn choose(&self, chosen: Option<&str>, accepts: &str) -> (&str, &str) {
         let is_chinese = match chosen {
             Some(code) => code.starts_with("zh"),
@@ -109,7 +109,7 @@ mod tests {
             texts[language].as_object().expect("texts").keys().cloned().collect()
         };
         assert_eq!(names("en"), names("zh"));
-        // The inserted texts are also the same.
+        // The names in braces, at which texts are inserted, are the same too.
         let filled = |text: &str| -> Vec<String> {
             let parts = text.split('{').skip(1);
             let mut names: Vec<String> =
@@ -130,7 +130,7 @@ mod tests {
         for script in SCRIPTS {
             let parts: Vec<&str> = script.split("say('").collect();
             for two in parts.windows(2) {
-                // Cards show their messages.
+                // `card.say` takes the message itself, and no name.
                 if two[0].ends_with('.') {
                     continue;
                 }

@@ -22,7 +22,7 @@ struct AttentionRequest {
     target: Option<String>,
 }
 
-/// Attention of every layer and head on a text.
+/// Answers with the attention of every layer and head on a text.
 pub(super) async fn attention(
     State(app): State<Arc<App>>,
     request: Request,
@@ -44,7 +44,7 @@ pub(super) async fn attention(
     Ok(json(200, &answer))
 }
 
-/// Layer with weights to three decimals.
+/// Describes a layer, with weights rounded to three decimals.
 fn layer(layer: &AttentionLayer) -> Value {
     let row = |row: &Vec<f32>| row.iter().map(|&weight| rounded(weight)).collect::<Vec<_>>();
     let head = |head: &Vec<Vec<f32>>| head.iter().map(row).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! Documents that clients send: read, translated part by part, written.
+//! Documents that clients send: reading, translation part by part, writing.
 //!
-//! **Decision.** A document is translated in requests of a few sentences each to its run. The
-//! alternative, a single request, would not let other work go first before its end. Reading and
-//! writing happen on separate threads, because the thread that speaks HTTP is a single one.
+//! **Decision.** A document is translated by many requests to the run, each with a few sentences.
+//! The alternative, a single request, would make other work wait for the whole document. Reading
+//! and writing happen on separate threads, because only one thread speaks HTTP.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use crate::settings::Limits;
 /// other requests.
 const TOGETHER: usize = 32;
 
-/// Ratio of the largest size to which the text of an archive may expand to the largest size of a
-/// document.
+/// Largest size of the text of an archive after decompression, as a multiple of the largest size of
+/// a document.
 const EXPANSION: u64 = 4;
 
 /// Largest number of sentences from which the language of a document is detected.
@@ -39,21 +39,21 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Document that a client has sent.
 pub(super) struct SentDocument {
-    /// Name without folders.
+    /// Name of the file, without folders.
     name: String,
     file: DocumentFile,
-    /// Sentences from throughout the document.
+    /// Sentences from all parts of the document, from which its language is detected.
     pub(super) sample: Vec<String>,
-    /// Place among the documents in progress; `None` for a text in a request, which is no larger
-    /// than other requests.
+    /// Permit of a document in progress; `None` for a text in a request, which is no larger than
+    /// other requests.
     place: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads a document.
 ///
 /// # Errors
-/// When too many documents are in progress, or the document is too large, its name indicates no
-/// format, or it does not have its format.
+/// When too many documents are in progress, the document is too large, its name indicates no
+/// format, or its content does not have this format.
 pub(super) async fn opened(app: &App, part: Part) -> Result<SentDocument, Refusal> {
     let most = app.limits().document_bytes;
     if part.bytes.len() > most {
@@ -85,7 +85,7 @@ async fn read(
         let malformed = |error| Refusal::Malformed(format!("{name:?}: {}", one_line(&error)));
         let file = DocumentFile::read(Path::new(&name), bytes, EXPANSION * most as u64);
         let file = file.map_err(malformed)?;
-        // Without a language, any division into sentences suffices to detect it.
+        // The language is not known yet. Any division into sentences suffices to detect it.
         let document = file.document("").map_err(malformed)?;
         let lines = document.lines();
         let sample = lines.iter().step_by(lines.len().div_ceil(SAMPLED).max(1));
@@ -95,7 +95,8 @@ async fn read(
     .await
 }
 
-/// Result of `work`, for which other requests do not wait. A panic affects only this document.
+/// Runs `work` on a separate thread, so that other requests do not wait, and returns its result. A
+/// panic affects only this document.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -104,23 +105,24 @@ async fn aside<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(failed()))
 }
 
-/// Document in translation.
+/// Document that is being translated.
 pub(super) struct DocumentWork {
     document: SentDocument,
     translation: DocumentTranslation,
     direction: Direction,
     terms: String,
-    /// Sentences in progress, with the translations of the first ones.
+    /// Window of sentences in progress, with the translations of its first sentences.
     window: Option<(SentenceWindow, Vec<anyhow::Result<TranslatedSentence>>)>,
-    /// Whether a part is translated already.
+    /// Whether a part of the document is already translated.
     has_begun: bool,
 }
 
 impl DocumentWork {
-    /// Prepares to translate a document in a direction of a run, with `terms` as lines.
+    /// Prepares to translate a document in a direction of a run. `terms` has lines of a term, a tab
+    /// and its translation.
     ///
     /// # Errors
-    /// When the document has too many sentences.
+    /// When the document is malformed, or has too many sentences.
     pub(super) async fn new(
         app: &App,
         document: SentDocument,
@@ -147,7 +149,7 @@ impl DocumentWork {
     /// Translates the next sentences; returns whether there were any.
     ///
     /// # Errors
-    /// When the run is busy at the beginning, and other errors of [`App::ask`].
+    /// When the run is busy before the first part is translated, and other errors of [`App::ask`].
     pub(super) async fn step(&mut self, app: &App, engine: &Engine) -> Result<bool, Refusal> {
         if self.window.is_none() {
             self.window = self.translation.next_window().map(|window| (window, Vec::new()));
@@ -163,7 +165,7 @@ impl DocumentWork {
                 is_aligned: window.is_aligned(),
             };
             match app.ask(engine, asked).await {
-                // Finished parts would be lost otherwise.
+                // Waits for a busy run: if the request failed, the finished parts would be lost.
                 Err(Refusal::Busy(wait)) if self.has_begun => {
                     tokio::time::sleep(wait.min(PAUSE)).await;
                 }
@@ -183,18 +185,18 @@ impl DocumentWork {
         Ok(true)
     }
 
-    /// Number of sentences done so far, and number of all sentences.
+    /// Returns the number of translated sentences, and the number of all sentences.
     pub(super) fn progress(&self) -> (usize, usize) {
         let in_window = self.window.as_ref().map_or(0, |(_, translated)| translated.len());
         let all = self.translation.lines();
         ((self.translation.done() + in_window).min(all), all)
     }
 
-    /// Translates the rest within the time limit, and stores the translated document. `told` is
+    /// Translates the rest within the time limit, and stores the translated document. `report` is
     /// called after each part.
     ///
     /// # Errors
-    /// The errors of [`Self::step`]. Also if it takes too long.
+    /// Errors of [`Self::step`], and an error if the translation takes too long.
     pub(super) async fn finish(
         mut self,
         app: &App,
@@ -208,8 +210,8 @@ impl DocumentWork {
         in_time(app, all).await
     }
 
-    /// Translates the rest within the time limit, and returns the text and a
-    /// [warning](StoredDocument::warning).
+    /// Translates the rest within the time limit. Returns the text, and a warning as
+    /// [`StoredDocument::warning`] does.
     ///
     /// # Errors
     /// See [`Self::finish`].
@@ -255,7 +257,7 @@ impl DocumentWork {
     }
 }
 
-/// Result of `work`, or a refusal if it takes too long.
+/// Returns the result of `work`, or a refusal if `work` takes too long.
 async fn in_time<T>(
     app: &App,
     work: impl Future<Output = Result<T, Refusal>>,
@@ -263,8 +265,8 @@ async fn in_time<T>(
     tokio::time::timeout(app.limits().document_answer, work).await.unwrap_or(Err(Refusal::Late))
 }
 
-/// The first sentences, to be translated together: they have at most as many bytes as a request may
-/// have tokens, unless a single sentence has more.
+/// Returns the first sentences of `texts` that are translated together. They have at most half as
+/// many bytes as a request may have tokens, unless the first sentence alone has more.
 fn together<'t>(texts: &'t [String], limits: &Limits) -> &'t [String] {
     let mut bytes = 0;
     let fits = |text: &&String| {
@@ -278,16 +280,16 @@ fn together<'t>(texts: &'t [String], limits: &Limits) -> &'t [String] {
 
 /// Translated document that waits to be fetched.
 pub(super) struct StoredDocument {
-    /// Address, from the root of the server.
+    /// Address relative to the root of the server.
     pub(super) address: String,
     /// Name of the file as the client sent it.
     name: String,
-    /// Report of the translation, without its text.
+    /// Report of the translation, without the translated text.
     found: TranslatedDocument,
 }
 
 impl StoredDocument {
-    /// Description for clients.
+    /// Returns the description for clients.
     pub(super) fn description(&self) -> Value {
         let TranslatedDocument { lines, faults, repaired, truncated, missing_terms, .. } =
             &self.found;
@@ -304,8 +306,8 @@ impl StoredDocument {
         })
     }
 
-    /// Warning that sentences were not translated, or end at the maximum length; `None` if there
-    /// are none.
+    /// Returns a warning that sentences were not translated, or end at the maximum length; `None`
+    /// if there are no such sentences.
     pub(super) fn warning(&self) -> Option<String> {
         warning(&self.found)
     }

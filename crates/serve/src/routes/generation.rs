@@ -113,13 +113,14 @@ pub(super) fn check(app: &App, options: &GenerateOptions) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Prompt from a text; an empty text means the beginning of a document. Its line ends are converted
-/// to those of training text.
+/// Makes a prompt from a text; an empty text means the beginning of a document. Line ends are
+/// converted to the line ends that training texts have.
 pub(super) fn text_prompt(text: &str) -> OwnPrompt {
     if text.is_empty() { OwnPrompt::Beginning } else { OwnPrompt::Text(with_newlines(text)) }
 }
 
-/// Prompts with numbers for their draws: requests with a seed always have the same numbers.
+/// Gives each prompt a number for its random draws. Requests with a seed always get the same
+/// numbers.
 ///
 /// # Errors
 /// When there are more prompts than the limit.
@@ -158,8 +159,8 @@ pub(super) enum StreamEvent {
     Failed(Refusal),
 }
 
-/// Sends an answer while its text grows. `tell` sends each part, and returns whether anybody reads
-/// it.
+/// Sends an answer while its text grows. `tell` sends each part, and returns whether anybody still
+/// reads the answer.
 ///
 /// # Errors
 /// When the run refuses before there is any text.
@@ -175,13 +176,14 @@ pub(super) async fn stream(
     let mut answer = app.engine::<Generate>(Some(&run))?.submit(request)?;
     let late = tokio::time::sleep(app.limits().answer);
     let mut late = Box::pin(late);
-    // A refusal has its own status if nothing was sent before it.
+    // Waits for the first piece, because a refusal can have its own status only if nothing was sent
+    // before.
     let first = tokio::select! {
         piece = received.recv() => piece,
         () = &mut late => return Err(Refusal::Late),
     };
     if first.is_none() {
-        // Nothing was added: the answer is complete.
+        // No piece was sent: the answer is complete, or refused.
         return match finished(&mut answer).await {
             StreamEvent::Failed(refusal) => Err(refusal),
             end => {
@@ -195,7 +197,7 @@ pub(super) async fn stream(
     tokio::spawn(async move {
         let mut piece = first;
         while let Some(new) = piece {
-            // Dropping the receivers informs the run that nobody reads.
+            // Returning drops the receivers, which informs the run that nobody reads.
             if !tell(StreamEvent::Piece(new), &sender) {
                 return;
             }

@@ -50,7 +50,7 @@ struct OcclusionRequest {
     text: String,
 }
 
-/// Labels a text, and weighs each of its words.
+/// Labels a text, and measures how much each of its words contributes to the label.
 pub(super) async fn occlusion(
     State(app): State<Arc<App>>,
     request: Request,
@@ -78,7 +78,8 @@ pub(super) async fn classify_image(
     Ok(answer(engine, &[label], None))
 }
 
-/// Finds the best of some texts, or of the run's labels, for a picture.
+/// Finds the text that matches a picture best, among the texts in the query or else the run's
+/// labels.
 pub(super) async fn match_image(
     State(app): State<Arc<App>>,
     request: Request,
@@ -96,7 +97,7 @@ fn answer(engine: &Engine, found: &[Prediction], warning: Option<String>) -> Res
     named(engine, &engine.info.labels, found, warning)
 }
 
-/// Predictions with the names of their labels.
+/// Answers with predictions, in which each probability has the name of its label.
 fn named(
     engine: &Engine,
     names: &[String],

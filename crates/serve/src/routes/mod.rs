@@ -1,5 +1,5 @@
-//! Routes of the server. `openapi.json` in this folder describes them for machines, and a test
-//! compares the two.
+//! Routes of the server. `openapi.json` in this folder describes the routes for machines; a test
+//! compares it with the routes.
 
 mod attention;
 mod documents;
@@ -56,7 +56,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Router with the checks for every request.
+/// Makes the router, with the checks of every request.
 pub(crate) fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
     for (_, path, handler) in routes() {

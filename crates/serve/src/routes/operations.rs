@@ -15,7 +15,7 @@ use crate::run_info::RunInfo;
 /// Description of the API, for machines.
 pub(super) const DESCRIPTION: &str = include_str!("openapi.json");
 
-/// Page in the language of `?lang=`, or the browser's.
+/// Sends the page in the language of `?lang=`, or else in the language of the browser.
 pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let chosen = query.split('&').find_map(|pair| pair.strip_prefix("lang="));
@@ -24,13 +24,13 @@ pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Respo
     html(page.to_owned(), policy)
 }
 
-/// Whether the server and all its runs answer.
+/// Answers whether all runs answer.
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
     let (status, health) = app.health();
     json(status, &health)
 }
 
-/// Counters of the server.
+/// Answers with the counters of the server.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let waiting = app.engines.iter().map(|engine| (engine.info.name.as_str(), engine.waiting()));
     text(200, MEDIA_TYPE, app.metrics.text(waiting))
@@ -41,7 +41,7 @@ pub(super) async fn description() -> Response {
     text(200, "application/json", DESCRIPTION)
 }
 
-/// Served runs, and limits.
+/// Answers with the served runs and the limits.
 pub(super) async fn runs(State(app): State<Arc<App>>) -> Response {
     let infos: Vec<&RunInfo> = app.engines.iter().map(|engine| &engine.info).collect();
     let limits = app.limits();

@@ -45,7 +45,7 @@ pub(super) async fn translate_file(
     Ok(json(200, &described(engine, &stored)))
 }
 
-/// Direction of a run that has only one.
+/// Returns the direction of a run that has only one.
 ///
 /// # Errors
 /// When the run has several, or does not translate.
@@ -92,7 +92,8 @@ fn described(engine: &Engine, stored: &StoredDocument) -> Value {
 /// reads them.
 ///
 /// # Errors
-/// When the run refuses the first part, so that the refusal has its own status.
+/// When the run refuses the first part: nothing has been sent yet, so the refusal has its own
+/// status.
 async fn stream(app: Arc<App>, run: String, mut work: DocumentWork) -> Result<Response, Refusal> {
     work.step(&app, app.engine::<Translate>(Some(&run))?).await?;
     let (sender, response) = event_stream();
@@ -103,7 +104,7 @@ async fn stream(app: Arc<App>, run: String, mut work: DocumentWork) -> Result<Re
             let stored = work.finish(&app, engine, |work| tell(work, &sender)).await?;
             Ok::<Value, Refusal>(described(engine, &stored))
         };
-        // Work that nobody waits for is dropped together with its future.
+        // If the client leaves, the work is dropped together with its future.
         let end = tokio::select! {
             end = end => end,
             () = sender.closed() => return,
@@ -121,6 +122,6 @@ async fn stream(app: Arc<App>, run: String, mut work: DocumentWork) -> Result<Re
 
 fn tell(work: &DocumentWork, sender: &EventSender) {
     let (translated, sentences) = work.progress();
-    // Whoever has left ends the work elsewhere.
+    // The departure of a client is noticed elsewhere: see `stream`.
     let _ = sender.send(&json!({ "translated": translated, "sentences": sentences }));
 }

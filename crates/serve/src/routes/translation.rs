@@ -38,9 +38,9 @@ impl Texts {
 #[serde(deny_unknown_fields)]
 struct TranslationRequest {
     run: Option<String>,
-    /// Language to translate from, for a run of several.
+    /// Language to translate from, for a run of several directions.
     from: Option<String>,
-    /// Language to translate into, for a run of several.
+    /// Language to translate into, for a run of several directions.
     to: Option<String>,
     /// Text with lines, or list of lines.
     text: Texts,
@@ -56,7 +56,7 @@ struct TranslationRequest {
     terms: BTreeMap<String, String>,
 }
 
-/// Largest number of terms of a request, and of their bytes.
+/// Largest number of terms of a request, and largest number of bytes of all its terms.
 const MOST_TERMS: (usize, usize) = (256, 1 << 14);
 
 fn one() -> usize {
@@ -87,10 +87,11 @@ pub(super) async fn translate(
     Ok(json(200, &json!({ "run": engine.info.name, "translations": translations })))
 }
 
-/// Direction of a run that `from` and `to` name; `None` if they name none.
+/// Returns the direction that `from` and `to` name; `None` if both are `None`, or the run does not
+/// translate.
 ///
 /// # Errors
-/// When the run has no such direction.
+/// When `from` and `to` do not determine a direction of the run.
 pub(super) fn direction(
     engine: &Engine,
     from: Option<&str>,
@@ -116,10 +117,10 @@ pub(super) fn direction(
     }
 }
 
-/// Terms with their translations, as lines.
+/// Writes terms with their translations as lines: a term, a tab and its translation.
 ///
 /// # Errors
-/// When there are too many, or they have tabs or line breaks.
+/// When there are too many terms, or a term has a tab or a line break.
 pub(super) fn term_lines(terms: &BTreeMap<String, String>) -> Result<String, Refusal> {
     let lines: String =
         terms.iter().map(|(source, target)| format!("{source}\t{target}\n")).collect();
@@ -136,7 +137,8 @@ pub(super) fn term_lines(terms: &BTreeMap<String, String>) -> Result<String, Ref
     }
 }
 
-/// Lines of a text, or of a list of lines. A line end at the end of a text does not begin a line.
+/// Returns the lines of a text, or a list of lines as it is. A line end at the end of a text does
+/// not begin another line.
 ///
 /// # Errors
 /// When a line of a list contains a line break.
@@ -159,7 +161,7 @@ pub(super) fn lines(text: Texts) -> Result<Vec<String>, Refusal> {
     }
 }
 
-/// Translations of lines.
+/// Translates lines.
 ///
 /// # Errors
 /// When options are out of range, and errors of [`App::ask`].

@@ -35,7 +35,7 @@ pub(super) async fn tag(
     Ok(json(200, &json!({ "run": engine.info.name, "texts": found })))
 }
 
-/// Single question, or several.
+/// Request with a single question, or with several.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Questioned {
@@ -49,7 +49,7 @@ impl Questioned {
     /// All questions as a vector.
     ///
     /// # Errors
-    /// When there is neither one question nor a list, and for an empty text.
+    /// When there is neither a single question nor a list, or a text is empty.
     fn questions(self) -> Result<Vec<QuestionInContext>, Refusal> {
         let questions = match (self.question, self.context, self.questions) {
             (Some(question), Some(context), None) => {
@@ -99,8 +99,9 @@ pub(super) async fn answer(
     Ok(json(200, &json!({ "run": engine.info.name, "answers": found })))
 }
 
-/// Sets the place and the text of an answer to those in the client's own `context`; the model read
-/// every line end as `\n`.
+/// Replaces the place and the text of an answer by those in the client's own `context`: the model
+/// has read a text in which every line end is `\
+/// `.
 fn place(answer: &mut SpanAnswer, context: &str) {
     let (Some(start), Some(end)) = (answer.start, answer.end) else { return };
     let mut places = Vec::new();

@@ -19,7 +19,7 @@ fn each_line_is_translated_as_it_is_alone() {
         .map(|line| line["translations"][0]["text"].as_str().expect("text"))
         .collect();
     assert_eq!(texts, expected);
-    // As one text, with an empty line that stays one.
+    // The same lines in one text, with an empty line, which stays empty.
     let text = format!("{}\n\n{}", lines[0], lines[1]);
     let found = server.post("/api/translate", &json!({ "text": text })).expect(200);
     let found = found["translations"].as_array().expect("a list");
@@ -96,7 +96,7 @@ fn a_translation_goes_on_from_a_prefix_and_has_its_terms() {
     refused(json!({ "text": "a\nb", "prefix": begin }), 422);
     refused(json!({ "text": line, "prefix": "Ü" }), 422);
 
-    // A word of the source as one that the best translation lacks.
+    // A term requires a translation that the best translation lacks.
     let word = line.split(' ').next().expect("a word");
     let goal = ["house", "two", "big", "red", "here"].into_iter().find(|goal| {
         let asked = json!({ "text": line, "terms": { word: goal } });
@@ -133,7 +133,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     let pieced: String = pieces.iter().map(|one| one["text"].as_str().expect("text")).collect();
     assert_eq!(pieced, text);
     assert_eq!(last["texts"][0]["text"], text.as_str());
-    // Ended by a stop text that spans pieces, which nobody is shown.
+    // A stop text that spans several pieces ends the text, and is not sent.
     let mut stopped = streamed.clone();
     stopped["stop"] = json!(["fox,"]);
     let events = server.post("/api/generate", &stopped).events();
@@ -145,7 +145,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
         })
         .collect();
     assert_eq!(pieced, " brown ");
-    // Its probability is that of the rest: of a text that was cut there.
+    // Its log-probability is that of a text that ends there because of its number of tokens.
     stopped["stream"] = false.into();
     let stopped = server.post("/api/generate", &stopped).expect(200)["texts"][0].clone();
     let cut = json!({ "prompt": "the quick", "max_tokens": 7, "temperature": 0 });
@@ -164,7 +164,8 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
     let refused = spelled("refuse").expect(422);
     assert!(refused["error"].as_str().expect("text").contains("</s>"), "{refused}");
     assert!(spelled("warn").expect(400)["error"].as_str().expect("text").contains("refuse"));
-    // Sampled: a seed gives one text, whatever other requests there are; without one, texts differ.
+    // Sampling with a seed gives the same text, whatever other requests there are; without a seed,
+    // texts differ.
     let draw = |seed: Option<u64>| {
         let asked = json!({
             "prompt": "the", "max_tokens": 30, "temperature": 2.0, "seed": seed, "samples": 3,
@@ -201,7 +202,7 @@ fn texts_and_pictures_are_labelled() {
             .sum();
         assert!((sum - 1.0).abs() < 1e-6);
     }
-    // Two texts differ from its training, on one.
+    // The model was trained on single texts, so a pair of texts gets a warning.
     let asked = json!({ "text": ["red birds sing 2", "old stones\tfall 3"] });
     let told = server.post("/api/classify", &asked).expect(200);
     assert!(told["warning"].as_str().expect("a warning").contains("text 2 has a tab"), "{told}");
@@ -230,12 +231,12 @@ fn words_are_weighed_by_what_the_label_is_without_them() {
     let words = found["words"].as_array().expect("a list");
     let texts: Vec<&str> = words.iter().filter_map(|word| word["text"].as_str()).collect();
     assert_eq!(texts, ["red", " birds", " sing", " 2"]);
-    // A text without its last word is another text.
+    // The probability without the last word is that of the text without it.
     let without = words[3]["without"].as_f64().expect("a number");
     assert!((without - yes("red birds sing")).abs() < 1e-6, "{found}");
     let evidence = words[3]["evidence"].as_f64().expect("a number");
     assert!((evidence - (log_odds(yes(text)) - log_odds(without))).abs() < 0.05, "{found}");
-    // A word alone leaves a text of marks alone.
+    // A text of a single word is answered too: without this word, only special tokens remain.
     let alone = server.post("/api/occlusion", &json!({ "text": "red" })).expect(200);
     assert_eq!(alone["words"].as_array().expect("a list").len(), 1);
     server.post("/api/occlusion", &json!({ "text": " " })).expect(422);

@@ -20,14 +20,14 @@ pub(crate) fn frozen() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/frozen/format-1")
 }
 
-/// Lines that it can translate.
+/// Returns lines that the frozen run can translate.
 pub(crate) fn lines() -> Vec<String> {
     let path = frozen().join("../source.txt");
     let text = std::fs::read_to_string(path).expect("source.txt");
     text.lines().map(str::to_owned).filter(|line| !line.trim().is_empty()).collect()
 }
 
-/// Translation of each line alone, like `taper translate`.
+/// Returns the translation of each line alone, as `taper translate` makes it.
 pub(crate) fn singly(lines: &[String]) -> Vec<String> {
     let run = LoadedRun::open(&frozen(), &LoadSettings::default()).expect("loaded");
     let settings = TranslationSettings::from_config(&run.config);
@@ -40,7 +40,7 @@ pub(crate) fn singly(lines: &[String]) -> Vec<String> {
     lines.iter().map(single).collect()
 }
 
-/// Copy of a run in a folder of its own, under another name.
+/// Copies a run into `folder` under the name `name`; returns the path of the copy.
 pub(crate) fn copied(run: &Path, folder: &Path, name: &str) -> PathBuf {
     fn copy(from: &Path, to: &Path) {
         std::fs::create_dir_all(to).expect("a folder");
@@ -126,7 +126,7 @@ pub(crate) fn trained() -> &'static Trained {
     })
 }
 
-/// Trains a run briefly by its `own` part of a recipe.
+/// Trains a run briefly with the common recipe, completed by `own`.
 pub(crate) fn train(own: &str, data: &Path, run: &Path) {
     let recipe = run.with_extension("toml");
     let text = include_str!("common.toml").replace("# OWN", own);
@@ -137,7 +137,7 @@ pub(crate) fn train(own: &str, data: &Path, run: &Path) {
     training::start(&RunFolder::new(run), &config, &settings, silent, &stop).expect("trained");
 }
 
-/// Server on a thread, which ends with it.
+/// Server on a thread of its own; it is stopped when this value is dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) stop: Stop,
@@ -159,7 +159,7 @@ impl Running {
         running
     }
 
-    /// Server that reports to an observer of events, and stores none.
+    /// Starts a server that reports events to `observer`, and stores none.
     pub(crate) fn observed(settings: ServeSettings, observer: Observer) -> Self {
         let events = Arc::default();
         let server = Server::start(settings, observer).expect("a server");
@@ -172,7 +172,7 @@ impl Running {
         Self::with(ServeSettings::new(runs))
     }
 
-    /// Stops it, and waits for its end.
+    /// Stops the server, and waits for its end.
     pub(crate) fn end(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
@@ -202,7 +202,7 @@ impl Running {
         Reply::read(&mut stream)
     }
 
-    /// Sends a request, after which the connection ends.
+    /// Returns the bytes of a request, after which the connection ends.
     pub(crate) fn bytes(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\
@@ -227,7 +227,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.stop();
         if let Some(thread) = self.thread.take() {
-            // A test that fails already must not abort.
+            // A panic here would abort a test that is already failing.
             let _ = thread.join();
         }
     }
@@ -245,7 +245,7 @@ impl Reply {
     /// Reads until the server ends the connection.
     pub(crate) fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
-        // Bytes before an unclean end count.
+        // If the connection breaks, the bytes received before still count.
         let _ = stream.read_to_end(&mut bytes);
         Self::parse(&bytes)
     }
@@ -273,7 +273,7 @@ impl Reply {
         })
     }
 
-    /// JSON of an answer with this status.
+    /// Returns the JSON of the answer, which must have this status.
     pub(crate) fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
         self.json()

@@ -1,4 +1,5 @@
-//! Routes of others' APIs, used like their clients do. `scripts/check/serve` runs the clients.
+//! Routes with the APIs of OpenAI and LibreTranslate, used as clients of these APIs do.
+//! `scripts/check/serve` runs the clients themselves.
 
 use serde_json::{Value, json};
 
@@ -44,7 +45,7 @@ fn completions_are_openais() {
     let texts = chunks.iter().map(|chunk| chunk["choices"][0]["text"].as_str().expect("text"));
     assert_eq!(texts.collect::<String>(), " brown fox");
     assert_eq!(chunks.last().expect("chunks")["choices"][0]["finish_reason"], "stop");
-    // Extensions of other servers: the likeliest token alone is drawn, and values without effect.
+    // Extensions of other servers: `top_k`, and keys whose values have no effect.
     let text = |change: Value| {
         let mut asked = json!({ "model": "text", "prompt": "the quick", "max_tokens": 12 });
         let changes = change.as_object().expect("an object").clone();
@@ -111,7 +112,7 @@ fn translations_are_libretranslates() {
     let found = server.post("/translate", &asked).expect(200);
     assert_eq!(found["translatedText"], format!("{}\n\n{}", expected[0], expected[1]));
     let alternatives = found["alternatives"].as_array().expect("alternatives");
-    // An empty line has one translation, so the text has no more.
+    // An empty line has only one translation, so the whole text has no alternatives.
     assert!(alternatives.is_empty(), "{alternatives:?}");
     let asked = json!({ "q": lines[0], "source": "aa", "target": "bb", "alternatives": 2 });
     let found = server.post("/translate", &asked).expect(200);
@@ -145,7 +146,7 @@ fn markup_stays_around_what_is_translated() {
     assert_eq!(found, json!({ "translatedText": "<b></b>" }));
 }
 
-/// Line ends; each counts, wherever it stands.
+/// Line ends, each of which ends a line in every route.
 const LINE_ENDS: [&str; 3] = ["\n", "\r\n", "\r"];
 
 #[test]
@@ -175,7 +176,7 @@ fn line_ends_of_every_kind_end_lines_in_every_route() {
         let text = format!("red birds sing 2{end}old stones fall 3{end}");
         let found = server.post("/api/classify", &json!({ "text": text })).expect(200);
         assert_eq!(found["predictions"].as_array().expect("a list").len(), 2, "{end:?}");
-        // A prompt is read like the model's text was.
+        // Line ends of a prompt are converted as those of the training text were.
         let asked = json!({
             "model": "text", "prompt": format!("a seä.{end}"), "max_tokens": 9, "temperature": 0,
         });
@@ -186,7 +187,7 @@ fn line_ends_of_every_kind_end_lines_in_every_route() {
         });
         let found = server.post("/api/generate", &asked).expect(200);
         assert_eq!(found["texts"][0]["text"], "the quick", "{end:?}");
-        // A single line has no second one.
+        // A text whose attention is requested, or a line of a list, may not contain a line end.
         let asked = json!({ "text": format!("{}{end}", lines[0]) });
         server.post("/api/attention", &asked).expect(422);
         server.post("/api/translate", &json!({ "text": [lines[0].clone() + end] })).expect(422);
@@ -217,12 +218,12 @@ fn tokens_have_their_probabilities() {
     let plain = ask(json!({}));
     let text = plain["text"].as_str().expect("text").to_owned();
     assert_eq!(plain["logprobs"], Value::Null);
-    // Tokens are read as their text is.
+    // A prompt of tokens is read like the text of these tokens.
     assert_eq!(ask(json!({ "prompt": prompt })), plain);
     assert_eq!(ask(json!({ "prompt": [prompt] })), plain);
     let echoed = ask(json!({ "prompt": prompt, "echo": true }));
     assert_eq!(echoed["text"], format!("the quick{text}"));
-    // Each token after all before it, like the model gives them at once.
+    // Log-probability of each token after all tokens before it, computed by the model in one pass.
     let ids = [prompt.clone(), tokenizer.encode(&text).expect("tokens")].concat();
     let (read, answers) = (Sequences::pack(&[&ids[..ids.len() - 1]]), &ids[1..]);
     let expected = run.model.log_probabilities(&read, answers).expect("log-probabilities");
@@ -244,7 +245,7 @@ fn tokens_have_their_probabilities() {
     for (place, token) in tokens.iter().enumerate() {
         let likeliest = found["top_logprobs"][place].as_object().expect("tokens");
         assert_eq!(likeliest.len(), 3);
-        // The likeliest was taken, and is reported with the same value.
+        // The likeliest token was taken, and is reported with the same log-probability.
         assert_eq!(likeliest[*token], found["token_logprobs"][place]);
         assert!(likeliest.values().all(|other| other.as_f64() <= likeliest[*token].as_f64()));
     }
@@ -252,12 +253,12 @@ fn tokens_have_their_probabilities() {
     assert_eq!(whole["tokens"].as_array().expect("a list").len(), 17);
     assert_eq!((&whole["token_logprobs"][0], &whole["text_offset"][0]), (&Value::Null, &0.into()));
     is_close(&whole["token_logprobs"], &expected);
-    // A stopped text has the tokens before the stop.
+    // A stopped text has the tokens before the stop text.
     let stopped = ask(json!({ "logprobs": 1, "stop": "ow" }));
     let tokens = stopped["logprobs"]["tokens"].as_array().expect("a list");
     let tokens: String = tokens.iter().filter_map(Value::as_str).collect();
     assert_eq!(tokens, stopped["text"].as_str().expect("text"));
-    // Repeated tokens become less likely, or more.
+    // Penalties make repeated tokens less likely; negative penalties make them more likely.
     let penalised = ask(json!({ "frequency_penalty": 2, "presence_penalty": 2, "max_tokens": 14 }));
     let rewarded =
         ask(json!({ "frequency_penalty": -2, "presence_penalty": -2, "max_tokens": 14 }));
@@ -289,7 +290,7 @@ fn conversations_are_openais() {
     let choice = &found["choices"][0];
     assert_eq!(choice["message"]["role"], "assistant");
     let text = choice["message"]["content"].as_str().expect("text");
-    // Like the continuation of the same text, which the template has ended with a line.
+    // The answer is the continuation of the same text with a line end, which the template adds.
     let plain = json!({
         "model": "text", "prompt": "the quick\n", "max_tokens": 8, "temperature": 0,
     });
@@ -346,7 +347,7 @@ fn conversations_are_openais() {
     }
 }
 
-/// Serves the frozen run twice, as if it read English and Chinese.
+/// Serves copies of the frozen run, as if they translated between English, Chinese and Portuguese.
 fn languages(folder: &std::path::Path) -> Running {
     let run = |name: &str, source: &str, target: &str| {
         let path = copied(&frozen(), folder, name);
@@ -380,17 +381,17 @@ fn languages_are_told_apart() {
     assert!(found[0]["confidence"].as_f64().expect("a number") > 80.0, "{found}");
     let form = format!("q={}", english.replace(' ', "+"));
     assert_eq!(server.send("POST", "/detect", kind, form.as_bytes()).expect(200), found);
-    // The identifier knows one Portuguese; it is called as the run calls it.
+    // The identifier knows only one kind of Portuguese; the answer has the code that the run uses.
     let portuguese = "Este é um texto curto em português.\nNão sei o que dizer,\nmas está bem.";
     let found = detected(portuguese);
     assert_eq!(found[0]["language"], "pb", "{found}");
     assert!(found[0]["confidence"].as_f64().expect("a number") > 80.0, "{found}");
-    // Most of several texts, and of a long one.
+    // The language is that of most of several texts, and of most of a long text.
     let asked = json!({ "q": ["汤姆是学生。", "", "今天天气很好，我们去公园吧。", "OK"] });
     assert_eq!(server.post("/detect", &asked).expect(200)[0]["language"], "zh");
     let long = format!("{}{}", "我爱你。\n".repeat(50), format!("{english}\n").repeat(500));
     assert_eq!(detected(&long)[0]["language"], "en");
-    // No run reads German, unless all languages are asked for.
+    // No run reads German, so German is named only if all languages are requested.
     let german = "Das ist ein kurzer Text auf Deutsch, den hier niemand übersetzen kann.";
     let found = detected(german);
     assert!(found[0]["confidence"].as_f64().expect("a number") < 10.0, "{found}");
@@ -404,7 +405,7 @@ fn languages_are_told_apart() {
     server.post("/detect", &json!({ "q": "" })).expect(400);
     server.post("/detect", &json!({ "q": [] })).expect(400);
     server.post("/detect", &json!({})).expect(400);
-    // Codes in other spellings, and `auto`.
+    // Codes may have other spellings, and the source may be `auto`.
     let translated = |source: &str, target: &str| {
         let asked = json!({ "q": line, "source": source, "target": target });
         server.post("/translate", &asked)
@@ -423,7 +424,8 @@ fn languages_are_told_apart() {
     let asked = json!({ "q": english, "source": "auto", "target": "zh" });
     let found = server.post("/translate", &asked).expect(200);
     assert_eq!(found["detectedLanguage"]["language"], "en");
-    // Only languages that go there count, and an empty text is in none.
+    // Only languages that are translated into the target count, and an empty text is in no
+    // language.
     let asked = json!({ "q": portuguese, "source": "auto", "target": "zt" });
     let found = server.post("/translate", &asked).expect(200);
     assert_eq!(found["detectedLanguage"]["language"], "en");

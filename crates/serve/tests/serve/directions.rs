@@ -1,5 +1,5 @@
-//! A run of several directions behind the server: each request names one, and gets what the run
-//! gives in it.
+//! A server with a run of several directions: each request names a direction, and gets the run's
+//! translation in this direction.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use crate::common::{Running, train};
 
 const LINES: [&str; 3] = ["red cat sees two", "dogs run here", "big red dogs"];
 
-/// Trains a run that turns words round into `bb` and writes them in capitals into `cc`, and reads both
-/// `aa` and `bb`.
+/// Trains a run of three directions: from `aa` into `bb`, with the words in reverse order; from
+/// `aa` into `cc`, in capitals; and from `bb` into `aa`.
 fn trained(folder: &Path) -> PathBuf {
     const WORDS: [&str; 8] = ["red", "cat", "sees", "two", "big", "dogs", "run", "here"];
     let data = folder.join("data");
@@ -38,7 +38,7 @@ fn trained(folder: &Path) -> PathBuf {
     run
 }
 
-/// Translations of the lines by the run itself.
+/// Returns the translations of [`LINES`] by the run itself, without a server.
 fn expected(run: &Path, from: &str, to: &str) -> Vec<String> {
     let (from, to) = (Some(from.to_owned()), Some(to.to_owned()));
     let load = LoadSettings { from, to, ..LoadSettings::default() };
@@ -69,7 +69,7 @@ fn each_request_chooses_its_direction() {
 
     let text = |line: &Value| line["translations"][0]["text"].clone();
     for ((from, to), expected) in directions.into_iter().zip(&of_run) {
-        // LibreTranslate's names.
+        // LibreTranslate's API names the languages `source` and `target`.
         let asked = json!({ "q": LINES, "source": from, "target": to });
         let found = server.post("/translate", &asked).expect(200);
         assert_eq!(found["translatedText"], json!(expected), "{from}-{to}");
@@ -78,11 +78,11 @@ fn each_request_chooses_its_direction() {
         let lines = found["translations"].as_array().unwrap_or_else(|| panic!("{found}"));
         assert!(lines.iter().map(text).eq(expected.iter().map(|one| json!(one))), "{found}");
     }
-    // The target alone is enough where one source goes there.
+    // The target alone is enough if only one language is translated into it.
     let found = server.post("/api/translate", &json!({ "text": LINES, "to": "cc" })).expect(200);
     assert_eq!(text(&found["translations"][0]), json!(of_run[1][0]));
 
-    // At the same time, in one batch or not.
+    // Requests at the same time, whether or not they share a batch.
     let server = &server;
     std::thread::scope(|scope| {
         for ((from, to), expected) in directions.into_iter().zip(&of_run) {

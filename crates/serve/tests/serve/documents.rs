@@ -1,4 +1,4 @@
-//! Documents over HTTP: in every format, as `taper translate --file` makes them.
+//! Documents over HTTP: in every format, the translation is that of `taper translate --file`.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -37,14 +37,14 @@ fn send(server: &Running, name: &str, content: &[u8], fields: &[(&str, &str)]) -
     server.send("POST", "/translate_file", KIND, &form(name, content, fields))
 }
 
-/// Translated file at the address of an answer of LibreTranslate's form.
+/// Fetches the translated file at the address in an answer of LibreTranslate's form.
 fn fetched(server: &Running, answer: &Value) -> Reply {
     let url = answer["translatedFileUrl"].as_str().expect("an address");
     let base = format!("http://{}", server.address);
     server.get(url.strip_prefix(&base).expect("an address here"))
 }
 
-/// The document as the command line translates it.
+/// Returns the document as the command line translates it.
 fn expected(name: &str, content: &[u8]) -> Vec<u8> {
     let run = LoadedRun::open(&frozen(), &LoadSettings::default()).expect("loaded");
     let file = DocumentFile::read(Path::new(name), content.to_vec(), 1 << 28).expect("a file");
@@ -152,7 +152,7 @@ fn what_is_no_document_is_refused_with_a_reason() {
         let error = send(&server, name, content, fields).expect(400)["error"].clone();
         assert!(error.as_str().expect("text").contains(said), "{name}: {error}");
     }
-    // An archive that is damaged anywhere.
+    // An archive that is damaged anywhere is translated or refused.
     let whole = letter();
     for at in (0..whole.len()).step_by(whole.len() / 60) {
         let (cut, mut changed) = (&whole[..at], whole.clone());
@@ -182,7 +182,7 @@ fn documents_have_limits() {
         limits.body_bytes = 1000;
         limits.lines = 2;
     });
-    // More sentences than a request may have lines.
+    // A document may have more sentences than a request may have lines.
     send(&server, "a.html", page(4).as_bytes(), &PAIR).expect(200);
     let refused = send(&server, "a.html", page(5).as_bytes(), &PAIR).expect(413);
     assert!(refused["error"].as_str().expect("text").contains("5 sentences"), "{refused}");
@@ -194,7 +194,7 @@ fn documents_have_limits() {
     assert!(reply.head.contains("retry-after: "), "{}", reply.head);
     let server = limited(|limits| limits.document_answer = Duration::ZERO);
     send(&server, "a.html", page(200).as_bytes(), &PAIR).expect(504);
-    // Strangers send small forms only.
+    // Clients without the key in a header may send small forms only.
     let mut settings = ServeSettings::new(vec![frozen()]);
     settings.api_key = Some("open sesame".to_owned());
     settings.limits.body_bytes = 1000;
@@ -232,7 +232,7 @@ fn progress_is_told_until_the_document_is_there() {
     assert_eq!(end["unchanged"], json!([]));
     let reply = server.get(&format!("/{}", end["url"].as_str().expect("an address")));
     assert!(reply.body == expected("page.html", content.as_bytes()));
-    // At once, too.
+    // The same document in one answer, without a stream.
     let found = ask("page.html", content.as_bytes(), &[]).expect(200);
     assert_eq!((&found["run"], &found["sentences"]), (&"format-1".into(), &80.into()));
     let again = server.get(&format!("/{}", found["url"].as_str().expect("an address")));
@@ -268,7 +268,8 @@ fn the_document_of_a_client_that_left_is_dropped() {
         leaver.shutdown(Shutdown::Both).expect("left");
         drop(leaver);
         let (begun, mut idle) = (Instant::now(), 0);
-        // Between two parts of a document nothing waits for a moment.
+        // Between two parts of a document, nothing waits for a moment, so the counter must stay at
+        // 0.
         while idle < 10 {
             assert!(begun.elapsed() < Duration::from_secs(60), "{path}: it is still translated");
             std::thread::sleep(Duration::from_millis(20));

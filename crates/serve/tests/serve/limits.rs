@@ -17,7 +17,7 @@ fn limited(change: impl FnOnce(&mut Limits)) -> Running {
     Running::with(settings)
 }
 
-/// Demands that the server still translates.
+/// Checks that the server still translates.
 fn lives(server: &Running) {
     let line = lines().remove(0);
     let found = server.post("/api/translate", &json!({ "text": [line] })).expect(200);
@@ -64,7 +64,7 @@ fn there_is_only_so_much_of_a_request() {
     post(json!({ "text": "red cat ".repeat(40) })).expect(413);
     let asked = json!({ "text": "red cat sees two big dogs run here ".repeat(2) });
     server.post("/api/attention", &asked).expect(413);
-    // Whether the length is announced or not.
+    // A body that is too long is refused, whether its length is announced or not.
     post(json!({ "text": "a".repeat(3000) })).expect(413);
     let mut stream = server.connect();
     let head = format!(
@@ -75,7 +75,7 @@ fn there_is_only_so_much_of_a_request() {
     stream.write_all(head.as_bytes()).expect("sent");
     let chunk = format!("200\r\n{}\r\n", "x".repeat(0x200));
     for _ in 0..5 {
-        // The server may have answered and closed.
+        // The server may have answered and closed the connection.
         let _ = stream.write_all(chunk.as_bytes());
     }
     assert_eq!(Reply::read(&mut stream).status, 413);
@@ -97,7 +97,7 @@ fn garbage_ends_nothing_but_its_own_connection() {
         format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(500)).into_bytes(),
         vec![0; 4096],
     ];
-    // Cut at every tenth byte, and with a byte changed at each.
+    // The valid request cut at every tenth byte, and with this byte changed.
     for at in (1..valid.len()).step_by(10) {
         garbage.push(valid[..at].to_vec());
         let mut changed = valid.clone();
@@ -112,7 +112,7 @@ fn garbage_ends_nothing_but_its_own_connection() {
     }
     for mut stream in streams {
         let mut answer = Vec::new();
-        // It ends, by an answer or by the server's timeout.
+        // The connection ends with an answer, or by the server's timeout.
         let _ = stream.read_to_end(&mut answer);
         if let Some(status) = answer.strip_prefix(b"HTTP/1.1 ") {
             let status = String::from_utf8_lossy(&status[..3]).into_owned();
@@ -188,7 +188,7 @@ fn what_waits_is_bounded_and_the_absent_are_dropped() {
             stream
         })
         .collect();
-    // Half of them leave at once.
+    // Half of the clients leave at once.
     let leavers = streams.split_off(6);
     std::thread::sleep(Duration::from_millis(30));
     drop(leavers);
@@ -227,7 +227,7 @@ fn the_key_is_asked_for_wherever_something_is_computed() {
     let mut kept = 0;
     for (path, methods) in described["paths"].as_object().expect("paths") {
         for (method, operation) in methods.as_object().expect("methods") {
-            // The open ones say so.
+            // Operations that need no key say so.
             if operation["security"] == json!([]) {
                 continue;
             }
@@ -265,7 +265,7 @@ fn browsers_are_told_to_trust_nothing_else() {
             assert!(head.contains(header), "{path}: {header} is not in {head}");
         }
     }
-    // A name that somebody else has pointed to this machine.
+    // Host names: somebody else may have pointed a name to this machine.
     for (host, status) in
         [("evil.example", 403), ("localhost", 200), ("127.0.0.1:1", 200), ("[::1]:9", 200)]
     {

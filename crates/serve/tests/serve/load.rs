@@ -63,7 +63,7 @@ fn sixty_four_clients_get_what_each_would_get_alone() {
             });
         }
     });
-    // A quarter has left or sent garbage.
+    // In a quarter of the requests, the client has left or sent garbage.
     assert_eq!(answered.into_inner(), CLIENTS * REQUESTS * 6 / 8);
     let batches = server.counter("taper_batch_lines_count");
     let computed = server.counter("taper_lines_total");

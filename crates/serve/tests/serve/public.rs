@@ -1,5 +1,5 @@
-//! Folders of the library Transformers, imported and served: texts are those of its `generate`, in
-//! the golden files of `taper-run`.
+//! Folders of the library Transformers, imported and served. The texts are those of the library's
+//! `generate`, which are in the golden files of `taper-run`.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,8 @@ fn expected(name: &str) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// Server of runs made of the golden folders `names`, and the folder that they are in.
+/// Starts a server of runs that are imported from the golden folders `names`; also returns the
+/// folder that contains the runs.
 fn serving(names: &[&str]) -> (Running, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let run = |name: &&str| {
@@ -36,7 +37,7 @@ fn served_translations_are_those_of_generate() {
     let (server, _folder) = serving(&names);
     for name in names {
         let expected = expected(name);
-        // The name of a T5's task, which the run of one of them has.
+        // Prefix that names a T5's task. The run `t5` adds it by itself.
         let own = if name == "t5" { "" } else { expected["prefix"].as_str().unwrap_or("") };
         let texts: Vec<String> = serde_json::from_value(expected["texts"].clone()).expect("texts");
         let texts: Vec<String> = texts.iter().map(|text| format!("{own}{text}")).collect();

@@ -1,5 +1,5 @@
 //! Taggers, and models that answer questions, describe images and compare them with texts: the
-//! server answers like `taper predict`.
+//! server's answers are those of `taper predict`.
 
 use serde_json::{Value, json};
 use taper_model::{ContrastiveModel, ImageCaptioner, SpanExtractor, TokenTagger};

@@ -15,7 +15,7 @@ use crate::common::{Reply, Running, copied, frozen, lines, singly, train, traine
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
-/// Work that takes far longer than all tests together, unless it is given up.
+/// Returns work that takes far longer than all tests together, unless it is dropped.
 fn endless() -> Value {
     let text = (0..8).map(|line| format!("{line} {}", "big cat ".repeat(240))).collect::<Vec<_>>();
     json!({ "text": text, "beam": 16, "alternatives": 16 })
@@ -43,7 +43,8 @@ fn begin_and_wait(server: &Running, value: &Value) -> TcpStream {
     stream
 }
 
-/// Waits until something has come to pass, which it does unless the server is broken.
+/// Waits until `has_come` returns `true`; fails after two minutes, because the server is broken
+/// then.
 fn until(has_come: impl Fn() -> bool) {
     let begun = Instant::now();
     while !has_come() {
@@ -52,7 +53,7 @@ fn until(has_come: impl Fn() -> bool) {
     }
 }
 
-/// Demands that the server translates as `taper translate` does.
+/// Checks that the server translates as `taper translate` does.
 fn translates(server: &Running, line: &str) {
     let found = server.post("/api/translate", &json!({ "text": [line] })).expect(200);
     let text = found["translations"][0]["translations"][0]["text"].as_str().expect("text");
@@ -66,10 +67,10 @@ fn short_work_goes_before_long_work_and_long_work_is_not_changed_by_that() {
     for line in lines().iter().take(8) {
         translates(&server, line);
     }
-    // All of that while the long work went on.
+    // All of these lines were translated while the long work went on.
     drop(long);
     until(|| server.counter("taper_waiting_lines") == 0.0);
-    // Work of a middling weight, in the middle of which others are answered.
+    // Work of medium weight: other requests are answered between its steps.
     let middling: Vec<String> = lines().into_iter().cycle().take(120).collect();
     let stream = begin_and_wait(&server, &json!({ "text": middling, "beam": 3 }));
     for line in lines().iter().take(8) {
@@ -97,7 +98,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
     until(|| server.counter("taper_queue_seconds_count") > 0.0);
     drop(leavers);
     until(|| server.counter("taper_abandoned_total") == 2.0);
-    // One of them was being computed, and perhaps the other with it.
+    // One of the two requests was being computed, and perhaps the other together with it.
     assert!(server.counter("taper_cut_short_total") >= 1.0);
     assert_eq!(server.counter("taper_waiting_lines"), 0.0);
     assert_eq!(server.counter("taper_lines_total"), 0.0, "no line of theirs was finished");
@@ -106,7 +107,7 @@ fn work_of_clients_that_leave_ends_between_two_steps() {
 
 #[test]
 fn a_time_limit_ends_the_work_and_not_only_the_waiting() {
-    // A language model too, whose client asks for no stream.
+    // A request to a language model, without a stream.
     let mut settings = ServeSettings::new(vec![trained().path("text")]);
     settings.limits.answer = Duration::from_millis(700);
     settings.limits.new_tokens = 10_000_000;
@@ -161,8 +162,8 @@ fn a_text_that_the_tokenizer_cannot_read_is_refused_and_ends_nothing() {
     assert_eq!(server.counter("taper_restarts_total"), 0.0);
 }
 
-/// A server of a copy of the frozen run at `folder`, whose thread ends by a panic when work is
-/// first given up.
+/// Starts a server of a copy of the frozen run in `folder`. The thread of the run panics when work
+/// is dropped for the first time.
 fn failing(folder: &Path) -> Running {
     let copy = copied(&frozen(), folder, "run");
     let has_failed = AtomicBool::new(false);
@@ -187,7 +188,7 @@ fn a_run_whose_thread_has_failed_is_loaded_again() {
     until(|| server.get("/health").status == 200);
     translates(&server, &lines()[0]);
     assert_eq!(server.counter("taper_up{"), 1.0);
-    // Once is enough: what is given up later ends nothing.
+    // The observer fails only once: work that is dropped later ends no thread.
     drop(begin_and_wait(&server, &endless()));
     until(|| server.counter("taper_abandoned_total") == 2.0);
     translates(&server, &lines()[0]);
@@ -206,7 +207,7 @@ fn while_a_run_cannot_be_loaded_its_clients_are_told_and_health_says_so() {
     let health = server.get("/health").expect(503);
     assert_eq!(health["status"], "down");
     assert_eq!(health["down"][0]["run"], "run");
-    // Who asks cannot train a run.
+    // The reason has no advice to train a run, which a client could not follow.
     let reason = || server.get("/health").expect(503)["down"][0]["reason"].to_string();
     until(|| reason().contains("no such run"));
     assert!(reason().ends_with("run: no such run\""), "{}", reason());

@@ -20,7 +20,8 @@ use crate::error::{Refusal, refusal};
 #[derive(Debug)]
 pub(crate) struct TranslateSentences {
     pub(crate) texts: Vec<String>,
-    /// Number of the first sentence in its window, from 1.
+    /// Number of the first of these sentences, from 1, in the window of the document to which they
+    /// belong.
     pub(crate) first: usize,
     /// Direction, for a run of several directions.
     pub(crate) direction: Option<Direction>,

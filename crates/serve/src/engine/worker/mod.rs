@@ -26,17 +26,18 @@ use crate::metrics::Metrics;
 use crate::run_info::RunInfo;
 use crate::settings::Limits;
 
-/// Interval at which a gathering worker checks its queue.
+/// Interval at which a worker that waits for further requests checks its queue.
 const BREATH: Duration = Duration::from_micros(200);
 
 /// Number of successive computations with a panic after which the run is loaded again, because its
 /// memory may be damaged.
 pub(super) const MOST_PANICS: usize = 3;
 
-/// Pause before a run that has failed twice is loaded again; each further pause is twice as long.
+/// Pause before a run that has failed twice in succession is loaded again; each further pause is
+/// twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Longest of these pauses.
+/// Longest pause before a run is loaded again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Time after which a run that answers counts as sound, so that its next failure counts as the
@@ -77,7 +78,7 @@ impl Worker {
                         return;
                     }
                 },
-                // The closed sender informs waiting clients.
+                // The sender of `first` is dropped, so `Engine::start` gets an error.
                 Err(_) if first.is_some() => return,
                 Err(_) => anyhow!("its thread failed in the program"),
             };
@@ -107,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// Informs the observer; a failure of the observer does not keep the run from loading.
+    /// Informs the observer. A panic of the observer does not keep the run from loading.
     fn tell(&self, event: &ServeEvent<'_>) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.observer)(event)));
     }
@@ -135,10 +136,11 @@ impl Worker {
         outcome
     }
 
-    /// Records that the run is loaded, with its description.
+    /// Records that the run is loaded, with its description `info`, in place of the earlier
+    /// description `known`.
     ///
     /// # Errors
-    /// When the run on disk is a different one.
+    /// When the folder has a different run now.
     fn enter<'k>(
         &self,
         first: &mut Option<Sender<Result<RunInfo>>>,
@@ -146,7 +148,7 @@ impl Worker {
         info: RunInfo,
         seconds: f64,
     ) -> Result<&'k RunInfo> {
-        // Clients already know its labels and languages.
+        // Clients already know the labels and languages of the earlier run.
         if known.as_ref().is_some_and(|known| !known.is_same(&info)) {
             bail!("{}: the folder has another run now: start the server again", self.name);
         }
@@ -154,7 +156,7 @@ impl Worker {
         self.load.set_down(None);
         self.metrics.is_up(&self.name, true);
         if let Some(ready) = first.take() {
-            // The receiver exists until it is informed.
+            // `Engine::start` waits for this message.
             let _ = ready.send(Ok(info.clone()));
         } else {
             self.tell(&ServeEvent::Loaded { run: info, seconds });
@@ -162,8 +164,9 @@ impl Worker {
         Ok(info)
     }
 
-    /// Pool of the run's own threads, if other runs use the common threads: a common thread that
-    /// waits for a part of a step might meanwhile start the whole search of another run.
+    /// Makes a pool of threads for this run alone, if other runs are served too and this run
+    /// computes on the CPU. In a common pool, a thread that waits for a part of a step might start
+    /// the whole search of another run.
     fn pool(&self, info: &RunInfo) -> Result<Option<ThreadPool>> {
         if !self.has_others || !info.is_on_cpu {
             return Ok(None);
@@ -173,8 +176,8 @@ impl Worker {
         pool.map(Some).context("cannot start threads; is memory limited?")
     }
 
-    /// Answers work until the queue is closed and empty, or the run has failed. It begins with the
-    /// heaviest work, which lets lighter work go first.
+    /// Answers work until the queue is closed and empty, or the run has failed. The heaviest work
+    /// is begun first, because lighter work can go first between its steps.
     pub(super) fn serve(&self, handlers: &Handlers<'_>) {
         let (mut last_weight, mut last_time) = (0, Duration::ZERO);
         while self.panics.load(Ordering::Relaxed) < MOST_PANICS {
@@ -182,8 +185,8 @@ impl Worker {
             if !self.queue.wait() {
                 return;
             }
-            // A client that sends a request after a pause is not one of those that were answered
-            // together.
+            // Waits for further requests only if this one came soon: a client that sends a request
+            // after a pause is not among the clients that were answered together.
             let wait =
                 if idle_since.elapsed() < last_time { last_time / 8 } else { Duration::ZERO };
             let begun = Instant::now();
@@ -205,7 +208,7 @@ impl Worker {
         }
     }
 
-    /// Answers jobs of a lane, compatible ones together.
+    /// Answers jobs of a lane. Compatible jobs are answered together.
     pub(super) fn answer(&self, handlers: &Handlers<'_>, lane: usize, jobs: Vec<Job>) {
         let pauses = Pauses::new(self, handlers, lane);
         let mut rest: Vec<Job> = Vec::with_capacity(jobs.len());
@@ -273,7 +276,7 @@ impl Worker {
                     if dropped { self.abandoned(&job, true) } else { reply(job, Ok(answer)) }
                 }
             }
-            // An error in one job must not affect the others.
+            // An error in one job must not affect the others, so each job is answered alone.
             _ if group.len() > 1 => {
                 for job in group {
                     self.answer_group(handlers, pauses, vec![job]);
@@ -284,7 +287,7 @@ impl Worker {
         }
     }
 
-    /// Result of `work`, or a refusal if it panics.
+    /// Returns the result of `work`, or a refusal if `work` panics.
     fn guarded<T>(&self, work: impl FnOnce() -> T) -> Result<T, Refusal> {
         catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
             self.panics.fetch_add(1, Ordering::Relaxed);

@@ -4,15 +4,17 @@
 //! probability, which is the confidence. This confidence is low for a text in a language that no
 //! run reads.
 //!
-//! Languages that the identifier does not distinguish, such as `pt` and `pb` or `zh` and `zt`,
-//! share a probability; languages that it does not know share the probability that its likeliest
-//! language leaves. Shared probabilities are divided among their languages by the vocabularies of
-//! the runs. If all tokens of a vocabulary are equally likely, a text of `k` tokens has the
-//! probability `|V|^-k`, so the vocabulary that spells it in the fewest bits fits it best; each
-//! unknown character costs as much as one out of Unicode. Bayes' rule, with the share of the
-//! language's own letters as prior, determines each part. If nothing else is known of a language,
-//! the shares of own letters and of known characters also count. Languages whose runs share one
-//! vocabulary cannot be distinguished, and have equal confidences.
+//! Some languages share one probability: languages that the identifier does not distinguish, such
+//! as `pt` and `pb` or `zh` and `zt`, and languages that the identifier does not know. The latter
+//! share `1 - p`, where `p` is the probability of the identifier's likeliest language. A shared
+//! probability is divided by the vocabularies of the runs. If all tokens of a vocabulary `V` are
+//! equally likely, a text of `k` tokens has the probability `|V|^-k`, and an unknown character
+//! costs as much as a choice among all characters of Unicode. So the vocabulary that spells the
+//! text in the fewest bits fits best. Bayes' rule gives each language its part; the prior is the
+//! share of the text's letters that the language uses. The confidence of a language that the
+//! identifier does not know is also multiplied by this share, and by the share of characters that
+//! the vocabulary knows. Languages whose runs have the same vocabulary cannot be distinguished, and
+//! have equal confidences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,11 +31,11 @@ use crate::error::Refusal;
 use crate::http::{form_or_json_of, json};
 use crate::routes::translation::Texts;
 
-/// Number of characters of a text that are examined: a whole short text, or passages from all of a
-/// longer one.
+/// Largest number of characters of a text that are examined. From a longer text, several passages
+/// are taken.
 const LOOKED_AT: usize = 4000;
 
-/// Number of these passages.
+/// Number of passages that are taken from a longer text.
 const PASSAGES: usize = 8;
 
 /// Smallest confidence with which a language is named.
@@ -58,7 +60,7 @@ struct DetectRequest {
     all_languages: bool,
 }
 
-/// Request in the form of an HTML form.
+/// Request as an HTML form.
 #[derive(Debug, Deserialize)]
 struct DetectForm {
     q: String,
@@ -74,7 +76,7 @@ impl From<DetectForm> for DetectRequest {
     }
 }
 
-/// Detects the language of a text; likeliest first.
+/// Detects the language of a text. Answers with the possible languages, likeliest first.
 pub(in crate::routes) async fn detect(
     State(app): State<Arc<App>>,
     request: Request,
@@ -93,8 +95,8 @@ pub(in crate::routes) async fn detect(
     }
 }
 
-/// Possible languages of several texts together, out of all that the identifier knows, likeliest
-/// first; empty for texts without letters.
+/// Returns the possible languages of several texts together, among all languages of the identifier,
+/// likeliest first; empty for texts without letters.
 fn all_languages_of(texts: &[String]) -> Vec<Detected> {
     let identifier = LanguageIdentifier::bundled();
     let probabilities = probabilities(identifier, &passages(texts));
@@ -102,8 +104,8 @@ fn all_languages_of(texts: &[String]) -> Vec<Detected> {
     named(all.zip(probabilities.into_iter().map(f64::from)).collect(), 0)
 }
 
-/// Possible languages of several texts together, out of those that `runs` read, likeliest first. At
-/// least one is returned, with the confidence 0 if none fits.
+/// Returns the possible languages of several texts together, among the source languages of `runs`,
+/// likeliest first. At least one language is returned, with the confidence 0 if none fits.
 ///
 /// # Errors
 /// When there is no run, and errors of [`App::ask`].
@@ -114,7 +116,8 @@ pub(super) async fn languages_of<'a>(
 ) -> Result<Vec<Detected>, Refusal> {
     let (identifier, passages) = (LanguageIdentifier::bundled(), passages(texts));
     let text = passages.join("\n");
-    // Languages grouped by their equivalents in the identifier, each with the runs that read it.
+    // Languages with the runs that read them, grouped by their number in the identifier; `None`:
+    // the identifier does not know them.
     let mut groups: BTreeMap<Option<usize>, BTreeMap<String, Vec<&Engine>>> = BTreeMap::new();
     for (engine, Direction { from, .. }) in runs {
         let group = groups.entry(identifier.number_of(&from)).or_default();
@@ -145,7 +148,7 @@ pub(super) async fn languages_of<'a>(
     Ok(named(found, 1))
 }
 
-/// Passages of several texts that are examined.
+/// Returns the passages of several texts that are examined.
 fn passages(texts: &[String]) -> Vec<String> {
     let text = texts.join("\n");
     let characters = text.chars().count();
@@ -159,8 +162,8 @@ fn passages(texts: &[String]) -> Vec<String> {
     (0..PASSAGES).map(passage).collect()
 }
 
-/// Probability of each language of the identifier: the mean over the passages, so that a passage
-/// that quotes another language does not decide. Empty if no passage has letters.
+/// Returns the probability of each language of the identifier: the mean over the passages, so that
+/// a passage that quotes another language does not decide. Empty if no passage has letters.
 fn probabilities(identifier: &LanguageIdentifier, passages: &[String]) -> Vec<f32> {
     let of_passages: Vec<Vec<f32>> =
         passages.iter().filter_map(|passage| identifier.probabilities(passage)).collect();
@@ -171,7 +174,8 @@ fn probabilities(identifier: &LanguageIdentifier, passages: &[String]) -> Vec<f3
     (0..languages).map(mean).collect()
 }
 
-/// Fit of a text to the best vocabulary of each of several languages. Each run is asked once.
+/// Returns the fit of a text to each of several languages, that is, to the best vocabulary among
+/// the language's runs. Each run is asked once.
 ///
 /// # Errors
 /// See [`App::ask`].
@@ -198,7 +202,8 @@ async fn fits(
     Ok(fits)
 }
 
-/// Languages with their confidences, likeliest first; at least `least` are named.
+/// Returns languages with their confidences, likeliest first. Languages below the confidence
+/// [`NAMED`] are left out, except for the first `least`.
 fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found.sort_by(|(one, confidence), (other, its)| {
         its.total_cmp(confidence).then_with(|| one.cmp(other))
@@ -214,8 +219,9 @@ fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found
 }
 
-/// Probability of each language if the text is in one of them, and the share of the text in letters
-/// that the language uses and its vocabulary knows.
+/// Returns each language with its probability, if the text is in one of the languages, and with a
+/// product of two shares: of the text's letters that the language uses, and of the text's
+/// characters that the vocabulary knows.
 fn shares(text: &str, fits: &BTreeMap<String, Fit>) -> Vec<(String, f64, f64)> {
     let letters = |language: &str| own_letters(language, text);
     let costs = fits.iter().filter(|(language, _)| letters(language) > 0.0);
@@ -254,14 +260,14 @@ mod tests {
         // Both have the same vocabulary, so nothing distinguishes them.
         let fits = [("de", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("de", 50.0), of("en", 50.0)]);
-        // Scripts do distinguish them.
+        // Languages of different scripts are distinguished.
         let fits = [("zh", fit(4.0, 8000.0, 1.0)), ("en", fit(4.0, 8000.0, 1.0))];
         assert_eq!(told(text, &fits), [of("en", 100.0)]);
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // This holds even if the spelling in another vocabulary is short.
+        // This holds even if another vocabulary spells the text in fewer tokens.
         let fits = [("zh", fit(900.0, 8000.0, 1.0)), ("en", fit(1.0, 2.0, 1.0))];
         assert_eq!(told("我爱你", &fits), [of("zh", 100.0)]);
-        // A language that the text cannot be in is not named.
+        // A language in which the text cannot be has the confidence 0.
         assert_eq!(told("我爱你", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         assert_eq!(told("1 + 1", &[("en", fit(9.0, 8000.0, 1.0))]), [of("en", 0.0)]);
         assert_eq!(told("ab", &[("xx", fit(9.0, 80.0, 0.25))]), [of("xx", 25.0)]);

@@ -22,7 +22,8 @@ pub(in crate::routes) async fn translate_file(
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
     let limits = app.limits();
-    // The form may contain a key, but a stranger may not send a large form.
+    // The form may contain the key, but a client without the key in a header may not send a large
+    // form.
     let is_known = is_key(&app, &headers, None);
     let most = limits.body_bytes + if is_known { limits.document_bytes } else { 0 };
     let mut form = match multipart_of(request, most, limits).await {
@@ -59,7 +60,7 @@ fn base(headers: &HeaderMap) -> String {
     format!("{scheme}://{}", told(HOST.as_str()).unwrap_or_default())
 }
 
-/// Sends a translation, to be saved.
+/// Sends a translated file, which the browser saves.
 pub(in crate::routes) async fn download_file(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,

@@ -30,7 +30,7 @@ const NAMES: [(&str, &str); 26] = [
     ("zt", "Chinese (traditional)"),
 ];
 
-/// BCP 47 codes for languages that LibreTranslate names with two letters, and synonyms.
+/// Languages that LibreTranslate names with two letters, each with its other codes (BCP 47).
 const ALIASES: [(&str, &[&str]); 4] = [
     ("zh", &["zh-hans", "zh-cn", "zh-sg", "zh-hans-cn", "zh-hans-sg", "cmn", "cmn-hans"]),
     ("zt", &["zh-hant", "zh-tw", "zh-hk", "zh-mo", "zh-hant-tw", "zh-hant-hk", "cmn-hant"]),
@@ -38,16 +38,16 @@ const ALIASES: [(&str, &[&str]); 4] = [
     ("pt", &["pt-pt"]),
 ];
 
-/// Canonical code of a language: lower case, hyphens, and one code for all synonyms.
+/// Returns the canonical code of a language: lower case, hyphens, and one code for all synonyms.
 fn canonical(code: &str) -> String {
     let code = code.trim().to_ascii_lowercase().replace('_', "-");
     let alias = ALIASES.iter().find(|(_, others)| others.contains(&code.as_str()));
     alias.map_or(code, |(own, _)| (*own).to_owned())
 }
 
-/// Rank of a run's language code for a requested one; 0 is best. `None` if it means another
-/// language. A region may be omitted, as in `en-US`, unless it makes a separate language, as in
-/// `pt-BR` and `zh-TW`.
+/// Returns how well the code `own` of a run's language matches the requested code `asked`: 0 is
+/// best, and `None` means that they name different languages. A requested region is ignored, as in
+/// `en-US`, unless the region makes a separate language, as in `pt-BR` and `zh-TW`.
 pub(super) fn answers_to(own: &str, asked: &str) -> Option<usize> {
     if own == asked {
         return Some(0);
@@ -60,7 +60,7 @@ pub(super) fn answers_to(own: &str, asked: &str) -> Option<usize> {
     (own == language && !ALIASES.iter().any(|(code, _)| *code == language)).then_some(2)
 }
 
-/// English name of a language, or its code if unknown.
+/// Returns the English name of a language, or its code if the name is unknown.
 pub(super) fn name(code: &str) -> &str {
     let own = canonical(code);
     NAMES.iter().find(|(known, _)| *known == own).map_or(code, |(_, name)| name)

@@ -40,7 +40,7 @@ struct TranslateRequest {
     terms: BTreeMap<String, String>,
 }
 
-/// Request in the form of an HTML form, in which numbers are text and there is a single `q`.
+/// Request as an HTML form, in which numbers are text and there is a single `q`.
 #[derive(Debug, Deserialize)]
 struct TranslateForm {
     q: String,
@@ -60,7 +60,7 @@ impl From<TranslateForm> for TranslateRequest {
     }
 }
 
-/// Runs that translate, with each of their directions.
+/// Returns the runs that translate, once for each of their directions.
 fn directions(app: &App) -> impl Iterator<Item = (&Engine, Direction)> {
     let of =
         |engine: &Engine| engine.info.translation.as_ref().map_or(Vec::new(), |info| info.all());
@@ -69,11 +69,11 @@ fn directions(app: &App) -> impl Iterator<Item = (&Engine, Direction)> {
         .flat_map(move |engine| of(engine).into_iter().map(move |direction| (engine, direction)))
 }
 
-/// Source languages with their target languages.
+/// Lists the source languages with their target languages.
 pub(super) async fn languages(State(app): State<Arc<App>>) -> Response {
     let mut targets: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (_, Direction { from, to }) in directions(&app) {
-        // Clients look up the name of a target too.
+        // Target languages are listed too, because clients look up their names.
         targets.entry(to.clone()).or_default();
         targets.entry(from).or_default().push(to);
     }
@@ -85,8 +85,8 @@ pub(super) async fn languages(State(app): State<Arc<App>>) -> Response {
     json(200, &targets.into_iter().map(language).collect::<Vec<_>>())
 }
 
-/// Refuses a client without the server's key, if there is one. The key may be in the body, as
-/// `key`.
+/// Refuses a client that does not send the server's key, if the server has one. `key` is the key in
+/// the body; `None`: the key is in the headers.
 ///
 /// # Errors
 /// When the key is missing or wrong.
@@ -95,7 +95,7 @@ fn allowed(app: &App, headers: &HeaderMap, key: Option<&str>) -> Result<(), Refu
     if is_key(app, headers, key) { Ok(()) } else { Err(Refusal::Key) }
 }
 
-/// Options for translations by the run's own search.
+/// Returns the options for translations by the run's own search.
 fn plain(choice: &Choice<'_>, alternatives: usize) -> TranslateOptions {
     let direction = Some(choice.direction.clone());
     TranslateOptions { direction, alternatives, ..TranslateOptions::default() }
@@ -107,7 +107,7 @@ pub(super) async fn translate(
     request: Request,
 ) -> Result<Response, Refusal> {
     let headers = request.headers().clone();
-    // Without a key, a body is read only if it may contain one.
+    // The body is read before the key is checked, because it may contain the key.
     let asked: TranslateRequest =
         form_or_json_of::<TranslateRequest, TranslateForm>(request, app.limits()).await?;
     allowed(&app, &headers, asked.api_key.as_deref())?;
@@ -121,7 +121,8 @@ pub(super) async fn translate(
         Some(_) => return Err(Refusal::Malformed("format must be text or html".to_owned())),
     }
     let choice = chosen(&app, &asked.source, &asked.target, texts).await?;
-    // Each line is a sentence; line breaks are restored at their places, all as `\n`.
+    // Each line is translated by itself; the translations are joined by `\
+    // `, whatever the line breaks were.
     let lines_of =
         |text: &String| split_lines(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = texts.iter().map(lines_of).collect();
@@ -145,7 +146,8 @@ pub(super) async fn translate(
     Ok(json(200, &answer(&asked, &best, &others, choice.detected.as_ref())))
 }
 
-/// Translates texts in HTML, keeping their markup. Each is a document, which has one translation.
+/// Translates texts in HTML, and keeps their markup. Each text is translated as a document, so it
+/// has no alternative translations.
 async fn translate_html(
     app: &App,
     asked: &TranslateRequest,
@@ -175,7 +177,8 @@ async fn translate_html(
     Ok(json(200, &answer))
 }
 
-/// Content of an answer: lists if the request was a list of texts, otherwise the first element.
+/// Makes the content of an answer: lists if the request has a list of texts, otherwise the first
+/// element of each list.
 fn answer(
     asked: &TranslateRequest,
     best: &[String],
@@ -197,7 +200,7 @@ fn answer(
     answer
 }
 
-/// Run that translates from one language into another.
+/// Run and direction that are chosen for a request.
 struct Choice<'a> {
     engine: &'a Engine,
     direction: Direction,
@@ -205,11 +208,11 @@ struct Choice<'a> {
     detected: Option<Detected>,
 }
 
-/// Run whose languages match the requested ones best, the first among equals. For `auto`, the run
-/// that reads the detected language of the texts.
+/// Chooses the run and direction whose languages match `source` and `target` best; the first among
+/// equals. If `source` is `auto`, the language of `texts` is detected.
 ///
 /// # Errors
-/// When there is none, and errors of [`App::ask`].
+/// When no run translates from `source` into `target`, and errors of [`App::ask`].
 async fn chosen<'a>(
     app: &'a App,
     source: &str,

@@ -79,7 +79,7 @@ impl Said {
     }
 }
 
-/// Conversation in the text form that the model reads.
+/// Converts a conversation to the text that the model reads.
 async fn written(info: &RunInfo, messages: Vec<Said>) -> Result<OwnPrompt, Refusal> {
     let template = match &info.chat {
         None => {
@@ -110,7 +110,7 @@ pub(in crate::routes) async fn chat(State(app): State<Arc<App>>, request: Reques
     }
 }
 
-/// Keys that would change the answer.
+/// Keys that would change the answer, and are not supported.
 const UNSUPPORTED: [&str; 8] = [
     "tools",
     "tool_choice",
@@ -158,7 +158,7 @@ async fn answered(app: Arc<App>, request: Request) -> Result<Response, Refusal> 
     Ok(json(200, &head.with("chat.completion", choices, Some(usage(&found)))))
 }
 
-/// Answers to a conversation.
+/// Returns the answers to a conversation in OpenAI's form.
 fn choices(one: &Continued) -> impl Iterator<Item = Value> {
     one.texts.iter().enumerate().map(|(index, text)| {
         let scores = one.scores.get(index);
@@ -171,7 +171,7 @@ fn choices(one: &Continued) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Probabilities of the tokens of an answer.
+/// Returns the log-probabilities of the tokens of an answer in OpenAI's form.
 fn logprobs(scores: &[TokenScore], text: &str) -> Value {
     let token = |text: &str, log_probability: f64| json!({ "token": text, "logprob": finite(log_probability), "bytes": text.as_bytes() });
     let (mut content, mut at) = (Vec::new(), 0);

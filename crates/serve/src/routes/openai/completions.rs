@@ -15,7 +15,7 @@ use crate::error::Refusal;
 use crate::http::{EventSender, json, json_of, openai_refusal};
 use crate::routes::generation::{StreamEvent, check, generated, prompts, stream, text_prompt};
 
-/// Prompts: a text, tokens, or several of them.
+/// Prompts: a text, several texts, the tokens of a text, or the tokens of several texts.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a string, a list of strings, a list of tokens, or a list of such")]
 enum Asking {
@@ -106,7 +106,8 @@ async fn completed(app: Arc<App>, request: Request) -> Result<Response, Refusal>
     Ok(json(200, &head.with(OBJECT, choices.collect(), Some(usage(&found)))))
 }
 
-/// Texts of a prompt, preceded by the prompt itself if the request asks for it.
+/// Returns the generated texts of a prompt in OpenAI's form; if `echo`, each is preceded by the
+/// prompt.
 fn choices(one: &Continued, echo: bool) -> impl Iterator<Item = Value> {
     let before = if echo { one.prompt.as_str() } else { "" };
     one.texts.iter().enumerate().map(move |(index, text)| {
@@ -120,7 +121,8 @@ fn choices(one: &Continued, echo: bool) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Probabilities of the tokens of a text of this many characters, which begins at `from`.
+/// Returns the log-probabilities of the tokens of a text in OpenAI's form. The text has `length`
+/// characters, and its offsets are counted from `from`.
 fn logprobs(scores: &[TokenScore], from: usize, length: usize) -> Value {
     let (mut tokens, mut own, mut likeliest, mut offsets) = (vec![], vec![], vec![], vec![]);
     let mut at = 0;

@@ -15,8 +15,8 @@ use crate::routes::translation::Texts;
 /// Largest number of alternatives for each token.
 pub(super) const MOST_LIKELIEST: usize = 20;
 
-/// Keys of both kinds of requests. Keys without effect here, such as `user`, are ignored; unknown
-/// keys that would change the text are refused.
+/// Keys that requests for completions of texts and of chats share. Keys without effect here, such
+/// as `user`, are ignored; keys that would change the text but are not supported are refused.
 #[derive(Debug, Deserialize)]
 pub(super) struct Shared {
     pub(super) model: String,
@@ -30,7 +30,8 @@ pub(super) struct Shared {
     pub(super) seed: Option<i64>,
     pub(super) presence_penalty: Option<f64>,
     pub(super) frequency_penalty: Option<f64>,
-    /// Extensions of OpenAI's API, here and on other servers. No `top_k` above 0 means all tokens.
+    /// Extension of OpenAI's API, here and on other servers, as the following keys are. A `top_k`
+    /// of 0 or less means all tokens.
     pub(super) top_k: Option<i64>,
     pub(super) repetition_penalty: Option<f64>,
     #[serde(default)]
@@ -58,7 +59,7 @@ impl Shared {
         self.stream_options.as_ref().is_some_and(|options| options.include_usage)
     }
 
-    /// Options of generation.
+    /// Returns the options of generation.
     pub(super) fn options(self, max_tokens: usize, scoring: Option<Scoring>) -> GenerateOptions {
         GenerateOptions {
             max_tokens,
@@ -68,7 +69,7 @@ impl Shared {
             repetition_penalty: self.repetition_penalty,
             presence_penalty: self.presence_penalty.unwrap_or(0.0),
             frequency_penalty: self.frequency_penalty.unwrap_or(0.0),
-            // Any bits can be a seed.
+            // The bits of a negative seed are used as an unsigned number.
             seed: self.seed.map(i64::cast_unsigned),
             samples: self.n.unwrap_or(1),
             stop: self.stop.map(Texts::into_vec).unwrap_or_default(),
@@ -78,7 +79,8 @@ impl Shared {
     }
 }
 
-/// Keys that would change every kind of text, of OpenAI's API and of other servers.
+/// Keys of OpenAI's API and of other servers that would change every kind of text, and are not
+/// supported.
 const UNSUPPORTED: [&str; 9] = [
     "logit_bias",
     "response_format",
@@ -91,8 +93,8 @@ const UNSUPPORTED: [&str; 9] = [
     "use_beam_search",
 ];
 
-/// Refuses keys that would change the text, those of [`UNSUPPORTED`] and `more`, unless their value
-/// changes nothing.
+/// Refuses the keys of [`UNSUPPORTED`] and `more`, which would change the text, unless their values
+/// change nothing.
 ///
 /// # Errors
 /// If a key is not supported. The error names it.
@@ -125,12 +127,12 @@ pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses to stream data that is only known for a complete text.
+/// Makes the refusal to stream `of`, data that is only known for a complete text.
 pub(super) fn no_stream(of: &str) -> Refusal {
     Refusal::Malformed(format!("a stream has no {of}: leave out {of} or stream"))
 }
 
-/// Fields common to the answers to one request.
+/// Fields that all parts of the answer to one request share.
 #[derive(Debug, Clone)]
 pub(super) struct Head {
     id: String,
@@ -177,7 +179,8 @@ pub(super) fn usage(found: &[Continued]) -> Value {
     })
 }
 
-/// Log-probability in OpenAI's form, in which the lowest value also stands for a missing one.
+/// Returns a log-probability in OpenAI's form: values below -9999, such as minus infinity, become
+/// -9999.
 pub(super) fn finite(log_probability: f64) -> f64 {
     log_probability.max(-9999.0)
 }
