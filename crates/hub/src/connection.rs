@@ -14,7 +14,7 @@ use crate::{HubError, Result};
 const ENDPOINT: &str = "https://huggingface.co";
 /// Time limit for a connection, and for a request that transfers no file.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Number of bytes per second below which a transfer is given up.
+/// Lowest rate of a transfer in bytes per second; a slower transfer is given up.
 const SLOWEST: u64 = 10_000;
 /// Largest number of characters of an error's message that are shown.
 const MOST_SHOWN: usize = 200;
@@ -29,8 +29,9 @@ pub struct Hub {
 
 impl Hub {
     /// Makes a connection to the hub at `HF_ENDPOINT`, by default huggingface.co. The token is the
-    /// value of `HF_TOKEN`, or else the content of a file: the file that `HF_TOKEN_PATH` names, by
-    /// default the file `token` in the folder `HF_HOME`, by default `~/.cache/huggingface`.
+    /// value of `HF_TOKEN`, or else the content of the file that `HF_TOKEN_PATH` names. Without
+    /// this variable, it is the file `token` in the folder `HF_HOME`, which is
+    /// `~/.cache/huggingface` by default.
     ///
     /// # Errors
     /// When the file of the token cannot be read.

@@ -1,11 +1,11 @@
 //! Colours of figures: one name for each use, with a value for light and one for dark pages.
 //!
-//! Drawings use the light values. Each of these belongs to one name only, so that CSS variables or
-//! the dark values can replace them in a finished drawing, as text.
+//! Drawings use the light values. Each light value belongs to one name only, so it can be found in
+//! the text of a finished drawing, and replaced by the CSS variable or the dark value of this name.
 
 use plotters::style::RGBColor;
 
-/// Theme of the page that a picture is for.
+/// Theme of the page on which a picture is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Theme {
     /// Dark on white.
@@ -31,7 +31,7 @@ impl Colour {
         Self { variable, light, dark }
     }
 
-    /// Light value, which drawings are made with.
+    /// Returns the light value, with which drawings are made.
     pub(crate) const fn drawn(&self) -> RGBColor {
         self.light
     }

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlotError {
-    /// No point of the figure lies on its axes.
+    /// The figure has no finite value that its axes can show.
     #[error("the figure `{title}` has nothing to show: no value is finite and fits its axes")]
     Nothing {
         /// Title of the figure.
@@ -32,7 +32,7 @@ pub enum PlotError {
         /// Message of the library.
         cause: String,
     },
-    /// The picture cannot be made from the drawing.
+    /// The drawing cannot be made a PNG.
     #[error("the figure cannot be made a PNG: {0}")]
     Picture(String),
     /// The system has no fonts, without which a picture would have no labels.

@@ -1,8 +1,8 @@
 //! Figures as data, drawn as SVG and PNG, and pages of a single file that contain them.
 //!
 //! A [`Figure`] describes lines, points, bars or a heatmap, with titles and axes. [`Figure::draw`]
-//! makes an [`Svg`] of it, whose colours are CSS variables: it suits light and dark pages alike.
-//! [`Page`] puts figures and text into one HTML file that needs no network.
+//! turns it into an [`Svg`]. The colours of the SVG are CSS variables, so it suits light and dark
+//! pages alike. [`Page`] puts figures and text into one HTML file that needs no network.
 //!
 //! ```
 //! use taper_plots::{Axis, Chart, Figure, Series};

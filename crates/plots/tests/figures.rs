@@ -71,7 +71,8 @@ fn all() -> Vec<(&'static str, Svg)> {
         .to_vec()
 }
 
-/// Keeps the files for a person to look at: `TAPER_FIGURES=FOLDER cargo test -p taper-plots`.
+/// Writes a file for a person to look at, if `TAPER_FIGURES` names a folder: `TAPER_FIGURES=FOLDER
+/// cargo test -p taper-plots`.
 fn keep(name: &str, bytes: &[u8]) {
     if let Some(folder) = std::env::var_os("TAPER_FIGURES") {
         std::fs::write(std::path::Path::new(&folder).join(name), bytes).expect("a folder");

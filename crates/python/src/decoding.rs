@@ -16,7 +16,7 @@ use taper_run::{BadItem, LineTranslator, LoadedRun, TranslationSettings, answer_
 use crate::engine::Cancelled;
 use crate::error::one_line;
 
-/// Number of lines translated together: the program's maximum.
+/// Largest number of lines that are translated together, as in the program.
 const WINDOW: usize = 4096;
 
 /// Models of a run with packed weights; empty before the first translation.
@@ -58,7 +58,7 @@ pub(crate) struct TranslateOptions {
     ensemble: Vec<PathBuf>,
     /// Prefixes, one for each line; empty: none.
     prefixes: Vec<String>,
-    /// Languages, for a run of several directions.
+    /// Source language and, as `to`, target language, for a run of several directions.
     from: Option<String>,
     to: Option<String>,
 }

@@ -15,9 +15,11 @@ pub enum Flaw {
     Repeated,
     /// More than half of the words are in the source, and not in the reference.
     Copied,
-    /// The translation has fewer than half the words of the reference, which has at least four.
+    /// The translation has fewer than half the words of the reference, which has at least four
+    /// words.
     TooShort,
-    /// The translation has more than twice as many words as the reference, and at least four more.
+    /// The translation has more than twice as many words as the reference, and at least four words
+    /// more.
     TooLong,
 }
 
@@ -26,7 +28,7 @@ impl Flaw {
     pub const ALL: [Self; 5] =
         [Self::Empty, Self::Repeated, Self::Copied, Self::TooShort, Self::TooLong];
 
-    /// Returns the first flaw of a translation; `None` if it has none of them.
+    /// Returns the first flaw of a translation; `None` if it has no flaw.
     #[must_use]
     pub fn first(source: &str, reference: &str, translation: &str) -> Option<Self> {
         let [source, reference, translation] = [source, reference, translation].map(words);

@@ -110,9 +110,9 @@ fn median(ascending: &[f64]) -> Option<f64> {
 }
 
 /// Returns the points of a ridge: a density of the logarithms `ascending`, above the height `base`.
-/// Its highest point has the same height above the base in all ridges. The kernel is Gaussian, with
-/// the width of Silverman (1986), "Density Estimation for Statistics and Data Analysis", section
-/// 3.4.2. Points on the base are omitted, except next to visible points.
+/// The highest points of all ridges have the same height above the base. The kernel is Gaussian,
+/// with the width of Silverman (1986), "Density Estimation for Statistics and Data Analysis",
+/// section 3.4.2. Points on the base are omitted, except next to visible points.
 fn ridge(ascending: &[f64], (low, high): (f64, f64), base: f64) -> Vec<(f64, f64)> {
     let count = ascending.len();
     if count == 0 {

@@ -68,7 +68,7 @@ impl Server {
             .enable_time()
             .build()
             .context("cannot start to serve")?;
-        // An address that is taken is an error now, before minutes are spent on loading.
+        // The address may be taken, which is an error before minutes are spent on loading.
         let listener = runtime
             .block_on(TcpListener::bind(settings.address))
             .with_context(|| format!("cannot listen at {}", settings.address))?;

@@ -18,7 +18,8 @@ pub struct ServeSettings {
     /// Key that clients must send. `None`: open to all.
     pub api_key: Option<String>,
     /// Host names with which clients may call a server on the loopback address, for example the
-    /// name of a proxy in front of the server. `localhost` and IP addresses are always accepted.
+    /// name of a proxy in front of the server. `localhost` and loopback addresses are always
+    /// accepted.
     pub hosts: Vec<String>,
     /// Origins, such as `https://friend.example`, whose pages may send requests from a browser; `*`
     /// for all.
@@ -79,8 +80,8 @@ pub struct Limits {
     pub batch: usize,
     /// Largest number of connections at a time; further clients wait to be accepted.
     pub connections: usize,
-    /// Largest number of connections of one client, by its address; further ones are turned away
-    /// with 503.
+    /// Largest number of connections of one client, that is, from one IPv4 address or one IPv6
+    /// network; further connections are turned away with 503.
     pub client_connections: usize,
     /// Time limit for a request to wait and be processed, after which its work is dropped.
     pub answer: Duration,

@@ -168,8 +168,8 @@ fn tags(summary: &[u8]) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the CRC-32C of bytes in TensorFlow's masked form. The mask keeps checksums strong that
-/// are computed over data with checksums in it.
+/// Returns the CRC-32C of bytes in TensorFlow's masked form. The mask is needed because a checksum
+/// over data that contains its own checksum would be weak.
 fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes()
 }

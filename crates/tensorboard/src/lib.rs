@@ -1,7 +1,7 @@
 //! Event files that TensorBoard reads: scalars, histograms, text, pictures, hyper-parameters.
 //!
-//! An [`EventFile`] is appended to, record by record; each [`Value`] of a record has a tag, under
-//! which TensorBoard draws it by step. A run that resumes from an earlier state first drops the
+//! Records are appended to an [`EventFile`]. Each [`Value`] of a record has a tag, and TensorBoard
+//! draws the values of a tag by step. A run that resumes from an earlier state first drops the
 //! records written after that state ([`EventFile::resume`]), so that no step appears twice.
 //!
 //! ```
@@ -16,9 +16,9 @@
 //! # }
 //! ```
 //!
-//! The messages are five of TensorFlow's (`event.proto`, `summary.proto`, `tensor.proto` and the
-//! plugin's `plugin_data.proto`), written field by field: a code generator would be larger than the
-//! code it makes.
+//! Five kinds of TensorFlow's messages are written field by field (`event.proto`, `summary.proto`,
+//! `tensor.proto` and the plugin's `plugin_data.proto`): a code generator would be larger than the
+//! code that it makes.
 #![forbid(unsafe_code)]
 
 mod file;

@@ -3,7 +3,7 @@
 use crate::histogram::Histogram;
 use crate::wire::Message;
 
-/// TensorFlow's numbers of data types.
+/// Numbers of data types in TensorFlow.
 const FLOAT: u64 = 1;
 const STRING: u64 = 7;
 /// Version of the data that the plugin for hyper-parameters reads.

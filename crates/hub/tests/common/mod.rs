@@ -33,11 +33,12 @@ pub(crate) struct State {
     pub(crate) token: Option<String>,
     /// Part of a path, and the status with which requests to paths that contain it are refused.
     pub(crate) refuses: Option<(&'static str, u16)>,
-    /// Number of bytes of a download after which the connection breaks, once.
+    /// Number of bytes of a download after which the connection breaks; only one download is
+    /// broken.
     pub(crate) breaks_after: Option<usize>,
     /// Whether downloads have a wrong byte.
     pub(crate) damages: bool,
-    /// Requests, each with its method and place.
+    /// Requests so far, each as its method and path.
     pub(crate) requests: Vec<String>,
     /// Values of the header `Range`.
     pub(crate) ranges: Vec<String>,

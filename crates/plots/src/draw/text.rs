@@ -9,7 +9,7 @@ use crate::colours::{Colour, INK};
 /// Factor by which `plotters` divides font sizes when it writes SVG.
 const FONT_FACTOR: f64 = 1.24;
 
-/// Point of a text that is put at the coordinates of the text: its start, middle or end.
+/// Horizontal alignment of a text: its start, middle or end is at the coordinates of the text.
 #[derive(Clone, Copy)]
 pub(super) struct Anchor(HPos);
 

@@ -20,8 +20,8 @@ impl Section {
         Self { id: id.into(), title: title.into(), body }
     }
 
-    /// Makes a list of links to the sections, which stays at the top of the window, and after it
-    /// the sections.
+    /// Makes the sections. Before them it puts a list of links, which stays at the top of the
+    /// window.
     #[must_use]
     pub fn all(sections: &[Self], language: Language) -> String {
         let link = |one: &Self| {

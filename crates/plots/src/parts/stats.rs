@@ -7,7 +7,7 @@ use crate::html::escape;
 /// Change of a number since another run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// The change with its sign, and the earlier value that it refers to.
+    /// The change with its sign, and the name of the other run.
     pub text: String,
     /// Whether the change is an improvement; `None` if neither value is better.
     pub is_better: Option<bool>,

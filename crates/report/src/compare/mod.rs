@@ -29,8 +29,8 @@ pub struct SystemScores {
     pub bleu: Tested,
     /// chrF2.
     pub chrf: Tested,
-    /// Numbers of sentences by chrF2: more than 1 above the first run's, more than 1 below, and the
-    /// rest.
+    /// Numbers of sentences whose chrF2 is more than 1 above the first run's, more than 1 below it,
+    /// or neither.
     pub sentences: [usize; 3],
 }
 

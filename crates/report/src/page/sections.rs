@@ -210,7 +210,7 @@ pub(super) fn hostile(run: &RunData, language: Language) -> Vec<String> {
     run.hostile.iter().map(of_set).collect()
 }
 
-/// Panel with the number of translations with each flaw.
+/// Panel with the number of translations that have each flaw.
 pub(super) fn flaws(set: &SentenceSet, language: Language) -> String {
     let rows: Vec<[String; 2]> = set
         .flaws()

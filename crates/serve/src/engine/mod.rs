@@ -68,7 +68,7 @@ pub(crate) struct Engine {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Work of an engine that waits or is in progress, with its state.
+/// Amount and pace of an engine's work, and whether the run answers.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// Number of lines that wait or are being processed.
@@ -136,7 +136,8 @@ impl Drop for Waiting {
 }
 
 impl Engine {
-    /// Starts the thread of a worker, which loads the run at `root` under the name `name`.
+    /// Starts the thread of a worker, and waits until the worker has loaded the run at `root` under
+    /// the name `name`.
     ///
     /// # Errors
     /// When the run cannot be loaded, or its task is not served.

@@ -98,8 +98,8 @@ pub(crate) fn is_key(app: &App, headers: &HeaderMap, key: Option<&str>) -> bool 
 impl App {
     /// Whether the client calls the server by one of the server's own names.
     ///
-    /// A page of another site can get a name that leads to the loopback address (DNS rebinding),
-    /// and would then read answers as if they came from its own site.
+    /// The owner of another site can make the site's name lead to the loopback address (DNS
+    /// rebinding). A page of this site could then read answers as if they came from its own site.
     fn is_own_name(&self, headers: &HeaderMap) -> bool {
         if !self.settings.address.ip().is_loopback() {
             return true;

@@ -66,8 +66,8 @@ pub(crate) async fn multipart_of(
     let boundary = parameter(header.unwrap_or_default(), "boundary");
     let bytes = bytes_of(request, most, limits).await?;
     let parts = boundary.filter(|boundary| !boundary.is_empty()).and_then(|boundary| {
-        // A boundary follows a line break. One is added at the beginning, where the first boundary
-        // may be.
+        // Every boundary follows a line break. A line break is added here, because the first
+        // boundary may be at the beginning of the body.
         parts(&[b"\r\n", bytes.as_slice()].concat(), &format!("\r\n--{boundary}"))
     });
     let malformed = || Refusal::Malformed("the form is not multipart/form-data".to_owned());

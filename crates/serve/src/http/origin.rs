@@ -48,7 +48,7 @@ pub(super) fn sender(settings: &ServeSettings, request: &Request) -> Sender {
         _ => Some("cross-site"),
     };
     let is_foreign = match site {
-        // `Origin` is not compared with the server's name, which a proxy may have changed.
+        // `Origin` is not compared with the server's name here: a proxy may have changed the name.
         Some("same-origin") => false,
         site => {
             let is_link = matches!(*request.method(), Method::GET | Method::HEAD)

@@ -95,7 +95,7 @@ pub(crate) fn turn_away(stream: TcpStream, places: &Places, refusals: &mut JoinS
     });
 }
 
-/// Sends an answer, and reads input until the client closes the connection. If it were closed here
+/// Sends an answer, and reads input until the client closes the connection. If the server closed it
 /// with unread bytes, the answer would be discarded.
 async fn tell(stream: TcpStream, mut answer: &[u8]) -> io::Result<()> {
     while !answer.is_empty() {

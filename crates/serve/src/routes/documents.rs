@@ -192,8 +192,8 @@ impl DocumentWork {
         ((self.translation.done() + in_window).min(all), all)
     }
 
-    /// Translates the rest within the time limit, and stores the translated document. `report` is
-    /// called after each part.
+    /// Translates the rest of the document within the time limit, and stores the translation.
+    /// `report` is called after each part.
     ///
     /// # Errors
     /// Errors of [`Self::step`], and an error if the translation takes too long.
@@ -210,8 +210,8 @@ impl DocumentWork {
         in_time(app, all).await
     }
 
-    /// Translates the rest within the time limit. Returns the text, and a warning as
-    /// [`StoredDocument::warning`] does.
+    /// Translates the rest of the document within the time limit. Returns the translated text, and
+    /// a warning as [`StoredDocument::warning`] does.
     ///
     /// # Errors
     /// See [`Self::finish`].
@@ -306,8 +306,8 @@ impl StoredDocument {
         })
     }
 
-    /// Returns a warning that sentences were not translated, or end at the maximum length; `None`
-    /// if there are no such sentences.
+    /// Returns a warning that sentences were not translated, or that translations end at the
+    /// maximum length; `None` if neither happened.
     pub(super) fn warning(&self) -> Option<String> {
         warning(&self.found)
     }

@@ -24,7 +24,7 @@ pub(super) async fn page(State(app): State<Arc<App>>, request: Request) -> Respo
     html(page.to_owned(), policy)
 }
 
-/// Answers whether all runs answer.
+/// Reports whether all runs answer requests.
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
     let (status, health) = app.health();
     json(status, &health)

@@ -100,8 +100,7 @@ pub(super) async fn answer(
 }
 
 /// Replaces the place and the text of an answer by those in the client's own `context`: the model
-/// has read a text in which every line end is `\
-/// `.
+/// has read a text in which every line end is `\n`.
 fn place(answer: &mut SpanAnswer, context: &str) {
     let (Some(start), Some(end)) = (answer.start, answer.end) else { return };
     let mut places = Vec::new();

@@ -145,7 +145,7 @@ fn a_language_model_goes_on_whole_and_by_pieces() {
         })
         .collect();
     assert_eq!(pieced, " brown ");
-    // Its log-probability is that of a text that ends there because of its number of tokens.
+    // Its log-probability is that of a text without stop texts and with the same number of tokens.
     stopped["stream"] = false.into();
     let stopped = server.post("/api/generate", &stopped).expect(200)["texts"][0].clone();
     let cut = json!({ "prompt": "the quick", "max_tokens": 7, "temperature": 0 });
@@ -231,7 +231,7 @@ fn words_are_weighed_by_what_the_label_is_without_them() {
     let words = found["words"].as_array().expect("a list");
     let texts: Vec<&str> = words.iter().filter_map(|word| word["text"].as_str()).collect();
     assert_eq!(texts, ["red", " birds", " sing", " 2"]);
-    // The probability without the last word is that of the text without it.
+    // `without` is the probability for the text without the last word.
     let without = words[3]["without"].as_f64().expect("a number");
     assert!((without - yes("red birds sing")).abs() < 1e-6, "{found}");
     let evidence = words[3]["evidence"].as_f64().expect("a number");

@@ -202,7 +202,7 @@ impl Running {
         Reply::read(&mut stream)
     }
 
-    /// Returns the bytes of a request, after which the connection ends.
+    /// Returns the bytes of a request; after its answer, the connection ends.
     pub(crate) fn bytes(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\

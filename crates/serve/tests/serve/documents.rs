@@ -268,8 +268,8 @@ fn the_document_of_a_client_that_left_is_dropped() {
         leaver.shutdown(Shutdown::Both).expect("left");
         drop(leaver);
         let (begun, mut idle) = (Instant::now(), 0);
-        // Between two parts of a document, nothing waits for a moment, so the counter must stay at
-        // 0.
+        // Between two parts of a document, nothing waits for a moment, so the counter must be 0 ten
+        // times in succession.
         while idle < 10 {
             assert!(begun.elapsed() < Duration::from_secs(60), "{path}: it is still translated");
             std::thread::sleep(Duration::from_millis(20));

@@ -97,7 +97,7 @@ fn garbage_ends_nothing_but_its_own_connection() {
         format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(500)).into_bytes(),
         vec![0; 4096],
     ];
-    // The valid request cut at every tenth byte, and with this byte changed.
+    // The valid request, cut at every tenth byte, and with this byte changed.
     for at in (1..valid.len()).step_by(10) {
         garbage.push(valid[..at].to_vec());
         let mut changed = valid.clone();
@@ -265,7 +265,7 @@ fn browsers_are_told_to_trust_nothing_else() {
             assert!(head.contains(header), "{path}: {header} is not in {head}");
         }
     }
-    // Host names: somebody else may have pointed a name to this machine.
+    // A host name that somebody else has pointed to this machine is refused.
     for (host, status) in
         [("evil.example", 403), ("localhost", 200), ("127.0.0.1:1", 200), ("[::1]:9", 200)]
     {

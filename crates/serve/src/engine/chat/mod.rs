@@ -1,9 +1,9 @@
 //! Chat templates: the text form of a conversation for a language model.
 //!
-//! Templates are those of the library Transformers: Jinja with its loop controls, blocks without
-//! their line ends, Python's methods of strings, lists and dictionaries, `raise_exception`,
-//! `strftime_now`, `tojson` and `{% generation %}`. A template may come with somebody else's model,
-//! so its time and memory are bounded.
+//! Templates have the language of the library Transformers: Jinja, in which the line end after a
+//! block is removed, with loop controls, Python's methods of strings, lists and dictionaries,
+//! `raise_exception`, `strftime_now`, `tojson` and `{% generation %}`. A template may come with
+//! somebody else's model, so its time and memory are bounded.
 
 mod json;
 mod time;

@@ -84,7 +84,8 @@ fn aligned(
     let ids = if line.is_blank() { &[] } else { line.ids() };
     let mut source = pieces_of(tokenizers.source(), ids)?;
     let words = alignment.source_tokens.len().saturating_sub(1);
-    // The alignment of a long line leaves out blanks around the line, so its own tokens are shown.
+    // The alignment of a long line leaves out blanks around the line, so the alignment's list of
+    // tokens is used.
     if source.len() != words {
         source = alignment.source_tokens[..words].to_vec();
     }

@@ -20,8 +20,8 @@ use crate::error::{Refusal, refusal};
 #[derive(Debug)]
 pub(crate) struct TranslateSentences {
     pub(crate) texts: Vec<String>,
-    /// Number of the first of these sentences, from 1, in the window of the document to which they
-    /// belong.
+    /// Number of the first of these sentences, from 1, within their window. A window is a part of a
+    /// document that several requests translate.
     pub(crate) first: usize,
     /// Direction, for a run of several directions.
     pub(crate) direction: Option<Direction>,

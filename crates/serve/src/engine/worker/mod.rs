@@ -185,8 +185,9 @@ impl Worker {
             if !self.queue.wait() {
                 return;
             }
-            // Waits for further requests only if this one came soon: a client that sends a request
-            // after a pause is not among the clients that were answered together.
+            // Waits for further requests only if a request came soon after the last batch: a client
+            // that sends a request after a pause is not among the clients that were answered
+            // together.
             let wait =
                 if idle_since.elapsed() < last_time { last_time / 8 } else { Duration::ZERO };
             let begun = Instant::now();

@@ -7,14 +7,14 @@
 //! Some languages share one probability: languages that the identifier does not distinguish, such
 //! as `pt` and `pb` or `zh` and `zt`, and languages that the identifier does not know. The latter
 //! share `1 - p`, where `p` is the probability of the identifier's likeliest language. A shared
-//! probability is divided by the vocabularies of the runs. If all tokens of a vocabulary `V` are
-//! equally likely, a text of `k` tokens has the probability `|V|^-k`, and an unknown character
-//! costs as much as a choice among all characters of Unicode. So the vocabulary that spells the
-//! text in the fewest bits fits best. Bayes' rule gives each language its part; the prior is the
-//! share of the text's letters that the language uses. The confidence of a language that the
-//! identifier does not know is also multiplied by this share, and by the share of characters that
-//! the vocabulary knows. Languages whose runs have the same vocabulary cannot be distinguished, and
-//! have equal confidences.
+//! probability is divided among its languages; the vocabularies of the runs determine the parts. If
+//! all tokens of a vocabulary `V` are equally likely, a text of `k` tokens has the probability
+//! `|V|^-k`, and an unknown character costs as much as a choice among all characters of Unicode. So
+//! the vocabulary that spells the text in the fewest bits fits best. Bayes' rule gives each
+//! language its part; the prior is the share of the text's letters that the language uses. The
+//! confidence of a language that the identifier does not know is also multiplied by this share, and
+//! by the share of characters that the vocabulary knows. Languages whose runs have the same
+//! vocabulary cannot be distinguished, and have equal confidences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -202,8 +202,8 @@ async fn fits(
     Ok(fits)
 }
 
-/// Returns languages with their confidences, likeliest first. Languages below the confidence
-/// [`NAMED`] are left out, except for the first `least`.
+/// Returns languages with their confidences, likeliest first. Languages with a confidence below
+/// [`NAMED`] are left out, except for the first `least` languages.
 fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found.sort_by(|(one, confidence), (other, its)| {
         its.total_cmp(confidence).then_with(|| one.cmp(other))
@@ -219,9 +219,9 @@ fn named(mut found: Vec<(String, f64)>, least: usize) -> Vec<Detected> {
     found
 }
 
-/// Returns each language with its probability, if the text is in one of the languages, and with a
-/// product of two shares: of the text's letters that the language uses, and of the text's
-/// characters that the vocabulary knows.
+/// Returns two numbers for each language: its probability, given that the text is in one of the
+/// languages; and the share of the text's letters that the language uses, times the share of the
+/// text's characters that the vocabulary knows.
 fn shares(text: &str, fits: &BTreeMap<String, Fit>) -> Vec<(String, f64, f64)> {
     let letters = |language: &str| own_letters(language, text);
     let costs = fits.iter().filter(|(language, _)| letters(language) > 0.0);

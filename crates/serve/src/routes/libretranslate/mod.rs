@@ -121,8 +121,8 @@ pub(super) async fn translate(
         Some(_) => return Err(Refusal::Malformed("format must be text or html".to_owned())),
     }
     let choice = chosen(&app, &asked.source, &asked.target, texts).await?;
-    // Each line is translated by itself; the translations are joined by `\
-    // `, whatever the line breaks were.
+    // Each line is translated by itself; the translations are joined by `\n`, whatever the line
+    // breaks were.
     let lines_of =
         |text: &String| split_lines(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = texts.iter().map(lines_of).collect();

@@ -127,7 +127,7 @@ pub(super) fn require_few(name: &str, likeliest: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Makes the refusal to stream `of`, data that is only known for a complete text.
+/// Makes the refusal of a stream with `of`, which is known only for a complete text.
 pub(super) fn no_stream(of: &str) -> Refusal {
     Refusal::Malformed(format!("a stream has no {of}: leave out {of} or stream"))
 }
