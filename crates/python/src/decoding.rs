@@ -201,8 +201,8 @@ impl GenerateOptions {
     }
 }
 
-/// Continues `prompt`; `None`: begins a text. Passes each piece of text to `on_piece` when it is
-/// generated. Returns the record of the text as JSON.
+/// Continues `prompt`, or begins a text if `prompt` is `None`. Passes each piece of text to
+/// `on_piece` when it is generated. Returns the record of the text as JSON.
 pub(crate) fn generate(
     run: &LoadedRun<LanguageModel>,
     prompt: Option<&str>,

@@ -171,8 +171,8 @@ pub(crate) fn broken() -> PyErr {
     TaperError::new_err("the computation failed; standard error says where: please report it")
 }
 
-/// A permission to continue, for a job that waits for another thread. The other thread gives it by
-/// dropping this value.
+/// A permission to continue, for a job that waits for another thread. The other thread gives the
+/// permission by dropping this value.
 pub(crate) struct GoOn(Option<Sender<()>>);
 
 impl GoOn {

@@ -25,7 +25,7 @@ pub(crate) struct App {
     pub(crate) files: Files,
     /// Permits for documents that are being translated, as many as the limit allows at a time.
     pub(crate) documents: Arc<Semaphore>,
-    /// Next number that [`Self::draws`] gives to a prompt for its random draws.
+    /// Next number that [`Self::draws()`] gives to a prompt for its random draws.
     pub(crate) draws: AtomicU64,
 }
 
