@@ -1,4 +1,4 @@
-//! Advice of the libraries as commands of the program.
+//! Formats the advice of the libraries as commands of this program.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use taper_run::{Notice, one_line_with};
 
 use crate::text::{quoted, say};
 
-/// Chain of causes on one line, with the commands that help.
+/// Formats an error and its causes on one line, with the commands that help in backticks.
 pub(crate) fn one_line(error: &Error) -> String {
     one_line_with(error, in_backticks)
 }
 
-/// Reports a message of a run, with the command that helps.
+/// Prints a message of a run, with the commands that help in backticks.
 pub(crate) fn say_notice(notice: &Notice) {
     say(&format!("{notice}{}", words(notice.advice().as_slice(), in_backticks)));
 }
@@ -22,7 +22,7 @@ fn in_backticks(action: &Action) -> Option<String> {
     Some(format!("`{}`", command(action)))
 }
 
-/// Command of an action, for a shell. Words in capitals are the reader's to choose.
+/// Returns the shell command for an action. Words in capitals are placeholders for the reader.
 #[must_use]
 pub fn command(action: &Action) -> String {
     match action {
@@ -56,7 +56,7 @@ fn set(key: &Option<String>) -> String {
     key.as_ref().map_or_else(String::new, |key| format!(" --set {key}=…"))
 }
 
-/// Command that uses a run; `run` is quoted already.
+/// Returns the command that uses a run for `verb`. `run` must already be quoted for a shell.
 pub(crate) fn use_of(run: &str, verb: Verb) -> String {
     match verb {
         Verb::Translate => format!("taper translate {run}"),
@@ -73,7 +73,7 @@ pub(crate) fn use_of(run: &str, verb: Verb) -> String {
     }
 }
 
-/// Commands for a recipe, for the comment at its head.
+/// Returns the commands that use a recipe, for the comment at the head of the recipe's file.
 pub(crate) fn usage(recipe: &Path, from: Option<&Path>) -> Vec<String> {
     let recipe = quoted(recipe);
     let from = from.map_or_else(String::new, |run| format!(" --from {}", quoted(run)));
@@ -87,7 +87,7 @@ pub(crate) fn usage(recipe: &Path, from: Option<&Path>) -> Vec<String> {
     ]
 }
 
-/// Commands that make a run again, for its page.
+/// Returns the commands that train, evaluate and report a run again, for the run's page.
 pub(crate) fn again(run: &Path) -> String {
     let run = quoted(run);
     format!("taper train {run}/config.toml --run NEW\ntaper evaluate {run}\ntaper report {run}\n")

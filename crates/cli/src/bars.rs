@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 /// Interval at which a bar is redrawn when nothing moves it.
 pub(crate) const TICK: Duration = Duration::from_millis(500);
 
-/// Makes a bar for a task of `total` sentences, or of an unknown number; hidden unless at a
-/// terminal.
+/// Makes a bar for a task of `total` sentences; `None`: the number is unknown. The bar is hidden
+/// unless standard error is a terminal.
 pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -20,12 +20,13 @@ pub(crate) fn sentence_bar(total: Option<u64>, what: &str) -> ProgressBar {
         None => ProgressBar::no_length()
             .with_style(bar_style("{msg} {spinner} {pos} sentences, {rate}")),
     };
-    // Shown before the first sentence is done.
+    // Draws the bar before the first sentence is done.
     bar.enable_steady_tick(TICK);
     bar.with_message(what.to_owned())
 }
 
-/// Makes a bar for a training of `total` words, at a terminal.
+/// Makes a bar for a training on `total` words. The caller checks that standard error is a
+/// terminal.
 pub(crate) fn word_bar(total: u64) -> ProgressBar {
     let bar = ProgressBar::new(total);
     bar.with_style(bar_style("{msg} {wide_bar} {percent}% {rate} words, {eta} left"))

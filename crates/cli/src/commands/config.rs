@@ -6,7 +6,7 @@ use crate::arguments::ConfigCommand;
 use crate::text::print_line;
 use taper_run::config::{RunConfig, annotated, explain, reference, schema, without_effect};
 
-/// Head of the page of the manual with the reference of all keys.
+/// Head of the manual page that lists all keys.
 const REFERENCE_HEAD: &str = "\
 # Configuration
 

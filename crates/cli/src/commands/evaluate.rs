@@ -9,7 +9,7 @@ use crate::arguments::Evaluate;
 use crate::progress::TestReporter;
 use crate::text::print_line;
 
-/// Runs the command. Without `--json` it prints each result when it is computed.
+/// Runs the command. Without `--json`, each result is printed as soon as it is computed.
 pub(crate) fn run(arguments: &Evaluate) -> Result<()> {
     let load = arguments.loading.settings();
     let search = |config: &mut RunConfig| match config.task {

@@ -13,7 +13,7 @@ use crate::advice::{say_notice, usage};
 use crate::arguments::{Finetune, Train};
 use crate::text::{print_line, quoted};
 
-/// Runs the command; `threads` is the number of threads, if given.
+/// Runs the command. `threads`: number of threads that the user requested.
 pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
     let from = &arguments.from;
     let name =
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Finetune, threads: Option<usize>) -> Result<()> {
     train::run(&train, threads)
 }
 
-/// Report of the examples, the choices and the recipe.
+/// Formats a report about the examples, the chosen settings and the recipe.
 fn lines(written: &FineTuning) -> Vec<String> {
     let FineTuning { recipe, config, counts, machine, divided } = written;
     let examples = match (counts.examples, counts.home) {

@@ -68,7 +68,8 @@ pub(crate) fn run(arguments: &Generate) -> Result<()> {
     print_line("")
 }
 
-/// Returns the prompts of the arguments, or of standard input unless it is a terminal.
+/// Returns the prompts of the arguments. If there are none, standard input is the prompt, unless it
+/// is a terminal.
 fn prompts(arguments: &Generate) -> Result<Vec<String>> {
     if let Some(path) = &arguments.prompts {
         return read_lines(path);
@@ -80,7 +81,7 @@ fn prompts(arguments: &Generate) -> Result<Vec<String>> {
         return Ok(arguments.prompt.clone());
     }
     let text = read(Path::new("-"))?;
-    // Standard input without content counts as none.
+    // Empty standard input is no prompt.
     Ok(if text.is_empty() { Vec::new() } else { vec![text] })
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Init) -> Result<()> {
     print_line(&format!("\nnext:\n  taper train {}", quoted(&written.recipe)))
 }
 
-/// Returns the settings in the arguments, and asks for missing ones.
+/// Returns the settings from the arguments, and asks the user for missing settings.
 fn settings(arguments: &Init) -> Result<InitSettings> {
     let mut questions = Questions { answers: standard_input() };
     let files = if arguments.files.is_empty() {
@@ -102,7 +102,7 @@ impl Questions {
         let _ = write!(std::io::stderr(), "{question}: ");
         let answer = self.answers.next_line()?;
         if answer.is_none() || !std::io::stdin().is_terminal() {
-            // The typed answer has ended the line at a terminal.
+            // Ends the line of the question. At a terminal, the user's answer has ended it.
             say("");
         }
         match answer {

@@ -38,7 +38,7 @@ fn identify(arguments: &LanguagesIdentify) -> Result<()> {
             print_line(&json!({ "text": line, "language": identified }).to_string())?;
             continue;
         }
-        // Code of ISO 639-2 for text in no language.
+        // `zxx` is the ISO 639-2 code of text in no language.
         let (language, probability) = identified.map_or(("zxx".to_owned(), 1.0), |identified| {
             (identified.language, identified.probability)
         });
@@ -47,7 +47,7 @@ fn identify(arguments: &LanguagesIdentify) -> Result<()> {
     Ok(())
 }
 
-/// Texts of a file with their languages.
+/// Reads a file whose lines are a language, a tab and a text; returns languages with their texts.
 fn texts(path: &Path) -> Result<Vec<(String, String)>> {
     let lines = read_lines(path)?;
     let text = |(number, line): (usize, &String)| match line.split_once('\t') {

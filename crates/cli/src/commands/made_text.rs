@@ -17,7 +17,7 @@ use crate::arguments::{Backtranslate, Distill, Diversify, Filter};
 use crate::bars::sentence_bar;
 use crate::text::print_line;
 
-/// Progress of translations, one bar for each text.
+/// Progress bars of translations, one bar for each text.
 #[derive(Default)]
 struct Bars(Option<(String, ProgressBar)>);
 

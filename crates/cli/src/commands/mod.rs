@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let threads = arguments.threads;
     match &arguments.command {
-        // These commands divide threads among processes.
+        // These commands divide the threads among processes themselves.
         Command::Train(_) | Command::Resume(_) | Command::Quickstart(_) | Command::Finetune(_) => {}
         _ => threads.map_or(Ok(()), taper_run::checks::choose_threads)?,
     }

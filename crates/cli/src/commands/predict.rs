@@ -19,7 +19,7 @@ use crate::bars::sentence_bar;
 use crate::items::{Faults, SpelledLines};
 use crate::text::{name_of, print_line, read_lines, say, visible};
 
-/// Runs the command: one line for each text or image.
+/// Runs the command: prints one line for each text or image.
 pub(crate) fn run(arguments: &Predict) -> Result<()> {
     let config = RunFolder::open(&arguments.run)?.load_config(&arguments.overrides.set)?;
     let task = config.task;
@@ -54,7 +54,8 @@ pub(crate) fn run(arguments: &Predict) -> Result<()> {
     }
 }
 
-/// Predicts for the lines of the input, and reports the special tokens that they spell.
+/// Predicts for the lines of the input, and reports special tokens that are spelled out in the
+/// lines.
 fn lines(arguments: &Predict, config: &RunConfig, predicts: &PredictionEntry) -> Result<()> {
     let run = load(arguments, config)?;
     if let Some(file) = arguments.images.first() {
@@ -86,7 +87,7 @@ fn images(arguments: &Predict, config: &RunConfig, predicts: &PredictionEntry) -
     let items = Items { images: files, prompts: &arguments.prompt, ..Items::default() };
     let answers = run.predict_each(&items, &mut |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
-    // Files without an answer have no picture.
+    // A file without an answer gets no picture.
     for ((file, to), _) in files.iter().zip(pictures).zip(&answers).filter(|(_, one)| one.is_ok()) {
         run.draw_attention(file, &to)?;
     }
@@ -119,7 +120,7 @@ fn draw(
     write_atomically(path, figure.draw()?.standalone().as_bytes())
 }
 
-/// Loads the run, with the arguments' treatment of special tokens.
+/// Loads the run; the arguments decide how special tokens in the text are treated.
 fn load(arguments: &Predict, config: &RunConfig) -> Result<Box<dyn AnyRun>> {
     let settings = arguments.weights.settings(&arguments.overrides.set);
     let mut run = tasks::open(config.task, &arguments.run, &settings)?;

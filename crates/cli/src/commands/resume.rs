@@ -6,10 +6,11 @@ use taper_run::{RunFolder, training};
 use crate::arguments::Resume;
 use crate::processes::Processes;
 
-/// Runs the command, with `threads` threads if given.
+/// Runs the command. `threads`: number of threads that the user requested.
 pub(crate) fn run(arguments: &Resume, threads: Option<usize>) -> Result<()> {
     let mut settings = arguments.output.settings(None);
-    // The first process reads the run; the others may have no common folder with it.
+    // Only the first process needs the run: the others may lack its folder, so an error is reported
+    // later.
     let opened = RunFolder::open(&arguments.run).and_then(|folder| {
         let config = folder.load_config(&arguments.overrides.set)?;
         Ok((folder, config))

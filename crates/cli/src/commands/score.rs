@@ -1,4 +1,5 @@
-//! `taper score`: log-probabilities of given translations, texts and continuations.
+//! `taper score`: log-probabilities of translations, texts and continuations that the user
+//! supplies.
 
 use std::path::Path;
 
@@ -17,8 +18,8 @@ use crate::bars::sentence_bar;
 use crate::items::{Faults, SpelledLines};
 use crate::text::{name_of, print_line, read_lines, say};
 
-/// Runs the command: prints one line for each pair, text or question, beginning with its
-/// log-probability.
+/// Runs the command: prints one line for each pair, text or question. Without `--json` it begins
+/// with a log-probability.
 pub(crate) fn run(arguments: &Score) -> Result<()> {
     match (&arguments.source, &arguments.target, &arguments.text, &arguments.choices) {
         (Some(source), Some(target), ..) => pairs(arguments, source, target),
@@ -28,7 +29,7 @@ pub(crate) fn run(arguments: &Score) -> Result<()> {
     }
 }
 
-/// Loads the run, with the arguments' treatment of special tokens.
+/// Loads the run; the arguments decide how special tokens in the text are treated.
 fn load<M: TaskModel>(arguments: &Score) -> Result<LoadedRun<M>> {
     let mut run = arguments.weights.load(&arguments.run, &[])?;
     run.tokenizers = run.tokenizers.with_spelled(arguments.items.special_tokens.rule.into());
@@ -91,7 +92,7 @@ fn texts(arguments: &Score, path: &Path) -> Result<()> {
     print(named.collect(), arguments, text, |score| Ok(serde_json::to_value(score)?))
 }
 
-/// A line of `--choices`.
+/// A line of the file of `--choices`: a prompt, and continuations to choose from.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {
@@ -111,7 +112,7 @@ impl Question {
     }
 }
 
-/// Scores continuations to choose from.
+/// Scores the continuations of each question in the file `path`, and prints the best.
 fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     let lines = read_lines(path)?;
     let run: LoadedRun<LanguageModel> = load(arguments)?;
@@ -134,7 +135,7 @@ fn continuations(arguments: &Score, path: &Path) -> Result<()> {
     for (index, line) in lines.iter().enumerate() {
         let place = || format!("{}, line {}", name_of(path), index + 1);
         let found = match answered(line).with_context(place) {
-            // An error in one question does not affect the others.
+            // A bad question does not affect other questions; any other error ends the command.
             Err(error) if error.is::<BadItem>() => Err(error),
             found => Ok(found?),
         };
@@ -170,8 +171,8 @@ fn print<T>(
     faults.end(all)
 }
 
-/// Prints the line of a score: with `as_json` its record and line number, otherwise its text. If
-/// there is no score, the line is the error as JSON, or empty.
+/// Prints the line of a score. With `as_json` this is the `record` of the score, or of the error,
+/// with the line number. Otherwise it is the `text` of the score, or an empty line for an error.
 fn print_one<T>(
     index: usize,
     score: Result<T>,

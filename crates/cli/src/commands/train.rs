@@ -12,7 +12,7 @@ use crate::estimate::estimate;
 use crate::processes::Processes;
 use crate::text::print_line;
 
-/// Runs the command, with `threads` threads if given.
+/// Runs the command. `threads`: number of threads that the user requested.
 pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     let (recipe, set) = (&arguments.config, &arguments.overrides.set);
     let mut config = match model_of_parent(arguments)? {
@@ -64,8 +64,9 @@ pub(crate) fn run(arguments: &Train, threads: Option<usize>) -> Result<()> {
     })
 }
 
-/// Reads the `[model]` of the run that gives the new run its weights, or of the run itself if it is
-/// resumed.
+/// Returns the `[model]` of the run that `--from` names, whose weights the new run gets; `None`
+/// without `--from`. If the new run exists already and is resumed, returns the `[model]` of the new
+/// run.
 fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
     let Some(from) = &arguments.from else { return Ok(None) };
     let resumed = arguments.run.as_deref().filter(|_| arguments.resume).map(RunFolder::new);
@@ -78,7 +79,7 @@ fn model_of_parent(arguments: &Train) -> Result<Option<ModelConfig>> {
 /// Returns `name` if it is allowed as the name of a folder.
 ///
 /// # Errors
-/// When it would lead out of the folder.
+/// When the name would lead out of the folder `runs`.
 fn plain(name: &str) -> Result<&str> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {

@@ -1,5 +1,5 @@
-//! `taper tune`: finds the search settings with the best translations of the validation set, or the
-//! weights of the choice among candidates.
+//! `taper tune`: finds the search settings that translate the validation set best, or the weights
+//! with which the best of several candidate translations is chosen (reranking).
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::bars::sentence_bar;
 use crate::progress::TestReporter;
 use crate::text::{print_line, quoted};
 
-/// Number of rows that are shown for each beam; they are the best ones.
+/// Number of the best trials that are shown for each beam size.
 const SHOWN: usize = 3;
 
 /// Runs the command.
@@ -66,8 +66,9 @@ pub(crate) fn run(arguments: &Tune) -> Result<()> {
     })
 }
 
-/// Writes the changes of `apply` into the run, if they improve it, and shows the results: the
-/// number of trials and the settings on one line, or `record` as JSON.
+/// Writes the best settings into the run if they are better than the run's. Prints a line with the
+/// number of trials, `tried`, and the best settings, `settings`; with `--json`, prints `record`.
+/// `apply` changes the settings of the run to the best ones, and returns true if these are better.
 fn finish(
     folder: &RunFolder,
     arguments: &Tune,
@@ -97,7 +98,7 @@ fn finish(
     })
 }
 
-/// Weights of a choice, by their keys.
+/// Formats the weights of reranking with their keys.
 fn weights_by_key(weights: &Criteria) -> String {
     let Criteria { utility, model, reverse, language_model } = weights;
     format!(
@@ -106,12 +107,12 @@ fn weights_by_key(weights: &Criteria) -> String {
     )
 }
 
-/// Returns the number of weights that were scored, and describes the best.
+/// Returns the number of sets of weights that were scored, and a description of the best set.
 fn conclusion_of_weights(tuned: &TunedWeights) -> (usize, String) {
     (tuned.trials.len() + 1, weights_by_key(&tuned.best.weights))
 }
 
-/// Searches for weights, and shows the result of each start of the search.
+/// Searches for weights from several starting points, and prints the result from each of them.
 fn search_weights(
     run: &LoadedRun<TranslationModel>,
     split: &str,
@@ -144,7 +145,7 @@ fn row_of_weights(WeightTrial { weights, scores }: &WeightTrial) -> String {
     format!("{utility:7.4}  {model:6.4}  {reverse:7.4}  {language_model:14.4}  {}", columns(scores))
 }
 
-/// Returns the number of trials, and describes the best settings.
+/// Returns the number of trials, and a description of the best settings.
 fn conclusion(tuning: &Tuning) -> (usize, String) {
     let Trial { beam_size, lengths, .. } = tuning.best;
     let LengthSettings { length_penalty, length_reward, shortfall_penalty } = lengths;
@@ -155,7 +156,7 @@ fn conclusion(tuning: &Tuning) -> (usize, String) {
     (tuning.trials.len(), settings)
 }
 
-/// Tries the settings, and shows the best of each beam.
+/// Tries the settings of the grid, and prints the best settings for each beam size.
 fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> Result<Tuning> {
     let grid = arguments.grid();
     let metric = arguments.metric.into();
@@ -189,7 +190,8 @@ fn search(run: &LoadedRun<TranslationModel>, split: &str, arguments: &Tune) -> R
     })
 }
 
-/// Returns the best trials of a beam, and the trial of the run's own settings.
+/// Returns the best of the trials, which have the same beam size, and the trial of the run's own
+/// settings.
 fn shown(
     trials: &[Trial],
     metric: TuningMetric,

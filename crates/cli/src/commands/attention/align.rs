@@ -12,10 +12,10 @@ use crate::arguments::{Align, AlignCommand, AlignEvaluate};
 use crate::bars::sentence_bar;
 use crate::text::{print_line, read_lines, say};
 
-/// Number of pairs that are aligned and written together.
+/// Number of sentence pairs that are aligned together before their links are written.
 const WINDOW: usize = 256;
 
-/// Runs the command: writes a line of links for each pair, or the scores of these links.
+/// Runs the command: writes a line of links for each sentence pair, or scores a file of links.
 pub(crate) fn run(arguments: &Align) -> Result<()> {
     match (&arguments.command, &arguments.run) {
         (Some(AlignCommand::Evaluate(arguments)), _) => evaluate(arguments),
@@ -71,8 +71,8 @@ fn align(run: &Path, arguments: &Align) -> Result<()> {
     Ok(())
 }
 
-/// Sources and targets to align. A split with links serves as its own reference if there is no
-/// other.
+/// Returns the sources and targets to align. If `reference` is `None` and the split has links, sets
+/// `reference` to these links.
 fn texts(
     run: &LoadedRun,
     arguments: &Align,
@@ -121,7 +121,7 @@ fn evaluate(arguments: &AlignEvaluate) -> Result<()> {
     })
 }
 
-/// Formats the scores for a reader.
+/// Formats the scores as a line of text.
 fn line(score: &AlignmentScore) -> String {
     format!(
         "AER {:.2}  precision {:.2}  recall {:.2}  ({} links, {} sure ones to be found)",

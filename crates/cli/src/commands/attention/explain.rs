@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Explain) -> Result<()> {
     Ok(())
 }
 
-/// Formats the stations, line by line.
+/// Formats the stations of the text's path as lines.
 fn lines(journey: &Journey) -> Vec<String> {
     let mut lines = vec![format!("1. Pieces of {:?}", journey.normalized)];
     let pieces = journey.pieces.iter().map(|piece| format!("{} {}", piece.token, piece.id));
@@ -95,7 +95,7 @@ fn lines(journey: &Journey) -> Vec<String> {
     lines
 }
 
-/// Formats the beam as a tree, each token below the one that it continues.
+/// Formats the beam as a tree, each token below the token that it continues.
 fn tree(beam: &[Branch]) -> Vec<String> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); beam.len()];
     let mut roots = Vec::new();

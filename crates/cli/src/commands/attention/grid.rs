@@ -2,20 +2,20 @@
 //! Keys' names stand above the table and read downwards.
 //!
 //! A user-perceived character may be several code points (a letter with its marks, a family of
-//! emoji) and one or two columns wide (Chinese, emoji): each has its own cell above the column of
-//! its key.
+//! emoji) and one or two columns wide (Chinese, emoji). Each such character has its own cell above
+//! the columns of its key.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// Columns of a cell.
+/// Terminal columns of a cell.
 const CELL: usize = 2;
 
-/// The least weight of each shade.
+/// Shades, each after the smallest weight that it shows.
 const SHADES: [(f32, &str); 5] = [(0.75, "█"), (0.5, "▓"), (0.3, "▒"), (0.1, "░"), (0.0, " ")];
 
-/// Formats the table of `weights` of `keys` for `queries`, line by line: the names of the keys, the
-/// rows, each with the key of the largest weight, and the meaning of the shades.
+/// Formats the table as lines: first the names of `keys`; then, for each query, its row of
+/// `weights` and the key of the largest weight; last the meaning of the shades.
 pub(super) fn grid(queries: &[String], keys: &[String], weights: &[Vec<f32>]) -> Vec<String> {
     let margin = queries.iter().map(|name| name.width()).max().unwrap_or(0);
     let mut lines = head(keys, margin);
@@ -38,7 +38,7 @@ pub(super) fn grid(queries: &[String], keys: &[String], weights: &[Vec<f32>]) ->
     lines
 }
 
-/// Formats the names of keys downwards, ending above the first row.
+/// Formats the names of keys as lines: each name reads downwards and ends just above the first row.
 fn head(keys: &[String], margin: usize) -> Vec<String> {
     let signs: Vec<Vec<&str>> = keys.iter().map(|key| key.graphemes(true).collect()).collect();
     let height = signs.iter().map(Vec::len).max().unwrap_or(0);
@@ -53,7 +53,7 @@ fn head(keys: &[String], margin: usize) -> Vec<String> {
     (0..height).map(line).collect()
 }
 
-/// Pads a character to a cell; omits a character wider than a cell.
+/// Pads a character to the width of a cell; replaces a wider character by `…`.
 fn padded(sign: &str) -> String {
     match CELL.checked_sub(sign.width()) {
         Some(rest) => format!("{sign}{}", " ".repeat(rest)),
@@ -82,7 +82,7 @@ mod tests {
         let weights = [vec![0.1, 0.2, 0.7, 0.0], vec![1.0, 0.0, 0.0, 0.0]];
         let lines = grid(&queries, &keys, &weights);
         assert_eq!(lines.len(), 4 + 2 + 1);
-        // Each key is above the rows, downwards in its two columns.
+        // Each key's name stands above the rows and reads downwards in the key's two columns.
         assert_eq!(lines[0], "           <");
         assert_eq!(lines[2], "     e\u{301}\u{323}   我s");
         assert_eq!(lines[3], "     x 👨‍👩‍👧们>");

@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &PositionsArguments) -> Result<()> {
     let columns = figures.by_distance()?;
     let names: Vec<&str> = columns.iter().map(|one| one.name.as_str()).collect();
     print_line(&format!("distance  {}", names.join("  ")))?;
-    // Small distances one by one, larger ones by doubling.
+    // All distances below 8, then powers of two.
     let near = 0..8.min(arguments.count);
     let far = (3..).map(|power| 1 << power).take_while(|distance| *distance < arguments.count);
     for distance in near.chain(far) {

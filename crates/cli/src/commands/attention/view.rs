@@ -14,7 +14,7 @@ use super::grid::grid;
 use crate::arguments::Attention;
 use crate::text::{print_line, say};
 
-/// Pixels of a picture for each pixel of a drawing.
+/// Factor by which a PNG picture is larger than the drawing.
 const ZOOM: f32 = 2.0;
 
 /// Runs the command.

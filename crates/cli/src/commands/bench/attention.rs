@@ -23,14 +23,14 @@ use taper_run::checks::memory;
 use taper_run::folder::files::write_atomically;
 use taper_run::numbers::bytes;
 
-/// Tokens of a batch of short sequences.
+/// Number of tokens of a batch of short sequences.
 const TOKENS: usize = 2048;
 /// Number of tokens of a sequence that is processed before any measurement.
 const REHEARSED: usize = 64;
 /// Number of levels of summaries in hierarchical attention, more than any sequence needs.
 const LEVELS: usize = 16;
 
-/// Measurement of one kind at one length.
+/// Measurement of one kind of attention at one sequence length.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Measurement {
     kind: String,
@@ -42,7 +42,7 @@ struct Measurement {
     forward: f64,
     /// Seconds of the fastest forward and backward pass.
     both: f64,
-    /// Largest growth of the process, in bytes.
+    /// Growth of the process's peak memory, in bytes; `None` if the system does not report it.
     memory: Option<u64>,
     /// Multiplications and additions of the forward pass, by formula.
     forward_flops: f64,
@@ -54,8 +54,7 @@ impl Measurement {
     }
 }
 
-/// Exponents `b` of `a · nᵇ`, fitted to the cost of a sequence: the cost of one token times the
-/// length.
+/// Exponents `b` of `a · nᵇ`, fitted to the costs of one sequence of `n` tokens.
 #[derive(Debug, Serialize)]
 struct Growth {
     kind: String,
@@ -113,7 +112,7 @@ fn kind(name: &str) -> Result<AttentionKind> {
     })
 }
 
-/// Measures in a new process of this program, which prints its result.
+/// Measures in a new process of this program, which prints the measurement as JSON.
 fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<Measurement> {
     let mut command = program::again()?;
     command.args(["bench", "attention", "--json", "--kinds", name]);
@@ -139,7 +138,7 @@ fn in_process(arguments: &BenchAttention, name: &str, length: usize) -> Result<M
     Ok(serde_json::from_value(record["measurements"][0].take())?)
 }
 
-/// Draws a line for each kind, with its exponent.
+/// Draws time by length as SVG: a line for each kind, with the exponent of its growth.
 fn drawn(found: &[Measurement], growth: &[Growth]) -> Result<String> {
     let line = |growth: &Growth| {
         let own = found.iter().filter(|one| one.kind == growth.kind);
@@ -227,7 +226,7 @@ fn normal(rows: usize, columns: usize, key: u64) -> Result<Tensor> {
 
 fn growth(name: &str, found: &[Measurement]) -> Growth {
     let own: Vec<&Measurement> = found.iter().filter(|one| one.kind == name).collect();
-    // Cost of a single sequence, even if short sequences were measured in a batch.
+    // Fits the cost of a single sequence, also where short sequences were measured in a batch.
     let of = |cost: &dyn Fn(&Measurement) -> f64| {
         slope(own.iter().map(|one| {
             let length = one.length as f64;
@@ -243,7 +242,7 @@ fn growth(name: &str, found: &[Measurement]) -> Growth {
     }
 }
 
-/// Slope of the least-squares line; NaN for fewer than two different points.
+/// Returns the slope of the least-squares line; NaN for fewer than two different points.
 fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let count = points.clone().count() as f64;
     let mean_x = points.clone().map(|(x, _)| x).sum::<f64>() / count;
@@ -289,7 +288,7 @@ mod tests {
             length,
             sequences: TOKENS.div_ceil(length),
             causal: false,
-            // A batch of the same number of tokens.
+            // Time of a whole batch, which has `TOKENS` tokens, or one sequence if that is longer.
             forward: 3e-9 * (TOKENS.max(length) * length) as f64,
             both: 1e-6 * TOKENS.max(length) as f64,
             memory: Some(8 * TOKENS.max(length) as u64),

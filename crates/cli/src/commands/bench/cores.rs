@@ -1,4 +1,5 @@
-//! Prediction of the time of a training step on more cores: a model, from the times on one thread.
+//! Predicts the time of a training step on more cores from times measured on one thread. An
+//! operation consists of serial work and parallel regions, whose work is divided among threads.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -24,27 +25,27 @@ pub(super) fn check(cores: &[NonZeroUsize]) -> Result<()> {
     Ok(())
 }
 
-/// Starts measuring if there is anything to predict.
+/// Starts recording parallel regions if there are numbers of cores to predict for.
 pub(super) fn start(cores: &[NonZeroUsize]) {
     if !cores.is_empty() {
         profile::predict(&cores.iter().map(|cores| cores.get()).collect::<Vec<_>>());
     }
 }
 
-/// Times of a step by operation, on each number of cores.
+/// Table of predictions: the time of each operation on each number of cores.
 pub(super) struct Table<'a> {
     pub(super) cores: &'a [NonZeroUsize],
     pub(super) profile: &'a Profile,
     pub(super) regions: &'a Prediction,
-    /// Seconds of all steps.
+    /// Measured seconds of all steps, on one thread.
     pub(super) seconds: f64,
     pub(super) steps: usize,
-    /// Seconds for threads to begin and end a region.
+    /// Seconds for threads to begin and end a parallel region.
     pub(super) meeting: f64,
 }
 
-/// Median seconds to hand each thread of this machine, all awake, an empty task and wait for the
-/// last.
+/// Returns the median seconds of an empty parallel region: to give each thread of this machine an
+/// empty task and wait until the last has ended. The threads are awake.
 pub(super) fn meeting() -> f64 {
     const LOOPS: u32 = 1000;
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -77,8 +78,8 @@ impl Row<'_> {
         (self.seconds - parallel).max(0.0)
     }
 
-    /// Time on one of the numbers of cores, if threads take `meeting` seconds to begin and end a
-    /// region.
+    /// Returns the predicted seconds on `cores` cores, which is number `index` in the table, if
+    /// threads take `meeting` seconds to begin and end a region.
     fn on(&self, index: usize, cores: usize, meeting: f64) -> f64 {
         let Some(regions) = self.regions else { return self.seconds };
         let meetings = if cores == 1 { 0.0 } else { regions.count as f64 };
@@ -102,7 +103,8 @@ impl Table<'_> {
             .collect()
     }
 
-    /// Efficiencies of the cores: the time on one core, divided by the total time on all of them.
+    /// Returns for each number of cores: the number, the predicted seconds of all steps, and the
+    /// efficiency, which is the seconds on one core / (predicted seconds · number of cores).
     fn efficiencies(&self) -> Vec<(usize, f64, f64)> {
         let rows = self.rows();
         self.cores

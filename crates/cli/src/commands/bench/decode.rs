@@ -10,11 +10,12 @@ use crate::arguments::BenchDecode;
 use crate::text::{print_line, read_lines};
 use taper_run::translation::{LineTranslator, TranslationSettings, for_the_best};
 
-/// Measurements.
+/// Measurements that the command prints.
 #[derive(Debug, Serialize)]
 struct Report {
     sentences: usize,
-    /// Output tokens, including `</s>`, once for each part of an overlong line.
+    /// Number of output tokens. `</s>` is counted once a line, or once for each part of an overlong
+    /// line.
     tokens: usize,
     /// Beam size; `None` if translations are sampled.
     beam_size: Option<usize>,
@@ -25,9 +26,9 @@ struct Report {
     /// Seconds from the start of the command to the translation of the first line that is not
     /// blank, including loading the model.
     first_translation_seconds: f64,
-    /// Seconds of each repeat, from text to text.
+    /// Seconds of each repeat, including tokenisation and detokenisation.
     seconds: Vec<f64>,
-    /// Sentences per second, by the median.
+    /// Sentences per second, by the median of `seconds`.
     sentences_per_second: f64,
     tokens_per_second: f64,
     /// Peak memory of the process, in bytes; `None` if the system does not report it.
@@ -102,20 +103,21 @@ pub(crate) fn run(arguments: &BenchDecode) -> Result<()> {
     report.print()
 }
 
-/// Translates from text to text, like `translate`; returns the number of tokens of the best
+/// Translates lines of text as `taper translate` does; returns the number of tokens of the best
 /// translations.
 fn decode(translator: &LineTranslator<'_>, lines: &[String]) -> Result<usize> {
     let found = translator.translate(lines, &[], 1, |_| {})?;
     found.map(|line| Ok(line?.translations.first().map_or(0, |best| best.length))).sum()
 }
 
-/// Returns the first line that needs the model: a blank line is translated without it.
+/// Returns the first line that is not blank, because blank lines are translated without the model;
+/// the first line if all are blank.
 fn first_to_translate(lines: &[String]) -> &[String] {
     let first = lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(0);
     &lines[first..=first]
 }
 
-/// Median; for an even number, the mean of the middle two.
+/// Returns the median; for an even number of values, the mean of the middle two.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

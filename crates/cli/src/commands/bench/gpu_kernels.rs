@@ -11,17 +11,18 @@ use super::round;
 use crate::arguments::BenchKernels;
 use crate::text::print_line;
 
-/// Number of packed tokens of a batch, unless another is requested.
+/// Default number of packed tokens of a batch.
 const ROWS: usize = 25_000;
 
 /// The presets of `bench train` that are compared, with width, heads and feed-forward width.
 const PRESETS: [(&str, [usize; 3]); 2] = [("base", [512, 8, 2048]), ("big", [1024, 16, 4096])];
 
-/// Number of tokens of a sentence, and of tokens in the vocabulary.
+/// Number of tokens of a sentence.
 const LENGTH: usize = 46;
+/// Number of tokens in the vocabulary.
 const VOCABULARY: usize = 10_000;
 
-/// A kernel on the shapes of a preset.
+/// Measurement of a kernel on the shapes of a preset.
 #[derive(Debug, Serialize)]
 struct Measurement {
     preset: &'static str,
@@ -32,7 +33,7 @@ struct Measurement {
     microseconds: f64,
     /// Billions of bytes a second.
     rate: f64,
-    /// Share of the bandwidth of a copy.
+    /// Bandwidth of the kernel divided by that of a copy.
     share: f64,
 }
 

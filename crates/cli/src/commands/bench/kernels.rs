@@ -13,7 +13,7 @@ use super::gpu_kernels;
 use crate::arguments::BenchKernels;
 use crate::text::print_line;
 
-/// Number of rows of a layer's input, unless another is requested.
+/// Default number of rows of a layer's input.
 const ROWS: usize = 3000;
 /// Number of iterations of the loop that measures the peak, which takes about as long as the
 /// smallest product.
@@ -45,10 +45,10 @@ const fn layer(name: &'static str, inputs: usize, outputs: usize) -> Layer {
     Layer { name, inputs, outputs }
 }
 
-/// Names of the three products of a layer; their shapes are rows, summed dimension and columns.
+/// Names of the three matrix products of a layer.
 const PASSES: [&str; 3] = ["forward", "gradient of the input", "gradient of the weight"];
 
-/// A kernel and its rounding.
+/// A kernel and the precision of its products.
 type Variant = (Kernel, Products);
 
 /// Measurement of one product by one kernel.
@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &BenchKernels) -> Result<()> {
     Ok(())
 }
 
-/// Returns the kernels of this machine, each with its roundings.
+/// Returns the kernels of this machine, each with every precision that it serves.
 fn variants() -> Vec<Variant> {
     let all = Kernel::ALL.into_iter();
     all.flat_map(|kernel| [Products::F32, Products::Bf16].map(|products| (kernel, products)))
@@ -111,7 +111,8 @@ fn variants() -> Vec<Variant> {
         .collect()
 }
 
-/// Returns the kernel whose peak limits another kernel.
+/// Returns the kernel whose peak limits `kernel`: `kernel` itself, or for the `gemm` crate the
+/// kernel with the fastest f32 multiply-adds of this machine.
 fn limit(kernel: Kernel) -> Option<Kernel> {
     if kernel != Kernel::Gemm {
         return Some(kernel);
@@ -121,8 +122,8 @@ fn limit(kernel: Kernel) -> Option<Kernel> {
         .find(|kernel| kernel.is_here())
 }
 
-/// Measures the peak and every product in turn, as often as requested, and keeps the shortest time
-/// of each: other work on the machine only adds time.
+/// Measures the peak and every product in turn, `--repeats` times, and keeps the highest rate of
+/// each: other work on the machine only adds time.
 fn measure(layer: &Layer, threads: usize, arguments: &BenchKernels) -> Vec<Measurement> {
     let &Layer { name, inputs, outputs } = layer;
     let rows = arguments.rows.unwrap_or(ROWS);
@@ -178,7 +179,7 @@ fn factor(values: &[f32], transposed: bool) -> Factor<'_> {
     Factor { values, transposed }
 }
 
-/// Billions of multiplications and additions per second.
+/// Returns the billions of multiplications and additions per second, both counted.
 fn giga(multiply_adds: usize, seconds: f64) -> f64 {
     2e-9 * multiply_adds as f64 / seconds
 }

@@ -1,6 +1,6 @@
 //! `taper bench network`: cost of the network between processes that train together.
 //!
-//! Processes are threads here, with their own cores, and each transfer arrives when a network of
+//! Each process is simulated by threads with their own cores. A transfer arrives when a network of
 //! the given speed would deliver it.
 
 use std::collections::VecDeque;
@@ -22,14 +22,14 @@ use super::train::{preset_shape, read_batches};
 use crate::arguments::BenchNetwork;
 use crate::text::print_line;
 
-/// The learning rate, constant.
+/// Constant learning rate.
 const LEARNING_RATE: f64 = 1e-4;
 /// Bytes per second of a gigabit per second.
 const GIGABIT: f64 = 1e9 / 8.0;
 /// Largest number of processes, for which every machine has enough memory.
 const MOST_PROCESSES: usize = 64;
 
-/// Cost of one network.
+/// Cost of an update over one network.
 #[derive(Debug, Serialize)]
 struct Row {
     gigabits_per_second: f64,
@@ -44,7 +44,7 @@ struct Row {
 }
 
 impl Row {
-    /// Line of the table; an update takes `alone` seconds without a network.
+    /// Formats the row as a line of the table. `alone`: seconds of an update without a network.
     fn line(&self, alone: f64) -> String {
         let share = |seconds: f64| 100.0 * alone / seconds;
         format!(
@@ -119,7 +119,8 @@ struct UpdateMetrics {
     parameters: usize,
 }
 
-/// Measures the seconds of an update over a network; `None`: without delay or limit.
+/// Measures an update over `network`; `None`: a network without delay or limit of speed. If `late`,
+/// the exchange begins when all gradients are computed.
 fn measure(
     arguments: &BenchNetwork,
     batches: &[Batch],
@@ -157,7 +158,7 @@ fn measure(
     measured.into_iter().next().context("no process")
 }
 
-/// Makes the updates of one process.
+/// Makes the updates of one process and measures them.
 fn updates(
     arguments: &BenchNetwork,
     batches: &[Batch],

@@ -21,7 +21,7 @@ use taper_run::numbers::bytes;
 use taper_run::tasks::{TaskModel, require_task};
 use taper_run::training::{Arithmetic, Peak, TimedUpdates};
 
-/// The learning rate, constant.
+/// Constant learning rate.
 const LEARNING_RATE: f64 = 1e-4;
 
 /// Runs the command.
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &BenchTrain) -> Result<()> {
     report.show(arguments)
 }
 
-/// The settings of the updates.
+/// Returns the training settings of the measured updates.
 fn training(r_drop: f64) -> TrainingConfig {
     TrainingConfig {
         seed: 1,
@@ -101,12 +101,12 @@ struct Report {
     tokens: u64,
     profile: Profile,
     arithmetic: Arithmetic,
-    /// Parallel regions, if numbers of cores are given.
+    /// Parallel regions of each operation; empty without `--cores`.
     regions: Prediction,
-    /// Seconds for threads to begin and end a region, if numbers of cores are given.
+    /// Seconds for threads to begin and end a parallel region; 0 without `--cores`.
     meeting: f64,
     parameters: usize,
-    /// Type of the computation, even if it was chosen automatically.
+    /// Type of the computation: the chosen type if `--dtype` is automatic.
     dtype: DType,
     /// Matrix kernel of the fused operations; `None` unless they run on the CPU.
     kernel: Option<Kernel>,
@@ -255,7 +255,8 @@ fn with_dropout(shape: ModelConfig, rate: f64) -> ModelConfig {
     ModelConfig { ..shape.with_dropout(rate) }
 }
 
-/// Reads `src.N` and `tgt.N` for N from 0 on, and packs them.
+/// Reads the tensors `src.N` and `tgt.N` of a safetensors file, for N = 0, 1, …, and packs each
+/// pair of tensors as a batch.
 ///
 /// # Errors
 /// When the file is unreadable, or a tensor is invalid.

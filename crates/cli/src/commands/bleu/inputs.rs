@@ -22,7 +22,7 @@ pub(super) struct System {
 pub(super) struct Inputs {
     /// The systems, at least one; in a paired test the baseline comes first.
     pub(super) systems: Vec<System>,
-    /// Reference streams, each as long as each system.
+    /// Reference streams, each with as many lines as a system.
     pub(super) references: Vec<Vec<String>>,
 }
 
@@ -66,8 +66,8 @@ impl Inputs {
     }
 }
 
-/// Reads one file for each system. Naming the baseline again changes nothing; naming another file
-/// twice would make reports ambiguous.
+/// Reads one file for each system. In a paired test, naming the baseline again changes nothing.
+/// Naming any other file twice is an error, because reports would be ambiguous.
 fn from_files(paths: &[&PathBuf], paired: bool) -> Result<Vec<System>> {
     let mut systems: Vec<System> = Vec::with_capacity(paths.len());
     for (index, path) in paths.iter().enumerate() {
@@ -86,7 +86,8 @@ fn from_files(paths: &[&PathBuf], paired: bool) -> Result<Vec<System>> {
     Ok(systems)
 }
 
-/// Reads one column, separated by tabs, for each system.
+/// Reads one or more systems from standard input: each line has a field for each system, separated
+/// by tabs.
 fn from_standard_input(paired: bool) -> Result<Vec<System>> {
     let lines = standard_input().collect::<Result<Vec<String>, _>>()?;
     let columns = lines.first().map_or(1, |line| trim_end(line).split('\t').count());
@@ -139,13 +140,14 @@ fn read_references(paths: &[PathBuf], count: usize) -> Result<Vec<Vec<String>>> 
             number + 1,
             fields.len()
         );
-        // Not the requested number, which may be arbitrarily large.
+        // Streams are made only here: until a line with `count` fields is read, `count` may be
+        // arbitrarily large.
         streams.resize(count, Vec::new());
         for (stream, field) in streams.iter_mut().zip(fields) {
             stream.push(field.to_owned());
         }
     }
-    // Adds an empty stream, so that its number of lines is compared.
+    // If the file has no lines, adds an empty stream, so that the number of lines is compared.
     streams.resize(streams.len().max(1), Vec::new());
     Ok(streams)
 }

@@ -1,4 +1,4 @@
-//! `taper bleu`: scores translations like sacreBLEU, with its options and its output.
+//! `taper bleu`: scores translations with the options and the output of sacreBLEU.
 
 mod inputs;
 mod report;
@@ -62,15 +62,15 @@ struct Style {
 }
 
 impl Style {
-    /// Takes the style from the arguments; other settings have sacreBLEU's defaults if the command
-    /// is called like sacreBLEU.
+    /// Takes the style from the arguments. Settings that they omit have sacreBLEU's defaults if the
+    /// command is called like sacreBLEU: with `--input`, or with a single file.
     fn new(arguments: &arguments::Bleu) -> Self {
         let like_sacrebleu = !arguments.input.is_empty() || arguments.files.len() == 1;
         let report = &arguments.report;
         let usual = if like_sacrebleu { OutputFormat::Json } else { OutputFormat::Text };
         let format =
             match std::env::var("SACREBLEU_FORMAT").unwrap_or_default().to_lowercase().as_str() {
-                // This option exists only in Taper, so no variable of sacreBLEU affects it.
+                // `--json` exists only in Taper, so sacreBLEU's variable does not affect it.
                 _ if report.json => OutputFormat::Json,
                 "json" => OutputFormat::Json,
                 "text" => OutputFormat::Text,
@@ -109,8 +109,8 @@ fn refuse_absent(arguments: &arguments::Bleu) -> Result<()> {
     Ok(())
 }
 
-/// Returns the requested metrics, each once: in their own order, or in the requested order for a
-/// paired test.
+/// Returns the requested metrics without repetitions: in the requested order for a paired test,
+/// otherwise in a fixed order.
 fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
     let mut names = Vec::new();
     for &name in &arguments.metrics {
@@ -153,7 +153,8 @@ fn metrics(arguments: &arguments::Bleu) -> Result<Vec<Box<dyn Metric>>> {
     let mut metrics: Vec<Box<dyn Metric>> = Vec::with_capacity(names.len());
     for name in names {
         let metric = metric(name)?;
-        // `chrf` with a word order of 2 is `chrfpp`.
+        // Omits a metric that occurs twice under two names: `chrf` with a word order of 2 is
+        // `chrfpp`.
         if metrics.iter().all(|other| other.name() != metric.name()) {
             metrics.push(metric);
         }
@@ -193,7 +194,7 @@ fn bleu(arguments: &arguments::Bleu) -> Result<Bleu> {
     })
 }
 
-/// Returns the seed of trials: from sacreBLEU's environment variable, or its default.
+/// Returns the seed of trials: the value of `SACREBLEU_SEED`, or sacreBLEU's default.
 fn seed() -> Result<u64> {
     match std::env::var("SACREBLEU_SEED") {
         Ok(seed) => seed
@@ -203,7 +204,7 @@ fn seed() -> Result<u64> {
     }
 }
 
-/// Prints a line for each sentence.
+/// Prints a line with the score of each sentence.
 fn sentences(
     arguments: &arguments::Bleu,
     metrics: &[&dyn Metric],

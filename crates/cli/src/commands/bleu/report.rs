@@ -24,7 +24,7 @@ pub(super) struct SystemReport {
     pub(super) signature: Signature,
 }
 
-/// Results of each system.
+/// Results of each system under one metric.
 #[derive(Debug)]
 pub(super) enum Report {
     /// Scores as text.
@@ -33,7 +33,7 @@ pub(super) enum Report {
     Compared(Vec<Comparison>),
 }
 
-/// Formats the scores of one system: a line each, or JSON.
+/// Formats the scores of one system: a line for each metric, or JSON.
 pub(super) fn one_system(scores: &[Score], style: Style) -> Result<String> {
     let json = style.format == OutputFormat::Json;
     let mut reports = Vec::with_capacity(scores.len());
@@ -119,7 +119,7 @@ pub(super) fn several_systems(
 }
 
 impl Report {
-    /// Returns a system's result for JSON.
+    /// Returns the result of the system with number `index`, for JSON.
     fn record(&self, index: usize) -> ResultRecord<'_> {
         match self {
             Self::Scores(scores) => ResultRecord::Score(&scores[index]),
@@ -234,7 +234,7 @@ fn rounded(value: f64, decimals: usize) -> f64 {
     format!("{value:.decimals$}").parse().unwrap_or(value)
 }
 
-/// Formats JSON with this indentation.
+/// Formats a value as JSON, with `indent` for each level of indentation.
 fn to_json(value: &impl Serialize, indent: &[u8]) -> Result<String> {
     let mut bytes = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(

@@ -76,14 +76,14 @@ impl Table {
         self.columns.iter().map(|column| column.cells.len()).max().unwrap_or(0)
     }
 
-    /// Formats one line of each column, padded with spaces to the column's width.
+    /// Pads one line of text for each column with spaces to the column's width.
     fn placed<'a>(
         &'a self,
         cells: impl Iterator<Item = &'a str> + 'a,
     ) -> impl Iterator<Item = String> + 'a {
         cells.zip(&self.columns).enumerate().map(|(index, (cell, column))| {
             let place = if index == 0 { Place::Right } else { Place::Middle };
-            // Formats take widths up to 65,535.
+            // Spaces are added by hand, because the width in a format string is at most 65,535.
             let room = column.width().saturating_sub(cell.chars().count());
             let before = match place {
                 Place::Right => room,
@@ -95,12 +95,13 @@ impl Table {
 }
 
 impl Column {
-    /// Returns the heading as row 0, then the cells.
+    /// Returns the text of a row in this column: the heading for row 0, then the cells.
     fn row(&self, row: usize) -> &str {
         if row == 0 { &self.heading } else { self.cells.get(row - 1).map_or("", String::as_str) }
     }
 
-    /// Width of the widest line in characters; a heading keeps a space at both ends.
+    /// Returns the width of the column in characters: that of its widest line, or that of the
+    /// heading with a space at both ends.
     fn width(&self) -> usize {
         let widest = self
             .cells

@@ -59,7 +59,7 @@ pub(super) fn similarities(arguments: &EmbeddingsSimilarities) -> Result<()> {
     Ok(())
 }
 
-/// Drawing of the cosines of all pairs of words.
+/// Makes a heat map of the cosines of all pairs of words.
 fn figure(words: &[String], cosines: Vec<Vec<f64>>, language: Language) -> Figure {
     let nearest = words.iter().zip(&cosines).enumerate().filter_map(|(at, (word, row))| {
         let others = (0..words.len()).filter(|&other| other != at);

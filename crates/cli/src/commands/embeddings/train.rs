@@ -39,7 +39,8 @@ pub(super) fn resume(arguments: &EmbeddingsResume) -> Result<()> {
     })
 }
 
-/// Trains in a folder in which no other process trains, shows progress, and lets signals stop it.
+/// Locks a folder, so that no other process trains in it, and calls `work`, which trains. Shows its
+/// progress, and stops it at a signal.
 fn in_folder(
     folder: &Path,
     limits: &Limits,

@@ -83,7 +83,8 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     Ok(())
 }
 
-/// Returns a published shape, with the size of its vocabulary on both sides.
+/// Returns the configuration of a published shape, and the size of its vocabulary as source and as
+/// target.
 fn published(name: &str) -> Result<(RunConfig, Vocabularies)> {
     let shapes = published_shapes();
     let Some(shape) = shapes.iter().find(|shape| shape.name == name) else {
@@ -93,7 +94,8 @@ fn published(name: &str) -> Result<(RunConfig, Vocabularies)> {
     Ok((shape.config.clone(), (shape.vocabulary, shape.vocabulary)))
 }
 
-/// Reads a run or a recipe, with the sizes of its vocabularies.
+/// Returns the configuration of a run or a recipe, and the sizes of its vocabularies. Sets `parent`
+/// to the run from which a run has its first weights, if any.
 fn of_target(
     target: &Path,
     arguments: &Inspect,
@@ -130,14 +132,15 @@ fn of_target(
     }
 }
 
-/// Cost of a layer of the answering stack for one sequence.
+/// Cost, for one sequence, of a layer of the stack that computes the output: the decoder or the
+/// encoder, depending on the task.
 #[derive(Serialize)]
 struct Layer {
-    /// Number of layers like this.
+    /// Number of equal layers that this entry stands for.
     count: usize,
     /// Kind of self-attention; `None` for layers other than a Transformer's.
     attention: Option<AttentionKind>,
-    /// Number of experts; 0 for a feed-forward layer.
+    /// Number of experts; 0 for an ordinary feed-forward layer.
     experts: usize,
     parameters: u64,
     tokens: usize,
@@ -145,10 +148,11 @@ struct Layer {
     /// FLOPs of self-attention between its projections. Full attention counts every pair of tokens,
     /// as papers do; other kinds count the pairs that they compute.
     attention_flops: u64,
-    /// FLOPs of attention that a CPU computes; under a causal mask, it skips about half of the
-    /// pairs.
+    /// FLOPs of attention as a CPU computes it, which skips about half of the pairs under a causal
+    /// mask; `None` without attention.
     computed_attention_flops: Option<u64>,
-    /// Bytes that attention keeps for the backward pass between its projections, for this sequence.
+    /// Bytes that attention, without its projections, keeps for the backward pass of this sequence;
+    /// `None` without attention.
     attention_bytes: Option<u64>,
 }
 
@@ -214,7 +218,8 @@ fn parameters_line(config: &RunConfig, vocabularies: Vocabularies, parameters: u
     }
 }
 
-/// Describes the heads; only their number if the rest follows from it.
+/// Describes the heads: their number; their width if it is set; and the number of heads of keys and
+/// values if it is smaller.
 fn heads(model: &ModelConfig) -> String {
     let shape = model.attention_shape();
     let width = match model.head_width {
@@ -228,7 +233,7 @@ fn heads(model: &ModelConfig) -> String {
     format!("{} heads{width}{shared}", shape.heads)
 }
 
-/// Layers of the model, and their sizes.
+/// Describes the layers of the model and their sizes.
 fn stack_line(config: &RunConfig) -> String {
     let shape = &config.model;
     let stacks = entry(config.task).stacks;
@@ -271,7 +276,8 @@ fn stack_line(config: &RunConfig) -> String {
     }
 }
 
-/// Cost of a layer, with its kind and number unless there is only one kind, `alone`.
+/// Describes the cost of a layer. `alone`: the stack has one kind of layer, so the kind and the
+/// number of layers are omitted.
 fn layer_line(layer: &Layer, shape: &ModelConfig, alone: bool) -> String {
     let experts = match layer.experts {
         0 => String::new(),
@@ -304,7 +310,7 @@ fn layer_line(layer: &Layer, shape: &ModelConfig, alone: bool) -> String {
     )
 }
 
-/// Summarises the model and its cost, as its task defines them.
+/// Summarises the model and its cost in lines of text.
 fn summary(
     config: &RunConfig,
     vocabularies: Vocabularies,
@@ -381,7 +387,7 @@ fn print_json(
     print_line(&serde_json::to_string_pretty(&record)?)
 }
 
-/// Formats a shape like `512 x 2048`.
+/// Formats a shape, such as `512 x 2048`.
 fn shape(dimensions: &[usize]) -> String {
     dimensions.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ")
 }

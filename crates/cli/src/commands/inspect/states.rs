@@ -11,11 +11,10 @@ use taper_run::{LoadSettings, LoadedRun};
 use crate::arguments::Inspect;
 use crate::text::print_line;
 
-/// Divisor of the number of sentences: a mean over a smaller share is not drawn, because it is
-/// unreliable.
+/// A mean over fewer than 1/`LEAST` of the sentences is unreliable and is not drawn.
 const LEAST: usize = 20;
 
-/// Measures, prints and, if requested, draws.
+/// Measures the gradients, prints them and, if requested, draws them.
 pub(super) fn run(arguments: &Inspect, target: &Path, split: &str) -> Result<()> {
     if !target.is_dir() {
         bail!("--state-gradients needs a run, but {} is not a folder", target.display());

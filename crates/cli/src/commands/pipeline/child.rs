@@ -1,6 +1,6 @@
-//! Process of a step. It ends when this process does, even if this process is killed. To notice
-//! that, it reads a pipe that this process holds open. It also holds a lock that the next pipeline
-//! in the folder waits for.
+//! Processes of a pipeline's steps. A step's process ends when the pipeline's process ends, even if
+//! the pipeline is killed. To notice its end, the step reads a pipe that the pipeline holds open.
+//! The step also holds a lock, for which the next pipeline in the folder waits.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
@@ -14,22 +14,24 @@ use crate::error::Interrupted;
 use crate::program;
 use crate::signals::on_signal;
 
-/// Environment variable of a step's process, with the path of the file that it locks.
+/// Environment variable of a step's process: path of the file that the step locks.
 pub(crate) const STEP_LOCK: &str = "TAPER_STEP_LOCK";
 
-/// Runs one process after another.
+/// Runs the steps of a pipeline as processes, one after another.
 pub(super) struct Child {
-    /// Held open as long as the process is to run.
+    /// Standard input of the running step; the step ends when this pipe is closed. `None`: no step
+    /// runs, or the step was asked to end.
     input: Arc<Mutex<Option<ChildStdin>>>,
-    /// File that a running step has locked.
+    /// File that a running step locks.
     step_lock: PathBuf,
-    /// Lock of the pipeline, held to the end.
+    /// Lock of the pipeline, held as long as this value lives.
     _lock: File,
 }
 
 impl Child {
     /// Locks the pipeline in `folder`, waits for a step that was left by a killed pipeline, and
-    /// prepares for signals: a process that runs then is asked to end, and is waited for.
+    /// installs a signal handler. At a signal, it asks the running step to end; without a running
+    /// step, it ends this process.
     ///
     /// # Errors
     /// When another process runs the pipeline, or the system refuses locks or the handler.
@@ -38,7 +40,7 @@ impl Child {
             File::create(path).with_context(|| format!("cannot write {}", path.display()))
         };
         let lock = create(&folder.join("pipeline.lock"))?;
-        // A file system without locks cannot answer.
+        // Other errors are ignored, because the file system may not support locks.
         if matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
             bail!("{}: another process runs this pipeline; wait for it", folder.display());
         }
@@ -49,7 +51,7 @@ impl Child {
         on_signal(move |signal| {
             let held = of_handler.lock().unwrap_or_else(PoisonError::into_inner).take();
             match held {
-                // A word before the end of the pipe asks for an orderly end.
+                // Text before the pipe closes asks the step for an orderly end.
                 Some(mut held) => drop(held.write_all(b"end\n")),
                 None => signal.end(),
             }
@@ -60,7 +62,7 @@ impl Child {
     /// Runs this program with `arguments`, as the step `name`.
     ///
     /// # Errors
-    /// When the step fails, or a signal ended it; it has reported the reason.
+    /// When the step fails, or a signal ended it. The step has already reported the reason.
     pub(super) fn run(&self, name: &str, arguments: &[String]) -> Result<()> {
         let mut process = program::again()?
             .args(arguments)
@@ -91,9 +93,9 @@ impl Child {
     }
 }
 
-/// Ends this process when its standard input closes, if it is a step of a pipeline: in an orderly
-/// way if it is asked to, and at once if the pipeline was killed. Files on disk are complete at any
-/// time.
+/// If this process is a step of a pipeline, ends it when its standard input closes: in an orderly
+/// way if text was read before, and at once if not, because the pipeline was killed then. An
+/// immediate end is safe, because files on disk are complete at any time.
 pub(crate) fn end_with_parent() {
     let Some(path) = std::env::var_os(STEP_LOCK) else { return };
     // Held until the process ends.
@@ -113,6 +115,6 @@ pub(crate) fn end_with_parent() {
         drop(lock);
         std::process::exit(128 + 15);
     };
-    // Without the thread, the process ends later, when it is done.
+    // If the thread cannot be started, the process ends only when its work is done.
     let _ = std::thread::Builder::new().name("pipeline".to_owned()).spawn(wait);
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
         return Ok(());
     }
     pipeline.make_folder()?;
-    // A step that has changed is found before another step begins.
+    // Checks all steps before the first begins: `status` fails for a step that has changed.
     for step in &pipeline.steps {
         pipeline.status(step)?;
     }
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &arguments::Pipeline) -> Result<()> {
     report(&pipeline, &child)
 }
 
-/// Compares the runs that were trained.
+/// Writes a page about the trained run, or a page that compares several trained runs.
 fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
     let trained: Vec<&Step> = pipeline.steps.iter().filter(|step| step.trains).collect();
     let folders = || trained.iter().map(|step| step.folder.display().to_string());
@@ -64,7 +64,8 @@ fn report(pipeline: &Pipeline, child: &Child) -> Result<()> {
     if arguments.is_empty() {
         return Ok(());
     }
-    // Runs of two directions have no sentences to compare; each still has its own report.
+    // Runs of two directions have no common sentences, so they cannot be compared; a report of one
+    // run is still possible.
     match child.run("report", &arguments) {
         Err(error) if error.is::<crate::error::Interrupted>() => bail!(error),
         Err(_) => print_line(&format!(

@@ -1,4 +1,5 @@
-//! `taper extrapolate`: perplexity, and the share of keys that are found, by the length of texts.
+//! `taper extrapolate`: perplexity, and the share of passkeys that the model recalls, by the length
+//! of texts. A passkey is a key that is hidden in a long text.
 
 use anyhow::Result;
 use taper_report::NamedFigure;
@@ -32,7 +33,8 @@ pub(crate) fn run(arguments: &Extrapolate) -> Result<()> {
     }
 }
 
-/// Perplexity of all models by length, and the keys that each of them found.
+/// Returns a figure of the perplexity of all models by length, and for each model with passkeys a
+/// figure of the recalled ones.
 fn figures(measured: &[Extrapolation]) -> Vec<NamedFigure> {
     let name = "extrapolation".to_owned();
     let mut figures = vec![NamedFigure { name, figure: extrapolation_figure(measured) }];
@@ -43,7 +45,9 @@ fn figures(measured: &[Extrapolation]) -> Vec<NamedFigure> {
     figures
 }
 
-/// Prints a line for each model, with its run: perplexity, and the share of keys over all depths.
+/// Prints two tables with a line for each model: perplexity by length, and the share of recalled
+/// passkeys by length, over all depths in the text. Then prints the reasons why lengths were
+/// refused.
 fn table(measured: &[Extrapolation]) -> Result<()> {
     rows(measured, "perplexity, blocks of", |point| Some(format!("{:.3}", point.perplexity?)))?;
     if measured.iter().flat_map(|one| &one.points).any(|point| point.passkey.is_some()) {
@@ -66,7 +70,8 @@ fn table(measured: &[Extrapolation]) -> Result<()> {
     Ok(())
 }
 
-/// Prints a table with a line for each model; lengths are printed above it whenever they change.
+/// Prints a table with a line for each model. A line of lengths precedes the first model, and each
+/// model whose lengths differ from those of the model above.
 fn rows(
     measured: &[Extrapolation],
     title: &str,

@@ -18,10 +18,10 @@ use taper_run::folder::files::write_atomically;
 use crate::arguments::Pictures;
 use crate::text::print_line;
 
-/// Pixels of a PNG for each pixel of a page.
+/// Factor by which a PNG is larger than the figure on a page.
 const ZOOM: f32 = 2.0;
 
-/// Writes figures to the requested folders, and reports it.
+/// Writes figures to the requested folders, and prints their number and the folder.
 ///
 /// # Errors
 /// When a figure cannot be drawn or written.
@@ -43,7 +43,7 @@ pub(super) fn write_pictures(figures: &[NamedFigure], wanted: &Pictures) -> Resu
     Ok(())
 }
 
-/// Writes a page, and reports its path.
+/// Writes a page, and prints its path.
 ///
 /// # Errors
 /// When the page cannot be written.

@@ -12,8 +12,8 @@ use crate::arguments::Serve;
 use crate::signals::on_signal;
 use crate::text::{print_line, say, visible, visible_json};
 
-/// Runs the command. The first signal asks the server to finish accepted requests, the second ends
-/// the program at once.
+/// Runs the command. The first signal asks the server to finish accepted requests, the second
+/// signal ends the program at once.
 pub(crate) fn run(arguments: &Serve) -> Result<()> {
     let settings = arguments.settings()?;
     if settings.api_key.is_none() && !settings.address.ip().is_loopback() {

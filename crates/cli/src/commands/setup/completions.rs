@@ -1,6 +1,6 @@
 //! `taper completions SHELL`: prints a script with which a shell asks the program itself for
-//! possible continuations: commands and options, runs, their checkpoints, and keys of recipes with
-//! their values.
+//! completions: of commands and options, runs, checkpoints of runs, and keys of recipes with their
+//! values.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::arguments::{Arguments, Completions};
 use crate::program;
 use crate::text::standard_output;
 
-/// Environment variable in which a shell that asks names itself.
+/// Environment variable in which a shell that asks for completions gives its own name.
 const VARIABLE: &str = "TAPER_COMPLETE";
 
 /// Runs the command.
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Completions) -> Result<()> {
     standard_output()?.write_all(&script).context("cannot write to standard output")
 }
 
-/// Answers a shell if one asks, and then ends the process.
+/// If a shell asks for completions, prints them and ends the process.
 pub(crate) fn complete() {
     let completions =
         CompleteEnv::with_factory(|| with_completers(Arguments::command())).var(VARIABLE);
@@ -52,7 +52,8 @@ fn with_completers(command: Command) -> Command {
     command.mut_args(completed).mut_subcommands(with_completers)
 }
 
-/// Names of the checkpoints of the run that the command line names.
+/// Returns the names of checkpoints that begin with `begun`, in the run that the command line
+/// names.
 fn checkpoints(begun: &OsStr) -> Vec<CompletionCandidate> {
     let folders = program::words()
         .filter_map(|word| std::fs::read_dir(Path::new(&word).join("checkpoints")).ok());
@@ -63,7 +64,8 @@ fn checkpoints(begun: &OsStr) -> Vec<CompletionCandidate> {
     starting(begun, fixed.into_iter().chain(names).map(|name| (name, String::new())))
 }
 
-/// Keys of a recipe and, after `=`, their possible values.
+/// Completes a setting: returns keys of recipes that begin with `begun`, or, if `begun` contains
+/// `=`, the possible values of the key.
 fn settings(begun: &OsStr) -> Vec<CompletionCandidate> {
     let mut all = Vec::new();
     collect("", taper_run::config::schema().as_value(), &mut all);
@@ -72,7 +74,8 @@ fn settings(begun: &OsStr) -> Vec<CompletionCandidate> {
     starting(begun, shown)
 }
 
-/// Adds `key=`, and `key=value` for each value if there are few, with their meanings.
+/// Adds to `all`, for each key below `section`, `key=` and its meaning. If the key has a fixed set
+/// of values, also adds `key=value` and its meaning for each value.
 fn collect(prefix: &str, section: &Value, all: &mut Vec<(String, String)>) {
     let meaning = |schema: &Value| -> String {
         let text = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
@@ -96,7 +99,7 @@ fn collect(prefix: &str, section: &Value, all: &mut Vec<(String, String)>) {
     }
 }
 
-/// Candidates that begin like the word.
+/// Returns the candidates among `all` that begin with `begun`, with their meanings as help.
 fn starting(
     begun: &OsStr,
     all: impl Iterator<Item = (String, String)>,

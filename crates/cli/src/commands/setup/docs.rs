@@ -40,7 +40,7 @@ fn page(book: &Path, name: Option<&str>) -> Result<PathBuf> {
     let Some(name) = name else { return Ok(book.join("index.html")) };
     let file = |folder: &str| book.join(format!("docs/{folder}{name}.html"));
     let folders = ["", "models/", "layers/", "seeing/", "mathematics/"];
-    // No name leads out of the manual.
+    // Together with the check for `..`, this keeps the path inside the manual.
     let is_name = name.chars().all(|one| one.is_alphanumeric() || matches!(one, '-' | '.' | '/'));
     folders
         .into_iter()
@@ -49,7 +49,7 @@ fn page(book: &Path, name: Option<&str>) -> Result<PathBuf> {
         .with_context(|| format!("the manual has no page `{name}`; {}", listed(&book)))
 }
 
-/// Sentence that names the list of all pages.
+/// Returns a clause that says where all pages are listed.
 fn listed(book: &Path) -> String {
     format!("file://{} lists them", book.join("index.html").display())
 }

@@ -26,19 +26,19 @@ pub(crate) fn run(command: &TheoryCommand) -> Result<()> {
     }
 }
 
-/// Reads the text of a machine or of a program.
+/// Reads the file of a Turing machine or of a program of select and aggregate.
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Saves a model as a run, and reports it.
+/// Saves a model as a run, and prints the run's folder.
 fn save(model: &impl TaskModel, words: &[String], folder: &Path) -> Result<()> {
     let mut observer = |_: &RunEvent<'_>| Ok(());
     save_by_hand(&RunFolder::new(folder), model, words, &mut observer)?;
     print_line(&format!("saved as {}", folder.display()))
 }
 
-/// Writes figures with their names, if pictures are requested.
+/// Writes named figures to the requested folders; does nothing if none is requested.
 fn draw(figures: Vec<(String, Figure)>, pictures: &Pictures) -> Result<()> {
     if pictures.svg.is_none() && pictures.png.is_none() {
         return Ok(());

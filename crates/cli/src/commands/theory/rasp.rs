@@ -1,4 +1,4 @@
-//! `taper theory rasp`: a program of select and aggregate as an encoder.
+//! `taper theory rasp`: compiles a program of select and aggregate operations (RASP) to an encoder.
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -8,7 +8,8 @@ use super::{draw, read, save};
 use crate::arguments::TheoryRasp;
 use crate::text::print_line;
 
-/// Longest input of an encoder, unless the input is longer.
+/// Default of the longest input of an encoder, in characters; a longer input on the command line
+/// raises it.
 const LONGEST: usize = 16;
 
 /// Runs the command.

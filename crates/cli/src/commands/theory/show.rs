@@ -1,4 +1,4 @@
-//! `taper theory show`: claims, measured.
+//! `taper theory show`: measures claims about models.
 
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -10,7 +10,7 @@ use super::draw;
 use crate::arguments::TheoryShow;
 use crate::text::print_line;
 
-/// Claims; those that need no training come first.
+/// Returns the studies, each of which measures a claim. Studies that need no training come first.
 fn studies() -> impl Iterator<Item = &'static Study> {
     STUDIES.iter().chain(EXPERIMENTS)
 }
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &TheoryShow) -> Result<()> {
     draw(findings.figures, &arguments.pictures)
 }
 
-/// Prints a table, numbers to the right.
+/// Prints a table with right-aligned cells.
 fn print_table(columns: &[String], rows: &[Vec<String>]) -> Result<()> {
     let of_column = |at: usize| rows.iter().filter_map(move |row| row.get(at));
     let width = |at: usize| {

@@ -54,7 +54,7 @@ pub(super) fn require(order: &Order, path: &Path) -> Result<()> {
 pub(super) struct Progress {
     /// Number of lines of the text whose translations are complete.
     pub(super) lines: usize,
-    /// Bytes of these translations.
+    /// Number of bytes of these translations.
     pub(super) bytes: u64,
 }
 
@@ -76,7 +76,8 @@ impl Progress {
                 Form::NBest => {
                     let current = line_number(&line).context("its lines are not n-best lists")?;
                     if current != number {
-                        // Translations of the last line may be missing, so it is translated again.
+                        // Some of the n-best translations of the last source line may be missing,
+                        // so this line is translated again.
                         before = whole;
                         number = current;
                     }

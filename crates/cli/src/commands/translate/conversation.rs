@@ -1,5 +1,5 @@
-//! Translation of lines that are typed at a terminal, with editing and a history. On request, more
-//! is shown about the last sentence.
+//! Translation of lines that are typed at a terminal, with editing and a history. On request,
+//! alternatives to the last translation are shown, or its alignment.
 
 use std::io::ErrorKind;
 
@@ -19,7 +19,7 @@ use crate::arguments::Form;
 use crate::error::Interrupted;
 use crate::text::{print_line, say};
 
-/// Number of alternatives shown if no number is given.
+/// Default number of alternatives.
 const ALTERNATIVES: usize = 5;
 
 /// Largest number of alternatives that can be requested.
@@ -41,8 +41,8 @@ enum Request {
 }
 
 impl Request {
-    /// Parses the request in `line`; `None` if it is a sentence. A line that cannot be understood
-    /// requests help.
+    /// Parses the request in `line`; returns `None` if `line` is a sentence. An unknown request
+    /// counts as a request for help.
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.trim().strip_prefix(':')?.split_whitespace();
         let (name, count) = (words.next(), words.next());
@@ -107,7 +107,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
         };
         let asked_for = asked.map_or_else(|| settings.clone(), |asked| wider(settings, asked));
         let translator = translator.under(&asked_for, &());
-        // The next sentence may succeed.
+        // An error does not end the conversation: the next sentence may succeed.
         match translate(&translator, sentence, number) {
             Ok(translated) => show(sentence, number, &translated, asked, form)?,
             Err(error) => say(&format!("error: {}", one_line(&error))),
@@ -116,7 +116,7 @@ pub(super) fn converse(run: &LoadedRun, settings: &TranslationSettings, form: Fo
     Ok(())
 }
 
-/// Returns the settings that answer a request.
+/// Returns `settings` with the changes that a request needs.
 fn wider(settings: &TranslationSettings, asked: Request) -> TranslationSettings {
     let mut settings = settings.clone();
     match asked {
@@ -128,7 +128,7 @@ fn wider(settings: &TranslationSettings, asked: Request) -> TranslationSettings 
             }
             settings.detail = TranslationDetail { all: true, ..TranslationDetail::default() };
         }
-        // The tokens are known if the weights are.
+        // An alignment is shown with tokens, which are returned only together with weights.
         _ => settings.detail = TranslationDetail { all: false, alignments: true, weights: true },
     }
     settings
@@ -172,8 +172,8 @@ fn show(
     Ok(())
 }
 
-/// Formats one line for each token of the translation, with the source tokens that it is aligned
-/// with.
+/// Formats one line for each token of the translation, with the source tokens to which it is
+/// aligned.
 fn rows(aligned: &AlignedTokens) -> Vec<String> {
     let width = |tokens: &[String]| tokens.iter().map(|one| one.chars().count()).max().unwrap_or(0);
     let width = width(&aligned.target_tokens);

@@ -21,14 +21,15 @@ const LARGEST: u64 = 1 << 28;
 /// Translates the document `file` to `--output`, which appears as a whole or not at all.
 ///
 /// # Errors
-/// When the document or the output is refused, the run cannot be loaded, or a line has no translation.
+/// When the document or the output is refused, the run cannot be loaded, or a line has no
+/// translation.
 pub(super) fn translate_file(arguments: &Translate, file: &Path) -> Result<()> {
     let Some(output) = arguments.text.output.as_deref() else {
         bail!("--file needs --output FILE");
     };
     require_new(output)?;
     let source = read(file)?;
-    // Errors in the document are found before the model is loaded.
+    // Parses the document here, so that errors in it are found before the model is loaded.
     source.document("").with_context(|| file.display().to_string())?;
     let run = load(arguments)?;
     let settings = arguments.settings(&run)?;

@@ -1,5 +1,5 @@
-//! The text to translate, one window of lines at a time; each line comes with its prefix, if there
-//! are prefixes.
+//! Reads the text to translate, one window of consecutive lines at a time. If there is a file of
+//! prefixes, also reads the prefix of each line: the beginning that its translation must have.
 
 use std::path::Path;
 
@@ -11,9 +11,10 @@ use super::is_stream;
 use crate::arguments::TextArguments;
 use crate::text::{is_standard_stream, standard_input};
 
-/// Number of lines that are translated and written together unless `--window` changes it. Batches
-/// have lines of similar lengths: a window has dozens of batches, so that incomplete last ones cost
-/// little. A window takes seconds or minutes, and an interruption loses no more than this work.
+/// Default number of lines of a window, which are translated together before they are written. A
+/// window is divided into dozens of batches of lines of similar lengths, so a last batch that is
+/// incomplete costs little. A window takes seconds or minutes; an interruption loses no more work
+/// than one window.
 const WINDOW: usize = 4096;
 
 /// Number of lines of the first window. Each following window has twice as many, up to [`WINDOW`],
@@ -27,11 +28,11 @@ const WINDOW_BYTES: usize = 1 << 24;
 /// Consecutive lines of the text.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Number of the first line, from 1.
+    /// Number of the first line, counted from 1.
     pub(super) first: usize,
     /// Lines, at least one.
     pub(super) lines: Vec<String>,
-    /// Beginning of each translation; empty if no prefixes were given.
+    /// Prefix of the translation of each line; empty if there is no file of prefixes.
     pub(super) prefixes: Vec<String>,
 }
 
@@ -50,7 +51,8 @@ impl Input {
     /// before the model is loaded.
     ///
     /// # Errors
-    /// When a file cannot be read, or the two have different numbers of lines.
+    /// When a file cannot be read, or the text and the file of prefixes have different numbers of
+    /// lines.
     pub(super) fn open(arguments: &TextArguments) -> Result<Self> {
         let text = match &arguments.input {
             Some(path) if !is_standard_stream(path) => Source::open(path)?,
@@ -93,7 +95,8 @@ impl Input {
         Ok(())
     }
 
-    /// Returns the SHA-256 of the text, and of the prefixes, if they are files.
+    /// Returns the SHA-256 of the text and, if there are prefixes, that of the prefixes. For a
+    /// stream it is an empty string.
     pub(super) fn hashes(&self) -> Vec<String> {
         let sources = [Some(&self.text), self.prefixes.as_ref()];
         sources.into_iter().flatten().map(|source| source.hash.clone()).collect()
@@ -148,7 +151,7 @@ impl Input {
     }
 }
 
-/// Makes the error for two files if one ends before the other.
+/// Returns the error for two files if `ended` ends before `longer`.
 fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
     let (shorter, end, path, line) =
         (ended.path().display(), ended.line(), longer.path().display(), longer.line());
@@ -158,7 +161,7 @@ fn uneven(ended: &LineReader, longer: &LineReader) -> anyhow::Error {
     )
 }
 
-/// Lines, and their number if it could be counted.
+/// Lines of a file or of a stream. `total` is their number; `None` for a stream.
 struct Source {
     lines: LineReader,
     total: Option<u64>,
@@ -168,7 +171,7 @@ struct Source {
 
 impl Source {
     fn open(path: &Path) -> Result<Self> {
-        // A pipe can be read only once, so its errors are found while it is read.
+        // A pipe can be read only once, so errors in it are found only while it is translated.
         let (total, hash) = if is_stream(path) {
             (None, String::new())
         } else {
@@ -178,7 +181,7 @@ impl Source {
         Ok(Self { lines: LineReader::open(path)?, total, hash })
     }
 
-    /// Checks, at the end of the text, that it has the number of lines that was counted.
+    /// Checks at the end of the text that the number of lines is the number that `open` counted.
     fn unchanged(&self) -> Result<()> {
         let (path, lines_now) = (self.lines.path().display(), self.lines.line());
         match self.total {
@@ -193,7 +196,7 @@ impl Source {
     }
 }
 
-/// Checks a file and returns its number of lines and their SHA-256.
+/// Reads a whole file to find errors in it; returns the number of its lines and their SHA-256.
 fn check(path: &Path) -> Result<(u64, String)> {
     let (mut lines, mut hash) = (LineReader::open(path)?, Sha256::new());
     while let Some(line) = lines.next_line()? {

@@ -22,7 +22,7 @@ use output::Output;
 use taper_run::translation::{LineTranslator, Order, OverlongRule, TranslatedLine, Translation};
 use taper_run::{BadItem, LoadedRun, truncated_translations};
 
-/// Output line of `--json`.
+/// Output line of `--json` for a line of text with its translations.
 #[derive(Debug, Serialize)]
 struct Record<'a> {
     line: usize,
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
         let run = load(arguments)?;
         return converse(&run, &arguments.settings(&run)?, form);
     }
-    // Errors in files are found before the model is loaded.
+    // Opens the files first, so that errors in them are found before the model is loaded.
     let mut input = Input::open(&arguments.text)?;
     let continued = arguments.text.goes_on.then_some(form);
     let output = Output::open(arguments.text.output.as_deref(), continued)?;
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Translate) -> Result<()> {
     faults.end(lines)
 }
 
-/// Loads the run, with the arguments' treatment of special tokens.
+/// Loads the run; the arguments decide how special tokens in the text are treated.
 fn load(arguments: &Translate) -> Result<LoadedRun> {
     let mut run: LoadedRun = arguments.loading.load(&arguments.run)?;
     run.tokenizers = run.tokenizers.with_spelled(arguments.items.special_tokens.rule.into());
@@ -82,8 +82,8 @@ fn refuse_files(text: &TextArguments) -> Result<()> {
     Ok(())
 }
 
-/// Loads the models and translates the text, from the point at which an earlier command was
-/// stopped. Returns the number of lines without a translation, and the number of all lines.
+/// Loads the models and translates the lines of `input` that are left. Returns the record of lines
+/// without a translation, and the number of lines that were read.
 fn translate(
     arguments: &Translate,
     form: Form,
@@ -99,7 +99,7 @@ fn translate(
     stream(&translator, form, input, output, (spelled, &name), Faults::new(arguments.items.strict))
 }
 
-/// Whether `path` is neither a file nor a folder but, for example, a pipe or a device, whose bytes
+/// True if `path` is neither a file nor a folder but, for example, a pipe or a device, whose bytes
 /// can be read only once.
 fn is_stream(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
@@ -123,7 +123,7 @@ fn stream(
             }
         });
         let (before, count) = (window.first - 1, window.lines.len());
-        // Parts of long lines are counted as they come; there are more parts than lines.
+        // `done` also counts the parts of divided lines, so it may exceed the number of lines.
         let progress = |done: usize| bar.set_position((before + done.min(count)) as u64);
         let translations =
             translator.translate(&window.lines, &window.prefixes, window.first, progress)?;
@@ -159,8 +159,8 @@ fn stream(
     Ok((faults, lines))
 }
 
-/// Reports on standard error lines that were too long, with their treatment, and terms that the
-/// translation lacks.
+/// Reports on standard error that a line was too long and how it was treated, and the terms that
+/// the translation lacks.
 fn report(line: usize, translated: &TranslatedLine) {
     if let Some(overlong) = &translated.overlong {
         let done = match overlong.rule {
@@ -204,7 +204,7 @@ fn render_fault(form: Form, line: usize, source: &str, error: &str) -> Result<St
     })
 }
 
-/// Formats a tab and the pairs of the alignment, source first; empty without an alignment.
+/// Formats the alignment as a tab and pairs `source-target`; returns an empty string without one.
 fn pharaoh(translation: &Translation) -> String {
     let Some(alignment) = &translation.alignment else {
         return String::new();

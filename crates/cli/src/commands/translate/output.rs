@@ -21,17 +21,18 @@ use taper_run::translation::Order;
 pub(super) struct Output(Target);
 
 enum Target {
-    /// A stream that takes translations at once, with its name.
+    /// A stream and its name. Translations are written to the stream at once.
     Stream(RefCell<Box<dyn Write>>, String),
     /// A file, which the signal handler shares.
     File(Arc<Mutex<Partial>>),
 }
 
 impl Output {
-    /// Opens standard output, also called `-`, a pipe or a device, or the file at `path`. The file
-    /// must not exist; it is created at once under a temporary name, so that an error of the disk
-    /// is known before hours of work. With `continued`, opens the existing part under that name, in
-    /// this form.
+    /// Opens the output at `path`: a file, a pipe or a device. `None` and `-` are standard output.
+    ///
+    /// A file must not exist. It is created at once under a temporary name, so that an error of the
+    /// disk is found before hours of work. With `continued`, the existing file with the temporary
+    /// name is continued; its lines must have this form.
     ///
     /// # Errors
     /// When the file exists or cannot be created, or there is nothing to continue.
@@ -79,10 +80,11 @@ impl Output {
         }
     }
 
-    /// Records the conditions of the translation, or compares them with the recorded ones.
+    /// Records the conditions of a new translation. For a continued translation, compares them with
+    /// the record.
     ///
     /// # Errors
-    /// When it is continued under other conditions, or the disk refuses.
+    /// When the translation is continued under other conditions, or the disk refuses.
     pub(super) fn begin(&self, order: &Order) -> Result<()> {
         match &self.0 {
             Target::File(file) => lock(file).begin(order),
@@ -118,7 +120,7 @@ impl Output {
         }
     }
 
-    /// Reports the part that exists if a translation failed.
+    /// Reports the incomplete file of a translation that failed.
     pub(super) fn give_up(&self) {
         if let Target::File(file) = &self.0 {
             lock(file).give_up();
@@ -126,15 +128,15 @@ impl Output {
     }
 }
 
-/// Locks the file. If the other thread panicked, the value is still intact: each change follows the
-/// steps that may fail.
+/// Locks the value that the signal handler shares. If a thread panicked while it held the lock, the
+/// value is still consistent, because it is changed only after the steps that may fail.
 fn lock(file: &Mutex<Partial>) -> MutexGuard<'_, Partial> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks the file; refuses one that another process writes to.
+/// Locks the file; fails if another process writes to it.
 fn lock_file(file: &File, path: &Path) -> Result<()> {
-    // A file system without locks cannot answer.
+    // Other errors are ignored, because the file system may not support locks.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         bail!("{}: another process is writing to it; wait for it", path.display());
     }
@@ -149,18 +151,18 @@ struct Partial {
     /// Path until the file is complete.
     partial: PathBuf,
     file: File,
-    /// Whether another process began the file.
+    /// True if an earlier process began the file.
     continued: bool,
-    /// Number of lines of the text whose translations it holds.
+    /// Number of lines of the text whose translations the file holds.
     lines: usize,
-    /// Bytes of these translations.
+    /// Number of bytes of these translations.
     bytes: u64,
     whole: bool,
 }
 
 impl Partial {
-    /// Returns the final path for `path`, where nothing must exist yet, and the path until the file
-    /// is complete.
+    /// Returns the final path for `path`, and the temporary path until the file is complete. Fails
+    /// if `path` exists.
     fn names(path: &Path) -> Result<(PathBuf, PathBuf)> {
         let shown = path.display();
         let Some(name) = path.file_name() else {
@@ -170,15 +172,16 @@ impl Partial {
             !path.exists(),
             "{shown} exists already and is left as it is: choose another --output or remove it"
         );
-        // `name/` is the file `name`.
+        // Removes the slash of `name/`.
         let path = path.with_file_name(name);
-        // Differs from the suffix of a run's own temporary files, which `taper resume` removes if
-        // they are incomplete.
+        // The suffix differs from that of temporary files in a run's folder, because `taper resume`
+        // removes such files.
         let partial = with_suffix(&path, ".part");
         Ok((path, partial))
     }
 
-    /// Opens the complete lines of `path` that a stopped process has left.
+    /// Opens the incomplete file for `path` that a stopped process has left, and cuts off what
+    /// follows its complete lines.
     fn reopen(path: &Path, form: Form) -> Result<Self> {
         let (path, partial) = Self::names(path)?;
         let shown = partial.display();
@@ -243,8 +246,8 @@ impl Partial {
 
     fn append(&mut self, text: &str) -> Result<()> {
         if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // A full disk may write only a part: complete lines are kept, as many as will be
-            // reported.
+            // A full disk may have taken a part of the text. Removes this part, so that the file
+            // holds as many lines as are reported.
             let _ = self.file.set_len(self.bytes);
             return Err(error).with_context(|| format!("cannot write {}", self.partial.display()));
         }
@@ -263,7 +266,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Reports the part that exists; an empty file is removed.
+    /// Reports the incomplete file and how to continue it; removes the file if it is empty.
     fn give_up(&self) {
         let (path, partial, lines) = (self.path.display(), self.partial.display(), self.lines);
         if self.whole {

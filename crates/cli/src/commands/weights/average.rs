@@ -14,7 +14,8 @@ use taper_run::RunFolder;
 pub(crate) fn run(arguments: &Average) -> Result<()> {
     let folder = RunFolder::open(&arguments.run)?;
     let config = folder.load_config(&[])?;
-    // A checkpoint of an interruption counts only if there are no others.
+    // Checkpoints that were saved at an interruption are used only if there are no regular
+    // checkpoints.
     let all = Checkpoints::new(&folder.checkpoints()).list()?;
     let regular: Vec<SavedCheckpoint> = all.iter().filter(|one| !one.interim).cloned().collect();
     let saved = if regular.is_empty() { all } else { regular };

@@ -10,7 +10,7 @@ use crate::advice::{say_notice, use_of};
 use crate::arguments::{Export, Format, Import};
 use crate::text::{print_line, quoted, say};
 
-/// Makes a run from a folder.
+/// Runs `import`: makes a run from the folder of a model.
 pub(crate) fn import(arguments: &Import) -> Result<()> {
     let folder = RunFolder::new(&arguments.run);
     let mut observer = |event: &RunEvent<'_>| {
@@ -56,7 +56,7 @@ pub(crate) fn import(arguments: &Import) -> Result<()> {
     print_line(&format!("{}; next: {next}{lines}", parts.join(", ")))
 }
 
-/// Makes a folder from a run.
+/// Runs `export`: writes the model of a run to a folder.
 pub(crate) fn export(arguments: &Export) -> Result<()> {
     let settings = arguments.weights.settings(&[]);
     let Export { run, folder, external_data, .. } = arguments;

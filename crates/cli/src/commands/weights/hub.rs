@@ -11,8 +11,8 @@ mod without_hub {
 
     use crate::arguments::{Pull, Push};
 
-    /// Refuses, because this program was built without the feature. The error says how to get a
-    /// program that has it.
+    /// Fails, because this program was built without the feature `hub`. The error says how to get a
+    /// program with it.
     fn refuse() -> Result<()> {
         bail!(
             "this program was built without access to the hub; build it with the cargo feature \

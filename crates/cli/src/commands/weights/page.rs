@@ -9,7 +9,8 @@ use crate::arguments::PageOfRun;
 use crate::program;
 use crate::text::print_line;
 
-/// Module that is installed beside the program, relative to the program's folder.
+/// Path of the WebAssembly module that is installed with the program, relative to the program's
+/// folder.
 const MODULE: &str = "../share/taper/taper.wasm";
 
 /// Runs the command.

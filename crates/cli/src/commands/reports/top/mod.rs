@@ -15,9 +15,9 @@ use crate::arguments::Top;
 use screen::View;
 use watched::WatchedRun;
 
-/// Interval at which files are checked.
+/// Interval at which the files of runs are read again.
 const REFRESH: Duration = Duration::from_millis(1000);
-/// Time to wait for a key.
+/// Longest time to wait for a key before the screen is drawn again.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Runs the command.
@@ -65,16 +65,16 @@ fn find(arguments: &Top) -> Result<Vec<WatchedRun>> {
     Ok(runs)
 }
 
-/// Request of a key.
+/// Action that a key requests.
 enum Key {
     Quit,
-    /// Choose another run.
+    /// Choose another run: the next (1) or the previous (-1).
     Step(isize),
-    /// Choose another chart.
+    /// Choose another chart: the next (1) or the previous (-1).
     Chart(isize),
 }
 
-/// Returns the key pressed within a time, if any.
+/// Waits at most `wait` for a key, and returns the action that it requests, if any.
 fn key(wait: Duration) -> std::io::Result<Option<Key>> {
     if !event::poll(wait)? {
         return Ok(None);

@@ -17,11 +17,11 @@ use taper_trainer::ProcessTime;
 use super::watched::WatchedRun;
 use crate::bars::clock;
 
-/// Charts in addition to the loss.
+/// Charts to choose from. One of them is shown next to the loss.
 const CHARTS: [&str; 5] =
     ["validation scores", "gradient norm", "learning rate", "accuracy", "answers a second"];
 
-/// Current selection.
+/// Current selection: indices of a run and of a chart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct View {
     run: usize,
@@ -29,18 +29,18 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Chooses another of `count` runs.
+    /// Moves the selection by `step` among `count` runs.
     pub(super) fn choose(&mut self, step: isize, count: usize) {
         self.run = self.run.saturating_add_signed(step).min(count.saturating_sub(1));
     }
 
-    /// Chooses another chart, cyclically.
+    /// Moves the selection by `step` charts, cyclically.
     pub(super) fn turn(&mut self, step: isize) {
         self.chart = (self.chart + CHARTS.len()).saturating_add_signed(step) % CHARTS.len();
     }
 }
 
-/// A curve with its name.
+/// Name and points of a curve.
 type Curve = (&'static str, Vec<(f64, f64)>);
 
 /// Draws the runs, and the curves, samples and checkpoints of the selected one.
@@ -216,7 +216,7 @@ fn draw_chart(frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[Curve]) 
     frame.render_widget(chart, area);
 }
 
-/// Whether the user wants colours: `NO_COLOR` (no-color.org) and `CLICOLOR=0` switch them off.
+/// True if the user wants colours: `NO_COLOR` (no-color.org) and `CLICOLOR=0` switch them off.
 fn has_colours() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     !is_set("NO_COLOR") && std::env::var_os("CLICOLOR").is_none_or(|value| value != "0")

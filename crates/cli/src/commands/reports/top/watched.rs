@@ -1,4 +1,4 @@
-//! A run that is read repeatedly.
+//! A run whose files are read repeatedly while it trains.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -9,17 +9,17 @@ use taper_run::folder::{RunState, RunSummary};
 
 use crate::resident::resident_memory;
 
-/// A run with its record, as read so far.
+/// A run with the part of its record that has been read so far.
 pub(super) struct WatchedRun {
     pub(super) name: String,
     folder: RunFolder,
     pub(super) summary: RunSummary,
     pub(super) record: Record,
-    /// Bytes of the record read so far.
+    /// Number of bytes of the record that have been read.
     read: u64,
     /// Checkpoints, the newest last.
     pub(super) checkpoints: Vec<String>,
-    /// Memory of the run's process, in bytes.
+    /// Resident memory of the run's process, in bytes; `None` if it does not run or is not known.
     pub(super) memory: Option<u64>,
 }
 
@@ -40,13 +40,15 @@ impl WatchedRun {
         run
     }
 
-    /// Reads new entries of the record. Unreadable parts appear in the summary.
+    /// Reads the summary, the new entries of the record and the names of checkpoints again. Files
+    /// that cannot be read are reported by the summary.
     pub(super) fn refresh(&mut self) {
         self.summary = RunSummary::read(&self.folder);
         let path = self.folder.metrics();
         let length = fs::metadata(&path).map_or(0, |file| file.len());
         if length < self.read {
-            // The run was resumed from an earlier checkpoint.
+            // The record is shorter, because the run was resumed from an earlier checkpoint: read
+            // it again from its start.
             (self.record, self.read) = (Record::default(), 0);
         }
         let mut bytes = Vec::new();
@@ -69,7 +71,8 @@ impl WatchedRun {
         };
     }
 
-    /// Remaining seconds at the speed of the last entries, if the end is known.
+    /// Returns the remaining seconds of training at the speed between the last two entries; `None`
+    /// if the run does not train or has no last update.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         if !matches!(self.summary.state, RunState::Training { .. }) {
             return None;

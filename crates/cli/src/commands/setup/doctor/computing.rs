@@ -1,4 +1,4 @@
-//! Processor, cores, memory, limits and devices.
+//! Examines processor, kernels, cores, memory, limits and devices.
 
 use std::fs;
 use std::num::NonZero;
@@ -11,12 +11,12 @@ use taper_run::numbers::bytes;
 
 use super::finding::Finding;
 
-/// Memory that suffices only for small models.
+/// Below this number of bytes, memory suffices only for small models.
 const LITTLE: u64 = 1 << 30;
 /// Number of open files that a training of many shards, or a server, may need.
 const FILES: u64 = 256;
 
-/// Name of the processor, and the features that kernels use.
+/// Reports the name of the processor, and its features that kernels use.
 pub(super) fn processor() -> Vec<Finding> {
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = information
@@ -37,7 +37,7 @@ pub(super) fn processor() -> Vec<Finding> {
     }]
 }
 
-/// Features of this processor that kernels use.
+/// Returns the features of this processor that kernels use.
 fn features() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let all = [
@@ -60,13 +60,13 @@ fn features() -> Vec<&'static str> {
     all.into_iter().filter_map(|(name, is_here)| is_here.then_some(name)).collect()
 }
 
-/// Fastest kernel of this processor, regardless of the user's choice.
+/// Returns the fastest kernel of this processor, regardless of the user's choice.
 fn fastest(products: Products) -> Kernel {
     let mut all = Kernel::ALL.into_iter();
     all.find(|kernel| kernel.serves(products)).unwrap_or(Kernel::Gemm)
 }
 
-/// Kernels of matrix products, and whether the user has chosen them.
+/// Reports the kernels of matrix products; warns if `TAPER_KERNEL` chooses a slower kernel.
 pub(super) fn kernels() -> Vec<Finding> {
     let chosen = match Kernel::chosen() {
         Ok(chosen) => chosen,
@@ -92,7 +92,7 @@ pub(super) fn kernels() -> Vec<Finding> {
     }]
 }
 
-/// Cores that this process may use, and their load.
+/// Reports the cores that this process may use; warns if the load of the machine is high.
 pub(super) fn cores() -> Vec<Finding> {
     let usable = std::thread::available_parallelism().map_or(1, NonZero::get);
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -126,7 +126,7 @@ pub(super) fn cores() -> Vec<Finding> {
     }]
 }
 
-/// Memory of the machine, and the part available to this process.
+/// Reports the memory of the machine, and the part that is available to this process.
 pub(super) fn memory() -> Vec<Finding> {
     let Some(free) = memory::available() else {
         return vec![Finding::ok("memory", "not reported by this system")];
@@ -147,7 +147,7 @@ pub(super) fn memory() -> Vec<Finding> {
     }]
 }
 
-/// Limits of open files and of their size.
+/// Reports the limits on the number of open files and on the size of a file.
 pub(super) fn limits() -> Vec<Finding> {
     let files = Limit::OpenFiles.value();
     let mut description = match files {
@@ -168,7 +168,7 @@ pub(super) fn limits() -> Vec<Finding> {
     }]
 }
 
-/// Devices that this build supports, and the devices of the machine.
+/// Reports whether the devices that this build supports open, and GPUs that it does not support.
 pub(super) fn devices() -> Vec<Finding> {
     let mut findings = Vec::new();
     let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();
@@ -209,7 +209,8 @@ pub(super) fn devices() -> Vec<Finding> {
 /// Advice if CUDA's driver is not installed.
 const NO_DRIVER: &str = "install NVIDIA's driver, which /proc/driver/nvidia would tell of; ";
 
-/// Opens the first device of this kind, and reports its memory.
+/// Opens the first device of the kind `name`, and reports the device's memory. `advice` is given if
+/// it does not open.
 fn opened(name: &str, advice: &str) -> Finding {
     let memory = device::open(name).and_then(|one| Ok(taper_ops::device::memory(&one)?));
     match memory {

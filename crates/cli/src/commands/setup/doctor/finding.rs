@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(super) enum Verdict {
     /// Everything is right.
     Ok,
-    /// It works, but slower or with less than possible.
+    /// The program works, but more slowly or with fewer abilities than possible.
     Warn,
     /// Training or translating will not work.
     Fail,
@@ -23,7 +23,7 @@ pub(super) struct Finding {
     pub(super) topic: &'static str,
     pub(super) verdict: Verdict,
     pub(super) found: String,
-    /// Advice, unless all is well.
+    /// Advice; `None` if the verdict is `Ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) advice: Option<String>,
 }

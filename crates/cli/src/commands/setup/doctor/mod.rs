@@ -30,10 +30,10 @@ const EXAMINATIONS: [fn() -> Vec<Finding>; 12] = [
     self_check::models,
 ];
 
-/// Runs the command: shows each finding as soon as it is made.
+/// Runs the command. Without `--json`, each finding is printed as soon as it is made.
 ///
 /// # Errors
-/// When something fails.
+/// When a finding has the verdict `Fail`.
 pub(crate) fn run(arguments: &Doctor) -> Result<()> {
     let mut findings = Vec::new();
     for examine in EXAMINATIONS {
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Doctor) -> Result<()> {
     }
 }
 
-/// Version, commit and features, and whether the build is optimised.
+/// Reports version, commit, features and kernel; warns if the build is not optimised.
 fn program() -> Vec<Finding> {
     let about = about_build();
     vec![if cfg!(debug_assertions) {

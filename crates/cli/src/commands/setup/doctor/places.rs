@@ -1,4 +1,4 @@
-//! Libraries, folders and the terminal.
+//! Examines libraries, folders and the terminal.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -11,11 +11,11 @@ use taper_run::numbers::bytes;
 use super::finding::Finding;
 use crate::progress::terminal_width;
 
-/// Room on the disk that a small run needs.
+/// Free bytes on the disk that a small run needs.
 const LITTLE: u64 = 1 << 30;
 
-/// Programs of MPI and CUDA on the path, which builds with these features, and their processes,
-/// need.
+/// Reports whether the programs of MPI and CUDA are in `PATH`; warns if this build needs a missing
+/// program.
 pub(super) fn libraries() -> Vec<Finding> {
     let of_kind = |name: &str, is_built: bool, program: &str, advice: &str| {
         let built = if is_built { "" } else { " (not used by this build)" };
@@ -39,7 +39,7 @@ pub(super) fn libraries() -> Vec<Finding> {
     ]
 }
 
-/// First program of this name in the folders of `PATH`.
+/// Returns the path of the first file with the name `program` in the folders of `PATH`.
 fn on_path(program: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let mut paths = env::split_paths(&folders)
@@ -47,8 +47,8 @@ fn on_path(program: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// Folders that are written to: the current folder, the folder for temporary files, and the folder
-/// of downloaded models.
+/// Reports whether folders are writable and have free space: the current folder, the folder of
+/// temporary files, and the folder of downloaded models.
 pub(super) fn folders() -> Vec<Finding> {
     let current = env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let mut findings = vec![
@@ -71,7 +71,8 @@ pub(super) fn folders() -> Vec<Finding> {
     findings
 }
 
-/// Writes a file into a folder, or into its nearest existing ancestor, and removes it.
+/// Reports whether a file can be written to a folder, or to its nearest existing ancestor, and how
+/// much space is free. `advice` is given if there is a problem.
 fn folder(name: &str, path: &Path, advice: &str) -> Finding {
     let at = path.ancestors().find(|path| path.exists()).unwrap_or(path);
     let probe = at.join(format!(".taper-doctor-{}", std::process::id()));
@@ -93,7 +94,7 @@ fn folder(name: &str, path: &Path, advice: &str) -> Finding {
     }
 }
 
-/// Examines the abilities of the terminal, if output goes to one.
+/// Reports the width, colours and character set of the terminal, if standard output is a terminal.
 pub(super) fn terminal() -> Vec<Finding> {
     if !std::io::stdout().is_terminal() {
         return vec![Finding::ok("terminal", "output goes to a file or a program")];
@@ -120,7 +121,7 @@ pub(super) fn terminal() -> Vec<Finding> {
     }]
 }
 
-/// Looks in a locale's name for UTF-8.
+/// Returns true if the name of a locale contains UTF-8.
 fn is_utf8(locale: &OsStr) -> bool {
     let locale = locale.to_string_lossy().to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")

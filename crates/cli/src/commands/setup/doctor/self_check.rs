@@ -17,7 +17,7 @@ use super::finding::Finding;
 /// Loss of the reduced quickstart after its last update, by type. Kernels add in different orders,
 /// so their losses differ in the last digits.
 const LOSSES: [(&str, f64); 2] = [("f32", 6.4177), ("bf16", 6.4177)];
-/// Largest difference from these losses.
+/// Largest difference from these losses that is accepted.
 const MOST: f64 = 0.01;
 
 /// Changes that reduce the quickstart to a few seconds.
@@ -32,25 +32,25 @@ const SMALL: [&str; 8] = [
     "evaluation.test_after_training=false",
 ];
 
-/// Rows, summed dimension and columns of the products: whole blocks of each kernel, and parts of
-/// blocks.
+/// Rows, summed dimension and columns of the products. They are not multiples of any kernel's block
+/// sizes, so that whole and partial blocks are computed.
 const SHAPE: (usize, usize, usize) = (97, 211, 131);
 
-/// A machine that adds one to a binary number; the tape at its end is checked.
+/// A Turing machine that adds one to a binary number.
 const COUNTER: &str = "blank _\nstart right\nhalt done
 right 0 -> right 0 R\nright 1 -> right 1 R\nright _ -> carry _ L
 carry 1 -> carry 0 L\ncarry 0 -> done 1 S\ncarry _ -> done 1 S\n";
-/// Input.
+/// Input of the counter.
 const INPUT: &str = "1011011111";
-/// Tape at the end.
+/// Expected tape at the end: the input plus one.
 const COUNTED: &str = "1011100000";
 
 /// Advice for a machine that computes wrongly.
 const REPORT: &str = "another kernel may compute correctly (TAPER_KERNEL=gemm taper doctor); \
                       report it, with all of these lines";
 
-/// Multiplies matrices of small integers by each kernel of this processor; the products are exact
-/// in f32 and in bf16.
+/// Checks the products of small integers by each kernel of this processor. They must be exact in
+/// f32 and in bf16.
 pub(super) fn products() -> Vec<Finding> {
     let (m, k, n) = SHAPE;
     let whole = |count: usize, step: usize| -> Vec<i32> {
@@ -81,7 +81,7 @@ pub(super) fn products() -> Vec<Finding> {
     }]
 }
 
-/// Decodes and trains.
+/// Checks decoding by the tape of a Turing machine, and training by its loss.
 pub(super) fn models() -> Vec<Finding> {
     let mut findings = vec![timed("decoding", || {
         let tape = counted()?;
@@ -102,7 +102,7 @@ pub(super) fn models() -> Vec<Finding> {
     findings
 }
 
-/// Runs a check, and reports how long it took.
+/// Runs a check; reports its result and how long it took, or its error.
 fn timed(topic: &'static str, check: impl FnOnce() -> Result<String>) -> Finding {
     let began = Instant::now();
     match check() {
@@ -113,7 +113,7 @@ fn timed(topic: &'static str, check: impl FnOnce() -> Result<String>) -> Finding
     }
 }
 
-/// Returns the tape of the counter, run by a decoder, from its first written cell on.
+/// Runs the counter on a decoder; returns the tape at the end, without blanks.
 fn counted() -> Result<String> {
     let machine = Machine::parse(COUNTER)?;
     let input = machine.read(INPUT)?;
@@ -126,7 +126,7 @@ fn counted() -> Result<String> {
     Ok(now.shown(&machine).chars().filter(|symbol| matches!(symbol, '0' | '1')).collect())
 }
 
-/// Returns the loss after a short training, in a folder that is removed afterwards.
+/// Trains the reduced quickstart in a temporary folder; returns the loss after the last update.
 fn trained(dtype: &str) -> Result<f64> {
     let folder = tempfile::Builder::new().prefix("taper-doctor-").tempdir();
     let folder = folder.context("no temporary folder")?;
