@@ -1,5 +1,5 @@
-//! Finds the files that the program brings along, for `taper quickstart`: in the repository, or in
-//! `bundled` within a package that was made of it.
+//! Finds the files that are embedded in the program for `taper quickstart`: in the repository or,
+//! for a package that was made from the repository, in the package's folder `bundled`.
 
 use std::path::Path;
 

@@ -11,8 +11,8 @@ pub(crate) const EXIT_USER: u8 = 2;
 /// Exit code of a failure inside the computation.
 pub(crate) const EXIT_INTERNAL: u8 = 1;
 
-/// Error (inside an `anyhow` error) of a command that a signal stopped, with its exit code; its
-/// work is on disk.
+/// Error of a command that a signal stopped, with the exit code of the process. The work so far is
+/// on disk.
 #[derive(Debug)]
 pub(crate) struct Interrupted(pub(crate) u8);
 
@@ -68,7 +68,7 @@ pub(crate) fn ending(error: &anyhow::Error) -> Ending {
                 _ => Ending::Fail(EXIT_USER),
             };
         }
-        // The transparent variant itself is not among the causes.
+        // `ModelError::Tensor` is transparent, so Candle's error inside it is not among the causes.
         let is_of_model = matches!(cause.downcast_ref::<ModelError>(), Some(ModelError::Tensor(_)));
         if is_of_model || cause.is::<candle_core::Error>() || cause.is::<Unfit>() {
             return Ending::Fail(EXIT_INTERNAL);

@@ -49,7 +49,7 @@ pub(crate) fn estimate(
     Ok(())
 }
 
-/// Formats the measurements for a reader.
+/// Formats the measurements as lines of text.
 fn lines(measured: &DryRun, task: Task) -> Vec<String> {
     let memory = measured
         .peak_memory

@@ -1,5 +1,5 @@
-//! Items of a text or of a command line that are answered one by one. An error in one item is
-//! reported, its place is kept, and the others are still answered.
+//! Items that are answered one by one: lines of a text, or arguments of the command line. An error
+//! in one item is reported and printed in place of the answer; the other items are still answered.
 
 use anyhow::{Result, bail};
 use taper_data::Tokenizer;
@@ -11,25 +11,25 @@ use crate::text::say;
 /// Largest number of reported lines that spell special tokens.
 const NAMED: usize = 10;
 
-/// Items without an answer.
+/// Record of the items without an answer.
 #[derive(Debug)]
 pub(crate) struct Faults {
-    /// Whether the first item with an error ends the command.
+    /// True if the first item with an error ends the command.
     strict: bool,
     count: usize,
     first: String,
 }
 
 impl Faults {
-    /// Starts without failed items.
+    /// Makes a record without items.
     pub(crate) fn new(arguments: Strict) -> Self {
         Self { strict: arguments.strict, count: 0, first: String::new() }
     }
 
-    /// Reports the error of an item, and returns the message for the item's place.
+    /// Reports the error of an item, and returns the message, to be printed in place of the answer.
     ///
     /// # Errors
-    /// Returns `error` itself if one bad item ends the command.
+    /// Returns `error` itself if the first item with an error ends the command.
     pub(crate) fn note(&mut self, error: anyhow::Error) -> Result<String> {
         if self.strict {
             return Err(error);
@@ -43,10 +43,11 @@ impl Faults {
         Ok(message)
     }
 
-    /// Summarises the failed items among `all` items.
+    /// Ends a command that has answered `all` items.
     ///
     /// # Errors
-    /// When an item has no answer.
+    /// When an item has no answer. The error says how many items have none, and repeats the first
+    /// message.
     pub(crate) fn end(self, all: usize) -> Result<()> {
         match self.count {
             0 => Ok(()),
@@ -56,7 +57,7 @@ impl Faults {
     }
 }
 
-/// Reporter of lines that spell special tokens, if these are read as text.
+/// Reporter of lines that spell special tokens out, although these are read as ordinary text.
 #[derive(Debug)]
 pub(crate) struct SpelledLines<'a> {
     tokenizer: &'a Tokenizer,
@@ -71,7 +72,7 @@ impl<'a> SpelledLines<'a> {
         Self { tokenizer, left }
     }
 
-    /// Checks the text at `place`.
+    /// Reports the text at `place` if it spells a special token.
     pub(crate) fn look(&mut self, text: &str, place: impl FnOnce() -> String) {
         if self.left == 0 {
             return;
@@ -88,7 +89,7 @@ impl<'a> SpelledLines<'a> {
         }
     }
 
-    /// Checks lines of a text, from line 1 on.
+    /// Reports those of the `lines` of `file` that spell a special token.
     pub(crate) fn look_at_lines(&mut self, lines: &[String], file: &str) {
         for (index, line) in lines.iter().enumerate() {
             self.look(line, || format!("{file}, line {}", index + 1));

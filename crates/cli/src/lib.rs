@@ -2,8 +2,9 @@
 //!
 //! The libraries return values, events and typed errors; only this crate prints. Arguments are
 //! parsed ([`arguments`]) and resolved once to the settings of `taper_run`; each command has one
-//! module ([`commands`]). Exit codes: 0 for success, 2 for a request that cannot be fulfilled as
-//! given, 1 for a failed computation, 130 for an interruption; the work so far is then on disk.
+//! module ([`commands`]). Exit codes: 0 for success, 2 for a request that cannot be fulfilled as it
+//! was made, 1 for a failed computation, and 128 + the number of the signal (130 for Ctrl-C) for an
+//! interruption, after which the work so far is on disk.
 #![forbid(unsafe_code)]
 // These macros end the process if the reader is gone; `text::say` and `text::print_line` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -30,7 +31,8 @@ use error::Ending;
 pub use advice::command;
 pub use program::Program;
 
-/// Runs the command that `program` was called with, and returns the exit code. A process runs one.
+/// Runs the command with which `program` was called, and returns the exit code. A process calls
+/// this function once.
 pub fn main(program: Program) -> u8 {
     program::set(program);
     taper_ops::threads::keep_candle_on_one_thread();
@@ -54,7 +56,8 @@ pub fn main(program: Program) -> u8 {
             }
         },
     };
-    // Only the runtime of a program in Rust does this at the end; a reader that is gone needs none.
+    // The runtime of a Rust program flushes standard output at the end, but this function may be
+    // called from Python. An error is ignored, because it means that the reader is gone.
     let _ = std::io::stdout().flush();
     code
 }

@@ -1,4 +1,4 @@
-//! The program `taper`; its library, which the package for Python has too, is `lib.rs`.
+//! The program `taper`. Its code is the library `lib.rs`, which the Python package contains too.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use taper::Program;
 use taper_ops::allocator::Explaining;
 
-/// Global allocator. Tensors are allocated and freed at every step; the system's allocator returns
-/// their pages each time, and faulting them in again costs up to ten times as much as the
-/// arithmetic on them.
+/// Global allocator. Tensors are allocated and freed at every step. The system's allocator would
+/// return their pages to the system each time, and the page faults of the next allocation would
+/// take up to ten times as long as the arithmetic on the tensors.
 #[global_allocator]
 static ALLOCATOR: Explaining<mimalloc::MiMalloc> = Explaining(mimalloc::MiMalloc);
 

@@ -1,4 +1,4 @@
-//! The program as it was called, and how it is called again.
+//! The call of this program, and the command that calls it again.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,26 @@ use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
 
-/// A call of the program: by its own file, or by an interpreter that has it as a library.
+/// A call of the program: by its executable file, or by a Python interpreter, which loads it as a
+/// library.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Name by which it was called.
+    /// Name by which the program was called.
     pub name: OsString,
     /// Arguments after the name.
     pub arguments: Vec<OsString>,
-    /// Words that call it again, before its arguments; none if they are not known.
+    /// Command that calls the program again, without arguments; empty if the command is not known.
     pub command: Vec<OsString>,
-    /// Folder of the file that was called, beside which the manual is installed.
+    /// Folder of the executable file; the manual is installed at a fixed place relative to it.
     pub folder: PathBuf,
-    /// File with the machine code, by which processes recognise each other.
+    /// File with the machine code of the program, which processes that train together compare.
     pub code: PathBuf,
 }
 
 static PROGRAM: OnceLock<Program> = OnceLock::new();
 
 impl Program {
-    /// The program of this process, with the arguments of the process.
+    /// Returns the call of this process by its executable file.
     #[must_use]
     pub fn of_process() -> Self {
         let mut arguments = std::env::args_os();
@@ -41,27 +42,27 @@ impl Program {
     }
 }
 
-/// Sets the call of this process; the first one holds.
+/// Sets the call of this process. If it is set already, it stays as it is.
 pub(crate) fn set(program: Program) {
     taper_run::processes::set_code(&program.code);
     let _ = PROGRAM.set(program);
 }
 
-/// The call of this process.
+/// Returns the call of this process.
 pub(crate) fn get() -> &'static Program {
     PROGRAM.get_or_init(Program::of_process)
 }
 
-/// Name and arguments of the call of this process.
+/// Returns the name and the arguments with which this process was called.
 pub(crate) fn words() -> impl Iterator<Item = OsString> {
     let program = get();
     std::iter::once(&program.name).chain(&program.arguments).cloned()
 }
 
-/// Command that runs this program again, without arguments.
+/// Returns a command that runs this program again, without arguments.
 ///
 /// # Errors
-/// When its file is not known.
+/// When the command is not known.
 pub(crate) fn again() -> Result<Command> {
     let [first, others @ ..] = get().command.as_slice() else {
         bail!("the program's own file is not known");

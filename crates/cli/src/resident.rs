@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// Returns the resident memory of a process (`self` is this one) in bytes, on systems that report
-/// it.
+/// Returns the resident memory of a process in bytes; `None` on systems that do not report it.
+/// `process` is the process id, or `self` for this process.
 pub(crate) fn resident_memory(process: &str) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

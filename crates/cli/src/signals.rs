@@ -1,10 +1,10 @@
-//! Signals that ask the process to end: Ctrl-C, SIGTERM and SIGHUP, and the warnings of batch
-//! systems, SIGUSR1, SIGUSR2 and SIGXCPU.
+//! Signals that ask the process to end: orders (Ctrl-C, SIGTERM, SIGHUP), and warnings of batch
+//! systems that they will end the process later (SIGUSR1, SIGUSR2, SIGXCPU).
 //!
 //! The first signal asks training to stop as soon as possible and to save a checkpoint. A second
-//! order to end stops the program at once; a second warning is ignored. Before training begins and
-//! after it is complete there is nothing to wait for, and the first signal ends the program. Files
-//! on disk are then complete, because nothing is written in place.
+//! order ends the program at once; a second warning is ignored. Before training begins and after it
+//! is complete there is nothing to wait for, and the first signal ends the program. Files on disk
+//! are then complete, because nothing is written in place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const ONE_SIGNAL: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signal {
     number: u8,
-    /// Whether the signal warns of a later end, like signals of batch systems. It may be repeated.
+    /// True if the signal is a warning of a batch system, which may be repeated.
     is_warning: bool,
 }
 
@@ -76,16 +76,16 @@ pub(crate) fn on_signal(mut handle: impl FnMut(Signal) + Send + 'static) -> Resu
         .context("the system does not let signals be handled")
 }
 
-/// State of the signals received.
+/// State that signals change.
 #[derive(Debug)]
 pub(crate) struct Signals {
     stop: Arc<AtomicBool>,
-    /// Stage of the run: one of the numbers below.
+    /// Stage of the run: [`PREPARING`], [`TRAINING`] or [`SAVED`].
     stage: Arc<AtomicU8>,
-    /// Exit code of the first signal.
+    /// Exit code of the first signal; 0 if there has been none.
     code: Arc<AtomicU8>,
-    /// Whether this is one of several processes but not the first; only the first prints. All
-    /// processes obey a signal to one of them.
+    /// True if this is one of several processes but not the first. Only the first process prints. A
+    /// signal to one process stops all of them.
     follows: bool,
 }
 
@@ -94,7 +94,7 @@ const TRAINING: u8 = 1;
 const SAVED: u8 = 2;
 
 impl Signals {
-    /// Starts without a request or a handler.
+    /// Makes the state before any signal. No handler is installed yet.
     pub(crate) fn new(follows: bool) -> Self {
         Self {
             follows,
@@ -168,12 +168,14 @@ impl Signals {
         &self.stop
     }
 
-    /// Declares that from here on a signal waits for the current update.
+    /// Declares that training begins: from here on, the first signal stops training after the
+    /// current update.
     pub(crate) fn training_begins(&self) {
         self.stage.store(TRAINING, Ordering::SeqCst);
     }
 
-    /// Declares that signals need not wait any more: from here on the first one ends the program.
+    /// Declares that training is complete and saved: from here on, the first signal ends the
+    /// program.
     pub(crate) fn training_is_saved(&self) {
         self.stage.store(SAVED, Ordering::SeqCst);
     }

@@ -9,16 +9,16 @@ use taper_data::LineReader;
 use taper_ops::standard_output::was_closed_at_start;
 pub(crate) use taper_run::folder::{quoted, visible, visible_json};
 
-/// All lines of a file, plain or compressed, or of standard input, whose name is `-`.
+/// Reads all lines of a file, plain or compressed, or of standard input if `path` is `-`.
 ///
 /// # Errors
-/// When the file is missing, unreadable or not UTF-8 (with the line's number).
+/// When the file is missing, unreadable or not UTF-8.
 pub(crate) fn read_lines(path: &Path) -> Result<Vec<String>> {
     let lines = if is_standard_stream(path) { standard_input() } else { LineReader::open(path)? };
     Ok(lines.collect::<Result<_, _>>()?)
 }
 
-/// Whether `path` means standard input, or standard output if it is written to.
+/// Returns true if `path` is `-`, which means standard input, or standard output for an output.
 pub(crate) fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -28,7 +28,7 @@ pub(crate) fn name_of(path: &Path) -> String {
     if is_standard_stream(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Opens standard input, line by line like files.
+/// Returns a reader of the lines of standard input.
 pub(crate) fn standard_input() -> LineReader {
     LineReader::new(BufReader::new(std::io::stdin()), "standard input")
 }
@@ -54,8 +54,8 @@ pub(crate) fn standard_output() -> Result<Stdout> {
     Ok(std::io::stdout())
 }
 
-/// Prints one line on standard output; a reader that is gone is an error of kind `BrokenPipe`, not
-/// a panic.
+/// Prints one line on standard output; if the reader is gone, returns an error of kind `BrokenPipe`
+/// instead of panicking.
 ///
 /// # Errors
 /// When standard output refuses, or is closed.
@@ -74,9 +74,9 @@ pub(crate) fn print_piece(text: &str) -> Result<()> {
     written.context("cannot write to standard output")
 }
 
-/// Prints a line like [`print_line`], for work that must not end because nobody reads (`taper train
-/// … | head`) or the output's disk is full: the first line that cannot be printed becomes a warning
-/// on standard error, and later lines are not printed.
+/// Prints a line as [`print_line`] does, for work that must go on even if nobody reads the output
+/// (`taper train … | head`) or the disk of the output is full. The first line that cannot be
+/// printed is replaced by a warning on standard error, and later lines are not printed.
 pub(crate) fn report_line(line: &str) {
     static FAILED: AtomicBool = AtomicBool::new(false);
     if FAILED.load(Ordering::Relaxed) {

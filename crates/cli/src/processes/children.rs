@@ -1,4 +1,4 @@
-//! Child processes of this program.
+//! Child processes of this process, which train together with it.
 
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -13,11 +13,11 @@ use crate::program;
 
 /// Environment variable of child processes, set to the id of their parent.
 pub(super) const VARIABLE: &str = "TAPER_CHILD";
-/// Time that child processes have to end after their parent.
+/// Time after which child processes that have not ended are killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Checks that the parent of this process, whose rank is `rank`, still runs; before the two are
-/// connected, nothing else would show that it has ended.
+/// Checks that the parent of this process still runs. Before the two processes are connected,
+/// nothing else would show that the parent has ended. `rank` is the rank of this process.
 ///
 /// # Errors
 /// If the parent has ended.
@@ -29,7 +29,8 @@ pub(super) fn watch_parent(rank: usize) -> std::result::Result<(), ExchangeError
     Err(ExchangeError::Lost { rank: 0, here: rank, why })
 }
 
-/// Detects that a child's parent has ended. Only Unix then gives it another parent.
+/// Returns true if this process is a child whose parent has ended. This is detected only on Unix,
+/// which then gives the process another parent.
 fn is_orphan() -> bool {
     #[cfg(unix)]
     if let Ok(parent) = std::env::var(VARIABLE) {
@@ -38,13 +39,13 @@ fn is_orphan() -> bool {
     false
 }
 
-/// Child processes, with numbers from 1 on.
+/// Child processes, with ranks from 1 on.
 #[derive(Default)]
 pub(super) struct Children(Vec<Child>);
 
 impl Children {
-    /// Starts `size - 1` processes with the arguments of this one; they connect to the returned
-    /// port with the returned key.
+    /// Starts `size - 1` processes with the arguments of this process. Returns a listener on the
+    /// port to which they connect, the key with which they identify themselves, and the processes.
     ///
     /// # Errors
     /// When the system starts no more processes, or has no free port.
@@ -61,7 +62,7 @@ impl Children {
                 .envs(Place::local(rank, size, port).variables())
                 .env(KEY_VARIABLE, &key)
                 .env(VARIABLE, std::process::id().to_string())
-                // These processes end with this one, not with a pipeline.
+                // A child process ends with its parent, so it does not watch the pipeline.
                 .env_remove(STEP_LOCK)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -75,7 +76,7 @@ impl Children {
     /// Checks that all child processes still run.
     ///
     /// # Errors
-    /// If a process has ended. The error is about the first one.
+    /// If a process has ended. The error is about the ended process with the lowest rank.
     pub(super) fn watch(&mut self) -> std::result::Result<(), ExchangeError> {
         for (index, child) in self.0.iter_mut().enumerate() {
             let rank = index + 1;
@@ -96,7 +97,7 @@ impl Children {
         Ok(())
     }
 
-    /// Ends all child processes at once: before training nothing is lost.
+    /// Kills all child processes. This loses no work, because training has not begun.
     pub(super) fn kill(&mut self) {
         for child in &mut self.0 {
             let _ = child.kill();
@@ -104,8 +105,8 @@ impl Children {
         self.wait();
     }
 
-    /// Waits until the child processes have ended, which they do when this process is gone; ends
-    /// the remaining ones.
+    /// Waits until the child processes have ended by themselves; kills processes that still run
+    /// after [`PATIENCE`].
     pub(super) fn wait(&mut self) {
         let deadline = Instant::now() + PATIENCE;
         for child in &mut self.0 {

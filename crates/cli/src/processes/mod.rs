@@ -1,4 +1,4 @@
-//! Training with several processes: this process finds the others, or starts them.
+//! Training with several processes: this process connects to the other processes, or starts them.
 
 mod children;
 pub(crate) mod farewell;
@@ -23,26 +23,28 @@ use farewell::FAREWELL;
 /// Time that a busy process continues after another process is gone. A waiting process ends at
 /// once.
 const GRACE: Duration = Duration::from_secs(5);
-/// Time that a failed process waits for the one that reports the reason.
+/// Time that a failed process waits while another process reports the reason.
 const HEARING: Duration = Duration::from_secs(2);
 /// Largest number of processes that one call may start.
 const MOST_PROCESSES: usize = 1024;
 
-/// Processes of a training, including this one.
+/// This process and its connection to the other processes of a training.
 pub(crate) struct Processes {
-    /// Connection to the others.
+    /// Connection to the other processes.
     exchange: Box<dyn Exchange>,
-    /// Number of this process.
+    /// Number of this process, counted from 0.
     rank: usize,
-    /// Number of all processes, and number of those on this machine.
+    /// Number of all processes.
     size: usize,
+    /// Number of processes on this machine.
     local_size: usize,
-    /// Child processes of this one.
+    /// Processes that this process has started.
     children: Children,
 }
 
-/// Waits if another process reports the error and a launcher started both: mpirun ends all
-/// processes as soon as one has failed, which must not happen before that report.
+/// Called in a process that has failed if another process reports the error. If a launcher started
+/// both, waits before this process ends, because a launcher such as mpirun ends all processes as
+/// soon as one has failed, and the report must come first.
 pub(crate) fn let_another_speak() {
     let get = |name: &str| std::env::var(name).ok();
     let is_launched = Place::of_environment(&get).is_ok_and(|place| place.is_some());
@@ -52,13 +54,13 @@ pub(crate) fn let_another_speak() {
 }
 
 impl Processes {
-    /// Joins the processes that a launcher has started together with this one, or starts as many as
-    /// `output` requests, or uses this process alone. The number of threads of all processes on
-    /// this machine is `threads` or, if that is not given, `usual`; 0 means one thread for each
-    /// core.
+    /// Joins the processes that a launcher has started together with this process. Without a
+    /// launcher, starts as many processes as `output` requests, or uses this process alone. All
+    /// processes on this machine together have `threads` threads or, if `threads` is `None`,
+    /// `usual` threads; 0 means one thread for each core.
     ///
     /// # Errors
-    /// When the others do not connect, or cannot be started.
+    /// When other processes do not connect or cannot be started.
     pub(crate) fn join(output: &TrainOutput, threads: Option<usize>, usual: usize) -> Result<Self> {
         let &TrainOutput { processes: wanted, exchange: transport, .. } = output;
         let get = |name: &str| std::env::var(name).ok();
@@ -107,7 +109,8 @@ impl Processes {
         }
     }
 
-    /// Exchanges computed values by a different means than messages.
+    /// Exchanges computed values by NCCL if `transport` is NCCL; messages still use the present
+    /// connection.
     #[cfg(feature = "nccl")]
     fn over(self, transport: Transport) -> Result<Self> {
         Ok(match transport {
@@ -157,7 +160,7 @@ impl Processes {
         let watch = &mut || children.watch().and_then(|()| watch_parent(rank));
         let sockets =
             Sockets::meet(&rendezvous, listener, watch, on_loss).inspect_err(|error| {
-                // A process with its own error gets time to report it.
+                // A child process that failed by itself gets time to report its error.
                 if !matches!(error, ExchangeError::Failed { .. }) {
                     children.kill();
                 }
@@ -169,7 +172,7 @@ impl Processes {
         Ok(Self { exchange: Box::new(sockets), rank, size, local_size, children })
     }
 
-    /// Whether this is the process that prints and writes.
+    /// Returns true if this is the process that prints and writes files.
     pub(crate) fn is_first(&self) -> bool {
         self.rank == 0
     }
@@ -179,8 +182,8 @@ impl Processes {
         (settings.processes, settings.processes_here) = (self.size, self.local_size);
     }
 
-    /// Runs `train` with the connection to the others, shows its progress if this is the first
-    /// process, and waits for child processes.
+    /// Runs `train` with the connection to the other processes, shows the progress of training if
+    /// this is the first process, and waits for child processes.
     ///
     /// # Errors
     /// Errors of `train`.
@@ -203,8 +206,8 @@ fn divide_threads(place: &Place, wanted: usize) -> Result<()> {
     choose_threads(take_share(place.local_rank, place.local_size, wanted))
 }
 
-/// Ends a busy process that has not noticed that another is gone. Files on disk are complete at any
-/// time.
+/// Ends this process after [`GRACE`] if it has been too busy to notice that process `lost` is gone.
+/// This is safe, because files on disk are complete at any time.
 fn end_soon(rank: usize, lost: usize, why: &str) {
     std::thread::sleep(GRACE);
     let why = why.to_owned();

@@ -1,11 +1,11 @@
-//! Course of a score over a training, as blocks on one line.
+//! Draws the course of a score over a training with block characters, on one line.
 
 use taper_trainer::Scores;
 
-/// Most blocks of a course.
+/// Largest number of blocks of a course.
 const MOST_BLOCKS: usize = 40;
-/// Scores for people to judge a training by: name and label. A validation shows the first one that
-/// it has.
+/// Scores by which people judge a training: name and label. The course shows the first of these
+/// scores that a validation has.
 const JUDGED: [(&str, &str); 4] =
     [("bleu", "BLEU"), ("accuracy", "accuracy"), ("perplexity", "ppl"), ("loss", "loss")];
 
@@ -17,7 +17,7 @@ pub(crate) struct ScoreCourse {
 }
 
 impl ScoreCourse {
-    /// Adds the value of a validation.
+    /// Adds the score of a validation.
     pub(crate) fn note(&mut self, scores: &Scores) {
         let judged = JUDGED.into_iter().find_map(|(name, label)| Some((label, scores.get(name)?)));
         let Some((label, value)) = judged else { return };
@@ -27,8 +27,8 @@ impl ScoreCourse {
         self.values.push(value);
     }
 
-    /// The course between its first and its last value, with as many blocks as fit into `width`
-    /// columns; `None` for fewer than two values.
+    /// Formats the first value, the course and the last value in at most `width` columns; `None`
+    /// for fewer than two finite values.
     pub(crate) fn line(&self, width: usize) -> Option<String> {
         let (first, last) = (self.values.first()?, self.values.last()?);
         let (before, behind) =
@@ -39,8 +39,8 @@ impl ScoreCourse {
     }
 }
 
-/// Values as at most `most` blocks from the lowest to the highest; empty for fewer than two finite
-/// values.
+/// Draws values as at most `most` blocks: the lowest value as the lowest block, the highest value
+/// as the highest block. Returns an empty string for fewer than two finite values.
 fn blocks(values: &[f64], most: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -48,7 +48,7 @@ fn blocks(values: &[f64], most: usize) -> String {
         return String::new();
     }
     let every = values.len().div_ceil(most);
-    // The last value is always there.
+    // Counts from the end, so that the last value is always shown.
     let shown: Vec<f64> = values.iter().rev().step_by(every).rev().copied().collect();
     let low = shown.iter().copied().fold(f64::INFINITY, f64::min);
     let high = shown.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -12,7 +12,7 @@ use taper_trainer::StopReason;
 use crate::advice;
 use crate::text::report_line;
 
-/// Reports sample translations and scores.
+/// Reports sample translations of the first test set, and the scores of all test sets.
 pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples: usize) {
     if let Some(first) = results.first() {
         let translations = first.sample_translations(samples);
@@ -30,8 +30,8 @@ pub(crate) fn report_tests(checkpoint: &Path, results: &[TestSetResult], samples
     }
 }
 
-/// Reports commands to run next. `scored` says whether test sets were scored; `None` without test
-/// sets.
+/// Reports commands to run next. `scored` is true if the test sets have been scored already; `None`
+/// if there are none.
 pub(crate) fn report_next(
     run: &str,
     task: Task,
@@ -54,16 +54,16 @@ pub(crate) fn report_next(
     report_line(&format!("\nnext:\n  {}", lines.join("\n  ")));
 }
 
-/// Formats the first command for a run of the task, and its effect, in columns like those of other
-/// commands.
+/// Formats the first command for a run of the task and the effect of the command, in the same
+/// columns as the commands below it.
 fn first_use(run: &str, task: Task) -> String {
     let (verb, effect) = entry(task).next;
     let width = 23 + run.chars().count();
     format!("{:width$}   {effect}", advice::use_of(run, verb))
 }
 
-/// Returns the change of a recipe for continuing a finished training, and the jump of its learning
-/// rate, if any.
+/// Returns the change of the recipe that continues a finished training, and a description of the
+/// jump that the learning rate then makes; empty without a jump.
 fn continuation_words(continuation: Continuation) -> (String, String) {
     match continuation {
         Continuation::Epochs => ("training.max_epochs=N".to_owned(), String::new()),

@@ -10,13 +10,14 @@ use crate::bars::clock;
 /// Number of columns of a terminal that does not report its width.
 const USUAL_WIDTH: usize = 80;
 
-/// Columns of this process's terminal.
+/// Returns the number of columns of this process's terminal.
 pub(crate) fn terminal_width() -> usize {
     ratatui::crossterm::terminal::size().map_or(USUAL_WIDTH, |(columns, _)| columns.into())
 }
 
-/// Parts of a line in their order, without the least important ones if all of them do not fit into
-/// `width` columns. Each part comes with its importance: 0 stays longest.
+/// Joins the parts of a line in their order. While the line is wider than `width` columns, the
+/// least important part is omitted. The number with each part is its rank: parts with the largest
+/// number are omitted first, parts with 0 never.
 pub(crate) fn fitted(parts: &[(u8, String)], width: usize) -> String {
     let mut kept: Vec<&(u8, String)> = parts.iter().filter(|part| !part.1.is_empty()).collect();
     loop {
@@ -33,14 +34,15 @@ pub(crate) fn fitted(parts: &[(u8, String)], width: usize) -> String {
 /// Progress towards the nearest end of a training.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Done and all, in updates or in seconds.
+    /// Amount that is done and whole amount, in updates or in seconds.
     pub(crate) count: (u64, u64),
-    /// Both in words.
+    /// Both amounts as text.
     pub(crate) words: String,
 }
 
-/// Progress after update `step` and `seconds` seconds of training, towards the end that is nearest
-/// at `pace` seconds per update; `None` without an end.
+/// Returns the progress after update `step` and `seconds` seconds of training. If both updates and
+/// time are limited, this is the progress towards the limit that is reached first at `pace` seconds
+/// per update. `None` if there is no limit.
 pub(crate) fn progress(
     limits: TrainingLimits,
     (step, seconds): (u64, f64),

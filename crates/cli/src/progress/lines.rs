@@ -30,7 +30,7 @@ pub(super) fn ended(reason: StopReason, step: u64, seconds: f64) -> String {
     format!("{} at step {step} after {time}", describe_end(reason))
 }
 
-/// Line of JSON for an event; `None` if it has none.
+/// Formats an event as a line of JSON; `None` for an event that is not reported as JSON.
 pub(super) fn json_line(event: &RunEvent<'_>) -> Result<Option<String>> {
     let record = match event {
         RunEvent::Files { corpus, files } => serde_json::json!({
@@ -56,8 +56,8 @@ pub(super) fn json_line(event: &RunEvent<'_>) -> Result<Option<String>> {
     Ok(Some(record.to_string()))
 }
 
-/// Returns the name of the loss that is printed next to the perplexity. The logarithm of the
-/// perplexity is `nll`, which differs from the loss under label smoothing.
+/// Returns the label of the loss. The perplexity, which is printed next to it, is `exp(nll)`. With
+/// label smoothing, the loss differs from `nll`, and the label says so.
 pub(super) fn loss_name(loss: f64, nll: f64) -> &'static str {
     if (loss - nll).abs() <= 1e-9 * loss.abs() { "loss" } else { "smoothed loss" }
 }

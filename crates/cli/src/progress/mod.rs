@@ -62,19 +62,20 @@ pub(crate) fn report(
     }
 }
 
-/// Reporter that shows the events of a training, and informs the signal handler of its stage.
+/// Reporter that shows the events of a training, and informs the signal handler of the stage of the
+/// training.
 pub(crate) struct Reporter<'a> {
     style: Style,
     signals: &'a Signals,
-    /// Shown while updates are made.
+    /// Bar that is shown while updates are made.
     bar: ProgressBar,
-    /// Parts of the last log event, each with its importance.
+    /// Parts of the text for the last log event, ranked as [`fitted`] expects.
     latest: Vec<(u8, String)>,
-    /// The best validation so far.
+    /// Text about the best validation so far.
     best: String,
     /// Course of the score in all validations.
     course: ScoreCourse,
-    /// First update of this process, and its time.
+    /// First update of this process, and the seconds of training after it.
     start: Option<(u64, f64)>,
     limits: Option<TrainingLimits>,
     /// Unit in which speed is counted.
@@ -133,15 +134,18 @@ impl<'a> Reporter<'a> {
         self.bar.finish_and_clear();
     }
 
-    /// Prints a line: above the bar, divided to fit the terminal, or else unchanged.
+    /// Prints a line. If there is a bar, the line is printed above it and divided to fit the
+    /// terminal.
     fn say(&self, line: &str) {
         self.say_indented(line, 2);
     }
 
-    /// Prints a line like [`Self::say`], with lines after the first indented by `indent` columns.
+    /// Prints a line as [`Self::say`] does; if it is divided, lines after the first are indented by
+    /// `indent` columns.
     fn say_indented(&self, line: &str, indent: usize) {
         if self.style == Style::Bar {
-            // A line that fills the last column would be followed by an empty one on some terminals.
+            // On some terminals, a line that fills the last column would be followed by an empty
+            // line.
             let width = terminal_width().saturating_sub(1);
             let lines = line.split('\n').flat_map(|one| wrapped(&visible(one), indent, width));
             lines.for_each(|line| self.bar.println(line));
@@ -150,7 +154,8 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Seconds per update since the first update of this process; `None` before the second.
+    /// Returns the seconds per update since the first update of this process; `None` before the
+    /// second update.
     fn pace(&self, step: u64, seconds: f64) -> Option<f64> {
         let (first_step, first_seconds) = self.start?;
         let done = step.checked_sub(first_step).filter(|&done| done > 0)?;
@@ -167,7 +172,7 @@ impl<'a> Reporter<'a> {
         left().map_or_else(String::new, |left| format!("  eta {}", clock(left)))
     }
 
-    /// Moves the bar towards the nearest end.
+    /// Moves the bar to the progress towards the nearest end of training.
     fn place(&self, step: u64, seconds: f64) {
         let eta = self.remaining(step, seconds);
         let pace = self.pace(step, seconds);
@@ -184,7 +189,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Moves the bar.
+    /// Moves the bar after update `step`, and shows the latest values below it.
     fn update(&mut self, step: u64, seconds: f64) {
         self.start.get_or_insert((step, seconds));
         if self.style == Style::Bar {
@@ -195,7 +200,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Shows the means of some updates.
+    /// Shows a log event: means over the updates since the last log event.
     fn report_log(&mut self, event: &Event) {
         let Event::Log {
             step,
@@ -221,7 +226,8 @@ impl<'a> Reporter<'a> {
             format!("  dropped {:.1}%  busiest {:.2}x", 100.0 * load.dropped, load.busiest)
         });
         let name = loss_name(*loss, *nll);
-        // Tasks that predict numbers have neither: their loss is the squared error.
+        // Tasks that predict numbers have neither perplexity nor accuracy: their loss is the
+        // squared error.
         let (perplexity, right) = match accuracy {
             Some(share) => {
                 (format!("  ppl {:.2}", nll.exp()), format!("  accuracy {:.1}%", 100.0 * share))
@@ -266,7 +272,8 @@ impl<'a> Reporter<'a> {
                     self.best = format!("best {}", describe(scores));
                 }
                 self.course.note(scores);
-                // One line for each event if the output is piped.
+                // Samples are shown only with a bar, because piped output has one line for each
+                // event.
                 if let Some(sample) = samples.first().filter(|_| self.style == Style::Bar) {
                     self.say_indented(&format!("  source       {}", sample.source), SAMPLE);
                     self.say_indented(&format!("  translation  {}", sample.hypothesis), SAMPLE);
@@ -295,14 +302,15 @@ impl<'a> Reporter<'a> {
                     self.say(&words);
                 }
             }
-            // Checkpoints come with each validation; their lines would hide its line.
+            // A checkpoint is saved at each validation, whose line would be hard to find between
+            // lines about checkpoints.
             Event::Checkpoint { .. } => {}
         }
     }
 }
 
 impl Reporter<'_> {
-    /// Ends the bar, and reports the end of a training with the course of its scores.
+    /// Removes the bar, and reports the end of a training and the course of its scores.
     fn end_training(&mut self, reason: &str) {
         self.finish();
         self.signals.training_is_saved();
@@ -311,7 +319,7 @@ impl Reporter<'_> {
             Style::Bar => report_lines(&wrapped(reason, 2, terminal_width().saturating_sub(1))),
             _ => report_line(reason),
         }
-        // Piped lines are events.
+        // The course is shown only with a bar, because piped output has one line for each event.
         if self.style == Style::Bar
             && let Some(course) = self.course.line(terminal_width().saturating_sub(1))
         {

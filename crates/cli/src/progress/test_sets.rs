@@ -7,7 +7,7 @@ use taper_run::{RunEvent, RunObserver};
 use crate::advice::say_notice;
 use crate::bars::sentence_bar;
 
-/// Reporter that shows the progress of decoding test sets, and notices.
+/// Reporter that shows the progress of decoding test sets, and prints notices.
 #[derive(Default)]
 pub(crate) struct TestReporter {
     bar: Option<ProgressBar>,

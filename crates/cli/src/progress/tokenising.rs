@@ -1,4 +1,4 @@
-//! Progress of tokenising text, with its files.
+//! Reports the progress of tokenising text, and the files of the text.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use crate::bars::{bar_style, clock};
 use crate::style::Style;
 use crate::text::report_line;
 
-/// Interval of printed lines if there is no bar.
+/// Interval between printed lines if there is no bar.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Number of parts of a bar.
+/// Length of the bar: a position is the share of text that is done, times this number.
 const PARTS: u64 = 10_000;
 
 /// Reporter of the progress of tokenising.
@@ -25,7 +25,8 @@ pub(crate) struct TokenisingReporter {
 struct Current {
     split: String,
     began: Instant,
-    /// Share that had been read at the beginning, and number of bytes that had been tokenised.
+    /// State when this display began: share of the text that had been read, and number of bytes
+    /// that had been tokenised.
     from: (f64, u64),
     bar: Option<ProgressBar>,
     printed: Instant,
@@ -75,7 +76,8 @@ impl TokenisingReporter {
     }
 }
 
-/// Formats the joint speed of all processes, estimated from this one, and the remaining time.
+/// Formats the speed of all processes together, which is estimated from this process, and the
+/// remaining time. `from` is the share done and the number of bytes tokenised `seconds` ago.
 fn rate(progress: &TokenisingProgress, from: (f64, u64), seconds: f64) -> String {
     let &TokenisingProgress { done, bytes, processes, .. } = progress;
     let bytes = (bytes - from.1) * processes as u64;

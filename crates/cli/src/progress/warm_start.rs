@@ -3,7 +3,7 @@
 use taper_run::word_vectors::{TAKEN_FILE, TakenVectors};
 use taper_trainer::WarmStart;
 
-/// Describes which parameters were taken, and which were not.
+/// Describes which parameters were taken from the other run, and which were not.
 pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: bool) -> Vec<String> {
     let parent = &started.parent;
     let others = started.drawn.len() + started.partly.len() + started.unwanted.len();
@@ -39,7 +39,7 @@ pub(crate) fn lines(started: &WarmStart, replaced: &[String], own_tokenizer: boo
 
 /// Describes the vectors with which embeddings begin.
 pub(crate) fn vector_lines(taken: &[TakenVectors]) -> Vec<String> {
-    /// Largest number of tokens named.
+    /// Largest number of tokens that are named.
     const NAMED: usize = 8;
     let mut lines = Vec::new();
     for table in taken {
@@ -72,7 +72,8 @@ pub(crate) fn vector_lines(taken: &[TakenVectors]) -> Vec<String> {
     lines
 }
 
-/// Returns the layers, or else modules, of the tensors with these names, each once and in order.
+/// Returns the layer of each tensor in `names`, or the module of a tensor outside layers, in order
+/// and without repetitions.
 fn layers(names: &[String]) -> Vec<&str> {
     let mut names_of_layers = Vec::new();
     for name in names {

@@ -5,9 +5,10 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// Smallest number of columns for indented text; if fewer remain, text is not indented.
 const LEAST: usize = 16;
 
-/// Lines of at most `width` columns with the text of `line`; lines after the first are indented by
-/// `indent` columns. The text is divided between two spaces, which separate the parts of a line of
-/// scores. A part that is too long is divided at a space, and a word only if it is too long itself.
+/// Divides `line` into lines of at most `width` columns; lines after the first are indented by
+/// `indent` columns. Double spaces separate the parts of a line of scores, so the text is divided
+/// there if possible. A part that is wider than a line is divided at single spaces, and a word that
+/// is wider than a line is divided between characters.
 pub(crate) fn wrapped(line: &str, indent: usize, width: usize) -> Vec<String> {
     let width = width.max(1);
     let indent = " ".repeat(if indent + LEAST <= width { indent } else { 0 });
@@ -41,7 +42,7 @@ pub(crate) fn wrapped(line: &str, indent: usize, width: usize) -> Vec<String> {
     lines
 }
 
-/// Appends `space` and `text` to the last line if they fit, and returns whether they did.
+/// Appends `space` and `text` to the last line and returns true, if they fit.
 fn add(lines: &mut [String], space: &str, text: &str, width: usize) -> bool {
     let Some(last) = lines.last_mut() else { return false };
     let fits = last.width() + space.width() + text.width() <= width;
@@ -52,7 +53,7 @@ fn add(lines: &mut [String], space: &str, text: &str, width: usize) -> bool {
     fits
 }
 
-/// Adds a word, character by character.
+/// Adds a word that is wider than a line, character by character.
 fn add_characters(lines: &mut Vec<String>, word: &str, indent: &str, width: usize) {
     for character in word.chars() {
         let Some(last) = lines.last_mut() else { return };
