@@ -1,5 +1,6 @@
-//! Answers one by one: a bad item costs itself alone, special tokens follow the chosen rule, a
-//! probability is that of the text, and no answer is made of numbers that are not finite.
+//! Tests of answers to several items: a bad item does not affect other items, special tokens follow
+//! the chosen rule, a printed probability is the probability of the printed text, and numbers that
+//! are not finite give an error instead of an answer.
 
 mod common;
 
@@ -8,13 +9,14 @@ use std::fs;
 use common::{Workspace, golden, json_lines, mentions, refused, stderr, stdout};
 use serde_json::{Value, json};
 
-/// The run `name` of a golden folder.
+/// Imports the golden folder `name` as the run `name`.
 fn import(workspace: &Workspace, name: &str) {
     workspace.succeed(format!("import {} {name}", golden(name).to_str().expect("a path")));
 }
 
-/// Runs a command on lines of which the second is bad: that one is told with its place, which stays
-/// empty, the others are what they are alone, and with --strict it ends the command.
+/// Runs a command on three lines, the second of which is bad. The error must name this line, and
+/// its output line must be empty. The output for the other lines must be the same as without the
+/// bad line. With `--strict`, the error must end the command.
 fn second_is_bad(workspace: &Workspace, command: &str, lines: [&str; 3], fragments: &[&str]) {
     let input = lines.map(|line| format!("{line}\n")).concat();
     let run = |more: &str, input: &str| {
@@ -70,7 +72,7 @@ fn a_bad_line_costs_itself_alone() {
     let empty = choices("");
     second_is_bad(&workspace, score, [&first, &empty, &third], &["line 2: choice 1: is empty"]);
 
-    // Translations, of which an overlong one is refused only where that is asked for.
+    // Translations: an overlong line is an error only with `--overlong error`.
     let long = "red cat ".repeat(200);
     let translate = "translate run --overlong error";
     let lines = ["red cat", &long, "two dogs"];
@@ -82,7 +84,7 @@ fn a_bad_line_costs_itself_alone() {
         .map(|line| line.split('\t').next().unwrap_or_default().to_owned())
         .collect();
     assert_eq!(numbers, ["1", "1", "2", "3", "3"]);
-    // A file appears whole, the empty place included.
+    // An output file appears complete, with an empty line in place of the missing translation.
     workspace.write("in.txt", lines.join("\n") + "\n");
     let files = "--input in.txt --output out.txt";
     refused(&workspace.run(format!("{translate} {files}")), &["1 of 3", "line 2 has"]);
@@ -92,7 +94,7 @@ fn a_bad_line_costs_itself_alone() {
     refused(&workspace.run(format!("{translate} {strict}")), &["line 2 has"]);
     assert!(!workspace.path("strict.txt").exists());
 
-    // Pairs, of which one side may be too long.
+    // Pairs, one of which has a source that is too long.
     workspace.write("a.aa", format!("red cat\n{long}\ntwo dogs\n"));
     workspace.write("a.bb", "cat red\ncat red\ndogs two\n");
     let output = workspace.run("score run --source a.aa --target a.bb");
@@ -101,7 +103,7 @@ fn a_bad_line_costs_itself_alone() {
     let found: Vec<&str> = found.lines().collect();
     assert!(found.len() == 3 && found[1].is_empty() && found[2].starts_with('-'), "{found:?}");
 
-    // Prompts.
+    // Prompts, one of which is empty.
     workspace.write("prompts", "The sea\n\nNothing\n");
     let generate = "generate gpt2 --temperature 0 -n 3 --prompts prompts";
     let output = workspace.run(generate);
@@ -145,7 +147,8 @@ fn special_tokens_that_a_text_spells_are_what_is_asked_for() {
         let rule = format!("--special-tokens {rule}");
         workspace.run_with_input(format!("{arguments} {rule}"), input.as_bytes())
     };
-    // Each command: text by default, with a warning; the token; and refused, with the line.
+    // In each command, a spelled special token is read as text by default, with a warning; with
+    // `read` as the token; and with `refuse` it is an error that names the line.
     for (arguments, text, token) in [
         ("predict bert-classifier", "The sea [SEP] sails on.", "[SEP]"),
         ("score gpt2 --text -", "The sea<|endoftext|>the", "<|endoftext|>"),
@@ -165,7 +168,7 @@ fn special_tokens_that_a_text_spells_are_what_is_asked_for() {
         assert!(stdout(&read) != stdout(&plain), "{arguments:?}: {}", stdout(&read));
         assert!(!stderr(&read).contains("special"), "{}", stderr(&read));
         refused(&run(arguments, "refuse", text), &[token]);
-        // A text without any is no matter of the rule.
+        // The rule does not change the output for a text without special tokens.
         let other = "The sea";
         let all =
             ["text", "read", "refuse", "warn"].map(|rule| stdout(&run(arguments, rule, other)));
@@ -174,11 +177,11 @@ fn special_tokens_that_a_text_spells_are_what_is_asked_for() {
     let ids = |rule: &str| stdout(&run("tokenizer encode gpt2", rule, "<|endoftext|>"));
     assert_eq!(ids("read").trim().split(' ').count(), 1);
     assert!(ids("text").trim().split(' ').count() > 3);
-    // Only some lines are named.
+    // Only the first 10 lines are named.
     let many = "a </s>\n".repeat(30);
     let said = stderr(&run("tokenizer encode run", "warn", &many));
     assert_eq!(said.lines().count(), 11, "{said}");
-    // A translation that is begun one way is not gone on with another.
+    // With `read`, a target that spells special tokens is refused.
     workspace.write("target.bb", "cat </s> red\n");
     workspace.write("source.aa", "red cat\n");
     let pairs = "score run --source source.aa --target target.bb";
@@ -186,7 +189,7 @@ fn special_tokens_that_a_text_spells_are_what_is_asked_for() {
     refused(&read, &["target.bb, line 1: has special tokens"]);
 }
 
-/// Of characters, whose text is read as it was written.
+/// The model reads characters, so the tokens of a text are those with which it was generated.
 #[test]
 fn the_probability_of_a_text_is_that_of_its_score() {
     let workspace = Workspace::of_text();
@@ -203,7 +206,7 @@ fn the_probability_of_a_text_is_that_of_its_score() {
         let arguments = "score run --text - --json --special-tokens read";
         json_lines(&stdout(&workspace.run_with_input(arguments, input.as_bytes())))
     };
-    // With the end where the model wrote it, and without where the text was cut.
+    // The score includes `</s>` if the model generated it, and not if the text was cut.
     let texts = generate("-n 12");
     let (mut cut, mut ended) = (0, 0);
     let whole: Vec<String> = texts
@@ -229,7 +232,7 @@ fn the_probability_of_a_text_is_that_of_its_score() {
         let (found, wanted) = (number(&one["log_probability"]), number(&score["log_probability"]));
         assert!((found - wanted).abs() < 1e-4, "{one} {score}");
     }
-    // A prompt that begins as a document does.
+    // A prompt that begins with `</s>`, as a document does.
     let after = generate("--prompt '</s>red' -n 8 --special-tokens read");
     let after: Vec<&Value> = after.iter().filter(|one| one["text"] != "").collect();
     let questions: String = after
@@ -247,7 +250,8 @@ fn the_probability_of_a_text_is_that_of_its_score() {
         let wanted = number(&score["log_probabilities"][0]);
         assert!((number(&one["log_probability"]) - wanted).abs() < 1e-4, "{one} {score}");
     }
-    // No run of three characters of the prompt comes again.
+    // With `--no-repeat-ngram 3`, no three characters in a row occur twice, not even from the
+    // prompt.
     let prompt = "red cat red dog ";
     let runs = |text: &str| -> Vec<String> {
         let all: Vec<char> = text.chars().collect();
@@ -261,8 +265,8 @@ fn the_probability_of_a_text_is_that_of_its_score() {
     }
 }
 
-/// A copy of a golden folder with weights that are finite and so large that sums of products are
-/// not.
+/// Imports a copy of a golden folder with weights that are finite, but so large that sums of
+/// products are not.
 fn overflowing(workspace: &Workspace, name: &str) {
     let folder = workspace.path(&format!("{name}-folder"));
     fs::create_dir(&folder).expect("a folder");

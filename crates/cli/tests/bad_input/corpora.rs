@@ -1,11 +1,12 @@
-//! Texts that are missing, unequal, empty or damaged, and what of them would fail only later.
+//! Texts that are missing, of different lengths, empty or damaged, and settings that do not suit
+//! them. All are refused before training.
 
 use std::fs;
 
 use super::TRAIN;
 use super::common::Workspace;
 
-/// Training is refused, and leaves no run folder behind.
+/// Checks that training is refused and leaves no run folder behind.
 fn train_fails(workspace: &Workspace, fragments: &[&str]) {
     workspace.fail(TRAIN, fragments);
     assert!(!workspace.path("run").exists(), "a run folder was left behind");
@@ -79,7 +80,8 @@ fn what_would_fail_after_the_training_fails_before_it() {
         format!("{learned} --set model.max_positions=5"),
         &["model.max_positions = 5", "data.cleaning.max_tokens = 4"],
     );
-    // Of the validation set as well, and of what subword sampling may make of a sentence.
+    // The limit of positions also holds for the validation set, and for the tokens into which
+    // subword sampling may divide a sentence.
     let validation = ["data/val.aa", "data/val.bb"].map(|name| (name, workspace.read(name)));
     for (name, text) in &validation {
         workspace.write(name, format!("{}{text}", "red cat sees ".repeat(30)));
@@ -97,12 +99,12 @@ fn what_would_fail_after_the_training_fails_before_it() {
         format!("{train} --set data.test=[] --set threads=5000"),
         &["threads` = 5000", "at most"],
     );
-    // Memory that no machine has is not even asked for.
+    // A model that needs more memory than any machine has is refused without allocating it.
     for inner in ["100000000000", "72057594037927935"] {
         let huge = format!("--set data.test=[] --set model.d_ff={inner}");
         workspace.fail(format!("{train} {huge}"), &["parameters takes", "but may take", "[model]"]);
     }
-    // Nor are widths whose sums would overflow.
+    // Sizes whose sums would overflow are refused too.
     let wide = "--set data.test=[] --set model.d_ff=9223372036854775807";
     workspace.fail(
         format!("{train} {wide}"),

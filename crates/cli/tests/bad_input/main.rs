@@ -1,5 +1,5 @@
-//! Bad input: one clear error that names file, line or key, exit code 2, and
-//! nothing written.
+//! Tests of bad input: the program must print one clear error that names the file, the line or the
+//! key, end with exit code 2, and write nothing.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,7 +11,7 @@ use common::Workspace;
 
 const TRAIN: &str = "train tiny.toml --run run";
 
-/// Training with one override is refused.
+/// Checks that training with the override `set` is refused.
 fn set_fails(set: &str, fragments: &[&str]) {
     let workspace = Workspace::new();
     workspace.fail(format!("{TRAIN} --set {set}"), fragments);

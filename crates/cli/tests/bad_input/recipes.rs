@@ -1,4 +1,4 @@
-//! Recipes, and options that go with them.
+//! Bad recipes, and bad options that change them.
 
 use super::common::{Workspace, refused, set, stderr};
 use super::{TRAIN, set_fails};
@@ -142,7 +142,7 @@ fn what_is_watched_must_be_measured() {
     refused(blind, &["training.early_stopping.patience = 3", "data.validation"]);
 }
 
-/// A figure may ask for any amount of memory, and a path may name anything.
+/// Numbers in a recipe or an option may demand any amount of memory, so large numbers are refused.
 #[test]
 fn figures_beyond_all_measure_are_refused() {
     set_fails("training.accumulation=1000000000000", &["training.accumulation", "65536"]);
@@ -160,7 +160,8 @@ fn figures_beyond_all_measure_are_refused() {
     }
 }
 
-/// Figures that no model has, or that are 0 or infinite in f32, come to numbers that are none.
+/// Numbers that are out of range, or that are 0 or infinite in f32, would lead to results that are
+/// not finite, so they are refused.
 #[test]
 fn absurd_figures_are_refused_with_their_key() {
     let workspace = Workspace::new();
@@ -194,7 +195,7 @@ fn absurd_figures_are_refused_with_their_key() {
         check(key, "0");
         check(key, "9223372036854775806");
     }
-    // So is a run's configuration that was written to.
+    // An edited configuration in a run's folder is checked too.
     workspace.train("run");
     let config = workspace.read("run/config.toml");
     workspace

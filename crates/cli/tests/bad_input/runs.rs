@@ -1,4 +1,4 @@
-//! Runs that are there already, not there, or damaged, and what is no file.
+//! Runs that exist already, do not exist or are damaged, and paths that are not files.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ fn damaged_runs() {
     let workspace = Workspace::new();
     workspace.train("run");
 
-    // Another tokenizer in the place of the run's own.
+    // Another tokenizer in place of the run's tokenizer.
     let tokenizer = workspace.path("run/tokenizer.json");
     let original = fs::read(&tokenizer).expect("tokenizer");
     workspace.succeed(
@@ -40,7 +40,7 @@ fn damaged_runs() {
     workspace.fail("resume run", &["tokenizer"]);
     fs::write(&tokenizer, &original).expect("restore");
 
-    // A truncated checkpoint, then one with a changed byte.
+    // A truncated checkpoint, then a checkpoint with a changed byte.
     let model = workspace.path("run/checkpoints/step-00000012/model.safetensors");
     let bytes = fs::read(&model).expect("model");
     fs::write(&model, &bytes[..bytes.len() / 2]).expect("truncate");
@@ -62,12 +62,12 @@ fn damaged_runs() {
     assert_eq!(fs::read(workspace.path("taken.txt")).expect("read"), b"mine");
     workspace.fail("average run --last 99", &["--last 99"]);
     workspace.fail("resume run --set model.d_model=32", &["[model]", "differ"]);
-    // A size that no machine has memory for.
+    // A size for which no machine has memory.
     let config = workspace.read("run/config.toml");
     let width = config.lines().find(|line| line.starts_with("d_ff = ")).expect("a width");
     workspace.write("run/config.toml", config.replacen(width, "d_ff = 1000000000000", 1));
     workspace.fail("translate run", &["run/config.toml", "model.d_ff is 1000000000000 but"]);
-    // To be looked at, no memory is taken for it.
+    // `inspect` allocates no memory for the weights, so it accepts this size.
     mentions(workspace.succeed("inspect run/config.toml"), &["feed-forward 1000000000000"]);
 }
 
@@ -88,7 +88,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
         workspace
             .fail(format!("tokenizer train tiny.toml -o made --set {tokenizer}"), &[path, kind]);
     }
-    // As text.
+    // Other things in place of a text file.
     let val = workspace.path("data/val.aa");
     let text = fs::read(&val).expect("text");
     let instead: [(&str, &dyn Fn()); 4] = [
@@ -105,7 +105,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
             .expect("remove");
     }
     fs::write(&val, text).expect("restore");
-    // In a run.
+    // Other things in place of a run's files.
     for name in ["tokenizer.json", "checkpoints/best", "checkpoints/last", "config.toml"] {
         let path = workspace.path("run").join(name);
         let bytes = fs::read(&path).expect("a file");
@@ -113,7 +113,7 @@ fn what_is_no_file_is_named_as_what_it_is() {
         std::os::unix::fs::symlink("/dev/zero", &path).expect("link");
         let checkpoint = if name.ends_with("last") { "last" } else { "best" };
         let evaluate = format!("evaluate run --checkpoint {checkpoint}");
-        // What is no file is no run's configuration either.
+        // If `config.toml` is not a file, the folder does not count as a run.
         let named = if name == "config.toml" { "not a run" } else { name };
         workspace.fail(&evaluate, &[named]);
         fs::remove_file(&path).expect("remove");

@@ -1,5 +1,5 @@
-//! Helpers of the command-line tests: a small corpus, a small recipe, the real
-//! binary run on them, and what is done to its processes.
+//! Helpers of the command-line tests: a small corpus, a small recipe, and functions that run the
+//! real binary on them, wait for its processes and send them signals.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Words of a command line. A word with spaces stands in `'…'`.
+/// Splits a command line into words. A word with spaces is written between single quotes.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let (mut words, mut rest) = (Vec::new(), line.trim_start());
     while !rest.is_empty() {
@@ -23,30 +23,32 @@ pub(crate) fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Arguments that set keys of a recipe, given as `key=value` with spaces between them.
+/// Returns the arguments `--set key=value` for `settings`: several `key=value`, separated by
+/// spaces.
 pub(crate) fn set(settings: &str) -> String {
     settings.split_whitespace().map(|setting| format!(" --set {setting}")).collect()
 }
 
-/// Training that a test can act upon: it has many updates before it, and a checkpoint soon.
+/// Settings for a training that a test interrupts: it soon has a checkpoint, and would last much
+/// longer than the test.
 pub(crate) const LONG: &str = "--set training.max_updates=100000 --set training.validate_every=20";
 
-/// Settings of runs of several processes: an update has four micro-batches, and every part of the
-/// state is in use.
+/// Settings for runs of several processes: an update has four micro-batches, and every part of the
+/// training state is used.
 pub(crate) const SEVERAL: &str = "--set training.accumulation=4 --set training.ema_decay=0.9 \
      --set data.batching.max_tokens=100 --set model.embedding_dropout=0.1";
 
-/// Arguments that train the tiny recipe into `run` by several processes, or by one alike.
+/// Returns the arguments that train the tiny recipe with the settings [`SEVERAL`] into `run`.
 pub(crate) fn train_among(run: &str, more: &str) -> String {
     format!("train tiny.toml --run {run} {SEVERAL} {more}")
 }
 
-/// Files that earlier versions have left for the tests.
+/// Returns the path of a test folder that an earlier version wrote.
 pub(crate) fn frozen(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen").join(name)
 }
 
-/// A folder of the library Transformers, of `scripts/golden`.
+/// Returns the path of a golden folder, which `scripts/golden` wrote with the library Transformers.
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/golden").join(name)
 }
@@ -64,13 +66,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A temporary folder with a corpus under `data` and a recipe beside it.
+/// A temporary folder with a corpus in `data` and the recipe `tiny.toml`.
 pub(crate) struct Workspace {
     folder: tempfile::TempDir,
 }
 
 impl Workspace {
-    /// A corpus of made-up sentences whose translation reverses their words.
+    /// Makes a folder with a corpus of made-up sentences. Translations have the words of the source
+    /// in reverse order.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         let data = folder.path().join("data");
@@ -90,7 +93,8 @@ impl Workspace {
         workspace
     }
 
-    /// A text of made-up lines, and a recipe for a language model of its characters.
+    /// Makes a folder with a text of made-up lines, and a recipe for a language model on
+    /// characters.
     pub(crate) fn of_text() -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         let workspace = Self { folder };
@@ -101,14 +105,15 @@ impl Workspace {
         workspace
     }
 
-    /// With a copy of the frozen run of the first format as `run`.
+    /// Makes the folder of [`Self::new`] and, as `run`, a copy of the frozen run in the first
+    /// format.
     pub(crate) fn of_frozen_run() -> Self {
         let workspace = Self::new();
         copy(&frozen("format-1"), &workspace.path("run"));
         workspace
     }
 
-    /// A path inside the folder.
+    /// Returns the path of `name` inside the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -118,12 +123,12 @@ impl Workspace {
         fs::write(self.path(name), bytes).expect("write");
     }
 
-    /// Text of a file inside the folder.
+    /// Reads a text file inside the folder.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// The binary, to be run in the folder with the [`words`] of `arguments`.
+    /// Returns a command that runs the binary in the folder with the [`words`] of `arguments`.
     pub(crate) fn command(&self, arguments: impl AsRef<str>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_taper"));
         command.current_dir(self.folder.path()).args(words(arguments.as_ref()));
@@ -135,7 +140,7 @@ impl Workspace {
         self.command(arguments).output().expect("the binary runs")
     }
 
-    /// Starts the binary, with what it prints out of the way and its errors kept.
+    /// Starts the binary; discards its standard output and pipes its standard error.
     pub(crate) fn spawn(&self, arguments: impl AsRef<str>) -> Child {
         self.command(arguments)
             .stdout(Stdio::null())
@@ -144,8 +149,8 @@ impl Workspace {
             .expect("the binary starts")
     }
 
-    /// Runs a shell script in the folder, with the binary as `$0`. The shell may be a command and
-    /// its arguments.
+    /// Runs the shell script `text` in the folder, with the binary as `$0`. `shell`: a shell with
+    /// options, or a command that starts one.
     pub(crate) fn script(&self, shell: &[&str], text: &str) -> Output {
         let mut command = Command::new(shell[0]);
         command.args(&shell[1..]).args(["-c", text, env!("CARGO_BIN_EXE_taper")]);
@@ -165,12 +170,12 @@ impl Workspace {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        // A command that fails before it reads closes the pipe; that is its business.
+        // A command may fail before it reads, which closes the pipe, so an error is ignored.
         let _ = child.stdin.take().expect("stdin").write_all(input);
         child.wait_with_output().expect("the binary ends")
     }
 
-    /// Runs the binary and demands success.
+    /// Runs the binary and checks that it succeeds.
     pub(crate) fn finish(&self, arguments: impl AsRef<str>) -> Output {
         let arguments = arguments.as_ref();
         let output = self.run(arguments);
@@ -178,18 +183,18 @@ impl Workspace {
         output
     }
 
-    /// Runs the binary, demands success, and gives what it prints.
+    /// Runs the binary, checks that it succeeds, and returns its standard output.
     pub(crate) fn succeed(&self, arguments: impl AsRef<str>) -> String {
         stdout(&self.finish(arguments))
     }
 
-    /// Runs the binary, demands success, and reads what it prints as JSON.
+    /// Runs the binary, checks that it succeeds, and parses its standard output as JSON.
     pub(crate) fn json(&self, arguments: impl AsRef<str>) -> serde_json::Value {
         serde_json::from_str(&self.succeed(arguments)).expect("JSON")
     }
 
-    /// Runs the binary and demands exit code 2 and one `error:` line that
-    /// holds every fragment.
+    /// Runs the binary, and checks that it ends with exit code 2 and one `error:` line that
+    /// contains every fragment. Returns the standard error.
     pub(crate) fn fail(&self, arguments: impl AsRef<str>, fragments: &[&str]) -> String {
         let output = self.run(arguments);
         refused(&output, fragments);
@@ -207,7 +212,8 @@ impl Workspace {
         wait_for("a checkpoint", || last.is_file());
     }
 
-    /// Demands that the run has checkpoints, and that every one that is not being written is whole.
+    /// Checks that the run has checkpoints, and that each of them that has its final name can be
+    /// loaded.
     pub(crate) fn checkpoints_are_whole(&self, run: &str) {
         let names: Vec<String> = fs::read_dir(self.path(run).join("checkpoints"))
             .expect("checkpoints")
@@ -222,8 +228,8 @@ impl Workspace {
         }
     }
 
-    /// Demands that two runs came to the same: metrics, and weights and optimizer at `step`, to the
-    /// bit.
+    /// Checks that two runs have the same metrics and, at `step`, the same weights and optimizer
+    /// state, to the bit.
     pub(crate) fn same_end(&self, one: &str, other: &str, step: usize) {
         let (one, other) = (self.path(one), self.path(other));
         assert_eq!(metrics(&one), metrics(&other));
@@ -238,7 +244,7 @@ impl Workspace {
     }
 }
 
-/// Waits for something that a process does, for two minutes at most.
+/// Waits until `condition` is true, at most two minutes. `what` describes it in the error.
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {
@@ -247,7 +253,7 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Sends a signal as `kill` names it: `-TERM`.
+/// Sends a signal to a process. `name` is an option of `kill`, such as `-TERM`.
 pub(crate) fn signal(name: &str, child: &Child) {
     assert!(
         Command::new("kill")
@@ -258,7 +264,7 @@ pub(crate) fn signal(name: &str, child: &Child) {
     );
 }
 
-/// Demands that a text has every fragment.
+/// Checks that a text contains every fragment.
 pub(crate) fn mentions(text: impl AsRef<str>, fragments: &[&str]) {
     let text = text.as_ref();
     for fragment in fragments {
@@ -266,7 +272,7 @@ pub(crate) fn mentions(text: impl AsRef<str>, fragments: &[&str]) {
     }
 }
 
-/// Demands exit code 2 and one `error:` line that holds every fragment.
+/// Checks for exit code 2 and one `error:` line that contains every fragment.
 pub(crate) fn refused(output: &Output, fragments: &[&str]) {
     let message = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{message}");
@@ -277,22 +283,22 @@ pub(crate) fn refused(output: &Output, fragments: &[&str]) {
     }
 }
 
-/// Standard output as text.
+/// Returns the standard output as text.
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Standard error as text.
+/// Returns the standard error as text.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Values of lines of JSON.
+/// Parses each line of a text as JSON.
 pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// The run's metrics without what the clock decided.
+/// Returns the records of a run's metrics, without timing.
 pub(crate) fn metrics(run: &Path) -> Vec<serde_json::Value> {
     fs::read_to_string(run.join("metrics.jsonl"))
         .expect("metrics.jsonl")
@@ -305,7 +311,7 @@ pub(crate) fn metrics(run: &Path) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
+/// The random number generator SplitMix64 (Steele, Lea and Flood, 2014).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -318,7 +324,7 @@ impl Random {
     }
 }
 
-/// A sentence that is a function of its number.
+/// Returns the words of a made-up sentence, which is a function of `number`.
 fn sentence(number: usize) -> Vec<String> {
     const WORDS: [&str; 8] = ["red", "cat", "sees", "two", "big", "dogs", "run", "here"];
     let mut state = number as u64 + 1;

@@ -1,4 +1,5 @@
-//! Attention of the frozen run, which reverses words: in the terminal, as a page and as numbers.
+//! Views of the attention of the frozen run, whose translations reverse the words of the source: in
+//! the terminal, as a page and as numbers.
 
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().expect("a list").iter().map(|one| one.as_f64().expect("a number")).collect()
 }
 
-/// Parts of each view of attention on a page.
+/// Returns the parts (encoder, decoder, cross) of each view of attention on a page.
 fn parts_of_views(page: &str) -> Vec<Vec<Value>> {
     let data = page.split("data-parts=\"").skip(1).filter_map(|after| after.split('"').next());
     let plain = |text: &str| {
@@ -26,14 +27,14 @@ fn parts_of_views(page: &str) -> Vec<Vec<Value>> {
     data.map(|text| serde_json::from_str(&plain(text)).expect("JSON")).collect()
 }
 
-/// Data that a page keeps for its scripts.
+/// Returns the JSON data that a page holds for its scripts in the element `id`.
 fn page_data(page: &str, id: &str) -> Value {
     let begin = format!("id=\"{id}\">");
     let json = page.split(&begin).nth(1).and_then(|after| after.split("</script>").next());
     serde_json::from_str(json.expect("data")).expect("JSON")
 }
 
-/// Number of heads in all layers of all parts.
+/// Counts the heads in all layers of all parts.
 fn heads_of(parts: &[Value]) -> usize {
     let layers = parts.iter().filter_map(|part| part["layers"].as_array()).flatten();
     layers.filter_map(|layer| layer["heads"].as_array()).map(Vec::len).sum()
@@ -51,7 +52,7 @@ fn attention_lines_words_up() {
     let cross = &map["layers"][2];
     let (queries, keys) = (strings(&cross["queries"]), strings(&cross["keys"]));
     assert_eq!(keys.last(), Some(&"</s>"));
-    // Each word looks at itself in the source, with the mean of its heads.
+    // In the mean over heads, each output word attends most to the same word in the source.
     let heads: Vec<Vec<Vec<f64>>> = cross["heads"]
         .as_array()
         .expect("heads")
@@ -68,7 +69,7 @@ fn attention_lines_words_up() {
             assert_eq!(keys[most.expect("keys")], *name, "{map}");
         }
     }
-    // The same with the translation given.
+    // With the translation as `--target`, attention is the same.
     let given = format!("attention run '{text}' --target 'sees dogs red' --json");
     assert_eq!(json(&workspace, &given)["layers"], map["layers"]);
 
@@ -85,7 +86,7 @@ fn attention_lines_words_up() {
     let read = |name: &str| workspace.read(name);
     let (page, drawing) = (read("a.html"), read("a.svg"));
     assert!(drawing.starts_with("<svg") && drawing.contains("Attention cross, layer 1"));
-    // Each head, and what rolls out of encoder and decoder; attention to the encoder first.
+    // The view has each head, and the rollouts of encoder and decoder; cross-attention comes first.
     let [parts] = &parts_of_views(&page)[..] else { panic!("one view") };
     let names: Vec<&str> = parts.iter().filter_map(|one| one["part"].as_str()).collect();
     assert_eq!((names, heads_of(parts)), (vec!["cross", "encoder", "decoder"], 3 * 2 + 2));
@@ -105,7 +106,7 @@ fn attention_lines_words_up() {
         &["rolled out over layers of self-attention"],
     );
 
-    // Without a head that finds words the model is lost, and with all of them it is not.
+    // The model needs the head that finds words: without this head, the loss is much higher.
     let worth = json(&workspace, "prune-heads run --dry-run --split test --json");
     let heads = worth["heads"].as_array().expect("heads");
     assert_eq!(heads.len(), 3 * 2);
@@ -124,7 +125,7 @@ fn a_report_shows_where_the_model_looks_in_chosen_sentences() {
     let workspace = Workspace::of_frozen_run();
     let chosen = "report run --attention 1,test:2 --svg figures";
     workspace.fail(chosen, &["attention is shown of translations of a test set"]);
-    // The run has ended: what is left to do is to translate its test set.
+    // Training has ended, so `resume` only translates the test set.
     workspace.succeed("resume run");
     workspace.succeed(chosen);
     let page = workspace.read("run/report.html");
@@ -149,7 +150,7 @@ fn a_sentence_is_followed_step_by_step() {
     let journey = json(&workspace, "explain run 'red dogs sees' --json");
     let best = &journey["found"][0];
     assert_eq!(best["text"], "sees dogs red");
-    // What the beam adds up is what the tokens have one by one.
+    // The log-probability of the beam is the sum over the chosen tokens.
     let sum = best["log_probability"].as_f64().expect("a number");
     let choices = journey["choices"].as_array().expect("choices");
     let logarithm = |choice: &Value| choice["probability"].as_f64().expect("a number").ln();
@@ -179,7 +180,7 @@ fn a_sentence_is_followed_step_by_step() {
     let page = workspace.read("journey.html");
     let drawn = page_data(&page, "journey-data");
     assert_eq!(drawn["choices"].as_array().expect("choices").len(), choices.len());
-    // Every point of a layer has its strips; every head is explained by its queries and keys.
+    // The page shows the vectors at every point of a layer, and every head.
     let points = |stack: usize| {
         let steps = drawn["stacks"][stack]["steps"].as_array().expect("steps");
         steps.iter().map(|step| step["point"].as_str().expect("a point")).collect::<Vec<_>>()
@@ -190,7 +191,7 @@ fn a_sentence_is_followed_step_by_step() {
     workspace.succeed("explain run 'red dogs sees' --html zh.html --language zh");
     let chinese = workspace.read("zh.html");
     assert!(chinese.contains("lang=\"zh-Hans\"") && chinese.contains("的旅程"));
-    // The sum of tokens and positions is what enters the first layer.
+    // The input of the first layer is the sum of token and position vectors.
     let steps = journey["vectors"][0]["steps"].as_array().expect("steps");
     let rows = |step: usize| numbers(&steps[step]["rows"][1]);
     for ((token, position), sum) in rows(0).iter().zip(rows(1)).zip(rows(2)) {

@@ -1,4 +1,5 @@
-//! Expected lengths: measured when a run begins, used by every search, found by `tune`.
+//! Expected lengths of translations: they are measured when a run begins, used by every search, and
+//! measured by `tune` for a run without them.
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use crate::common::Workspace;
 
 const PENALTY: &str = "--set decoding.shortfall_penalty=4";
 
-/// Value of a key of a run's configuration.
+/// Returns the value of a key in a run's `config.toml`; `None` if it is not there.
 fn key(workspace: &Workspace, run: &str, section: &str, key: &str) -> Option<f64> {
     let text = fs::read_to_string(workspace.path(run).join("config.toml")).expect("config.toml");
     let header = format!("[{section}]");
@@ -24,7 +25,7 @@ fn a_run_measures_how_long_translations_are_and_keeps_it() {
     workspace.train("without");
     workspace.succeed(format!("train tiny.toml --run with {PENALTY}"));
     let expected = |run: &str, name: &str| key(&workspace, run, "decoding.expected_length", name);
-    // Its translations have the words of the sources.
+    // Translations in the corpus have as many words as the sources.
     let ratio = expected("with", "ratio").expect("measured");
     assert!((ratio - 1.0).abs() < 0.1, "{ratio}");
     assert_eq!(expected("without", "ratio"), None);
@@ -48,7 +49,7 @@ fn a_run_measures_how_long_translations_are_and_keeps_it() {
     workspace.succeed("quantize with");
     assert_eq!(translate("with-int8", ""), int8);
 
-    // Kept when it is resumed.
+    // A resumed run keeps the expected length.
     workspace.succeed("resume with --set training.max_updates=14");
     assert_eq!(expected("with", "ratio"), Some(ratio));
     assert_eq!(key(&workspace, "with", "decoding", "shortfall_penalty"), Some(4.0));

@@ -1,4 +1,4 @@
-//! Alignments, and lines that are longer than the model takes.
+//! Alignments, and lines that are longer than the model accepts.
 
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ pub(super) fn overlong_lines(workspace: &Workspace) {
     let parts = record["overlong"]["parts"].as_u64().expect("parts");
     assert!(parts > 1, "{record}");
     let alignment = &record["translations"][0]["alignment"];
-    // The tokens are those of the line, however it was divided.
+    // The source tokens are those of the whole line, even if it is translated in parts.
     let whole = records(workspace, "--alignments", long);
     let sources = alignment["source_tokens"].as_array().expect("tokens");
     assert_eq!(
@@ -57,7 +57,7 @@ pub(super) fn overlong_lines(workspace: &Workspace) {
         assert_eq!(row.len(), sources.len());
         assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-4, "{row:?}");
     }
-    // Of the last part, no pair points beyond the words of the line.
+    // No pair points beyond the words of the line, not even in the last part.
     let pairs = alignment["pairs"].as_array().expect("pairs");
     assert!(
         pairs.iter().all(|pair| pair[0].as_u64().expect("a position") + 1 < sources.len() as u64),
@@ -72,7 +72,8 @@ pub(super) fn overlong_lines(workspace: &Workspace) {
     assert!(records(workspace, "", long)[0].get("overlong").is_none());
 }
 
-/// Parts that do not begin after a blank have a mark of their own there, which the line has not.
+/// A line without blanks is divided within words. Each such part gets a mark for the beginning of a
+/// word, which must not appear among the tokens of the line.
 pub(super) fn lines_without_blanks(workspace: &Workspace) {
     let line = "\u{4eca}\u{5929}\u{6211}\u{4eec}\u{53bb}\u{3002}\u{6821}\u{5728}\u{5b66}\u{3002}redcatsees,redcatsees\n";
     let whole = &records(workspace, "--alignments", line)[0]["translations"][0]["alignment"];
@@ -90,15 +91,14 @@ pub(super) fn lines_without_blanks(workspace: &Workspace) {
     let pairs: Vec<(usize, usize)> =
         serde_json::from_value(alignment["pairs"].clone()).expect("pairs");
     assert_eq!(pairs.len(), rows.len());
-    // What is attended to most is among what is attended to at all.
+    // A pair links each target token with a source token of non-zero weight.
     assert!(
         pairs.iter().all(|&(source, target)| source + 1 < sources && rows[target][source] > 0.0),
         "{pairs:?}"
     );
 }
 
-/// Each of the lines has megabytes of weights: they are held one line after the other, and not at
-/// all where only pairs are shown.
+/// Checks that memory holds the weights of one line at a time. Each line has megabytes of weights.
 #[cfg(target_os = "linux")]
 pub(super) fn alignments_of_long_lines_take_little_memory(workspace: &Workspace) {
     let line = "red cat sees two big dogs run here. ".repeat(100) + "\n";

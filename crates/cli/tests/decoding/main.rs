@@ -1,4 +1,5 @@
-//! The options of `translate` and `bench decode`, in the real binary on a small trained run.
+//! Tests of the options of `translate` and `bench decode`, with the real binary and a small trained
+//! run.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +16,7 @@ mod word_alignment;
 use common::{Workspace, json_lines, stderr, stdout};
 use serde_json::Value;
 
-/// The JSON record of each line that `translate` prints for `input`.
+/// Translates `input` with `arguments`; returns the JSON record of each line.
 fn records(workspace: &Workspace, arguments: &str, input: &str) -> Vec<Value> {
     let output =
         workspace.run_with_input(format!("translate run --json {arguments}"), input.as_bytes());
@@ -27,7 +28,7 @@ fn best(record: &Value) -> &str {
     record["translations"][0]["text"].as_str().expect("text")
 }
 
-/// One training serves all checks; it takes most of the time.
+/// Trains once for all checks, because training takes most of the time.
 #[test]
 fn decoding_options() {
     let workspace = Workspace::new();

@@ -1,4 +1,4 @@
-//! Effects of the options of a search, and refusals of some.
+//! Effects of the options of a search, and combinations that are refused.
 
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ pub(super) fn greedy_sampling_and_seeds(workspace: &Workspace, input: &str) {
     assert_eq!(records(workspace, "--top-k 1", input), greedy);
     assert_eq!(records(workspace, "--temperature 1e-6", input), greedy);
     let drawn = records(workspace, "--temperature 2 --seed 7", input);
-    // Scores may differ in their last digits, since products of other sizes round otherwise; draws
-    // may not.
+    // Scores may differ in their last digits, because products of another size are rounded
+    // differently, but the drawn translations must be the same.
     let one_by_one =
         records(workspace, "--temperature 2 --seed 7 --set decoding.batch_rows=1", input);
     assert!(one_by_one.iter().map(best).eq(drawn.iter().map(best)), "{one_by_one:?} {drawn:?}");
@@ -42,7 +42,7 @@ pub(super) fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
             translations.iter().map(|one| one["score"].as_f64().expect("score")).collect();
         assert!(scores.is_sorted_by(|a, b| a >= b), "{record}");
     }
-    // A blank is no word.
+    // Blanks around a prefix make no difference.
     workspace.write("prefixes", "  dog \n \nhere \n\tbig dogs\t\n");
     assert_eq!(records(workspace, "--prefix prefixes --n-best 3", input), found);
     let with_prefixes = "translate run --prefix prefixes";
@@ -54,14 +54,15 @@ pub(super) fn prefixes_and_n_best(workspace: &Workspace, input: &str) {
     workspace.write("prefixes", "dog\n".repeat(6));
     let output = workspace.run_with_input(with_prefixes, input.as_bytes());
     refused(&output, &["standard input ends after line 4, but prefixes has a line 5"]);
-    // What cannot be spelled would be left out without a word.
+    // A character that the vocabulary cannot spell would be missing from the translation, so the
+    // prefix is refused.
     workspace.succeed("train tiny.toml --run characters --set data.tokenizer.byte_fallback=false");
     workspace.write("prefixes", "dog\n\n\u{6f22} dog\n\n");
     let output =
         workspace.run_with_input("translate characters --prefix prefixes", input.as_bytes());
     refused(&output, &["line 3", "prefix", "vocabulary cannot spell", "leave them out"]);
     workspace.write("prefixes", "dog\n".repeat(6));
-    // Of files it is known before the model is loaded.
+    // For files, the numbers of lines are compared before the model is loaded.
     workspace.write("in.txt", input);
     workspace.fail(
         "translate nowhere --prefix prefixes -i in.txt",
@@ -82,7 +83,7 @@ pub(super) fn ensembles(workspace: &Workspace, input: &str) {
         records(workspace, &format!("--checkpoint last --ensemble {first} {checkpoint}"), input),
         alone
     );
-    // One that was trained in another type computes in that of the run.
+    // A member that was trained in another type computes in the type of the run.
     workspace.succeed("train tiny.toml --run halves --set dtype=bf16");
     let both = |dtype: &str| records(workspace, &format!("--ensemble halves --set {dtype}"), input);
     assert_ne!(both("dtype=f32"), both("dtype=bf16"));
@@ -112,7 +113,7 @@ pub(super) fn bench(workspace: &Workspace, input: &str) {
     for rate in ["sentences_per_second", "tokens_per_second", "first_translation_seconds"] {
         assert!(report[rate].as_f64().expect(rate) > 0.0, "{report}");
     }
-    // Overlong lines are translated in the parts in which `translate` does it.
+    // Overlong lines are divided into the same parts as by `translate`.
     let long = "red cat sees. two big dogs run here. red cat sees.\ndogs run\n";
     workspace.write("long.txt", long);
     let short = "--set data.cleaning.max_tokens=8";
@@ -147,7 +148,7 @@ pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
     }
     let output = workspace.run_with_input("translate run --sample --beam 3", input.as_bytes());
     refused(&output, &["leave out --beam, or the options of sampling"]);
-    // A run may draw by its recipe.
+    // Options of sampling are accepted if the recipe of the run samples.
     assert_eq!(
         records(workspace, "--set decoding.sampling.temperature=2 --seed 7", input).len(),
         4
@@ -156,7 +157,7 @@ pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
         "evaluate run --set decoding.sampling.temperature=2 --beam 3",
         &["--beam", "sampled"],
     );
-    // What cannot be held is refused, and so is what would end in numbers that are none.
+    // Values that need too much memory, or lead to numbers that are not finite, are refused.
     for (option, value) in [
         ("--n-best", "18446744073709551615"),
         ("--repetition-penalty", "1e-50"),
@@ -166,7 +167,7 @@ pub(super) fn options_without_effect(workspace: &Workspace, input: &str) {
             .run_with_input(format!("translate run --sample {option} '{value}'"), input.as_bytes());
         refused(&output, &["decoding."]);
     }
-    // A split that is not there is told before the others are decoded.
+    // An unknown split is reported before other splits are decoded.
     workspace.fail("evaluate run --split test --split tset", &["tset"]);
 }
 
@@ -175,7 +176,7 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
     let translations = |record: &Value| record["translations"].as_array().expect("a list").clone();
     let chosen = records(workspace, "--mbr 8", input);
     assert_eq!(records(workspace, "--mbr 8 --threads 3", input), chosen);
-    // Candidates are drawn as without a choice, and the one chosen is that of the best total.
+    // Candidates are drawn as without reranking, and the candidate with the best total is chosen.
     let drawn = records(workspace, "--sample --epsilon 0.02 --n-best 8", input);
     let all = records(workspace, "--mbr 8 --n-best 8", input);
     for ((drawn, all), chosen) in drawn.iter().zip(&all).zip(&chosen) {
@@ -192,7 +193,7 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
         assert!(totals.is_sorted_by(|a, b| a >= b), "{totals:?}");
         assert!(drawn.iter().all(|one| one.get("total").is_none()), "{drawn:?}");
     }
-    // The model's own score alone gives the order of a search.
+    // With the model's score as the only criterion, the order is that of a search.
     let own = "--beam 4 --mbr 4 --set decoding.reranking.utility_weight=0 \
          --set decoding.reranking.model_weight=1";
     let best = |list: &[Value]| -> Vec<String> {
@@ -204,7 +205,7 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
         let utility = format!("decoding.reranking.utility={utility}");
         assert_eq!(records(workspace, &format!("--mbr 4 --set {utility}"), input).len(), 4);
     }
-    // Terms are in the one that is chosen.
+    // The chosen candidate has the terms.
     workspace.write("terms.tsv", "red\tscarlet\n");
     for record in records(workspace, "--mbr 4 --terms terms.tsv", "red cat sees\n") {
         assert!(text(&translations(&record)[0]).contains("scarlet"), "{record}");
@@ -218,12 +219,13 @@ pub(super) fn choosing_among_candidates(workspace: &Workspace, input: &str) {
             workspace.run_with_input(format!("translate run {arguments}"), input.as_bytes());
         refused(&output, parts);
     }
-    // Tests of the recipe choose too.
+    // `evaluate` chooses among candidates too.
     let record = workspace.json("evaluate run --mbr 8 --json");
     assert_eq!(record["decoding"]["reranking"]["candidates"], 8, "{record}");
 }
 
-/// Other models count with their weights, by the log-probabilities that `score` gives.
+/// Checks that the total of a candidate adds the weighted log-probability of a reverse model, as
+/// `score` computes it.
 pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
     let swapped = "data.source_language=bb data.target_language=aa \
          data.train=[{source='data/train.bb',target='data/train.aa'}] \
@@ -265,13 +267,14 @@ pub(super) fn reranking_by_other_models(workspace: &Workspace, input: &str) {
     }
 }
 
-/// One line has one number, whichever command draws its translation.
+/// Checks that `evaluate` draws the same translations as `translate`: both number the lines in the
+/// same way.
 pub(super) fn evaluation_draws_as_translate(workspace: &Workspace) {
     let evaluated = |arguments: &str| {
         let record = workspace.json(format!("evaluate run --json {arguments}"));
         (record["results"][0]["chrf"]["score"].as_f64().expect("a score"), record)
     };
-    // Of several draws the best counts.
+    // If several translations are drawn, the best is scored.
     for draws in ["decoding.n_best=1", "decoding.n_best=3"] {
         let drawing = format!("--set decoding.sampling.temperature=0.7 --set {draws}");
         let file = format!("{draws}.txt");
@@ -280,7 +283,7 @@ pub(super) fn evaluation_draws_as_translate(workspace: &Workspace) {
         let (score, record) = evaluated(&drawing);
         assert_eq!(format!("{score:.10}"), scored.trim(), "{draws}");
         assert_ne!(score, evaluated(&format!("{drawing} --set decoding.sampling.seed=2")).0);
-        // The record says how they were made.
+        // The record says how the translations were made.
         assert_eq!(
             (&record["beam_size"], &record["decoding"]["sampling"]["temperature"]),
             (&Value::Null, &0.7.into())
@@ -297,7 +300,7 @@ pub(super) fn evaluation_draws_as_translate(workspace: &Workspace) {
     );
 }
 
-/// Outputs end where the positions do, wherever translations are made: in validation, in tests, by
+/// Checks that outputs are no longer than the learned positions: in validation, in tests and in
 /// every command.
 pub(super) fn learned_positions(workspace: &Workspace, input: &str) {
     let long = "decoding.max_length=200 decoding.max_length_offset=200 decoding.min_length=100";
@@ -315,7 +318,7 @@ pub(super) fn learned_positions(workspace: &Workspace, input: &str) {
             record["translations"][0]["alignment"]["target_tokens"].as_array().expect("tokens");
         assert_eq!(tokens.len(), 39, "{arguments:?}");
     }
-    // A line is no longer than each member has positions for.
+    // In an ensemble, the limit of a line is that of the member with the fewest positions.
     let long_line = "red cat sees. ".repeat(30);
     let output = workspace.run_with_input("translate run --ensemble learned", long_line.as_bytes());
     assert!(
@@ -323,7 +326,7 @@ pub(super) fn learned_positions(workspace: &Workspace, input: &str) {
         "{}",
         stderr(&output)
     );
-    // Where positions are the limit, no option is advised that cannot raise it.
+    // If positions are the limit, the error does not advise an option that cannot raise it.
     workspace.write("long.aa", &long_line);
     let strict = "translate learned -i long.aa --overlong error --max-source-tokens 50";
     let message = workspace.fail(strict, &["line 1 has", "more than 39", "model.max_positions"]);
@@ -333,7 +336,7 @@ pub(super) fn learned_positions(workspace: &Workspace, input: &str) {
         let score = format!("score learned --source {source} --target {target} --max-tokens 5000");
         workspace.fail(&score, &["long.aa, line 1", "more than 39", "model.max_positions"]);
     }
-    // An error names the line, however many parts those before it have.
+    // An error names the right line, even if lines before it were divided into parts.
     workspace.write("prefixes", format!("\n\n{}\n", "dog ".repeat(60)));
     let input = format!("{long_line}\n\ncat\n");
     let output = workspace.run_with_input("translate learned --prefix prefixes", input.as_bytes());
