@@ -1,4 +1,5 @@
-//! A run on a disk that is full, too small, read only, taken away, or elsewhere.
+//! Runs on a disk that is full, too small or read only, runs whose files are removed, and runs
+//! behind a link.
 #![cfg(unix)]
 
 mod common;
@@ -7,14 +8,14 @@ use std::fs;
 
 use common::{LONG, Workspace, metrics, refused, signal, stderr, wait_for};
 
-/// Resumes `rescued`, and demands that its end is that of `whole`, which nothing happened to.
+/// Resumes `rescued`, and checks that it ends as the undisturbed run `whole` did.
 fn equals_an_undisturbed_run(workspace: &Workspace, rescued: &str, whole: &str) {
     workspace.succeed(format!("resume {rescued}"));
     workspace.same_end(rescued, whole, 600);
 }
 
-/// A workspace with a folder `disk` to mount something on, in a name space of its own. Nothing,
-/// with a word about it, where the system lets this user mount not even there.
+/// Makes a workspace with a folder `disk`, on which a test can mount a file system in a separate
+/// name space. `None`, with a message, if the system does not allow this.
 #[cfg(target_os = "linux")]
 fn with_mount_point() -> Option<Workspace> {
     if !std::process::Command::new("unshare")
@@ -30,12 +31,14 @@ fn with_mount_point() -> Option<Workspace> {
     Some(workspace)
 }
 
-/// No file may grow beyond a limit that the optimizer's state exceeds: as with a disk quota.
+/// The size of files is limited, as by a disk quota, and the state of the optimizer exceeds the
+/// limit.
 #[test]
 fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
     let workspace = Workspace::new();
     let size = "--set model.d_model=64 --set model.d_ff=256";
-    // The signal that comes with it would end the process without a word.
+    // Beyond the limit, the system also sends a signal, which must not end the process without a
+    // message.
     let output = workspace
         .script(&["sh"], &format!("ulimit -f 1600; \"$0\" train tiny.toml --run run {size}"));
     refused(
@@ -50,19 +53,19 @@ fn a_checkpoint_that_does_not_fit_fails_and_leaves_nothing_behind() {
     let left: Vec<_> =
         fs::read_dir(workspace.path("run/checkpoints")).expect("checkpoints").collect();
     assert!(left.is_empty(), "{left:?}");
-    // Nothing but the limit was wrong.
+    // Without the limit, the run can be resumed.
     workspace.succeed("resume run");
     workspace.checkpoints_are_whole("run");
 }
 
-/// A real file system of a few MiB, filled by somebody else while training goes on.
+/// A real file system of a few MiB is filled by another process during training.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_loses_nothing() {
     let Some(workspace) = with_mount_point() else { return };
     let settings = "--set training.max_updates=600 --set training.validate_every=20";
     workspace.succeed(format!("train tiny.toml --run whole {settings}"));
-    // At least one checkpoint is there when the disk fills.
+    // There is at least one checkpoint when the disk becomes full.
     let text = r#"
         mount -t tmpfs -o size=6m tmpfs disk || exit 99
         "$0" train tiny.toml --run disk/run SETTINGS > log 2> errors &
@@ -89,14 +92,14 @@ fn a_full_disk_loses_nothing() {
         ],
     );
     workspace.checkpoints_are_whole("kept");
-    // It is still known what text it was trained on.
+    // The rescued run still has the record of its training text.
     assert!(workspace.path("taper-rescue/run/text/train.json").is_file());
     equals_an_undisturbed_run(&workspace, "taper-rescue/run", "whole");
-    // What was on the disk is a whole run too, as of its last checkpoint.
+    // The folder on the full disk is a complete run too, up to its last checkpoint.
     equals_an_undisturbed_run(&workspace, "kept", "whole");
 }
 
-/// Too small a disk is refused before the first update.
+/// A disk that is too small is an error before the first update.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_is_too_small_is_refused_before_training() {
@@ -104,7 +107,7 @@ fn a_disk_that_is_too_small_is_refused_before_training() {
     let text = "mount -t tmpfs -o size=1m tmpfs disk && \"$0\" train tiny.toml --run disk/run";
     let output = workspace.script(&["unshare", "-rm", "sh"], text);
     refused(&output, &["free", "training.keep_last", "--run"]);
-    // A disk that may be read only.
+    // A read-only disk.
     let text = "mount -t tmpfs -o ro tmpfs disk && \"$0\" train tiny.toml --run disk/run";
     refused(
         &workspace.script(&["unshare", "-rm", "sh"], text),
@@ -151,7 +154,7 @@ fn files_that_are_removed_from_a_run_are_written_again() {
     assert_eq!(output.status.code(), Some(130), "{said}");
     for (name, before) in files.iter().zip(before) {
         let now = fs::read(path(name)).expect(name);
-        // The record has gone on.
+        // The record of metrics has grown meanwhile.
         assert!(now.starts_with(&before), "{name}");
         assert!(*name == "metrics.jsonl" || now.len() == before.len(), "{name}");
         let warns = |line: &str| line.contains("written again") && line.contains(name);
@@ -167,7 +170,7 @@ fn a_run_that_cannot_be_loaded_any_more_is_not_called_complete() {
     let workspace = Workspace::new();
     let child = workspace.spawn("train tiny.toml --run run --set training.max_updates=600");
     workspace.wait_for_checkpoint("run");
-    // Something else is in its place, which is not the run's to remove.
+    // Another file takes the place of the tokenizer; the run must not overwrite it.
     let tokenizer = workspace.path("run/tokenizer.json");
     let kept = fs::read(&tokenizer).expect("a tokenizer");
     workspace.write("run/tokenizer.json", "{}");
@@ -195,7 +198,7 @@ fn a_test_set_that_is_taken_away_costs_no_training() {
     assert!(workspace.path("run/scores.json").is_file());
 }
 
-/// The folder of a run may be a link to another disk, and its name need not be text.
+/// The folder of a run may be a link to another disk, and its name need not be UTF-8.
 #[test]
 fn a_run_may_lie_behind_a_link_and_have_any_name() {
     use std::ffi::OsStr;
@@ -203,7 +206,7 @@ fn a_run_may_lie_behind_a_link_and_have_any_name() {
     let workspace = Workspace::new();
     fs::create_dir(workspace.path("disk")).expect("folder");
     std::os::unix::fs::symlink("disk", workspace.path("link")).expect("link");
-    // What is there is left there where nothing comes of a run.
+    // If no run is made, the link stays as it is.
     workspace.fail(
         "train tiny.toml --run link --set data.tokenizer.vocabulary_size=250",
         &["vocabulary_size"],

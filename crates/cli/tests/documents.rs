@@ -1,4 +1,5 @@
-//! Documents are translated as such: their sentences as lines are, and all else to the byte.
+//! Tests of translated documents: sentences have the same translations as lines of text, and all
+//! other bytes are kept.
 
 mod common;
 
@@ -6,7 +7,7 @@ use std::fs;
 
 use common::{Workspace, frozen, stderr};
 
-/// Sentences that the frozen run knows, each with its translation.
+/// Returns four sentences of the frozen test, each with its translation by the frozen run.
 fn known(workspace: &Workspace) -> Vec<(String, String)> {
     let source = fs::read_to_string(frozen("source.txt")).expect("source");
     let lines: Vec<&str> =

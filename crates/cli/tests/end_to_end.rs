@@ -1,4 +1,4 @@
-//! The real binary from recipe to translation.
+//! Tests of the real binary, from recipe to translation.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn train_translate_evaluate_score_average_inspect() {
         assert!(workspace.path("run").join(file).is_file(), "{file} is missing");
     }
 
-    // One line out for each line in, in order; an empty line stays empty.
+    // The output has one line for each line of input, in order; blank lines stay empty.
     let sources = "red cat sees\n\ntwo big dogs run here\n   \nred cat sees\n";
     let output = workspace.run_with_input("translate run", sources.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
@@ -79,7 +79,7 @@ fn train_translate_evaluate_score_average_inspect() {
     }
     let bytes = |json: &serde_json::Value| json["cost"]["training_state_bytes"].as_u64();
     assert_eq!(bytes(&twice), bytes(&inspected));
-    // Each of four processes has a quarter of the two moments, and what is sent and received.
+    // Each of four processes has a quarter of the two moments, and buffers to send and to receive.
     let four = workspace.json("inspect run --json --processes 4");
     let parameters = four["cost"]["parameters"].as_u64().expect("a number");
     let quarter = 4 * (2 * parameters).div_ceil(4);
@@ -135,7 +135,7 @@ fn bleu_prints_the_reference_implementation_s_numbers() {
     mentions(&line, &["= 37.99 83.3/60.0/25.0/16.7 (BP = 1.000"]);
     let all = workspace.succeed("bleu hypothesis hypothesis -m bleu chrf chrfpp");
     assert_eq!(all.matches("= 100.00").count(), 3, "{all}");
-    // The same metric by two names is one.
+    // A metric that is named twice, by two names, is printed once.
     let all = workspace.succeed("bleu hypothesis hypothesis -m chrf chrfpp -cw 2");
     assert_eq!(all.matches("= 100.00").count(), 1, "{all}");
     for (arguments, named) in [

@@ -1,5 +1,5 @@
-//! Runs of earlier versions load, translate as they did, and go on training;
-//! runs of later versions are refused.
+//! Runs of earlier versions must load, translate as before, and continue training. Runs of later
+//! versions must be refused.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn a_frozen_run_goes_on_training() {
     let record = metrics(&workspace.path("run"));
     assert_eq!(record.len(), 11, "the record is continued");
     let loss = |line: &serde_json::Value| line["loss"].as_f64().expect("loss");
-    // With moments, counters or data lost it would not be what it was.
+    // The loss would be different if moments, counters or data were lost.
     assert!((loss(&record[10]) - 0.709).abs() < 0.02, "{}", loss(&record[10]));
     assert_eq!(record[10]["tokens"], 302_500);
 }
@@ -46,7 +46,7 @@ fn a_run_of_a_later_format_is_refused() {
     let workspace = Workspace::of_frozen_run();
     let path = workspace.path("run/checkpoints/step-00001000/state.json");
     let text = fs::read_to_string(&path).expect("state");
-    // What a later version adds must not matter: its number does.
+    // A later version may add fields; the error must be about the version.
     fs::write(
         &path,
         text.replacen("\"format_version\": 1,", "\"format_version\": 5, \"novelty\": {},", 1),

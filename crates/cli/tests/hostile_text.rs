@@ -1,11 +1,12 @@
-//! Text that nobody would translate: as many lines out as in, in their order, and no panic.
+//! Tests of text that nobody would translate: the output must have as many lines as the input, in
+//! the same order, without a panic.
 
 mod common;
 
 use common::{Workspace, json_lines, mentions, stderr, stdout};
 use serde_json::Value;
 
-/// The longest lines of the test, in bytes.
+/// Length of the longest lines, in bytes.
 const LONG: usize = 1 << 20;
 
 #[test]
@@ -52,7 +53,7 @@ fn hostile_text_is_translated_line_by_line() {
         lines.len(),
         "a translation holds a line break"
     );
-    // The last line need not be ended, and nothing at all is nothing.
+    // The last line may lack its line end, and empty input gives empty output.
     assert_eq!(
         stdout(&workspace.run_with_input("translate run", b"red cat\ndogs")).matches('\n').count(),
         2
@@ -60,8 +61,8 @@ fn hostile_text_is_translated_line_by_line() {
     assert_eq!(stdout(&workspace.run_with_input("translate run", b"")), "");
 }
 
-/// Lines of a MiB: words, one word of letters and marks that combine, emoji and text from right to
-/// left, control characters and digits, spaces.
+/// Each line has 1 MiB of: words; one word of letters with combining marks; emoji and right-to-left
+/// text; control characters and digits; spaces.
 #[test]
 fn lines_of_a_mebibyte_are_translated_in_parts() {
     let workspace = Workspace::new();
@@ -78,7 +79,7 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     lines.push("red cat sees".to_owned());
     let input = lines.join("\n") + "\n";
 
-    // Quick, since it is not the translations that count.
+    // Short translations, to save time: their text does not matter here.
     let quick = "translate run --json --beam 1 --set decoding.max_length=3 --max-source-tokens 500";
     let output = workspace.run_with_input(quick, input.as_bytes());
     assert!(output.status.success(), "{}", stderr(&output));
@@ -87,7 +88,7 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     for (record, line) in records.iter().zip(&lines) {
         assert!(record["source"] == line.as_str(), "line {} is another", record["line"]);
         let parts = record["overlong"]["parts"].as_u64().unwrap_or(0);
-        // Blanks alone are nothing to translate.
+        // A line of blanks is not translated, so it has no parts.
         let fewest = if line.trim().is_empty() { 0 } else { line.len() as u64 / 500 / 10 };
         assert!(parts >= fewest, "line {} in {parts} parts", record["line"]);
     }
@@ -96,8 +97,8 @@ fn lines_of_a_mebibyte_are_translated_in_parts() {
     assert_eq!(records[5]["translations"][0]["text"], alone["translations"][0]["text"]);
 }
 
-/// A test set is translated as by `translate`, overlong lines in parts; what is to be scored is
-/// refused where it is too long.
+/// `evaluate` translates overlong lines of a test set in parts, as `translate` does. `score`
+/// refuses overlong lines unless `--max-tokens` allows them.
 #[test]
 fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
     let workspace = Workspace::new();
@@ -120,8 +121,8 @@ fn overlong_lines_are_evaluated_in_parts_and_scored_if_asked_for() {
     assert_eq!(scores.lines().count(), 2);
 }
 
-/// A pattern that tries to divide a row of letters in every way, with which regular expressions give
-/// up.
+/// The tokenizer has a pattern that tries every division of a sequence of letters. For long
+/// sequences, the regular expression engine gives up.
 #[test]
 fn a_text_at_which_the_tokenizer_gives_up_is_an_error_with_the_text() {
     let workspace = Workspace::of_text();

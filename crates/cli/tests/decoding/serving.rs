@@ -1,4 +1,4 @@
-//! `taper serve` as a process: its events, its key, its end.
+//! Tests of `taper serve` as a process: the events that it prints, its API key, and how it ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::common::{Workspace, json_lines, mentions, signal};
 
-/// A server of the frozen run, its address, and the rest of what it prints.
+/// Starts a server of the frozen run. Returns the process, its address, and its standard output
+/// after the event with the address.
 fn serving(workspace: &Workspace, options: &str) -> (Child, String, impl BufRead + use<>) {
     let arguments = format!("serve run --address 127.0.0.1:0 --json {options}");
     let mut child = workspace
@@ -66,7 +67,7 @@ fn a_server_tells_its_events_wants_its_key_and_ends_when_asked() {
     assert!(!rest.contains("secret"));
 }
 
-/// Characters that act on a terminal, or turn text around.
+/// Characters that control a terminal or change the direction of text.
 const ACTIVE: [char; 6] = ['\u{1b}', '\r', '\u{7f}', '\u{9b}', '\u{202e}', '\u{2066}'];
 
 #[test]
@@ -90,7 +91,7 @@ fn names_do_nothing_on_the_terminal() {
     let message = String::from_utf8(output.stderr).expect("UTF-8");
     is_quiet(&message);
     mentions(&message, &["\\u{202e}"]);
-    // A server's log, of the run's name and of what clients ask for.
+    // The log of a server has the name of the run and the paths that clients request.
     for json in [true, false] {
         let form = if json { "--json" } else { "" };
         let mut child = workspace

@@ -1,4 +1,4 @@
-//! Text that goes in and out as it comes: windows of lines, pipes, files, interruption.
+//! Input and output of `translate`: windows of lines, pipes, files and interruptions.
 
 use std::fs;
 
@@ -7,10 +7,11 @@ use serde_json::Value;
 use super::common::{Workspace, json_lines, mentions, refused, stderr, stdout};
 use super::{best, records};
 
-/// The lines of a window of `translate`.
+/// Number of lines of the first five windows of `translate`.
 const WINDOW: usize = 128 + 256 + 512 + 1024 + 2048;
 
-/// Standard input is read as files are, and a file that can be read only once is not read twice.
+/// Checks that a byte-order mark is ignored in standard input and in files, and that a pipe is not
+/// read twice.
 pub(super) fn marks_and_pipes(workspace: &Workspace, input: &str) {
     let plain = records(workspace, "", input);
     let marked = format!("\u{feff}{input}");
@@ -29,17 +30,17 @@ pub(super) fn marks_and_pipes(workspace: &Workspace, input: &str) {
     }
 }
 
-/// Arguments with which thousands of lines are translated in a second.
+/// Arguments with which thousands of lines are translated within a second.
 const QUICK: &str = "translate run --beam 1 --set decoding.max_length=4";
 
-/// More lines than a window has, the same four again and again.
+/// Returns more lines than [`WINDOW`]: four lines, repeated.
 fn many_lines() -> Vec<String> {
     (0..WINDOW + 300)
         .map(|line| ["red cat sees", "", "two big dogs", "cat"][line % 4].to_owned())
         .collect()
 }
 
-/// A translation that never ended is no success to be silent about.
+/// Checks that translations that reach the maximum length are reported.
 pub(super) fn endless(workspace: &Workspace, input: &str) {
     let reward = "--set decoding.length_reward=20 --set decoding.max_length=30";
     let output = workspace.run_with_input(format!("translate run {reward}"), input.as_bytes());
@@ -57,7 +58,7 @@ pub(super) fn endless(workspace: &Workspace, input: &str) {
     );
     let report: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(report["results"][0]["truncated"], 12);
-    // One that may be as long as it likes ends by itself.
+    // A translation that ends by itself, since its maximum length is large, is not reported.
     let long = "--set decoding.max_length=200 --set decoding.max_length_offset=200";
     let output = workspace
         .run_with_input(format!("translate run --beam 1 --no-repeat-ngram 1 {long}"), b"cat\n");
@@ -78,13 +79,14 @@ pub(super) fn windows(workspace: &Workspace) {
         );
         assert_eq!(best(record), best(&records[index % 4]), "line {}", index + 1);
     }
-    // The same lines are drawn again in the second window, by other numbers.
+    // Random numbers depend on the number of a line, so the same lines have other translations in
+    // later windows.
     let arguments = "translate run --sample --set decoding.max_length=4";
     let drawn = stdout(&workspace.run_with_input(arguments, (lines.join("\n") + "\n").as_bytes()));
     assert_eq!(drawn.lines().count(), lines.len());
     assert!(drawn.lines().skip(WINDOW).ne(drawn.lines().take(lines.len() - WINDOW)));
 
-    // What fails late leaves what was finished.
+    // After an error in a late line, the translations of complete windows are kept.
     let plain = stdout(&workspace.run_with_input(QUICK, (lines.join("\n") + "\n").as_bytes()));
     let mut broken = lines.join("\n").into_bytes();
     broken.extend_from_slice(b"\n\xff\n");
@@ -102,17 +104,17 @@ pub(super) fn windows(workspace: &Workspace) {
     );
     assert!(!workspace.path("late.txt").exists());
     assert!(workspace.read("late.txt.part") == finished);
-    // It is not lost to the next attempt.
+    // The next attempt does not overwrite them.
     let again = workspace.run_with_input(format!("{QUICK} --output late.txt"), b"cat\n");
     refused(&again, &["late.txt.part exists already"]);
-    // Of a file the fault is known before the model is loaded.
+    // An error in a file is found before the model is loaded.
     workspace.write("broken.txt", &broken);
     workspace.fail(
         "translate nowhere --input broken.txt",
         &[&format!("broken.txt, line {}", lines.len() + 1), "UTF-8"],
     );
 
-    // Prefixes keep step with the lines over windows.
+    // Prefixes belong to the same lines in every window.
     lines.truncate(WINDOW + 2);
     workspace.write(
         "prefixes",
@@ -129,8 +131,7 @@ pub(super) fn windows(workspace: &Workspace) {
     );
 }
 
-/// A program at the other end of the pipes may wait for each translation before it writes the next
-/// line.
+/// Checks that a program can wait for each translation before it writes the next line.
 pub(super) fn one_line_at_a_time(workspace: &Workspace, input: &str) {
     use std::io::{BufRead, BufReader, Write};
     use std::process::Stdio;
@@ -148,7 +149,7 @@ pub(super) fn one_line_at_a_time(workspace: &Workspace, input: &str) {
     });
     for (line, record) in input.lines().zip(records(workspace, "", input)) {
         writeln!(stdin, "{line}").expect("it reads");
-        // Waits for ever where the program waits for more: better an end with a word.
+        // If the program waited for more input, this would wait for ever, so the time is limited.
         let answer =
             answers.recv_timeout(Duration::from_secs(120)).expect("an answer before the next line");
         let answer: Value = serde_json::from_str(&answer).expect("JSON");
@@ -160,7 +161,7 @@ pub(super) fn one_line_at_a_time(workspace: &Workspace, input: &str) {
 }
 
 pub(super) fn output_files(workspace: &Workspace, input: &str) {
-    // Before the model is loaded: there is none.
+    // Outputs are checked before the model is loaded: the run `nowhere` does not exist.
     workspace.write("in.txt", input);
     let to = |path: &str| format!("translate nowhere --input in.txt --output {path}");
     workspace.fail(to("missing/out.txt"), &["missing/out.txt", "no such folder", "make it"]);
@@ -174,7 +175,7 @@ pub(super) fn output_files(workspace: &Workspace, input: &str) {
     );
     #[cfg(unix)]
     {
-        // What is not a file cannot appear whole, and need not.
+        // A device or a pipe is written to directly, without a temporary file.
         assert_eq!(workspace.succeed("translate run --input in.txt --output /dev/null"), "");
         let piped =
             workspace.script(&["sh"], "\"$0\" translate run -i in.txt -o /dev/fd/3 3>&1 | cat");
@@ -196,7 +197,7 @@ fn interrupted(workspace: &Workspace) {
         command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
     let mut stdin = child.stdin.take().expect("stdin");
     stdin.write_all((many_lines().join("\n") + "\n").as_bytes()).expect("it reads");
-    // The input is not at its end: after one window it waits for more.
+    // Standard input stays open, so the program waits for more lines after these windows.
     let partial = workspace.path("stopped.txt.part");
     wait_for("a window", || {
         fs::read_to_string(&partial).unwrap_or_default().lines().count() >= WINDOW
@@ -212,7 +213,8 @@ fn interrupted(workspace: &Workspace) {
     assert_eq!(fs::read_to_string(&partial).expect("read").lines().count(), WINDOW);
     assert!(!workspace.path("stopped.txt").exists());
 
-    // It goes on with what it was begun with, to what it would have been.
+    // It continues only with the same settings and the same text, and the result is that of an
+    // uninterrupted translation.
     let text = many_lines().join("\n") + "\n";
     let on = format!("{QUICK} --output stopped.txt --continue");
     let other = workspace.run_with_input(format!("{on} --no-repeat-ngram 2"), b"");
@@ -230,8 +232,8 @@ fn interrupted(workspace: &Workspace) {
     assert!(stderr(&without_file).contains("--output <FILE>"), "{}", stderr(&without_file));
 }
 
-/// A translation that is killed goes on too, also where its last line is torn, but not of a text
-/// that has changed.
+/// Checks that a translation that was killed can be continued, even if its last line is incomplete,
+/// but not if the text has changed.
 #[cfg(unix)]
 fn killed(workspace: &Workspace) {
     use super::common::{signal, wait_for};

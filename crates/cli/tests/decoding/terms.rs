@@ -1,9 +1,9 @@
-//! Terms whose translation is given.
+//! Terms whose translations the user supplies.
 
 use super::common::{Workspace, refused, stderr, stdout};
 use super::{best, records};
 
-/// The run has seen few updates, so that it has no term's translation by itself.
+/// The run is hardly trained, so that it does not translate terms in this way by itself.
 pub(super) fn terms_are_used(workspace: &Workspace) {
     let input = "Red cat sees\ntwo big dogs run here\n\nred cat sees\nredcat\n";
     let plain = records(workspace, "", input);
@@ -12,7 +12,7 @@ pub(super) fn terms_are_used(workspace: &Workspace) {
     assert!(best(&found[0]).contains("here here"), "{found:?}");
     assert!(best(&found[3]).contains("here here"), "{found:?}");
     assert!(best(&found[1]).contains("two"), "{found:?}");
-    // The others have no term.
+    // The other lines have no term.
     for line in [2, 4] {
         assert_eq!(best(&found[line]), best(&plain[line]));
     }
@@ -24,7 +24,7 @@ pub(super) fn terms_are_used(workspace: &Workspace) {
             assert!(one["text"].as_str().expect("text").contains("here here"), "{one}");
         }
     }
-    // A term has room beyond the maximum length.
+    // The translation of a term may exceed the maximum length.
     let short = "--terms terms --set decoding.max_length=1 --beam 2";
     workspace.write("terms", "red\there here here here here here here here here\n");
     let output = workspace.run_with_input(format!("translate run {short}"), b"red\n");

@@ -1,10 +1,10 @@
-//! Guided alignment in training, and `align`: the links that are given are not those by which the
-//! made-up language is translated, which turns its words round, so that nothing but guidance leads
-//! to them.
+//! Guided alignment in training, and `align`. Translations in the made-up language have the words
+//! of the source in reverse order, but the guiding links join equal positions. So a model can learn
+//! these links only from guidance.
 
 use super::common::{Workspace, mentions, set, stderr, stdout};
 
-/// Links of each line of a file: the first word with the first, and so on.
+/// Writes links for each line of a split: word i of the source with word i of the target.
 fn write_links(workspace: &Workspace, split: &str) {
     let text = workspace.read(&format!("data/{split}.aa"));
     let links = |line: &str| {
@@ -16,7 +16,8 @@ fn write_links(workspace: &Workspace, split: &str) {
     workspace.write(&format!("{split}.links"), lines);
 }
 
-/// Links between characters as links between the words in which they begin.
+/// Converts links between ranges of characters to links between the words in which the ranges
+/// begin.
 fn of_words(links: &str, source: &str, target: &str) -> String {
     let links: Vec<[usize; 4]> = serde_json::from_str(links).expect("links");
     let word = |text: &str, at: usize| {
@@ -30,7 +31,7 @@ fn of_words(links: &str, source: &str, target: &str) -> String {
     words.join(" ")
 }
 
-/// The error rate that `align` tells of.
+/// Returns the alignment error rate in the output of `align`.
 fn error_rate(said: &str) -> f64 {
     let rate = said.split("AER ").nth(1).expect(said).split_whitespace().next().expect("a number");
     rate.parse().expect("a number")
@@ -60,7 +61,7 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     let scored = "--split test --reference test.links";
     let (links, said) = align("guided", scored);
     let (_, plain) = align("plain", scored);
-    // A test set is aligned when it is translated for the run, by the same attention.
+    // When a run translates its test set, it also aligns the translations, by the same attention.
     workspace.succeed("resume guided --set evaluation.test_after_training=true");
     let text = |path: &str| workspace.read(path);
     let kept = text("guided/translations/test.links.jsonl");
@@ -71,16 +72,17 @@ fn attention_follows_the_links_that_it_is_guided_by() {
         .collect();
     let translated = "--source data/test.aa --target guided/translations/test.txt";
     let (theirs, _) = align("guided", translated);
-    // A few translations have other tokens than their text has when it is read.
+    // For a few translations the links may differ, because the tokens that the model wrote differ
+    // from the tokens of the text.
     let same = ours.iter().zip(theirs.lines()).filter(|(ours, theirs)| ours == theirs).count();
     assert!(ours.len() == 12 && same >= 10, "{ours:#?} {theirs}");
     let (with, without) = (error_rate(&said), error_rate(&plain));
     assert!(with < 30.0 && without > with + 30.0, "guided {with}, not guided {without}");
 
-    // The guided head is the one that is read, here and beside translations.
+    // `align` reads the links from the guided head.
     assert_eq!(align("guided", &format!("{scored} --layer 1 --head 2")).0, links);
     assert_ne!(align("guided", &format!("{scored} --layer 1 --head 1")).0, links);
-    // Two files are aligned as a split is, and scored as `evaluate` does.
+    // Two files give the same links as a split, and `align evaluate` computes the same scores.
     let files = "--source data/test.aa --target data/test.bb";
     assert_eq!(align("guided", files).0, links);
     workspace.write("found.links", &links);
@@ -88,19 +90,21 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     assert_eq!(line, said);
     let json = workspace.json("align evaluate found.links test.links --json");
     assert!((json["error_rate"].as_f64().expect("a rate") - with).abs() < 0.01);
-    // Links of people that are of another text are refused, since they would only lower the scores.
+    // Reference links that do not fit the text are refused, because they would only lower the
+    // scores.
     workspace.write("moved.links", format!("0-99 {links}"));
     let output = workspace.run("align guided --split test --reference moved.links");
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     mentions(&said, &["moved.links, line 1: 0-99 is beyond the pair"]);
-    // With the other direction: a run that turns words round aligns as one that turns them back.
+    // A run of the reverse direction is used too. The guided run serves as one, because reversing
+    // words is its own inverse.
     let both = format!("{files} --reverse guided");
     let (both_ways, _) = align("guided", &both);
     let (union, _) = align("guided", &format!("{both} --symmetrization union"));
     assert!(union.len() >= both_ways.len());
 
-    // Resumed is uninterrupted, to the bit.
+    // A resumed training equals an uninterrupted one, to the bit.
     train("resumed", 8, &guided);
     workspace.succeed("resume resumed --set training.max_updates=20");
     train("straight", 20, &guided);
@@ -110,7 +114,7 @@ fn attention_follows_the_links_that_it_is_guided_by() {
     };
     assert!(weights("resumed") == weights("straight"));
 
-    // What cannot be guided or aligned is said.
+    // Errors in guidance and alignment.
     let guide = "train tiny.toml --run none --set";
     workspace.fail(format!("{guide} {weight}"), &["no corpus of data.train has word links"]);
     let layer = "training.guided_alignment.layer=2";

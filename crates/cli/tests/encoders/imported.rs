@@ -1,4 +1,4 @@
-//! Folders of the library Transformers, as a user takes them in and asks them.
+//! Folders of the library Transformers: imported, asked for predictions, and exported again.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn a_tab_makes_a_pair_of_a_line_for_an_imported_classifier() {
     assert!(auto.status.success() && !stderr(&auto).contains("tab"), "{}", stderr(&auto));
     let auto = json_lines(&stdout(&auto));
     assert_eq!(auto[..1], json_lines(&stdout(&ask("--set data.labelled.pairs=true", line))));
-    // One that was trained on single texts reads the tab, and says so.
+    // A classifier of single texts reads the tab as a character, and reports it.
     let one = ask("--set data.labelled.pairs=false", &format!("Nothing is lost!\n{line}"));
     assert!(stderr(&one).contains("line 2: has a tab"), "{}", stderr(&one));
     assert_eq!(auto[1], json_lines(&stdout(&one))[0]);

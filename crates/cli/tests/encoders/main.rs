@@ -1,5 +1,5 @@
-//! A masked language model from a text, and a classifier of what it has learned: trained, resumed,
-//! measured, and asked for labels.
+//! Masked language models, and classifiers that begin with their weights: trained, resumed,
+//! evaluated, and asked for labels.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,7 +10,8 @@ use std::fs;
 
 use common::{Workspace, json_lines, mentions, metrics, stdout};
 
-/// A text recipe as a masked language model's.
+/// Writes recipes for a masked language model and for a classifier, and the labelled texts of the
+/// classifier.
 fn recipe(workspace: &Workspace) {
     let text = workspace.read("tiny.toml");
     let text = text.replace("decoder_layers", "encoder_layers");
@@ -55,7 +56,7 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
     assert!(result["perplexity"].as_f64().expect("a number") > 1.0, "{json}");
     assert!(workspace.succeed("evaluate whole").contains("hidden tokens"));
     mentions(workspace.succeed("inspect whole"), &["transform.weight"]);
-    // Pairs of texts.
+    // Training on pairs of texts.
     let pairs = "--set data.masked.next_sentence=true --set data.masked.whole_words=true";
     workspace.succeed(format!("train masked.toml --run pairs {pairs}"));
     mentions(workspace.succeed("inspect pairs"), &["next_sentence.weight"]);
@@ -89,7 +90,7 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
     workspace.fail("predict whole", &["task is masked-language-model", "--from RUN"]);
     workspace.fail("generate classes", &["task is classification", "taper predict"]);
     mean_of_all_tokens(&workspace);
-    // Where encoders look.
+    // Views of the attention of encoders.
     for run in ["whole", "classes"] {
         let said = workspace.succeed(format!("attention {run} 'red cat sees' --head 1"));
         mentions(&said, &["<cls>", "<sep>"]);
@@ -106,7 +107,8 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
     let words = journey["evidence"].as_array().expect("words");
     let text: String = words.iter().filter_map(|word| word["text"].as_str()).collect();
     assert_eq!((text.as_str(), words.len()), ("red birds sing", 3));
-    // The evidence of a word is that of the text minus that of the text without it.
+    // The evidence of a word is the log-odds for the text minus the log-odds for the text without
+    // the word.
     let log_odds = |probability: &serde_json::Value| {
         let probability = probability.as_f64().expect("a number");
         (probability / (1.0 - probability)).ln()
@@ -126,7 +128,8 @@ fn a_masked_model_trains_resumes_and_becomes_a_classifier() {
         .fail("train masked.toml --run refused --set data.masked.rate=0", &["data.masked.rate"]);
 }
 
-/// Explanations of a masked model: of the masks that a text spells, or of each of its tokens.
+/// Checks the explanations of a masked model: for each mask in the text or, without masks, for each
+/// token.
 fn hidden_tokens(workspace: &Workspace) {
     let choices = |text: &str| {
         let journey = workspace.json(format!("explain whole '{text}' --json"));
@@ -137,7 +140,8 @@ fn hidden_tokens(workspace: &Workspace) {
     let (all, tokens) = choices("red cat");
     assert_eq!(all.len(), tokens - 2, "between the marks");
     let token = all[0]["token"].clone();
-    // A token that is hidden in turn has the probability that it has in place of a mask.
+    // Without masks, each token is hidden in turn, so its probability is that with a mask in its
+    // place.
     let (masked, _) = choices("<mask>ed cat");
     assert_eq!((masked.len(), &masked[0]["place"]), (1, &1.into()));
     let same = masked[0]["alternatives"].as_array().expect("tokens").iter();
@@ -148,7 +152,8 @@ fn hidden_tokens(workspace: &Workspace) {
     workspace.fail("explain whole ' '", &["empty"]);
 }
 
-/// A classifier that tells classes from the mean, which takes over all that it has but its classes.
+/// Checks a classifier that reads the mean over all tokens. It takes all weights from the masked
+/// model but those of the classes.
 fn mean_of_all_tokens(workspace: &Workspace) {
     let mean = "--set model.pooling=mean --set training.schedule.learning_rate=3e-3";
     let train = "train classes.toml --from pairs";
@@ -176,7 +181,8 @@ fn mean_of_all_tokens(workspace: &Workspace) {
     );
 }
 
-/// Words of a small language, in which names are of people after "mr" and of places after "in".
+/// Returns the words and tags of a sentence in a small language: a name is a person after "mr", and
+/// a place after "in".
 fn sentence(number: usize) -> [(&'static str, &'static str); 7] {
     const PEOPLE: [&str; 3] = ["stone", "bird", "fall"];
     const PLACES: [&str; 3] = ["old", "red", "stone"];
@@ -236,7 +242,7 @@ fn words_are_tagged_by_what_stands_around_them() {
     let tagged: Vec<String> =
         tagged.map(|one| format!("{}\t{}", one["word"], one["token"])).collect();
     let tagged = tagged.join("\n").replace('"', "");
-    // The last word is beyond the tokens that the model reads.
+    // The last word is missing, because the model reads no more tokens.
     let read = first.strip_suffix("\ntoday\tO\n").expect("all words");
     assert_eq!(tagged, format!("mr\tO\n{read}"));
     workspace.succeed(format!("explain tags '{text}' --html tags.html"));

@@ -1,5 +1,5 @@
-//! Questions about texts: a reader of spans that learns to find the value behind a key, answers,
-//! scores, and what is refused.
+//! Questions about texts: a model that answers with a span of the text learns to find the value of
+//! a name. Answers, scores and refusals are checked.
 
 use std::fs;
 use std::path::Path;
@@ -52,12 +52,13 @@ warmup = 100
 const NAMES: [&str; 11] =
     ["amber", "azure", "black", "blüe", "brown", "coral", "green", "grey", "ivory", "olive", "红"];
 
-/// Texts such as "amber has 12. green has 37." with a question for each name, and one for a name
-/// that is not there.
+/// Returns a split as JSON: texts such as "amber has 12. green has 37." with a question for each
+/// name, and a question without an answer for a name that is not in the text. A text has `least` to
+/// `most` names.
 fn split(seed: u64, paragraphs: u64, least: u64, most: u64) -> String {
     let mut state = seed;
     let mut draw = |count: u64| {
-        // Knuth's generator; what matters is that splits differ.
+        // Knuth's linear congruential generator, so that splits differ.
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % count
@@ -89,7 +90,7 @@ fn split(seed: u64, paragraphs: u64, least: u64, most: u64) -> String {
     json!({ "version": "2.0", "data": [{ "title": "", "paragraphs": paragraphs }] }).to_string()
 }
 
-/// Splits of which `long` has texts that are read in several windows.
+/// Writes the recipe and the splits. The texts of the split `long` are read in several windows.
 fn workspace() -> Workspace {
     let workspace = Workspace::of_text();
     workspace.write("questions.toml", RECIPE);
@@ -115,7 +116,8 @@ fn the_value_behind_a_key_is_found() {
     assert!(number(&test["exact_match"]) >= 99.0 && number(&test["f1"]) >= 99.0, "{json}");
     assert!(number(&test["without_answer"]["exact_match"]) >= 99.0, "{json}");
     assert_eq!(test["without_answer"]["questions"], 150);
-    // In windows of 32 tokens, of which training saw none so far from the beginning.
+    // Texts are read in windows of 32 tokens, and training had no windows so far from the beginning
+    // of a text.
     assert!(number(&long["with_answer"]["exact_match"]) > 85.0, "{json}");
     let said = workspace.succeed("evaluate run --split test");
     mentions(&said, &["has none     exact match", "of 150 questions"]);
