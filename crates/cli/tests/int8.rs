@@ -1,4 +1,4 @@
-//! `--weights` and `quantize`, in the real binary on small trained runs.
+//! Tests of `--weights` and `quantize`, with the real binary and small trained runs.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{Workspace, mentions, refused, stderr, stdout};
 
 const INPUT: &str = "red cat sees\ntwo big dogs run here\n\ncat cat red here two dogs\n";
 
-/// Output of `translate` for [`INPUT`], with scores, to the last digit.
+/// Returns the JSON output of `translate` for [`INPUT`], with all digits of the scores.
 fn translated(workspace: &Workspace, run: &str, arguments: &str) -> String {
     let all = format!("translate {run} --json {arguments}");
     let output = workspace.run_with_input(&all, INPUT.as_bytes());
@@ -37,12 +37,12 @@ fn rounded_here_and_rounded_before(workspace: &Workspace) {
     for search in ["--beam 1", "--beam 3"] {
         let here = translated(workspace, "run", &format!("--weights int8 {search}"));
         assert_eq!(translated(workspace, "run-int8", search), here);
-        // Neither the lines beside one nor threads change a bit, whatever kernel multiplies.
+        // With every kernel, the result of a line depends neither on other lines nor on threads.
         let one_by_one = "--set decoding.batch_rows=1 --threads 1";
         assert_eq!(translated(workspace, "run-int8", &format!("{search} {one_by_one}")), here);
         assert_ne!(translated(workspace, "run", search), here, "rounding shows in the scores");
     }
-    // An ensemble, all members of which multiply alike; the first weights are the average.
+    // All members of an ensemble multiply in int8. The first member has the averaged weights.
     workspace.succeed("quantize run --checkpoint last -o small");
     let here = "--weights int8 --ensemble run/checkpoints/step-00000012";
     assert_eq!(
@@ -56,7 +56,7 @@ fn types_of_weights(workspace: &Workspace) {
     assert_eq!(translated(workspace, "run", "--weights f32"), plain);
     let bf16 = translated(workspace, "run", "--weights bf16");
     assert_eq!(translated(workspace, "run", "--set dtype=bf16"), bf16);
-    // In f32 by weights that were rounded.
+    // Rounded weights, multiplied in f32.
     let exact = translated(workspace, "run-int8", "--weights f32");
     assert!(exact != plain && exact != translated(workspace, "run-int8", ""));
     workspace
@@ -80,7 +80,7 @@ fn what_an_int8_folder_is_not_for(workspace: &Workspace) {
     assert!(!workspace.path("no").exists());
 }
 
-/// Pages for browsers. What they translate is checked in a browser, by scripts/check/web_page.py.
+/// Checks pages for browsers. `scripts/check/web_page.py` checks their translations in a browser.
 fn pages(workspace: &Workspace) {
     fs::write(workspace.path("module.wasm"), b"\0asm\x01\0\0\0").expect("write");
     let weights = |page: &str| {
@@ -140,7 +140,7 @@ fn a_language_model_in_int8() {
     assert_ne!(generated("run", ""), here, "rounding shows in the probability");
     fs::write(workspace.path("module.wasm"), b"\0asm").expect("write");
     workspace.fail("page run page.html --module module.wasm", &["they only translate"]);
-    // Text is read by the rounded weights, in f32.
+    // `evaluate` reads text with the rounded weights, in f32.
     assert_eq!(
         workspace.succeed("evaluate run-int8").lines().nth(2),
         workspace.succeed("evaluate run --weights int8").lines().nth(2)

@@ -1,6 +1,5 @@
-//! Kills real training processes at random moments, above all while they write
-//! checkpoints, resumes them, and demands that the finished run folder is byte
-//! for byte that of a run nothing happened to.
+//! Kills real training processes at random moments, mostly while they write checkpoints, and
+//! resumes them. The finished run folder must equal that of an undisturbed run, byte for byte.
 //!
 //! A few kills run with the other tests; the full harness is
 //! `cargo test --release -p taper --test kill -- --ignored --nocapture`.
@@ -18,8 +17,8 @@ use std::time::{Duration, Instant};
 use common::{Random, Workspace, metrics, set};
 use sha2::{Digest, Sha256};
 
-/// Checkpoints come thick and fast, so that many kills fall into one; every part of the state is in
-/// use.
+/// Checkpoints are frequent, so that many kills happen while one is written. Every part of the
+/// training state is used.
 const SETTINGS: &str = "--set training.max_updates=60 --set training.checkpoint_every=2 \
      --set training.validate_every=9 --set training.ema_decay=0.9 --set training.accumulation=2";
 
@@ -35,7 +34,7 @@ fn so_does_a_language_model() {
     harness(&Workspace::of_text(), SETTINGS, 4);
 }
 
-/// Directions mixed by a temperature, and pairs that are changed at random.
+/// Two directions are mixed by a temperature, and pairs are changed at random.
 #[test]
 fn so_does_a_run_of_two_directions() {
     let settings = "data.train=[{stem='train',from='aa',to='bb'},{stem='val',from='bb',to='aa'}] \
@@ -50,7 +49,8 @@ fn runs_that_are_killed_hundreds_of_times_end_like_any_other() {
     harness(&Workspace::new(), &format!("{SETTINGS} {BIDIRECTIONAL}"), 300);
 }
 
-/// Kills `wanted` processes, over as many runs as that takes, and compares each run in the end.
+/// Kills `wanted` processes, in as many runs as necessary, and compares each finished run with an
+/// undisturbed run.
 fn harness(workspace: &Workspace, settings: &str, wanted: usize) {
     workspace.succeed(format!("train tiny.toml --run whole {settings}"));
     let expected = files(&workspace.path("whole"));
@@ -89,20 +89,20 @@ fn harness(workspace: &Workspace, settings: &str, wanted: usize) {
 /// Work of a process when it was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Moment {
-    /// Nothing was trained yet.
+    /// The process had not trained yet.
     Preparing,
-    /// Between two checkpoints.
+    /// The process was training between two checkpoints.
     Training,
-    /// A checkpoint was half written, or a pointer half moved.
+    /// The process was writing a checkpoint or a pointer to one.
     Saving,
 }
 
-/// Runs one process until it is killed at a random moment, if it is to be; nothing if it came to
-/// its end.
+/// Runs one process. If `kill` is true, kills it at a random moment. Returns the moment; `None` if
+/// the process has ended by itself.
 ///
-/// Of processes that have a checkpoint to begin from, one in four is killed at any moment and the
-/// others in the midst of saving; of those that have none, most are killed while they ready
-/// tokenizer and text.
+/// If the run has a checkpoint, a quarter of the processes are killed at any moment, and the rest
+/// while they save. If it has none, most processes are killed while they prepare tokenizer and
+/// text.
 fn live(
     workspace: &Workspace,
     settings: &str,
@@ -120,16 +120,16 @@ fn live(
     let ended = if !kill {
         Some(child.wait().expect("the binary ends"))
     } else if !folder.join("checkpoints/last").exists() && random.below(4) > 0 {
-        // Up to the first update, and a moment longer.
+        // While the process prepares, or just after.
         let prepared = folder.join("data.json");
         let begun =
             wait(&mut child, Duration::from_micros(random.below(200_000)), || prepared.exists());
         begun.or_else(|| wait(&mut child, Duration::from_micros(random.below(5_000)), || false))
     } else if random.below(4) == 0 {
-        // Any moment of its life, the first milliseconds included.
+        // At any moment, including the first milliseconds.
         wait(&mut child, Duration::from_micros(random.below(150_000)), || false)
     } else {
-        // In the midst of the first to fourth checkpoint of its life.
+        // While the process writes its first, second, third or fourth checkpoint.
         let checkpoints = folder.join("checkpoints");
         for _ in 0..random.below(4) {
             wait(&mut child, Duration::from_secs(60), || writes(&checkpoints));
@@ -154,7 +154,8 @@ fn live(
     })
 }
 
-/// Waits until `condition` holds, the process ends or `limit` is over; its status if it has ended.
+/// Waits until `condition` is true, the process ends or the time `limit` is over. Returns the exit
+/// status if the process has ended.
 fn wait(child: &mut Child, limit: Duration, condition: impl Fn() -> bool) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline && !condition() {
@@ -165,15 +166,15 @@ fn wait(child: &mut Child, limit: Duration, condition: impl Fn() -> bool) -> Opt
     None
 }
 
-/// Whether a checkpoint or a pointer is being written.
+/// Returns true if a checkpoint or a pointer to a checkpoint is being written.
 fn writes(checkpoints: &Path) -> bool {
     fs::read_dir(checkpoints).is_ok_and(|entries| {
         entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().first() == Some(&b'.'))
     })
 }
 
-/// Demands that what `last` names is there, or stepped aside, with the content that its state
-/// vouches for.
+/// Checks that the checkpoint that `last` names exists, perhaps under the name of a checkpoint that
+/// is being replaced, and that its files have the hashes in its state.
 fn last_checkpoint_is_whole(run: &Path) {
     let checkpoints = run.join("checkpoints");
     let Ok(name) = fs::read_to_string(checkpoints.join("last")) else { return };
@@ -196,12 +197,12 @@ fn last_checkpoint_is_whole(run: &Path) {
     }
 }
 
-/// Every file of a run by its path, without what the clock decides.
+/// Returns every file of a run by its path, without times.
 fn files(run: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     collect(run, run, &mut found);
-    // The first is compared line by line, the second is empty, the third has what was typed, and the
-    // folder of the text says when it was last written.
+    // `metrics.jsonl` is compared separately, `run.lock` is empty, `commands.jsonl` has the
+    // commands that were called, and the folder `text` has times of files.
     for timed in ["metrics.jsonl", "run.lock", "commands.jsonl"] {
         assert!(found.remove(timed).is_some(), "{timed}");
     }

@@ -1,4 +1,4 @@
-//! A language model from a text to more text: trained, resumed, measured and gone on with.
+//! Language models: trained on a text, resumed, evaluated, and asked to continue texts.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::fs;
 
 use common::{Workspace, json_lines, mentions, metrics, refused, set, stderr, stdout};
 
-/// Enough to know the lines by heart, without what disturbs that.
+/// Settings with which a model memorises the lines: enough updates, and no dropout.
 const MEMORISE: &str = "--set training.max_updates=250 --set training.validate_every=125 \
      --set model.embedding_dropout=0 --set model.attention_dropout=0 \
      --set model.feed_forward_dropout=0 --set model.residual_dropout=0";
@@ -22,7 +22,7 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     let result = &record["results"][0];
     assert_eq!(result["split"], "text, held out");
     let perplexity = result["perplexity"].as_f64().expect("a number");
-    // What begins a block cannot be known.
+    // The beginning of a block cannot be predicted, so the perplexity is above 1.
     assert!(perplexity < 1.6, "{json}");
     let of_character = result["perplexity_per_character"].as_f64().expect("a number");
     assert!((of_character / perplexity - 1.0).abs() < 0.01, "{json}");
@@ -31,10 +31,10 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     let lines = workspace.succeed("evaluate run");
     mentions(&lines, &["a character", "perplexity"]);
 
-    // Where it looks, and what each of its heads is worth.
+    // Views of attention, and the importance of heads.
     let table = workspace.succeed("attention run 'the quick' --heads");
     assert!(table.lines().skip(1).all(|line| line.starts_with("decoder")), "{table}");
-    // Its path through the model ends with the token after the text.
+    // `explain` has a choice for the token that follows each token of the text.
     let journey = workspace.json("explain run 'the quick' --json");
     let count = |key: &str| journey[key].as_array().expect("a list").len();
     assert_eq!(count("choices"), count("pieces"), "{journey}");
@@ -43,13 +43,14 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     let worth = workspace.succeed("prune-heads run --dry-run --split held-out");
     assert_eq!(worth.lines().count(), table.lines().count(), "{worth}");
 
-    // Far beyond the context of 24 tokens.
+    // Generates far beyond the context of 24 tokens.
     let generate =
         |more: &str| workspace.succeed(format!("generate run --prompt 'the quick' {more}"));
     let text = generate("--max-tokens 80");
     let expected: String = line.repeat(3).chars().take(89).collect();
     assert_eq!(text, format!("{expected}\n"));
-    // The same from a file, a pipe, a short context, and among others.
+    // The text is the same with the prompt from a file or a pipe, with a shorter context, and with
+    // other prompts in the batch.
     workspace.write("prompt", "the quick");
     workspace.write("prompts", "the quick\nand a\n");
     assert_eq!(generate("-n 80 --context 17"), text);
@@ -62,13 +63,13 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     assert_eq!(records[0]["text"], expected["the quick".len()..]);
     assert_eq!(records[0]["tokens"], 80);
     assert!(records[1]["text"].as_str().expect("text").starts_with(" seä.\nthe quick"), "{json}");
-    // Drawn: the same seed, the same text, also among others.
+    // The same seed draws the same text.
     let draw = |more: &str| generate(&format!("-n 40 --temperature 2 --seed 5 {more}"));
     let drawn = draw("");
     assert_eq!(draw(""), drawn);
     let several = draw("--samples 3");
     assert_eq!(several.split("---------------\n").count(), 3, "{several}");
-    // A text that is known by heart is likelier than another, alone and as a continuation.
+    // A memorised text is more probable than another text, both alone and as a continuation.
     workspace.write("texts", format!("{line}the quick lazy fox\n"));
     let scored = workspace.succeed("score run --text texts --json");
     let scores = json_lines(&scored);
@@ -85,7 +86,7 @@ fn a_text_that_repeats_itself_is_known_by_heart() {
     workspace.write("choices", "{\"prompt\": \"the\", \"choices\": []}\n");
     workspace.fail("score run --choices choices", &["line 1", "nothing to choose"]);
     workspace.fail("score run", &["--text"]);
-    // Without a prompt a line begins.
+    // Without a prompt, the model begins a line.
     let begun = workspace.run_with_input("generate run -n 9", b"");
     assert_eq!(stdout(&begun), "the quick\n");
 }
@@ -103,10 +104,10 @@ fn a_resumed_run_is_one_that_was_never_interrupted() {
     assert!(ends[0] == ends[1], "the weights differ");
     let last = |run: &str| metrics(&workspace.path(run)).pop();
     assert_eq!(last("whole"), last("parts"));
-    // Threads change no bit either.
+    // The number of threads does not change a bit.
     workspace.succeed("train tiny.toml --run alone --set threads=1");
     workspace.same_end("whole", "alone", 12);
-    // A shape of 700 GB in f32, for which no memory is taken.
+    // A model of 700 GB in f32: no memory is allocated for its weights.
     let said = workspace.succeed("inspect --shape gpt3 --tokens 2048");
     mentions(&said, &["parameters   174,604,259,328", "decoder.layers.95.feed_forward.up.weight"]);
     let shape = workspace.json("inspect --shape gpt1 --json");
@@ -156,7 +157,8 @@ fn what_cannot_work_is_one_clear_error() {
     pairs.fail("generate run --prompt red", &["task is translation", "taper translate"]);
 }
 
-/// Blocks longer than those of training, by each way to stretch rotary positions.
+/// Checks that `extrapolate` and `evaluate` give the same perplexity for blocks longer than in
+/// training, with each method of scaling rotary positions.
 #[test]
 fn perplexity_by_length_is_that_of_evaluate() {
     let workspace = Workspace::of_text();
@@ -175,7 +177,7 @@ fn perplexity_by_length_is_that_of_evaluate() {
     let perplexity = |model: usize, length: usize| {
         found[model]["points"][length]["perplexity"].as_f64().expect("a number")
     };
-    // At the length of training all are one.
+    // At the length of training, all methods are the same.
     let is_one = |scaling: usize| (perplexity(scaling, 0) / perplexity(0, 0) - 1.0).abs() < 1e-6;
     assert!((1..5).all(is_one), "{json}");
     for (model, settings) in [
@@ -196,7 +198,7 @@ fn perplexity_by_length_is_that_of_evaluate() {
     workspace.fail("extrapolate rotary --lengths 0", &["at least one token"]);
 }
 
-/// Some keys that a model knows by heart are found, and none that it has never seen.
+/// Checks that some keys that a model has memorised are found, and no other keys.
 #[test]
 fn keys_are_found_by_exact_match() {
     let workspace = Workspace::of_text();
@@ -218,12 +220,12 @@ fn keys_are_found_by_exact_match() {
     let known = ask("--key-characters 7 --svg figures");
     assert_eq!(at(&known, 0, "depth"), [0.0, 0.5, 1.0]);
     assert_eq!(at(&known, 1, "keys"), [4.0; 3]);
-    // Filler that is not the text that it knows leads elsewhere most of the time.
+    // Most keys are not found, because the filler text differs from the memorised text.
     let found: f64 = (0..2).flat_map(|length| at(&known, length, "found")).sum();
     assert!(found >= 1.0, "{known}");
     let unknown = ask("--key-characters 8");
     assert_eq!(at(&unknown, 0, "found"), [0.0; 3]);
-    // The same keys and texts each time; a part of a longer key is not the key.
+    // Keys and texts are the same each time. A part of a longer key does not count as the key.
     assert_eq!(ask("--key-characters 7"), known);
     let shorter = ask("--key-characters 7 --key-length 4");
     assert_eq!(at(&shorter, 0, "found"), [0.0; 3]);

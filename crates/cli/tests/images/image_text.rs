@@ -1,5 +1,5 @@
-//! Captions that are written, and texts that are compared with images: trained from IDX files and
-//! from tables of captions, resumed, measured, and asked about pictures.
+//! Models that write captions, and models that compare texts with images: trained from IDX files
+//! and from tables of captions, resumed, evaluated, and asked about pictures.
 
 use std::fs;
 
@@ -57,7 +57,8 @@ learning_rate = 3e-3
 warmup = 5
 "#;
 
-/// A line across, or down, bright or dark, at a place that follows from the number.
+/// Returns the pixels of an image with one line: horizontal or vertical, bright or dark, at a place
+/// that follows from the number of the image.
 fn pixels(image: usize) -> Vec<u8> {
     let line = 1 + image / 4 % 6;
     let value = if (image / 2).is_multiple_of(2) { 220 } else { 60 };
@@ -65,13 +66,14 @@ fn pixels(image: usize) -> Vec<u8> {
     (0..64).map(|at| if is_line(at) { value } else { (image * 7 + at) as u8 % 15 }).collect()
 }
 
-/// Caption of an image.
+/// Returns the caption of an image.
 fn caption(image: usize) -> String {
     let brightness = if (image / 2).is_multiple_of(2) { "bright" } else { "dark" };
     format!("a {brightness} {}", ["row", "column"][image % 2])
 }
 
-/// A recipe with 96 images in IDX files, and the first eight as pictures and as a table.
+/// Makes a workspace with recipes and 96 images in IDX files. The first eight images are also
+/// pictures, with a table of captions.
 fn workspace() -> Workspace {
     let workspace = Workspace::of_text();
     write_images(&workspace, "lines", pixels);
@@ -109,7 +111,7 @@ fn captions_are_learnt_resumed_and_written() {
     assert!(result["exact_match"].as_f64().expect("a number") > 0.9, "{result}");
     assert!(result["bleu"]["score"].as_f64().expect("a number") > 90.0, "{result}");
     assert!(workspace.succeed("evaluate long").contains("exact match"));
-    // A model that has seen little is measured to know little.
+    // A model with little training has low scores.
     let result = evaluated(&workspace, "whole", "");
     assert!(result["exact_match"].as_f64().expect("a number") < 0.9, "{result}");
 
@@ -160,7 +162,7 @@ fn images_and_texts_find_each_other() {
     let result = evaluated(&workspace, "long", "");
     let number = |value: &serde_json::Value| value.as_f64().expect("a number");
     assert!(number(&result["zero_shot_accuracy"]) > 0.9, "{result}");
-    // Two sentences for each of four kinds of images.
+    // There are eight texts: two sentences for each of four kinds of images.
     assert_eq!((&result["image_to_text"]["among"], &result["images"]), (&8.into(), &96.into()));
     assert!(number(&result["image_to_text"]["at_1"]) > 0.9, "{result}");
     assert!(number(&result["image_to_text"]["at_5"]) >= number(&result["image_to_text"]["at_1"]));
@@ -175,7 +177,7 @@ fn images_and_texts_find_each_other() {
     let record: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(record["label"], "a bright column");
     assert_eq!(record["probabilities"].as_array().map(Vec::len), Some(2));
-    // The figure tells, in words as well, which text each image has.
+    // The figure also says in words which text matches each image.
     let ask = format!("predict long --json --svg matches.svg {file} data/pictures/0.png {prompts}");
     let lines = workspace.succeed(&ask);
     let figure = workspace.read("matches.svg");

@@ -1,5 +1,5 @@
-//! A classifier of images: trained from IDX files and from folders of pictures, resumed, measured,
-//! asked for labels, and taken to the library Transformers and back.
+//! A classifier of images: trained from IDX files and from folders of pictures, resumed, evaluated,
+//! asked for labels, exported for the library Transformers, and imported again.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -52,14 +52,15 @@ learning_rate = 3e-3
 warmup = 5
 "#;
 
-/// A bright line across, or down, at a place that follows from the number.
+/// Returns the pixels of an image with one bright line: horizontal or vertical, at a place that
+/// follows from the number of the image.
 fn pixels(image: usize) -> Vec<u8> {
     let line = 1 + image / 2 % 6;
     let is_line = |at: usize| line == if image.is_multiple_of(2) { at / 8 } else { at % 8 };
     (0..64).map(|at| if is_line(at) { 200 } else { (image * 7 + at) as u8 % 40 }).collect()
 }
 
-/// Writes 96 images, in turn rows and columns, in IDX files.
+/// Writes IDX files of 96 images with labels, which are 0 and 1 in turn.
 fn write_images(workspace: &Workspace, name: &str, pixels: impl Fn(usize) -> Vec<u8>) {
     let word = |number: u32| number.to_be_bytes();
     let mut images = [[0, 0, 8, 3], word(96), word(8), word(8)].concat();
@@ -72,8 +73,8 @@ fn write_images(workspace: &Workspace, name: &str, pixels: impl Fn(usize) -> Vec
     workspace.write(&format!("data/{name}-labels-idx1-ubyte"), labels);
 }
 
-/// Trains whole and in two parts, on any threads, and compares weights and records. The names of
-/// the runs end with `suffix`.
+/// Trains without interruption, in two parts, and on one thread, and checks that weights and
+/// metrics are the same. The names of the runs end with `suffix`.
 fn resumes(workspace: &Workspace, recipe: &str, suffix: &str, set: &str) {
     let [whole, parts, alone] = ["whole", "parts", "alone"].map(|run| format!("{run}{suffix}"));
     let train = |run: &str, other: &str| {
@@ -93,7 +94,8 @@ fn resumes(workspace: &Workspace, recipe: &str, suffix: &str, set: &str) {
     assert_eq!(last, metrics(&workspace.path(&parts)).pop());
 }
 
-/// A recipe with 96 images in IDX files, and the first four as pictures.
+/// Makes a workspace with a recipe and 96 images in IDX files. The first four images are also
+/// pictures.
 fn workspace() -> Workspace {
     let workspace = Workspace::of_text();
     write_images(&workspace, "shapes", pixels);
@@ -117,7 +119,7 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
 
     mentions(workspace.succeed("inspect whole-convolutional"), &["2 convolutions; first width 16"]);
 
-    // It learns what a row and a column are.
+    // With more updates, the model learns to distinguish rows from columns.
     let long = "--set training.max_updates=250 --set data.images.flip=false";
     workspace.succeed(format!("train images.toml --run long {long}"));
     let json = workspace.succeed("evaluate long --json");
@@ -143,7 +145,8 @@ fn a_classifier_of_images_trains_resumes_and_labels() {
     assert!(plain.starts_with("data/pictures/row/0.png\trow\t"), "{plain}");
     let seen = image::open(workspace.path("seen/0.png")).expect("a picture").to_rgb8();
     assert_eq!(seen.dimensions(), (448, 224));
-    // The patch that counts most is as bright as in the image, the others are darker.
+    // In the drawing on the right, the patch with the most attention is as bright as in the image,
+    // and other patches are darker.
     let (left, right) = (0..224)
         .flat_map(|y| (0..224).map(move |x| (x, y)))
         .map(|(x, y)| (seen.get_pixel(x, y)[0], seen.get_pixel(x + 224, y)[0]))
@@ -179,7 +182,7 @@ fn folders_of_pictures_are_trained_on_and_damage_is_named() {
     workspace.succeed(train("run"));
     workspace.write("data/pictures/row/0.png", b"no picture");
     workspace.fail(train("other"), &["pictures/row/0.png: is no PNG or JPEG"]);
-    // A JPEG without its end, whatever its name.
+    // A JPEG that is cut off, although its name ends with `.png`.
     let picture = image::GrayImage::from_raw(8, 8, pixels(0)).expect("an image");
     let mut jpeg = std::io::Cursor::new(Vec::new());
     picture.write_to(&mut jpeg, image::ImageFormat::Jpeg).expect("written");

@@ -1,4 +1,4 @@
-//! `backtranslate`, `distill`, `diversify` and `filter`.
+//! Tests of `backtranslate`, `distill`, `diversify` and `filter`.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn lines(workspace: &Workspace, name: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Bytes of a file.
+/// Reads the bytes of a file.
 fn bytes(workspace: &Workspace, name: &str) -> Vec<u8> {
     fs::read(workspace.path(name)).unwrap_or_else(|_| panic!("{name}"))
 }
@@ -41,12 +41,12 @@ fn sources_are_what_translate_gives() {
         );
         let origins = lines(&workspace, &format!("{output}/train.origins.tsv"));
         assert!(origins[2].starts_with("run\t5\t-"), "{origins:?}");
-        // Nothing is made twice.
+        // The same command again changes nothing.
         let before = bytes(&workspace, &format!("{output}/made.json"));
         assert_eq!(workspace.succeed(&arguments), shown);
         assert_eq!(bytes(&workspace, &format!("{output}/made.json")), before);
     }
-    // Another text, and a damaged file.
+    // Another text for the same folder, and a damaged file, are errors.
     workspace.write("other.aa", "big cat\n");
     workspace.fail("backtranslate run other.aa --output of-beam", &["of-beam", "another folder"]);
     workspace.write("of-beam/train.bb", "x\n");
@@ -120,7 +120,8 @@ fn a_student_learns_what_its_teachers_say() {
     let translated = workspace.succeed("translate run --input data/val.aa");
     assert_eq!(lines(&workspace, "plain/train.bb").join("\n") + "\n", translated);
     assert_eq!(bytes(&workspace, "plain/train.aa"), bytes(&workspace, "data/val.aa"));
-    // Of the three best, the nearest to the reference; two teachers, who agree.
+    // With `--interpolate`, the translation nearest to the reference is chosen among the three
+    // best. The two teachers are the same run, so they agree.
     workspace.succeed("distill run run --data val --interpolate --output near");
     let listed = workspace.succeed("translate run --n-best 3 --input data/val.aa");
     let near = lines(&workspace, "near/train.bb");
@@ -179,7 +180,7 @@ fn pairs_that_both_models_find_unlikely_are_left_out() {
     let make = |options: &str| format!("filter --forward run --backward back --data val {options}");
     let shown = workspace.succeed(make("--keep 0.5 --output half"));
     let (aa, bb) = (lines(&workspace, "data/val.aa"), lines(&workspace, "data/val.bb"));
-    // Scores of the command that scores pairs, a token each.
+    // Returns the negative mean log-probability of a token in each pair, computed by `score`.
     let scores = |run: &str, source: &str, target: &str| -> Vec<f64> {
         let all = format!("score {run} --source {source} --target {target} --json");
         let mean = |line: &str| {
@@ -203,7 +204,8 @@ fn pairs_that_both_models_find_unlikely_are_left_out() {
     assert_eq!(lines(&workspace, "half/train.aa"), of(&aa));
     assert_eq!(lines(&workspace, "half/train.bb"), of(&bb));
     mentions(&shown, &[&format!("below a score of {least:.4}"), "left out: line "]);
-    // Nothing is scored twice, and another share has other pairs.
+    // The same command again changes nothing. Another share to keep gives other pairs, so it needs
+    // another folder.
     let before = bytes(&workspace, "half/made.json");
     assert_eq!(workspace.succeed(make("--keep 0.5 --output half")), shown);
     assert_eq!(bytes(&workspace, "half/made.json"), before);

@@ -1,4 +1,4 @@
-//! Training text that models make, and pipelines of such steps.
+//! Tests of training text that models make, and of pipelines that make it.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! `taper pipeline`.
+//! Tests of `taper pipeline`.
 
 #[cfg(unix)]
 use std::fs;
@@ -79,7 +79,7 @@ fn a_pipeline_that_is_killed_three_times_ends_like_any_other() {
     for name in ["backward", "forward", "diverse", "final", "scores"] {
         mentions(&shown, &[&format!("{name}: done in")]);
     }
-    // In a training, before the text is made, and in the last training.
+    // Killed in the first training, before the text is made, and in the last training.
     for moment in ["backward/checkpoints/last", "forward.done.json", "final/checkpoints/last"] {
         let mut child = workspace.spawn(run("killed"));
         let path = workspace.path("killed").join(moment);
@@ -100,7 +100,7 @@ fn a_pipeline_that_is_killed_three_times_ends_like_any_other() {
             ["whole", "killed"].map(|run| fs::read(workspace.path(run).join(file)).expect(file));
         assert!(whole == killed, "{file} differs");
     }
-    // Nothing is run again, and a step that has changed is told.
+    // No step runs again, and a changed step is an error.
     let again = workspace.succeed(run("killed"));
     assert_eq!(again.matches("done already").count(), 5, "{again}");
     workspace.write("steps.toml", STEPS.replacen("max_updates=40", "max_updates=41", 1));

@@ -1,8 +1,9 @@
-//! One training by several processes: the same files to the byte as by one, however many there are,
-//! whichever of them is killed, and a word about it where they are not alike.
+//! Tests of training by several processes: the files must be the same to the byte as by one
+//! process, for any number of processes and after any process was killed. Processes with different
+//! inputs must be refused.
 //!
-//! A few kills run with the other tests; fifty of them with
-//! `cargo test --release -p taper --test many_processes -- --ignored --nocapture`.
+//! A few kills run with the other tests; fifty kills run with `cargo test --release -p taper --test
+//! many_processes -- --ignored --nocapture`.
 #![cfg(target_os = "linux")]
 
 #[path = "../common/mod.rs"]
@@ -20,16 +21,16 @@ use common::{
     words,
 };
 
-/// How soon the others end after a process was killed. By design one that waits for it ends at once,
-/// and says farewell for at most 2 s (`FAREWELL` in `trainer/src/exchange/sockets/lines.rs`); one that
-/// is busy is ended by a thread that only sleeps, 5 s after the system has closed the connection
-/// (`GRACE` in `cli/src/processes`), and nothing that another process does can hold that thread up.
-/// The rest is for a machine that is so busy that threads are late. 20 s is also when process 0 would
-/// end by force the processes that it has started (`PATIENCE` in `cli/src/processes/children.rs`): a
-/// test that takes as long has found one that did not end by itself.
+/// Time within which the other processes must end after a process was killed. A process that waits
+/// for the killed process ends at once, after at most 2 s of farewell messages (`FAREWELL` in
+/// `trainer/src/exchange/sockets/lines.rs`). A busy process is ended by a thread that only sleeps,
+/// 5 s after the system has closed the connection (`GRACE` in `cli/src/processes`). The rest allows
+/// for late threads on a busy machine. After 20 s, process 0 would kill the processes that it has
+/// started (`PATIENCE` in `cli/src/processes/children.rs`), so a longer time means that a process
+/// did not end by itself.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Demands that all that two runs came to is the same.
+/// Checks that two runs have the same metrics and the same files.
 fn assert_same(one: &Path, other: &Path, step: u32) {
     assert_eq!(metrics(one), metrics(other));
     let checkpoint = format!("checkpoints/step-{step:08}");
@@ -62,7 +63,7 @@ fn one_two_and_four_processes_come_to_the_same() {
         assert_eq!(said.matches("training in").count(), 1, "one process tells: {said}");
         assert_same(&workspace.path("one"), &workspace.path(processes), 12);
     }
-    // More than there are micro-batches: some have nothing to do.
+    // With more processes than micro-batches, some processes have nothing to do.
     let output = workspace.finish(train("6", "--processes 6 --threads 6"));
     assert!(stderr(&output).contains("training.accumulation"), "{}", stderr(&output));
     assert_same(&workspace.path("one"), &workspace.path("6"), 12);
@@ -78,7 +79,7 @@ fn a_run_goes_on_with_another_number_of_processes() {
     assert_same(&workspace.path("whole"), &workspace.path("parts"), 18);
 }
 
-/// The processes that `parent` has started.
+/// Returns the ids of the processes that `parent` has started.
 fn children(parent: &Child) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let is_child = |pid: &u32| {
@@ -99,15 +100,16 @@ fn is_alive(pid: u32) -> bool {
     !matches!(stat.rsplit(") ").next().and_then(|rest| rest.chars().next()), None | Some('Z'))
 }
 
-/// Waits for the end of `child` and of the processes that it has started; what it has said. How long
-/// they train, or take to save, depends on the machine.
+/// Waits for the end of `child` and of the processes `others`, which it has started; returns the
+/// output of `child`. The time is not checked, because training and saving depend on the machine.
 fn ended(child: Child, others: &[u32]) -> Output {
     let output = child.wait_with_output().expect("the binary ends");
     wait_for("the end of all processes", || !others.iter().any(|&pid| is_alive(pid)));
     output
 }
 
-/// As [`ended`], after one of them was killed: the others end soon.
+/// Waits as [`ended`] does, after one of the processes was killed, and checks that the others end
+/// within [`SOON`].
 fn ended_soon(child: Child, others: &[u32]) -> Output {
     let began = Instant::now();
     let output = ended(child, others);
@@ -117,14 +119,14 @@ fn ended_soon(child: Child, others: &[u32]) -> Output {
     output
 }
 
-/// Whether all updates of `run`, which end with `step`, are made and saved.
+/// Returns true if the last checkpoint of `run` is that of update `step`, the last one.
 fn is_trained(run: &Path, step: u32) -> bool {
     let last = fs::read_to_string(run.join("checkpoints/last")).unwrap_or_default();
     last.trim() == format!("step-{step:08}")
 }
 
-/// Kills one process of three, `kills` times, and demands that the others end, that one of them
-/// says why, and that the resumed run comes to the same.
+/// Kills one process of three, `kills` times. Checks that the other processes end, that one of them
+/// reports the reason, and that the resumed run equals an undisturbed run.
 fn kill_again_and_again(kills: usize) {
     let workspace = Workspace::new();
     let long = "--set training.max_updates=80 --set training.checkpoint_every=5";
@@ -164,8 +166,8 @@ fn kill_again_and_again(kills: usize) {
             assert!(is_killed, "{}", stderr(&output));
             let said = stderr(&output);
             let errors = said.lines().filter(|line| line.starts_with("error:")).count();
-            // The test is made by process 0 alone, after the others have ended: no one is left to
-            // tell of its end.
+            // Process 0 translates the test set alone, after the other processes have ended. If it
+            // is killed then, no process is left to report it.
             if errors > 0 || victim > 0 || !is_trained(&workspace.path(&run), 80) {
                 assert_eq!(errors, 1, "killed {victim}: {said}");
                 assert!(said.contains(&format!("process {victim} ")), "killed {victim}: {said}");
@@ -231,7 +233,7 @@ fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
     refused(&output, &["File too large", "could not be saved elsewhere either"]);
     workspace.succeed("resume run --processes 2");
     workspace.checkpoints_are_whole("run");
-    // There is room elsewhere: the moments of both processes are saved there.
+    // If another folder has room, the moments of both processes are saved there.
     workspace.succeed(train("whole", "--set training.max_updates=40"));
     let text = format!(
         "\"$0\" train tiny.toml --run lost --processes 2 --rescue kept {settings} \
@@ -247,12 +249,12 @@ fn a_full_disk_of_the_first_process_is_told_once_and_loses_nothing() {
     workspace.succeed("resume kept/lost --processes 3");
 }
 
-/// Two processes started by hand, as a launcher on two machines would: what each came to.
+/// Starts two processes as a launcher on two machines would; returns their outputs.
 fn started(workspace: &Workspace, commands: [Command; 2]) -> [Output; 2] {
     started_at("127.0.0.1", workspace, commands)
 }
 
-/// As [`started`], meeting at the machine `host`.
+/// Starts two processes as [`started`] does; they connect at the address `host`.
 fn started_at(host: &str, workspace: &Workspace, commands: [Command; 2]) -> [Output; 2] {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it").port();
     let children: Vec<Child> = commands
@@ -276,7 +278,8 @@ fn started_at(host: &str, workspace: &Workspace, commands: [Command; 2]) -> [Out
     [outputs.next().expect("the first"), outputs.next().expect("the second")]
 }
 
-/// Demands that both were refused, and that one line says why.
+/// Checks that both processes end with exit code 2, and that only the process `speaker` reports the
+/// error, in one line.
 fn both_refused(outputs: &[Output; 2], speaker: usize, fragments: &[&str]) {
     refused(&outputs[speaker], fragments);
     let other = &outputs[1 - speaker];
@@ -290,7 +293,7 @@ fn processes_that_are_not_alike_are_told_so() {
     let command = |arguments: &str| workspace.command(train("run", arguments));
     let outputs = started(&workspace, [command(""), command("--set training.clip_norm=0.5")]);
     both_refused(&outputs, 0, &["process 1", "another recipe", "training.clip_norm is 0.5"]);
-    // Another program.
+    // A process with another build of the program.
     let other = workspace.path("other");
     fs::copy(env!("CARGO_BIN_EXE_taper"), &other).expect("copy");
     let mut bytes = fs::read(&other).expect("read");
@@ -300,7 +303,7 @@ fn processes_that_are_not_alike_are_told_so() {
     changed.args(words(&train("run", "")));
     let outputs = started(&workspace, [command(""), changed]);
     both_refused(&outputs, 0, &["process 1", "another version of this program"]);
-    // One that does not see the corpus, which it would need.
+    // A process that cannot read the corpus.
     let blind = format!("train tiny.toml {SEVERAL} --set data.dir=absent --run own");
     let outputs = started(&workspace, [command(""), workspace.command(&blind)]);
     assert!(outputs.iter().all(|output| output.status.code() == Some(2)));
@@ -331,14 +334,14 @@ fn processes_that_strangers_could_call_need_a_key() {
 fn machines_need_not_share_a_folder() {
     let workspace = Workspace::new();
     workspace.succeed(train("alone", ""));
-    // Each has a folder of its own, as on a disk of its own.
+    // Each process has its own run folder, as if on its own disk.
     let outputs = started(&workspace, ["near", "far"].map(|run| workspace.command(train(run, ""))));
     for output in &outputs {
         assert!(output.status.success(), "{}", stderr(output));
     }
     assert_same(&workspace.path("alone"), &workspace.path("near"), 12);
     assert!(!workspace.path("far/checkpoints").exists(), "the first process writes");
-    // Other text there.
+    // Another training text on the second machine.
     let line = "red cat sees two\n";
     fs::create_dir(workspace.path("changed")).expect("a folder");
     for entry in fs::read_dir(workspace.path("data")).expect("data").flatten() {

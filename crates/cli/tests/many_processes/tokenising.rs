@@ -1,5 +1,6 @@
-//! Text that several processes tokenise: into the same bytes however many they are, and without what
-//! is done being done again after one of them was killed.
+//! Tests of tokenising by several processes: the bytes must be the same for any number of
+//! processes, and finished work must be kept after a process was killed. Each file of the text is
+//! tokenised into one shard.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,8 @@ use std::process::Command;
 use crate::common::{Workspace, mentions, refused, stderr, wait_for};
 use crate::{children, ended_soon, train};
 
-/// Divides the training text among so many files, of which the last may be empty, and has the recipe
-/// name them by a pattern.
+/// Divides the training text among `files` files, the last of which may be empty, and writes a
+/// pattern for their names to the recipe.
 fn divide(workspace: &Workspace, files: usize) {
     for side in ["aa", "bb"] {
         let text = workspace.read(&format!("data/train.{side}"));
@@ -26,7 +27,7 @@ fn divide(workspace: &Workspace, files: usize) {
     workspace.write("tiny.toml", tiny.replace("dir = \"data\"\n", names));
 }
 
-/// Demands that all that two runs have prepared is the same.
+/// Checks that two runs have prepared the same data.
 fn assert_same_cache(one: &Path, other: &Path) {
     for file in ["cache/part.bin", "cache/val.bin", "data.json", "tokenizer.json"] {
         let read = |run: &Path| fs::read(run.join(file)).expect(file);
@@ -75,12 +76,12 @@ fn running_text_is_tokenised_by_all() {
 fn what_is_wrong_with_a_file_is_told_once() {
     let workspace = Workspace::new();
     divide(&workspace, 11);
-    // Whichever process has the file.
+    // Whichever process reads the bad file, the error is the same.
     for (file, shard) in [("part.03.aa", 3), ("part.04.aa", 4)] {
         let path = format!("data/{file}");
         let good = fs::read(workspace.path(&path)).expect("text");
         workspace.write(&path, [&good[..], b"one more\n"].concat());
-        // The tokenizer is trained before, on what stands before it.
+        // The tokenizer is trained only on pairs before the bad file.
         let few = "--set data.tokenizer.max_pairs=20 --processes 2";
         let output = workspace.run(train("run", few));
         refused(&output, &[file, "lines but", &format!("part.{shard:02}.bb")]);
@@ -93,7 +94,7 @@ fn what_is_wrong_with_a_file_is_told_once() {
 fn a_process_that_is_killed_while_it_tokenises_loses_no_shard() {
     let workspace = Workspace::new();
     divide(&workspace, 11);
-    // Much text: each pair again and again.
+    // Repeats each pair, so that tokenising takes long enough.
     for side in ["aa", "bb"] {
         for file in 0..10 {
             let path = format!("data/part.{file:02}.{side}");
@@ -127,7 +128,7 @@ fn a_process_that_is_killed_while_it_tokenises_loses_no_shard() {
             let errors = stderr(&output).lines().filter(|line| line.starts_with("error:")).count();
             assert_eq!(errors, 1, "{}", stderr(&output));
             kept += made().len();
-            // Another number of processes goes on.
+            // The run is resumed with another number of processes.
             workspace.finish(format!("resume {run} --processes 2 --threads 2"));
         }
         assert_same_cache(&workspace.path("whole"), &workspace.path(&run));
@@ -143,7 +144,7 @@ fn a_resumed_run_sees_the_files_that_it_began_with() {
     workspace.succeed(train("parts", ""));
     let config = workspace.read("parts/config.toml");
     assert!(config.contains("part.04.bb") && !config.contains('*'), "{config}");
-    // One more file, which the pattern matches too.
+    // Adds a file that the pattern matches too.
     for side in ["aa", "bb"] {
         let path = |name: &str| workspace.path(&format!("data/{name}.{side}"));
         fs::copy(path("part.00"), path("part.99")).expect("copied");

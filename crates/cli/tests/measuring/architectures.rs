@@ -1,4 +1,4 @@
-//! Recurrent and convolutional translation models, in the real binary: trained, resumed, used.
+//! Tests of recurrent and convolutional translation models with the real binary.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::common::{Workspace, refused, set, stdout};
 
 const INPUT: &[u8] = b"red cat sees\ntwo big dogs run here\n";
 
-/// A run of the small recipe with another model.
+/// Trains the small recipe with other settings of the model.
 fn train(workspace: &Workspace, run: &str, settings: &str) {
     workspace.succeed(format!("train tiny.toml --run {run} {}", set(settings)));
 }

@@ -1,4 +1,5 @@
-//! `taper bench attention`: each kind at each length, and how they grow.
+//! Tests of `taper bench attention`: it measures each kind of attention at each length, and the
+//! growth.
 
 use crate::common::{Workspace, mentions};
 use serde_json::Value;
