@@ -1,4 +1,5 @@
-//! Memory of a training: it is known beforehand, and does not grow. Limits of it are Linux's.
+//! Tests of the memory of training: it is estimated beforehand, kept within limits, and does not
+//! grow. The limits are those of Linux.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -7,10 +8,10 @@ use std::fs;
 
 use common::{Workspace, set, stderr};
 
-/// A model whose largest batch takes much more than the program itself.
+/// Settings for a model whose largest batch takes much more memory than the program itself.
 const WIDE: &str = "--set model.d_model=64 --set model.d_ff=512";
 
-/// More text than the small corpus has, so that large batches come up.
+/// Makes a workspace with more text than the small corpus, so that there are large batches.
 fn workspace() -> Workspace {
     let workspace = Workspace::new();
     for side in ["aa", "bb"] {
@@ -34,7 +35,7 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
         ],
     );
     assert!(!workspace.path("run").exists(), "nothing was trained");
-    // The advice is good.
+    // With the advised batch size, training succeeds.
     let tokens: String = message
         .split("max_tokens = ")
         .nth(1)
@@ -44,7 +45,7 @@ fn a_batch_that_does_not_fit_is_refused_with_one_that_does() {
         .collect();
     assert!((64..100_000).contains(&tokens.parse::<usize>().expect("a number")), "{tokens}");
     workspace.succeed(format!("{train} --set data.batching.max_tokens={tokens}"));
-    // So it is where the batches are not much too large, so that they were tried.
+    // There is advice too if batches are only a few times too large, which is found by trying them.
     let larger =
         format!("data.batching.max_tokens={}", 4 * tokens.parse::<usize>().expect("a number"));
     let other = format!("train tiny.toml --run larger {WIDE} --memory 160MiB --set {larger}");
@@ -76,17 +77,17 @@ fn auto_finds_a_batch_that_fits_and_the_run_keeps_it() {
         .to_owned();
     let tokens: usize = line["max_tokens = ".len()..].parse().expect("a number");
     assert!((64..=25_000).contains(&tokens), "{line}");
-    // What was found holds for the whole run, however much memory there is later.
+    // The batch size that was found holds for the whole run, even if there is more memory later.
     workspace.succeed(format!("{train} --resume --set training.max_updates=14"));
     assert!(workspace.read("run/config.toml").contains(&line));
-    // A recipe leaves it open in no other way.
+    // No other word is accepted for the batch size.
     workspace.fail(
         "config check tiny.toml --set data.batching.max_tokens=lots",
         &["data.batching.max_tokens", "\"auto\""],
     );
 }
 
-/// A limit on the addresses of a process, as batch systems set it, is kept too.
+/// A limit on the address space of a process, as batch systems set it, is respected too.
 #[test]
 fn auto_fits_where_addresses_are_limited() {
     let workspace = workspace();
@@ -112,7 +113,7 @@ fn too_little_memory_is_an_error_and_no_abort() {
     }
 }
 
-/// The larger the limit, the larger the batches.
+/// Checks that batches do not become smaller with a higher limit.
 #[test]
 fn auto_finds_no_less_where_there_is_more() {
     let workspace = workspace();
@@ -136,7 +137,7 @@ fn auto_finds_no_less_where_there_is_more() {
                 0
             }
         };
-        // Processes do not begin with the same memory to the byte.
+        // The memory at the start of a process varies a little.
         assert!(found as f64 >= 0.95 * before as f64, "{kibibytes}: {found} after {before}");
         before = before.max(found);
         let said = stderr(&output);
@@ -149,7 +150,7 @@ fn auto_finds_no_less_where_there_is_more() {
     assert!(before > 1024, "{before}");
 }
 
-/// Batches that the text does not have are not tried.
+/// Checks that no batch larger than the whole text is tried, even if the recipe allows it.
 #[test]
 fn the_largest_batch_that_exists_is_tried_and_no_larger_one() {
     let workspace = Workspace::new();
@@ -175,10 +176,11 @@ fn a_run_that_goes_on_with_larger_batches_is_tried_again() {
     workspace.succeed("resume run --set training.max_updates=14");
 }
 
-/// Tokens of a vocabulary whose matrix and logits outweigh everything else.
+/// Number of tokens of a vocabulary whose matrix and logits need more memory than everything else.
 const MANY_TOKENS: usize = 150_000;
 
-/// Writes the tokenizer of a run with tokens that no text has.
+/// Writes the tokenizer of a run to the file `name`, with additional tokens that do not occur in
+/// any text.
 fn enlarge_tokenizer(workspace: &Workspace, run: &str, name: &str) {
     let text = fs::read_to_string(workspace.path(run).join("tokenizer.json")).expect("a file");
     let mut file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -189,7 +191,7 @@ fn enlarge_tokenizer(workspace: &Workspace, run: &str, name: &str) {
     workspace.write(name, file.to_string());
 }
 
-/// Largest resident memory of a program that runs to its end, in bytes.
+/// Runs the binary to its end, and returns the largest resident memory in bytes.
 fn peak_of(workspace: &Workspace, arguments: &str) -> u64 {
     let mut child = workspace.spawn(arguments);
     let mut most = 0;
@@ -198,7 +200,7 @@ fn peak_of(workspace: &Workspace, arguments: &str) -> u64 {
         let status = status.unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
-        // The kernel keeps the largest value itself.
+        // `VmHWM` is the largest value so far.
         most = kibibytes.unwrap_or(0).max(most);
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
@@ -207,8 +209,8 @@ fn peak_of(workspace: &Workspace, arguments: &str) -> u64 {
     1024 * most
 }
 
-/// Estimates with a large vocabulary, by which `finetune` chooses, against the peak of the process:
-/// with all weights trained, and with adapters on weights in f32 and in bf16.
+/// Compares the estimate of memory for a large vocabulary, which `finetune` relies on, with the
+/// peak of the process: with all weights trained, and with adapters on weights in f32 and in bf16.
 #[test]
 fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
     let workspace = workspace();
@@ -230,22 +232,23 @@ fn the_estimate_of_a_large_vocabulary_is_what_a_training_takes() {
         let record = workspace.json(format!("inspect {run} --json"));
         let estimate = record["cost"]["peak_bytes"].as_u64().expect("an estimate");
         println!("{run}: {} MiB, estimated {} MiB", peak >> 20, estimate >> 20);
-        // The program itself, and two tokenizers of this size: the run's and its parent's.
+        // Memory of the program itself, and of two tokenizers of this size: that of the run and
+        // that of its parent.
         let own = 400 << 20;
         assert!(peak < estimate + estimate / 10 + own, "{run}: {peak}, estimated {estimate}");
         assert!(peak > estimate - estimate / 10, "{run}: {peak}, estimated {estimate}");
     }
 }
 
-/// The memory of a process over 10,000 updates of the quickstart's model, with what happens between
-/// them: validations and checkpoints. `cargo test --release --workspace --test memory -- --ignored
-/// --nocapture`.
+/// Checks the memory of a process over 10,000 updates of the quickstart's model, with validations
+/// and checkpoints between them. Run it with `cargo test --release --workspace --test memory --
+/// --ignored --nocapture`.
 #[test]
 #[ignore = "ten minutes; see above"]
 fn memory_does_not_grow_over_ten_thousand_updates() {
     let workspace = Workspace::new();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    // It has learned all there is long before the end, which patience would notice.
+    // Early stopping is off, because the model stops improving long before the end.
     let settings = set(&format!(
         "data.dir={root}/data/everyday-en-zh training.max_updates=12500 \
          training.validate_every=500 training.log_every=100 training.early_stopping.patience=0"

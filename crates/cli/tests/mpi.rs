@@ -1,5 +1,5 @@
-//! Processes of MPI: the same files to the byte as by one process and by sockets, and what happens
-//! where one of them fails or is killed.
+//! Tests of training by processes of MPI: the files must be the same to the byte as with one
+//! process and with sockets. If one process fails or is killed, the others must end.
 //!
 //! Needs `mpirun`; `cargo test --release -p taper --features mpi --test mpi`.
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Workspace, mentions, metrics, stderr, train_among as train, words};
 
-/// `mpirun` with so many processes of the binary, to be run in the folder.
+/// Returns a command that runs `mpirun` with this number of processes of the binary in the folder.
 fn mpirun(workspace: &Workspace, processes: &str, arguments: &str) -> Command {
     let mut command = Command::new("mpirun");
     command
@@ -19,7 +19,7 @@ fn mpirun(workspace: &Workspace, processes: &str, arguments: &str) -> Command {
         .arg(env!("CARGO_BIN_EXE_taper"))
         .args(words(arguments))
         .current_dir(workspace.path(""))
-        // What is connected with a display or a batch system is none of the test's business.
+        // A display must not affect the test.
         .env_remove("DISPLAY")
         .stdin(Stdio::null());
     command
@@ -59,7 +59,8 @@ fn processes_of_mpi_come_to_the_same_as_one_and_as_those_of_sockets() {
         assert_eq!(said.matches("training in").count(), 1, "one process tells: {said}");
         assert_same(&workspace, "one", &run, 12);
     }
-    // What mpirun has started may talk by sockets, and goes on with what others have begun.
+    // Processes that `mpirun` has started may also exchange by sockets, and can continue a run that
+    // was begun without MPI.
     workspace.succeed(train("whole", "--set training.max_updates=18"));
     workspace.succeed(train("parts", "--set training.max_updates=6"));
     for (updates, way) in
@@ -84,11 +85,11 @@ fn what_is_wrong_is_told_once_and_ends_all_of_them() {
     assert_eq!(said.matches("error:").count(), 1, "{said}");
     mentions(&said, &["process 1", "another recipe", "training.clip_norm is 0.5"]);
     assert!(!workspace.path("run").exists(), "nothing has begun");
-    // Asked for where nothing has started this process.
+    // `--exchange mpi` without `mpirun`.
     workspace.fail(train("run", "--exchange mpi"), &["--exchange mpi", "mpirun"]);
 }
 
-/// The processes of the binary that train `run`, and that no shell or launcher is.
+/// Returns the ids of processes of the binary that train `run`, without shells and launchers.
 fn processes_of(run: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").expect("processes").flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -106,7 +107,7 @@ fn a_killed_process_ends_the_others_and_the_run_goes_on() {
     let workspace = Workspace::new();
     let long = "--set training.max_updates=300 --set training.checkpoint_every=5";
     workspace.succeed(train("whole", long));
-    // No other test has a run of this name.
+    // The name is unique among tests that run at the same time.
     let run = format!("killed-{}", std::process::id());
     let mut command = mpirun(&workspace, "2", &train(&run, long));
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("mpirun");

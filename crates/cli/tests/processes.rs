@@ -1,5 +1,5 @@
-//! A run among other processes: a second one in its folder, signals, a terminal
-//! or a reader that goes away, an end before the first update.
+//! Tests of a run and other processes: a second process in the run's folder, signals, a terminal or
+//! a reader that goes away, and an end before the first update.
 
 mod common;
 
@@ -19,10 +19,10 @@ fn two_processes_do_not_train_in_one_folder() {
     let mut first = workspace.spawn(format!("train tiny.toml --run run {LONG}"));
     workspace.wait_for_checkpoint("run");
     workspace.fail("resume run", &["run is in use", &format!("process {}", first.id())]);
-    // Reading is free to all.
+    // Other processes may read the run.
     assert!(workspace.run_with_input("translate run", b"red cat\n").status.success());
 
-    // A killed process leaves its id, but no lock.
+    // A killed process leaves its id in the lock file, but the system has released the lock.
     signal("-KILL", &first);
     let pid = first.id();
     first.wait().expect("ended");
@@ -63,16 +63,16 @@ fn two_signals_leave_whole_checkpoints() {
     let mut child = workspace.spawn(format!("train tiny.toml --run run {LONG} {often}"));
     workspace.wait_for_checkpoint("run");
     signal("-INT", &child);
-    // Sooner, it would be taken for the same.
+    // Signals that follow each other faster count as one.
     std::thread::sleep(Duration::from_millis(600));
     signal("-TERM", &child);
-    // By the first, if it could stop in time.
+    // The exit code is that of the first signal if training could stop before the second.
     assert!([Some(130), Some(143)].contains(&child.wait().expect("ended").code()));
     workspace.checkpoints_are_whole("run");
     workspace.succeed("resume run --set training.max_updates=1");
 }
 
-/// As `timeout` and closed terminals send them.
+/// `timeout` and closed terminals send several signals at once.
 #[cfg(unix)]
 #[test]
 fn signals_at_once_are_one_and_lose_no_update() {
@@ -82,13 +82,13 @@ fn signals_at_once_are_one_and_lose_no_update() {
     signal("-HUP", &child);
     signal("-TERM", &child);
     let output = child.wait_with_output().expect("ended");
-    // Whichever came first: which that is, is the system's to choose.
+    // The exit code is that of the signal that came first, which the system chooses.
     assert!([Some(129), Some(143)].contains(&output.status.code()), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted at step"), "{}", stderr(&output));
 }
 
-/// As batch systems warn some time before they kill: Slurm by whatever `--signal` names, a limit on
-/// processor time by SIGXCPU, which comes again each second.
+/// Batch systems warn some time before they kill a process: Slurm by the signal that `--signal`
+/// names, a limit on processor time by SIGXCPU, which is repeated every second.
 #[cfg(unix)]
 #[test]
 fn a_warning_saves_and_stops() {
@@ -104,7 +104,7 @@ fn a_warning_saves_and_stops() {
         mentions(&said, &["interrupted at step", "taper resume"]);
         workspace.checkpoints_are_whole(name);
     }
-    // What the process was started to ignore it ignores.
+    // A signal that the process was started to ignore has no effect.
     let text = format!("trap '' USR1; exec \"$0\" train tiny.toml --run run {LONG}");
     let mut command = Command::new("sh");
     command.args(["-c", &text, env!("CARGO_BIN_EXE_taper")]).current_dir(workspace.path(""));
@@ -117,7 +117,7 @@ fn a_warning_saves_and_stops() {
     assert_eq!(child.wait().expect("ended").code(), Some(143));
 }
 
-/// A limit on processor time, as `ulimit -t` and batch systems set it: a soft one, then a hard one.
+/// Checks a soft and a hard limit on processor time, as `ulimit -t` and batch systems set them.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_limit_on_processor_time_costs_no_update() {
@@ -131,7 +131,7 @@ fn a_limit_on_processor_time_costs_no_update() {
     workspace.checkpoints_are_whole("run");
 }
 
-/// An update may take hours where it has many micro-batches.
+/// An update with many micro-batches may take hours, so a signal must end it midway.
 #[cfg(unix)]
 #[test]
 fn an_update_of_many_micro_batches_stops_midway() {
@@ -141,7 +141,7 @@ fn an_update_of_many_micro_batches_stops_midway() {
     let child = workspace.spawn(format!("train tiny.toml --run run {many}"));
     let record = workspace.path("run/metrics.jsonl");
     wait_for("training to begin", || record.is_file());
-    // Into its micro-batches, which would take minutes.
+    // Waits until the process computes micro-batches, which would take minutes.
     std::thread::sleep(Duration::from_millis(1500));
     signal("-TERM", &child);
     let asked = std::time::Instant::now();
@@ -149,7 +149,7 @@ fn an_update_of_many_micro_batches_stops_midway() {
     assert_eq!(output.status.code(), Some(143), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted at step 0"), "{}", stderr(&output));
     assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
-    // Nothing of the update was made.
+    // No part of the update was applied.
     let small = "--set training.accumulation=1";
     workspace.succeed(format!("resume run {small}"));
     workspace.succeed(format!("train tiny.toml --run whole {short} {small}"));
@@ -181,7 +181,7 @@ fn a_signal_before_the_first_update_says_how_to_go_on() {
     assert_eq!(metrics(&workspace.path("run")), metrics(&workspace.path("whole")));
 }
 
-/// As `nohup` starts it.
+/// The process is started with SIGHUP ignored, as by `nohup`.
 #[cfg(unix)]
 #[test]
 fn a_run_started_to_outlive_its_terminal_does() {
@@ -193,7 +193,7 @@ fn a_run_started_to_outlive_its_terminal_does() {
     workspace.wait_for_checkpoint("run");
     let last = workspace.path("run/checkpoints/last");
     signal("-HUP", &child);
-    // Asked to stop, it would save one more checkpoint.
+    // If the process had obeyed the signal, it would save only one more checkpoint.
     for _ in 0..3 {
         let before = fs::read_to_string(&last).expect("a pointer");
         wait_for("another checkpoint", || {
@@ -205,7 +205,7 @@ fn a_run_started_to_outlive_its_terminal_does() {
     assert_eq!(child.wait().expect("ended").code(), Some(143));
 }
 
-/// Nobody reads what is printed: no reason to stop, least of all in silence.
+/// Checks that training continues, with a warning, if nobody reads its output.
 #[test]
 fn a_reader_that_goes_away_ends_no_training() {
     let workspace = Workspace::new();
@@ -235,7 +235,8 @@ fn a_run_that_was_killed_before_it_began_can_be_begun() {
     fs::write(run.join("run.lock"), "12345\n").expect("lock");
     fs::write(run.join("config.toml.partial"), "[mod").expect("partial");
     workspace.train("run");
-    // Killed while the text was tokenised: a configuration, and a cache that is half written.
+    // A run that was killed while its text was tokenised has a configuration, and a partly written
+    // cache.
     let other = workspace.path("other");
     fs::create_dir_all(other.join("cache")).expect("folder");
     fs::copy(run.join("config.toml"), other.join("config.toml")).expect("copy");
@@ -245,22 +246,22 @@ fn a_run_that_was_killed_before_it_began_can_be_begun() {
     assert_eq!(metrics(&run), metrics(&other));
 }
 
-/// SIGTERM saves a checkpoint at whatever update the run has reached.
+/// SIGTERM saves a checkpoint at the current update.
 #[cfg(unix)]
 #[test]
 fn a_run_stopped_by_sigterm_and_resumed_equals_an_uninterrupted_one() {
     interrupted_equals_uninterrupted("-TERM", "metrics.jsonl", Some(143));
 }
 
-/// SIGKILL leaves the last checkpoint, and metrics that are newer than it.
+/// SIGKILL leaves the last checkpoint, and metrics that are newer than this checkpoint.
 #[cfg(unix)]
 #[test]
 fn a_killed_run_resumed_equals_an_uninterrupted_one() {
     interrupted_equals_uninterrupted("-KILL", "checkpoints/last", None);
 }
 
-/// Trains once through, and once with the signal sent as soon as `awaited` is
-/// there; weights, optimizer, metrics and translations must be the same.
+/// Trains once without interruption, and once with a signal as soon as the file `awaited` exists.
+/// Checks that weights, optimizer state, metrics and translations are the same.
 #[cfg(unix)]
 fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option<i32>) {
     let workspace = Workspace::new();
@@ -276,7 +277,7 @@ fn interrupted_equals_uninterrupted(name: &str, awaited: &str, exit_code: Option
     let status = child.wait().expect("the binary ends");
     assert_eq!(status.code(), exit_code, "it finished before the signal: make the run longer");
 
-    // As after a crash in the middle of a write: newer lines, and a torn one.
+    // Adds newer lines and an incomplete one, as a crash while writing leaves them.
     let mut text = fs::read_to_string(&metrics_file).expect("metrics");
     text.push_str("{\"event\":\"log\",\"step\":119,\"loss\":1.0}\n{\"event\":\"log\",\"st");
     fs::write(&metrics_file, text).expect("write");

@@ -1,4 +1,5 @@
-//! `taper bench kernels`: every product of a layer, by every kernel of this machine.
+//! Tests of `taper bench kernels`: it measures every product of a layer with every kernel of this
+//! machine.
 
 use crate::common::Workspace;
 use serde_json::Value;

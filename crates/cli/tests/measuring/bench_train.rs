@@ -1,10 +1,10 @@
-//! `bench train`, in the real binary on a small file of batches.
+//! Tests of `bench train`, with the real binary and small files of batches.
 
 use crate::common::Workspace;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 
-/// A file with one int32 matrix for each name.
+/// Writes a safetensors file with one int32 matrix for each name.
 fn write_batches(workspace: &Workspace, file: &str, tensors: &[(&str, &[&[i32]])]) {
     let tensors = tensors.iter().map(|(name, rows)| {
         let shape = vec![rows.len(), rows.first().map_or(0, |row| row.len())];
@@ -17,7 +17,7 @@ fn write_batches(workspace: &Workspace, file: &str, tensors: &[(&str, &[&[i32]])
     workspace.write(file, safetensors::serialize(views, None).expect("safetensors"));
 }
 
-/// The report of three steps on `batches`.
+/// Returns the report of three training steps on the file `batches`.
 fn report(workspace: &Workspace, extra: &str) -> Value {
     let arguments =
         "bench train --batches batches --preset tiny --vocab 40 --threads 1 --warmup 1 --steps 3";

@@ -1,11 +1,11 @@
-//! `taper bleu` against what sacreBLEU's program printed for the same files and arguments.
+//! Tests of `taper bleu` against the output of sacreBLEU for the same files and arguments.
 //!
-//! `scripts/compare/with_sacrebleu.py` does the same for many more, with sacreBLEU at hand.
+//! `scripts/compare/with_sacrebleu.py` compares many more cases, and needs sacreBLEU.
 
 use crate::common::{Workspace, mentions, stdout};
 use serde_json::{Value, json};
 
-/// Two systems and two references.
+/// Makes a workspace with the files of two systems and two references.
 fn workspace() -> Workspace {
     let workspace = Workspace::new();
     workspace.write("a", "The ferry leaves at seven.\nNobody answered the second letter\nRain, then 3.5 hours of sun!\n");
@@ -18,13 +18,13 @@ fn workspace() -> Workspace {
     workspace
 }
 
-/// Output of the command, with the version in signatures replaced by sacreBLEU's.
+/// Returns the output of the command, with sacreBLEU's version in signatures instead of Taper's.
 fn printed(workspace: &Workspace, arguments: &str) -> String {
     let printed = workspace.succeed(format!("bleu {arguments}"));
     printed.replace(concat!("taper-", env!("CARGO_PKG_VERSION")), "2.6.0")
 }
 
-/// Output of the command, as JSON.
+/// Returns the output of the command, parsed as JSON.
 fn parsed(workspace: &Workspace, arguments: &str) -> Value {
     serde_json::from_str(&printed(workspace, arguments)).expect("JSON")
 }
@@ -67,7 +67,7 @@ fn json_of_one_system_is_sacrebleu_s() {
 #[test]
 fn paired_tests_are_sacrebleu_s() {
     let workspace = workspace();
-    // Digit for digit: as text, because reading numbers may round them.
+    // Compared as text, digit for digit, because parsing may round numbers.
     let bootstrap = printed(&workspace, "r1 r2 -i a b -pbs");
     let expected = r#"[
     {
@@ -120,7 +120,7 @@ fn paired_tests_are_sacrebleu_s() {
             .contains("\n - BLEU       nrefs:2|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"),
         "{table}"
     );
-    // The widest cells that can be asked for.
+    // The largest number of decimals that can be requested.
     for format in ["text", "latex"] {
         assert!(printed(&workspace, &format!("r1 -i a b -w 65535 -f {format}")).contains("System"));
     }
@@ -159,7 +159,7 @@ fn sentences_columns_and_standard_input() {
     assert_eq!(piped(&read("a")), score);
     let of_two = workspace.run_with_input("bleu r1 r2 -i - -b -w 4", read("a").as_bytes());
     assert_eq!(stdout(&of_two), "49.4556\n");
-    // The first line's fields keep the whitespace at their ends; with it counted, sacreBLEU has
+    // Fields of the first line keep the whitespace at their ends. If it is counted, sacreBLEU gives
     // these scores.
     let spaced = [
         "The ferry leaves at seven. \tThe ferry goes at seven .\n",
@@ -169,7 +169,7 @@ fn sentences_columns_and_standard_input() {
     let arguments = "bleu r1 -m chrf --chrf-whitespace -w 6";
     let said = stdout(&workspace.run_with_input(arguments, spaced.concat().as_bytes()));
     mentions(&said, &["\"77.117082\"", "\"57.428741\""]);
-    // A byte-order mark is no part of the text, wherever the text comes from.
+    // A byte-order mark is not part of the text, neither in a file nor in standard input.
     let marked = format!("\u{feff}{}", read("a"));
     workspace.write("marked", &marked);
     assert_eq!(

@@ -1,4 +1,5 @@
-//! `evaluate --hostile`: variants of a test set, scored beside the set as it is.
+//! Tests of `evaluate --hostile`: it scores variants of a test set, and compares them with the
+//! unchanged set.
 
 use std::fs;
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{Workspace, mentions};
 
-/// Variants of a test set with their numbers of lines, from its record.
+/// Returns the variants in the record of a test set, with their numbers of lines.
 fn variants(set: &Value) -> Vec<(&str, u64)> {
     let variants = set["variants"].as_array().expect("variants").iter();
     let one = |one: &'_ Value| one["lines"].as_u64().expect("a number");
@@ -27,8 +28,9 @@ fn variants_are_scored_beside_the_clean_set() {
     }
     let set = &record["results"][0];
     assert_eq!(set["split"], "test");
-    // The made-up sentences have no full stop to lose. Twelve lines make six of two sentences, and
-    // "two two big" has no word that is long enough to stand alone.
+    // The made-up sentences have no full stop, so there is no variant without one. Two of the
+    // twelve lines make a line of two sentences, and "two two big" has no word that is long enough
+    // for a line of one word.
     let names = ["all capitals", "two sentences", "a doubled word", "one word", "typing errors"];
     let lines = [12, 6, 12, 11, 12];
     assert_eq!(variants(set), names.into_iter().zip(lines).collect::<Vec<_>>());
@@ -48,13 +50,14 @@ fn variants_are_scored_beside_the_clean_set() {
         }
         assert_eq!(variant["chrf"].is_null(), variant["variant"] == "one word");
     }
-    // Lines are unchanged but for the variant: scores of all of them are those of the set.
+    // A variant of all lines is compared with the score of the unchanged set.
     for number in [2, 4] {
         let variant = &set["variants"][number];
         assert_eq!(variant["bleu"]["clean"], clean["results"][0]["bleu"]["score"]);
         assert_eq!(variant["chrf"]["clean"], clean["results"][0]["chrf"]["score"]);
     }
-    // Capitals scored by hand: translations of another split, without case.
+    // The variant in capitals has the same score as a split in capitals that is scored without
+    // case.
     fs::write(workspace.path("data/loud.aa"), sources.to_uppercase()).expect("sources");
     fs::copy(workspace.path("data/test.bb"), workspace.path("data/loud.bb")).expect("targets");
     let loud = workspace.json("evaluate run --json --split loud --set evaluation.lowercase=true");

@@ -1,4 +1,4 @@
-//! `languages`: a model in the program, and one that is trained.
+//! Tests of `languages`: with the model in the program, and with a model that is trained.
 
 use serde_json::Value;
 
@@ -29,7 +29,8 @@ fn the_model_in_the_program_names_the_language_of_each_line() {
 #[test]
 fn a_model_is_trained_measured_and_used() {
     let workspace = Workspace::new();
-    // The corpus of the tests has the same words in both languages, so that letters are turned.
+    // Both languages of the test corpus have the same words, so one letter is replaced in one of
+    // them.
     let text = workspace.read("data/train.aa");
     let turned: String = text.chars().map(|one| if one == 'e' { 'ö' } else { one }).collect();
     let labelled = |code: &str, text: &str| -> String {
@@ -49,7 +50,7 @@ fn a_model_is_trained_measured_and_used() {
     );
     workspace
         .fail("languages identify --model lines.tsv", &["lines.tsv", "not a model of languages"]);
-    // Languages that are made up cannot be identified for cleaning.
+    // Cleaning cannot identify made-up languages.
     workspace.fail(
         "train tiny.toml --run run --set data.cleaning.other_language=0.9",
         &["data.cleaning.other_language", "\"aa\""],

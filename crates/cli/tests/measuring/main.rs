@@ -1,4 +1,4 @@
-//! Commands that measure and search, through the program.
+//! Tests of commands that measure and search.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,10 +1,11 @@
-//! `taper theory`: machines and programs on models set by hand, and the runs that are saved of them.
+//! Tests of `taper theory`: machines and programs on models whose weights are set by hand, and runs
+//! that save these models.
 
 use std::path::Path;
 
 use crate::common::{Workspace, mentions};
 
-/// Path of a file in `configs/theory`.
+/// Returns the path of a file in `configs/theory`.
 fn bundled(name: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/theory");
     root.join(name).display().to_string()

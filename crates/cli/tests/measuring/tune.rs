@@ -1,4 +1,5 @@
-//! `tune`: settings of the search, found on the validation set and written into the run.
+//! Tests of `tune`: settings of the search are found on the validation set and written into the
+//! run.
 
 use crate::common::{Workspace, mentions};
 use serde_json::Value;
@@ -7,14 +8,14 @@ fn config(workspace: &Workspace) -> String {
     workspace.read("run/config.toml")
 }
 
-/// The settings of a trial as overrides.
+/// Returns the settings of a trial as `--set` options.
 fn overrides(trial: &Value) -> String {
     ["beam_size", "length_penalty", "length_reward"]
         .map(|key| format!(" --set decoding.{key}={}", trial[key]))
         .concat()
 }
 
-/// Lines without those of the tuned keys.
+/// Returns the lines of a configuration without the tuned keys.
 fn others(text: &str) -> Vec<&str> {
     let tuned = ["beam_size =", "length_penalty =", "length_reward ="];
     text.lines().filter(|line| !tuned.iter().any(|key| line.starts_with(key))).collect()
@@ -34,7 +35,7 @@ fn the_best_settings_are_written_into_the_run_and_used_from_then_on() {
     assert_eq!((&tuning["written"], &tuning["sentences"]), (&false.into(), &12.into()));
     assert_eq!(config(&workspace), before, "a dry run changes nothing");
     let trials = tuning["trials"].as_array().expect("trials");
-    // The run's beam is 2 and its length penalty 0.6.
+    // `tune` adds the settings of the run: beam 2 and length penalty 0.6.
     assert_eq!(trials.len(), 3 * 4 * 2);
     let bleu = |trial: &&Value| (1e6 * trial["bleu"].as_f64().expect("BLEU")) as u64;
     let best = trials.iter().max_by_key(bleu).expect("trials");
@@ -43,14 +44,14 @@ fn the_best_settings_are_written_into_the_run_and_used_from_then_on() {
     assert!(bleu(&best) > bleu(&worst), "{trials:?}");
     assert_eq!(tuning["best"]["bleu"], best["bleu"]);
 
-    // Each is what a search of its own gives.
+    // Each trial has the score of a separate evaluation with its settings.
     for trial in [best, worst] {
         let evaluate = format!("evaluate run --split val --json {}", overrides(trial));
         let record = workspace.json(evaluate);
         assert_eq!(record["results"][0]["bleu"]["score"], trial["bleu"], "{trial}");
     }
 
-    // From bad settings to good ones, which are then the run's.
+    // Starts from bad settings, and writes good ones into the run.
     let mut spoilt = before.clone();
     for (key, old) in [("beam_size", "2"), ("length_penalty", "0.6"), ("length_reward", "0.0")] {
         let value = &worst[key];
@@ -95,12 +96,13 @@ fn weights_of_a_choice_among_candidates_are_found_and_written() {
     let bleu = |trial: &Value| trial["bleu"].as_f64().expect("BLEU");
     let best = &tuned["best"];
     assert!(bleu(best) >= bleu(&tuned["before"]), "{tuned}");
-    // Without models beside it: the utility, the model's score, both, and the run's weights.
+    // There are four starting points without other models: the utility alone, the model's score
+    // alone, both, and the run's weights.
     let trials = tuned["trials"].as_array().expect("trials");
     assert_eq!(trials.len(), 4);
     assert!(trials.iter().all(|trial| bleu(trial) <= bleu(best)), "{tuned}");
 
-    // Each is what the command that uses the weights gives.
+    // Each trial has the score of a separate evaluation with its weights.
     for trial in trials.iter().chain([&tuned["before"], best]) {
         let weight =
             |key| format!("--set decoding.reranking.{key}_weight={}", trial["weights"][key]);
@@ -110,7 +112,7 @@ fn weights_of_a_choice_among_candidates_are_found_and_written() {
         assert_eq!(record["results"][0]["bleu"]["score"], trial["bleu"], "{trial}");
     }
 
-    // Written into a run that has candidates of its own; settings of the search are refused.
+    // In a run that sets candidates, weights are written, and tuning the search is refused.
     let with_candidates =
         format!("{before}\n[decoding.reranking]\ncandidates = 6\nmodel_weight = 0.001\n");
     workspace.write("run/config.toml", &with_candidates);

@@ -1,4 +1,4 @@
-//! A run whose text, recipe, course or learning rate changes.
+//! Tests of a run whose text, recipe, checkpoint or learning rate is changed.
 
 use std::fs;
 
@@ -16,7 +16,8 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
         resume,
         &["train.aa", "trained on so far", "other text of the same", "--accept-changes", "--run"],
     );
-    // Nor does the tokenizer fit any more of a run that did not come to a checkpoint.
+    // If the run has no checkpoint yet, the error is about the tokenizer, which was made from the
+    // old text.
     let checkpoints = workspace.path("run/checkpoints");
     fs::rename(&checkpoints, workspace.path("kept")).expect("move");
     workspace.fail(
@@ -40,7 +41,7 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
     ];
     workspace.fail(format!("{resume} {other}"), &fragments);
     workspace.fail(format!("train tiny.toml --run run --resume {other}"), &fragments);
-    // Nor can what made the tokenizer; how text is cut in training can.
+    // Settings that made the tokenizer cannot be changed.
     for change in ["data.tokenizer.vocabulary_size=280", "data.lowercase=true"] {
         let key = change.split('=').next().expect("key");
         workspace.fail(
@@ -48,7 +49,7 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
             &["tokenizer and seed cannot be changed", key],
         );
     }
-    // A seed cannot be changed under way: it is the whole random state.
+    // The seed cannot be changed during a run, because it is the whole random state.
     workspace.fail(
         format!("{resume} --set training.seed=9 --accept-changes"),
         &["tokenizer and seed cannot be changed", "training.seed is 9 but was 1"],
@@ -56,9 +57,10 @@ fn changed_text_and_recipes_are_refused_with_the_differences() {
 
     workspace.write("data/train.aa", text.replacen("cat", "dog", 1));
     workspace.succeed(format!("{resume} {other} --accept-changes"));
-    // What was accepted is the run's own from now on.
+    // Accepted changes become the configuration of the run.
     workspace.succeed("resume run --set training.max_updates=15");
-    // Batches so large that the epoch in hand has fewer than were trained on already.
+    // With such large batches, the current epoch has fewer batches than the run has already trained
+    // on.
     let larger =
         "--set data.batching.max_tokens=1000 --set data.tokenizer.dropout=0.1 --accept-changes";
     workspace.succeed(format!("resume run --set training.max_updates=30 {larger}"));
@@ -81,7 +83,7 @@ fn an_average_from_before_a_run_went_on_is_not_used() {
     assert!(newest > 12 && !averaged, "{newest}");
     workspace.succeed("average run");
     assert_eq!(step(), (24, true));
-    // One that is damaged is said to be, and not passed over for other weights.
+    // A damaged average is an error, and no other weights are used in its place.
     let state = workspace.path("run/checkpoints/averaged/state.json");
     let text = fs::read_to_string(&state).expect("state");
     fs::write(&state, &text[..text.len() / 2]).expect("damage");
@@ -107,7 +109,8 @@ fn a_run_goes_on_from_its_own_checkpoints_only() {
     );
     workspace.succeed("resume run --from run/../run/checkpoints/step-00000006");
     assert!(workspace.path("run/checkpoints/left-step-00000012").is_dir());
-    // Two courses would be mixed.
+    // A checkpoint that was left behind cannot be continued, because its metrics would be mixed
+    // with those of the present course.
     workspace.fail(
         "resume run --from left-step-00000012",
         &["--from left-step-00000012", "copy the run's folder"],
@@ -146,7 +149,7 @@ fn divergence_ends_training_with_advice_that_works() {
             .all(|line| line["place"].as_str().is_some_and(|place| place.starts_with("first in"))),
         "{skipped:?}"
     );
-    // As advised.
+    // Follows the advice of the error.
     let tame = "--set training.schedule.learning_rate=1e-3 --set training.clip_norm=1 \
          --set training.max_updates=20";
     workspace.succeed(format!("resume run --from step-00000006 {tame}"));
@@ -164,7 +167,7 @@ fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
     let workspace = Workspace::new();
     workspace.succeed("train tiny.toml --run run --set training.early_stopping.patience=2");
     let best = workspace.path("run/checkpoints/best");
-    // The other text is what the run has not learned: no score on it is as good as the old one.
+    // The run has not learned the other text, so no score on it is as good as the old best.
     std::fs::create_dir(workspace.path("other")).expect("folder");
     for stem in ["train", "val", "test"] {
         for side in ["aa", "bb"] {
@@ -191,17 +194,17 @@ fn a_run_that_goes_on_with_other_text_forgets_the_old_best() {
             .collect::<Vec<_>>()
     };
     assert_eq!(validations(12)[0]["improved"], true, "the first of the new scores");
-    // The same text again: nothing to forget.
+    // With the same text again, the best score is kept.
     let said = on("36", "");
     assert!(!said.contains("cannot be compared"), "{said}");
-    // Its cleaning, and what measures text.
+    // Changes of cleaning and of the metric also make scores incomparable.
     mentions(on("42", "--set data.cleaning.max_tokens=40"), &["data.cleaning.max_tokens"]);
     let said = on("48", "--set training.early_stopping.metric=bleu");
     mentions(&said, &["training.early_stopping.metric"]);
     mentions(on("54", "--set evaluation.tokenize=char"), &["evaluation.tokenize"]);
 }
 
-/// A proposal of more updates says what they do to the learning rate.
+/// Checks that the advice to continue with more updates says how the learning rate changes.
 #[test]
 fn a_schedule_that_has_fallen_to_its_end_jumps_when_the_run_goes_on() {
     let workspace = Workspace::new();

@@ -1,10 +1,11 @@
-//! `dtype = "auto"`: chosen once, where a run begins, and kept wherever it goes on.
+//! Tests of `dtype = "auto"`: the type is chosen once, when a run begins, and kept when the run
+//! continues on another machine.
 
 use std::process::Output;
 
 use crate::common::{Workspace, mentions, stderr, stdout};
 
-/// A processor without a matrix kernel of Taper's, which every machine can be taken for.
+/// Environment variable that makes any machine behave like one without a matrix kernel of Taper.
 const POOR: (&str, &str) = ("TAPER_KERNEL", "gemm");
 
 const AUTO: &str = "--set dtype=auto";
@@ -16,7 +17,7 @@ fn on_poor_machine(workspace: &Workspace, arguments: &str) -> Output {
     output
 }
 
-/// The line of the run's configuration.
+/// Returns the line `dtype = …` of the run's configuration.
 fn written(workspace: &Workspace) -> String {
     let config = workspace.read("run/config.toml");
     let mut lines = config.lines().filter(|line| line.starts_with("dtype"));

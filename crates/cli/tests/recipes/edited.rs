@@ -1,5 +1,5 @@
-//! A run whose files somebody has edited or damaged: what is wrong is named, and nothing else is
-//! taken in its place.
+//! Tests of a run whose files were edited or damaged: the error must name the problem, and no other
+//! file may be used in place of the damaged one.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use std::fs;
 use crate::common::refused;
 use crate::common::{Workspace, metrics, stderr};
 
-/// Replaces text in a file of the run.
+/// Replaces text in the file `name`.
 fn edit(workspace: &Workspace, name: &str, from: &str, to: &str) {
     let text = workspace.read(name);
     assert!(text.contains(from), "{from} is not in {name}");
@@ -40,7 +40,7 @@ fn an_edited_configuration_is_refused_wherever_weights_are_loaded() {
     for (from, to, named) in edits {
         assert!(config.contains(from), "{from}");
         workspace.write("run/config.toml", config.replacen(from, to, 1));
-        // One command knows every key, and each command one.
+        // One command is checked with every edit, and every command with one edit.
         workspace.fail(loads[0], &["run/config.toml", named]);
         if named.starts_with("model.heads") {
             for command in loads {
@@ -48,7 +48,7 @@ fn an_edited_configuration_is_refused_wherever_weights_are_loaded() {
             }
         }
     }
-    // Where the text is and how it is decoded is nobody else's business.
+    // Settings that do not affect training, such as those of decoding, may be edited.
     workspace.write("run/config.toml", config.replacen("beam_size = 2", "beam_size = 3", 1));
     workspace.succeed("evaluate run");
     workspace.write("run/config.toml", &config);
@@ -59,7 +59,7 @@ fn an_edited_configuration_is_refused_wherever_weights_are_loaded() {
             &["--set", set.split('=').next().expect("a key")],
         );
     }
-    // What is accepted is the run's own at once, also for weights from before.
+    // Accepted changes become the configuration of the run at once, also for older checkpoints.
     let accepted = config.replacen("residual_dropout = 0.1", "residual_dropout = 0.4", 1);
     workspace.write("run/config.toml", &accepted);
     workspace.succeed("resume run --set training.max_updates=13 --accept-changes");
@@ -130,7 +130,7 @@ fn a_result_that_cannot_be_printed_is_an_error() {
         let output = workspace.script(&["sh"], &format!("\"$0\" {command} >&-"));
         refused(&output, &["standard output", "closed"]);
     }
-    // Nothing is wrong with an output that goes nowhere.
+    // An output that is discarded is not an error.
     for to in ["> /dev/null", "<> /dev/null 1>&0"] {
         let output = workspace.script(&["sh"], &format!("\"$0\" inspect run {to}"));
         assert!(output.status.success(), "{}", stderr(&output));

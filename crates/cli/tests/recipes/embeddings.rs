@@ -1,4 +1,4 @@
-//! `taper embeddings`: trained, asked, compared, converted, refused.
+//! Tests of `taper embeddings`, and of models that begin with word vectors.
 
 use crate::common::{Workspace, mentions};
 
@@ -43,7 +43,7 @@ fn vectors_are_trained_asked_compared_and_converted() {
     workspace.succeed("embeddings resume words");
 }
 
-/// The rows of the embeddings in a checkpoint.
+/// Returns the rows of the embedding table in a checkpoint.
 fn embeddings(workspace: &Workspace, checkpoint: &str) -> Vec<Vec<f32>> {
     let bytes = std::fs::read(workspace.path(&format!("{checkpoint}/model.safetensors")));
     let bytes = bytes.expect("weights");
@@ -65,7 +65,7 @@ fn a_model_begins_with_vectors_of_words_and_keeps_those_that_are_frozen() {
         workspace.succeed(format!("train tiny.toml --run {run} {options}"))
     };
     mentions(train("frozen", &frozen), &["embedding.weight begins with", "and stays so"]);
-    // The whole list: a token that took a vector is a word of the file.
+    // `embeddings.tsv` lists all tokens, and the word whose vector a token took.
     let list = workspace.read("frozen/embeddings.tsv");
     let taken: Vec<(usize, &str)> = list
         .lines()
@@ -89,7 +89,7 @@ fn a_model_begins_with_vectors_of_words_and_keeps_those_that_are_frozen() {
     for (id, word) in &taken {
         assert!(cosine(&last[*id], &vector(word)) > 1.0 - 1e-6, "{word} has its vector");
     }
-    // From a drawn table that a whole run has left as it was, bit for bit, average included.
+    // The frozen table is the same in every checkpoint, bit for bit, also in the average.
     assert!(last == embeddings(&workspace, "frozen/checkpoints/averaged"));
     train("part", &format!("{frozen} --set training.max_updates=6"));
     assert!(last == embeddings(&workspace, "part/checkpoints/step-00000006"));
@@ -99,7 +99,7 @@ fn a_model_begins_with_vectors_of_words_and_keeps_those_that_are_frozen() {
         std::fs::read(workspace.path(&file)).expect("weights")
     };
     assert!(weights("frozen") == weights("part"));
-    // Not frozen, it is where training begins.
+    // Without freezing, the vectors are only the start of training.
     train("free", with);
     let free = embeddings(&workspace, "free/checkpoints/step-00000012");
     assert!(last != free);

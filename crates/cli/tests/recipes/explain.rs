@@ -1,4 +1,4 @@
-//! Keys explained: by name, as comments of a recipe, and as a page of the manual.
+//! Tests of explanations of keys: by name, as comments of a recipe, and as a page of the manual.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn a_recipe_is_shown_with_the_meaning_of_its_keys_and_is_a_recipe_still() {
     mentions(&shown, &["# Number of attention heads", "\nheads = 2\n"]);
     workspace.write("again.toml", &shown);
     let again = workspace.succeed("config show again.toml");
-    // The name is that of the file, which the first one has written down.
+    // The first output contains the name, which came from the file name, so both are the same.
     assert_eq!(again, shown);
 }
 
@@ -61,7 +61,7 @@ fn what_a_range_leaves_out_is_refused() {
     }
 }
 
-/// For each bound of each key an override that is just outside.
+/// Adds to `outside`, for each bound of each key, a setting just outside the bound.
 fn collect(prefix: &str, section: &serde_json::Value, outside: &mut Vec<String>) {
     for (leaf, schema) in section["properties"].as_object().into_iter().flatten() {
         let name = if prefix.is_empty() { leaf.clone() } else { format!("{prefix}.{leaf}") };
