@@ -1,5 +1,5 @@
-//! Results do not depend on the number of threads, on sentences decoded together, or on the form of
-//! reports.
+//! Tests that results do not depend on the number of threads, on which sentences are decoded
+//! together, or on the form of reports.
 
 mod common;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 const SETTINGS: &str = "--set training.max_updates=40 --set training.validate_every=20 \
      --set model.embedding_dropout=0.1";
 
-/// Demands that two runs are the same but for what the clock says.
+/// Checks that two runs have the same metrics, without times, and the same files.
 fn assert_same(left: &Path, right: &Path) {
     assert_eq!(metrics(left), metrics(right));
     for file in [
@@ -46,8 +46,9 @@ fn the_number_of_threads_changes_nothing() {
     }
 }
 
-/// Threads take batches of their own where there are enough lines, which must not be seen: neither with
-/// a kernel whose rows know nothing of each other, nor with the one of which that is not known.
+/// With enough lines, threads translate separate batches if the rows of the matrix kernel are
+/// independent. The result must be the same with such a kernel, and with `gemm`, whose rows may
+/// depend on each other.
 #[test]
 fn threads_that_share_lines_translate_as_one() {
     let workspace = Workspace::new();
@@ -93,7 +94,7 @@ fn reporting_as_json_changes_nothing() {
     assert_eq!((&events[0]["event"], &events[0]["train"]), (&"data".into(), &report["train"]));
 }
 
-/// The translations of `lines` with their scores, as `--json` has them.
+/// Returns the translations of `lines` with their scores, from the output of `--json`.
 fn translations(workspace: &Workspace, lines: &[&str]) -> Vec<Value> {
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let output = workspace.run_with_input("translate run --json", input.as_bytes());
@@ -112,7 +113,7 @@ fn sentences_decoded_together_do_not_change_each_other() {
     lines.push("");
     let all = translations(&workspace, &lines);
     assert_eq!(all.len(), lines.len());
-    // In another order, in other company, alone.
+    // In another order, with other sentences, and alone.
     let backwards: Vec<&str> = lines.iter().rev().copied().collect();
     let mut reversed = translations(&workspace, &backwards);
     reversed.reverse();
@@ -121,12 +122,12 @@ fn sentences_decoded_together_do_not_change_each_other() {
     for index in [0, 20, 40] {
         assert_equal(&translations(&workspace, &lines[index..=index]), &all[index..=index]);
     }
-    // The texts of --json are those that are printed without it.
+    // The texts are the same without `--json`.
     let plain = workspace.run_with_input("translate run", (lines.join("\n") + "\n").as_bytes());
     let texts: Vec<&str> =
         all.iter().map(|found| found[0]["text"].as_str().expect("text")).collect();
     assert_eq!(stdout(&plain).lines().collect::<Vec<_>>(), texts);
-    // Batches of one sentence, batches of all.
+    // Batches of one sentence, and a batch of all sentences.
     let evaluate = |tokens: &str, rows: &str| {
         let (tokens, rows) =
             (format!("decoding.batch_tokens={tokens}"), format!("decoding.batch_rows={rows}"));
@@ -137,8 +138,8 @@ fn sentences_decoded_together_do_not_change_each_other() {
     assert_eq!(evaluate("1", "1"), evaluate("100000", "100000"));
 }
 
-/// Demands the same texts in the same order, with the same scores but for the last bits of f32: the
-/// product of two matrices sums a row in the order that suits the number of rows.
+/// Checks that texts are the same, in the same order, and that scores differ at most in the last
+/// bits of f32: the order in which a matrix product sums depends on the number of rows.
 fn assert_equal(left: &[Value], right: &[Value]) {
     assert_eq!(left.len(), right.len());
     for (left, right) in left.iter().zip(right) {

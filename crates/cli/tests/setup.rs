@@ -1,4 +1,4 @@
-//! The commands for newcomers and packagers.
+//! Tests of the commands for newcomers and packagers.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn the_quickstart_needs_nothing_but_the_program() {
         let written = fs::read(workspace.path(&format!("first/{name}")));
         assert!(bundled.expect("bundled") == written.expect("unpacked"), "{name}");
     }
-    // Again: files of the user's stay, and what is trained is not trained again.
+    // A second call keeps files that the user has changed, and does not train again.
     workspace.write("first/data/everyday-en-zh/test.zh", "mine\n");
     workspace.succeed(format!("quickstart first {quick}"));
     assert_eq!(fs::read(workspace.path("first/data/everyday-en-zh/test.zh")).unwrap(), b"mine\n");
@@ -35,7 +35,7 @@ fn the_doctor_knows_what_is_computed_here() {
         assert!(said.lines().any(|line| line[6..].starts_with(topic)), "{topic}: {said}");
     }
     mentions(&said, &["ok    products   exact by", "ok    decoding", "20 updates in bf16"]);
-    // Any other kernel comes to the same.
+    // The checks also pass with another kernel.
     let output = workspace.command("doctor --json").env("TAPER_KERNEL", "gemm").output();
     let output = output.expect("the binary runs");
     assert_eq!(output.status.code(), Some(0), "{}", common::stderr(&output));
@@ -63,7 +63,7 @@ fn the_doctor_says_what_is_amiss() {
 fn the_manual_lies_beside_the_program() {
     let workspace = Workspace::new();
     workspace.fail("docs", &["no manual is installed", "docs/README.md"]);
-    // Installed, as an archive or a wheel has it.
+    // Installs the program and a manual as in an archive or a wheel.
     let program = workspace.path("bin/taper");
     fs::create_dir(workspace.path("bin")).expect("a folder");
     fs::copy(env!("CARGO_BIN_EXE_taper"), &program).expect("a copy");

@@ -1,5 +1,5 @@
-//! At a terminal, which `script` of util-linux makes: conversations, bars, and what a finished
-//! training says.
+//! Tests at a terminal, which `script` of util-linux provides: conversations, bars, and the report
+//! of a finished training.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -7,13 +7,13 @@ mod common;
 use common::{Workspace, mentions, stderr, stdout};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Output of `taper arguments` at a terminal where `typed` is typed piece by piece, each after the
-/// words before it have been shown.
+/// Returns the output of `taper` with `arguments` at a terminal. `typed` has pairs of a text to
+/// wait for in the output and the input that is typed then.
 fn at_terminal(workspace: &Workspace, arguments: &str, typed: &[(&str, &str)]) -> String {
     at_terminal_of(80, workspace, arguments, typed)
 }
 
-/// Output like that of [`at_terminal`], at a terminal of so many columns.
+/// Returns the output as [`at_terminal`] does, at a terminal of `columns` columns.
 fn at_terminal_of(
     columns: usize,
     workspace: &Workspace,
@@ -34,8 +34,8 @@ fn at_terminal_of(
     stdout(&output)
 }
 
-/// Rows of a terminal of so many columns on which the output has been, without what moves and
-/// colours it: a row ends at a return, at a line break, and where it is full.
+/// Returns the rows that a terminal of `columns` columns has shown, without control sequences. A
+/// row ends at a carriage return, at a line break, or when it is full.
 fn rows(output: &str, columns: usize) -> Vec<String> {
     let mut plain = String::new();
     let mut characters = output.chars();
@@ -73,9 +73,9 @@ fn a_conversation_shows_more_on_request_and_survives_a_bad_byte() {
         &workspace,
         "translate run",
         &[
-            // A letter too many is taken back.
+            // One letter too many is typed and deleted.
             (":help tells more", r":alt\nred cat seesx\177\n:alt 2\n:align\n\377\n"),
-            // The last line is fetched again.
+            // The last line is called back from the history.
             ("not UTF-8", r"two big dogs run here\n\033[A\n:help\n:quit\n"),
         ],
     );
@@ -84,13 +84,13 @@ fn a_conversation_shows_more_on_request_and_survives_a_bad_byte() {
     mentions(&shown, &["not UTF-8"]);
     let is_second = |line: &&str| line.trim_end().ends_with(&second);
     assert!(shown.lines().filter(is_second).count() >= 2, "{shown}");
-    // Two alternatives, each after its score, the better one first.
+    // Two alternatives, each after its score; the better alternative comes first.
     let scored: Vec<&str> = shown
         .lines()
         .filter(|line| line.trim_start().starts_with('-') && line.contains("  "))
         .collect();
     assert!(scored.len() >= 2 && scored[0].trim_end().ends_with(&first), "{shown}");
-    // Each token of the alignment stands beside the source tokens that it was made from.
+    // Each token of the translation is shown with the source tokens to which it is aligned.
     let sources = ["\u{2581}red", "\u{2581}cat", "\u{2581}sees", "</s>"];
     let aligned = shown.lines().map(str::trim_end).filter(|line| line.starts_with("  "));
     assert!(aligned.clone().count() > 0, "{shown}");
@@ -115,7 +115,7 @@ fn a_training_shows_its_bar_and_says_how_to_go_on() {
     let workspace = Workspace::new();
     let shown = at_terminal(&workspace, "train tiny.toml --run 'my run'", &[]);
     mentions(&shown, &["smoothed loss"]);
-    // Two validations, from the first to the last.
+    // The course of the score has two validations.
     assert!(shown.contains("validation BLEU") && shown.contains('█'), "{shown}");
     mentions(
         &shown,
@@ -135,8 +135,8 @@ fn lines_of_validations_are_no_wider_than_the_terminal() {
             let found = shown.iter().position(|row| row.contains(text));
             found.unwrap_or_else(|| panic!("{text} is not in {shown:#?}"))
         };
-        // From the first validation to the course of all, after which come reports of the end.
-        // Bars alone fill a row.
+        // Rows from the first validation to the course of the score, which precedes the reports of
+        // the end. Bars alone fill a row.
         let of_training = &shown[place("validation:")..=place("validation BLEU")];
         let lines: Vec<&String> = of_training
             .iter()
@@ -144,7 +144,7 @@ fn lines_of_validations_are_no_wider_than_the_terminal() {
             .collect();
         let full: Vec<_> = lines.iter().filter(|row| row.width() >= columns).collect();
         assert!(full.is_empty(), "at {columns} columns: {full:#?} in {shown:#?}");
-        // Nothing is left out for it.
+        // No text is left out to make it fit.
         let told: String =
             lines.into_iter().flat_map(|row| row.chars()).filter(|one| *one != ' ').collect();
         mentions(&told, &["step12", "validation:", "chrF2", "(bestsofar)", "reference"]);
@@ -161,7 +161,7 @@ fn every_command_that_computes_takes_threads() {
     workspace.succeed("translate run --input data/test.aa --threads 1");
     workspace.succeed("tokenizer train tiny.toml -o tok --threads 1");
     workspace.succeed("bleu data/test.bb data/test.bb --threads 1");
-    // It is of the process, and not of the run.
+    // The option applies to the process and is not written into the run.
     mentions(workspace.read("run/config.toml"), &["threads = 0"]);
     workspace.fail("evaluate run --threads 5000", &["--threads 5000: at most"]);
 }

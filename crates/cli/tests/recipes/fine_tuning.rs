@@ -1,4 +1,4 @@
-//! `taper train --from`: a new run that begins with the weights of another.
+//! Tests of `taper train --from`: a new run begins with the weights of another run, its parent.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +7,7 @@ use crate::common::{Workspace, mentions, metrics, set, stderr, stdout};
 
 const FROM: &str = "train tiny.toml --run child --from parent";
 
-/// The first line of a run's record.
+/// Returns the loss in the first line of a run's metrics.
 fn first_loss(workspace: &Workspace, run: &str) -> f64 {
     metrics(&workspace.path(run))[0]["loss"].as_f64().expect("a loss")
 }
@@ -17,7 +17,7 @@ fn a_new_run_begins_with_the_weights_and_tokenizer_of_another() {
     let workspace = Workspace::new();
     workspace.succeed("train tiny.toml --run parent --set training.max_updates=60");
     workspace.train("fresh");
-    // Another vocabulary size would be another tokenizer.
+    // The vocabulary size of the recipe is ignored, because the tokenizer is that of the parent.
     let output = workspace.finish(format!("{FROM} --set data.tokenizer.vocabulary_size=290"));
     let said = stdout(&output);
     mentions(
@@ -36,7 +36,7 @@ fn a_new_run_begins_with_the_weights_and_tokenizer_of_another() {
     assert!(first_loss(&workspace, "child") < first_loss(&workspace, "fresh") - 0.5);
     let file = |run: &str| fs::read(workspace.path(run).join("tokenizer.json")).expect("a file");
     assert!(file("child") == file("parent"));
-    // Its own steps, its own best.
+    // Steps are counted from 0 again.
     let state: serde_json::Value = serde_json::from_slice(
         &fs::read(workspace.path("child/checkpoints/step-00000012/state.json")).expect("state"),
     )
@@ -48,7 +48,7 @@ fn a_new_run_begins_with_the_weights_and_tokenizer_of_another() {
     mentions(workspace.succeed("inspect child"), &["first weights from", "step 60"]);
     let shown = workspace.json("inspect child --json");
     assert!(shown["parent"]["path"].as_str().expect("a path").contains("parent/checkpoints"));
-    // The parent may go.
+    // The parent is not needed any more.
     fs::remove_dir_all(workspace.path("parent")).expect("remove");
     workspace.succeed("resume child --set training.max_updates=14");
 }
@@ -73,11 +73,11 @@ fn what_fits_another_model_is_taken_where_that_is_meant() {
     for one in drawn {
         assert!(one["name"].as_str().expect("a name").starts_with("encoder.layers.1."), "{one}");
     }
-    // Dropout is no part of the weights.
+    // Dropout does not affect the shape of weights, so it may differ.
     workspace.succeed("train tiny.toml --from parent --run other --set model.residual_dropout=0.3");
 }
 
-/// Keys of the model that a recipe does not set have the values of the run that it begins with.
+/// Keys of `[model]` that a recipe does not set have the values of the parent.
 #[test]
 fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
     let workspace = Workspace::new();
@@ -90,7 +90,7 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
     let train = |run: &str, settings: &str| {
         workspace.run(format!("train bare.toml --run {run} --from parent {}", set(settings)))
     };
-    // Dropout is the recipe's where it is set; what has no effect in this model is refused in none.
+    // Dropout in the recipe takes precedence. A key that has no effect on this model is accepted.
     let output =
         train("child", "model.residual_dropout=0.3 model.max_positions=77 model.recurrent.width=9");
     assert!(output.status.success(), "{}", stderr(&output));
@@ -106,12 +106,12 @@ fn the_model_of_the_parent_holds_where_the_recipe_sets_no_key() {
         let is_set = ["residual_dropout", "max_positions"].contains(&key.as_str());
         assert_eq!(child[key] == *value, !is_set, "{key}");
     }
-    // It goes on by itself.
+    // The run can be resumed without its parent.
     let settings = set("model.residual_dropout=0.3 training.max_updates=14");
     fs::rename(workspace.path("parent"), workspace.path("moved")).expect("rename");
     workspace.succeed(format!("train bare.toml --run child --from parent --resume {settings}"));
     fs::rename(workspace.path("moved"), workspace.path("parent")).expect("rename");
-    // What is set, and shapes the weights, is refused with both values.
+    // A key that the recipe sets and that changes the model is refused, with both values.
     for (set, says) in [
         ("model.d_model=32", "model.d_model is 32 but was 16"),
         ("model.activation=relu", "model.activation is \"relu\" but was \"gelu\""),
@@ -129,7 +129,7 @@ fn a_parent_that_cannot_be_one_is_refused_before_anything_is_written() {
     workspace.train("parent");
     workspace
         .succeed("tokenizer train tiny.toml -o tokenizer --set data.tokenizer.vocabulary_size=280");
-    // Another tokenizer, by which embeddings are of the tokens that both have.
+    // With another tokenizer, the embeddings of tokens that both vocabularies have are taken.
     let other = "--run other --set data.tokenizer.path=tokenizer/tokenizer.json";
     let said = workspace.succeed(format!("train tiny.toml --from parent {other}"));
     mentions(&said, &["embedding.weight: the rows of ", "its own"]);
@@ -138,11 +138,11 @@ fn a_parent_that_cannot_be_one_is_refused_before_anything_is_written() {
     fs::write(&weights, &bytes[..bytes.len() / 2]).expect("damage");
     workspace.fail(FROM, &["model.safetensors", "truncated"]);
     assert!(!workspace.path("child").exists());
-    // A checkpoint can be named itself.
+    // `--from` may also name a checkpoint.
     workspace.succeed(format!("{FROM}/checkpoints/step-00000012"));
 }
 
-/// The tensors of a checkpoint of a run, as they lie in its file.
+/// Returns the tensors of a checkpoint by name, as bytes.
 fn tensors(workspace: &Workspace, run: &str, step: u64) -> HashMap<String, Vec<u8>> {
     let file = format!("{run}/checkpoints/step-{step:08}/model.safetensors");
     let bytes = fs::read(workspace.path(&file)).expect("weights");
@@ -178,17 +178,17 @@ fn parts_are_taken_and_frozen_parameters_keep_their_bits() {
     for (name, tensor) in &child {
         let is_frozen = name.starts_with("encoder.");
         frozen += usize::from(is_frozen);
-        // What is not frozen has been trained.
+        // All other parameters have been trained.
         assert_eq!(*tensor == parent[name], is_frozen, "{name}");
     }
     assert!(frozen > 5 && frozen < child.len());
-    // A resumed run knows what is frozen.
+    // A resumed run keeps the same parameters frozen.
     train("halves", "6");
     workspace.succeed("resume halves --set training.max_updates=12");
     assert!(tensors(&workspace, "halves", 12) == child);
     workspace.same_end("child", "halves", 12);
 
-    // What is taken is there before the first update.
+    // The weights are taken before the first update.
     let beginning = "--run begun --set training.max_updates=1";
     let all = "--freeze decoder.*";
     workspace.succeed(format!("train tiny.toml {beginning} {from} --only decoder {all}"));
@@ -220,7 +220,7 @@ fn a_tokenizer_of_its_own_shares_tokens_with_the_parents() {
         serde_json::from_str(said.lines().next().expect("a line")).expect("JSON");
     let table = &first["weights"]["partly"][0];
     assert_eq!((&table["name"], &table["of"]), (&"embedding.weight".into(), &290.into()));
-    // Merges are learnt in one order: the smaller vocabulary is a part of the larger.
+    // Merges are learnt in a fixed order, so the smaller vocabulary is a part of the larger one.
     assert!(table["rows"].as_u64().expect("a number") > 280, "{table}");
     workspace.train("fresh");
     assert!(first_loss(&workspace, "child") < first_loss(&workspace, "fresh") - 0.5);
@@ -246,13 +246,14 @@ fn layers_near_the_input_learn_more_slowly() {
         before.iter().zip(&after).map(|(a, b)| f64::from((a - b).abs())).sum()
     };
     let [whole, half] = [change("whole", "1"), change("half", "0.5")];
-    // One layer: the embedding is two steps below the head.
+    // With one layer, the embedding is two steps below the head, so its rate is 0.5².
     assert!((half / whole - 0.25).abs() < 2e-2, "{half} of {whole}");
     let first = "train tiny.toml --run none --set training.layer_decay=1.5";
     workspace.fail(first, &["training.layer_decay is 1.5"]);
 }
 
-/// A process that is killed before its first own checkpoint goes on from the same weights.
+/// Checks that a run that is killed before its first own checkpoint continues from the parent's
+/// weights.
 #[cfg(unix)]
 #[test]
 fn a_run_that_is_killed_early_still_begins_with_its_parents_weights() {

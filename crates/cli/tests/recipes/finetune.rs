@@ -1,4 +1,4 @@
-//! `taper finetune`: from a finished model and a text to a recipe and a run.
+//! Tests of `taper finetune`: it makes a recipe and a run from a finished model and a text.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::{Workspace, mentions, refused, set};
 
-/// Translations of made-up sentences, in files whose names say nothing.
+/// Writes made-up sentences and their translations to files whose names do not show the languages.
 fn own_text(workspace: &Workspace) {
     for (from, to) in [("aa", "here.txt"), ("bb", "there.txt")] {
         let file = workspace.path(&format!("data/train.{from}"));
@@ -15,7 +15,7 @@ fn own_text(workspace: &Workspace) {
     }
 }
 
-/// Runs the program with `arguments`, for a training of so many updates with short translations.
+/// Runs the program with `arguments`, for a training of `updates` updates with short translations.
 fn briefly(workspace: &Workspace, arguments: &str, updates: usize) -> String {
     let few = set("training.schedule.kind=constant training.schedule.warmup=1 \
          training.validate_every=2 decoding.max_length=4");
@@ -56,18 +56,18 @@ fn one_command_trains_a_run_on_and_it_is_a_run_like_any_other() {
     }
     let read = |name: &str| workspace.read(name);
     let own = read("tiny-here.toml").replace("data/tiny-here", "tiny-here");
-    // The first line has the free memory.
+    // The first line differs, because it has the free memory.
     let rest = |text: &str| text.split_once('\n').expect("lines").1.to_owned();
     assert_eq!(rest(&own), rest(&read("other.toml").replace("other", "tiny-here")));
 
-    // Interrupted and resumed, it ends where it ends at once.
+    // A resumed training equals an uninterrupted one.
     briefly(&workspace, "train other.toml --from parent --run whole", 4);
     briefly(&workspace, "train other.toml --from parent --run halves", 2);
     briefly(&workspace, "resume halves", 4);
     workspace.same_end("whole", "halves", 4);
 
-    // None of the new weights is the parent, and all of them are the run. The types of the two runs
-    // may differ: the new one's is what is fastest on this machine.
+    // A share of 0 gives the weights of the parent, and a share of 1 those of the new run. Scores
+    // are computed in f32, because the new run may be in another type: the fastest on this machine.
     let score = |run: &str, checkpoint: &str| {
         let files = "--source data/test.aa --target data/test.bb";
         workspace.succeed(format!("score {run} --weights f32 {files} {checkpoint}"))
@@ -141,10 +141,10 @@ fn a_folder_of_transformers_is_imported_once_and_trained_on() {
     assert_eq!(config["task"], "classification");
     assert_eq!(config["data"]["labelled"]["labels"], serde_json::json!(["dull", "fine"]));
     workspace.succeed(format!("finetune {bert} {labels} --recipe-only -o again.toml --data again"));
-    // A classifier of such labels goes on with them, in their order.
+    // A classifier with the same labels can be trained further.
     let on = "finetune runs/bert-reviews --labels reviews.tsv --recipe-only";
     workspace.succeed(format!("{on} -o on.toml --data on"));
-    // Another folder of that name is not taken for it.
+    // Another folder with the same name is not taken for the imported one.
     let other = workspace.path("elsewhere/bert");
     fs::create_dir_all(&other).expect("folder");
     fs::copy(Path::new(&bert).join("config.json"), other.join("config.json")).expect("copy");

@@ -1,4 +1,4 @@
-//! `taper init` and `taper train --dry-run`, as a user begins.
+//! Tests of `taper init` and `taper train --dry-run`.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::{Workspace, mentions, refused, stderr, stdout};
 use serde_json::Value;
 
-/// The names in a folder, and in the folders there, in order.
+/// Returns the sorted paths of all files and folders inside a folder.
 fn names(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("folder") {
@@ -44,7 +44,7 @@ fn a_dry_run_says_what_training_takes_and_keeps_nothing() {
     let estimated = 12.0 * seconds("seconds_per_update");
     assert!((seconds("estimated_seconds") - estimated).abs() < 1e-6, "{record}");
     assert!(record["max_tokens"].as_u64().expect("found") > 200, "{record}");
-    // Shares of operations, and the time between them, are the whole time.
+    // The shares of operations, and of the time between them, add up to 1.
     let arithmetic = &record["arithmetic"];
     let operations = arithmetic["operations"].as_array().expect("operations");
     let share = |one: &Value| one["share"].as_f64().expect("a share");
@@ -54,7 +54,7 @@ fn a_dry_run_says_what_training_takes_and_keeps_nothing() {
     let of_all = arithmetic["share_of_peak"].as_f64().unwrap_or(0.0);
     let of_each: f64 = operations.iter().map(reached).sum();
     assert!((of_each - of_all).abs() < 1e-6, "{arithmetic}");
-    // What would end a training before it begins ends a dry run.
+    // Errors that would prevent a training also end a dry run.
     let output = dry_run("--set data.train=nothing");
     refused(&output, &["nothing.aa"]);
     let output = dry_run("--memory 1MiB");
@@ -67,7 +67,7 @@ fn two_files_become_a_recipe_that_trains() {
     let join = |language: &str| {
         ["train", "val", "test"].map(|split| workspace.read(&format!("data/{split}.{language}")))
     };
-    // Names that tell no language, and nothing to validate on.
+    // The names of the files show no languages, and there is no validation set.
     workspace.write("here.txt", join("aa").concat());
     workspace.write("there.txt", join("bb").concat());
     let arguments = "init here.txt there.txt";
@@ -119,12 +119,12 @@ fn text_with_a_validation_set_is_taken_as_it_lies() {
     assert_eq!(recipe["data"]["test"], "test");
     assert_eq!(names(&workspace.path("data")).len(), 6);
 
-    // A recipe elsewhere says where the text is from there.
+    // A recipe in another folder has the path of the text relative to this folder.
     fs::create_dir(workspace.path("recipes")).expect("folder");
     workspace.succeed("init data/train.aa data/train.bb --no-measure -o recipes/my.toml");
     mentions(workspace.read("recipes/my.toml"), &["dir = \"../data\"\n"]);
 
-    // A table, whose columns are named.
+    // A table with named columns.
     let rows: String = (0..200).map(|at| format!("{at}\tword {at}\tWort {at}\n")).collect();
     workspace.write("words.tsv", format!("id\tenglish\tgerman\n{rows}"));
     let table = "init words.tsv --no-measure --columns english,german";

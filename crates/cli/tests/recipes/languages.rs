@@ -1,12 +1,13 @@
-//! Several directions in one model, through the program: it learns them apart by the token of the
-//! target language, measures each, and is refused what it does not translate.
+//! Tests of several directions in one model: the model distinguishes them by the token of the
+//! target language, each direction is scored, and other directions are refused.
 
 use std::fs;
 
 use crate::common::{Workspace, mentions, metrics, stderr, stdout};
 
-/// `aa` into `bb` turns words round, and into `cc` keeps them: the same sources in two directions,
-/// and both back. From `bb` into `cc` there is a test set alone.
+/// Makes a workspace with three languages. A translation from `aa` to `bb` reverses the words, and
+/// one from `aa` to `cc` keeps them, so the same sources occur in two directions. Training also has
+/// `bb` to `aa`. For `bb` to `cc` there is only a test set.
 fn workspace() -> Workspace {
     let workspace = Workspace::new();
     for stem in ["train", "val", "test"] {
@@ -55,7 +56,7 @@ fn one_model_learns_directions_apart() {
         };
         assert_eq!(translated("bb"), "two sees cat red", "{tag}");
         assert_eq!(translated("cc"), "red cat sees two", "{tag}");
-        // Each direction is measured, and the mean of all decides.
+        // Each direction has scores, and the overall score is their mean.
         let records = metrics(&workspace.path(tag));
         let scores = &records.iter().rfind(|one| one["event"] == "validation").unwrap()["scores"];
         let score = |name: &str| scores[name].as_f64().unwrap();
@@ -68,7 +69,8 @@ fn one_model_learns_directions_apart() {
         let scores: serde_json::Value = serde_json::from_slice(&scores).expect("JSON");
         let directions = scores.as_array().unwrap().iter().map(|set| set["direction"].as_str());
         assert!(directions.eq(["aa-bb", "aa-cc", "bb-aa", "bb-cc"].map(Some)));
-        // The same scores afterwards, all or those into a language.
+        // `evaluate` gives the same scores: for all directions, for one target language, or for one
+        // split.
         let again = |options: &str| -> Vec<serde_json::Value> {
             let record = workspace.json(format!("evaluate {tag} --json {options}"));
             record["results"].as_array().expect("results").clone()
@@ -77,7 +79,7 @@ fn one_model_learns_directions_apart() {
         let into = again("--to cc");
         assert_eq!(into[..], [scores[1].clone(), scores[3].clone()]);
         assert_eq!(again("--split test.bb-aa"), [scores[2].clone()]);
-        // What was searched for has the score that was told.
+        // `score` depends on the target language.
         workspace.write("source.txt", "red cat sees two\n");
         workspace.write("target.txt", "two sees cat red\n");
         let pair = format!("score {tag} --source source.txt --target target.txt --to");
@@ -109,7 +111,7 @@ fn what_is_not_translated_is_refused() {
     workspace.fail("evaluate run --to dd", &["does not translate into \"dd\""]);
     let mixed = "val.aa-bb+val.aa-cc+val.bb-aa";
     workspace.fail(format!("evaluate run --split {mixed}"), &["3 directions", "val.aa-cc"]);
-    // A run of one direction has that one.
+    // A run of one direction accepts only its own target language.
     workspace.train("one");
     workspace.succeed("translate one --input in --to bb");
     workspace.fail("translate one --input in --to cc", &["does not translate into \"cc\"", "bb"]);

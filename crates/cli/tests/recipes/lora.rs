@@ -1,4 +1,4 @@
-//! Adapters: training them, resuming, merging, and everything else on such a run.
+//! Tests of runs with adapters: training, resuming, merging and other commands.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +7,7 @@ use crate::common::{Workspace, mentions, refused};
 
 const PARENT: &str = "train tiny.toml --run parent --set";
 
-/// Settings of a run with adapters of `parent`, called `name`, of so many updates.
+/// Returns the arguments that train adapters on `parent` as the run `name`, for `updates` updates.
 fn adapted(name: &str, updates: usize) -> String {
     format!(
         "train tiny.toml --run {name} --from parent --set model.lora.rank=3 \
@@ -16,7 +16,7 @@ fn adapted(name: &str, updates: usize) -> String {
     )
 }
 
-/// Names and shapes of the tensors in a file.
+/// Returns the names and shapes of the tensors in a file.
 fn shapes(workspace: &Workspace, file: &str) -> HashMap<String, Vec<u64>> {
     let bytes = fs::read(workspace.path(file)).expect("weights");
     let size = u64::from_le_bytes(bytes[..8].try_into().expect("a size")) as usize;
@@ -36,7 +36,8 @@ fn adapters_are_trained_resumed_and_merged() {
     workspace.succeed(format!("{PARENT} training.max_updates=60"));
     workspace.succeed(adapted("child", 12));
 
-    // A checkpoint has the adapters alone, and their optimizer's state; the base is there once.
+    // A checkpoint has only the adapters and their optimizer state; the base weights are stored
+    // once.
     let base = shapes(&workspace, "child/checkpoints/base.safetensors");
     assert_eq!(base, shapes(&workspace, "parent/checkpoints/step-00000060/model.safetensors"));
     let own = shapes(&workspace, "child/checkpoints/step-00000012/model.safetensors");
@@ -47,7 +48,7 @@ fn adapters_are_trained_resumed_and_merged() {
     let moments = shapes(&workspace, "child/checkpoints/step-00000012/optimizer.safetensors");
     assert_eq!(moments.len(), 2 * own.len());
 
-    // Whoever has the run needs no other.
+    // The run can be used without its parent.
     fs::rename(workspace.path("parent"), workspace.path("gone")).expect("rename");
     let translate = |run: &str, set: &str| {
         workspace.succeed(format!("translate {run} --input data/test.aa {set}"))
@@ -67,7 +68,7 @@ fn adapters_are_trained_resumed_and_merged() {
     workspace.fail("merge child merged", &["merged exists"]);
     workspace.fail("quantize child", &["has adapters", "taper merge"]);
 
-    // The sum is a parent like any other, and so is the run itself: both give the same weights.
+    // Both the merged run and the run with adapters can be parents, and give the same weights.
     fs::rename(workspace.path("gone"), workspace.path("parent")).expect("rename");
     for (name, from) in [("first", "child"), ("second", "merged")] {
         let all = format!("train tiny.toml --run {name} --from {from}");
@@ -90,12 +91,12 @@ fn an_interrupted_run_goes_on_to_the_bit() {
     for name in ["step-00000012/model.safetensors", "base.safetensors"] {
         assert!(file("whole", name) == file("halves", name), "{name}");
     }
-    // None of its change is the parent.
+    // A share of 0 gives the weights of the parent.
     workspace.succeed("average whole --last 1 --with-parent 0");
     let pair = "--source data/test.aa --target data/test.bb";
     let score = |run: &str| workspace.succeed(format!("score {run} {pair}"));
     assert_eq!(score("whole"), score("parent"));
-    // Without its base a run is not lost in silence, nor with another.
+    // A missing or changed base is an error.
     let base = workspace.path("halves/checkpoints/base.safetensors");
     let bytes = fs::read(&base).expect("a base");
     let mut other = bytes.clone();
@@ -122,7 +123,7 @@ fn a_base_in_bf16_goes_on_to_the_bit_and_is_merged() {
     workspace.succeed("merge whole merged");
     let translate = |run| workspace.succeed(format!("translate {run} --input data/test.aa"));
     assert_eq!(translate("merged"), translate("whole"));
-    // A base is not rounded, or taken for a rounded one, in the middle of a run.
+    // The type of the base cannot be changed during a run.
     let resume = "resume whole --set training.max_updates=14";
     workspace.fail(format!("{resume} --set model.lora.base_dtype=f32"), &["model.lora.base_dtype"]);
 }
@@ -148,7 +149,8 @@ fn impossible_adapters_are_refused_before_anything_is_written() {
     refuse("model.lora.alpha=-1", &["model.lora.alpha = -1.0"]);
     refuse("model.lora.dropout=1.0", &["model.lora.dropout"]);
     refuse("model.lora.ranks=4", &["ranks", "rank"]);
-    // A table of tokens of another tokenizer is not frozen half empty.
+    // With another tokenizer, only a part of the embedding table can be taken, so the table must
+    // not be frozen.
     let tokenizer = "tokenizer train tiny.toml -o tokenizer --set";
     workspace.succeed(format!("{tokenizer} data.tokenizer.vocabulary_size=280"));
     let path = "data.tokenizer.path=tokenizer/tokenizer.json";

@@ -1,4 +1,4 @@
-//! Recipes and the runs they make, through the program.
+//! Tests of recipes, and of the runs that are made from them.
 
 #[path = "../common/mod.rs"]
 mod common;

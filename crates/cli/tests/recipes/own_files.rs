@@ -1,12 +1,12 @@
-//! Text of one's own: files by their path, tables, a held-out validation set, several corpora; and
-//! commands that work from any folder.
+//! Tests of a user's own text: files named by path, tables, a held-out validation set, several
+//! corpora. Commands must work from any folder.
 
 use std::fs;
 use std::process::Command;
 
 use crate::common::{Workspace, mentions, stderr, stdout, words};
 
-/// The tiny recipe with another `[data]` section, in a folder of its own.
+/// Writes `recipes/mine.toml`: the tiny recipe with `data` as its section `[data]`.
 fn recipe(workspace: &Workspace, data: &str) {
     let tiny = workspace.read("tiny.toml");
     let (head, rest) = tiny.split_once("[data]\n").expect("[data]");
@@ -19,7 +19,7 @@ fn recipe(workspace: &Workspace, data: &str) {
     );
 }
 
-/// Source and target of the training text, line by line.
+/// Returns the pairs of source and target lines of the training text.
 fn pairs(workspace: &Workspace) -> Vec<(String, String)> {
     let read = |name: &str| workspace.read(name);
     let (source, target) = (read("data/train.aa"), read("data/train.bb"));
@@ -38,12 +38,12 @@ fn two_files_and_a_held_out_set_are_a_corpus_from_any_folder() {
         &said,
         &["held-out: 20 pairs read", "held out for validation", "validation: smoothed loss"],
     );
-    // No test set was named, and none is looked for.
+    // The recipe names no test set, so none is scored.
     assert!(!said.contains("test scores"), "{said}");
     let config = workspace.read("run/config.toml");
     let absolute = workspace.path("data/train.aa").canonicalize().expect("a path");
     mentions(&config, &[absolute.to_str().expect("UTF-8")]);
-    // Moved, and used from elsewhere.
+    // The run is moved, and used from another folder.
     fs::create_dir(workspace.path("elsewhere")).expect("folder");
     fs::rename(workspace.path("run"), workspace.path("elsewhere/moved")).expect("move");
     let from_elsewhere = |arguments: &str| {

@@ -1,5 +1,6 @@
-//! Functions that are drawn: trained on without a file, resumed, in two processes, measured beside
-//! ridge regression and drawn as a figure; and what has no meaning for them.
+//! Tests of in-context regression on random functions: trained without a file, resumed, trained by
+//! two processes, compared with ridge regression, and drawn as figures. Settings and commands that
+//! make no sense for functions are refused.
 
 use std::fs;
 
@@ -74,14 +75,15 @@ fn functions_are_learnt_measured_and_drawn() {
     let record: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(record["regression"]["points"], 6);
     let ridge = numbers(&record, "/of_answers/ridge");
-    // Nothing is known of the first point: 2 dimensions and a noise of variance 1/4.
+    // Before any example, the expected squared error is that of 2 dimensions and noise of variance
+    // 1/4.
     assert!((ridge[0] - 2.25).abs() < 0.6, "{ridge:?}");
     assert_eq!(numbers(&record, "/of_answers/least_squares")[0], ridge[0]);
     assert!(ridge.windows(2).all(|pair| pair[1] < pair[0]), "{ridge:?}");
     let distances = numbers(&record, "/model_from_ridge");
     let excess = numbers(&record, "/of_answers/model");
     assert!(distances.iter().zip(&excess).all(|(apart, error)| *apart > 0.0 && error.is_finite()));
-    // Without noise, two points tell a function of two dimensions, and the ridge is none.
+    // Without noise, two points determine a function of two dimensions, and the ridge is 0.
     let clean = "evaluate run --json --split 'any name' --set";
     let record = workspace.json(format!("{clean} data.regression.noise=0"));
     let ridge = numbers(&record, "/of_answers/ridge");

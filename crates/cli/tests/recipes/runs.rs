@@ -1,11 +1,11 @@
-//! `taper runs`: what runs have come to, as a user sees it.
+//! Tests of `taper runs`: states, progress and scores of runs.
 
 use std::fs;
 
 use crate::common::{LONG, Workspace, signal, stderr};
 use serde_json::Value;
 
-/// The list of `folder`, by the names of the runs.
+/// Returns the names of the runs in `folder`, each with its JSON record.
 fn listed(workspace: &Workspace, folder: &str) -> Vec<(String, Value)> {
     let runs: Vec<Value> =
         serde_json::from_str(&workspace.succeed(format!("runs {folder} --json"))).expect("JSON");
@@ -57,7 +57,7 @@ fn runs_are_listed_with_state_progress_and_scores() {
     let row = |name: &str| table.lines().find(|line| line.starts_with(name)).expect("a row");
     assert!(row("done").contains("finished") && row("done").contains("12 of 12"), "{table}");
     assert!(row("now").contains("interrupted"), "{table}");
-    // To look at a run that was killed does not make it one that was not.
+    // Listing a killed run does not hide that it was killed.
     let resumed = workspace.run("resume runs/now --set training.max_updates=1");
     assert!(stderr(&resumed).contains("ended without saying so"), "{}", stderr(&resumed));
     assert_eq!(listed(&workspace, "runs/now")[0].1["state"], "finished");
