@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// sacreBLEU's options with one dash and several letters, which `clap` would read as several
-/// options of one letter.
+/// sacreBLEU's options with one dash and several letters, and the corresponding long options.
+/// `clap` would read each of the former as several options of one letter.
 const LONG_NAMES: [(&str, &str); 16] = [
     ("-nr", "--num-refs"),
     ("-sl", "--sentence-level"),
@@ -27,7 +27,8 @@ const LONG_NAMES: [(&str, &str); 16] = [
     ("-ol", "--origlang"),
 ];
 
-/// Returns the arguments of the process with sacreBLEU's short options of `bleu` spelled out.
+/// Returns `arguments`, the words of a command line. For `taper bleu`, sacreBLEU's short options of
+/// several letters are replaced by the long options.
 pub(super) fn spell_out(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     if arguments.get(1).is_none_or(|command| command != "bleu") {
@@ -68,14 +69,14 @@ pub(crate) enum OutputFormat {
     Latex,
 }
 
-/// Upper bound of n-gram lengths, above any that is counted.
+/// Upper bound of n-gram lengths, which is larger than any useful length.
 const LONGEST_NGRAM: usize = 1000;
 
-/// Upper bound of trials, more than any interval or p-value needs; the scores of all trials are in
-/// memory at once.
+/// Upper bound of the number of trials, because the scores of all trials are in memory at once. No
+/// interval or p-value needs as many.
 const MOST_TRIALS: usize = 10_000_000;
 
-/// Reads an integer from 0 to `MOST`.
+/// Parses an integer from 0 to `MOST`.
 fn at_most<const MOST: usize>(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(number) if number <= MOST => Ok(number),

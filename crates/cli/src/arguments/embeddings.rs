@@ -209,7 +209,7 @@ impl From<FormatChoice> for Format {
 }
 
 impl EmbeddingsTrain {
-    /// Settings that determine the vectors.
+    /// Returns the settings that determine the vectors.
     pub(crate) fn settings(&self) -> TrainingSettings {
         TrainingSettings {
             architecture: match self.architecture {
@@ -232,7 +232,8 @@ impl EmbeddingsTrain {
 }
 
 impl EmbeddingsLimits {
-    /// Limits of training, if the system has `available` bytes of memory.
+    /// Returns the limits of training. Without `--memory`, training may use `available` bytes: the
+    /// memory that the system has, if known.
     pub(crate) fn limits(&self, format: Format, available: Option<u64>) -> Limits {
         let save_every = Duration::from_secs(self.save_minutes.saturating_mul(60));
         Limits { memory: self.memory.or(available), save_every, format }

@@ -20,7 +20,7 @@ pub(crate) struct MadeFolders {
 }
 
 impl MadeFolders {
-    /// Cache of translations by the run in this folder.
+    /// Returns the cache of translations by the run in the folder `run`.
     pub(crate) fn cache(&self, run: &Path) -> TranslationCache {
         TranslationCache(self.cache.clone().unwrap_or_else(|| run.join("cache/translated")))
     }
@@ -142,7 +142,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Pairs to keep.
+    /// Returns the rule that decides which pairs are kept.
     pub(crate) fn keep(&self) -> Keep {
         self.least.map_or(Keep::Share(self.keep), Keep::Least)
     }

@@ -76,7 +76,7 @@ impl Arguments {
     }
 }
 
-/// Version, commit, features and kernel, for bug reports.
+/// Returns version, commit, features and kernel of this program, for bug reports.
 pub(crate) fn about_build() -> &'static str {
     static ABOUT: LazyLock<String> = LazyLock::new(about);
     &ABOUT

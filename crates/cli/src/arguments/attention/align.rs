@@ -51,7 +51,7 @@ pub(crate) struct Align {
 }
 
 impl Align {
-    /// Settings of the word alignment.
+    /// Returns the settings of the word alignment.
     pub(crate) fn settings(&self) -> WordAlignerSettings {
         let Self { layer, head, max_tokens, .. } = *self;
         WordAlignerSettings { layer, head, max_tokens }

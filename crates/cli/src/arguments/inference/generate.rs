@@ -51,7 +51,7 @@ pub(crate) struct Generate {
 const USUAL_TOKENS: usize = 256;
 
 impl Generate {
-    /// Settings for generating text with a run of the recipe `config`.
+    /// Returns the settings for generating text with a run whose recipe is `config`.
     ///
     /// # Errors
     /// If options do not go together.

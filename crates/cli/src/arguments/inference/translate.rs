@@ -86,7 +86,7 @@ impl Translate {
     }
 }
 
-/// Output form of the translations of a line.
+/// Form in which the translations of a line are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The best translation, on one line.

@@ -53,8 +53,8 @@ impl Search {
         Ok(())
     }
 
-    /// Makes `config` sample this number of candidates, or find them in a given beam, and choose
-    /// among them.
+    /// Makes `config` choose among `candidates` translations. They are found by beam search if
+    /// `--beam` is given, and sampled otherwise.
     fn choose_among(&self, candidates: usize, config: &mut DecodingConfig) -> Result<()> {
         config.reranking.candidates = candidates;
         match self.beam {
@@ -73,7 +73,8 @@ impl Search {
     }
 }
 
-/// Smallest probability of a token of candidates (Freitag et al. 2023, "Epsilon Sampling Rocks").
+/// Smallest probability with which a token of a candidate is sampled (Freitag et al. 2023, "Epsilon
+/// Sampling Rocks").
 const EPSILON_OF_CANDIDATES: f64 = 0.02;
 
 /// Options of sampling and of repetition control.

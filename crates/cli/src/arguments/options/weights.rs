@@ -42,7 +42,7 @@ impl Loading {
         self.weights.load(root, &self.overrides.set)
     }
 
-    /// Settings for loading runs.
+    /// Returns the settings for loading a run with these weights and overrides.
     pub(crate) fn settings(&self) -> LoadSettings {
         self.weights.settings(&self.overrides.set)
     }
@@ -104,7 +104,8 @@ impl Weights {
         LoadedRun::open(root, &self.settings(overrides))
     }
 
-    /// Settings for loading these weights, with `overrides` of the recipe.
+    /// Returns the settings for loading a run with these weights and with `overrides` of its
+    /// recipe.
     pub(crate) fn settings(&self, overrides: &[String]) -> LoadSettings {
         LoadSettings {
             checkpoint: self.checkpoint.checkpoint.clone(),

@@ -61,7 +61,7 @@ struct Passkeys {
 }
 
 impl Extrapolate {
-    /// Returns the measurements to make.
+    /// Returns the settings of the requested measurements.
     pub(crate) fn settings(&self) -> ExtrapolationSettings {
         let given = &self.passkeys;
         let passkey = given.passkeys.map(|keys| Passkey {

@@ -75,10 +75,11 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// Returns the settings of serving under these options.
+    /// Returns the settings of the server that these options request.
     ///
     /// # Errors
-    /// When the key file cannot be read, or a bound is 0.
+    /// When the key file cannot be read, a bound is 0, an origin is invalid, or a time limit is out
+    /// of range.
     pub(crate) fn settings(&self) -> Result<ServeSettings> {
         let api_key = self.key()?;
         self.check_bounds()?;
@@ -107,7 +108,8 @@ impl Serve {
         })
     }
 
-    /// Key that clients must send: the given key, or the content of the key file.
+    /// Returns the key that clients must send: the first line of the key file, or the key in the
+    /// options; `None` without a key.
     fn key(&self) -> Result<Option<String>> {
         let Some(path) = &self.api_key_file else { return Ok(self.api_key.clone()) };
         let text = std::fs::read_to_string(path)
@@ -148,7 +150,7 @@ impl Serve {
     }
 
     fn check_times(&self) -> Result<()> {
-        // A day is far longer than anybody waits.
+        // The largest limit is a day.
         for (name, seconds) in
             [("--timeout", self.timeout), ("--document-timeout", self.document_timeout)]
         {

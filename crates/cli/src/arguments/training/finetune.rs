@@ -58,7 +58,7 @@ pub(crate) struct Finetune {
     pub(crate) training: TrainOutput,
 }
 
-/// Reads the name of a task.
+/// Parses the name of a task.
 fn task(name: &str) -> Result<Task, String> {
     let value = serde_json::Value::String(name.to_owned());
     serde_json::from_value(value).map_err(|error| error.to_string())

@@ -70,8 +70,8 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Default means of communication, depending on whether MPI's program has started the
-    /// processes.
+    /// Returns the default means of communication. `by_mpi` is true if MPI's launcher has started
+    /// the processes.
     pub(crate) const fn usual(by_mpi: bool) -> Self {
         if by_mpi && cfg!(feature = "mpi") { Self::Mpi } else { Self::Sockets }
     }
@@ -108,8 +108,8 @@ pub(crate) struct TrainOutput {
 }
 
 impl TrainOutput {
-    /// Settings of the training itself; a new run may begin with the weights of another run or of a
-    /// checkpoint.
+    /// Returns the settings of the training. `from` is the run or checkpoint with whose weights a
+    /// new run begins, if any.
     pub(crate) fn settings(&self, from: Option<&Path>) -> TrainSettings {
         TrainSettings {
             from: from.map(Path::to_owned),

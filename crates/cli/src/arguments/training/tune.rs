@@ -47,13 +47,13 @@ pub(crate) struct Tune {
 }
 
 impl Tune {
-    /// Whether settings of the search are named.
+    /// Returns true if the options name settings of the search to try.
     pub(crate) fn names_settings(&self) -> bool {
         let lists = [&self.length_penalties, &self.length_rewards, &self.shortfall_penalties];
         self.beams.is_some() || lists.iter().any(|list| list.is_some())
     }
 
-    /// Grid of the settings to try.
+    /// Returns the grid of the settings to try.
     pub(crate) fn grid(&self) -> TuningGrid {
         let usual = TuningGrid::default();
         let named = |list: &Option<Vec<f64>>, usual| list.clone().map_or(usual, Values::only);
